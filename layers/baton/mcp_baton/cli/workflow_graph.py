@@ -19,7 +19,7 @@ from mcp_baton.workflow.sources import (
     parts_of,
     placeholders,
     sources_of,
-    written,
+    source_text,
 )
 
 type Kind = Literal["argument", "variable", "step"]
@@ -176,7 +176,7 @@ def _step_node(step: Step, number: int, pauses: tuple[Pause, ...]) -> Node:
         notes.append(f"only if {step.when}")
     if step.each is not None:
         beside = f", {step.parallel} at the same time" if step.parallel > 1 else ""
-        notes.append(f"once for each element of {written(step.each)}{beside}")
+        notes.append(f"once for each element of {source_text(step.each)}{beside}")
     if step.checkpoint:
         notes.append("checkpoint: written before the next step")
     if step.retry:
@@ -205,7 +205,7 @@ def _input(name: str, of: Literal["tool", "resource"], source: Source) -> Input:
         case StepOutput(binding, path):
             text = ".".join(filter(None, (binding, path)))
         case FirstOf() | Item():
-            text = written(source)
+            text = source_text(source)
         case _:
             text = f"task variable {'.'.join(filter(None, (source.name, source.path)))}"
     return Input(name, of, text, isinstance(source, Constant))

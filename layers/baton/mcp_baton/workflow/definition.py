@@ -30,7 +30,7 @@ from mcp_baton.workflow.sources import (
     parts_of,
     placeholders,
     source_json,
-    written,
+    source_text,
 )
 from mcp_baton.workflow.wait import Callback, duration_text, milliseconds
 
@@ -348,7 +348,7 @@ class Step(_Cached):
             return f"waits for a callback, for {duration_text(self.callback.within)}"
         if isinstance(self.sleep, timedelta):
             return f"waits for {duration_text(self.sleep)}"
-        return f"waits until {written(self.sleep)}" if self.sleep is not None else ""
+        return f"waits until {source_text(self.sleep)}" if self.sleep is not None else ""
 
     @property
     def listed(self) -> list[tuple[str, Source]]:
@@ -675,7 +675,7 @@ def arguments_error(value: object) -> str:
     return f"arguments={shown(value)} is no map of parameters to data sources; write arguments={{{inner}}}"
 
 
-def not_added(thing: object) -> RegistrationError:
+def workflow_type_error(thing: object) -> RegistrationError:
     """The error for an object that cannot be added as a workflow."""
     said = f"add_workflow({shown(thing)}): this is no workflow"
     return RegistrationError(f"{said}; write Workflow(name=…, description=…, steps=[…])")

@@ -44,7 +44,7 @@ from mcp_baton.workflow.sources import (
     missing_field_text,
     parts_of,
     placeholders,
-    written,
+    source_text,
 )
 from mcp_baton.workflow.wait import time_of
 
@@ -360,7 +360,7 @@ class Known(Struct, frozen=True):
         if isinstance(resolution, NoOutput):
             return self._unresolved(resolution.step, step)
         problem = resolution if isinstance(resolution, str) else self._why_not_found(source, resolution)
-        return UnresolvableParams(step.name, written(source), step.tool or "", problem, str(step.when))
+        return UnresolvableParams(step.name, source_text(source), step.tool or "", problem, str(step.when))
 
     def _holds(self, condition: Condition) -> bool | tuple[Source, Resolution | str]:
         """Whether a condition holds; or the source without a usable value, and the reason.
@@ -454,7 +454,7 @@ class Known(Struct, frozen=True):
     def _why_not_found(self, source: Source, resolution: Resolution) -> str:
         """Where a value was expected, and what is there. It quotes no values."""
         if isinstance(resolution, NoneOf):
-            return f"none of these has a value: {', '.join(map(written, resolution.source.sources))}"
+            return f"none of these has a value: {', '.join(map(source_text, resolution.source.sources))}"
         if isinstance(resolution, NoElement):
             return f"the element has no '{resolution.path}'"
         if isinstance(resolution, NoField) and resolution.path:

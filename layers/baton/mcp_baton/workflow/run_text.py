@@ -20,7 +20,7 @@ from mcp_baton.workflow.quoting import LONGEST, one_line, quoted_error, quoted_g
 from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice, named
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Content, EndedRun, Persisted, StepTrace, UnreadResource
-from mcp_baton.workflow.sources import as_text, written
+from mcp_baton.workflow.sources import as_text, source_text
 
 TAKEN_OVER = "This run was superseded: its claim expired, and another run has taken over the task."
 KEPT: Mapping[Persisted, str] = {
@@ -130,7 +130,7 @@ def _plan(run: EndedRun, describe: Callable[[str], str]) -> str:
             lines.append(f"{number}. Read {', '.join(step.resources)}")
         else:
             description = describe(step.tool)
-            each = "" if step.each is None else f", for each element of {one_line(written(step.each))}"
+            each = "" if step.each is None else f", for each element of {one_line(source_text(step.each))}"
             lines.append(f"{number}. {step.tool}{each}" + (f": {description}" if description else ""))
     return "\n".join(lines)
 
@@ -165,7 +165,7 @@ def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
 
 def _calling(trace: StepTrace, known: Known) -> Iterator[Message]:
     if trace.step.each is not None:
-        elements = one_line(written(trace.step.each))
+        elements = one_line(source_text(trace.step.each))
         yield Message("assistant", f"Calling {trace.step.tool} for each element of {elements}")
     elif trace.arguments is not None:
         yield Message("assistant", f"Calling {trace.step.tool} with {_arguments(trace, known)}")

@@ -113,13 +113,13 @@ class Condition(Struct, frozen=True, eq=False):
     def __str__(self) -> str:
         match self.operator, self.operands:
             case "exists", (source,):
-                return f"exists({written(source)})"
+                return f"exists({source_text(source)})"
             case "not", (condition,):
                 return f"not ({condition})"
             case "and" | "or" as operator, (left, right):
                 return f"({left}) {operator} ({right})"
             case operator, (left, right):
-                return f"{written(left)} {operator} {written(right)}"
+                return f"{source_text(left)} {operator} {source_text(right)}"
         raise ValueError(self.operator)
 
     @property
@@ -436,7 +436,7 @@ def as_text(value: Json) -> str:
     return dumps(value)
 
 
-def written(source: Source) -> str:
+def source_text(source: Source) -> str:
     """A source as its author would write it, for texts."""
     match source:
         case PromptArg(name):
@@ -446,7 +446,7 @@ def written(source: Source) -> str:
         case Item(path):
             return f"item({path!r})" if path else "item()"
         case FirstOf(sources):
-            return f"first_of({', '.join(map(written, sources))})"
+            return f"first_of({', '.join(map(source_text, sources))})"
         case _:
             return dumps(source.value)
 

@@ -113,7 +113,7 @@ class ItemTooLarge(Exception):
     """The item would exceed DynamoDB's size limit. Nothing was written."""
 
 
-class Unreached(StoreUnavailable):
+class RequestNotSent(StoreUnavailable):
     """The request did not reach DynamoDB. Nothing was written."""
 
 
@@ -126,7 +126,7 @@ def failure_of(error: Exception, rng: Callable[[], float]) -> Exception | None:
         return _refused(error, rng)
     cause = f"DynamoDB did not answer: {type(error).__name__}: {error}"
     if isinstance(error, botocore.ConnectTimeoutError | botocore.EndpointConnectionError):
-        return Unreached(cause)
+        return RequestNotSent(cause)
     if isinstance(error, botocore.HTTPClientError | botocore.IncompleteReadError | botocore.ResponseStreamingError):
         return OutcomeUnknown(cause)
     # boto3 could not send the request: no region, no credentials, or a parameter that it cannot serialise.
@@ -360,7 +360,7 @@ class TaskTable(Struct, frozen=True, eq=False):
     def _pause_s(
         self, error: StoreUnavailable, retry_policy: RetryPolicy, attempt: int, began_s: float
     ) -> float | None:
-        if not isinstance(error, StoreBusy | OutcomeUnknown | Unreached):
+        if not isinstance(error, StoreBusy | OutcomeUnknown | RequestNotSent):
             return None
         left_ms = self.left_ms()
         left_s = None if left_ms is None else left_ms / 1000
