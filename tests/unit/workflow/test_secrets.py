@@ -5,9 +5,9 @@ import pytest
 from mcp_baton.protocol.json import Json
 from mcp_baton.workflow.secrets import (
     Secrets,
+    contains_argument,
     hidden_in,
     is_hidden,
-    contains_argument,
     secrets_of,
     shown_texts,
     stored_arguments,

@@ -18,8 +18,8 @@ from mcp_baton.workflow.sources import (
     TaskVariable,
     parts_of,
     placeholders,
-    sources_of,
     source_text,
+    sources_of,
 )
 
 type Kind = Literal["argument", "variable", "step"]

@@ -118,6 +118,6 @@ class JobStore(Protocol):
     def unlist(self, task: TaskRecord) -> None:
         """Remove a task from the outbox, unless it was written since it was read: one `UpdateItem`, sent once."""
 
-    def look(self, owner: str, task_id: str) -> TaskRecord | None:
+    def read_listed(self, owner: str, task_id: str) -> TaskRecord | None:
         """Read a `working` job of the outbox: one `GetItem`. `None` if it no longer has to be checked. This
         removes a job that should not be in the outbox: one `UpdateItem`, sent once."""

@@ -37,11 +37,11 @@ from mcp_baton.workflow.sources import (
     parts_of,
     placeholders,
     prompt_arg,
+    source_text,
     sources_in,
     sources_of,
     step_output,
     task_variable,
-    source_text,
 )
 from mcp_baton.workflow.wait import EXAMPLE, time_of
 

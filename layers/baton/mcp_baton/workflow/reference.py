@@ -18,8 +18,8 @@ from mcp_baton.workflow.sources import (
     TaskVariable,
     as_source,
     author_line,
-    workflows_of,
     source_text,
+    workflows_of,
 )
 
 

@@ -23,7 +23,7 @@ from mcp_baton.workflow.run import Content, EndedRun, Persisted, StepTrace, Unre
 from mcp_baton.workflow.sources import as_text, source_text
 
 TAKEN_OVER = "This run was superseded: its claim expired, and another run has taken over the task."
-KEPT: Mapping[Persisted, str] = {
+SUPERSEDED_TEXTS: Mapping[Persisted, str] = {
     True: "Its results are recorded; read the task for its state.",
     False: "Some of its results are not recorded, and those steps may have run twice; read the task for its state.",
     "unknown": "Whether its results are recorded is not known; read the task for its state.",
@@ -37,7 +37,7 @@ def why_stopped(run: EndedRun, over: Over) -> str:
     left = [name for name, status in run.statuses.items() if not status.settled and name not in ran]
     if isinstance(over, Superseded):
         lost = [f"Not recorded for certain: {named(run.lost)}."] if run.lost else []
-        return " ".join([TAKEN_OVER, KEPT[run.persisted], *lost, _last_step(ran), _steps_not_run(left)])
+        return " ".join([TAKEN_OVER, SUPERSEDED_TEXTS[run.persisted], *lost, _last_step(ran), _steps_not_run(left)])
     return " ".join(
         [f"{_task_event(over.status)} while this run was under way.", _last_step(ran), _steps_not_run(left)]
     )

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, encode_variable, encode_variables
-from mcp_baton.tasks.dynamodb.items import IN_HEAD, TIMINGS, members
+from mcp_baton.tasks.dynamodb.items import ALWAYS_IN_ITEM, TIMINGS, members
 from mcp_baton.tasks.dynamodb.values import ELEMENT_BYTES, at_most, is_large, item_size
 from mcp_baton.tasks.record import CALL_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX, StepStatus
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
@@ -76,7 +76,7 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
         values[FINAL_RESULT] = batch.result
     variables = encode_variables(values, compress_over, zips)
     result = variables.pop(FINAL_RESULT, None)
-    replaceable = frozenset(variables) - IN_HEAD
+    replaceable = frozenset(variables) - ALWAYS_IN_ITEM
     steps, timings = batch.steps, _timings(batch.steps, stored)
     before = members(stored, "variables").get(PROGRESS, NO_PROGRESS)
     progress = variables.get(PROGRESS, before)

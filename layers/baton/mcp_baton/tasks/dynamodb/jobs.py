@@ -229,7 +229,7 @@ class DynamoDBJobStore:
                 for keys in sorted(page["Items"], key=lambda _: table.rng()):
                     yield owner_of(keys), task_id_of(keys)
 
-    def look(self, owner: str, task_id: str) -> TaskRecord | None:
+    def read_listed(self, owner: str, task_id: str) -> TaskRecord | None:
         key, now_ms = self._tasks.key(owner, task_id), self._tasks.now_ms()
         item = self._table.get(key)
         if item is None or LISTED_IN not in item:  # the index is a moment old
@@ -289,9 +289,9 @@ class DynamoDBJobStore:
     def _prolong(self, task: TaskRecord, expires_s: int, short: "Mapping[Path, Pointer]") -> int:
         """Write values again, with one `UpdateItem` for 100 pointers. Returns until when all of them are kept, epoch
         seconds."""
-        from mcp_baton.tasks.dynamodb.outside import prolonged
+        from mcp_baton.tasks.dynamodb.outside import rewrite_values
 
-        made, until_s = prolonged(self._tasks.places(), task.owner, task.task_id, expires_s, short)
+        made, until_s = rewrite_values(self._tasks.overflow_stores(), task.owner, task.task_id, expires_s, short)
         for pointers in batched(made.items(), MOST_POINTERS):
             update = guarded_update(self._tasks.now_ms(), None)
             _require_version(update, task)

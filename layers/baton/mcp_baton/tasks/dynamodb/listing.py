@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import RUN, TASK_PREFIX, Limits, partition, shard_names, task_id_of, to_record
-from mcp_baton.tasks.dynamodb.parallel import all_of
+from mcp_baton.tasks.dynamodb.parallel import results_of
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.ids import is_task_id
 from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, TaskPage
@@ -135,7 +135,7 @@ def merged_page(shards: Sequence[str], after: str | None, wanted: int, read: Rea
     parts = [_Shard(name, after) for name in shards]
     late = parts
     while True:
-        all_of([partial(_read_on, part, read) for part in late])
+        results_of([partial(_read_on, part, read) for part in late])
         behind = max((part for part in parts if part.more), key=_read_to, default=None)
         ids = sorted((task_id_of(item) for part in parts for item in part.items), reverse=True)
         last = ids[wanted - 1] if len(ids) >= wanted else ""

@@ -30,15 +30,15 @@ from mcp_baton.tasks.dynamodb.expressions import (
     write_update,
 )
 from mcp_baton.tasks.dynamodb.items import (
-    HEAD_MS,
+    ITEM_MS,
     MARGIN_S,
     RUN,
     WAKES,
     claim_in,
     expired,
+    fits_in_item,
     new_item,
     number,
-    stays_whole,
 )
 from mcp_baton.tasks.dynamodb.table import CHECKPOINT, CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge
 from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, held, stored_item
@@ -89,7 +89,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         began_s, now_ms, token = self.table.monotonic(), self.now_ms(), new_token()
         task_id = self.new_id(now_ms, self.limits.shards)
         item = new_item(task, task_id, now_ms, self.limits) | first_token(now_ms, token)
-        whole = stays_whole(item, self.limits.item_bytes)
+        whole = fits_in_item(item, self.limits.item_bytes)
         if not whole and text_bytes(item["arguments"]) > VALUE_BYTES:
             raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
         # Counted before large values are written: an owner at the limit cannot fill the table or the bucket.
@@ -187,12 +187,12 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         """Write a batch after moving values out of the item, or replacing them by notes."""
         stored, limit = stored_item(task), self.limits.item_bytes
         mover = self._mover(task.owner, task.task_id, stored, began_s)
-        changes = mover.lighten(planned) if refused else mover.fit(stored, planned, limit)
+        changes = mover.shrink(planned) if refused else mover.fit(stored, planned, limit)
         while changes is not None:
             try:
                 return self._write_batch(task, stored, changes, batch, name, self.now_ms(), moved=True)
             except ItemTooLarge:
-                changes = mover.lighten(changes)
+                changes = mover.shrink(changes)
         if mover.failed:
             raise StoreUnavailable("the values of this write could not be kept outside the task's item")
         raise TooLarge(f"{ITEM_FULL}, and no value is left to replace")
@@ -204,8 +204,8 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         until_s = began_s + self.limits.values_ms / 1000
         left_ms = self.table.left_ms()
         if left_ms is not None:
-            until_s = min(until_s, self.table.monotonic() + (left_ms - HEAD_MS) / 1000)
-        return Mover(self.places(), owner, task_id, number(item, "expires_at"), until_s)
+            until_s = min(until_s, self.table.monotonic() + (left_ms - ITEM_MS) / 1000)
+        return Mover(self.overflow_stores(), owner, task_id, number(item, "expires_at"), until_s)
 
     def _write_batch(
         self,

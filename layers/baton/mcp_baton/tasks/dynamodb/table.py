@@ -166,7 +166,7 @@ _METHODS: Final = {
 }
 
 
-class Connection[Client]:
+class LazyClient[Client]:
     """A boto3 client that is created once, by the first thread that needs it."""
 
     def __init__(self, connect: Callable[[], Client]) -> None:
@@ -193,7 +193,7 @@ class TaskTable(Struct, frozen=True, eq=False):
     """
 
     name: str
-    connection: "Connection[DynamoDBClient]"
+    connection: "LazyClient[DynamoDBClient]"
     telemetry: Telemetry = SILENT
     clock_ms: Callable[[], int] = system_ms
     monotonic: Callable[[], float] = time.monotonic
