@@ -48,7 +48,7 @@ class Answers:
         else:
             self._given.update(answers)
 
-    def listen(self, context: Context) -> None:
+    def record_keys(self, context: Context) -> None:
         """Note the keys of a function's questions: up to 2025-11-25 they are not sent."""
         asked = context.ask
 

@@ -81,7 +81,7 @@ class Wire:
     asked: bool = True
     lenient: bool = False
 
-    def listening(self, answers: Answers | None = None, *, asked: bool = True, lenient: bool = False) -> "Wire":
+    def with_answers(self, answers: Answers | None = None, *, asked: bool = True, lenient: bool = False) -> "Wire":
         return replace(self, answers=answers or self.answers, asked=asked, lenient=lenient)
 
     def request(self, method: str, params: JsonObject, meta: JsonObject) -> tuple[JsonObject, Invocation]:

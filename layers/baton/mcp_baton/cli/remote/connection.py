@@ -104,6 +104,6 @@ def served_here(target: str) -> Iterator[Client]:
 def _send_here(client: Client, message: Mapping[str, Any], headers: Mapping[str, str], take: Take) -> None:
     """Send a message to a server in this process, and take the messages of its answer as they are made."""
     response, _ = client.stage.function.invoke(client.wire.event(message, headers), Stream(take).open)
-    client.stage.worker.look()
+    client.stage.worker.process_due()
     if response.get("body"):
         take(json.loads(response["body"]))
