@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from costs.client import Client
-from costs.metering import Aside, Meter, Usage
+from costs.metering import EmulatorTime, Meter, Usage
 from emulators.s3 import embedded_s3
 from mcp_baton import Server, Settings, Step, ToolError, Workflow
 from mcp_baton.aws import compose, dynamodb_store
@@ -63,13 +63,13 @@ class Cost:
     waited_s: float
 
 
-class Received:
+class ByteCounter:
     """The receiver of a streamed answer. It counts the bytes."""
 
     def __init__(self) -> None:
         self.count = 0
 
-    def open(self, _status: int, _headers: object) -> "Received":
+    def open(self, _status: int, _headers: object) -> "ByteCounter":
         """Accept the head of the answer."""
         return self
 
@@ -166,7 +166,7 @@ class Costs:
         """
         if len(body) > MOST_BYTES:
             raise ValueError(f"a request of {len(body)} bytes")
-        client, received = self.client(), Received()
+        client, received = self.client(), ByteCounter()
         self._meter.take()
         began_s, token = self._time.s, stream_opener.set(received.open)
         try:
@@ -218,7 +218,7 @@ def measuring() -> Iterator[Costs]:
         closing(embedded_s3()) as s3,
     ):
         create_table(own, TABLE)
-        yield Costs(counted, Meter(counted, s3, Aside(), looking=own))
+        yield Costs(counted, Meter(counted, s3, EmulatorTime(), reader=own))
 
 
 def requests(costs: Costs) -> Iterator[tuple[str, str, dict[str, str]]]:

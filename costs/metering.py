@@ -70,7 +70,7 @@ class Usage:
         )
 
 
-class Aside:
+class EmulatorTime:
     """Measures the CPU time of the emulators, which does not belong to the handler."""
 
     def __init__(self) -> None:
@@ -107,14 +107,18 @@ class Meter:
     Args:
         dynamodb: The handler's DynamoDB client.
         s3: The handler's S3 client.
-        aside: The CPU time of the emulators.
-        looking: Another client of the same DynamoDB, which reads items if the engine does not return units.
+        emulator_time: The CPU time of the emulators.
+        reader: Another client of the same DynamoDB, which reads items if the engine does not return units.
     """
 
     def __init__(
-        self, dynamodb: "DynamoDBClient", s3: "S3Client", aside: Aside, looking: "DynamoDBClient | None" = None
+        self,
+        dynamodb: "DynamoDBClient",
+        s3: "S3Client",
+        emulator_time: EmulatorTime,
+        reader: "DynamoDBClient | None" = None,
     ) -> None:
-        self._aside, self._looking = aside, looking
+        self._emulator_time, self._reader = emulator_time, reader
         self._lock = Lock()
         self._usage = Usage()
         # Registered first, because a handler of Baton's own client for the same event encodes the request.
@@ -125,9 +129,9 @@ class Meter:
     @contextmanager
     def request(self) -> Iterator[None]:
         """Count one request of the client, with the CPU time of the block."""
-        began, aside = process_time(), self._aside.seconds
+        began, emulator_time = process_time(), self._emulator_time.seconds
         yield
-        self._count(Usage(cpu_s=process_time() - began - (self._aside.seconds - aside), http=1))
+        self._count(Usage(cpu_s=process_time() - began - (self._emulator_time.seconds - emulator_time), http=1))
 
     def take(self) -> Usage:
         """Return the usage since the last call."""
@@ -140,18 +144,18 @@ class Meter:
             self._usage += usage
 
     def _before(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
-        with self._aside():
+        with self._emulator_time():
             operation = model.name
             if operation not in (*WRITES, *READS):
                 raise Unmetered(operation)
             context["asked"] = params
             context["before"] = self._bytes(params) if operation in WRITES else 0
-            if self._looking is None:
+            if self._reader is None:
                 # The parameters are changed in place: botocore uses only the first value that a handler returns.
                 params["ReturnConsumedCapacity"] = "TOTAL"
 
     def _after(self, parsed: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
-        with self._aside():
+        with self._emulator_time():
             operation, asked = model.name, context["asked"]
             units = self._units(operation, asked, context["before"], parsed)
             key = asked.get("Key") or asked.get("Item")
@@ -173,7 +177,7 @@ class Meter:
             # DynamoDB bills a failed condition like the write, but its response has no units.
             refused = parsed["Error"]["Code"] == REFUSED
             return _write(max(before, item_size(parsed.get("Item", {})))) if refused else 0
-        if self._looking is None:
+        if self._reader is None:
             units: float = parsed["ConsumedCapacity"]["CapacityUnits"]
             return units
         if operation in WRITES:
@@ -183,14 +187,14 @@ class Meter:
 
     def _bytes(self, asked: Mapping[str, Any]) -> int:
         """Return the current size of the item that a request names."""
-        if self._looking is None:
+        if self._reader is None:
             return 0
         key = asked.get("Key") or {name: asked["Item"][name] for name in ("pk", "sk")}
-        return item_size(self._looking.get_item(TableName=asked["TableName"], Key=key).get("Item", {}))
+        return item_size(self._reader.get_item(TableName=asked["TableName"], Key=key).get("Item", {}))
 
     def _read(self, operation: str, asked: dict[str, Any]) -> int:
         """Return the size of all items that a read evaluates: whole items, whatever the response contains."""
-        if operation == "GetItem" or self._looking is None:
+        if operation == "GetItem" or self._reader is None:
             return self._bytes(asked)
         # A filter or a projection shortens the response but does not reduce its price.
         whole = {
@@ -202,7 +206,7 @@ class Meter:
             whole.pop(given, None)
             if used:
                 whole[given] = used
-        return sum(item_size(item) for item in self._looking.query(**whole)["Items"])
+        return sum(item_size(item) for item in self._reader.query(**whole)["Items"])
 
 
 def _sum(one: "Units | None", other: "Units | None") -> "Units":

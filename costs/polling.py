@@ -13,14 +13,14 @@ from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
 
 POLL_S = 0.010
 """The duration of a poll, seconds."""
-POLL_UNITS, LOOK_UNITS = 1, 0.5
+POLL_UNITS, CHECK_UNITS = 1, 0.5
 """The units of a strongly consistent and of an eventually consistent read of a task of up to 4 KB."""
 WAIT_S = 30
 """The maximum wait of a `tasks/result`, seconds. The client then sends it again."""
 
-AGAIN_S = 0.05
+WORKER_S = 0.05
 """The duration of a worker that a poll has started and that finds no decision, seconds."""
-AGAIN_UNITS = {"tool": (4, 2), "workflow": (10, 2)}
+WORKER_UNITS = {"tool": (4, 2), "workflow": (10, 2)}
 """The write and read units of such a worker and its dispatch, without the read of the poll. Items have about 1 KB."""
 
 DURATIONS_S = (10, 30, 60, 600, 3_600)
@@ -30,7 +30,7 @@ NAMES = ("10 s", "30 s", "1 minute", "10 minutes", "1 hour")
 def main() -> None:
     """Print the table."""
     print("\n".join(table()))
-    for kind in AGAIN_UNITS:
+    for kind in WORKER_UNITS:
         print(f"a {kind} that waits for a person for three days: ${waits_for_person(3, kind):.4f}")
 
 
@@ -67,16 +67,16 @@ def waits_for_person(days: float, kind: str) -> float:
     Polls start a worker from time to time, because the event of the decision may have been lost. Without polls, waiting
     is free.
     """
-    writes, reads = AGAIN_UNITS[kind]
-    again = LAMBDA_REQUEST + AGAIN_S * MEMORY_GB * GB_SECOND + writes * WRITE_UNIT + reads * READ_UNIT
+    writes, reads = WORKER_UNITS[kind]
+    worker = LAMBDA_REQUEST + WORKER_S * MEMORY_GB * GB_SECOND + writes * WRITE_UNIT + reads * READ_UNIT
     waited_ms = days * 86_400_000
-    return (waited_ms / WAITING_MS * POLL + waited_ms / LONGEST_DISPATCH_MS * again) / MILLION
+    return (waited_ms / WAITING_MS * POLL + waited_ms / LONGEST_DISPATCH_MS * worker) / MILLION
 
 
 def waited(seconds: float) -> float:
     """Return the price of waiting for a million tasks of this duration with repeated `tasks/result`, dollars."""
     requests = ceil(seconds / WAIT_S) * (API_REQUEST + LAMBDA_REQUEST)
-    return requests + seconds * (MEMORY_GB * GB_SECOND + LOOK_UNITS / LOOK_S * READ_UNIT)
+    return requests + seconds * (MEMORY_GB * GB_SECOND + CHECK_UNITS / LOOK_S * READ_UNIT)
 
 
 if __name__ == "__main__":

@@ -33,12 +33,12 @@ PROCESSOR_SHARE = 1_769 / 512
 """A function has a whole processor at 1,769 MB (https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html)."""
 DYNAMODB_S, S3_S = 0.005, 0.025
 """The duration of a request, seconds. Requests are counted as if they were sent one after the other."""
-FRONT_S = 0.020
+ORCHESTRATOR_WAIT_S = 0.020
 """How long the MCP server of another service waits for its orchestrator in each request, seconds. Its CPU time is that
 of Baton."""
 TOOL_S = 0.020
 """The duration of the function that Step Functions starts for each tool, seconds."""
-STRETCH_GB, STRETCH_S = 0.0625, 0.2
+EXECUTION_GB, EXECUTION_S = 0.0625, 0.2
 """An Express execution: its minimum memory, GB, and its duration, seconds."""
 REPLAY_S = 0.050
 """The duration of each invocation of a durable function without the work of its steps, seconds. It is invoked at its
@@ -82,7 +82,7 @@ def standard(workload: Workload, usage: Usage) -> Dollars:
     The limit of 256 KB for a result is ignored.
     """
     state = (workload.steps + 2) * TRANSITION
-    return _behind_front(usage, state, _tools(workload))
+    return _with_mcp_server(usage, state, _tools(workload))
 
 
 def express(workload: Workload, usage: Usage) -> Dollars:
@@ -91,8 +91,8 @@ def express(workload: Workload, usage: Usage) -> Dollars:
     Each run of the server is one execution. Between two executions, the state is stored as Baton stores it.
     """
     own = baton(usage)
-    stretches = workload.runs * (EXPRESS_REQUEST + STRETCH_GB * STRETCH_S * EXPRESS_GB_SECOND)
-    return _behind_front(usage, own.state + stretches, _tools(workload))
+    executions = workload.runs * (EXPRESS_REQUEST + EXECUTION_GB * EXECUTION_S * EXPRESS_GB_SECOND)
+    return _with_mcp_server(usage, own.state + executions, _tools(workload))
 
 
 def durable(workload: Workload, usage: Usage) -> Dollars:
@@ -106,7 +106,7 @@ def durable(workload: Workload, usage: Usage) -> Dollars:
     gb = written_kb(workload) * MILLION / 1_000_000
     kept = gb * DURABLE_GB_MONTH * KEPT_DAYS / MONTH_DAYS
     invocations = (1 + workload.by_client) * (LAMBDA_REQUEST + _time(REPLAY_S))
-    return _behind_front(usage, operations * DURABLE_OPERATION + gb * DURABLE_GB + kept, invocations)
+    return _with_mcp_server(usage, operations * DURABLE_OPERATION + gb * DURABLE_GB + kept, invocations)
 
 
 def written_kb(workload: Workload) -> int:
@@ -114,8 +114,8 @@ def written_kb(workload: Workload) -> int:
     return INPUT_KB + workload.kb * (workload.before + workload.after + 2 * workload.by_client)
 
 
-def _behind_front(usage: Usage, state: float, more_compute: float) -> Dollars:
-    seconds = usage.cpu_s * PROCESSOR_SHARE + usage.requests * DYNAMODB_S + usage.http * FRONT_S
+def _with_mcp_server(usage: Usage, state: float, more_compute: float) -> Dollars:
+    seconds = usage.cpu_s * PROCESSOR_SHARE + usage.requests * DYNAMODB_S + usage.http * ORCHESTRATOR_WAIT_S
     return Dollars(_http(usage.http), _time(seconds) + more_compute, state)
 
 

@@ -130,8 +130,8 @@ def _cells(where: Place, number: int, size: int, kind: Kind, *, bucket: bool) ->
     driver = Driver(where, chain(number, size, paused=True), kind, bucket=bucket)
     task, paused = driver.run()
     other, _ = driver.run()
-    continuation, polled = driver.go_on(task, number - 1), driver.poll(task)
-    driver.go_on(other, number - 1)
+    continuation, polled = driver.call_step(task, number - 1), driver.poll(task)
+    driver.call_step(other, number - 1)
     for usage in (completed, paused, continuation, driver.resume(task), polled, driver.complete(other)):
         yield _units(usage)
 
@@ -150,7 +150,7 @@ def _all_calls(where: Place, number: int, size: int, *, bucket: bool) -> str:
     workload = Workload("driven", size, before=0, by_client=number)
     driver = Driver(where, workload, "opaque", bucket=bucket)
     task, _ = driver.run()
-    return _units(sum((driver.go_on(task, place) for place in range(number)), Usage()))
+    return _units(sum((driver.call_step(task, place) for place in range(number)), Usage()))
 
 
 def _lists(where: Place) -> Iterator[str]:

@@ -174,7 +174,7 @@ class Driver:
         """Poll the task."""
         return self._measured("tasks/get", {"taskId": task})[1]
 
-    def go_on(self, task: str, place: int) -> Usage:
+    def call_step(self, task: str, place: int) -> Usage:
         """Call the tool of the client's next step as a continuation."""
         params = {"name": "decide", "arguments": {"step": place, "who": "ann"}, "_meta": {"_task_id": task}}
         answer, usage = self._measured("tools/call", params)
@@ -200,7 +200,7 @@ class Driver:
         for _ in range(work.polls):
             usage += self.poll(task)
         for place in range(work.before, work.before + work.by_client):
-            usage += self.go_on(task, place)
+            usage += self.call_step(task, place)
         usage += self.resume(task) if work.after else self.complete(task)
         status = self._client.request("tasks/get", {"taskId": task}).result["status"]
         self._meter.take()
