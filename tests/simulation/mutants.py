@@ -88,7 +88,7 @@ def replaced(target: object, **values: object) -> Patch:
     return apply
 
 
-def _nothing_carried(_task: object, workflow: Workflow) -> dict[str, StepStatus]:
+def _no_statuses(_task: object, workflow: Workflow) -> dict[str, StepStatus]:
     return {step.name: StepStatus.PENDING for step in workflow.steps}
 
 
@@ -278,7 +278,7 @@ MUTANTS = (
     ),
     Mutant("a worker hands over and keeps its claim", without_action(r"SET run\.until="), kind=BackgroundWorld),
     Mutant(
-        "a worker runs completed steps again", patch=replaced(engine, carried=_nothing_carried), kind=BackgroundWorld
+        "a worker runs completed steps again", patch=replaced(engine, statuses_under=_no_statuses), kind=BackgroundWorld
     ),
     Mutant(
         "an answer is replaced after it was used",
