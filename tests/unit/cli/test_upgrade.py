@@ -8,7 +8,7 @@ import pytest
 
 from mcp_baton.cli import project as projects
 from mcp_baton.cli.app import main
-from mcp_baton.cli.upgrade import FileAction, decide, merged
+from mcp_baton.cli.upgrade import FileAction, decide, merge_versions
 
 OLD, NEW, MINE = b"old", b"new", b"mine"
 NEWER = '{"version": "99.1", "name": "shop", "region": "eu-west-1", "auth": "IAM", "wheel": null}'
@@ -79,7 +79,7 @@ def test_the_fate_of_a_file_depends_on_three_versions(
 
 
 def test_a_conflict_contains_both_changes() -> None:
-    content, together = merged(text(), text(line_2="mine"), text(line_2="theirs"))
+    content, together = merge_versions(text(), text(line_2="mine"), text(line_2="theirs"))
 
     assert not together
     assert b"<<<<<<< yours\nmine\n" in content
@@ -88,13 +88,13 @@ def test_a_conflict_contains_both_changes() -> None:
 
 @pytest.mark.parametrize(("mine", "theirs"), [(b"\x00mine\xff", b"\x00theirs\xff"), (b"\x00a" * 9, b"b")])
 def test_binary_files_are_not_merged(mine: bytes, theirs: bytes) -> None:
-    assert merged(b"\x00old\xff", mine, theirs) == (theirs, False)
+    assert merge_versions(b"\x00old\xff", mine, theirs) == (theirs, False)
 
 
 def test_without_git_the_result_is_the_templates_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    assert merged(text(), text(line_2="mine"), text(line_15="theirs")) == (text(line_15="theirs"), False)
+    assert merge_versions(text(), text(line_2="mine"), text(line_15="theirs")) == (text(line_15="theirs"), False)
 
 
 def test_a_project_of_this_version_is_not_changed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,7 +136,7 @@ def apply_template(project: Path, was: Record, answers: Answers, version: str) -
 def _change(path: str, base: bytes | None, mine: bytes | None, theirs: bytes | None) -> Change:
     action = decide(base, mine, theirs)
     if action is FileAction.CONFLICT and mine is not None and theirs is not None and base is not None:
-        text, together = merged(base, mine, theirs)
+        text, together = merge_versions(base, mine, theirs)
         return Change(path, FileAction.MERGED if together else FileAction.CONFLICT, text)
     return Change(
         path, action, theirs if action in {FileAction.ADDED, FileAction.REPLACED, FileAction.CONFLICT} else None
@@ -158,7 +158,7 @@ def decide(base: bytes | None, mine: bytes | None, theirs: bytes | None) -> File
     return FileAction.ORPHANED if theirs is None else FileAction.CONFLICT
 
 
-def merged(base: bytes, mine: bytes, theirs: bytes) -> tuple[bytes, bool]:
+def merge_versions(base: bytes, mine: bytes, theirs: bytes) -> tuple[bytes, bool]:
     """Merge three versions of a file with `git merge-file`. Return the text and whether the merge succeeded.
 
     In a conflict, the text has both versions. Without git, it is the template's.

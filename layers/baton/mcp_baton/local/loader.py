@@ -75,7 +75,7 @@ def find(target: str) -> TargetLocation:
     if path.is_dir():
         raise LoadError(f"{path} is a directory: name a Python file")
     if written.endswith(".py") or not _MODULE.fullmatch(written):
-        raise LoadError(f"no such file: {path}{_meant(path)}")
+        raise LoadError(f"no such file: {path}{_suggestion(path)}")
     return TargetLocation(written, Path.cwd(), None, attribute)
 
 
@@ -89,9 +89,9 @@ def load[Kind](target: str, kind: type[Kind], definitions: Definitions | None = 
     with collecting(definitions):
         module = _import(location, definitions)
     return (
-        _only(module, location, kind)
+        _only_object(module, location, kind)
         if location.attribute is None
-        else _named(module, location, location.attribute, kind)
+        else _named_object(module, location, location.attribute, kind)
     )
 
 
@@ -105,7 +105,7 @@ def _in_package(path: Path) -> tuple[Path, str]:
     return folder, ".".join(names)
 
 
-def _meant(path: Path) -> str:
+def _suggestion(path: Path) -> str:
     if path.with_name(f"{path.name}.py").is_file():
         return f"; did you mean {path}.py?"
     near = closest(path.stem, (file.stem for file in path.parent.glob("*.py")))
@@ -170,18 +170,18 @@ def _by_name(location: TargetLocation) -> ModuleType:
     return module
 
 
-def _named[Kind](module: ModuleType, location: TargetLocation, attribute: str, kind: type[Kind]) -> Kind:
+def _named_object[Kind](module: ModuleType, location: TargetLocation, attribute: str, kind: type[Kind]) -> Kind:
     if not hasattr(module, attribute):
         near = closest(attribute, _candidates(module, kind))
         meant = f"; did you mean {near!r}?" if near else "."
-        raise LoadError(f"{location.shown} has no {attribute!r}{meant} {_offer(module, location, kind)}")
+        raise LoadError(f"{location.shown} has no {attribute!r}{meant} {_available_objects(module, location, kind)}")
     found = getattr(module, attribute)
     if not isinstance(found, kind):
-        raise LoadError(f"{_unfit(attribute, found, location, kind)} {_offer(module, location, kind)}")
+        raise LoadError(f"{_wrong_type(attribute, found, location, kind)} {_available_objects(module, location, kind)}")
     return found
 
 
-def _unfit(attribute: str, found: object, location: TargetLocation, kind: type[object]) -> str:
+def _wrong_type(attribute: str, found: object, location: TargetLocation, kind: type[object]) -> str:
     if isinstance(found, ModuleType):
         return f"{attribute!r} in {location.shown} is a module."
     if isinstance(found, LambdaAdapter):
@@ -196,26 +196,26 @@ def _unfit(attribute: str, found: object, location: TargetLocation, kind: type[o
     return f"{attribute!r} in {location.shown} is of type {type(found).__name__}, not {kind.__name__}."
 
 
-def _only[Kind](module: ModuleType, location: TargetLocation, kind: type[Kind]) -> Kind:
+def _only_object[Kind](module: ModuleType, location: TargetLocation, kind: type[Kind]) -> Kind:
     found = {id(value): value for value in _candidates(module, kind).values()}
     if len(found) != 1:
-        raise LoadError(_offer(module, location, kind))
+        raise LoadError(_available_objects(module, location, kind))
     return next(iter(found.values()))
 
 
-def _offer[Kind](module: ModuleType, location: TargetLocation, kind: type[Kind]) -> str:
+def _available_objects[Kind](module: ModuleType, location: TargetLocation, kind: type[Kind]) -> str:
     names = list(_candidates(module, kind))
     if names:
         target = location.name if location.path is None else location.path
         return f"{location.shown} holds {', '.join(names)}: choose one, as in {target}:{names[0]}"
-    makers = [name for name, value in vars(module).items() if isfunction(value) and _makes(value, kind)]
+    makers = [name for name, value in vars(module).items() if isfunction(value) and _returns_kind(value, kind)]
     if makers:
         made = f"server = {makers[0]}()"
         return f"{location.shown} holds no {kind.__name__}, but a function that makes one: add {made} at its end"
     return f"{location.shown} holds no {kind.__name__}: make one at the top level of the file"
 
 
-def _makes(function: FunctionType, kind: type[object]) -> bool:
+def _returns_kind(function: FunctionType, kind: type[object]) -> bool:
     returns = function.__annotations__.get("return")
     return returns is kind or returns == kind.__name__
 

@@ -69,7 +69,7 @@ class Script:
 
     def instrumented(self, server: Server) -> Server:
         made = copy.copy(server)
-        made.tools = {name: WatchedTool(tool, self) for name, tool in server.tools.items()}
+        made.tools = {name: InstrumentedTool(tool, self) for name, tool in server.tools.items()}
         made.resources = {uri: self._instrumented(resource) for uri, resource in server.resources.items()}
         made.prompts = {name: self._instrumented(prompt) for name, prompt in server.prompts.items()}
         made.completions = {**server.completions}
@@ -100,7 +100,7 @@ class Script:
         return asynchronous if item.signature.is_async else plain
 
     def _begin(self, item: Tool | Prompt | Resource, arguments: dict[str, Any]) -> FixedResult | None:
-        self.invocations.check()
+        self.invocations.raise_if_killed()
         if item.signature.context in arguments:
             self.answers.record_keys(arguments[item.signature.context])
         if not isinstance(item, Tool):
@@ -124,16 +124,16 @@ class Script:
 
     def _end(self, item: Tool | Prompt | Resource) -> None:
         if isinstance(item, Tool):
-            self.invocations.done(item.name)
+            self.invocations.note_action(item.name)
 
 
-class WatchedTool(Tool):
+class InstrumentedTool(Tool):
     """A tool that notes its calls and values. It shares the signature of the original."""
 
     def __init__(self, tool: Tool, script: Script) -> None:
         vars(self).update(vars(tool))
         self.function = script.around(tool)
-        self.input = WatchedInput(tool.input)
+        self.input = InstrumentedInput(tool.input)
         self._invocations = script.invocations
 
     def outcome(self, returned: object) -> Succeeded:
@@ -144,7 +144,7 @@ class WatchedTool(Tool):
         return outcome
 
 
-class WatchedInput(InputSchema):
+class InstrumentedInput(InputSchema):
     """A tool's input schema that notes the arguments as they were sent."""
 
     def __init__(self, schema: InputSchema) -> None:

@@ -61,15 +61,15 @@ class Candidate(Struct, frozen=True):
         return self.step["name"] if self.item is None else item_name(self.step["name"], self.item)
 
     @property
-    def standing(self) -> tuple[int, int]:
-        """Candidates with the same standing match equally well."""
+    def match_quality(self) -> tuple[int, int]:
+        """Candidates with the same quality match equally well."""
         return self.rank, -self.equal
 
     @property
     def order(self) -> tuple[int, int, int, int]:
         """Sorts the best candidate first. Of equal completed steps, the last one is the best."""
         place = -self.index if self.rank in {Rank.REPEAT, Rank.LAST} else self.index
-        return *self.standing, place, self.item or 0
+        return *self.match_quality, place, self.item or 0
 
 
 def candidates(plan: Plan, tool: str, arguments: JsonObject, exact: Collection[str] = ()) -> list[Candidate]:
@@ -106,7 +106,7 @@ def choose(ranked: Sequence[Candidate], rng: Callable[[], float] | None = None) 
     best = ranked[0]
     if rng is None or _is_completed(best.step):
         return best
-    equals = [candidate for candidate in ranked if candidate.standing == best.standing]
+    equals = [candidate for candidate in ranked if candidate.match_quality == best.match_quality]
     return equals[int(rng() * len(equals))]
 
 
@@ -126,17 +126,17 @@ def matching_step(ranked: Sequence[Candidate]) -> str | None:
     Open steps that the call does not contradict come first, then completed steps with equal arguments, then the other
     open steps, then the other completed steps.
     """
-    fitting = _of(ranked, Rank.EQUAL, Rank.POSSIBLE)
-    repeated = _of(ranked, Rank.REPEAT)
+    fitting = _with_rank(ranked, Rank.EQUAL, Rank.POSSIBLE)
+    repeated = _with_rank(ranked, Rank.REPEAT)
     if fitting:
         # If the call may be a repeat, a step counts only if its known arguments equal those of the call.
         sure = len(fitting) == 1 and (fitting[0].rank is Rank.EQUAL or not repeated)
         return fitting[0].name if sure else None
-    left = repeated or _of(ranked, Rank.FAILED, Rank.PENDING) or _of(ranked, Rank.LAST)
+    left = repeated or _with_rank(ranked, Rank.FAILED, Rank.PENDING) or _with_rank(ranked, Rank.LAST)
     return left[0].name if len(left) == 1 else None
 
 
-def _of(ranked: Sequence[Candidate], *ranks: Rank) -> list[Candidate]:
+def _with_rank(ranked: Sequence[Candidate], *ranks: Rank) -> list[Candidate]:
     return [candidate for candidate in ranked if candidate.rank in ranks]
 
 
@@ -145,11 +145,11 @@ def _ranked(plan: Plan, tool: str, call: Comparison, index: int, step: StepProgr
     if _is_completed(step):
         call_arguments = plan.call_arguments(name, call, tool)
         equal = call_arguments is not None and call.equals(call_arguments)
-        return Candidate(index, step, Rank.REPEAT if equal else _other(step))
+        return Candidate(index, step, Rank.REPEAT if equal else _mismatch_rank(step))
     planned = plan.planned(name, tool, call)
     changed = planned.changed | call.changed_by(planned.known)
     if changed & call.arguments.keys():
-        return Candidate(index, step, _other(step))
+        return Candidate(index, step, _mismatch_rank(step))
     # If nothing is known of the step's arguments, they cannot be equal.
     if changed or not (planned.known or planned.whole):
         return Candidate(index, step, Rank.POSSIBLE)
@@ -165,7 +165,7 @@ def _ranked_items(plan: Plan, tool: str, call: Comparison, index: int, step: Ste
             yield Candidate(index, step, Rank.EQUAL, len(planned.known), at)
 
 
-def _other(step: StepProgress) -> Rank:
+def _mismatch_rank(step: StepProgress) -> Rank:
     if _is_completed(step):
         return Rank.LAST
     return Rank.FAILED if step["status"] == StepStatus.FAILED else Rank.PENDING

@@ -606,7 +606,7 @@ class Engine:
         if last:
             lease.task, lease.released = written.task, True
         else:
-            lease.written(written.task)
+            lease.note_written(written.task)
         run.note_written(written.task, traces, items)
         run.note_oversized(written.task, written.oversized)
         return None

@@ -126,7 +126,7 @@ class Lease:
         self._begins = True
         return StartTime(now_ms, self._clock()) if self._is_safe_at(now_ms) else None
 
-    def written(self, task: TaskRecord) -> None:
+    def note_written(self, task: TaskRecord) -> None:
         """Note that the run has written to the task and has renewed its claim with that.
 
         If the response came late, the task may show writes that others made since.
@@ -234,7 +234,7 @@ class Lease:
         except StoreError:
             logger.warning("task %s: its claim could not be renewed", self.task.task_id, exc_info=True)
         else:
-            self.written(renewed)
+            self.note_written(renewed)
             return True
         return False
 

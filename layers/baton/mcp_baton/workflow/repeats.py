@@ -81,7 +81,7 @@ def may_have_run_twice(repeats: Sequence[Repeat], why: str = INTERRUPTED) -> lis
     return [f"{_subject(repeats)} may have run twice: {why}."] if repeats else []
 
 
-def named(repeats: Sequence[Repeat]) -> str:
+def repeats_text(repeats: Sequence[Repeat]) -> str:
     """The steps with their keys."""
     names = [f"'{it.step}'" + (f" (idempotency key {it.key})" if it.key else "") for it in repeats[:MOST]]
     more = [f"{len(repeats) - MOST} more"] if len(repeats) > MOST else []
@@ -90,4 +90,4 @@ def named(repeats: Sequence[Repeat]) -> str:
 
 
 def _subject(repeats: Sequence[Repeat]) -> str:
-    return f"{'Step' if len(repeats) == 1 else 'Steps'} {named(repeats)}"
+    return f"{'Step' if len(repeats) == 1 else 'Steps'} {repeats_text(repeats)}"

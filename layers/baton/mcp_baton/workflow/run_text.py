@@ -17,7 +17,7 @@ from mcp_baton.workflow.host import Failed, FetchedResource, Skipped, Succeeded
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason
 from mcp_baton.workflow.quoting import LONGEST, one_line, quoted_error, quoted_guidance
-from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice, named
+from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice, repeats_text
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Content, EndedRun, Persisted, StepTrace, UnreadResource
 from mcp_baton.workflow.sources import as_text, source_text
@@ -36,7 +36,7 @@ def why_stopped(run: EndedRun, over: Over) -> str:
     ran = [trace.step.name for trace in run.traces if not trace.replayed]
     left = [name for name, status in run.statuses.items() if not status.settled and name not in ran]
     if isinstance(over, Superseded):
-        lost = [f"Not recorded for certain: {named(run.lost)}."] if run.lost else []
+        lost = [f"Not recorded for certain: {repeats_text(run.lost)}."] if run.lost else []
         return " ".join([TAKEN_OVER, SUPERSEDED_TEXTS[run.persisted], *lost, _last_step(ran), _steps_not_run(left)])
     return " ".join(
         [f"{_task_event(over.status)} while this run was under way.", _last_step(ran), _steps_not_run(left)]
@@ -71,7 +71,7 @@ def not_recorded(run: EndedRun) -> list[str]:
     if run.refused:
         names = ", ".join(f"'{name}'" for name in run.refused)
         return [f"The answer to {names} was not stored: another call has used the earlier answer meanwhile."]
-    steps = f"{'step' if len(run.lost) == 1 else 'steps'} {named(run.lost)}" if run.lost else "its steps"
+    steps = f"{'step' if len(run.lost) == 1 else 'steps'} {repeats_text(run.lost)}" if run.lost else "its steps"
     if run.persisted is False:
         return [f"The results of this run could not be recorded: if the server went on, it would repeat {steps}."]
     look = f"{call_that_shows(run.task.task_id, run.workflow)} to see what is recorded"

@@ -137,22 +137,26 @@ def size_after(stored: Item, changes: Changes) -> int:
     """An upper bound of the item's size after the write, bytes, unless another write comes first."""
     variables = {name: value for name, value in members(stored, "variables").items() if name not in changes.removed}
     variables |= changes.variables
-    item: Item = {**stored, "variables": {"M": variables}, **_added(changes)}
-    return item_size(item) + item_size(changes.timings) + _besides(changes)
+    item: Item = {**stored, "variables": {"M": variables}, **_added_attributes(changes)}
+    return item_size(item) + item_size(changes.timings) + _overhead_bytes(changes)
 
 
 def excess_after(stored: Item, changes: Changes, limit: int) -> int:
     """By how many bytes `size_after` exceeds a limit. If it clearly does not, any number up to 0."""
-    over = at_most(stored, changes.variables, changes.timings, _added(changes)) + _besides(changes) - limit
+    over = (
+        at_most(stored, changes.variables, changes.timings, _added_attributes(changes))
+        + _overhead_bytes(changes)
+        - limit
+    )
     return over if over <= 0 else size_after(stored, changes) - limit
 
 
-def _added(changes: Changes) -> Item:
+def _added_attributes(changes: Changes) -> Item:
     """The attributes that are written, besides the variables and the timings."""
     added: Item = {} if changes.result is None else {"result": changes.result}
     return added if changes.definition is None else {**added, "definition": changes.definition}
 
 
-def _besides(changes: Changes) -> int:
+def _overhead_bytes(changes: Changes) -> int:
     """An upper bound of what longer statuses and the bookkeeping of each write add, bytes."""
     return len(changes.steps) * STATUS_BYTES + len(changes.timings) * ELEMENT_BYTES + BOOKKEEPING_BYTES

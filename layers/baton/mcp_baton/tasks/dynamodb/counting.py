@@ -77,7 +77,7 @@ class LiveTasks:
         update.require(f"{span}>{update.number(0)}")
         self._add(owner, task_id, update, span, -1)
 
-    def is_counted_alike(self, before: Item, after: Item) -> bool:
+    def has_same_span(self, before: Item, after: Item) -> bool:
         return span_of(before) == span_of(after)
 
     def prolong(self, owner: str, task_id: str, item: Item) -> None:

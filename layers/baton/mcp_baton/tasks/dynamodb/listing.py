@@ -92,7 +92,7 @@ def _query(owner: str, shard: str, now_ms: int, most: int, after: str | None) ->
         "ExpressionAttributeValues": {
             ":owner": partition(owner, shard),
             ":first": {"S": TASK_PREFIX},
-            ":last": {"S": TASK_PREFIX + (LAST if after is None else before(after))},
+            ":last": {"S": TASK_PREFIX + (LAST if after is None else text_before(after))},
             ":now": {"N": str(now_ms // 1000)},
         },
         "ProjectionExpression": projection,
@@ -121,7 +121,7 @@ def _projection(attributes: Sequence[str]) -> tuple[str, dict[str, str]]:
     return ",".join([*names, *(f"#v.{name}" for name in variables)]), {"#v": "variables", **names, **variables}
 
 
-def before(task_id: str) -> str:
+def text_before(task_id: str) -> str:
     """A text that sorts immediately before this id, among texts of its length."""
     return task_id[:-1] + chr(ord(task_id[-1]) - 1)
 

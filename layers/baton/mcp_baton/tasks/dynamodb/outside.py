@@ -138,7 +138,7 @@ def stored_form(value: Attribute) -> bytes:
             return dumps(from_native(value)).encode()
 
 
-def bundled(parts: Sequence[Part]) -> list[Bundle]:
+def make_bundles(parts: Sequence[Part]) -> list[Bundle]:
     """Put values together into bundles of at most `BUNDLE_BYTES`. A longer value is a bundle by itself."""
     groups: list[list[Part]] = []
     room = 0
@@ -193,9 +193,9 @@ class Mover:
     def move(self, values: Mapping[str, Attribute]) -> dict[str, Attribute]:
         """Write values outside the item. Returns the pointers. A value without one could not be written."""
         parts = [Part(name, text_bytes(value), stored_form(value)) for name, value in values.items()]
-        readable = bundled([part for part in parts if part.text_bytes <= VALUE_BYTES])
+        readable = make_bundles([part for part in parts if part.text_bytes <= VALUE_BYTES])
         # Values that are never read back go to S3 for people to read, but not to the table.
-        unreadable = bundled([part for part in parts if part.text_bytes > VALUE_BYTES])
+        unreadable = make_bundles([part for part in parts if part.text_bytes > VALUE_BYTES])
         written = [*self._put(readable), *self._put(unreadable, in_items=False)]
         return {
             part.name: pointer.attribute()
@@ -256,7 +256,7 @@ class Mover:
         values = _values(changes)
         unreadable = {name for name, value in values.items() if text_bytes(value) > VALUE_BYTES}
         over = excess_after(stored, changes, limit)
-        fitting = self._moved(changes, self._chosen(values, over, unreadable))
+        fitting = self._with_pointers(changes, self._names_to_move(values, over, unreadable))
         for name in sorted(unreadable & fitting.replaceable):
             fitting = with_note(fitting, name)
         # Computing the size of a large item is slow: if nothing moved, it is not done twice.
@@ -264,7 +264,7 @@ class Mover:
             over = excess_after(stored, fitting, limit)
         # Notes replace as many variables, the largest first, as are needed.
         while over > 0 and (smaller := without_largest(fitting)) is not None:
-            over -= weight(fitting) - weight(smaller)
+            over -= stored_size(fitting) - stored_size(smaller)
             fitting = smaller
         return fitting
 
@@ -273,17 +273,19 @@ class Mover:
         variables = item["variables"]["M"]
         values = {name: value for name, value in variables.items() if name not in ALWAYS_IN_ITEM}
         values[FINAL_RESULT] = item["arguments"]
-        pointers = self.move({name: values[name] for name in self._chosen(values, excess(item, limit))})
+        pointers = self.move({name: values[name] for name in self._names_to_move(values, excess(item, limit))})
         arguments = pointers.pop(FINAL_RESULT, item["arguments"])
         return {**item, "arguments": arguments, "variables": {"M": {**variables, **pointers}}}
 
     def shrink(self, changes: Changes) -> Changes | None:
         """The changes for an item that DynamoDB refused as too large: with all values outside that can be moved, or if
         there are none, with a note for the largest. `None` if that would save nothing."""
-        smaller = self._moved(changes, [name for name, value in _values(changes).items() if self.can_move(value)])
-        return without_largest(changes) if weight(smaller) == weight(changes) else smaller
+        smaller = self._with_pointers(
+            changes, [name for name, value in _values(changes).items() if self.can_move(value)]
+        )
+        return without_largest(changes) if stored_size(smaller) == stored_size(changes) else smaller
 
-    def _chosen(self, values: Mapping[str, Attribute], over: int, must: Collection[str] = ()) -> list[str]:
+    def _names_to_move(self, values: Mapping[str, Attribute], over: int, must: Collection[str] = ()) -> list[str]:
         """The names of the values that are moved.
 
         Args:
@@ -301,7 +303,7 @@ class Mover:
             over -= sizes[name] - POINTER_BYTES
         return names
 
-    def _moved(self, changes: Changes, names: Collection[str]) -> Changes:
+    def _with_pointers(self, changes: Changes, names: Collection[str]) -> Changes:
         """The changes with pointers for those of these values that could be written outside."""
         if not names:
             return changes
@@ -318,7 +320,7 @@ def without_largest(changes: Changes) -> Changes | None:
     if largest is None:
         return None
     smaller = with_note(changes, largest)
-    return smaller if weight(smaller) < weight(changes) else None
+    return smaller if stored_size(smaller) < stored_size(changes) else None
 
 
 def with_note(changes: Changes, name: str) -> Changes:
@@ -333,7 +335,7 @@ def with_note(changes: Changes, name: str) -> Changes:
     )
 
 
-def weight(changes: Changes) -> int:
+def stored_size(changes: Changes) -> int:
     """The bytes of the new variables and the result in the item."""
     return sum(map(size, changes.variables.values())) + (0 if changes.result is None else size(changes.result))
 
@@ -433,7 +435,7 @@ class Fetcher:
         return ValueLost(length, cause)
 
 
-def expiring(item: Item, expires_s: int) -> dict[Path, Pointer]:
+def expiring_pointers(item: Item, expires_s: int) -> dict[Path, Pointer]:
     """The pointers in an item to values that may expire before this time, epoch seconds."""
     stored: dict[Path, Attribute] = {("variables", name): value for name, value in members(item, "variables").items()}
     stored |= {(name,): item[name] for name in LARGE_ATTRIBUTES if name in item}
@@ -444,7 +446,7 @@ def expiring(item: Item, expires_s: int) -> dict[Path, Pointer]:
 def rewrite_values(
     stores: OverflowStores, owner: str, task_id: str, expires_s: int, short: Mapping[Path, Pointer]
 ) -> tuple[dict[Path, Attribute], int]:
-    """Write the values of `expiring` again. Bundles are processed one by one, so that only one of them is in memory.
+    """Write the values of `expiring_pointers` again. Bundles are processed one by one, so only one of them is in memory.
 
     Returns:
         The new pointers, and how long the task may live, epoch seconds: as requested, or until the first value expires

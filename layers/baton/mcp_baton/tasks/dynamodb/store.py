@@ -26,7 +26,7 @@ from mcp_baton.tasks.dynamodb.expressions import (
     first_token,
     guarded_update,
     renew_claim,
-    say,
+    set_message,
     write_update,
 )
 from mcp_baton.tasks.dynamodb.items import (
@@ -41,7 +41,7 @@ from mcp_baton.tasks.dynamodb.items import (
     number,
 )
 from mcp_baton.tasks.dynamodb.table import CHECKPOINT, CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge
-from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, held, stored_item
+from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, held_error, stored_item
 from mcp_baton.tasks.dynamodb.values import excess, is_large, item_size
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, Claim, NewTask, TaskPage, TaskRecord, TaskStanding, TaskStatus
@@ -155,7 +155,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             item = self.table.update(self.key(owner, task_id), update, CREATE)
         except ConditionFailed as failure:
             current = self.live(owner, failure, workflow)
-            raise held(current, claim, now_ms) or self.conflict(current) from failure
+            raise held_error(current, claim, now_ms) or self.conflict(current) from failure
         return self.claimed(owner, item, claim) or self.take(owner, task_id, workflow, claim)
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
@@ -225,7 +225,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             latest = update.number(number(stored, "expires_at") + MARGIN_S)
             update.require(f"{update.name('expires_at')}<={latest}")
         if batch.message is not None:
-            say(update, batch.message)
+            set_message(update, batch.message)
         if batch.wakes is not None:
             update.set(update.name(WAKES), update.text(batch.wakes))
             enter_outbox(update, task.task_id, now_ms + FIRST_DISPATCH_MS)

@@ -212,7 +212,7 @@ class TaskTable(Struct, frozen=True, eq=False):
         }
         began_s = self.monotonic()
         try:
-            self._repeat(lambda: self._send("PutItem", request), retry_policy, began_s)
+            self._send_with_retries(lambda: self._send("PutItem", request), retry_policy, began_s)
         except ConditionFailed as failed:
             self._written_item({"pk": item["pk"], "sk": item["sk"]}, failed, token, retry_policy, began_s)
 
@@ -241,7 +241,7 @@ class TaskTable(Struct, frozen=True, eq=False):
 
         began_s = self.monotonic()
         try:
-            return self._repeat(send, retry_policy, began_s)
+            return self._send_with_retries(send, retry_policy, began_s)
         except ConditionFailed as failed:
             return self._written_item(key, failed, update.token, retry_policy, began_s)
 
@@ -323,11 +323,13 @@ class TaskTable(Struct, frozen=True, eq=False):
     def _read[T](self, send: Callable[[], T], retry_policy: RetryPolicy, began_s: float | None = None) -> T:
         """Send a request that changes nothing, or changes nothing more if it is sent again."""
         try:
-            return self._repeat(send, retry_policy, began_s)
+            return self._send_with_retries(send, retry_policy, began_s)
         except OutcomeUnknown as error:
             raise StoreUnavailable(str(error)) from error.__cause__
 
-    def _repeat[T](self, send: Callable[[], T], retry_policy: RetryPolicy, began_s: float | None = None) -> T:
+    def _send_with_retries[T](
+        self, send: Callable[[], T], retry_policy: RetryPolicy, began_s: float | None = None
+    ) -> T:
         """Send a request, and retry it while that can help and there is time, counted from `began_s`; `None` for now.
 
         Raises:

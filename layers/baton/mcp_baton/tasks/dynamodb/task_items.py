@@ -125,7 +125,7 @@ class TaskItems(Struct, frozen=True, eq=False):
         task = self.record(owner, item)
         if task.status.terminal:
             raise TaskFinished(task)
-        if other := held(task, claim, self.now_ms()):
+        if other := held_error(task, claim, self.now_ms()):
             raise other
         return task if task.claim is None or task.claim.id == claim.id else None
 
@@ -139,7 +139,7 @@ class TaskItems(Struct, frozen=True, eq=False):
         return LiveTasks(self.table, self.limits, allowed)
 
 
-def held(current: TaskRecord, claim: Claim, now_ms: int) -> TaskHeld | None:
+def held_error(current: TaskRecord, claim: Claim, now_ms: int) -> TaskHeld | None:
     """The error if a claim with another id, which has not ended, prevents this one."""
     other = current.claim
     if other is None or other.id == claim.id or not other.holds_at(now_ms):
