@@ -47,7 +47,7 @@ ANSWERS: Final = "answers"
 """The argument of a workflow's tool that has the answers to the workflow's questions (docs/workflows.md, Questions)."""
 
 TASK_RESULT: Final = "task_result"
-"""The argument beside it that holds the result with which a task is completed."""
+"""The argument of a workflow's tool that has the result with which `task_action` completes a task."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 

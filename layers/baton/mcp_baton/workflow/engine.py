@@ -302,7 +302,7 @@ class Engine:
             self._time_out(run, call, step.callback, until_ms)
 
     def _time_out(self, run: Run, call: Call, callback: Callback, until_ms: int) -> None:
-        """End a wait for a callback whose time is over.
+        """End a wait for a callback that has timed out.
 
         This is written at once: if a callback came first, the run continues with it. Later steps never see an end that
         is not stored.

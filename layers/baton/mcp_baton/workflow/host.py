@@ -253,7 +253,7 @@ class Threads(Protocol):
     """Runs calls in other threads, while the request's thread delivers their notifications and renews claims."""
 
     def start(self, call: Callable[[Host], Any], pulse: Callable[[], float] | None) -> None:
-        """Begin a call in another thread. It gets a host of its own.
+        """Begin a call in another thread. The call gets a separate host.
 
         Args:
             pulse: The pulse of that host; `None` without a claim.

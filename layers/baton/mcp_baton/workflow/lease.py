@@ -144,7 +144,7 @@ class Lease:
     def check(self) -> Over | None:
         """Check the task if it was not read for a while: by a renewal that is due, or by reading its status.
 
-        If the store does not answer, the run goes on; its last write shows whether the task is over.
+        If the store does not answer, the run continues; its last write shows whether the task is over.
 
         Returns:
             Why the run cannot write to its task any more; `None` if it can.
@@ -219,7 +219,7 @@ class Lease:
         """Renew the claim by a write that does more than that.
 
         Returns:
-            Whether the write was made. If not, the run goes on as after any failed renewal.
+            Whether the write was made. If not, the run continues as after any failed renewal.
         """
         # Set the next attempt first: a tool's notifications must not each try to renew while the store is down.
         self._renew_at_ms = self._store.now_ms() + RETRY_MS

@@ -446,7 +446,7 @@ def expiring_pointers(item: Item, expires_s: int) -> dict[Path, Pointer]:
 def rewrite_values(
     stores: OverflowStores, owner: str, task_id: str, expires_s: int, short: Mapping[Path, Pointer]
 ) -> tuple[dict[Path, Attribute], int]:
-    """Write the values of `expiring_pointers` again. Bundles are processed one by one, so only one of them is in memory.
+    """Write the values of `expiring_pointers` again. Bundles are processed one by one to save memory.
 
     Returns:
         The new pointers, and how long the task may live, epoch seconds: as requested, or until the first value expires

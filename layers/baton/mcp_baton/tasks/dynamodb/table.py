@@ -70,7 +70,7 @@ class RetryPolicy(Struct, frozen=True):
     def pause_s(
         self, attempt: int, since_s: float, left_s: float | None, rng: float, *, throttled: bool
     ) -> float | None:
-        """The pause after so many attempts, seconds; `None` if there is no next attempt.
+        """The pause after this number of attempts, seconds; `None` if there is no next attempt.
 
         `since_s` counts from the first attempt, `left_s` until the function is stopped. `rng` is a random number from 0
         up to 1 (full jitter): callers that were throttled together retry apart.
@@ -297,8 +297,8 @@ class TaskTable(Struct, frozen=True, eq=False):
             self._read(lambda: self._send("PutItem", request), RENEW)
 
     def wait_after_race(self, races: int) -> bool:
-        """Wait before a write whose condition failed so many times is decided again. Returns whether there is time to
-        try again."""
+        """Wait before a write is decided again, after its condition has failed `races` times. Returns whether there is
+        time to try again."""
         left_ms = self.left_ms()
         pause_s = self.rng() * min(FIRST_RACE_S * 2.0 ** min(races - 1, 16), LONGEST_RACE_S)
         if left_ms is not None and left_ms / 1000 - pause_s < ATTEMPT_S + REPLY_S:
