@@ -55,13 +55,19 @@ class Twin:
     def client(self, service: str) -> Any:
         return client_of(service, self.url)
 
-    def deploy(self, build: Path, stack: str) -> "Stack":
-        """Deploy what was built, as `sam deploy` does it, with the template's defaults.
+    def deploy(self, build: Path, stack: str, **parameters: str) -> "Stack":
+        """Deploy what was built, as `sam deploy` does it.
+
+        Args:
+            build: The folder with the build.
+            stack: The name of the stack.
+            parameters: What differs from the template's defaults.
 
         Raises:
             CommandFailed: the deployment failed.
         """
-        overrides = [f"{name}={value}" for name, value in USUAL.items()]
+        # In the quotes that the SAM CLI takes off.
+        overrides = [f"{name}={json.dumps(value)}" for name, value in {**USUAL, **parameters}.items()]
         command = ["deploy", "--stack-name", stack, "--template-file", str(build / "template.yaml"), "--resolve-s3"]
         command += ["--capabilities", "CAPABILITY_IAM", "--no-confirm-changeset", "--no-fail-on-empty-changeset"]
         sam([*command, "--no-progressbar", "--parameter-overrides", *overrides], AWS_ENDPOINT_URL=self.url)

@@ -8,6 +8,7 @@
 - Gateway responses that stand in an API's definition.
 - That an alias has settings of its own for asynchronous invocations: it reads the function's alone.
 - That it stands for AWS, which is called over TLS: bucket and queue refuse whoever comes without.
+- That policies name the service of ECS that is updated, and the sender of a mail: it reads the cluster, and no sender.
 - That containers share a layer, which is read-only: it copies the layer into each of them.
 - That a container which is done with has nothing to finish: it asks each to stop, and waits.
 
@@ -22,6 +23,7 @@ from typing import Any
 
 from docker.errors import NotFound
 from docker.types import Mount
+from ministack.core import iam_actions
 from ministack.core.responses import get_region
 from ministack.services import apigateway_v1, lambda_svc
 
@@ -128,6 +130,22 @@ def teach_tls() -> None:
     app.pin_request_origin = pin_as_if_encrypted
 
 
+def teach_permissions() -> None:
+    """Check `ecs:UpdateService` for the ARN of the service, and `ses:SendEmail` for the sender's, as AWS does."""
+    arn_of = iam_actions.extract_resource_arn
+
+    def own_arn(service: str, method: str, path: str, headers: Any, body: bytes, *more: Any) -> str:
+        if service == "ses" and path == "/v2/email/outbound-emails":
+            _, region, account = more
+            return f"arn:aws:ses:{region}:{account}:identity/{json.loads(body)['FromEmailAddress']}"
+        arn: str = arn_of(service, method, path, headers, body, *more)
+        if service == "ecs" and headers.get("x-amz-target", "").endswith(".UpdateService"):
+            return f"{arn.replace(':cluster/', ':service/')}/{json.loads(body)['service']}"
+        return arn
+
+    iam_actions.extract_resource_arn = own_arn
+
+
 def teach_layers() -> None:
     """Have a container see its function's one layer at `/opt`, read-only, in the place of a copy."""
     spawn, parse_flags = lambda_svc._spawn_lambda_container_impl, lambda_svc._parse_docker_flags
@@ -171,6 +189,7 @@ if __name__ == "__main__":
     teach_gateway_responses()
     teach_asynchronous_invocations()
     teach_tls()
+    teach_permissions()
     teach_layers()
     teach_endings()
     sys.exit(app.main())
