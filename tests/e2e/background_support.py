@@ -170,8 +170,8 @@ class Background:
         return item["status"]["S"], int(item["dispatches"]["N"]), int(item["run"]["M"]["number"]["N"])
 
 
-def measured_sweep(jobs: Background, telemetry: Telemetry) -> JsonObject:
-    """Let a container of its own sweep, and record what it measures; the report."""
+def measured_endpoint(jobs: Background, telemetry: Telemetry) -> Endpoint:
+    """The endpoint of another container, which records what it measures."""
     store = dynamodb_store(
         jobs.table.name,
         Settings(),
@@ -181,8 +181,12 @@ def measured_sweep(jobs: Background, telemetry: Telemetry) -> JsonObject:
         monotonic=jobs.time.monotonic,
         sleep=jobs.time.sleep,
     )
-    services = services_of(jobs.server, store, Settings(), telemetry=telemetry, dispatcher=jobs.queue)
-    return Endpoint(services).sweep({}, Line(request_id="1", can_stream=False))
+    return Endpoint(services_of(jobs.server, store, Settings(), telemetry=telemetry, dispatcher=jobs.queue))
+
+
+def measured_sweep(jobs: Background, telemetry: Telemetry) -> JsonObject:
+    """Let a container of its own sweep, and record what it measures; the report."""
+    return measured_endpoint(jobs, telemetry).sweep({}, Line(request_id="1", can_stream=False))
 
 
 type MakeBackground = Callable[..., Background]
