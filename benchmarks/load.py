@@ -12,7 +12,7 @@ requests. The clients, the front, DynamoDB and Redis use the same processors.
 import argparse
 import asyncio
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -26,6 +26,7 @@ WARM_UP = 1 / 6
 """The warm-up lasts so much of the measured time."""
 FLOOR_S = 30.0
 """A floor is measured for at most so long."""
+SHOWN_ERRORS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +50,13 @@ class Server:
     layers: tuple[str, ...] = ()
 
 
-# No peer has approvals, and none has callbacks.
+BATON = "Baton"
+# The peers have neither approvals nor callbacks.
 STEPS = ("typical", "chatty", "heavy")
 WORKFLOWS = tuple(RUNS)
 UVICORN = ("uvicorn, fixed reply", load_servers.asgi_floor, STEPS)
 SERVERS = {
-    "Baton": Server(
-        load_servers.baton, RUNS.__getitem__, "the front, fixed reply", load_servers.front_floor, WORKFLOWS
-    ),
+    BATON: Server(load_servers.baton, RUNS.__getitem__, "the front, fixed reply", load_servers.front_floor, WORKFLOWS),
     "FastMCP": Server(load_servers.fastmcp, task_by_task, *UVICORN, layers=("fastmcp_tasks", "official")),
     "SDK": Server(load_servers.official, tool_by_tool, *UVICORN, layers=("official",)),
 }
@@ -77,10 +77,20 @@ class Figures:
     processor_s: float
     memory_mb: tuple[float, float]
 
-    def row(self, workflow: str, server: str, floor_ms: float) -> str:
-        """A row of the table."""
+    @property
+    def median_ms(self) -> float:
+        """The median latency of a request."""
+        return 1000 * statistics.median(self.tally.latencies)
+
+    @property
+    def processor_ms(self) -> float:
+        """The processor time of a workflow."""
+        return 1000 * self.processor_s / max(self.tally.workflows, 1)
+
+    def row(self, workflow: str, server: str, floor: "Figures", baton: "Figures | None") -> str:
+        """A row of the table, with ratios to a floor and to Baton."""
         tally = self.tally
-        centiles = [1000 * tally_s for tally_s in statistics.quantiles(tally.latencies, n=100)]
+        centiles = [1000 * latency_s for latency_s in statistics.quantiles(tally.latencies, n=100)]
         p50, p95, p99 = (centiles[percent - 1] for percent in (50, 95, 99))
         before, after = self.memory_mb
         cells = (
@@ -94,8 +104,9 @@ class Figures:
             f"{p50:.0f}",
             f"{p95:.0f}",
             f"{p99:.0f}",
-            f"{p50 / floor_ms:.1f}",
-            f"{1000 * self.processor_s / max(tally.workflows, 1):.1f}",
+            f"{self.median_ms / floor.median_ms:.1f}",
+            f"{self.processor_ms:.1f}",
+            f"{self.processor_ms / baton.processor_ms:.2f}" if baton else "",
             f"{before:.1f}",
             f"{after:.1f}",
             f"{after / before - 1:+.1%}",
@@ -116,6 +127,7 @@ TITLES = (
     "p99 ms",
     "p50 of the floor",
     "CPU ms a workflow",
+    "CPU of Baton's",
     "MB before",
     "MB after",
     "growth",
@@ -140,20 +152,21 @@ def main() -> None:
         f"{options.seconds * WARM_UP:.0f} s\n"
     )
     print(f"| {' | '.join(TITLES)} |\n|---|---|{'---:|' * (len(TITLES) - 2)}")
-    errors = list(_rows(options))
-    print(*errors, sep="\n")
+    print(*_print_rows(options), sep="\n")
 
 
-def _rows(options: argparse.Namespace) -> Iterator[str]:
-    """Print each row when it is measured. Yields the errors."""
-    floors: dict[str, float] = {}
+def _print_rows(options: argparse.Namespace) -> list[str]:
+    """Measure, and print each row at once. Returns the errors."""
+    errors: list[str] = []
+    floors: dict[str, Figures] = {}
     for name in options.servers:
         server = SERVERS[name]
         if server.floor not in floors:
-            measured = _measure(server.start_floor, fixed, options, min(options.seconds, FLOOR_S))
-            floors[server.floor] = 1000 * statistics.median(measured.tally.latencies)
-            print(measured.row("one request", server.floor, floors[server.floor]), flush=True)
+            floor = _measure(server.start_floor, fixed, options, min(options.seconds, FLOOR_S))
+            floors[server.floor] = floor
+            print(floor.row("one request", server.floor, floor, None), flush=True)
     for workflow in options.workflows:
+        baton: Figures | None = None
         for name in options.servers:
             server = SERVERS[name]
             if workflow not in server.workflows:
@@ -161,11 +174,14 @@ def _rows(options: argparse.Namespace) -> Iterator[str]:
             try:
                 measured = _measure(server.start, server.run_of(workflow), options, options.seconds)
             except NotAvailable as error:
-                yield f"{workflow}, {name}: not measured. {error}"
+                errors.append(f"{workflow}, {name}: not measured. {error}")
                 continue
-            print(measured.row(workflow, name, floors[server.floor]), flush=True)
-            for text, times in measured.tally.errors.most_common(5):
-                yield f"{workflow}, {name}: {times} times {text}"
+            if name == BATON:
+                baton = measured
+            print(measured.row(workflow, name, floors[server.floor], baton), flush=True)
+            found = measured.tally.errors.most_common(SHOWN_ERRORS)
+            errors += (f"{workflow}, {name}: {times} times {text}" for text, times in found)
+    return errors
 
 
 def _measure(

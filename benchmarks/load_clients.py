@@ -98,11 +98,12 @@ class Session:
 
 
 async def warm_up(running: Running, run: Run, count: int, seconds: float) -> Tally:
-    """Let clients run a workflow again and again, and stop them in the middle."""
+    """Let one client for each process reach the end of the workflow. Then let all clients begin, and stop them."""
     tally = Tally()
+    await _run_clients(running, run, len(running.processes), seconds / 2, tally)
     with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await _run_clients(running, run, count, seconds, tally)
+        async with asyncio.timeout(seconds / 2):
+            await _run_clients(running, run, count, seconds / 2, tally)
     return tally
 
 
