@@ -201,7 +201,8 @@ def asgi_floor(count: int) -> Iterator[Running]:
 @contextmanager
 def _asgi(module: str, layer: str, count: int, **variables: str) -> Iterator[Running]:
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{FUNCTIONS}:{LAYERS / layer / 'python'}", **variables}
-    options = ["--log-level", "warning", "--no-access-log"]
+    # A client may wait longer for a processor than uvicorn keeps an idle connection by default.
+    options = ["--log-level", "warning", "--no-access-log", "--timeout-keep-alive", str(int(TIMEOUT_S))]
     ports = [_free_port() for _ in range(count)]
     with ExitStack() as started:
         processes = []
