@@ -218,7 +218,7 @@ def _patch_values(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{STORE}.parallel.SimpleQueue", SimulatedQueue)
     patch.setattr(f"{STORE}.outside.BUNDLE_BYTES", PIECE_BYTES)
     # Sixteen queries of each sweep would take most of the time.
-    for module in ("items", "outbox"):
+    for module in ("items", "jobs"):
         patch.setattr(f"{STORE}.{module}.OUTBOX_SHARDS", OUTBOX_SHARDS)
 
 
