@@ -1,4 +1,4 @@
-"""A small MCP client of a Lambda handler, without tasks support and progress."""
+"""A small MCP client that calls a Lambda handler. It supports neither tasks nor progress."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -1,8 +1,8 @@
-"""The most expensive request of 2 KB of each kind: what it reads and writes, how long its answer is, how long it waits.
+"""Measures the most expensive request of up to 2 KB of each kind: its reads and writes, its answer, and its waits.
 
-Run at the root of the repository: `uv run python -m costs.expensive --update`. It puts the table into
-costs/expensive.md; a test compares it with the code. The real handler runs in this process over an
-embedded DynamoDB, on a clock that only waiting moves. Units come from the items' sizes (`costs/metering.py`).
+Run at the root of the repository: `uv run python -m costs.expensive --update`. This puts the table into
+costs/expensive.md; a test compares it with the code. The real handler runs in this process over an embedded DynamoDB,
+with a clock that advances only when code sleeps. Units are computed from the sizes of items (`costs/metering.py`).
 """
 
 import argparse
@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from costs.client import Client
-from costs.metering import Aside, Meter, Usage
+from costs.metering import EmulatorTime, Meter, Usage
 from emulators.s3 import embedded_s3
 from mcp_baton import Server, Settings, Step, ToolError, Workflow
 from mcp_baton.aws import compose, dynamodb_store
@@ -36,24 +36,24 @@ PAGE = Path(__file__).with_suffix(".md")
 BEGIN, END = "<!-- python -m costs.expensive --update: begin -->", "<!-- end -->"
 
 MOST_BYTES = 2_048
-"""Bytes of a request's body."""
+"""The maximum length of a request's body, bytes."""
 
 VALUE_CHARS = 5_900_000
-"""Characters of the stored value: nearly the 6 MB that a value may have. They are random: they hardly compress."""
+"""The length of the stored value, near the limit of 6 MB. Its characters are random, so it hardly compresses."""
 
 TASKS = 100
-"""The owner's tasks."""
+"""The number of the owner's tasks."""
 
 TABLE = "expensive"
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a request took.
+    """The cost of a request.
 
     Attributes:
-        sent: Bytes of its body.
-        answered: Bytes of its answer.
+        sent: The length of its body, bytes.
+        answered: The length of its answer, bytes.
         waited_s: How long it waited, seconds.
     """
 
@@ -63,23 +63,23 @@ class Cost:
     waited_s: float
 
 
-class Received:
-    """A client's end of a stream, which counts bytes."""
+class ByteCounter:
+    """The receiver of a streamed answer. It counts the bytes."""
 
     def __init__(self) -> None:
         self.count = 0
 
-    def open(self, _status: int, _headers: object) -> "Received":
-        """Begin the answer."""
+    def open(self, _status: int, _headers: object) -> "ByteCounter":
+        """Accept the head of the answer."""
         return self
 
     def write(self, data: bytes) -> None:
-        """Take a piece."""
+        """Count the bytes of a piece."""
         self.count += len(data)
 
 
 def server() -> Server:
-    """A server with a workflow that keeps a large value, and pauses; a tool that repeats it; a background tool."""
+    """Return a server with a workflow that stores a large value and pauses, an echo tool, and a background tool."""
     made = Server("s")
     value = b64encode(Random(0).randbytes(VALUE_CHARS * 3 // 4)).decode()
 
@@ -105,7 +105,7 @@ def server() -> Server:
 
 
 class VirtualTime:
-    """A clock that only sleeping moves."""
+    """A clock that advances only when code sleeps."""
 
     def __init__(self) -> None:
         self.s = 1_800_000_000.0
@@ -119,12 +119,12 @@ class VirtualTime:
         return self.s
 
     def sleep(self, seconds: float) -> None:
-        """Move the clock."""
+        """Advance the clock."""
         self.s += seconds
 
 
 class Queue:
-    """A worker's queue that accepts events and delivers none."""
+    """A worker's queue. It accepts events but never delivers them."""
 
     def dispatch(self, event: JsonObject) -> None:
         """Accept an event."""
@@ -143,7 +143,7 @@ class Costs:
         self._client = client
 
     def client(self) -> Client:
-        """Return a client of a new container. The function has the time limit of the template."""
+        """Return a client of a new handler. The time limit is that of the template."""
         time, settings = self._time, Settings(table=TABLE)
         store = dynamodb_store(
             TABLE,
@@ -166,7 +166,7 @@ class Costs:
         """
         if len(body) > MOST_BYTES:
             raise ValueError(f"a request of {len(body)} bytes")
-        client, received = self.client(), Received()
+        client, received = self.client(), ByteCounter()
         self._meter.take()
         began_s, token = self._time.s, stream_opener.set(received.open)
         try:
@@ -186,22 +186,22 @@ STATELESS_META = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {T
 
 
 def message(method: str, params: dict[str, Any], number: int = 1) -> dict[str, Any]:
-    """A request."""
+    """Return a request."""
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
 
 
 def written(messages: object) -> str:
-    """A body, without blanks."""
+    """Return a body: compact JSON."""
     return json.dumps(messages, separators=(",", ":"))
 
 
 def one(method: str, params: dict[str, Any]) -> str:
-    """The body of one request."""
+    """Return the body of one request."""
     return written(message(method, params))
 
 
 def batch(method: str, params: dict[str, Any]) -> str:
-    """A batch of as many equal requests as fit."""
+    """Return a batch with as many copies of a request as fit."""
     messages: list[dict[str, Any]] = []
     while len(written([*messages, message(method, params)])) <= MOST_BYTES:
         messages.append(message(method, params, len(messages)))
@@ -210,7 +210,7 @@ def batch(method: str, params: dict[str, Any]) -> str:
 
 @contextmanager
 def measuring() -> Iterator[Costs]:
-    """A server over a DynamoDB in memory, and what counts the requests to it."""
+    """Set up the server over a DynamoDB in memory, with a meter."""
     engine = EmbeddedEngine()
     with (
         closing(embedded_client(engine)) as counted,
@@ -218,11 +218,11 @@ def measuring() -> Iterator[Costs]:
         closing(embedded_s3()) as s3,
     ):
         create_table(own, TABLE)
-        yield Costs(counted, Meter(counted, s3, Aside(), looking=own))
+        yield Costs(counted, Meter(counted, s3, EmulatorTime(), reader=own))
 
 
 def requests(costs: Costs) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Each kind of request: its name, its body, its headers."""
+    """Yield the name, the body and the headers of each kind of request."""
     client = costs.client()
     later = {"name": "later", "arguments": {}, "task": {"ttl": 600_000}}
     open_tasks = [client.request("tools/call", later).result["task"]["taskId"] for _ in range(TASKS)]
@@ -258,7 +258,7 @@ def requests(costs: Costs) -> Iterator[tuple[str, str, dict[str, str]]]:
 
 
 def table() -> list[str]:
-    """The table's lines."""
+    """Return the table's lines."""
     lines = ["| request | bytes | read units | write units | answer KB | waits, s |", "|---|---:|---:|---:|---:|---:|"]
     with measuring() as costs:
         for name, body, headers in requests(costs):
@@ -269,7 +269,7 @@ def table() -> list[str]:
 
 
 def rounded(figure: float) -> str:
-    """A figure with two significant digits."""
+    """Return a number with two significant digits."""
     if figure == 0:
         return "0"
     digits = 1 - floor(log10(abs(figure)))
@@ -277,7 +277,7 @@ def rounded(figure: float) -> str:
 
 
 def main() -> None:
-    """Measure, and print the table or put it into the page."""
+    """Measure the requests, and print the table or write it into the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--update", action="store_true", help="put the table into costs/expensive.md")
     lines = "\n".join(table())

@@ -1,7 +1,8 @@
-"""What requests to DynamoDB and S3 are billed for, counted where clients that are handed to a handler send them.
+"""Counts the billed units of requests to DynamoDB and S3, with event handlers of the boto3 clients.
 
-DynamoDB says it itself (`ReturnConsumedCapacity`). Where an engine does not, DynamoDB's rules are applied
-to the sizes of its items (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html).
+DynamoDB returns the units if `ReturnConsumedCapacity` is set. For an engine that does not, they are computed from the
+sizes of the items by DynamoDB's rules
+(https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html).
 """
 
 import re
@@ -29,22 +30,22 @@ type Units = tuple[float, float]
 
 
 class Unmetered(Exception):
-    """A request of a kind that is not counted here: the figures would be too low."""
+    """The meter does not support this kind of request. Without it, the numbers would be too low."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What some work took.
+    """The resources that some work has used.
 
     Attributes:
         writes: DynamoDB's write units, of 1 KB.
-        reads: Its read units, of 4 KB.
-        requests: Requests to DynamoDB.
-        puts: Objects put into S3.
-        gets: Objects read from S3.
-        keys: The write and the read units of each partition key, but those of queries.
-        cpu_s: The process's time, without what stands in for DynamoDB and S3.
-        http: Requests of the client.
+        reads: DynamoDB's read units, of 4 KB.
+        requests: The number of requests to DynamoDB.
+        puts: The number of objects written to S3.
+        gets: The number of objects read from S3.
+        keys: The write and read units of each partition key, without those of queries.
+        cpu_s: The CPU time of the process, without that of the emulators of DynamoDB and S3.
+        http: The number of requests of the client.
     """
 
     writes: float = 0
@@ -69,8 +70,8 @@ class Usage:
         )
 
 
-class Aside:
-    """The time of threads that stand in for a service: it is not the handler's."""
+class EmulatorTime:
+    """Measures the CPU time of the emulators, which does not belong to the handler."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -78,14 +79,14 @@ class Aside:
         self._thread = local()
 
     def begin(self) -> None:
-        """From here on this thread stands in; one such part may lie within another."""
+        """Begin an emulated part in this thread. Parts may be nested."""
         depth = getattr(self._thread, "depth", 0)
         self._thread.depth = depth + 1
         if depth == 0:
             self._thread.began = thread_time()
 
     def end(self) -> None:
-        """The part that began last is over."""
+        """End the innermost part."""
         self._thread.depth -= 1
         if self._thread.depth == 0:
             with self._lock:
@@ -101,35 +102,39 @@ class Aside:
 
 
 class Meter:
-    """Counts what the requests of two clients cost.
+    """Counts the cost of the requests of two clients.
 
     Args:
-        dynamodb: The client that the handler gets.
-        s3: The same for S3.
-        aside: Time that is not the handler's.
-        looking: A client of the same DynamoDB to look at items with, where the engine does not tell units.
+        dynamodb: The handler's DynamoDB client.
+        s3: The handler's S3 client.
+        emulator_time: The CPU time of the emulators.
+        reader: Another client of the same DynamoDB, which reads items if the engine does not return units.
     """
 
     def __init__(
-        self, dynamodb: "DynamoDBClient", s3: "S3Client", aside: Aside, looking: "DynamoDBClient | None" = None
+        self,
+        dynamodb: "DynamoDBClient",
+        s3: "S3Client",
+        emulator_time: EmulatorTime,
+        reader: "DynamoDBClient | None" = None,
     ) -> None:
-        self._aside, self._looking = aside, looking
+        self._emulator_time, self._reader = emulator_time, reader
         self._lock = Lock()
         self._usage = Usage()
-        # First: what Baton's own client sends is written down by a handler of the same event.
+        # Registered first, because a handler of Baton's own client for the same event encodes the request.
         dynamodb.meta.events.register_first("provide-client-params.dynamodb", self._before)
         dynamodb.meta.events.register("after-call.dynamodb", self._after)
         s3.meta.events.register("after-call.s3", self._after_s3)
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """Around one request of the client: what is done in it is counted, and its time."""
-        began, aside = process_time(), self._aside.seconds
+        """Count one request of the client, with the CPU time of the block."""
+        began, emulator_time = process_time(), self._emulator_time.seconds
         yield
-        self._count(Usage(cpu_s=process_time() - began - (self._aside.seconds - aside), http=1))
+        self._count(Usage(cpu_s=process_time() - began - (self._emulator_time.seconds - emulator_time), http=1))
 
     def take(self) -> Usage:
-        """What was used since the last look."""
+        """Return the usage since the last call."""
         with self._lock:
             taken, self._usage = self._usage, Usage()
         return taken
@@ -139,18 +144,18 @@ class Meter:
             self._usage += usage
 
     def _before(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
-        with self._aside():
+        with self._emulator_time():
             operation = model.name
             if operation not in (*WRITES, *READS):
                 raise Unmetered(operation)
             context["asked"] = params
             context["before"] = self._bytes(params) if operation in WRITES else 0
-            if self._looking is None:
-                # In place: of what several handlers of this event return, botocore takes the first.
+            if self._reader is None:
+                # The parameters are changed in place: botocore uses only the first value that a handler returns.
                 params["ReturnConsumedCapacity"] = "TOTAL"
 
     def _after(self, parsed: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
-        with self._aside():
+        with self._emulator_time():
             operation, asked = model.name, context["asked"]
             units = self._units(operation, asked, context["before"], parsed)
             key = asked.get("Key") or asked.get("Item")
@@ -169,10 +174,10 @@ class Meter:
 
     def _units(self, operation: str, asked: dict[str, Any], before: int, parsed: dict[str, Any]) -> float:
         if "Error" in parsed:
-            # A condition that does not hold is billed as the write would have been; the answer has no units.
+            # DynamoDB bills a failed condition like the write, but its response has no units.
             refused = parsed["Error"]["Code"] == REFUSED
             return _write(max(before, item_size(parsed.get("Item", {})))) if refused else 0
-        if self._looking is None:
+        if self._reader is None:
             units: float = parsed["ConsumedCapacity"]["CapacityUnits"]
             return units
         if operation in WRITES:
@@ -181,17 +186,17 @@ class Meter:
         return share * max(1, ceil(self._read(operation, asked) / READ_BYTES))
 
     def _bytes(self, asked: Mapping[str, Any]) -> int:
-        """The size of the item that a request names, as it is now."""
-        if self._looking is None:
+        """Return the current size of the item that a request names."""
+        if self._reader is None:
             return 0
         key = asked.get("Key") or {name: asked["Item"][name] for name in ("pk", "sk")}
-        return item_size(self._looking.get_item(TableName=asked["TableName"], Key=key).get("Item", {}))
+        return item_size(self._reader.get_item(TableName=asked["TableName"], Key=key).get("Item", {}))
 
     def _read(self, operation: str, asked: dict[str, Any]) -> int:
-        """The size of what a read looks at: whole items, whatever it asks to be sent."""
-        if operation == "GetItem" or self._looking is None:
+        """Return the size of all items that a read evaluates: whole items, whatever the response contains."""
+        if operation == "GetItem" or self._reader is None:
             return self._bytes(asked)
-        # A filter or a projection makes an answer shorter, and its price no lower.
+        # A filter or a projection shortens the response but does not reduce its price.
         whole = {
             name: value for name, value in asked.items() if name not in ("ProjectionExpression", "FilterExpression")
         }
@@ -201,7 +206,7 @@ class Meter:
             whole.pop(given, None)
             if used:
                 whole[given] = used
-        return sum(item_size(item) for item in self._looking.query(**whole)["Items"])
+        return sum(item_size(item) for item in self._reader.query(**whole)["Items"])
 
 
 def _sum(one: "Units | None", other: "Units | None") -> "Units":

@@ -1,11 +1,11 @@
-"""Where the tasks of a measured workflow are kept, and what counts the requests."""
+"""The storage of measured workflows, with a meter."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from costs.metering import Aside, Meter
+from costs.metering import EmulatorTime, Meter
 from emulators.s3 import embedded_s3, new_bucket
 from mcp_baton.local.dynamodb import embedded_client, http_client
 from mcp_baton.local.embedded import EmbeddedEngine
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where tasks are kept, and what counts the requests.
+    """The storage for tasks, and the meter of the requests to it.
 
     Attributes:
         dynamodb: A client whose requests are not counted.
-        counted: A client for handlers.
-        s3: The same for S3.
-        bucket: A bucket there.
-        meter: Counts.
+        counted: The client for handlers, whose requests are counted.
+        s3: The S3 client for handlers, whose requests are counted.
+        bucket: The name of a bucket.
+        meter: Counts the requests.
     """
 
     dynamodb: "DynamoDBClient"
@@ -37,42 +37,42 @@ class Place:
 
 @contextmanager
 def by_consumed_capacity(url: str) -> Iterator[Place]:
-    """A DynamoDB that tells its units, at a URL."""
-    aside = Aside()
-    with _s3(aside) as s3, closing(http_client(url)) as own, closing(http_client(url)) as counted:
-        bucket, meter = new_bucket(s3).name, Meter(counted, s3, aside)
+    """Use the DynamoDB at a URL, which returns consumed units."""
+    emulator_time = EmulatorTime()
+    with _s3(emulator_time) as s3, closing(http_client(url)) as own, closing(http_client(url)) as counted:
+        bucket, meter = new_bucket(s3).name, Meter(counted, s3, emulator_time)
         yield Place(own, counted, s3, bucket, meter)
 
 
 @contextmanager
 def by_sizes() -> Iterator[Place]:
-    """A DynamoDB in this process, whose items are looked at."""
-    aside = Aside()
-    engine = _Timed(aside)
-    with _s3(aside) as s3, closing(embedded_client(engine)) as own, closing(embedded_client(engine)) as counted:
-        bucket, meter = new_bucket(s3).name, Meter(counted, s3, aside, looking=own)
+    """Use a DynamoDB in this process, and compute units from the sizes of items."""
+    emulator_time = EmulatorTime()
+    engine = _TimedEngine(emulator_time)
+    with _s3(emulator_time) as s3, closing(embedded_client(engine)) as own, closing(embedded_client(engine)) as counted:
+        bucket, meter = new_bucket(s3).name, Meter(counted, s3, emulator_time, reader=own)
         yield Place(own, counted, s3, bucket, meter)
 
 
-class _Timed(EmbeddedEngine):
-    def __init__(self, aside: Aside) -> None:
+class _TimedEngine(EmbeddedEngine):
+    def __init__(self, emulator_time: EmulatorTime) -> None:
         super().__init__()
-        self._aside = aside
+        self._emulator_time = emulator_time
 
     def answer(self, request: "AWSPreparedRequest", **kwargs: object) -> "AWSResponse":
-        with self._aside():
+        with self._emulator_time():
             return super().answer(request, **kwargs)
 
 
 @contextmanager
-def _s3(aside: Aside) -> "Iterator[S3Client]":
-    """An S3 in this process. The time from a request's sending to its answer is the stand-in's, not the handler's."""
+def _s3(emulator_time: EmulatorTime) -> "Iterator[S3Client]":
+    """Emulate S3 in this process. The time between a request and its response is the emulator's, not the handler's."""
 
     def begin(**_: object) -> None:
-        aside.begin()
+        emulator_time.begin()
 
     def end(**_: object) -> None:
-        aside.end()
+        emulator_time.end()
 
     with closing(embedded_s3()) as s3:
         s3.meta.events.register_first("before-send.s3", begin)

@@ -1,8 +1,7 @@
-"""What it costs to hear of the end of a background task, by polling or by requests that wait; and to wait for a person.
+"""Compares the cost of waiting for a background task by polling and by long requests, and the cost of an approval.
 
-Run at the root of the repository: `uv run python -m costs.polling`. It prints a table.
-Nothing is measured: prices and memory are those of `costs/prices.py`; logs and data
-out are left out.
+Run at the root of the repository: `uv run python -m costs.polling`. It prints a table. Nothing is measured: prices and
+memory come from `costs/prices.py`. Logs and outgoing data are not included.
 """
 
 from math import ceil
@@ -13,16 +12,16 @@ from mcp_baton.server.workflows.task_view import INTERVALS_MS, WAITING_MS
 from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
 
 POLL_S = 0.010
-"""How long a poll runs."""
-POLL_UNITS, LOOK_UNITS = 1, 0.5
-"""A strongly consistent read of a task of up to 4 KB, and an eventually consistent one."""
+"""The duration of a poll, seconds."""
+POLL_UNITS, CHECK_UNITS = 1, 0.5
+"""The units of a strongly consistent and of an eventually consistent read of a task of up to 4 KB."""
 WAIT_S = 30
-"""How long a `tasks/result` waits at most, and then is sent again."""
+"""The maximum wait of a `tasks/result`, seconds. The client then sends it again."""
 
-AGAIN_S = 0.05
-"""How long a worker runs that a poll has started, and that finds no decision."""
-AGAIN_UNITS = {"tool": (4, 2), "workflow": (10, 2)}
-"""The write and read units of such a poll and its worker, beside the poll's own. The items have about 1 KB."""
+WORKER_S = 0.05
+"""The duration of a worker that a poll has started and that finds no decision, seconds."""
+WORKER_UNITS = {"tool": (4, 2), "workflow": (10, 2)}
+"""The write and read units of such a worker and its dispatch, without the read of the poll. Items have about 1 KB."""
 
 DURATIONS_S = (10, 30, 60, 600, 3_600)
 NAMES = ("10 s", "30 s", "1 minute", "10 minutes", "1 hour")
@@ -31,12 +30,12 @@ NAMES = ("10 s", "30 s", "1 minute", "10 minutes", "1 hour")
 def main() -> None:
     """Print the table."""
     print("\n".join(table()))
-    for kind in AGAIN_UNITS:
+    for kind in WORKER_UNITS:
         print(f"a {kind} that waits for a person for three days: ${waits_for_person(3, kind):.4f}")
 
 
 def table() -> list[str]:
-    """The table's lines."""
+    """Return the table's lines."""
     lines = ["| a task of | polls | $ a million, polled | waited for | times as much |", "|---|---:|---:|---:|---:|"]
     for name, seconds in zip(NAMES, DURATIONS_S, strict=True):
         cheap, dear = polled(seconds), waited(seconds)
@@ -45,7 +44,7 @@ def table() -> list[str]:
 
 
 def polls(seconds: float) -> int:
-    """How many polls it takes a client that keeps to the interval to hear of the end of a task that takes so long."""
+    """Return the number of polls of a task of this duration, if the client respects the poll interval."""
     count, age_ms = 1, 0
     while age_ms < seconds * 1_000:
         age_ms += next(interval for until, interval in INTERVALS_MS if age_ms < until)
@@ -54,29 +53,30 @@ def polls(seconds: float) -> int:
 
 
 POLL = API_REQUEST + LAMBDA_REQUEST + POLL_S * MEMORY_GB * GB_SECOND + POLL_UNITS * READ_UNIT
-"""Dollars for a million polls."""
+"""The price of a million polls, dollars."""
 
 
 def polled(seconds: float) -> float:
-    """Dollars for a million such tasks, by polling."""
+    """Return the price of polling a million tasks of this duration, dollars."""
     return polls(seconds) * POLL
 
 
 def waits_for_person(days: float, kind: str) -> float:
-    """Dollars for one background task that waits for an approval while its client polls. Without polls it is nothing.
+    """Return the price of a background task that waits for an approval while its client polls, dollars.
 
-    Polls start a worker again and again, because the event of the decision may have been lost.
+    Polls start a worker from time to time, because the event of the decision may have been lost. Without polls, waiting
+    is free.
     """
-    writes, reads = AGAIN_UNITS[kind]
-    again = LAMBDA_REQUEST + AGAIN_S * MEMORY_GB * GB_SECOND + writes * WRITE_UNIT + reads * READ_UNIT
+    writes, reads = WORKER_UNITS[kind]
+    worker = LAMBDA_REQUEST + WORKER_S * MEMORY_GB * GB_SECOND + writes * WRITE_UNIT + reads * READ_UNIT
     waited_ms = days * 86_400_000
-    return (waited_ms / WAITING_MS * POLL + waited_ms / LONGEST_DISPATCH_MS * again) / MILLION
+    return (waited_ms / WAITING_MS * POLL + waited_ms / LONGEST_DISPATCH_MS * worker) / MILLION
 
 
 def waited(seconds: float) -> float:
-    """The same by `tasks/result`, sent again whenever it has waited for as long as it does."""
+    """Return the price of waiting for a million tasks of this duration with repeated `tasks/result`, dollars."""
     requests = ceil(seconds / WAIT_S) * (API_REQUEST + LAMBDA_REQUEST)
-    return requests + seconds * (MEMORY_GB * GB_SECOND + LOOK_UNITS / LOOK_S * READ_UNIT)
+    return requests + seconds * (MEMORY_GB * GB_SECOND + CHECK_UNITS / LOOK_S * READ_UNIT)
 
 
 if __name__ == "__main__":

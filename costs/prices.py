@@ -1,7 +1,7 @@
-"""What measured work costs on AWS, and what the same job costs on its other services. Every assumption stands here.
+"""The price of measured work on AWS, and of the same work on other AWS services, with all assumptions.
 
-List prices of us-east-1 in dollars, before any free tier, from public copies of AWS's price pages as they were read in
-November 2026. docs/scale.md repeats prices and assumptions; a test holds the two together.
+These are list prices of us-east-1 in dollars, without free tiers, from public copies of AWS's price pages of November
+2026. docs/scale.md repeats the prices and assumptions; a test compares them.
 """
 
 from dataclasses import dataclass
@@ -32,27 +32,29 @@ MEMORY_GB = 0.5
 PROCESSOR_SHARE = 1_769 / 512
 """A function has a whole processor at 1,769 MB (https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html)."""
 DYNAMODB_S, S3_S = 0.005, 0.025
-"""How long a request is waited for; each is counted as if it were waited for by itself."""
-FRONT_S = 0.020
-"""A rival's front waits so long for its orchestrator at each request, beside the processor time that Baton's takes."""
+"""The duration of a request, seconds. Requests are counted as if they were sent one after the other."""
+ORCHESTRATOR_WAIT_S = 0.020
+"""How long the MCP server of another service waits for its orchestrator in each request, seconds. Its CPU time is that
+of Baton."""
 TOOL_S = 0.020
-"""Step Functions starts a function for each tool; it runs so long."""
-STRETCH_GB, STRETCH_S = 0.0625, 0.2
-"""An execution of Express: its least memory, and how long it runs."""
+"""The duration of the function that Step Functions starts for each tool, seconds."""
+EXECUTION_GB, EXECUTION_S = 0.0625, 0.2
+"""An Express execution: its minimum memory, GB, and its duration, seconds."""
 REPLAY_S = 0.050
-"""A durable function is invoked at its start and after each callback, so long beside its steps' own work."""
+"""The duration of each invocation of a durable function without the work of its steps, seconds. It is invoked at its
+start and after each callback."""
 INPUT_KB = 1
 KEPT_DAYS, MONTH_DAYS = 14, 30
 
 
 @dataclass(frozen=True, slots=True)
 class Dollars:
-    """What a million workflows cost.
+    """The price of a million workflows.
 
     Attributes:
-        http: API Gateway's and Lambda's price of the requests.
-        compute: Lambda's price of the time.
-        state: What keeps them: DynamoDB and S3, or another service.
+        http: The price of the requests to API Gateway and Lambda.
+        compute: The price of Lambda's compute time.
+        state: The price of storing the state: in DynamoDB and S3, or in another service.
     """
 
     http: float
@@ -61,59 +63,59 @@ class Dollars:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """The sum."""
         return self.http + self.compute + self.state
 
 
 def baton(usage: Usage) -> Dollars:
-    """Baton's work."""
+    """Return the price with Baton."""
     seconds = usage.cpu_s * PROCESSOR_SHARE + usage.requests * DYNAMODB_S + (usage.puts + usage.gets) * S3_S
     state = usage.writes * WRITE_UNIT + usage.reads * READ_UNIT + usage.puts * S3_PUT + usage.gets * S3_GET
     return Dollars(_http(usage.http), _time(seconds), state)
 
 
 def standard(workload: Workload, usage: Usage) -> Dollars:
-    """An MCP server in front of Step Functions Standard.
+    """Return the price of an MCP server in front of Step Functions Standard.
 
-    One transition a step, one for the start and one for the end; a step of the client's is one `waitForTaskToken`
-    state. Each tool that the server runs is a function of its own. Results are read from the history; that none of
-    them may be larger than 256 KB is left out of account.
+    There is one transition for each step, one for the start and one for the end. A client's step is one
+    `waitForTaskToken` state. Each tool that the server runs is a separate function. Results are read from the history.
+    The limit of 256 KB for a result is ignored.
     """
     state = (workload.steps + 2) * TRANSITION
-    return _behind_front(usage, state, _tools(workload))
+    return _with_mcp_server(usage, state, _tools(workload))
 
 
 def express(workload: Workload, usage: Usage) -> Dollars:
-    """An MCP server in front of Step Functions Express, which cannot wait for a client.
+    """Return the price of an MCP server in front of Step Functions Express, which cannot wait for a client.
 
-    Each stretch that the server runs is an execution, and what lies between two is kept as Baton keeps it.
+    Each run of the server is one execution. Between two executions, the state is stored as Baton stores it.
     """
     own = baton(usage)
-    stretches = workload.runs * (EXPRESS_REQUEST + STRETCH_GB * STRETCH_S * EXPRESS_GB_SECOND)
-    return _behind_front(usage, own.state + stretches, _tools(workload))
+    executions = workload.runs * (EXPRESS_REQUEST + EXECUTION_GB * EXECUTION_S * EXPRESS_GB_SECOND)
+    return _with_mcp_server(usage, own.state + executions, _tools(workload))
 
 
 def durable(workload: Workload, usage: Usage) -> Dollars:
-    """An MCP server in front of Lambda durable functions.
+    """Return the price of an MCP server in front of Lambda durable functions.
 
-    One operation for the start, one for each step, three for each callback; each result written once, a callback's
-    twice, all kept for 14 days.
+    There is one operation for the start, one for each step, and three for each callback. Each result is written once,
+    that of a callback twice. All are kept for 14 days.
     """
     by_server = workload.before + workload.after
     operations = 1 + by_server + 3 * workload.by_client
     gb = written_kb(workload) * MILLION / 1_000_000
     kept = gb * DURABLE_GB_MONTH * KEPT_DAYS / MONTH_DAYS
     invocations = (1 + workload.by_client) * (LAMBDA_REQUEST + _time(REPLAY_S))
-    return _behind_front(usage, operations * DURABLE_OPERATION + gb * DURABLE_GB + kept, invocations)
+    return _with_mcp_server(usage, operations * DURABLE_OPERATION + gb * DURABLE_GB + kept, invocations)
 
 
 def written_kb(workload: Workload) -> int:
-    """What a durable execution writes."""
+    """Return how much a durable execution writes, KB."""
     return INPUT_KB + workload.kb * (workload.before + workload.after + 2 * workload.by_client)
 
 
-def _behind_front(usage: Usage, state: float, more_compute: float) -> Dollars:
-    seconds = usage.cpu_s * PROCESSOR_SHARE + usage.requests * DYNAMODB_S + usage.http * FRONT_S
+def _with_mcp_server(usage: Usage, state: float, more_compute: float) -> Dollars:
+    seconds = usage.cpu_s * PROCESSOR_SHARE + usage.requests * DYNAMODB_S + usage.http * ORCHESTRATOR_WAIT_S
     return Dollars(_http(usage.http), _time(seconds) + more_compute, state)
 
 

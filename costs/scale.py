@@ -1,12 +1,12 @@
-"""What a workflow costs: units by operation, and dollars a million beside AWS's other services.
+"""Measures the cost of workflows: the units of each operation, and dollars per million compared with other services.
 
-Run at the root of the repository: `uv run python -m costs.scale`. The real handler runs in this process, and its
-requests to DynamoDB and S3 are counted as it makes them: `costs/metering.py` says how, `costs/workloads.py`
-what is run and `costs/prices.py` what it costs, every assumption included. The units come from the items' sizes:
+Run at the root of the repository: `uv run python -m costs.scale`. The real handler runs in this process.
+`costs/metering.py` counts its requests to DynamoDB and S3, `costs/workloads.py` has the workflows, and
+`costs/prices.py` the prices and all assumptions. Units are computed from the sizes of items:
 tests/store/test_metering.py compares them with those of DynamoDB Local.
 
-`--markdown` prints the tables that docs/scale.md has between its two marks; `--update` puts them there. Without either,
-the units of each operation, of workflows that the client drives and of a list are printed, too.
+`--markdown` prints the tables that are between the two marks in docs/scale.md; `--update` writes them there. Without
+either, it also prints the units of each operation, of workflows that the client drives, and of a list.
 """
 
 import argparse
@@ -33,11 +33,11 @@ RIVALS: tuple[tuple[str, Callable[[Workload, Usage], Dollars]], ...] = (
 )
 
 type Measured = dict[tuple[str, Kind, bool], Usage]
-"""What one workflow takes, by workload, kind of value, and whether there is a bucket."""
+"""The usage of one workflow, by workload, kind of value, and whether there is a bucket."""
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure the workloads and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--markdown", action="store_true", help="print what docs/scale.md holds between its marks, alone"
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def _page(where: Place) -> Iterator[str]:
-    """The page's tables."""
+    """Yield the lines of the page's tables."""
     measured: Measured = {
         (workload.name, kind, bucket): _best(where, workload, kind, bucket=bucket)
         for workload in WORKLOADS
@@ -69,7 +69,7 @@ def _page(where: Place) -> Iterator[str]:
 
 
 def _details(where: Place) -> Iterator[str]:
-    """The tables that the page leaves out."""
+    """Yield the lines of the tables that are not on the page."""
     for bucket in (False, True):
         yield from _operations(where, bucket=bucket)
     yield from _driven(where)
@@ -77,7 +77,7 @@ def _details(where: Place) -> Iterator[str]:
 
 
 def _best(where: Place, workload: Workload, kind: Kind, *, bucket: bool) -> Usage:
-    """The round with the least processor time: what else runs on the machine only adds to it. Units are the same."""
+    """Return the round with the least CPU time: other processes only add to it. All rounds have the same units."""
     driver = Driver(where, workload, kind, bucket=bucket)
     return min((driver.whole() for _ in range(ROUNDS)), key=lambda usage: usage.cpu_s)
 
@@ -130,8 +130,8 @@ def _cells(where: Place, number: int, size: int, kind: Kind, *, bucket: bool) ->
     driver = Driver(where, chain(number, size, paused=True), kind, bucket=bucket)
     task, paused = driver.run()
     other, _ = driver.run()
-    continuation, polled = driver.go_on(task, number - 1), driver.poll(task)
-    driver.go_on(other, number - 1)
+    continuation, polled = driver.call_step(task, number - 1), driver.poll(task)
+    driver.call_step(other, number - 1)
     for usage in (completed, paused, continuation, driver.resume(task), polled, driver.complete(other)):
         yield _units(usage)
 
@@ -150,7 +150,7 @@ def _all_calls(where: Place, number: int, size: int, *, bucket: bool) -> str:
     workload = Workload("driven", size, before=0, by_client=number)
     driver = Driver(where, workload, "opaque", bucket=bucket)
     task, _ = driver.run()
-    return _units(sum((driver.go_on(task, place) for place in range(number)), Usage()))
+    return _units(sum((driver.call_step(task, place) for place in range(number)), Usage()))
 
 
 def _lists(where: Place) -> Iterator[str]:

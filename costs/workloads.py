@@ -1,4 +1,4 @@
-"""The workflows whose cost is measured, what their tools return, and a client that drives them through the handler."""
+"""The measured workflows, the values that their tools return, and a client that runs them through the handler."""
 
 import base64
 import json
@@ -26,15 +26,15 @@ KINDS: tuple[Kind, ...] = ("JSON", "opaque")
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A workflow that is run, paused, gone on with by the client, and ended.
+    """A workflow that runs, pauses, is continued by the client, and ends.
 
     Attributes:
-        name: As it is printed.
-        value_bytes: The JSON text that each step returns.
-        before: Steps that the server runs before the pause.
-        by_client: Steps whose tools the client calls.
-        after: Steps that the server runs when the client resumes the workflow; with none the client completes the task.
-        polls: How often the client looks at the task.
+        name: Its name in the tables.
+        value_bytes: The length of each step's result as JSON.
+        before: The number of steps that the server runs before the pause.
+        by_client: The number of steps whose tools the client calls.
+        after: The number of steps that the server runs after a resume. If it is 0, the client completes the task.
+        polls: How often the client polls the task.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Workload:
 
     @property
     def steps(self) -> int:
-        """All its steps."""
+        """The number of all steps."""
         return self.before + self.by_client + self.after
 
     @property
@@ -56,7 +56,7 @@ class Workload:
 
     @property
     def runs(self) -> int:
-        """How often the server runs steps: at the start, and at a resume."""
+        """The number of runs: the start, and a resume."""
         return 1 + (self.after > 0)
 
 
@@ -71,10 +71,10 @@ WORKLOADS = (TYPICAL, CHATTY, HEAVY)
 
 @cache
 def value(kind: Kind, size: int, seed: int) -> Any:
-    """What a step returns: so many bytes of JSON text, the same at every run.
+    """Return a step's result of this length as JSON, bytes. Equal arguments give equal results.
 
-    `JSON` is rows as a business system's tool returns them, of which zlib takes three quarters off at 20 KB; `opaque`
-    is base64 of random bytes, of which it takes a quarter off.
+    `JSON` are rows as of a business application; zlib removes three quarters of 20 KB of them. `opaque` is base64 of
+    random bytes; zlib removes a quarter.
     """
     draw = random.Random(f"{kind} {seed}")
     if kind == "opaque":
@@ -103,20 +103,20 @@ def _row(draw: random.Random, place: int) -> dict[str, Any]:
 
 
 def text_of(result: Any) -> str:
-    """A value's JSON text."""
+    """Return the JSON text of a value."""
     return json.dumps(result, separators=(",", ":"))
 
 
 def zipped_share(kind: Kind, size: int) -> float:
-    """What is left of a value that zlib compresses."""
+    """Return the compressed length of a value as a share of its length."""
     return len(zlib.compress(text_of(value(kind, size, 0)).encode())) / size
 
 
 def server_of(workload: Workload, kind: Kind) -> Server:
-    """A server with the workload's workflow, `flow`.
+    """Return a server with the workload's workflow, `flow`.
 
-    What the server runs is a chain: each step takes the result of the one before. A step of the client's lacks an
-    argument that nobody but the client knows.
+    The steps that the server runs are a chain: each uses the result of the step before. A client's step needs an
+    argument that only the client knows.
     """
     server = Server("benchmark")
 
@@ -140,24 +140,25 @@ def server_of(workload: Workload, kind: Kind) -> Server:
 
 
 class WrongAnswer(Exception):
-    """The server did not answer as it should: a figure for a wrong answer is worth nothing."""
+    """The server's answer is wrong, so its cost means nothing."""
 
 
 class Driver:
     """A client of one owner, whose requests are counted.
 
     Args:
-        place: Where the tasks are kept.
-        workload: What it drives.
-        kind: What the tools return.
-        bucket: Whether large values may go to S3.
+        place: The storage and its meter.
+        workload: The workflow to run.
+        kind: The kind of the values that tools return.
+        bucket: Whether large values may be stored in S3.
     """
 
     def __init__(self, place: Place, workload: Workload, kind: Kind, *, bucket: bool) -> None:
         table = f"cost-{next(TABLES)}"
         create_table(place.dynamodb, table)
         settings = Settings(table=table, overflow_bucket=place.bucket if bucket else None, state_key=b"k" * 32)
-        # A run that takes long looks at its task in between: time stands still, so that no busy machine adds units.
+        # A long run checks its task between steps, which costs units. The clock stands still, so the machine's load
+        # does not matter.
         flow, still = server_of(workload, kind), lambda: 0.0
         handle = compose(flow, settings, clock=still, connect=lambda: place.counted, connect_s3=lambda: place.s3)
         self.workload, self._meter = workload, place.meter
@@ -165,16 +166,16 @@ class Driver:
         self._meter.take()
 
     def run(self) -> tuple[str, Usage]:
-        """Start the workflow: the task's id, and what it took."""
+        """Start the workflow. Return the task's id and the usage."""
         answer, usage = self._measured("prompts/get", {"name": "flow"})
         return answer.meta["task_id"], usage
 
     def poll(self, task: str) -> Usage:
-        """Look at the task."""
+        """Poll the task."""
         return self._measured("tasks/get", {"taskId": task})[1]
 
-    def go_on(self, task: str, place: int) -> Usage:
-        """Call the tool of the client's next step, with the task."""
+    def call_step(self, task: str, place: int) -> Usage:
+        """Call the tool of the client's next step as a continuation."""
         params = {"name": "decide", "arguments": {"step": place, "who": "ann"}, "_meta": {"_task_id": task}}
         answer, usage = self._measured("tools/call", params)
         if answer.meta.get("recorded") is not True:
@@ -182,24 +183,24 @@ class Driver:
         return usage
 
     def resume(self, task: str) -> Usage:
-        """Let the server go on."""
+        """Resume the workflow."""
         return self._measured("prompts/get", {"name": "flow", "_meta": {"_task_id": task}})[1]
 
     def complete(self, task: str) -> Usage:
-        """End the task with a result."""
+        """Complete the task with a result."""
         return self._measured("tasks/cancel", {"taskId": task, "result": {"done": True}})[1]
 
     def page(self) -> Usage:
-        """Read the first page of the list of the owner's tasks."""
+        """Read the first page of the owner's tasks."""
         return self._measured("tasks/list", {})[1]
 
     def whole(self) -> Usage:
-        """All of the workload, from its start to its end."""
+        """Run the workload from its start to its end."""
         work, (task, usage) = self.workload, self.run()
         for _ in range(work.polls):
             usage += self.poll(task)
         for place in range(work.before, work.before + work.by_client):
-            usage += self.go_on(task, place)
+            usage += self.call_step(task, place)
         usage += self.resume(task) if work.after else self.complete(task)
         status = self._client.request("tasks/get", {"taskId": task}).result["status"]
         self._meter.take()
@@ -216,5 +217,5 @@ class Driver:
 
 
 def chain(steps: int, value_bytes: int, *, paused: bool) -> Workload:
-    """So many steps, the last of them the client's, or none."""
+    """Return a workload of this many steps. If `paused`, the last step is the client's."""
     return Workload(f"{steps} steps", value_bytes, before=steps - paused, by_client=int(paused))

@@ -43,7 +43,7 @@ class Authorizer:
         return policy(event, "Allow", claims["sub"], known)
 
     def _challenge(self, event: Mapping[str, Any], refused: Refused) -> str:
-        """The `WWW-Authenticate` value (RFC 6750, section 3; RFC 9728, section 5.1)."""
+        """Return the `WWW-Authenticate` value (RFC 6750, section 3; RFC 9728, section 5.1)."""
         values = {
             "error": refused.error,
             "error_description": refused.reason if refused.error else "",
@@ -54,7 +54,7 @@ class Authorizer:
 
 
 def bearer_token(event: Mapping[str, Any]) -> str:
-    """The token in the `Authorization` header.
+    """Return the token in the `Authorization` header.
 
     Raises:
         Refused: there is none. It has no error code, as RFC 6750 requires for a request without credentials.

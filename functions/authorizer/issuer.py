@@ -55,7 +55,7 @@ class IssuerKeys:
         self._failed_s = 0.0
 
     def __call__(self, token: str) -> jwt.PyJWK:
-        """The key that a token says it is signed with.
+        """Return the key with which a token claims to be signed.
 
         Raises:
             UnknownKey: the issuer has no such key.
@@ -98,7 +98,7 @@ class IssuerKeys:
         return _Client(self._jwks_url or self._advertised(), cache_jwk_set=False, timeout=TIMEOUT_S)
 
     def _advertised(self) -> str:
-        """Where the issuer's metadata (OpenID Connect Discovery 1.0, section 4) says the keys are."""
+        """Return the URL of the keys from the issuer's metadata (OpenID Connect Discovery 1.0, section 4)."""
         url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
         try:
             with _opener().open(url, timeout=TIMEOUT_S) as answer:
@@ -119,7 +119,7 @@ class _Client(jwt.PyJWKClient):
     """
 
     def fetch_data(self) -> Any:
-        """The issuer's keys."""
+        """Fetch the issuer's keys."""
         try:
             fetched = super().fetch_data()
         except OSError as error:  # the connection broke while the answer was read

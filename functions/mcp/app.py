@@ -14,7 +14,7 @@ SHELVES = {"Gathering Moss": "QK-534", "Walden": "PS-3048"}
 
 @dataclass
 class Loan:
-    """A book that a reader has for so many weeks."""
+    """A loan of a book to a reader for a number of weeks."""
 
     shelf: str
     reader: str

@@ -47,9 +47,9 @@ def install() -> None:
     brought = subprocess.run([*command, f"-DoutputDirectory={INCOMING}"], capture_output=True, text=True, check=False)
     if brought.returncode:
         raise InstallFailed(f"Maven could not bring DynamoDB Local:\n{brought.stdout}{brought.stderr}")
-    differing = wrong(INCOMING, expected)
-    if differing:
-        raise InstallFailed(f"what Maven brought is not what {LOCK.name} says: {', '.join(differing)}")
+    conflicting_steps = wrong(INCOMING, expected)
+    if conflicting_steps:
+        raise InstallFailed(f"what Maven brought is not what {LOCK.name} says: {', '.join(conflicting_steps)}")
     shutil.rmtree(LIBRARY, ignore_errors=True)
     INCOMING.rename(LIBRARY)
 

@@ -32,7 +32,7 @@ from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow import engine
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed, Skipped
-from mcp_baton.workflow.lease import Began, Lease
+from mcp_baton.workflow.lease import Lease, StartTime
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Call, Run, StepTrace
 from tests.simulation.approvals import ApprovalWorld
@@ -88,7 +88,7 @@ def replaced(target: object, **values: object) -> Patch:
     return apply
 
 
-def _nothing_carried(_task: object, workflow: Workflow) -> dict[str, StepStatus]:
+def _no_statuses(_task: object, workflow: Workflow) -> dict[str, StepStatus]:
     return {step.name: StepStatus.PENDING for step in workflow.steps}
 
 
@@ -188,7 +188,7 @@ EACH_MARK = replaced(
 )
 UNKNOWN_CALL = replaced(continuations, recorded_meta=lambda *given: recorded_meta(*given) | {"recorded": "unknown"})
 UNKNOWN_RUN = replaced(prompts, run_meta=lambda *given: _run_meta(*given) | {"persisted": "unknown"})
-NO_LOOK = replaced(Lease, begin=lambda self: Began(self._store.now_ms(), self._clock()), pulse=lambda _self: 15.0)
+NO_LOOK = replaced(Lease, begin=lambda self: StartTime(self._store.now_ms(), self._clock()), pulse=lambda _self: 15.0)
 LATE_ENTRIES = replaced(items, outbox_entry=lambda task_id, at_ms: _outbox_entry(task_id, at_ms + 1_000))
 USE, DECIDE = "used_by=", "decided="
 """Patterns of the writes that use an approval and that decide it."""
@@ -278,7 +278,7 @@ MUTANTS = (
     ),
     Mutant("a worker hands over and keeps its claim", without_action(r"SET run\.until="), kind=BackgroundWorld),
     Mutant(
-        "a worker runs completed steps again", patch=replaced(engine, carried=_nothing_carried), kind=BackgroundWorld
+        "a worker runs completed steps again", patch=replaced(engine, statuses_under=_no_statuses), kind=BackgroundWorld
     ),
     Mutant(
         "an answer is replaced after it was used",

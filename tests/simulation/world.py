@@ -17,10 +17,10 @@ from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.running.tool_threads import Mail, Raised, Returned
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.dynamodb.expressions import SPAN_MS
-from mcp_baton.tasks.dynamodb.items import KEPT, Limits
+from mcp_baton.tasks.dynamodb.items import LARGE_ATTRIBUTES, Limits
 from mcp_baton.tasks.dynamodb.outside import object_key, piece_key
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
+from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
 from mcp_baton.tasks.ids import shard_name
 from mcp_baton.tasks.jobs import Dispatcher
 from tests.simulation.bucket import PlainBucket, SimulatedBucket
@@ -201,7 +201,7 @@ class World:
         """The store of a process without faults, whose clock shows 0."""
         client: Any = PlainClient(self.database)
         objects = None if self.bucket is None else PlainBucket(self.bucket)
-        table = TaskTable("tasks", Connection(lambda: client), clock_ms=lambda: 0)
+        table = TaskTable("tasks", LazyClient(lambda: client), clock_ms=lambda: 0)
         self.judging = True
         try:
             yield DynamoDBTaskStore(table, objects=objects)
@@ -212,7 +212,7 @@ class World:
         """Yield the values outside a task's item, with the expiry of the items or objects that store them, epoch
         seconds."""
         owner = key[0].removeprefix("OWNER#")[:-3]
-        kept = {name: head[name] for name in KEPT if name in head}
+        kept = {name: head[name] for name in LARGE_ATTRIBUTES if name in head}
         for name, attribute in {**variables_of(head), **kept}.items():
             pointer = pointer_of(attribute)
             if pointer is None:
@@ -430,7 +430,7 @@ class World:
         client = SimulatedClient(self)
         table = TaskTable(
             "tasks",
-            Connection(cast("Any", lambda: client)),
+            LazyClient(cast("Any", lambda: client)),
             clock_ms=lambda: self._clock_ms(container),
             monotonic=self.monotonic,
             sleep=self.sleep,

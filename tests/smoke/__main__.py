@@ -13,7 +13,7 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from mcp_baton.cli import options
-from mcp_baton.cli.remote.arguments import given
+from mcp_baton.cli.remote.arguments import parse_arguments
 from mcp_baton.cli.remote.connection import access_of
 from mcp_baton.cli.remote.profiles import Access
 from mcp_baton.exceptions import BatonError
@@ -27,7 +27,7 @@ OF_STACK = ("DynamoDB", "encryption", "throttles", "index", "sweeps")
 
 @options.uses_server(options.Served)
 def smoke(
-    way: options.Way,
+    connection: options.ConnectionOptions,
     stack: Annotated[str | None, typer.Option(metavar="NAME", help="The stack; needs AWS credentials.")] = None,
     workflow: Annotated[
         str, typer.Option(metavar="NAME", help="A workflow that does no harm, and pauses. Arguments: KEY=VALUE.")
@@ -37,8 +37,8 @@ def smoke(
     as_json: bool,
 ) -> int:
     """Check a deployed server, print the findings, and leave nothing behind. The exit code is 1 if a check failed."""
-    words = given(arguments or (["title=Walden"] if workflow == "borrow" else []))
-    endpoint = Endpoint(access_of(way), workflow, {word.name: word.text for word in words})
+    words = parse_arguments(arguments or (["title=Walden"] if workflow == "borrow" else []))
+    endpoint = Endpoint(access_of(connection), workflow, {word.name: word.text for word in words})
     report = Report(ERRORS)
     with closing(endpoint):
         if not report.run("endpoint", endpoint.answers):

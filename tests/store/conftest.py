@@ -19,7 +19,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
+from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
 from mcp_baton.tasks.record import LEASE_MS, PROGRESS, Claim, JobSpec, NewTask, TaskRecord
 from tests.dynamodb_local.engine import left_out
 from tests.fakes import Pauses
@@ -169,7 +169,7 @@ def stores(engine: Engine, clock: Clock, pauses: Pauses) -> Stores:
         for name in TaskTable.__struct_fields__:
             if name in options:
                 times[name] = options.pop(name)
-        table = TaskTable(TABLE, Connection(lambda: engine.client), **times)
+        table = TaskTable(TABLE, LazyClient(lambda: engine.client), **times)
         return DynamoDBTaskStore(table, **options)
 
     return make

@@ -24,7 +24,7 @@ from mcp_baton.exceptions import (
 from mcp_baton.local.dynamodb import http_client
 from mcp_baton.tasks.dynamodb.expressions import SETS
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
+from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
 from mcp_baton.tasks.ids import new_task_id, new_token
 from mcp_baton.tasks.record import Claim, NewTask, StepStatus, TaskStatus
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore
@@ -355,7 +355,7 @@ def unreachable() -> Iterator["DynamoDBClient"]:
 
 
 def unconnected(unreachable: "DynamoDBClient", pauses: Pauses) -> Store:
-    table = TaskTable("tasks", Connection(lambda: unreachable), monotonic=pauses.monotonic, sleep=pauses.sleep)
+    table = TaskTable("tasks", LazyClient(lambda: unreachable), monotonic=pauses.monotonic, sleep=pauses.sleep)
     return DynamoDBTaskStore(table)
 
 
@@ -381,7 +381,7 @@ def test_a_batch_for_a_store_that_is_down_is_unavailable(
 @pytest.mark.parametrize("call", CALLS, ids=["create", "get", "list", "cancel", "complete"])
 def test_a_refusal_names_dynamodbs_error(engine: Engine, call: Callable[[TaskStore], object]) -> None:
     with pytest.raises(StoreUnavailable, match="ResourceNotFoundException") as unavailable:
-        call(DynamoDBTaskStore(TaskTable("no-such-table", Connection(lambda: engine.client))))
+        call(DynamoDBTaskStore(TaskTable("no-such-table", LazyClient(lambda: engine.client))))
     assert isinstance(unavailable.value.__cause__, ClientError)
 
 
@@ -403,7 +403,7 @@ def test_a_client_that_cannot_be_created_is_unavailable() -> None:
         raise NoRegionError
 
     with pytest.raises(StoreUnavailable, match="NoRegionError"):
-        DynamoDBTaskStore(TaskTable("tasks", Connection(connect))).get("owner", SOME_ID)
+        DynamoDBTaskStore(TaskTable("tasks", LazyClient(connect))).get("owner", SOME_ID)
 
 
 @ON_MEMORY
@@ -414,7 +414,7 @@ def test_the_first_request_creates_the_client_once(engine: Engine, threads: Thre
         made.append("client")
         return engine.client
 
-    store = DynamoDBTaskStore(TaskTable("tasks", Connection(connect)))
+    store = DynamoDBTaskStore(TaskTable("tasks", LazyClient(connect)))
     assert made == []
     barrier = Barrier(16)
 

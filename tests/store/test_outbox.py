@@ -47,7 +47,7 @@ def test_only_a_new_job_is_due_after_half_a_minute(store: Store, begin: Begin, c
     assert not is_due(store, job)
     clock.ms += 1
     assert (is_due(store, job), is_due(store, run)) == (True, False)
-    looked = store.jobs.look(job.owner, job.task_id)
+    looked = store.jobs.read_listed(job.owner, job.task_id)
     assert looked == store.get(job.owner, job.task_id)
 
 
@@ -187,10 +187,10 @@ def test_a_job_that_has_expired_by_every_clock_is_removed(
 ) -> None:
     task = create_job()
     clock.ms += 3_600_000
-    assert store.jobs.look(task.owner, task.task_id) is None
+    assert store.jobs.read_listed(task.owner, task.task_id) is None
     assert is_due(store, task)  # by a slow clock it may still be live
     clock.ms += 600_000
-    assert store.jobs.look(task.owner, task.task_id) is None
+    assert store.jobs.read_listed(task.owner, task.task_id) is None
     assert (listed_at(engine, task), is_due(store, task)) == (None, False)
 
 
@@ -206,7 +206,7 @@ def test_a_job_that_another_release_ended_or_stopped_for_input_is_removed(
         ExpressionAttributeNames={"#status": "status"},
         ExpressionAttributeValues={":status": {"S": status}},
     )
-    assert store.jobs.look(task.owner, task.task_id) is None
+    assert store.jobs.read_listed(task.owner, task.task_id) is None
     assert listed_at(engine, task) is None
 
 
@@ -216,8 +216,8 @@ def test_a_stale_index_entry_changes_nothing(
     task, claim = held_job()
     store.jobs.ask(task, claim, ASKED)
     requests.take()
-    assert store.jobs.look(task.owner, task.task_id) is None
-    assert store.jobs.look(owner, new_task_id(system_ms())) is None
+    assert store.jobs.read_listed(task.owner, task.task_id) is None
+    assert store.jobs.read_listed(owner, new_task_id(system_ms())) is None
     assert requests.take() == ["GetItem"] * 2
 
 
@@ -240,7 +240,7 @@ def test_a_job_that_continues_during_its_removal_stays(
 
     set_status("input_required")
     after_read.run = lambda: set_status("working")
-    assert store.jobs.look(task.owner, task.task_id) is None
+    assert store.jobs.read_listed(task.owner, task.task_id) is None
     assert listed_at(engine, task) == clock.ms + FIRST_DISPATCH_MS
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from mcp_baton.local.dynamodb import http_client
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
+from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
 from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, StepWrite
 
@@ -21,7 +21,7 @@ def complete(store: DynamoDBTaskStore, task: TaskRecord, step: int) -> None:
 def main(url: str) -> None:
     """Read orders from standard input. For each line, complete its steps at the same time and print `written`."""
     client = http_client(url)
-    store = DynamoDBTaskStore(TaskTable("tasks", Connection(lambda: client)))
+    store = DynamoDBTaskStore(TaskTable("tasks", LazyClient(lambda: client)))
     with ThreadPoolExecutor(4) as threads:
         for line in sys.stdin:
             order = json.loads(line)

@@ -250,7 +250,7 @@ def dynamodb_store(
     """
     from mcp_baton.tasks.dynamodb.items import Limits, values_ms
     from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-    from mcp_baton.tasks.dynamodb.table import Connection, TaskTable, system_ms
+    from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable, system_ms
     from mcp_baton.tasks.store import random_fraction
 
     limits = Limits(
@@ -263,7 +263,7 @@ def dynamodb_store(
     )
     requests = TaskTable(
         table,
-        Connection(dynamodb_client if connect is None else connect),
+        LazyClient(dynamodb_client if connect is None else connect),
         telemetry,
         clock_ms=system_ms if now_ms is None else now_ms,
         monotonic=monotonic,

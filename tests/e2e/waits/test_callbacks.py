@@ -89,7 +89,7 @@ def post(client: Client, target: str, body: bytes, *, method: str = "POST", **he
     """Send a request without credentials. Return the status and the JSON of the reply."""
     event = proxy_event(method, target, [*headers.items()], body, request_id="test", owner_header="X-Owner")
     response, _ = client.stage.function.invoke(event, None)
-    client.stage.worker.look()
+    client.stage.worker.process_due()
     return response["statusCode"], json.loads(response["body"])
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.cli.remote.client import Remote
-from mcp_baton.cli.remote.printing import print_ran
+from mcp_baton.cli.remote.printing import print_run
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.testing import Client, Era, Run, connect
 from tests.hosts.phrases import read
@@ -234,7 +234,7 @@ def test_baton_resume_names_repeated_steps_of_a_completed_workflow(client: Clien
     lapse(client)
     ran = Connected(client).run("pay", {}, task_of(client))
     to = Console(file=StringIO(), width=1_000)
-    print_ran(ran, to)
+    print_run(ran, to)
     assert isinstance(to.file, StringIO)
     said = f"Steps {payments.keyed('charge')} and {payments.keyed('mail')} may have run twice: {INTERRUPTED}."
     assert said in to.file.getvalue()

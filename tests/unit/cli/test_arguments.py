@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.cli.remote.arguments import ArgumentError, Given, for_prompt, for_tool, given
+from mcp_baton.cli.remote.arguments import ArgumentError, GivenArgument, for_prompt, for_tool, parse_arguments
 
 SCHEMA: dict[str, Any] = {
     "$defs": {"Size": {"type": "string", "enum": ["S", "M"]}, "Place": {"type": "object"}},
@@ -53,13 +53,13 @@ SCHEMA: dict[str, Any] = {
     ],
 )
 def test_a_text_is_converted_by_the_tools_schema(word: str, value: object) -> None:
-    [converted] = for_tool(given([word]), SCHEMA).values()
+    [converted] = for_tool(parse_arguments([word]), SCHEMA).values()
     assert (converted, type(converted)) == (value, type(value))
 
 
 def test_the_text_of_a_file_is_converted_like_a_text(tmp_path: Path) -> None:
     (tmp_path / "place.json").write_text('{"x": "é"}', encoding="utf-8")
-    assert for_tool(given([f"place=@{tmp_path / 'place.json'}"]), SCHEMA) == {"place": {"x": "é"}}
+    assert for_tool(parse_arguments([f"place=@{tmp_path / 'place.json'}"]), SCHEMA) == {"place": {"x": "é"}}
 
 
 @pytest.mark.parametrize(
@@ -84,17 +84,19 @@ def test_the_text_of_a_file_is_converted_like_a_text(tmp_path: Path) -> None:
 )
 def test_an_invalid_argument_is_named_with_the_remedy(words: list[str], complaint: str) -> None:
     with pytest.raises(ArgumentError) as raised:
-        for_tool(given(words), SCHEMA)
+        for_tool(parse_arguments(words), SCHEMA)
     assert complaint in str(raised.value)
 
 
 def test_a_tool_without_properties_accepts_any_name() -> None:
-    assert for_tool([Given("new", "1")], {"properties": {"a": {}}, "additionalProperties": True}) == {"new": "1"}
-    assert for_tool([Given("new", "1")], {"type": "object"}) == {"new": "1"}
+    assert for_tool([GivenArgument("new", "1")], {"properties": {"a": {}}, "additionalProperties": True}) == {
+        "new": "1"
+    }
+    assert for_tool([GivenArgument("new", "1")], {"type": "object"}) == {"new": "1"}
 
 
 def test_the_arguments_of_a_prompt_are_strings() -> None:
     declared = [{"name": "a"}, {"name": "b"}, {"name": "c"}]
-    assert for_prompt(given(["a=1", "b:=[1, 2]", 'c:="x"']), declared) == {"a": "1", "b": "[1, 2]", "c": "x"}
+    assert for_prompt(parse_arguments(["a=1", "b:=[1, 2]", 'c:="x"']), declared) == {"a": "1", "b": "[1, 2]", "c": "x"}
     with pytest.raises(ArgumentError, match="there is no argument 'd'"):
-        for_prompt(given(["d=1"]), declared)
+        for_prompt(parse_arguments(["d=1"]), declared)

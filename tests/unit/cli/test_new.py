@@ -13,7 +13,7 @@ from zipfile import ZipFile
 import pytest
 
 from mcp_baton.cli.app import main
-from mcp_baton.cli.new import GIVEN_ONCE, SOURCES
+from mcp_baton.cli.new import SOURCES, USER_FILES
 from tests.starter import needs_the_starter
 
 ROOT = Path(__file__).parents[3]
@@ -50,7 +50,7 @@ def files(project: Path) -> set[str]:
 def test_a_project_has_every_file_of_the_template_and_a_copy_for_upgrades() -> None:
     project = made()
 
-    compared = {path: f".baton/generated/{path}.base" for path in set(SOURCES) - GIVEN_ONCE}
+    compared = {path: f".baton/generated/{path}.base" for path in set(SOURCES) - USER_FILES}
     assert files(project) == {*SOURCES, ".baton/project.json", *compared.values()}
     for path, remembered in compared.items():
         assert (project / path).read_bytes() == (project / remembered).read_bytes()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_baton.cli.options import Way
+from mcp_baton.cli.options import ConnectionOptions
 from mcp_baton.cli.remote.connection import access_of
 from mcp_baton.cli.remote.profiles import Access, profile, profiles_file, secret
 from mcp_baton.exceptions import BatonError
@@ -132,22 +132,22 @@ def test_the_repr_does_not_contain_secrets() -> None:
 def test_options_replace_the_fields_of_a_profile(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY", "k-2")
     file.write_text(f'{SHOP}api_key = "k-1"\nheaders = {{A = "1", B = "1"}}\n')
-    way = Way("shop", api_key="env:KEY", header=["B: 2", "C:3"])
-    assert access_of(way) == Access(URL, api_key="k-2", headers={"A": "1", "B": "2", "C": "3"})
+    connection = ConnectionOptions("shop", api_key="env:KEY", header=["B: 2", "C:3"])
+    assert access_of(connection) == Access(URL, api_key="k-2", headers={"A": "1", "B": "2", "C": "3"})
 
 
 @pytest.mark.parametrize(
-    ("way", "complaint"),
+    ("connection", "complaint"),
     [
-        (Way("ftp://a/"), "not an HTTP URL"),
-        (Way(URL, header=["s3cret"]), "--header is NAME:VALUE"),
-        (Way(URL, token="t", aws=True), "either signed or has a bearer token"),
-        (Way(URL, api_key="env:NO_SUCH"), "--api-key comes from the variable NO_SUCH"),
+        (ConnectionOptions("ftp://a/"), "not an HTTP URL"),
+        (ConnectionOptions(URL, header=["s3cret"]), "--header is NAME:VALUE"),
+        (ConnectionOptions(URL, token="t", aws=True), "either signed or has a bearer token"),
+        (ConnectionOptions(URL, api_key="env:NO_SUCH"), "--api-key comes from the variable NO_SUCH"),
     ],
 )
-def test_invalid_options_are_refused(way: Way, complaint: str) -> None:
+def test_invalid_options_are_refused(connection: ConnectionOptions, complaint: str) -> None:
     with pytest.raises(BatonError) as raised:
-        access_of(way)
+        access_of(connection)
     assert complaint in str(raised.value)
     assert "s3cret" not in str(raised.value)
 
@@ -157,4 +157,4 @@ def test_invalid_options_are_refused(way: Way, complaint: str) -> None:
     [("app.py", True), ("app.py:server", True), ("shop.app:server", True), ("shop", False), (URL, False)],
 )
 def test_a_python_file_or_a_name_with_a_colon_is_served_here(where: str, is_target: bool) -> None:
-    assert Way(where).is_target is is_target
+    assert ConnectionOptions(where).is_target is is_target

@@ -8,7 +8,7 @@ import pytest
 
 from mcp_baton import Server
 from mcp_baton.cli.app import main
-from mcp_baton.cli.remote.arguments import for_tool, given
+from mcp_baton.cli.remote.arguments import for_tool, parse_arguments
 from mcp_baton.cli.remote.client import Remote
 from mcp_baton.cli.remote.errors import Failure
 from mcp_baton.cli.remote.printing import call_line, plain
@@ -93,7 +93,7 @@ def test_a_printed_call_can_be_pasted_into_a_shell() -> None:
 
     assert "\n" not in line
     assert tool == "book expense"
-    assert for_tool(given(words), {"type": "object"}) == VALUES
+    assert for_tool(parse_arguments(words), {"type": "object"}) == VALUES
 
 
 def test_a_resource_is_printed_with_read() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from mcp_baton.cli import project as projects
 from mcp_baton.cli.app import main
-from mcp_baton.cli.upgrade import Fate, decide, merged
+from mcp_baton.cli.upgrade import FileAction, decide, merge_versions
 
 OLD, NEW, MINE = b"old", b"new", b"mine"
 NEWER = '{"version": "99.1", "name": "shop", "region": "eu-west-1", "auth": "IAM", "wheel": null}'
@@ -55,31 +55,31 @@ def upgraded(project: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    ("base", "mine", "theirs", "fate"),
+    ("base", "mine", "theirs", "action"),
     [
-        (OLD, OLD, OLD, Fate.KEPT),
-        (OLD, MINE, OLD, Fate.KEPT),
-        (OLD, None, OLD, Fate.KEPT),
-        (OLD, NEW, NEW, Fate.KEPT),
-        (None, NEW, NEW, Fate.KEPT),
-        (OLD, None, None, Fate.KEPT),
-        (None, None, NEW, Fate.ADDED),
-        (OLD, OLD, NEW, Fate.REPLACED),
-        (OLD, OLD, None, Fate.REMOVED),
-        (OLD, None, NEW, Fate.LEFT_OUT),
-        (OLD, MINE, None, Fate.ORPHANED),
-        (OLD, MINE, NEW, Fate.CONFLICT),
-        (None, MINE, NEW, Fate.CONFLICT),
+        (OLD, OLD, OLD, FileAction.KEPT),
+        (OLD, MINE, OLD, FileAction.KEPT),
+        (OLD, None, OLD, FileAction.KEPT),
+        (OLD, NEW, NEW, FileAction.KEPT),
+        (None, NEW, NEW, FileAction.KEPT),
+        (OLD, None, None, FileAction.KEPT),
+        (None, None, NEW, FileAction.ADDED),
+        (OLD, OLD, NEW, FileAction.REPLACED),
+        (OLD, OLD, None, FileAction.REMOVED),
+        (OLD, None, NEW, FileAction.LEFT_OUT),
+        (OLD, MINE, None, FileAction.ORPHANED),
+        (OLD, MINE, NEW, FileAction.CONFLICT),
+        (None, MINE, NEW, FileAction.CONFLICT),
     ],
 )
 def test_the_fate_of_a_file_depends_on_three_versions(
-    base: bytes | None, mine: bytes | None, theirs: bytes | None, fate: Fate
+    base: bytes | None, mine: bytes | None, theirs: bytes | None, action: FileAction
 ) -> None:
-    assert decide(base, mine, theirs) is fate
+    assert decide(base, mine, theirs) is action
 
 
 def test_a_conflict_contains_both_changes() -> None:
-    content, together = merged(text(), text(line_2="mine"), text(line_2="theirs"))
+    content, together = merge_versions(text(), text(line_2="mine"), text(line_2="theirs"))
 
     assert not together
     assert b"<<<<<<< yours\nmine\n" in content
@@ -88,13 +88,13 @@ def test_a_conflict_contains_both_changes() -> None:
 
 @pytest.mark.parametrize(("mine", "theirs"), [(b"\x00mine\xff", b"\x00theirs\xff"), (b"\x00a" * 9, b"b")])
 def test_binary_files_are_not_merged(mine: bytes, theirs: bytes) -> None:
-    assert merged(b"\x00old\xff", mine, theirs) == (theirs, False)
+    assert merge_versions(b"\x00old\xff", mine, theirs) == (theirs, False)
 
 
 def test_without_git_the_result_is_the_templates_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    assert merged(text(), text(line_2="mine"), text(line_15="theirs")) == (text(line_15="theirs"), False)
+    assert merge_versions(text(), text(line_2="mine"), text(line_15="theirs")) == (text(line_15="theirs"), False)
 
 
 def test_a_project_of_this_version_is_not_changed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

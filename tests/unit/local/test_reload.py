@@ -12,7 +12,7 @@ import pytest
 
 from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.local.loader import LoadError, load
-from mcp_baton.local.reload import GOES_ON, Served, Watcher, in_brief
+from mcp_baton.local.reload import GOES_ON, ReloadingHandler, Watcher, in_brief
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ class Project:
         self.write("reload_numbers", "number = 1")
         self.write("reload_app", "from reload_numbers import number\nnumbers = [number]")
         self.renewed = 0
-        self.served = Served(self._make, self._renew)
+        self.served = ReloadingHandler(self._make, self._renew)
 
     def write(self, name: str, text: str) -> Path:
         path = self.folder / f"{name}.py"
@@ -66,15 +66,15 @@ def project(tmp_path: Path) -> Project:
 
 
 def test_a_changed_imported_file_is_reloaded(project: Project) -> None:
-    assert (project.served.look(), project.number) == (False, 1)
+    assert (project.served.reload_if_changed(), project.number) == (False, 1)
     project.write("reload_numbers", "number = 22")
-    assert (project.served.look(), project.number, project.renewed) == (True, 22, 1)
-    assert project.served.look() is False
+    assert (project.served.reload_if_changed(), project.number, project.renewed) == (True, 22, 1)
+    assert project.served.reload_if_changed() is False
 
 
 def test_a_file_that_is_not_imported_does_not_reload(project: Project) -> None:
     other = project.write("reload_other", "number = 3")
-    assert project.served.look([other]) is False
+    assert project.served.reload_if_changed([other]) is False
     assert project.renewed == 0
 
 
@@ -91,19 +91,19 @@ def test_code_that_cannot_be_loaded_is_logged_and_the_old_code_serves(
     caplog.set_level(logging.INFO, "mcp_baton.local.reload")
     old = sys.modules["reload_numbers"]
     project.write("reload_numbers", text)
-    assert (project.served.look(), project.number, project.renewed) == (False, 1, 0)
+    assert (project.served.reload_if_changed(), project.number, project.renewed) == (False, 1, 0)
     assert caplog.messages == [f"reload_numbers.py has changed, and cannot be served: {cause}\n{GOES_ON}"]
     assert sys.modules["reload_numbers"] is old
-    assert project.served.look() is False  # the files have not changed since, so nothing is logged again
+    assert project.served.reload_if_changed() is False  # the files have not changed since, so nothing is logged again
     project.write("reload_numbers", "number = 333")
-    assert (project.served.look(), project.number, project.renewed) == (True, 333, 1)
+    assert (project.served.reload_if_changed(), project.number, project.renewed) == (True, 333, 1)
 
 
 def test_a_new_file_lets_a_missing_import_succeed(project: Project) -> None:
     project.write("reload_app", "from reload_later import number\nnumbers = [number]")
-    assert project.served.look() is False
+    assert project.served.reload_if_changed() is False
     later = project.write("reload_later", "number = 4")
-    assert (project.served.look([later]), project.number) == (True, 4)
+    assert (project.served.reload_if_changed([later]), project.number) == (True, 4)
 
 
 def test_a_file_that_changes_while_it_is_loaded_is_loaded_again(project: Project) -> None:
@@ -112,9 +112,9 @@ def test_a_file_that_changes_while_it_is_loaded_is_loaded_again(project: Project
     project.write(
         "reload_app", f"{imports}\nfile = Path(__file__).with_name('reload_numbers.py')\nif number == 1: {change}"
     )
-    assert (project.served.look(), project.number) == (True, 1)
-    assert (project.served.look(), project.number) == (True, 3)
-    assert project.served.look() is False
+    assert (project.served.reload_if_changed(), project.number) == (True, 1)
+    assert (project.served.reload_if_changed(), project.number) == (True, 3)
+    assert project.served.reload_if_changed() is False
 
 
 def test_files_are_checked_without_a_notification(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_running_request_ends_with_its_code(project: Project) -> None:
         answer = pool.submit(project.served, {"started": started, "go": go}, InvocationContext(1.0, "id-1"))
         assert started.wait(60)
         project.write("reload_numbers", "number = 22")
-        assert project.served.look()
+        assert project.served.reload_if_changed()
         go.set()
         assert (answer.result(60)["number"], project.number) == (1, 22)
 

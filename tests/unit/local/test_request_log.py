@@ -16,7 +16,7 @@ from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.local.log import Entry, JsonFormatter, Status, TerminalHandler, one_line, own_frames, without_token
-from mcp_baton.local.request_log import outcome_of, watched, with_refusals
+from mcp_baton.local.request_log import outcome_of, with_refusals, with_request_log
 from mcp_baton.settings import Settings
 
 OVER = "the limit"
@@ -56,7 +56,7 @@ class Served:
         create_table(client, "baton")
         chosen = Settings(table="baton", allow_anonymous=True, **settings)
         store = dynamodb_store("baton", chosen, connect=lambda: client)
-        self._handler = with_refusals(compose(shop(), chosen, store=store, call_method=watched()))
+        self._handler = with_refusals(compose(shop(), chosen, store=store, call_method=with_request_log()))
 
     def post(self, body: object, **headers: str) -> Any:
         event = {

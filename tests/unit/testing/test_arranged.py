@@ -296,7 +296,7 @@ def test_after_a_kill_a_new_process_starts() -> None:
         made.append("a handler")
 
         def handle(_event: dict[str, Any], _context: object) -> dict[str, Any]:
-            invocations.done("work")
+            invocations.note_action("work")
             return {}
 
         return handle

@@ -44,7 +44,7 @@ def test_a_thread_without_an_invocation_uses_the_newest() -> None:
 
     def work() -> None:
         try:
-            invocations.done("work")
+            invocations.note_action("work")
         except Killed as killed:
             ends.append(killed.after)
 

@@ -9,7 +9,7 @@ import pytest
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.sources import Source, constant, described, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.sources import Source, constant, prompt_arg, source_json, step_output, task_variable
 
 FETCH = Step("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}, binding="order")
 
@@ -48,8 +48,8 @@ def test_later_changes_of_its_parts_do_not_change_a_definition() -> None:
     steps.append(step)
     arguments.clear()
 
-    assert described(step.arguments["order_id"]) == described(constant("a"))
-    assert described(step.template_bindings["t"]) == described(constant("a"))
+    assert source_json(step.arguments["order_id"]) == source_json(constant("a"))
+    assert source_json(step.template_bindings["t"]) == source_json(constant("a"))
     assert step.resources == ("docs://{t}",)
     assert (made.steps, made.arguments) == ((FETCH,), (Argument("order_id"),))
     with pytest.raises(TypeError):

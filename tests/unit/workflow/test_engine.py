@@ -15,7 +15,7 @@ from msgspec import structs
 from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreError, StoreUnavailable
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
+from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
 from mcp_baton.tasks.record import (
     LEASE_MS,
     RENEW_MS,
@@ -66,7 +66,7 @@ def client() -> Any:
 
 @pytest.fixture
 def store(client: Any) -> DynamoDBTaskStore:
-    return DynamoDBTaskStore(TaskTable(TABLE, Connection(lambda: client)))
+    return DynamoDBTaskStore(TaskTable(TABLE, LazyClient(lambda: client)))
 
 
 def workflow(*steps: Step, durable: bool = True) -> Workflow:

@@ -7,7 +7,7 @@ import pytest
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PAUSE_REASON, StepStatus
-from mcp_baton.workflow.continuation import Candidate, Rank, candidates, choose, meant
+from mcp_baton.workflow.continuation import Candidate, Rank, candidates, choose, matching_step
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.host import InvalidField
 from mcp_baton.workflow.pause import SchemaMismatch
@@ -204,7 +204,7 @@ def test_completed_steps_are_not_chosen_at_random() -> None:
     ],
 )
 def test_a_call_has_a_steps_key_only_if_exactly_one_step_matches(ranks: list[Rank], step: str | None) -> None:
-    assert meant([candidate(index, rank) for index, rank in enumerate(ranks)]) == step
+    assert matching_step([candidate(index, rank) for index, rank in enumerate(ranks)]) == step
 
 
 FILLED = Step("filled", tool="mail", arguments={"to": constant("{whom}"), "text": constant("hi")})

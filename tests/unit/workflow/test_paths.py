@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, RootModel, WithJsonSchema, computed_field
 
 from mcp_baton.server.schema.schema import OutputSchema
-from mcp_baton.workflow.resolve import Astray, Schema, astray
+from mcp_baton.workflow.resolve import InvalidPath, Schema, invalid_path
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ Untold = Annotated[Any, WithJsonSchema({"type": "object"})]
 Several = Annotated[Any, WithJsonSchema({"type": ["object", "null"], "properties": {"a": {"type": "integer"}}})]
 
 
-def wrong(returns: Any, path: str) -> Astray | None:
-    return astray(OutputSchema("t", returns).value_schema, path)
+def wrong(returns: Any, path: str) -> InvalidPath | None:
+    return invalid_path(OutputSchema("t", returns).value_schema, path)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_path_that_cannot_exist_is_shown_up_to_the_wrong_key(returns: Any, pat
 def test_the_possible_paths_are_listed() -> None:
     found = wrong(Plain, "lines.0.totl.x")
 
-    assert found == Astray("lines.0.totl", ("lines.0.total", "lines.0.note"), ("x",))
+    assert found == InvalidPath("lines.0.totl", ("lines.0.total", "lines.0.note"), ("x",))
 
 
 @pytest.mark.parametrize(
@@ -154,10 +154,10 @@ def test_the_possible_paths_are_listed() -> None:
     ids=str,
 )
 def test_parts_without_a_schema_may_have_any_path(schema: Schema) -> None:
-    assert astray(schema, "a") is None
+    assert invalid_path(schema, "a") is None
 
 
 def test_a_schema_that_only_refers_to_itself_has_no_fields() -> None:
     schema = {"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}]}}}
 
-    assert astray(schema, "a") == Astray("a", (), ())
+    assert invalid_path(schema, "a") == InvalidPath("a", (), ())

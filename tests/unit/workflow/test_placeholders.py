@@ -11,14 +11,21 @@ from msgspec.structs import replace
 from mcp_baton import Argument, Step, Workflow, prompt_arg, step_output, task_variable
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueNotKept
 from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, RESULT_PREFIX
-from mcp_baton.workflow.placeholders import LONGEST, Replaced, Room, is_placeholder, refusal, replaced
+from mcp_baton.workflow.placeholders import (
+    LONGEST,
+    PlaceholderLimits,
+    ReplacedArguments,
+    is_placeholder,
+    replace_placeholders,
+    unknown_text,
+)
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.secrets import stored_arguments
 from mcp_baton.workflow.sources import Source
 from tests.fakes import plan_of, task_of
 
-ROOM = Room(1_000_000, 1_000_000)
+ROOM = PlaceholderLimits(1_000_000, 1_000_000)
 ODD = "it's' from here"
 FLOW = Workflow(
     name="flow",
@@ -48,8 +55,8 @@ def plan(workflow: Workflow | None = FLOW, **more: Any) -> Plan:
     return plan_of(task_of(FLOW, STATUSES, VALUES | more), workflow, {"order": "A-17"})
 
 
-def sent(text: Any, of: Plan | None = None) -> Replaced:
-    return replaced({"a": text, "b": 1}, of or plan(), ROOM)
+def sent(text: Any, of: Plan | None = None) -> ReplacedArguments:
+    return replace_placeholders({"a": text, "b": 1}, of or plan(), ROOM)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +113,7 @@ def test_a_placeholder_without_a_value_is_named_with_a_correction(text: str, why
     assert (unknown.argument, unknown.placeholder) == ("a", text)
     assert why in unknown.why
     assert sent(text).arguments["a"] == text
-    assert refusal((unknown,)) == f"Nothing was run. The argument 'a' is \"{text}\": {unknown.why}."
+    assert unknown_text((unknown,)) == f"Nothing was run. The argument 'a' is \"{text}\": {unknown.why}."
 
 
 def test_a_lost_value_is_not_known() -> None:
@@ -136,7 +143,7 @@ def test_a_value_that_cannot_be_read_is_not_known_and_is_logged(caplog: pytest.L
     with caplog.at_level("WARNING"):
         assert found.known is not None
         assert "again" not in found.known.outputs
-        assert found.made_with("fetch", found.comparison("get", {"id": "A-17"}), "get") is None
+        assert found.call_arguments("fetch", found.comparison("get", {"id": "A-17"}), "get") is None
     assert [record.getMessage() for record in caplog.records] == [
         "task t: the result of step again cannot be read",
         "task t: the call of step fetch cannot be read",
@@ -156,9 +163,11 @@ def test_a_value_that_looks_like_a_secrets_placeholder_is_a_value() -> None:
 
 
 def test_every_placeholder_of_a_call_is_named() -> None:
-    made = replaced({"z": "<missing: z>", "a": "<output from pay>", "b": "<prompt arg order>"}, plan(), ROOM)
+    made = replace_placeholders(
+        {"z": "<missing: z>", "a": "<output from pay>", "b": "<prompt arg order>"}, plan(), ROOM
+    )
     assert [item.argument for item in made.unknown] == ["a", "z"]
-    assert refusal(made.unknown).count("The argument") == 2
+    assert unknown_text(made.unknown).count("The argument") == 2
     assert made.arguments["b"] == "A-17"
 
 
@@ -195,15 +204,15 @@ def test_texts_that_only_contain_a_placeholder_are_not_changed(value: object) ->
 
 @pytest.mark.parametrize("of", [None, plan(workflow=None)])
 def test_without_a_task_or_a_workflow_no_value_is_known(of: Plan | None) -> None:
-    made = replaced({"a": "<prompt arg order>", "b": 1}, of, ROOM)
+    made = replace_placeholders({"a": "<prompt arg order>", "b": 1}, of, ROOM)
     assert [item.argument for item in made.unknown] == ["a"]
-    assert replaced({"a": "order"}, of, ROOM).arguments == {"a": "order"}
+    assert replace_placeholders({"a": "order"}, of, ROOM).arguments == {"a": "order"}
 
 
 def test_a_digest_changes_only_with_the_values() -> None:
     text = "<output from get (step 'again')>"
     later: dict[str, Any] = {f"{RESULT_PREFIX}again": 8}
-    assert sent(text).digest == replaced({"a": text, "b": 2}, plan(), ROOM).digest
+    assert sent(text).digest == replace_placeholders({"a": text, "b": 2}, plan(), ROOM).digest
     assert sent(text).digest != sent(text, plan(**later)).digest
 
 

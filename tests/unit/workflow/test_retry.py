@@ -12,7 +12,7 @@ from mcp_baton import RegistrationError, Retry, Step, ToolError
 from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import random_fraction
-from mcp_baton.workflow.engine import Tried, attempt
+from mcp_baton.workflow.engine import AttemptResult, attempt
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, Host, Outcome, Prepared, Succeeded
 from mcp_baton.workflow.lease import Lease, TaskOver
 
@@ -52,7 +52,9 @@ class FakeHost:
         self.left_s -= self.look_takes_s
         return OVER if self.log.count("look") == self.over_after else None
 
-    def tried(self, retry: Retry | None, *, retryable: bool = False, drawn: Callable[[], float] = lambda: 0.5) -> Tried:
+    def tried(
+        self, retry: Retry | None, *, retryable: bool = False, drawn: Callable[[], float] = lambda: 0.5
+    ) -> AttemptResult:
         step = Step("s", tool="t", retry=retry, retryable=retryable)
         call = Prepared("t", {}, {})
         return attempt(step, cast("Host", self), call, FIRST, None, cast("Lease", self), drawn)
@@ -126,20 +128,20 @@ def test_jitter_is_a_random_part_of_the_wait() -> None:
 
 def test_there_is_no_further_attempt_if_another_run_may_have_the_task() -> None:
     fake = FakeHost([raised()], sure=False)
-    assert fake.tried(Retry(attempts=3)) == Tried(raised(), 1)
+    assert fake.tried(Retry(attempts=3)) == AttemptResult(raised(), 1)
 
 
 def test_a_failing_tool_is_called_again_until_it_succeeds() -> None:
     fake = FakeHost([raised(), raised(), Succeeded(1)])
 
-    assert fake.tried(EVEN) == Tried(Succeeded(1), 3)
+    assert fake.tried(EVEN) == AttemptResult(Succeeded(1), 3)
     assert fake.log == ["call 1", "wait 0.5", "look", "call 2", "wait 1", "look", "call 3"]
 
 
 def test_the_last_failure_is_the_outcome() -> None:
     fake = FakeHost([Failed(str(number), cause=ToolError("no")) for number in range(9)])
 
-    assert fake.tried(EVEN) == Tried(Failed("3"), 4)
+    assert fake.tried(EVEN) == AttemptResult(Failed("3"), 4)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_the_last_failure_is_the_outcome() -> None:
         pytest.param(Retry(attempts=1), raised(), id="one attempt"),
         pytest.param(EVEN, raised(ToolError("no", retryable=False)), id="a final error"),
         pytest.param(EVEN, raised(OSError()), id="an exception that is not listed"),
-        pytest.param(EVEN, Failed("no", kind=Failure.UNFIT, cause=ToolError("no")), id="a value that does not fit"),
+        pytest.param(EVEN, Failed("no", kind=Failure.INVALID, cause=ToolError("no")), id="a value that does not fit"),
         pytest.param(EVEN, Failed("no", kind=Failure.TIMED_OUT), id="a time-out"),
         pytest.param(EVEN, Failed("ask", asks_client=True, cause=ToolError("no")), id="a question"),
         pytest.param(EVEN, Failed("no"), id="no exception"),
@@ -158,21 +160,21 @@ def test_the_last_failure_is_the_outcome() -> None:
 def test_some_failures_are_not_retried(retry: Retry | None, failed: Failed) -> None:
     fake = FakeHost([failed])
 
-    assert fake.tried(retry) == Tried(failed, 1)
+    assert fake.tried(retry) == AttemptResult(failed, 1)
     assert fake.log == ["call 1"]
 
 
 def test_other_exceptions_are_retried_if_they_are_listed() -> None:
     retry = structs.replace(EVEN, on=(OSError,))
 
-    assert FakeHost([raised(ConnectionError()), Succeeded(1)]).tried(retry) == Tried(Succeeded(1), 2)
+    assert FakeHost([raised(ConnectionError()), Succeeded(1)]).tried(retry) == AttemptResult(Succeeded(1), 2)
     assert FakeHost([raised(), Succeeded(1)]).tried(retry).attempts == 1
 
 
 def test_a_timeout_is_retried_if_the_step_is_retryable() -> None:
     fake = FakeHost([Failed("late", kind=Failure.TIMED_OUT), Succeeded(1)])
 
-    assert fake.tried(EVEN, retryable=True) == Tried(Succeeded(1), 2)
+    assert fake.tried(EVEN, retryable=True) == AttemptResult(Succeeded(1), 2)
 
 
 @pytest.mark.parametrize(("left_s", "calls"), [(0.5, 1), (0.6, 2), (1.5, 2), (1.6, 3)])
@@ -186,20 +188,20 @@ def test_no_wait_exceeds_the_deadline(left_s: float, calls: int) -> None:
 def test_no_call_is_made_if_the_check_of_the_task_took_the_time() -> None:
     fake = FakeHost([raised()], left_s=1, look_takes_s=0.6)
 
-    assert fake.tried(EVEN) == Tried(raised(), 1)
+    assert fake.tried(EVEN) == AttemptResult(raised(), 1)
     assert fake.calls == 1
 
 
 def test_a_call_that_did_not_begin_is_not_an_attempt() -> None:
     never = Failed("not begun", kind=Failure.NOT_BEGUN)
 
-    assert FakeHost([never]).tried(EVEN) == Tried(never, 0)
-    assert FakeHost([never], over=OVER).tried(EVEN) == Tried(never, 0, OVER)
-    assert FakeHost([raised(), never]).tried(EVEN) == Tried(raised(), 1)
+    assert FakeHost([never]).tried(EVEN) == AttemptResult(never, 0)
+    assert FakeHost([never], over=OVER).tried(EVEN) == AttemptResult(never, 0, OVER)
+    assert FakeHost([raised(), never]).tried(EVEN) == AttemptResult(raised(), 1)
 
 
 def test_there_is_no_further_attempt_after_the_task_has_ended() -> None:
     fake = FakeHost([raised()], over_after=2)
 
-    assert fake.tried(EVEN) == Tried(raised(), 2, OVER)
+    assert fake.tried(EVEN) == AttemptResult(raised(), 2, OVER)
     assert fake.log[-1] == "look"

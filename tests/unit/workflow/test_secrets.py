@@ -5,9 +5,9 @@ import pytest
 from mcp_baton.protocol.json import Json
 from mcp_baton.workflow.secrets import (
     Secrets,
+    contains_argument,
     hidden_in,
     is_hidden,
-    mentions,
     secrets_of,
     shown_texts,
     stored_arguments,
@@ -83,7 +83,7 @@ def test_a_secret_that_is_null_hides_nothing() -> None:
     ],
 )
 def test_a_source_mentions_a_secret_if_it_names_it(source: Source, made_of_it: bool) -> None:
-    assert mentions(source, {"pin"}) is made_of_it
+    assert contains_argument(source, {"pin"}) is made_of_it
 
 
 def test_arguments_that_contain_a_secret_are_hidden() -> None:

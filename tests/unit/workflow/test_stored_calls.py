@@ -10,7 +10,7 @@ from mcp_baton.tasks.store import StepWrite
 from mcp_baton.workflow.batch import outdated
 from mcp_baton.workflow.keys import digest
 from mcp_baton.workflow.secrets import HIDDEN
-from mcp_baton.workflow.stored_calls import CALL_BYTES, DIGEST, restored, shown_call, stored_call
+from mcp_baton.workflow.stored_calls import CALL_BYTES, DIGEST, restore_call, shown_call, stored_call
 
 LONG = "x" * 9_000
 
@@ -35,14 +35,14 @@ def test_very_many_arguments_are_stored_as_one_digest() -> None:
     kept = stored_call(call)
 
     assert len(dumps(kept)) < 200
-    assert restored(kept, call) == call
-    assert restored(kept, {**call, "a1": "other"}) is None
+    assert restore_call(kept, call) == call
+    assert restore_call(kept, {**call, "a1": "other"}) is None
     assert shown_call({"_workflow.call.a": kept}, "a") is None
 
 
 @pytest.mark.parametrize("other", [{"to": "ann"}, {"to": "ann", "text": "y" * 9_000}])
 def test_different_digests_show_that_calls_differ(other: JsonObject) -> None:
-    assert restored(stored_call({"to": "ann", "text": LONG}), other) is None
+    assert restore_call(stored_call({"to": "ann", "text": LONG}), other) is None
 
 
 def test_hidden_arguments_are_stored_without_values() -> None:
@@ -55,8 +55,8 @@ def test_hidden_arguments_are_stored_without_values() -> None:
 def test_a_hidden_argument_differs_only_if_it_is_absent() -> None:
     kept = stored_call({"to": "ann", "pin": "1234"}, hidden=["pin"])
 
-    assert restored(kept, {"to": "ann", "pin": "9876"}) == {"to": "ann", "pin": "9876"}
-    assert restored(kept, {"to": "ann"}) == {"to": "ann"}
+    assert restore_call(kept, {"to": "ann", "pin": "9876"}) == {"to": "ann", "pin": "9876"}
+    assert restore_call(kept, {"to": "ann"}) == {"to": "ann"}
 
 
 def test_one_digest_of_all_arguments_ignores_hidden_ones() -> None:
@@ -68,7 +68,7 @@ def test_one_digest_of_all_arguments_ignores_hidden_ones() -> None:
 @pytest.mark.parametrize("kept", [None, 5])
 def test_missing_stored_arguments_are_not_shown_and_equal_nothing(kept: Json) -> None:
     assert shown_call({"_workflow.call.a": kept}, "a") is None
-    assert restored(kept, {}) is None
+    assert restore_call(kept, {}) is None
 
 
 SAME = digest("x")
@@ -78,14 +78,14 @@ SAME = digest("x")
 @pytest.mark.parametrize("more", ["", "y" * 9_000], ids=["short", "long"])
 def test_a_value_that_looks_like_a_digest_stays_a_value(value: Json, more: str) -> None:
     call: JsonObject = {"a": value, "more": more}
-    assert restored(stored_call(call), call) == call
-    assert restored(stored_call(call), {"a": "x", "more": more}) is None
+    assert restore_call(stored_call(call), call) == call
+    assert restore_call(stored_call(call), {"a": "x", "more": more}) is None
 
 
 def test_arguments_that_look_like_one_digest_stay_arguments() -> None:
     call: JsonObject = {DIGEST: digest({"a": 1}), "bytes": 7}
-    assert restored(stored_call(call), call) == call
-    assert restored(stored_call(call), {"a": 1}) is None
+    assert restore_call(stored_call(call), call) == call
+    assert restore_call(stored_call(call), {"a": 1}) is None
 
 
 CALLS = st.dictionaries(
@@ -98,7 +98,7 @@ def test_stored_arguments_are_small_and_equal_their_call(call: JsonObject) -> No
     kept = stored_call(call)
 
     assert len(dumps(kept).encode()) <= CALL_BYTES
-    assert restored(kept, call) == call
+    assert restore_call(kept, call) == call
 
 
 def test_a_run_deletes_stored_calls_of_the_steps_that_it_writes() -> None:

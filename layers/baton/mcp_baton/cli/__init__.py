@@ -1,1 +1,1 @@
-"""The `baton` command: one module a command, on Typer. Not part of the layer."""
+"""The `baton` command: one module for each subcommand, with Typer. Not part of the layer."""

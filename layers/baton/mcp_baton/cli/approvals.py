@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from mcp_baton.cli.options import Served, Way, uses_server
+from mcp_baton.cli.options import ConnectionOptions, Served, uses_server
 from mcp_baton.cli.remote.errors import DONE, FAILED
 from mcp_baton.exceptions import BatonError
 
@@ -27,7 +27,7 @@ Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="The reaso
 
 @uses_server(Served)
 def approvals(
-    way: Way,
+    connection: ConnectionOptions,
     state: Annotated[State, typer.Option("--state", help="Which approvals to list.")] = "waiting",
     watch: Annotated[bool, typer.Option("--watch", help="Keep the list on the screen and update it.")] = False,
     *,
@@ -37,7 +37,7 @@ def approvals(
     from mcp_baton.cli.remote.printing import console
     from mcp_baton.local.clean_text import print_json
 
-    with connected(way) as server:
+    with open_http(connection) as server:
         listed = _listed(server, state)
         if as_json:
             print_json({"approvals": listed})
@@ -49,23 +49,27 @@ def approvals(
 
 
 @uses_server(Served)
-def approve(way: Way, approval: Approval, reason: Reason = "", yes: Yes = False, *, as_json: bool) -> int:
+def approve(
+    connection: ConnectionOptions, approval: Approval, reason: Reason = "", yes: Yes = False, *, as_json: bool
+) -> int:
     """Approve a call, after a look at it."""
-    return _decide(way, approval, "approve", reason, confirmed=yes, as_json=as_json)
+    return _decide(connection, approval, "approve", reason, confirmed=yes, as_json=as_json)
 
 
 @uses_server(Served)
-def deny(way: Way, approval: Approval, reason: Reason = "", yes: Yes = False, *, as_json: bool) -> int:
+def deny(
+    connection: ConnectionOptions, approval: Approval, reason: Reason = "", yes: Yes = False, *, as_json: bool
+) -> int:
     """Deny a call, after a look at it."""
-    return _decide(way, approval, "deny", reason, confirmed=yes, as_json=as_json)
+    return _decide(connection, approval, "deny", reason, confirmed=yes, as_json=as_json)
 
 
-def connected(way: Way) -> "closing[HttpTransport]":
+def open_http(connection: ConnectionOptions) -> "closing[HttpTransport]":
     from mcp_baton.cli.remote.connection import access_of
     from mcp_baton.cli.remote.http import HttpTransport
 
-    way.refuse_target()
-    return closing(HttpTransport(access_of(way)))
+    connection.refuse_target()
+    return closing(HttpTransport(access_of(connection)))
 
 
 def _listed(server: "HttpTransport", state: State) -> list[dict[str, Any]]:
@@ -78,13 +82,15 @@ def _listed(server: "HttpTransport", state: State) -> list[dict[str, Any]]:
     return found
 
 
-def _decide(way: Way, approval_id: str, decision: str, reason: str, *, confirmed: bool, as_json: bool) -> int:
+def _decide(
+    connection: ConnectionOptions, approval_id: str, decision: str, reason: str, *, confirmed: bool, as_json: bool
+) -> int:
     """Show a call, ask for confirmation, and send the decision with the digest of the call that it has shown."""
     from mcp_baton.cli.remote.printing import console
     from mcp_baton.cli.remote.questions import Terminal, at_terminal
     from mcp_baton.local.clean_text import print_json
 
-    with connected(way) as server:
+    with open_http(connection) as server:
         shown = server.call("GET", f"{PATH}/{approval_id}")
         if not as_json:
             console().print(_details_of(shown))

@@ -11,7 +11,7 @@ from mcp_baton.cli.remote.errors import DONE, FAILED
 
 @options.uses_server(options.Where)
 def call(
-    way: options.Way,
+    connection: options.ConnectionOptions,
     tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name.")],
     arguments: options.Arguments = None,
     task: Annotated[
@@ -27,12 +27,12 @@ def call(
     Exit code 0: done; 1: the tool failed, or a call with --task was not recorded; 4: the server does not answer or
     rejects you.
     """
-    from mcp_baton.cli.remote.arguments import for_tool, given
-    from mcp_baton.cli.remote.connection import connection
+    from mcp_baton.cli.remote.arguments import for_tool, parse_arguments
+    from mcp_baton.cli.remote.connection import open_connection
     from mcp_baton.local.clean_text import print_json
 
-    words = given(arguments or ())
-    with connection(way, as_json=as_json) as remote:
+    words = parse_arguments(arguments or ())
+    with open_connection(connection, as_json=as_json) as remote:
         listed = remote.tool(tool)
         task_id = None if task is None else remote.find_task(task)
         result = remote.call(listed, for_tool(words, listed.get("inputSchema", {})), task_id)

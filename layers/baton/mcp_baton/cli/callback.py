@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from mcp_baton.cli.approvals import connected
-from mcp_baton.cli.options import Served, Way, uses_server
+from mcp_baton.cli.approvals import open_http
+from mcp_baton.cli.options import ConnectionOptions, Served, uses_server
 from mcp_baton.cli.remote.errors import DONE
 from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.json import loads
@@ -15,7 +15,7 @@ PATH = "callbacks"
 
 @uses_server(Served)
 def callback(
-    way: Way,
+    connection: ConnectionOptions,
     address: Annotated[
         str, typer.Argument(metavar="ADDRESS", help="The address that a tool has made, or only its last part.")
     ],
@@ -31,7 +31,7 @@ def callback(
         sent = loads(body)
     except ValueError as error:
         raise BatonError(f"BODY is not JSON: {error}") from error
-    with connected(way) as server:
+    with open_http(connection) as server:
         reply = server.call("POST", f"{PATH}/{address.rpartition('/')[2]}", body=sent)
     if as_json:
         print_json(reply)

@@ -1,4 +1,4 @@
-"""`baton check`: why a handler would refuse a server, and what fails at a run (docs/commands.md, Check a server)."""
+"""`baton check`: the errors of a server, at its start and in its runs (docs/commands.md, Check a server)."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 

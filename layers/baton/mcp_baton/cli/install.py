@@ -258,7 +258,7 @@ class CannotMerge(Exception):
     """The file cannot be edited without losing something in it. The message gives the reason."""
 
 
-def merged(text: str, entry: Entry, *, replace: bool) -> str:
+def merge_entry(text: str, entry: Entry, *, replace: bool) -> str:
     """Return the configuration with the server in it. Other settings of a server with this address stay.
 
     Raises:
@@ -286,7 +286,7 @@ def merged(text: str, entry: Entry, *, replace: bool) -> str:
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
-        document = json.loads(text.strip("\ufeff \t\r\n") or "{}", object_pairs_hook=_unique)
+        document = json.loads(text.strip("\ufeff \t\r\n") or "{}", object_pairs_hook=_reject_duplicates)
     except (ValueError, RecursionError) as error:
         raise CannotMerge(f"it has comments or is not JSON ({error})") from error
     if not isinstance(document, dict):
@@ -294,7 +294,7 @@ def _parsed(text: str) -> dict[str, Any]:
     return document
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         raise ValueError("an object has the same key twice")
@@ -322,7 +322,7 @@ def write(file: Path, entry: Entry, *, replace: bool) -> bool:
         exists = target.exists()
         old = target.read_bytes().decode() if exists else ""
         mode = target.stat().st_mode & 0o777 if exists else None
-        new = merged(old, entry, replace=replace)
+        new = merge_entry(old, entry, replace=replace)
         if new == old and (mode == _PRIVATE or not entry.private):
             return False
         target.parent.mkdir(parents=True, exist_ok=True)

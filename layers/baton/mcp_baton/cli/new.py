@@ -112,7 +112,7 @@ SOURCES: Final = {
 }
 """The source of each file of a project: its path in Baton's repository, by its path in the project."""
 
-GIVEN_ONCE: Final = frozenset({"README.md", "functions/mcp/app.py", "tests/test_app.py"})
+USER_FILES: Final = frozenset({"README.md", "functions/mcp/app.py", "tests/test_app.py"})
 """Files that belong to the user. Upgrades do not change them."""
 
 WHEELS: Final = "layers/baton"
@@ -123,7 +123,7 @@ mcp-baton = {{ path = "layers/baton/{wheel}" }}
 """
 
 
-def generated(answers: Answers, version: str) -> dict[str, bytes]:
+def generate_files(answers: Answers, version: str) -> dict[str, bytes]:
     """Return the files of a project, by path with `/`. `version` of Baton is the minimum for the project."""
     root = IN_WHEEL if IN_WHEEL.is_dir() else CHECKOUT
     files = {path: root.joinpath(*PurePosixPath(origin).parts).read_bytes() for path, origin in SOURCES.items()}
@@ -144,7 +144,7 @@ def generated(answers: Answers, version: str) -> dict[str, bytes]:
 
 
 def upgradable(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    return {path: content for path, content in files.items() if path not in GIVEN_ONCE}
+    return {path: content for path, content in files.items() if path not in USER_FILES}
 
 
 def _replacements(answers: Answers, version: str) -> dict[str, dict[str, str]]:
@@ -176,7 +176,7 @@ def check_folder(project: Path) -> None:
 
 
 def make(project: Path, answers: Answers, version: str, wheel: Path | None) -> None:
-    files = generated(answers, version)
+    files = generate_files(answers, version)
     try:
         for path, content in files.items():
             projects.write_file(project, path, content)

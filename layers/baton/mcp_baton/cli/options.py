@@ -80,8 +80,8 @@ _HOST: Final = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|\[[0-9a-fA-F:]+\]):
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """The way to a server, or to the table of its tasks: WHERE and the options beside it."""
+class ConnectionOptions:
+    """How to reach a server, or the table of its tasks: WHERE and the options beside it."""
 
     where: str | None
     api_key: str | None = None
@@ -195,7 +195,7 @@ _AS_JSON: Final = Annotated[bool, typer.Option("--json", help="Print one JSON do
 def uses_server(
     where: Any, *, optional: bool = False, table: bool = False
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Decorate a command whose first parameter is a `Way`: on the command line it has WHERE and the options beside it.
+    """Decorate a command whose parameter `connection` has the `ConnectionOptions`: WHERE and the options beside it.
 
     The command prints its errors on the standard error and returns the exit code. With `--json` it also prints
     `{"error": {"message", "code"?, "data"?}}` on the standard output.
@@ -210,15 +210,15 @@ def uses_server(
     def decorated(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
         def run(**named: Any) -> int:
-            way = Way(**{name: named.pop(name) for name in ("where", *shared)})
+            connection = ConnectionOptions(**{name: named.pop(name) for name in ("where", *shared)})
             try:
-                return command(way, **named)
+                return command(connection, **named)
             except BatonError as error:
                 return print_error(error, as_json=named["as_json"])
 
         none = Parameter.empty if not optional else None
         made = [Parameter("where", Parameter.POSITIONAL_OR_KEYWORD, default=none, annotation=where)]
-        made += [each for name, each in signature(command).parameters.items() if name not in ("way", "as_json")]
+        made += [each for name, each in signature(command).parameters.items() if name not in ("connection", "as_json")]
         for name, annotation in {**shared, "as_json": _AS_JSON}.items():
             default = False if name in ("aws", "as_json") else None
             made.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation))

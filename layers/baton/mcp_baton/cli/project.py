@@ -74,7 +74,7 @@ def checked_wheel(wheel: Path, version: str) -> Path:
 FOLDER: Final = ".baton"
 ABOUT: Final = "project.json"
 BASE: Final = "generated"
-ENDING: Final = ".base"
+BASE_SUFFIX: Final = ".base"
 """The suffix of the recorded files, so that no tool takes them for files of the project."""
 
 
@@ -125,8 +125,10 @@ def read_record(project: Path) -> Record:
     except (ValueError, KeyError, TypeError) as error:
         raise BatonError(f"{about} cannot be read ({error}): restore it from version control") from error
     folder = place(project, f"{FOLDER}/{BASE}")
-    paths = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob(f"*{ENDING}"))]
-    return Record(version, answers, {path.removesuffix(ENDING): place(folder, path).read_bytes() for path in paths})
+    paths = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob(f"*{BASE_SUFFIX}"))]
+    return Record(
+        version, answers, {path.removesuffix(BASE_SUFFIX): place(folder, path).read_bytes() for path in paths}
+    )
 
 
 def _about(about: Mapping[str, Any]) -> tuple[str, Answers]:
@@ -144,7 +146,7 @@ def write_record(project: Path, record: Record) -> None:
     about = {"version": record.version, **asdict(record.answers)}
     shutil.rmtree(place(project, f"{FOLDER}/{BASE}"), ignore_errors=True)
     for path, content in record.base.items():
-        write_file(project, f"{FOLDER}/{BASE}/{path}{ENDING}", content)
+        write_file(project, f"{FOLDER}/{BASE}/{path}{BASE_SUFFIX}", content)
     write_file(project, f"{FOLDER}/{ABOUT}", (json.dumps(about, indent=2) + "\n").encode())
 
 

@@ -18,7 +18,7 @@ ACCEPTED: Final = 202
 BATCH: Final = 10
 """The maximum number of messages in an answer of SQS."""
 WAIT_S: Final = 2
-"""How long SQS waits for messages. With a wait it asks all of its hosts."""
+"""How long SQS waits for messages, seconds. With long polling, SQS queries all of its servers."""
 HIDDEN_S: Final = 600
 """How long a received message is hidden from other consumers. A message that stays becomes visible at the end."""
 
@@ -72,7 +72,7 @@ class Redrive:
     def run(self) -> int:
         """Send every event and delete its message. Return the exit code, 1 if an event could not be sent.
 
-        A message is deleted when Lambda has accepted its event. To send an event twice is safe: only one worker at a
+        A message is deleted when Lambda has accepted its event. Sending an event twice is safe: only one worker at a
         time runs a task.
 
         Raises:

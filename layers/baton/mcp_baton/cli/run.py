@@ -8,12 +8,12 @@ from mcp_baton.cli import options
 from mcp_baton.exceptions import BatonError
 
 if TYPE_CHECKING:
-    from mcp_baton.cli.remote.task import Ran
+    from mcp_baton.cli.remote.task import RunResult
 
 
 @options.uses_server(options.Where)
 def run(
-    way: options.Way,
+    connection: options.ConnectionOptions,
     workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="The name of a workflow or another prompt.")],
     arguments: options.Arguments = None,
     go_on: options.GoOn = False,
@@ -26,12 +26,12 @@ def run(
 
     Exit code 0: completed; 1: failed; 3: paused; 4: the server does not answer or rejects you.
     """
-    return _run(way, workflow, None, arguments, go_on=go_on, as_json=as_json)
+    return _run(connection, workflow, None, arguments, go_on=go_on, as_json=as_json)
 
 
 @options.uses_server(options.ServedOrTarget, table=True)
 def resume(
-    way: options.Way,
+    connection: options.ConnectionOptions,
     task: options.Task = None,
     arguments: options.Arguments = None,
     go_on: options.GoOn = False,
@@ -61,18 +61,27 @@ def resume(
     """
     if everything:
         return _resume_all(
-            way, workflow, pause, step, task, dry_run=dry_run, rate=rate, after=after, units=read_units, as_json=as_json
+            connection,
+            workflow,
+            pause,
+            step,
+            task,
+            dry_run=dry_run,
+            rate=rate,
+            after=after,
+            units=read_units,
+            as_json=as_json,
         )
-    if way.table or way.owner or way.dynamodb or workflow or pause or step or dry_run or after:
+    if connection.table or connection.owner or connection.dynamodb or workflow or pause or step or dry_run or after:
         raise BatonError("--table, --workflow, --pause, --step, --dry-run and --after are for many tasks: add --all")
     if task is None:
         raise BatonError("the task is missing: name WHERE, and then the task's id")
-    way.refuse_target()
-    return _run(way, None, task, arguments, go_on=go_on, as_json=as_json)
+    connection.refuse_target()
+    return _run(connection, None, task, arguments, go_on=go_on, as_json=as_json)
 
 
 def _resume_all(
-    way: options.Way,
+    connection: options.ConnectionOptions,
     workflow: str | None,
     pause: str | None,
     step: str | None,
@@ -97,20 +106,20 @@ def _resume_all(
     from mcp_baton.settings import Settings
     from mcp_baton.workflow.pause import reasons_by_type
 
-    if way.table is None or workflow is None or pause is None or task is not None:
+    if connection.table is None or workflow is None or pause is None or task is not None:
         raise BatonError("--all resumes the tasks that --table, --workflow and --pause select: name all three, no task")
     if pause not in reasons_by_type():
         raise BatonError(f"--pause {pause!r} is no pause reason: use one of {', '.join(reasons_by_type())}")
     log_to_stderr()
-    server = load_checked(way.where or "")
+    server = load_checked(connection.where or "")
     if workflow not in server.workflows:
         raise BatonError(
-            f"--workflow {workflow!r} is not in {way.where}: it has {', '.join(server.workflows) or 'none'}"
+            f"--workflow {workflow!r} is not in {connection.where}: it has {', '.join(server.workflows) or 'none'}"
         )
     server.close()
-    selection = Selection(workflow, pause, step, way.owner)
-    settings = replace(Settings.from_environment(os.environ), table=way.table)
-    with table_store(way.table, way.dynamodb) as store:
+    selection = Selection(workflow, pause, step, connection.owner)
+    settings = replace(Settings.from_environment(os.environ), table=connection.table)
+    with table_store(connection.table, connection.dynamodb) as store:
         if dry_run:
             made = Verdicts(server.full_view, selection)
         else:
@@ -127,15 +136,21 @@ def _resume_all(
 
 
 def _run(
-    way: options.Way, workflow: str | None, task: str | None, arguments: list[str] | None, *, go_on: bool, as_json: bool
+    connection: options.ConnectionOptions,
+    workflow: str | None,
+    task: str | None,
+    arguments: list[str] | None,
+    *,
+    go_on: bool,
+    as_json: bool,
 ) -> int:
-    from mcp_baton.cli.remote.arguments import for_prompt, given
-    from mcp_baton.cli.remote.connection import connection
-    from mcp_baton.cli.remote.printing import console, print_ran
+    from mcp_baton.cli.remote.arguments import for_prompt, parse_arguments
+    from mcp_baton.cli.remote.connection import open_connection
+    from mcp_baton.cli.remote.printing import console, print_run
     from mcp_baton.local.clean_text import print_json
 
-    words = given(arguments or ())
-    with connection(way, as_json=as_json) as remote:
+    words = parse_arguments(arguments or ())
+    with open_connection(connection, as_json=as_json) as remote:
         if go_on and not remote.terminal.interactive:
             raise BatonError("--continue asks questions: it needs a terminal and cannot be used with --json")
         task_id = None
@@ -155,13 +170,13 @@ def _run(
             print_json(ran.to_json())
             return ran.code
         if not (continued and ran.paused):  # its state is already printed
-            print_ran(ran, console())
+            print_run(ran, console())
         if ran.paused:
-            _print_next_command(ran, way)
+            _print_next_command(ran, connection)
         return ran.code
 
 
-def _print_next_command(ran: "Ran", way: options.Way) -> None:
+def _print_next_command(ran: "RunResult", connection: options.ConnectionOptions) -> None:
     import shlex
 
     from rich.text import Text
@@ -170,12 +185,14 @@ def _print_next_command(ran: "Ran", way: options.Way) -> None:
 
     if ran.task is None:
         return
-    shown, hidden = way.shown_options()
-    command = shlex.join(["baton", "resume", way.where or "", ran.task.task_id[:PREFIX], *shown, "--continue"])
+    shown, hidden = connection.shown_options()
+    command = shlex.join(["baton", "resume", connection.where or "", ran.task.task_id[:PREFIX], *shown, "--continue"])
     same = f", with the same {' and '.join(hidden)}" if hidden else ""
     after = " after the wait" if still_waits(ran.task) else ""
     text = f"To continue here{after}{same}: {command}"
-    if way.is_target:
-        text = f"The task ends with this command: serve {way.where} with `baton serve`, or run it with --continue"
+    if connection.is_target:
+        text = (
+            f"The task ends with this command: serve {connection.where} with `baton serve`, or run it with --continue"
+        )
     # One line: a command that is broken into two lines cannot be copied.
     console(errors=True).print(Text(plain(text), style="dim"), soft_wrap=True)

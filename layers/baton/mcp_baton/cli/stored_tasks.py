@@ -47,7 +47,7 @@ class Verdicts:
     Attributes:
         outcomes: How many tasks have each outcome.
         problems: The tasks with another outcome than the first one.
-        after: The position behind the tasks that were read, if the table was not read to its end.
+        after: The position after the tasks that were read, if the table was not read to its end.
         whole: Whether the table was read to its end.
         units: The read units that DynamoDB has charged.
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mcp_baton.cli.options import Task, Way, WhereOrTable, WhereOrTask, uses_server
+from mcp_baton.cli.options import ConnectionOptions, Task, WhereOrTable, WhereOrTask, uses_server
 from mcp_baton.cli.remote.errors import DONE
 from mcp_baton.exceptions import BatonError
 
@@ -24,7 +24,7 @@ PAGE: Final = 50
 
 @uses_server(WhereOrTable, optional=True, table=True)
 def tasks(
-    way: Way,
+    connection: ConnectionOptions,
     watch: Annotated[bool, typer.Option("--watch", help="Keep the list on the screen and update it.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="List all tasks, not about 50.")] = False,
     *,
@@ -38,10 +38,10 @@ def tasks(
 
     if watch and (as_json or not sys.stdout.isatty()):
         raise BatonError("--watch needs a terminal and cannot be used with --json")
-    if (way.where is None) == (way.table is None):
+    if (connection.where is None) == (connection.table is None):
         raise BatonError("name either WHERE or --table")
     most = None if everything else PAGE
-    with _opened(way, as_json=True) as opened:
+    with _opened(connection, as_json=True) as opened:
         if as_json:
             print_json({"tasks": opened.tasks(most)})
         elif watch:
@@ -52,23 +52,23 @@ def tasks(
 
 
 @uses_server(WhereOrTask, table=True)
-def show(way: Way, task: Task = None, *, as_json: bool) -> int:
+def show(connection: ConnectionOptions, task: Task = None, *, as_json: bool) -> int:
     """Show a task: its steps, its pause reason, and the next calls."""
-    return _print_task(way, task, lambda opened, task_id: opened.task(task_id), as_json=as_json)
+    return _print_task(connection, task, lambda opened, task_id: opened.task(task_id), as_json=as_json)
 
 
 @uses_server(WhereOrTask, table=True)
-def cancel(way: Way, task: Task = None, *, as_json: bool) -> int:
+def cancel(connection: ConnectionOptions, task: Task = None, *, as_json: bool) -> int:
     """Cancel a task.
 
     A task that has already ended is not changed, and the exit code is 1.
     """
-    return _print_task(way, task, lambda opened, task_id: opened.end_task(task_id), as_json=as_json)
+    return _print_task(connection, task, lambda opened, task_id: opened.end_task(task_id), as_json=as_json)
 
 
 @uses_server(WhereOrTask, table=True)
 def complete(
-    way: Way,
+    connection: ConnectionOptions,
     task: Task = None,
     result: Annotated[
         str, typer.Option("--result", metavar="JSON", help="The result, a JSON object; @FILE reads it from a file.")
@@ -80,41 +80,43 @@ def complete(
 
     A task that has already ended is not changed, and the exit code is 1.
     """
-    from mcp_baton.cli.remote.arguments import ArgumentError, for_tool, given
+    from mcp_baton.cli.remote.arguments import ArgumentError, for_tool, parse_arguments
 
     if not result:
         raise ArgumentError("--result is missing: a JSON object, such as --result '{\"refunded\": true}'")
     schema = {"properties": {"--result": {"type": "object"}}}
-    value = for_tool(given([f"--result={result}"]), schema)["--result"]
-    return _print_task(way, task, lambda opened, task_id: opened.end_task(task_id, value), as_json=as_json)
+    value = for_tool(parse_arguments([f"--result={result}"]), schema)["--result"]
+    return _print_task(connection, task, lambda opened, task_id: opened.end_task(task_id, value), as_json=as_json)
 
 
 @contextmanager
-def _opened(way: Way, *, as_json: bool) -> "Iterator[Remote | Table]":
-    if way.table is not None:
+def _opened(connection: ConnectionOptions, *, as_json: bool) -> "Iterator[Remote | Table]":
+    if connection.table is not None:
         from mcp_baton.cli.remote.table import table
 
-        with table(way.table, way.owner, way.dynamodb) as opened:
+        with table(connection.table, connection.owner, connection.dynamodb) as opened:
             yield opened
     else:
-        from mcp_baton.cli.remote.connection import connection
+        from mcp_baton.cli.remote.connection import open_connection
 
-        way.refuse_target()
-        with connection(way, as_json=as_json) as remote:
+        connection.refuse_target()
+        with open_connection(connection, as_json=as_json) as remote:
             yield remote
 
 
-def _print_task(way: Way, task: str | None, do: "Callable[[Remote | Table, str], TaskState]", *, as_json: bool) -> int:
+def _print_task(
+    connection: ConnectionOptions, task: str | None, do: "Callable[[Remote | Table, str], TaskState]", *, as_json: bool
+) -> int:
     """Do something with a task and print it. With --table, the first argument of the command is the task."""
     from mcp_baton.cli.remote.printing import console, print_task
     from mcp_baton.local.clean_text import print_json
 
-    if way.table is not None and task is not None:
+    if connection.table is not None and task is not None:
         raise BatonError("with --table there is no WHERE: name only the task")
-    named = task if way.table is None else way.where
+    named = task if connection.table is None else connection.where
     if named is None:
         raise BatonError("the task is missing: name WHERE, and then the task's id")
-    with _opened(way, as_json=as_json) as opened:
+    with _opened(connection, as_json=as_json) as opened:
         state = do(opened, opened.find_task(named))
     if as_json:
         print_json(state.to_json())

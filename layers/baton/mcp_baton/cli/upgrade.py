@@ -12,13 +12,13 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from mcp_baton.cli import project as projects
-from mcp_baton.cli.new import WHEELS, generated, upgradable
+from mcp_baton.cli.new import WHEELS, generate_files, upgradable
 from mcp_baton.cli.project import Answers, Record, place, write_file
 from mcp_baton.exceptions import BatonError
 
 FROM_INDEX: Final = "none"
 CONFLICTS: Final = 1
-BESIDE: Final = ".new"
+CONFLICT_SUFFIX: Final = ".new"
 """The suffix of a file whose changes an upgrade could not merge."""
 LOCK_COMMAND: Final = '`make lock ARGS="--upgrade-package mcp-baton"`'
 
@@ -63,15 +63,16 @@ def upgrade(
     if was.answers.wheel and was.answers.wheel not in about.read_text():
         wheels[0].unlink(missing_ok=True)
     echo(f"from {was.version} to {installed}" + ("" if changes else ": no file changed"))
-    for fate in Fate:
-        paths = [change.path for change in changes if change.fate is fate]
+    for action in FileAction:
+        paths = [change.path for change in changes if change.action is action]
         if paths:
-            echo(f"\n{fate.value}:")
+            echo(f"\n{action.value}:")
         for path in paths:
-            echo(f"  {path}" + (f"  (see {path}{BESIDE})" if fate is Fate.CONFLICT else ""))
-    if any(change.fate is Fate.CONFLICT for change in changes):
+            echo(f"  {path}" + (f"  (see {path}{CONFLICT_SUFFIX})" if action is FileAction.CONFLICT else ""))
+    if any(change.action is FileAction.CONFLICT for change in changes):
         echo(
-            f"\nCopy what you need from each {BESIDE} file into the file beside it, delete it, and run {LOCK_COMMAND}."
+            f"\nCopy what you need from each {CONFLICT_SUFFIX} file into the file beside it, delete it, "
+            f"and run {LOCK_COMMAND}."
         )
         return CONFLICTS
     if lock:
@@ -81,7 +82,7 @@ def upgrade(
     return 0
 
 
-class Fate(Enum):
+class FileAction(Enum):
     """What an upgrade does with a file; the value is the text for the user."""
 
     KEPT = "kept"
@@ -98,7 +99,7 @@ class Change(NamedTuple):
     """What an upgrade does with one file. In a conflict, `content` is written to a file beside it."""
 
     path: str
-    fate: Fate
+    action: FileAction
     content: bytes | None = None
 
 
@@ -110,9 +111,9 @@ def apply_template(project: Path, was: Record, answers: Answers, version: str) -
     """
     if _release(was.version) > _release(version):
         raise BatonError(f"the project was made by Baton {was.version}, and this is {version}: use a newer version")
-    files = upgradable(generated(answers, version))
+    files = upgradable(generate_files(answers, version))
     paths = sorted({*files, *was.base})
-    if left := [path + BESIDE for path in paths if place(project, path + BESIDE).exists()]:
+    if left := [path + CONFLICT_SUFFIX for path in paths if place(project, path + CONFLICT_SUFFIX).exists()]:
         raise BatonError(
             f"an earlier upgrade has unresolved conflicts: copy what you need from {', '.join(left)} "
             "and delete these files"
@@ -122,40 +123,42 @@ def apply_template(project: Path, was: Record, answers: Answers, version: str) -
         file = place(project, path)
         changes.append(_change(path, was.base.get(path), file.read_bytes() if file.exists() else None, files.get(path)))
     for change in changes:
-        if change.fate is Fate.REMOVED:
+        if change.action is FileAction.REMOVED:
             place(project, change.path).unlink(missing_ok=True)
         elif change.content is not None:
-            beside = BESIDE if change.fate is Fate.CONFLICT else ""
+            beside = CONFLICT_SUFFIX if change.action is FileAction.CONFLICT else ""
             write_file(project, change.path + beside, change.content)
     # Last: an interrupted upgrade starts again and finds the files that it has already written.
     projects.write_record(project, Record(version, answers, files))
-    return [change for change in changes if change.fate is not Fate.KEPT]
+    return [change for change in changes if change.action is not FileAction.KEPT]
 
 
 def _change(path: str, base: bytes | None, mine: bytes | None, theirs: bytes | None) -> Change:
-    fate = decide(base, mine, theirs)
-    if fate is Fate.CONFLICT and mine is not None and theirs is not None and base is not None:
-        text, together = merged(base, mine, theirs)
-        return Change(path, Fate.MERGED if together else Fate.CONFLICT, text)
-    return Change(path, fate, theirs if fate in {Fate.ADDED, Fate.REPLACED, Fate.CONFLICT} else None)
+    action = decide(base, mine, theirs)
+    if action is FileAction.CONFLICT and mine is not None and theirs is not None and base is not None:
+        text, together = merge_versions(base, mine, theirs)
+        return Change(path, FileAction.MERGED if together else FileAction.CONFLICT, text)
+    return Change(
+        path, action, theirs if action in {FileAction.ADDED, FileAction.REPLACED, FileAction.CONFLICT} else None
+    )
 
 
-def decide(base: bytes | None, mine: bytes | None, theirs: bytes | None) -> Fate:
+def decide(base: bytes | None, mine: bytes | None, theirs: bytes | None) -> FileAction:
     """Return what to do with a file. A conflict may still be merged.
 
     `base` is the file as it was generated, `mine` the file in the project, `theirs` that of the newer template; each is
     `None` if there is no such file.
     """
     if theirs in (base, mine):
-        return Fate.KEPT
+        return FileAction.KEPT
     if mine == base:
-        return Fate.ADDED if mine is None else Fate.REMOVED if theirs is None else Fate.REPLACED
+        return FileAction.ADDED if mine is None else FileAction.REMOVED if theirs is None else FileAction.REPLACED
     if mine is None:
-        return Fate.LEFT_OUT
-    return Fate.ORPHANED if theirs is None else Fate.CONFLICT
+        return FileAction.LEFT_OUT
+    return FileAction.ORPHANED if theirs is None else FileAction.CONFLICT
 
 
-def merged(base: bytes, mine: bytes, theirs: bytes) -> tuple[bytes, bool]:
+def merge_versions(base: bytes, mine: bytes, theirs: bytes) -> tuple[bytes, bool]:
     """Merge three versions of a file with `git merge-file`. Return the text and whether the merge succeeded.
 
     In a conflict, the text has both versions. Without git, it is the template's.

@@ -18,14 +18,14 @@ from mcp_baton.workflow.sources import (
     TaskVariable,
     parts_of,
     placeholders,
+    source_text,
     sources_of,
-    written,
 )
 
 type Kind = Literal["argument", "variable", "step"]
 type Flow = Literal["value", "path", "text", "variable", "order"]
-"""A whole value; a field of a value; a prompt argument's text in a constant or a URI; a task variable; no value, only
-the order of two steps."""
+"""What an edge stands for: a whole value, a field of a value, a prompt argument's text in a constant or a URI, a task
+variable, or only the order of two steps."""
 
 
 class Pause(Struct, frozen=True):
@@ -176,7 +176,7 @@ def _step_node(step: Step, number: int, pauses: tuple[Pause, ...]) -> Node:
         notes.append(f"only if {step.when}")
     if step.each is not None:
         beside = f", {step.parallel} at the same time" if step.parallel > 1 else ""
-        notes.append(f"once for each element of {written(step.each)}{beside}")
+        notes.append(f"once for each element of {source_text(step.each)}{beside}")
     if step.checkpoint:
         notes.append("checkpoint: written before the next step")
     if step.retry:
@@ -205,7 +205,7 @@ def _input(name: str, of: Literal["tool", "resource"], source: Source) -> Input:
         case StepOutput(binding, path):
             text = ".".join(filter(None, (binding, path)))
         case FirstOf() | Item():
-            text = written(source)
+            text = source_text(source)
         case _:
             text = f"task variable {'.'.join(filter(None, (source.name, source.path)))}"
     return Input(name, of, text, isinstance(source, Constant))
@@ -219,7 +219,7 @@ def _edges(step: Step, workflow: Workflow, given: Mapping[str, Argument], setter
     for name, source in ((name, part) for name, whole in given_sources for part in parts_of(whole)):
         match source:
             case FirstOf() | Item():
-                pass  # the parts of the one, and the list of the other, are here
+                pass  # their parts and the list are separate sources of this loop
             case PromptArg(argument):
                 yield Edge(f"argument:{argument}", target, "value", name)
             case Constant(value):

@@ -1,4 +1,4 @@
-"""`baton check`: why a server would be refused, what is certain to fail when a workflow runs, and suggestions."""
+"""`baton check`: errors that refuse a server, errors that are certain to fail a workflow's run, and suggestions."""
 
 import os
 import sys
@@ -46,11 +46,11 @@ def advice(
 ) -> Iterator[Fault]:
     """Yield suggestions for a loaded server, but none about the workflows in `wrong`."""
     for tool in server.tools.values():
-        yield from _of_tool(tool)
+        yield from _tool_advice(tool)
     for name, workflow in server.workflows.items():
         if name not in wrong:
-            yield from _of_workflow(server, workflow, definitions)
-    yield from _left_out(server, module, folder, definitions)
+            yield from _workflow_advice(server, workflow, definitions)
+    yield from _workflows_not_added(server, module, folder, definitions)
     if not hasattr(module, "lambda_handler"):
         file = Path(module.__file__ or module.__name__).name
         yield Fault(
@@ -61,7 +61,7 @@ def advice(
         yield Fault.of(text)
 
 
-def _of_tool(tool: Tool) -> Iterator[Fault]:
+def _tool_advice(tool: Tool) -> Iterator[Fault]:
     what, site = f"tool {tool.name!r}", function_site(tool.decorated)
     yield from _long_name(what, tool.name, site)
     if not tool.labels.description:
@@ -104,7 +104,7 @@ def _long_name(what: str, name: str, site: Site | None) -> Iterator[Fault]:
         )
 
 
-def _of_workflow(server: Server, workflow: Workflow, definitions: Definitions) -> Iterator[Fault]:
+def _workflow_advice(server: Server, workflow: Workflow, definitions: Definitions) -> Iterator[Fault]:
     what = f"workflow {workflow.name!r}"
 
     def site(step: str | None = None) -> Site | None:
@@ -142,7 +142,7 @@ def _arguments_in(step: Step) -> Iterator[str]:
         yield from placeholders(text)
 
 
-def _left_out(server: Server, module: ModuleType, folder: Path, definitions: Definitions) -> Iterator[Fault]:
+def _workflows_not_added(server: Server, module: ModuleType, folder: Path, definitions: Definitions) -> Iterator[Fault]:
     """Yield workflows that the author's files made and did not add to a server."""
     added, variables = set(map(id, definitions.given)), {id(value): name for name, value in vars(module).items()}
     for workflow in definitions.workflows:
@@ -226,11 +226,11 @@ def server_faults(server: Server, definitions: Definitions) -> Iterator[Fault]:
     for refused in all_workflow_errors(server.workflows, server.tools, server.full_view.workflow_tool_names):
         if not isinstance(refused, WorkflowError):
             yield Fault.of(str(refused))
-        elif not _follows(server, refused, definitions):
+        elif not _is_consequence(server, refused, definitions):
             yield Fault.of(str(refused), definitions.site(refused.workflow, refused.step))
 
 
-def _follows(server: Server, error: WorkflowError, definitions: Definitions) -> bool:
+def _is_consequence(server: Server, error: WorkflowError, definitions: Definitions) -> bool:
     """Whether an error follows from another one: a tool, a step or a workflow that was refused."""
     if error.workflow in definitions.names or (error.step is not None and error.step in definitions.names):
         return True

@@ -67,16 +67,16 @@ class EmbeddedEngine:
                 status, headers, body = self._handler.dispatch(normalized, normalized.raw_url, normalized.headers)
             except HTTPException as error:
                 status, headers, body = error.code or 500, dict(error.get_headers()), error.get_body()
-            if not self._kept():
+            if not self._save_changes():
                 status, headers, body = 500, {"Content-Type": "application/x-amz-json-1.0"}, NOT_KEPT
         return AWSResponse(request.url, status, headers, MockRawResponse(body))
 
     def put(self, table: str, item: dict[str, Any]) -> None:
         """Put an item into an existing table, but not into the file."""
         with DISPATCH:
-            self._backend.put_whole(table, item)
+            self._backend.put_any_size(table, item)
 
-    def _kept(self) -> bool:
+    def _save_changes(self) -> bool:
         """Write the changed items to the file. On failure, restore them from it and return false."""
         touched = self._backend.touched
         try:
@@ -92,9 +92,9 @@ class EmbeddedEngine:
             touched.clear()
 
 
-def _once(check: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a check of all clauses of an expression that runs once. moto repeats it at each clause, which takes
-    quadratic time and finds nothing more."""
+def _only_at_root(check: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a check of an expression that runs only at its root. moto repeats the check of all clauses at each clause,
+    which takes quadratic time and finds nothing more."""
 
     def checked(validator: Any, node: Any) -> Any:
         return node if node.parent else check(validator, node)
@@ -106,7 +106,7 @@ for _validator, _check in (
     (OverlappingPathsValidator, "check_for_overlapping_paths"),
     (ActionCountValidator, "verify_action_counts"),
 ):
-    setattr(_validator, _check, _once(getattr(_validator, _check)))
+    setattr(_validator, _check, _only_at_root(getattr(_validator, _check)))
 
 
 class QuickHandler(DynamoHandler):
@@ -179,7 +179,7 @@ class AtomicBackend(DynamoDBBackend):
         self.touched.add(_key(table_name, item_now))
         return item_now
 
-    def put_whole(self, table_name: str, attributes: dict[str, Any]) -> None:
+    def put_any_size(self, table_name: str, attributes: dict[str, Any]) -> None:
         """Put an item of any size that was in a table before."""
         table = self.get_table(table_name)
         keys = {name: attributes[name] for name in (table.hash_key_attr, table.range_key_attr) if name}
@@ -190,7 +190,7 @@ class AtomicBackend(DynamoDBBackend):
         """Put an earlier item back, or delete the item if there was none."""
         table_name, pk, sk = key
         if before is not None:
-            self.put_whole(table_name, before)
+            self.put_any_size(table_name, before)
         elif (table := self.tables.get(table_name)) is not None:
             table.delete_item(DynamoType({"S": pk}), DynamoType({"S": sk}))
 

@@ -60,7 +60,7 @@ class Fault:
         """Return the fault of an error message of Baton: `what: cause; remedy`. A line in it becomes the site."""
         if (place := _PLACE.match(text)) is not None:
             text, site = place["what"] + text[place.end() :], Site(Path(place["file"]), int(place["line"]))
-        problem, remedy = _divided(text)
+        problem, remedy = _split_remedy(text)
         return cls(problem, remedy, site)
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ def last_own_line(error: BaseException) -> Site | None:
     return Site(Path(frames[-1].filename), frames[-1].lineno or 1) if frames else None
 
 
-def _divided(text: str) -> tuple[str, str]:
+def _split_remedy(text: str) -> tuple[str, str]:
     """Split a text at the `; ` before its remedy: the last one outside of quotes and parentheses."""
     quote, depth, place = "", 0, -1
     for index, character in enumerate(text):

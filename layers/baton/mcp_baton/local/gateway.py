@@ -1,4 +1,4 @@
-"""What a handler gets from API Gateway and Lambda: the proxy event of a request, and the context of an invocation."""
+"""A handler's arguments: the proxy event of a request (API Gateway), and the context of an invocation (Lambda)."""
 
 import base64
 import re
@@ -9,7 +9,7 @@ from typing import Any
 HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
 )
-_ORIGIN = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?]*")  # A client of a proxy sends the whole URL as the target.
+_ORIGIN = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?]*")  # The client of a proxy sends the whole URL as the target.
 
 
 class InvocationContext:
@@ -91,7 +91,7 @@ def _authorizer(headers: dict[str, list[str]], owner_header: str | None) -> dict
     if owner_header is None:
         return {}
     found = [value for name, values in headers.items() if name.lower() == owner_header.lower() for value in values]
-    # Two values are no identity: one of them may come from the caller.
+    # With two values, the caller has no identity: one of them may come from the caller.
     return {"authorizer": {"claims": {"sub": found[0]}}} if len(found) == 1 else {}
 
 

@@ -60,7 +60,7 @@ class LocalServer(ThreadedWSGIServer):
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # werkzeug exits the process if an address is taken. It duplicates a socket that is already bound.
         with socket.create_server(address[:2], family=family, backlog=128) as bound:
-            super().__init__(str(address[0]), port, app, Connection, fd=bound.fileno())
+            super().__init__(str(address[0]), port, app, RequestHandler, fd=bound.fileno())
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     @property
@@ -111,7 +111,7 @@ class LocalServer(ThreadedWSGIServer):
             logger.error("the connection of %s failed", client_address, exc_info=error)
 
 
-class Connection(WSGIRequestHandler):
+class RequestHandler(WSGIRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     timeout = 75

@@ -29,7 +29,7 @@ class LoadError(BatonError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TargetLocation:
     """The place of a target.
 
     `name` is the module's full name, `root` the folder to which it is relative. `path` is `None` for a module that is
@@ -65,18 +65,18 @@ def split_target(target: str) -> tuple[Path, str | None]:
     return Path(target), None
 
 
-def find(target: str) -> Place:
+def find(target: str) -> TargetLocation:
     """Return the place of a target: `PATH[:ATTR]`, or `package.module[:ATTR]` relative to the working directory."""
     path, attribute = split_target(target)
     if path.is_file():
         root, name = _in_package(path.resolve())
-        return Place(name, root, path, attribute)
+        return TargetLocation(name, root, path, attribute)
     written = str(path)
     if path.is_dir():
         raise LoadError(f"{path} is a directory: name a Python file")
     if written.endswith(".py") or not _MODULE.fullmatch(written):
-        raise LoadError(f"no such file: {path}{_meant(path)}")
-    return Place(written, Path.cwd(), None, attribute)
+        raise LoadError(f"no such file: {path}{_suggestion(path)}")
+    return TargetLocation(written, Path.cwd(), None, attribute)
 
 
 def load[Kind](target: str, kind: type[Kind], definitions: Definitions | None = None) -> Kind:
@@ -84,11 +84,15 @@ def load[Kind](target: str, kind: type[Kind], definitions: Definitions | None = 
 
     `definitions` gets what the file defines.
     """
-    place = find(target)
+    location = find(target)
     definitions = Definitions() if definitions is None else definitions
     with collecting(definitions):
-        module = _import(place, definitions)
-    return _only(module, place, kind) if place.attribute is None else _named(module, place, place.attribute, kind)
+        module = _import(location, definitions)
+    return (
+        _only_object(module, location, kind)
+        if location.attribute is None
+        else _named_object(module, location, location.attribute, kind)
+    )
 
 
 def _in_package(path: Path) -> tuple[Path, str]:
@@ -101,35 +105,35 @@ def _in_package(path: Path) -> tuple[Path, str]:
     return folder, ".".join(names)
 
 
-def _meant(path: Path) -> str:
+def _suggestion(path: Path) -> str:
     if path.with_name(f"{path.name}.py").is_file():
         return f"; did you mean {path}.py?"
     near = closest(path.stem, (file.stem for file in path.parent.glob("*.py")))
     return f"; did you mean {path.with_name(near)}.py?" if near else ""
 
 
-def _import(place: Place, definitions: Definitions) -> ModuleType:
+def _import(location: TargetLocation, definitions: Definitions) -> ModuleType:
     importlib.invalidate_caches()
-    if place.path is not None:
+    if location.path is not None:
         # Also the file's folder, as Python does for a script, so that it can import its neighbours.
-        _put_first(str(place.path.resolve().parent))
-    _put_first(str(place.root))
+        _put_first(str(location.path.resolve().parent))
+    _put_first(str(location.root))
     try:
-        return _by_name(place) if place.file is None else _from_file(place.name, place.file)
+        return _by_name(location) if location.file is None else _from_file(location.name, location.file)
     except LoadError:
         raise
     except (Exception, SystemExit) as error:
         site = definitions.site(error.workflow, error.step) if isinstance(error, WorkflowError) else None
         fault = fault_of(error, site)
-        sys.modules.pop(place.name, None)
+        sys.modules.pop(location.name, None)
         if fault is not None:
             raise LoadError(str(fault)) from error
         text = f"{type(error).__name__}: {error}"
         line = last_own_line(error)
-        where = f"{line.file.name}, line {line.line}," if line else place.shown
+        where = f"{line.file.name}, line {line.line}," if line else location.shown
         brief = text if isinstance(error, SyntaxError) else f"{where} {text}"
         trace = own_frames(error, remedy="")
-        raise LoadError(f"{place.shown} cannot be imported:\n{trace}", " ".join(brief.split())) from error
+        raise LoadError(f"{location.shown} cannot be imported:\n{trace}", " ".join(brief.split())) from error
 
 
 def _put_first(folder: str) -> None:
@@ -151,61 +155,67 @@ def _from_file(name: str, path: Path) -> ModuleType:
     return module
 
 
-def _by_name(place: Place) -> ModuleType:
+def _by_name(location: TargetLocation) -> ModuleType:
     try:
-        module = importlib.import_module(place.name)
+        module = importlib.import_module(location.name)
     except ModuleNotFoundError as error:
-        if error.name is None or not f"{place.name}.".startswith(f"{error.name}."):
+        if error.name is None or not f"{location.name}.".startswith(f"{error.name}."):
             raise  # the module imports a missing one
-        raise LoadError(f"there is no module {error.name!r} in {place.root}: name a file, or a module there") from error
+        raise LoadError(
+            f"there is no module {error.name!r} in {location.root}: name a file, or a module there"
+        ) from error
     file = getattr(module, "__file__", None)
-    if place.path is not None and (file is None or Path(file).resolve() != place.path.resolve()):
-        raise LoadError(f"{place.path} and {file} have the same module name, {place.name!r}: rename one of them")
+    if location.path is not None and (file is None or Path(file).resolve() != location.path.resolve()):
+        raise LoadError(f"{location.path} and {file} have the same module name, {location.name!r}: rename one of them")
     return module
 
 
-def _named[Kind](module: ModuleType, place: Place, attribute: str, kind: type[Kind]) -> Kind:
+def _named_object[Kind](module: ModuleType, location: TargetLocation, attribute: str, kind: type[Kind]) -> Kind:
     if not hasattr(module, attribute):
         near = closest(attribute, _candidates(module, kind))
         meant = f"; did you mean {near!r}?" if near else "."
-        raise LoadError(f"{place.shown} has no {attribute!r}{meant} {_offer(module, place, kind)}")
+        raise LoadError(f"{location.shown} has no {attribute!r}{meant} {_available_objects(module, location, kind)}")
     found = getattr(module, attribute)
     if not isinstance(found, kind):
-        raise LoadError(f"{_unfit(attribute, found, place, kind)} {_offer(module, place, kind)}")
+        raise LoadError(f"{_wrong_type(attribute, found, location, kind)} {_available_objects(module, location, kind)}")
     return found
 
 
-def _unfit(attribute: str, found: object, place: Place, kind: type[object]) -> str:
+def _wrong_type(attribute: str, found: object, location: TargetLocation, kind: type[object]) -> str:
     if isinstance(found, ModuleType):
-        return f"{attribute!r} in {place.shown} is a module."
+        return f"{attribute!r} in {location.shown} is a module."
     if isinstance(found, LambdaAdapter):
-        return f"{attribute!r} in {place.shown} is the Lambda handler: name the {kind.__name__} from which it is made."
+        return (
+            f"{attribute!r} in {location.shown} is the Lambda handler: name the {kind.__name__} from which it is made."
+        )
     if isfunction(found):
         made = f"server = {attribute}()"
-        return f"{attribute!r} in {place.shown} is a function: call it at the top level ({made}), and name the result."
-    return f"{attribute!r} in {place.shown} is of type {type(found).__name__}, not {kind.__name__}."
+        return (
+            f"{attribute!r} in {location.shown} is a function: call it at the top level ({made}), and name the result."
+        )
+    return f"{attribute!r} in {location.shown} is of type {type(found).__name__}, not {kind.__name__}."
 
 
-def _only[Kind](module: ModuleType, place: Place, kind: type[Kind]) -> Kind:
+def _only_object[Kind](module: ModuleType, location: TargetLocation, kind: type[Kind]) -> Kind:
     found = {id(value): value for value in _candidates(module, kind).values()}
     if len(found) != 1:
-        raise LoadError(_offer(module, place, kind))
+        raise LoadError(_available_objects(module, location, kind))
     return next(iter(found.values()))
 
 
-def _offer[Kind](module: ModuleType, place: Place, kind: type[Kind]) -> str:
+def _available_objects[Kind](module: ModuleType, location: TargetLocation, kind: type[Kind]) -> str:
     names = list(_candidates(module, kind))
     if names:
-        target = place.name if place.path is None else place.path
-        return f"{place.shown} holds {', '.join(names)}: choose one, as in {target}:{names[0]}"
-    makers = [name for name, value in vars(module).items() if isfunction(value) and _makes(value, kind)]
+        target = location.name if location.path is None else location.path
+        return f"{location.shown} holds {', '.join(names)}: choose one, as in {target}:{names[0]}"
+    makers = [name for name, value in vars(module).items() if isfunction(value) and _returns_kind(value, kind)]
     if makers:
         made = f"server = {makers[0]}()"
-        return f"{place.shown} holds no {kind.__name__}, but a function that makes one: add {made} at its end"
-    return f"{place.shown} holds no {kind.__name__}: make one at the top level of the file"
+        return f"{location.shown} holds no {kind.__name__}, but a function that makes one: add {made} at its end"
+    return f"{location.shown} holds no {kind.__name__}: make one at the top level of the file"
 
 
-def _makes(function: FunctionType, kind: type[object]) -> bool:
+def _returns_kind(function: FunctionType, kind: type[object]) -> bool:
     returns = function.__annotations__.get("return")
     return returns is kind or returns == kind.__name__
 

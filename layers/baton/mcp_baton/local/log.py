@@ -171,7 +171,7 @@ class TerminalHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._console.print(self._text(record))
-        except Exception:  # noqa: BLE001 - logging's own way with a handler that fails
+        except Exception:  # noqa: BLE001 - the handlers of `logging` also report their errors in this way
             self.handleError(record)
 
     def _text(self, record: logging.LogRecord) -> Text:

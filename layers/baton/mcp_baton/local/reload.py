@@ -30,8 +30,8 @@ type State = tuple[int, int]
 """The time of a file's last change, nanoseconds since the epoch, and its length."""
 
 
-class Served:
-    """A handler that is made again, from newly loaded modules of the user, when a file of theirs has changed."""
+class ReloadingHandler:
+    """A handler that is made again from newly loaded modules of the user when one of their files has changed."""
 
     def __init__(self, make: "Callable[[], LambdaHandler]", renewed: Callable[[], None] = lambda: None) -> None:
         self._make = make
@@ -44,7 +44,7 @@ class Served:
     def __call__(self, event: dict[str, Any], context: "InvocationContext") -> dict[str, Any]:
         return self._handler(event, context)
 
-    def look(self, noticed: Collection[Path] = ()) -> bool:
+    def reload_if_changed(self, noticed: Collection[Path] = ()) -> bool:
         """Load the files again if one has changed. Return whether there is new code.
 
         Args:
@@ -77,8 +77,8 @@ class Served:
         return {name: Path(file) for name, file in own.items() if name not in self._before}
 
     def _loaded(self, began_ns: int) -> dict[Path, State | None]:
-        """Return the states of the loaded files. One that changed while it was loaded has none, and so counts as
-        changed."""
+        """Return the states of the loaded files. A file that changed while it was loaded has the state `None`, so it
+        counts as changed."""
         states = {path: _state(path) for path in self._modules().values()}
         now_ns = time.time_ns()
         return {path: None if state and began_ns <= state[0] <= now_ns else state for path, state in states.items()}
@@ -103,7 +103,7 @@ def in_brief(error: Exception) -> str:
 class Watcher:
     """Watches a folder for changes of Python files, in a thread, until it is stopped."""
 
-    def __init__(self, folder: Path, look: Callable[[Collection[Path]], object]) -> None:
+    def __init__(self, folder: Path, on_change: Callable[[Collection[Path]], object]) -> None:
         try:
             import watchfiles
         except ModuleNotFoundError as error:
@@ -116,7 +116,7 @@ class Watcher:
             yield_on_timeout=True,
             raise_interrupt=False,
         )
-        self._stop, self._look = stop, look
+        self._stop, self._on_change = stop, on_change
         threading.Thread(target=self._run, name="reload", daemon=True).start()
 
     def stop(self) -> None:
@@ -125,6 +125,6 @@ class Watcher:
     def _run(self) -> None:
         for changes in self._watch:
             try:
-                self._look([Path(path) for _, path in changes])
+                self._on_change([Path(path) for _, path in changes])
             except Exception:
                 logger.exception("the files could not be reloaded")

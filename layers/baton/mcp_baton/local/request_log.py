@@ -120,7 +120,7 @@ logged: ContextVar[bool] = ContextVar("logged", default=False)
 """Whether this thread has logged an entry for its HTTP request."""
 
 
-def watched(method: Method = call_method) -> Method:
+def with_request_log(method: Method = call_method) -> Method:
 
     def call(request: Request) -> JsonObject:
         began_s, recorder, result, failure = time.perf_counter(), None, None, ""

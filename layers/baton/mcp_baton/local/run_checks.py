@@ -1,4 +1,4 @@
-"""What would fail when a workflow or a tool runs. `baton check` reports it beside what a server is refused for."""
+"""Checks for errors that occur only when a workflow or a tool runs. `baton check` reports them, too."""
 
 import ast
 import inspect

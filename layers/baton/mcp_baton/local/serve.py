@@ -25,8 +25,8 @@ from mcp_baton.local.faults import Definitions
 from mcp_baton.local.http_server import GRACE_S, LOOPBACK, Function, LambdaHandler, LocalServer, bind, dynamodb_app, run
 from mcp_baton.local.loader import find, load
 from mcp_baton.local.log import PLAIN, LogStyle
-from mcp_baton.local.reload import Served, Watcher
-from mcp_baton.local.request_log import watched, with_refusals
+from mcp_baton.local.reload import ReloadingHandler, Watcher
+from mcp_baton.local.request_log import with_refusals, with_request_log
 from mcp_baton.local.worker_pool import Pool
 from mcp_baton.local.worker_process import Launch
 from mcp_baton.protocol.json import dumps
@@ -114,20 +114,20 @@ def _serve_from(options: Options, settings: Settings, database: "Database") -> i
 
     def make() -> LambdaHandler:
         server = load_checked(options.target)
-        made = compose(server, settings, store=store, dispatcher=workers, call_method=watched())
+        made = compose(server, settings, store=store, dispatcher=workers, call_method=with_request_log())
         return with_refusals(made)
 
     if options.reload:
         # Python would use the compiled old form of a file that changes twice within a second and keeps its length.
         sys.dont_write_bytecode = True
     try:
-        served = Served(make, workers.renew)
+        served = ReloadingHandler(make, workers.renew)
     except BaseException:
         local.server_close()
         raise
     if not local.is_private:
         logger.warning("listening on %s: everyone who can connect can call every tool as any owner", local.server_name)
-    watcher = Watcher(find(options.target).folder, served.look) if options.reload else None
+    watcher = Watcher(find(options.target).folder, served.reload_if_changed) if options.reload else None
     clock = Clock(served, options.timeout_s) if settings.sweep else None
     # Workers may finish while the last requests are answered.
     stopping = threading.Thread(target=workers.stop, args=(GRACE_S,), name="stop workers")

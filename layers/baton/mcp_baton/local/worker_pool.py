@@ -29,7 +29,7 @@ from mcp_baton.protocol.json import JsonObject, dumps
 logger = logging.getLogger(__name__)
 
 COMMAND: Final = (sys.executable, "-P", "-m", "mcp_baton.local.worker_process")
-"""Without the user's folders (`-P`), in which a file may have the name of a module that Baton imports."""
+"""`-P` keeps the user's folders off the path: a file there may have the name of a module that Baton imports."""
 
 MAX_AGE_S: Final = 3600.0
 """The maximum age of an event; the template's `MaximumEventAgeInSeconds`."""
@@ -68,7 +68,7 @@ class Sandbox:
         return not self._killed and self._process.poll() is None
 
     def invoke(self, delivery: Delivery, timeout_s: float) -> str | None:
-        """Have the process work on an event. Return why it failed; `None` if its handler returned.
+        """Let the process handle an event. Return why it failed; `None` if its handler returned.
 
         The start of the process has the same time limit as the invocation. A process that exceeds it is killed.
         """
@@ -212,7 +212,8 @@ class Pool:
                 timer.start()
                 return
         if failure is not None:
-            # What a dead-letter queue would get. The task stays: a poll or a sweep dispatches it (docs/background.md).
+            # On AWS, the dead-letter queue would get this event. The task stays: a poll or a sweep dispatches it
+            # (docs/background.md).
             attempts, event = delivery.attempt - is_too_old, dumps(delivery.event)
             logger.error("an event was discarded after %d attempts (%s): %s", attempts, failure, event)
 

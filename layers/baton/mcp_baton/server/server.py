@@ -340,9 +340,9 @@ class Server:
         given: object = workflow
         with defining(workflow):
             if not isinstance(given, Workflow):
-                from mcp_baton.workflow.definition import not_added
+                from mcp_baton.workflow.definition import workflow_type_error
 
-                raise not_added(given)
+                raise workflow_type_error(given)
             self._add_workflow(workflow, self.workflows, self.prompts)
         return workflow
 

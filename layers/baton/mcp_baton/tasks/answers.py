@@ -35,7 +35,7 @@ class AnswerStore(Protocol):
 
 
 def growing_pauses() -> Iterator[float]:
-    """How long to wait between two looks for an answer, seconds."""
+    """Yield the pauses between two reads of an answer, seconds."""
     pause_s = FIRST_WAIT_S
     while True:
         yield pause_s

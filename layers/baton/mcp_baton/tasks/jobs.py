@@ -30,7 +30,7 @@ class Dispatcher(Protocol):
 
 
 class JobStore(Protocol):
-    """The operations on jobs. Each is one conditional write, if nothing else is said.
+    """The operations on jobs. Each is one conditional write, unless it says otherwise.
 
     `TaskStore` creates, reads, renews, completes and cancels jobs as any other task. The errors that are common to all
     methods are those of `TaskStore`.
@@ -47,8 +47,8 @@ class JobStore(Protocol):
         """
 
     def dispatch_again(self, task: TaskRecord) -> TaskRecord | None:
-        """Note one more dispatch of a `working` task that is due, has no live claim and has attempts left: no request
-        if the task, as it was read, does not need one. Of several simultaneous polls, one succeeds.
+        """Note one more dispatch of a `working` task that is due, has no live claim and has attempts left. No request
+        is sent if the task, as it was read, needs no dispatch. Of several simultaneous polls, one succeeds.
 
         Returns:
             The task, with the number for the event in `job.dispatches`; `None` if there is nothing to do.
@@ -87,9 +87,10 @@ class JobStore(Protocol):
         """Set the status message, and renew the claim: one `UpdateItem`, sent once. Raises `ClaimLost`."""
 
     def extend(self, task: TaskRecord, ttl_ms: int, least_ms: int | None = None) -> TaskRecord:
-        """Make a live task expire this much later than now: a job's task, or the task of the workflow that it runs.
-        Nothing is written if it lives for `least_ms` already, which is half of that unless given, or may not live
-        longer.
+        """Make a live task expire `ttl_ms` from now: a job's task, or the task of the workflow that the job runs.
+
+        Nothing is written if the task already lives for `least_ms`, by default half of `ttl_ms`, or if it has the
+        maximum lifetime.
 
         Returns:
             The current task.
@@ -117,6 +118,6 @@ class JobStore(Protocol):
     def unlist(self, task: TaskRecord) -> None:
         """Remove a task from the outbox, unless it was written since it was read: one `UpdateItem`, sent once."""
 
-    def look(self, owner: str, task_id: str) -> TaskRecord | None:
+    def read_listed(self, owner: str, task_id: str) -> TaskRecord | None:
         """Read a `working` job of the outbox: one `GetItem`. `None` if it no longer has to be checked. This
         removes a job that should not be in the outbox: one `UpdateItem`, sent once."""

@@ -18,13 +18,13 @@ EXTRA_PREFIX = "_workflow.extra."
 ITEMS_PREFIX = "_workflow.items."
 APPROVAL_PREFIX = "_workflow.approval."
 WAIT_PREFIX = "_workflow.wait."
-"""Of a step that waits: when its wait ends at the latest, epoch milliseconds."""
+"""The prefix of the variable with the latest end of a step's wait, epoch milliseconds."""
 TRIED_PREFIX = "_workflow.tried."
-"""Of a step whose next attempt waits: how often its tool was called."""
+"""The prefix of the variable that counts the calls of a step's tool while the next attempt waits."""
 JOB = "_workflow.job"
 """The background job that waits with the workflow. A callback wakes it."""
 SALT = "_workflow.salt"
-"""The variable with random characters, with which digests of secrets are made."""
+"""The variable with random characters that are part of digests of secrets."""
 
 SCHEMA_VERSION = 1
 

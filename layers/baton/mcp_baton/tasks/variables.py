@@ -66,7 +66,7 @@ class TaskVariables(MutableMapping[str, Json]):
         self._changed.pop(name, None)
 
     def branch(self) -> "TaskVariables":
-        """The same variables for a call that runs beside others. Its changes are added by `merge` when it has ended.
+        """The same variables for a call in another thread. `merge` adds its changes when the call has ended.
         Branches share the limit on changes."""
         self._names |= self._changed.keys() | self._removed
         return TaskVariables(self, self._names)

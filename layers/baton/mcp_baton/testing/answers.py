@@ -48,7 +48,7 @@ class Answers:
         else:
             self._given.update(answers)
 
-    def listen(self, context: Context) -> None:
+    def record_keys(self, context: Context) -> None:
         """Note the keys of a function's questions: up to 2025-11-25 they are not sent."""
         asked = context.ask
 
@@ -109,6 +109,6 @@ def text_of(method: str, params: JsonObject) -> str:
 
 
 def _identity(method: str, params: JsonObject) -> str:
-    # Both are made when it is sent.
+    # These two members are new each time a question is sent.
     compared = {name: value for name, value in params.items() if name not in {"elicitationId", "_meta"}}
     return f"{method} {dumps(compared, sort_keys=True)}"

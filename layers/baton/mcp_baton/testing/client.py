@@ -16,7 +16,7 @@ from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.function import Clock, Function, Invocations, Kill
 from mcp_baton.testing.overrides import Overrides
 from mcp_baton.testing.results import Contents, Result, Run, Task, TaskState, own_meta
-from mcp_baton.testing.script import Canned, Script
+from mcp_baton.testing.script import FixedResult, Script
 from mcp_baton.testing.store import Store
 from mcp_baton.testing.wire import ROUNDS, Era, JsonRpcError, Wire
 from mcp_baton.testing.workers import WaitingEvent, Worker, WorkerRun
@@ -91,7 +91,13 @@ class Controls:
         """The connection of this client to the function."""
         stage = self.stage
         return Wire(
-            stage.function, stage.server, stage.answers, self.owner, self.era, self.claims, after=stage.worker.look
+            stage.function,
+            stage.server,
+            stage.answers,
+            self.owner,
+            self.era,
+            self.claims,
+            after=stage.worker.process_due,
         )
 
     @property
@@ -123,14 +129,14 @@ class Controls:
         Raises:
             ValueError: the server has no such tool.
         """
-        self.stage.script.replace(tool, Canned(value, None, times))
+        self.stage.script.replace(tool, FixedResult(value, None, times))
 
     def tool_raises(
         self, tool: str, error: BaseException | type[BaseException] | str, *, times: int | None = None
     ) -> None:
         """Make a tool raise an error instead of running; a string becomes a `ToolError`. See `tool_returns`."""
         raised = ToolError(error) if isinstance(error, str) else error
-        self.stage.script.replace(tool, Canned(None, raised, times))
+        self.stage.script.replace(tool, FixedResult(None, raised, times))
 
     def during(self, tool: str, happens: Callable[[], object]) -> None:
         """Call a function before the next call of a tool, for example to `cancel` the tool's task.
@@ -245,8 +251,8 @@ class StartedTask:
         return self.poll().result
 
     def poll(self) -> TaskState:
-        """The task as it stands."""
-        task = self.client.wire.listening(asked=False).request("tasks/get", {"taskId": self.task_id}, {})[0]
+        """Return the current task."""
+        task = self.client.wire.with_answers(asked=False).request("tasks/get", {"taskId": self.task_id}, {})[0]
         status = str(task["status"])
         ended: JsonObject | JsonRpcError | None = None
         if status == "failed":
@@ -271,7 +277,7 @@ class StartedTask:
         given = Answers(keys=self.client.stage.answers.keys, open=self.client.stage.answers.open)
         given.give(answers)
         if self.client.era == "2025":
-            self._respond(self.client.wire.listening(given, lenient=True))
+            self._respond(self.client.wire.with_answers(given, lenient=True))
         else:
             self._update({key: self._given(given, key, asked) for key, asked in self.input_requests.items()})
         return self.poll()

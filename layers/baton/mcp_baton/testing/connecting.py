@@ -105,8 +105,8 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient", worke
 
     def deploy(version: Server) -> Stage:
         script = Script(frozenset(version.tools), answers, invocations)
-        watched = script.watched(version)
-        watched.check()
+        instrumented = script.instrumented(version)
+        instrumented.check()
 
         def make() -> "Handler":
             tasks = dynamodb_store(
@@ -118,20 +118,31 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient", worke
                 sleep=clock.sleep,
             )
             return compose(
-                watched, settings, store=tasks, clock=clock.monotonic_s, sleep=clock.sleep, dispatcher=events
+                instrumented, settings, store=tasks, clock=clock.monotonic_s, sleep=clock.sleep, dispatcher=events
             )
 
         function, worker = Function(make, invocations), Worker(make, invocations, events, workers)
 
         def sweep() -> None:
             function.invoke({SWEEP: {}}, None)
-            worker.look()
+            worker.process_due()
 
         if settings.sweep and workers == "at once":
             clock.next_sweep_s, clock.sweep = lambda: store.next_sweep_s(clock.now_ms()), sweep
-        overrides = Overrides(watched)
+        overrides = Overrides(instrumented)
         return Stage(
-            watched, function, worker, invocations, store, clock, script, answers, started, overrides, sweep, deploy
+            instrumented,
+            function,
+            worker,
+            invocations,
+            store,
+            clock,
+            script,
+            answers,
+            started,
+            overrides,
+            sweep,
+            deploy,
         )
 
     return deploy(server)

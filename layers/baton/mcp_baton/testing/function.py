@@ -1,4 +1,4 @@
-"""The Lambda function of a server under test: its time, its invocations, and their sudden end."""
+"""The Lambda function of a server under test: its clock, its invocations, and their kills."""
 
 import time
 import uuid
@@ -171,7 +171,7 @@ class Invocations:
     def _disarm(self) -> None:
         self._kill = None
 
-    def done(self, what: str) -> None:
+    def note_action(self, what: str) -> None:
         with self._lock:
             kill, invocation = self._kill, self.current
             if kill is None or invocation is None or kill.after != what:
@@ -180,7 +180,7 @@ class Invocations:
         invocation.killed_after = what
         raise Killed(what)
 
-    def check(self) -> None:
+    def raise_if_killed(self) -> None:
         """Stop code of a killed invocation."""
         invocation = self.current
         if invocation is not None and invocation.killed_after is not None:

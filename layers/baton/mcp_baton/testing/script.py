@@ -26,7 +26,7 @@ _arguments: ContextVar[JsonObject] = ContextVar("mcp_baton.testing.arguments")
 
 
 @dataclass(slots=True)
-class Canned:
+class FixedResult:
     """The result of a tool that does not run. `times` is the number of calls; `None` for all."""
 
     value: object
@@ -47,7 +47,7 @@ class Script:
     answers: Answers
     invocations: Invocations
     _calls: dict[str, list[dict[str, Json]]] = field(default_factory=dict)
-    _canned: dict[str, Canned] = field(default_factory=dict)
+    _fixed: dict[str, FixedResult] = field(default_factory=dict)
     _during: dict[str, Callable[[], object]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
@@ -55,9 +55,9 @@ class Script:
         self.check(tool)
         return [dict(arguments) for arguments in self._calls.get(tool, ())]
 
-    def replace(self, tool: str, canned: Canned) -> None:
+    def replace(self, tool: str, fixed: FixedResult) -> None:
         self.check(tool)
-        self._canned[tool] = canned
+        self._fixed[tool] = fixed
 
     def happens_during(self, tool: str, happens: Callable[[], object]) -> None:
         self.check(tool)
@@ -67,15 +67,15 @@ class Script:
         if tool not in self.tools:
             raise ValueError(f"the server has no tool {tool!r}; it has {', '.join(sorted(self.tools)) or 'none'}")
 
-    def watched(self, server: Server) -> Server:
+    def instrumented(self, server: Server) -> Server:
         made = copy.copy(server)
-        made.tools = {name: WatchedTool(tool, self) for name, tool in server.tools.items()}
-        made.resources = {uri: self._listened(resource) for uri, resource in server.resources.items()}
-        made.prompts = {name: self._listened(prompt) for name, prompt in server.prompts.items()}
+        made.tools = {name: InstrumentedTool(tool, self) for name, tool in server.tools.items()}
+        made.resources = {uri: self._instrumented(resource) for uri, resource in server.resources.items()}
+        made.prompts = {name: self._instrumented(prompt) for name, prompt in server.prompts.items()}
         made.completions = {**server.completions}
         return made
 
-    def _listened[Item: Prompt | Resource](self, item: Item) -> Item:
+    def _instrumented[Item: Prompt | Resource](self, item: Item) -> Item:
         made = copy.copy(item)
         made.function = self.around(item)
         return made
@@ -84,39 +84,39 @@ class Script:
         function: Callable[..., Any] = item.function
 
         def plain(**arguments: Any) -> object:
-            canned = self._begin(item, arguments)
-            self._meanwhile(item)
-            value = function(**arguments) if canned is None else canned.end()
+            fixed = self._begin(item, arguments)
+            self._run_hook(item)
+            value = function(**arguments) if fixed is None else fixed.end()
             self._end(item)
             return value
 
         async def asynchronous(**arguments: Any) -> object:
-            canned = self._begin(item, arguments)
-            await asyncio.to_thread(self._meanwhile, item)
-            value = await function(**arguments) if canned is None else canned.end()
+            fixed = self._begin(item, arguments)
+            await asyncio.to_thread(self._run_hook, item)
+            value = await function(**arguments) if fixed is None else fixed.end()
             self._end(item)
             return value
 
         return asynchronous if item.signature.is_async else plain
 
-    def _begin(self, item: Tool | Prompt | Resource, arguments: dict[str, Any]) -> Canned | None:
-        self.invocations.check()
+    def _begin(self, item: Tool | Prompt | Resource, arguments: dict[str, Any]) -> FixedResult | None:
+        self.invocations.raise_if_killed()
         if item.signature.context in arguments:
-            self.answers.listen(arguments[item.signature.context])
+            self.answers.record_keys(arguments[item.signature.context])
         if not isinstance(item, Tool):
             return None
         invocation = self.invocations.current
         with self._lock:
             if invocation is None or not invocation.again:
                 self._calls.setdefault(item.name, []).append(copy.deepcopy(dict(_arguments.get())))
-            canned = self._canned.get(item.name)
-            if canned is None or canned.times == 0:
+            fixed = self._fixed.get(item.name)
+            if fixed is None or fixed.times == 0:
                 return None
-            if canned.times is not None:
-                canned.times -= 1
-            return canned
+            if fixed.times is not None:
+                fixed.times -= 1
+            return fixed
 
-    def _meanwhile(self, item: Tool | Prompt | Resource) -> None:
+    def _run_hook(self, item: Tool | Prompt | Resource) -> None:
         with self._lock:
             happens = self._during.pop(item.name, None) if isinstance(item, Tool) else None
         if happens is not None:
@@ -124,16 +124,16 @@ class Script:
 
     def _end(self, item: Tool | Prompt | Resource) -> None:
         if isinstance(item, Tool):
-            self.invocations.done(item.name)
+            self.invocations.note_action(item.name)
 
 
-class WatchedTool(Tool):
+class InstrumentedTool(Tool):
     """A tool that notes its calls and values. It shares the signature of the original."""
 
     def __init__(self, tool: Tool, script: Script) -> None:
         vars(self).update(vars(tool))
         self.function = script.around(tool)
-        self.input = WatchedInput(tool.input)
+        self.input = InstrumentedInput(tool.input)
         self._invocations = script.invocations
 
     def outcome(self, returned: object) -> Succeeded:
@@ -144,7 +144,7 @@ class WatchedTool(Tool):
         return outcome
 
 
-class WatchedInput(InputSchema):
+class InstrumentedInput(InputSchema):
     """A tool's input schema that notes the arguments as they were sent."""
 
     def __init__(self, schema: InputSchema) -> None:

@@ -98,7 +98,7 @@ class Store:
     def _before(
         self, event_name: str, params: dict[str, Any], **_: object
     ) -> "tuple[AWSResponse, dict[str, Any]] | None":
-        self._invocations.check()
+        self._invocations.raise_if_killed()
         # A retry of the store has the same bytes, its token included.
         fault = self._due(event_name.rpartition(".")[2], (self._invocations.current, params["body"]))
         if fault is None:
@@ -121,7 +121,7 @@ class Store:
 
     def _after(self, http_response: "AWSResponse", event_name: str, **_: object) -> None:
         if http_response.status_code == 200:
-            self._invocations.done(event_name.rpartition(".")[2])
+            self._invocations.note_action(event_name.rpartition(".")[2])
 
 
 def refusal(code: str) -> "tuple[AWSResponse, dict[str, Any]]":

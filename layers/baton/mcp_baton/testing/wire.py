@@ -81,7 +81,7 @@ class Wire:
     asked: bool = True
     lenient: bool = False
 
-    def listening(self, answers: Answers | None = None, *, asked: bool = True, lenient: bool = False) -> "Wire":
+    def with_answers(self, answers: Answers | None = None, *, asked: bool = True, lenient: bool = False) -> "Wire":
         return replace(self, answers=answers or self.answers, asked=asked, lenient=lenient)
 
     def request(self, method: str, params: JsonObject, meta: JsonObject) -> tuple[JsonObject, Invocation]:
@@ -120,8 +120,8 @@ class Wire:
         return result_in(messages or messages_in(response), status), invocation
 
     def respond(self, question: JsonObject) -> Unanswered | None:
-        """Answer a question of the handshake era, with a request of its own. One without an answer is refused, or,
-        where this is lenient, left open."""
+        """Answer a question of the handshake era with a separate request. A question without an answer is answered with
+        an error, or stays open if `lenient`."""
         message: dict[str, Json] = {"jsonrpc": "2.0", "id": question["id"]}
         unanswered = None
         try:

@@ -81,7 +81,7 @@ class Events:
             self.waiting.remove(event)
         return event
 
-    def again(self, event: WaitingEvent) -> None:
+    def retry(self, event: WaitingEvent) -> None:
         """Deliver a failed event again, at most twice, as Lambda does."""
         if event.attempt <= len(RETRY_AFTER_S):
             due_s = self.clock.monotonic_s() + RETRY_AFTER_S[event.attempt - 1]
@@ -96,7 +96,7 @@ class Worker:
         self._at_once = workers == "at once"
         self.events = events
 
-    def look(self) -> None:
+    def process_due(self) -> None:
         """Process the events that are due, unless the test does this by hand."""
         if self._at_once:
             self.run_due()
@@ -131,6 +131,6 @@ class Worker:
 
     def _note(self, run: WorkerRun) -> WorkerRun:
         if run.error is not None:
-            self.events.again(run.event)
+            self.events.retry(run.event)
         self.events.runs.append(run)
         return run

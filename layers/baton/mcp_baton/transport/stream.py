@@ -1,4 +1,4 @@
-"""How the caller of the handler takes a stream, and work for after the response.
+"""Context variables through which the caller of the handler accepts streams, and work to do after the response.
 
 The handler is an ordinary function of an event and a context. A caller that can stream (the runtime client on Lambda,
 the local server) sets `stream_opener` during the call. A caller that can run work after the response sets

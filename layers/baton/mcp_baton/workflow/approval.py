@@ -18,13 +18,13 @@ logger = logging.getLogger(__name__)
 
 LONGEST: Final = timedelta(days=400)
 MAX_MESSAGE: Final = 1_000
-"""Characters of a message with its values."""
+"""The maximum length of a message with its values, characters."""
 
 GRACE_MS: Final = 3_600_000
 """How much longer than the approvals that it needs a task lives, milliseconds."""
 
 MOST_SHOWN: Final = 8_192
-"""Bytes of a call's arguments, as JSON, that people see."""
+"""The maximum length of a call's arguments as JSON that people see, bytes."""
 
 AFTER_APPROVAL: Final = "After the approval, make the same call again."
 
@@ -33,7 +33,7 @@ SECRET: Final = "<secret>"  # noqa: S105 - stands for a secret
 
 
 class Approval(Struct, frozen=True):
-    """A person must approve a call before it runs.
+    """An approval by a person that a call needs before it runs.
 
     Attributes:
         audience: The group that may decide: callers with a scope of this name, and those whom the operator lists
@@ -127,7 +127,7 @@ class NotApproved(Struct, frozen=True):
         return f"{tool} was not run: {self.waits()} {AFTER_APPROVAL}"
 
     def waits(self) -> str:
-        """What waits, as a part of a sentence after "it was not run:"."""
+        """The text after "it was not run:" for a call that waits."""
         return (
             f"it waits for an approval: {quoted_error(self.message)}. A person of the group {self.audience!r} can "
             f"decide it until {self.expires_at}. You cannot decide it. Tell the user what was requested, from whom, "
@@ -135,7 +135,7 @@ class NotApproved(Struct, frozen=True):
         )
 
     def denied(self) -> str:
-        """What was denied, in the same way."""
+        """The text after "it was not run:" for a call that was denied."""
         why = f" The reason: {quoted_error(self.reason)}." if self.reason else ""
         return (
             f"a person of the group {self.audience!r} denied it: {quoted_error(self.message)}.{why} Do not make the "

@@ -19,7 +19,7 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.definition_changes import Move, carried, left_behind
+from mcp_baton.workflow.definition_changes import Move, obsolete_variables, statuses_under
 from mcp_baton.workflow.host import Succeeded, status_of, stored_result
 from mcp_baton.workflow.items import Items, stored_items
 from mcp_baton.workflow.pause import PauseReason
@@ -52,7 +52,7 @@ def run_batch(
         same_version: Whether the task must be as it was read, because the batch depends on more than statuses.
     """
     moving = move if move and move.concerns(task) else None
-    statuses = carried(task, moving.workflow) if moving else statuses_of(task)
+    statuses = statuses_under(task, moving.workflow) if moving else statuses_of(task)
     writes = tuple(_writes(traces, statuses, items))
     written = {write.name for write in writes}
     used = {user for trace in traces if trace.step.name in written for user in trace.users} - written
@@ -70,7 +70,7 @@ def run_batch(
         removed=variables.removed
         | outdated(writes)
         | ended_items
-        | (left_behind(task, moving.workflow, statuses) if moving else frozenset()),
+        | (obsolete_variables(task, moving.workflow, statuses) if moving else frozenset()),
         same_version=same_version,
         result=run_result(after) if completed else None,
         definition=moving.workflow.fingerprint if moving else None,

@@ -20,11 +20,11 @@ from mcp_baton.workflow.definition import (
     Step,
     ToolFunction,
     Workflow,
-    hosts_take,
+    is_portable_name,
     shown,
 )
-from mcp_baton.workflow.resolve import Astray, Schema, astray, kinds_at
-from mcp_baton.workflow.secrets import mentions
+from mcp_baton.workflow.resolve import InvalidPath, Schema, invalid_path, kinds_at
+from mcp_baton.workflow.secrets import contains_argument
 from mcp_baton.workflow.sources import (
     Condition,
     Constant,
@@ -37,20 +37,20 @@ from mcp_baton.workflow.sources import (
     parts_of,
     placeholders,
     prompt_arg,
+    source_text,
     sources_in,
     sources_of,
     step_output,
     task_variable,
-    written,
 )
 from mcp_baton.workflow.wait import EXAMPLE, time_of
 
 MAX_STEPS = 100
-"""Steps that one workflow may have: what one `UpdateExpression` of 4 KB surely holds."""
+"""The maximum number of steps of a workflow. An `UpdateExpression` of 4 KB is certain to have room for them."""
 
 
 MAX_LISTS = 20
-"""Steps with `each` that one workflow may have: their items fit into the same expression."""
+"""The maximum number of steps with `each` of a workflow. Their items fit into the same expression."""
 
 A_TIME: Final = f"give a timedelta, or a time in ISO 8601 such as {EXAMPLE}"
 
@@ -58,9 +58,9 @@ MAX_PARALLEL = 100
 """The most calls that may run at the same time."""
 
 
-def faults_of(workflow: Workflow) -> Iterator[str]:
+def definition_faults(workflow: Workflow) -> Iterator[str]:
     """The errors of a workflow that do not depend on tools, each with the correction."""
-    if workflow.has_workflow_tool and not hosts_take(workflow.name):
+    if workflow.has_workflow_tool and not is_portable_name(workflow.name):
         yield f"a workflow's name is {NAME}; give it another, or tool=False, which keeps it a prompt"
     if workflow.ask and not workflow.durable:
         yield "ask=True needs a task to go on with; leave out durable=False"
@@ -73,7 +73,7 @@ def faults_of(workflow: Workflow) -> Iterator[str]:
     for argument in workflow.arguments:
         if names.count(argument.name) > 1:
             yield f"two arguments are named {argument.name!r}"
-        if not hosts_take(argument.name):
+        if not is_portable_name(argument.name):
             yield f"the argument {argument.name!r}: an argument's name is {NAME}"
         owner = _taken(workflow).get(argument.name)
         if owner:
@@ -134,10 +134,10 @@ def not_json(value: object) -> str | None:
 
 
 MAX_FIELDS: Final = 20
-"""Fields of an output that are named."""
+"""The most fields of an output that an error lists."""
 
 
-def no_source(name: str, source: object, arguments: Sequence[str], before: Mapping[str, Step]) -> str:
+def source_error(name: str, source: object, arguments: Sequence[str], before: Mapping[str, Step]) -> str:
     """The error for a value that is not a data source."""
     if callable(source):
         said = f"{name!r} is given {shown(source)}, which is no data source"
@@ -166,7 +166,7 @@ def no_source(name: str, source: object, arguments: Sequence[str], before: Mappi
     return f"{name!r} is given {shown(source)}, which is no data source; write {instead}"
 
 
-def no_json(name: str, value: object, cause: str) -> str:
+def json_error(name: str, value: object, cause: str) -> str:
     """The error for a constant that is not JSON."""
     return f"the constant for {name!r} is not JSON ({cause}); {_json_form(value)}"
 
@@ -180,7 +180,7 @@ def _json_form(value: object) -> str:
         return "write constant(…) with texts, numbers, booleans, None, lists and dicts"
 
 
-def no_binding(source: StepOutput, steps: Sequence[Step], before: Mapping[str, Step]) -> str:
+def binding_error(source: StepOutput, steps: Sequence[Step], before: Mapping[str, Step]) -> str:
     """The error for a reference to an unknown binding."""
     binding: object = source.binding
     said = f"{_written(source)} refers to an unknown binding"
@@ -200,7 +200,7 @@ def no_binding(source: StepOutput, steps: Sequence[Step], before: Mapping[str, S
     return said + meant(binding, before)
 
 
-def not_earlier(source: StepOutput, step: Step, steps: Sequence[Step]) -> str:
+def order_error(source: StepOutput, step: Step, steps: Sequence[Step]) -> str:
     """The error for a reference to a later step."""
     said = f"{_written(source)} does not refer to an earlier step"
     if source.binding == step.binding:
@@ -211,23 +211,23 @@ def not_earlier(source: StepOutput, step: Step, steps: Sequence[Step]) -> str:
     return f"{said}; put {other.name!r} before {step.name!r}"
 
 
-def no_field(source: StepOutput, producing: Step, wrong: Astray) -> str:
+def field_error(source: StepOutput, producing: Step, wrong: InvalidPath) -> str:
     """The error for a path that a step's output cannot have."""
     of = f"tool {producing.tool!r}" if producing.tool else f"step {producing.name!r}, which has no tool,"
     said = f"{_written(source)}: the output of the {of} has no {wrong.path!r}"
     if not wrong.instead:
         return said
-    written, known = ".".join((wrong.path, *wrong.rest)), [".".join((path, *wrong.rest)) for path in wrong.instead]
-    close = closest(written, known)
+    path_text, known = ".".join((wrong.path, *wrong.rest)), [".".join((path, *wrong.rest)) for path in wrong.instead]
+    close = closest(path_text, known)
     fields = ", ".join((*wrong.instead[:MAX_FIELDS], *["…"][: len(wrong.instead) > MAX_FIELDS]))
     return f"{said}, only {fields}; did you mean {close!r}?" if close else f"{said}; it has {fields}"
 
 
-def no_tool(tool: str, functions: Mapping[str, object]) -> str:
+def tool_error(tool: str, functions: Mapping[str, object]) -> str:
     """The error for a tool that the server does not have, or has more than once."""
     if not isinstance(tool, ToolFunction):
         return f"unknown tool {tool!r}{meant(tool, functions)}"
-    # Each look at a method makes a new object, which is equal to the last.
+    # Each access to a method creates a new object, which equals the last one.
     names = [name for name, function in functions.items() if function == tool.function]
     if names:
         several = " and ".join(repr(name) for name in names)
@@ -317,7 +317,7 @@ def errors_in(
     workflow: Workflow, tools: Mapping[str, Callee], workflow_tools: Container[str]
 ) -> Iterator[WorkflowError]:
     """The errors of a workflow whose tools have names. Each is found when the iterator reaches it."""
-    for cause in faults_of(workflow):
+    for cause in definition_faults(workflow):
         yield WorkflowError(workflow.name, cause)
     if workflow.has_workflow_tool and workflow.name in tools:
         cause = "a tool has this name, and this workflow is a tool, too; give it another, or tool=False"
@@ -390,7 +390,7 @@ def _tool_faults(step: Step, tools: Mapping[str, Callee], workflow_tools: Contai
     elif step.tool in workflow_tools and not isinstance(step.tool, ToolFunction):
         yield f"the tool {step.tool!r} is a workflow, which no step can call; take over its steps"
     elif isinstance(step.tool, ToolFunction) or step.tool not in tools:
-        yield no_tool(step.tool, {name: callee.function for name, callee in tools.items()})
+        yield tool_error(step.tool, {name: callee.function for name, callee in tools.items()})
     else:
         parameters = tools[step.tool].parameters
         for name in step.arguments:
@@ -415,11 +415,11 @@ def _value_faults(name: str, source: object, arguments: list[str], before: Mappi
         case Constant(value):
             cause = not_json(value)
             if cause:
-                yield no_json(name, value, cause)
+                yield json_error(name, value, cause)
         case StepOutput() | TaskVariable() | Item():
             pass
         case _:
-            yield no_source(name, source, arguments, before)
+            yield source_error(name, source, arguments, before)
 
 
 def _placeholder_faults(step: Step, arguments: list[str]) -> Iterator[str]:
@@ -449,11 +449,11 @@ def _each_faults(
 ) -> Iterator[str]:
     if step.tool is None or step.resources:
         yield "each=… calls a tool for each element, so the step has a tool and no resources; make two steps"
-    if mentions(each, workflow.secrets):
+    if contains_argument(each, workflow.secrets):
         yield "each=… is a secret argument, and the elements of a list are stored; give it another source"
     kinds = _kinds(each, workflow, before, tools)
     if kinds is not None and "array" not in kinds:
-        yield f"each={written(each)} is {' or '.join(sorted(kinds))}, and not a list; give it a list"
+        yield f"each={source_text(each)} is {' or '.join(sorted(kinds))}, and not a list; give it a list"
     if isinstance(each, StepOutput) and each.binding in before:
         parts = [part for source in step.arguments.values() for part in parts_of(source) if isinstance(part, Item)]
         paths = [".".join(filter(None, (each.path, "0", part.path))) for part in parts]
@@ -473,11 +473,11 @@ def _wait_faults(
         if step.sleep <= timedelta():
             yield f"sleep={step.sleep!r}: give a time of more than 0 s"
     elif step.sleep is not None:
-        if mentions(step.sleep, workflow.secrets):
+        if contains_argument(step.sleep, workflow.secrets):
             yield "sleep=… is a secret argument, and the time is stored; give it another source"
         kinds = _kinds(step.sleep, workflow, before, tools)
         if kinds is not None and "string" not in kinds:
-            yield f"sleep={written(step.sleep)} is {' or '.join(sorted(kinds))}, and not a text; {A_TIME}"
+            yield f"sleep={source_text(step.sleep)} is {' or '.join(sorted(kinds))}, and not a text; {A_TIME}"
         match step.sleep:
             case Constant(str(text)) if not placeholders(text) and isinstance(why := time_of(text), str):
                 yield why
@@ -516,7 +516,7 @@ def _question_faults(step: Step, workflow: Workflow, arguments: list[str]) -> It
         yield "it asks a question, so it has no tool, resources or arguments; make two steps"
     if step.name in arguments:
         yield "it asks a question and has the name of an argument; give the question another name"
-    if not hosts_take(step.name):
+    if not is_portable_name(step.name):
         yield f"it asks a question, and its name is the answer's name: {NAME}; write the name before the question"
     known = [*step.template_bindings, *arguments]
     for name in sorted(placeholders(step.ask.question).difference(known)) if step.ask else ():
@@ -524,10 +524,10 @@ def _question_faults(step: Step, workflow: Workflow, arguments: list[str]) -> It
 
 
 def _secret_faults(step: Step, secrets: frozenset[str]) -> Iterator[str]:
-    """A URI names a resource: it is shown, and what reads it logs it."""
+    """The errors for secrets in URIs. A URI is shown to people, and servers log it."""
     for uri in step.resources:
         for name in sorted(placeholders(uri)):
-            if mentions(step.template_bindings.get(name, PromptArg(name)), secrets):
+            if contains_argument(step.template_bindings.get(name, PromptArg(name)), secrets):
                 yield f"the resource placeholder {{{name}}} would put a secret argument into a URI; read it with a tool"
 
 
@@ -546,9 +546,9 @@ def _reference_faults(
     ):
         for source in sources_in(sources):
             if source.binding not in known:
-                yield no_binding(source, workflow.steps, before)
+                yield binding_error(source, workflow.steps, before)
             elif source.binding not in allowed:
-                yield not_earlier(source, step, workflow.steps)
+                yield order_error(source, step, workflow.steps)
             else:
                 yield from _path_faults(source, allowed[source.binding], tools)
     sure = [it for it in comparisons if it.operator != "exists"]
@@ -574,7 +574,7 @@ def _comparison_faults(
     if one is None or other is None:
         return
     left, right = (
-        f"{written(source)} ({' or '.join(sorted(kinds))})"
+        f"{source_text(source)} ({' or '.join(sorted(kinds))})"
         for source, kinds in zip(comparison.operands, (one, other), strict=True)
     )
     if comparison.operator in ("==", "!=") and not one & other:
@@ -619,6 +619,6 @@ def _path_faults(source: StepOutput, producing: Step, tools: Mapping[str, Callee
     if not source.path or has_type or (producing.tool and producing.tool not in tools):
         return
     schema = _output_of(producing, tools)
-    wrong = None if schema is None else astray(schema, source.path)
+    wrong = None if schema is None else invalid_path(schema, source.path)
     if wrong is not None:
-        yield no_field(source, producing, wrong)
+        yield field_error(source, producing, wrong)

@@ -61,15 +61,15 @@ class Candidate(Struct, frozen=True):
         return self.step["name"] if self.item is None else item_name(self.step["name"], self.item)
 
     @property
-    def standing(self) -> tuple[int, int]:
-        """Candidates with the same standing match equally well."""
+    def match_quality(self) -> tuple[int, int]:
+        """Candidates with the same quality match equally well."""
         return self.rank, -self.equal
 
     @property
     def order(self) -> tuple[int, int, int, int]:
         """Sorts the best candidate first. Of equal completed steps, the last one is the best."""
         place = -self.index if self.rank in {Rank.REPEAT, Rank.LAST} else self.index
-        return *self.standing, place, self.item or 0
+        return *self.match_quality, place, self.item or 0
 
 
 def candidates(plan: Plan, tool: str, arguments: JsonObject, exact: Collection[str] = ()) -> list[Candidate]:
@@ -106,11 +106,11 @@ def choose(ranked: Sequence[Candidate], rng: Callable[[], float] | None = None) 
     best = ranked[0]
     if rng is None or _is_completed(best.step):
         return best
-    equals = [candidate for candidate in ranked if candidate.standing == best.standing]
+    equals = [candidate for candidate in ranked if candidate.match_quality == best.match_quality]
     return equals[int(rng() * len(equals))]
 
 
-def turn_of(plan: Plan, ranked: Sequence[Candidate]) -> str | None:
+def workflow_if_ready(plan: Plan, ranked: Sequence[Candidate]) -> str | None:
     """The name of the task's workflow, if the step that a call matches can run now; otherwise `None`."""
     chosen = choose(ranked)
     if chosen is None or plan.workflow is None or plan.known is None:
@@ -120,36 +120,36 @@ def turn_of(plan: Plan, ranked: Sequence[Candidate]) -> str | None:
     return plan.workflow.name if step is not None and plan.known.decide_condition(step) is True else None
 
 
-def meant(ranked: Sequence[Candidate]) -> str | None:
+def matching_step(ranked: Sequence[Candidate]) -> str | None:
     """The name of the step that a call matches, if exactly one step matches; otherwise `None`.
 
     Open steps that the call does not contradict come first, then completed steps with equal arguments, then the other
     open steps, then the other completed steps.
     """
-    fitting = _of(ranked, Rank.EQUAL, Rank.POSSIBLE)
-    repeated = _of(ranked, Rank.REPEAT)
+    fitting = _with_rank(ranked, Rank.EQUAL, Rank.POSSIBLE)
+    repeated = _with_rank(ranked, Rank.REPEAT)
     if fitting:
-        # A step that is only possible does not count if the call may be a repeat.
+        # If the call may be a repeat, a step counts only if its known arguments equal those of the call.
         sure = len(fitting) == 1 and (fitting[0].rank is Rank.EQUAL or not repeated)
         return fitting[0].name if sure else None
-    left = repeated or _of(ranked, Rank.FAILED, Rank.PENDING) or _of(ranked, Rank.LAST)
+    left = repeated or _with_rank(ranked, Rank.FAILED, Rank.PENDING) or _with_rank(ranked, Rank.LAST)
     return left[0].name if len(left) == 1 else None
 
 
-def _of(ranked: Sequence[Candidate], *ranks: Rank) -> list[Candidate]:
+def _with_rank(ranked: Sequence[Candidate], *ranks: Rank) -> list[Candidate]:
     return [candidate for candidate in ranked if candidate.rank in ranks]
 
 
 def _ranked(plan: Plan, tool: str, call: Comparison, index: int, step: StepProgress) -> Candidate:
     name = step["name"]
     if _is_completed(step):
-        made_with = plan.made_with(name, call, tool)
-        equal = made_with is not None and call.equals(made_with)
-        return Candidate(index, step, Rank.REPEAT if equal else _other(step))
+        call_arguments = plan.call_arguments(name, call, tool)
+        equal = call_arguments is not None and call.equals(call_arguments)
+        return Candidate(index, step, Rank.REPEAT if equal else _mismatch_rank(step))
     planned = plan.planned(name, tool, call)
     changed = planned.changed | call.changed_by(planned.known)
     if changed & call.arguments.keys():
-        return Candidate(index, step, _other(step))
+        return Candidate(index, step, _mismatch_rank(step))
     # If nothing is known of the step's arguments, they cannot be equal.
     if changed or not (planned.known or planned.whole):
         return Candidate(index, step, Rank.POSSIBLE)
@@ -165,7 +165,7 @@ def _ranked_items(plan: Plan, tool: str, call: Comparison, index: int, step: Ste
             yield Candidate(index, step, Rank.EQUAL, len(planned.known), at)
 
 
-def _other(step: StepProgress) -> Rank:
+def _mismatch_rank(step: StepProgress) -> Rank:
     if _is_completed(step):
         return Rank.LAST
     return Rank.FAILED if step["status"] == StepStatus.FAILED else Rank.PENDING
@@ -190,8 +190,8 @@ class ContinuationCall(Struct, frozen=True):
 
 
 def attempts_for(plan: Plan, tool: str) -> int:
-    """How often a continuation tries to write: others change each step of its tool at most twice, and the pause. The
-    call of an element loses each race with another call of the task."""
+    """How often a continuation tries to write. Other writers change each step of its tool at most twice, and the pause
+    reason. The call of an element loses each race with another call of the task."""
     own = [step["name"] for step in plan.steps if step.get("tool") == tool]
     lists = [plan.items_of(name) for name in own if plan.has_list(name)]
     return 2 * len(own) + 8 + sum(len(items.elements) for items in lists if items)
@@ -362,7 +362,9 @@ def recorded_text(written: RecordedCall) -> str:
     if not ended:
         sentences += may_have_run(written.plan.repeats(), written.plan.why_repeated)
     if failed and failed.is_for_the_operator:
-        sentences.append(written.handle.offer(None, begin="When the cause is corrected, ") if written.handle else "")
+        sentences.append(
+            written.handle.resume_text(None, begin="When the cause is corrected, ") if written.handle else ""
+        )
     else:
         sentences.append(_ended(written, len(statuses)) if ended else _next(written))
     return " ".join(filter(None, sentences))
@@ -418,7 +420,7 @@ def _next(written: RecordedCall) -> str:
         return f"Next: {', then '.join([*resources, _lower(_call(call))])}{then}{note}"
     if not resources:
         return ""
-    go_on = written.handle.going_on() if written.handle else []
+    go_on = written.handle.resume_call() if written.handle else []
     if go_on:
         return f"Next: {', then '.join(resources)}. {_call(go_on[0])} to let the server continue."
     return f"Next: {', then '.join(resources)}. No call is left; the client completes the task."

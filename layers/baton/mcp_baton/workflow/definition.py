@@ -27,12 +27,12 @@ from mcp_baton.workflow.sources import (
     TaskVariable,
     as_source,
     condition_of,
-    described,
     parts_of,
     placeholders,
-    written,
+    source_json,
+    source_text,
 )
-from mcp_baton.workflow.wait import Callback, in_words, milliseconds
+from mcp_baton.workflow.wait import Callback, duration_text, milliseconds
 
 NAME: Final = "1 to 64 of A-Z a-z 0-9 _ -, a letter or _ first"
 """The rule, in words."""
@@ -47,13 +47,13 @@ ANSWERS: Final = "answers"
 """The argument of a workflow's tool that has the answers to the workflow's questions (docs/workflows.md, Questions)."""
 
 TASK_RESULT: Final = "task_result"
-"""The argument beside it that holds the result with which a task is completed."""
+"""The argument of a workflow's tool that has the result with which `task_action` completes a task."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
-def hosts_take(name: str) -> bool:
-    """Whether every host takes this name."""
+def is_portable_name(name: str) -> bool:
+    """Whether every host accepts this name."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -193,7 +193,7 @@ class Ask(Struct, frozen=True):
             raise RegistrationError(f"Ask: returns={self.returns!r} is not a type; write returns=Literal[{shown}]")
 
 
-class _Kept:
+class _Cached:
     """Cached values. They are not fields, so copies compute them again."""
 
     __slots__ = ("_by_binding", "_by_name", "_fingerprint", "_is_parallel", "_needs")
@@ -205,7 +205,7 @@ class _Kept:
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
-class Step(_Kept):
+class Step(_Cached):
     """One step: a tool call with argument sources, or one or more resources to fetch, or both.
 
     Attributes:
@@ -286,7 +286,7 @@ class Step(_Kept):
         is_retry = retry is None or (tool is not None and isinstance(retry, Retry))
         are_maps = _is_map(arguments) and _is_map(template_bindings)
         if not (isinstance(name, str) and is_tool and is_retry and are_maps) or isinstance(resources, str):
-            refuse(wrong_step(name, tool, arguments, resources, template_bindings, retry), name)
+            refuse(step_error(name, tool, arguments, resources, template_bindings, retry), name)
             name, tool, arguments, resources, template_bindings, retry = str(name), None, None, (), None, None
         _freeze(
             self,
@@ -345,10 +345,10 @@ class Step(_Kept):
     def wait_text(self) -> str:
         """What a step that waits does: `waits for 24 hours`."""
         if self.callback is not None:
-            return f"waits for a callback, for {in_words(self.callback.within)}"
+            return f"waits for a callback, for {duration_text(self.callback.within)}"
         if isinstance(self.sleep, timedelta):
-            return f"waits for {in_words(self.sleep)}"
-        return f"waits until {written(self.sleep)}" if self.sleep is not None else ""
+            return f"waits for {duration_text(self.sleep)}"
+        return f"waits until {source_text(self.sleep)}" if self.sleep is not None else ""
 
     @property
     def listed(self) -> list[tuple[str, Source]]:
@@ -408,16 +408,16 @@ class Step(_Kept):
     @property
     def _parts(self) -> list[Json]:
         sources, bindings = (
-            {name: described(source) for name, source in given.items()}
+            {name: source_json(source) for name, source in given.items()}
             for given in (self.arguments, self.template_bindings)
         )
         parts: list[Json] = [self.name, self.tool, sources, self.binding, list(self.resources), bindings]
         if self.ask is not None:
             parts.append(str(self.ask.returns))
         if self.when is not None:
-            parts.append({"when": described(self.when)})
+            parts.append({"when": source_json(self.when)})
         if self.each is not None:
-            parts.append({"each": described(self.each)})
+            parts.append({"each": source_json(self.each)})
         if self.is_wait:
             # The end of a wait that has begun stays when the definition changes.
             parts.append({"wait": self.waits_for, "returns": str(self.callback.returns) if self.callback else None})
@@ -434,7 +434,7 @@ class Step(_Kept):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workflow(_Kept):
+class Workflow(_Cached):
     """An ordered list of steps, published as an MCP prompt of the same name.
 
     Attributes:
@@ -534,7 +534,7 @@ class Workflow(_Kept):
     def ready(self, statuses: Mapping[str, StepStatus], started: Container[str] = (), first: int = 0) -> Iterator[Step]:
         """The steps that can run now, in order: all that they need is settled, and they were not started.
 
-        Steps that run one after the other are the case that each step needs all steps before it.
+        If the steps run one after the other, each step needs all steps before it.
 
         Args:
             first: The place of the first step that is not settled, or an earlier place.
@@ -570,13 +570,13 @@ def _members(workflow: str, field: str, given: object, kind: type) -> tuple[obje
     """A workflow's `steps` or `arguments`.
 
     Raises:
-        WorkflowError: it is not several, or one of them is something else.
+        WorkflowError: the value is a text or not iterable, or one of its members has another type.
     """
     if isinstance(given, Iterable) and not isinstance(given, str):
         given = tuple(given)
         if all(isinstance(member, kind) for member in given):
             return given
-    refuse(wrong_members(workflow, field, given, kind), workflow)
+    refuse(members_error(workflow, field, given, kind), workflow)
     return ()
 
 
@@ -615,7 +615,7 @@ def _freeze(instance: Step | Workflow, **values: object) -> None:
         object.__setattr__(cast("object", instance), name, value)
 
 
-def wrong_step(
+def step_error(
     name: object, tool: object, arguments: object, resources: object, bindings: object, retry: object
 ) -> RegistrationError:
     """The error for the first wrong argument of a step."""
@@ -625,7 +625,7 @@ def wrong_step(
     elif isinstance(resources, str):
         cause = f"resources is a list of URIs; write resources=[{resources!r}]"
     elif maps:
-        cause = no_arguments(maps[0])
+        cause = arguments_error(maps[0])
     elif retry is not None and tool is None:
         cause = "retry is for a step with a tool; leave it out"
     elif tool is None or isinstance(tool, str) or callable(tool):
@@ -638,17 +638,17 @@ def wrong_step(
     return RegistrationError(f"step {name!r}: {cause}")
 
 
-def wrong_members(workflow: str, field: str, given: object, kind: type) -> WorkflowError:
-    """Why a workflow's `steps` or `arguments` cannot be these."""
+def members_error(workflow: str, field: str, given: object, kind: type) -> WorkflowError:
+    """The error for invalid `steps` or `arguments` of a workflow."""
     if isinstance(given, list | tuple):
-        cause = no_item(field, next(member for member in given if not isinstance(member, kind)))
+        cause = member_error(field, next(member for member in given if not isinstance(member, kind)))
     else:
-        cause = no_list(field, given, kind)
+        cause = members_type_error(field, given, kind)
     return WorkflowError(workflow, cause)
 
 
-def no_item(field: str, item: object) -> str:
-    """What is wrong with something in a workflow's `steps` or `arguments` that is none of them."""
+def member_error(field: str, item: object) -> str:
+    """The error for a member of a workflow's `steps` or `arguments` that has another type."""
     name = item if isinstance(item, str) else getattr(item, "__name__", None)
     if field == "arguments":
         named = repr(name) if name else "'…'"
@@ -659,24 +659,24 @@ def no_item(field: str, item: object) -> str:
     return f"{shown(item)} is no step; write Step({name!r}, tool={tool}, arguments={{…}})"
 
 
-def no_list(field: str, value: object, kind: type) -> str:
-    """What is wrong with a `steps` or `arguments` that is not several."""
+def members_type_error(field: str, value: object, kind: type) -> str:
+    """The error for `steps` or `arguments` that are not a list."""
     inner = f"{kind.__name__}(…)" if isinstance(value, kind) else shown(value)
     if isinstance(value, str) or callable(value):
-        return no_item(field, value) + f", in a list: {field}=[…]"
+        return member_error(field, value) + f", in a list: {field}=[…]"
     return f"{field} is a list; write {field}=[{inner}]"
 
 
-def no_arguments(value: object) -> str:
-    """What is wrong with a step's arguments that are no map."""
+def arguments_error(value: object) -> str:
+    """The error for a step's arguments that are not a mapping."""
     names = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
     texts = [name for name in names if isinstance(name, str)]
     inner = ", ".join(f"{name!r}: prompt_arg({name!r})" for name in texts) or "'…': prompt_arg('…')"
     return f"arguments={shown(value)} is no map of parameters to data sources; write arguments={{{inner}}}"
 
 
-def not_added(thing: object) -> RegistrationError:
-    """Why something cannot be added as a workflow."""
+def workflow_type_error(thing: object) -> RegistrationError:
+    """The error for an object that cannot be added as a workflow."""
     said = f"add_workflow({shown(thing)}): this is no workflow"
     return RegistrationError(f"{said}; write Workflow(name=…, description=…, steps=[…])")
 

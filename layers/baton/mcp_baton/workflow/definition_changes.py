@@ -39,7 +39,7 @@ def move_to(workflow: Workflow, task: TaskRecord) -> Move | None:
     return None if task.definition == workflow.fingerprint else Move(task.definition, workflow)
 
 
-def differing(workflow: Workflow, task: TaskRecord) -> list[str]:
+def conflicting_steps(workflow: Workflow, task: TaskRecord) -> list[str]:
     """The settled steps that the definition has changed or removed. If there is one, the task cannot be moved."""
     current = {step.name: step.fingerprint for step in workflow.steps}
     stored = (task.definition or "").split()
@@ -52,15 +52,15 @@ def differing(workflow: Workflow, task: TaskRecord) -> list[str]:
     ]
 
 
-def carried(task: TaskRecord, workflow: Workflow) -> dict[str, StepStatus]:
+def statuses_under(task: TaskRecord, workflow: Workflow) -> dict[str, StepStatus]:
     """The status of each step of the definition, in order: the stored one, or `pending` for a new step."""
     stored = statuses_of(task)
     return {step.name: stored.get(step.name, StepStatus.PENDING) for step in workflow.steps}
 
 
-def left_behind(task: TaskRecord, workflow: Workflow, after: Mapping[str, StepStatus]) -> frozenset[str]:
-    """The results and calls of steps that the definition has removed. Steps that a continuation has completed keep
-    them. Also the items of steps that have no list any more.
+def obsolete_variables(task: TaskRecord, workflow: Workflow, after: Mapping[str, StepStatus]) -> frozenset[str]:
+    """The variables that a move deletes: results and calls of removed steps, and items of steps that have no list any
+    more. If a continuation has completed a removed step, its result and call are kept.
     """
     gone = [
         name for name, status in statuses_of(task).items() if name not in after and status is not StepStatus.COMPLETED

@@ -35,7 +35,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.approval import GRACE_MS
 from mcp_baton.workflow.batch import merged_items, run_batch
 from mcp_baton.workflow.definition import Step, Workflow, random_fraction
-from mcp_baton.workflow.definition_changes import carried, move_to
+from mcp_baton.workflow.definition_changes import move_to, statuses_under
 from mcp_baton.workflow.handoff import RemainingCalls, uris_of
 from mcp_baton.workflow.host import (
     Attempt,
@@ -53,7 +53,7 @@ from mcp_baton.workflow.host import (
 )
 from mcp_baton.workflow.items import Items, item_name
 from mcp_baton.workflow.keys import Key, own_key, step_key
-from mcp_baton.workflow.lease import Began, Lease, LeaseOfThread, Over, Superseded, TaskOver, give_back, lease_end
+from mcp_baton.workflow.lease import Lease, LeaseOfThread, Over, StartTime, Superseded, TaskOver, give_back, lease_end
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, Waiting, approval_pause, pause_after
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, Ready
@@ -158,7 +158,7 @@ class Engine:
             StoreUnavailable: a result that is stored outside the item cannot be read now. Nothing was run.
         """
         lease = self._lease(self._store, task) if self._store else None
-        statuses = carried(task, workflow)
+        statuses = statuses_under(task, workflow)
         run = Run(workflow, run_input, lease, TaskVariables(task.variables), statuses, move=move_to(workflow, task))
         completed = [step for step in workflow.steps if statuses[step.name] is StepStatus.COMPLETED]
         lists = [f"{ITEMS_PREFIX}{step.name}" for step in workflow.steps if not statuses[step.name].settled]
@@ -210,10 +210,10 @@ class Engine:
         run.take_answers()
         stop = self._run_steps(run)
         if isinstance(stop, TaskOver | Superseded):
-            run.not_written(over=True)
+            run.note_write_failed(over=True)
         else:
             over = self._write(run, stop, finished=stop is None, last=True)
-            # If the task has expired or was deleted, the pause stands: the client can still make the remaining calls.
+            # If the task has expired or was deleted, the pause is kept: the client can still make the remaining calls.
             stop = stop if over is None or over == TaskOver(None) else over
         return self._with_repeats(run, run.ended(stop))
 
@@ -266,7 +266,7 @@ class Engine:
             run.stop_at(step, Waiting(step.name, "time", timestamp(until_ms), ""))
             return None
         began = None if step.is_wait else self._check_start(step, self._host, run.lease)
-        if not isinstance(began, Began | None):
+        if not isinstance(began, StartTime | None):
             run.stop_at(step, began)
             return None
         if self._host.announces:
@@ -286,7 +286,7 @@ class Engine:
         step, now_ms = call.step, self._now_ms()
         until_ms = run.known.decide_wait(step, now_ms)
         if isinstance(until_ms, int) and until_ms > now_ms:
-            until_ms = self._outlived(run, until_ms, now_ms)
+            until_ms = self._end_of_wait(run, until_ms, now_ms)
         if isinstance(until_ms, str):
             self._end(run, self._failed(run, call, Failed(until_ms), ""))
         elif not isinstance(until_ms, int):
@@ -302,7 +302,7 @@ class Engine:
             self._time_out(run, call, step.callback, until_ms)
 
     def _time_out(self, run: Run, call: Call, callback: Callback, until_ms: int) -> None:
-        """End a wait for a callback whose time is over.
+        """End a wait for a callback that has timed out.
 
         This is written at once: if a callback came first, the run continues with it. Later steps never see an end that
         is not stored.
@@ -326,20 +326,20 @@ class Engine:
         if run.stored:
             with suppress(StoreError):  # the next run reads the callback
                 self._replay(run, step)
-                run.replayed(step)
+                run.note_replayed(step)
 
     def _next_attempt_ms(self, run: Run, step: Step) -> int | None:
         """When the next attempt of a step begins, if it must not begin now, epoch milliseconds."""
         until_ms = run.known.waits().get(step.name)
         return until_ms if until_ms and until_ms > self._now_ms() else None
 
-    def _outlived(self, run: Run, until_ms: int, now_ms: int) -> int | str:
-        """The end of a wait, if the task lives longer, perhaps after it was extended; otherwise why the step fails."""
+    def _end_of_wait(self, run: Run, until_ms: int, now_ms: int) -> int | str:
+        """The end of a wait if the task lives longer, extended if necessary; otherwise the error of the step."""
         if self._store is None or run.lease is None:
             return until_ms
         with suppress(StoreError):  # the run's write finds out if the task is over
             ttl_ms = until_ms - now_ms + GRACE_MS
-            least_ms = ttl_ms - GRACE_MS // 2  # most tasks were created with enough
+            least_ms = ttl_ms - GRACE_MS // 2  # most tasks were created with a sufficient lifetime
             run.lease.task = self._store.jobs.extend(run.lease.task, ttl_ms, least_ms)
         task = run.lease.task
         ends_ms = task.created_ms + task.ttl_ms
@@ -366,14 +366,14 @@ class Engine:
             self._end_list(run, step)
             return None
         began = self._check_start(step, self._host, run.lease)
-        if isinstance(began, Began | None):
+        if isinstance(began, StartTime | None):
             return Call(step, began, listed.waiting.pop(0))
         run.stop_at(step, began)
         return None
 
-    def _check_start(self, step: Step, host: Host, lease: Lease | LeaseOfThread | None) -> Began | Stop | None:
-        """When a call begins; `None` without a task. Or why it cannot start now: too little time is left, or another
-        run has the task or could take it soon."""
+    def _check_start(self, step: Step, host: Host, lease: Lease | LeaseOfThread | None) -> StartTime | Stop | None:
+        """The start time of a call; `None` without a task. If the call cannot start now, the reason: too little time is
+        left, or another run has the task or could take it soon."""
         if not host.may_start():
             return DeadlineExceeded(step.name, step.tool or "")
         if lease is None:
@@ -391,8 +391,8 @@ class Engine:
         threads.start(lambda host: self._make(run, call, host, lease), lease.pulse)
 
     def _make(self, run: Run, call: Call, host: Host, lease: Lease | LeaseOfThread | None) -> CallEnded:
-        """Make a call, perhaps in another thread: it changes nothing of the run. Even an error of Baton itself becomes
-        a pause reason, and earlier results are still written."""
+        """Make a call, perhaps in another thread. This does not change the run. Even an internal error of Baton becomes
+        a pause reason, so that earlier results are still written."""
         try:
             return self._perform(run, call, host, lease)
         except Exception as error:  # noqa: BLE001 - `_internal_error` logs it
@@ -414,7 +414,7 @@ class Engine:
         if step.resources and lease is not None and not lease.is_safe():
             # Reading the resources took so long that the claim may have ended. The tool starts only if it is renewed.
             began = self._check_start(step, host, lease)
-            decision = decision if isinstance(began, Began | None) else began
+            decision = decision if isinstance(began, StartTime | None) else began
         if isinstance(decision, TaskOver | Superseded):
             return CallEnded(call, stop=decision)
         if not isinstance(decision, Ready):
@@ -427,7 +427,7 @@ class Engine:
             return CallEnded(call, trace)
         prepared, rng = decision.call, self._rng
         variables = call.variables or (run.variables if lease else None)
-        first = Attempt(1 + _tries(run, step), self._key(run, call, prepared), _place(run, call))
+        first = Attempt(1 + _earlier_attempts(run, step), self._key(run, call, prepared), _place(run, call))
         tried = attempt(step, host, prepared, first, variables, lease, rng)
         stop = _stop_before(step, tried)
         if stop is not None:
@@ -436,7 +436,7 @@ class Engine:
             arguments, over = prepared.arguments, tried.over
             ended = self._failed(run, call, tried.outcome, prepared.name, arguments, fetched, tried.attempts, over)
             return structs.replace(ended, retry_s=None if host.job_id is None else tried.wait_s)
-        kept, timing = _kept(run, step, prepared.arguments), self._timing(call)
+        kept, timing = _arguments_to_store(run, step, prepared.arguments), self._timing(call)
         outcome, attempts = tried.outcome, tried.attempts
         trace = StepTrace(step, prepared.arguments, fetched.contents, outcome, attempts, kept, timing)
         if step.resources:
@@ -463,7 +463,7 @@ class Engine:
         step, fetched = call.step, fetched or NOTHING_FETCHED
         # The error is stored, and it may quote the arguments.
         failed = structs.replace(failed, error=run.secrets.hide_text(failed.error))
-        kept, timing, outcome = _kept(run, step, arguments), self._timing(call), Failed(failed.error)
+        kept, timing, outcome = _arguments_to_store(run, step, arguments), self._timing(call), Failed(failed.error)
         contents, read, unread = fetched.contents, fetched.read, fetched.uri
         trace = StepTrace(step, arguments, contents, outcome, attempts, kept, timing, read=read, unread=unread)
         pause = None if call.index is not None else pause_after(failed, step, step.name, tool, unread)
@@ -482,7 +482,7 @@ class Engine:
             run.end_item(ended)
             self._end_list(run, step)
             return
-        if ended.failed is not None and step.retry is not None and self._attempts_later(run, ended):
+        if ended.failed is not None and step.retry is not None and self._postpone_attempt(run, ended):
             return
         if ended.trace is not None:
             run.settle(ended.trace)
@@ -491,15 +491,15 @@ class Engine:
         elif step.checkpoint:
             self._checkpoint(run, step)
 
-    def _attempts_later(self, run: Run, ended: CallEnded) -> bool:
-        """Stop at a step whose next attempt a worker makes later, if its task lives so long. Otherwise the step fails,
-        and a resume has all attempts again."""
+    def _postpone_attempt(self, run: Run, ended: CallEnded) -> bool:
+        """Stop at a step if a worker can make its next attempt later and the task lives long enough. Otherwise the step
+        fails, and a resume has all attempts again."""
         step, now_ms, attempts = ended.call.step, self._now_ms(), ended.trace.attempts if ended.trace else 0
         until_ms: int | str = ""
         if ended.retry_s is not None and run.lease is not None:
-            until_ms = self._outlived(run, now_ms + round(ended.retry_s * 1000), now_ms)
+            until_ms = self._end_of_wait(run, now_ms + round(ended.retry_s * 1000), now_ms)
         if isinstance(until_ms, str):
-            if _tries(run, step):
+            if _earlier_attempts(run, step):
                 run.variables.note(f"{TRIED_PREFIX}{step.name}", 0)
             return False
         run.variables.note(f"{WAIT_PREFIX}{step.name}", until_ms)
@@ -606,14 +606,14 @@ class Engine:
         if last:
             lease.task, lease.released = written.task, True
         else:
-            lease.written(written.task)
-        run.wrote(written.task, traces, items)
-        run.not_kept(written.task, written.oversized)
+            lease.note_written(written.task)
+        run.note_written(written.task, traces, items)
+        run.note_oversized(written.task, written.oversized)
         return None
 
     def _not_written(self, run: Run, lease: Lease, error: StoreError) -> Over | None:
         over = isinstance(error, ClaimLost | TaskFinished)
-        run.not_written(unknown=isinstance(error, OutcomeUnknown), over=over)
+        run.note_write_failed(unknown=isinstance(error, OutcomeUnknown), over=over)
         match error:
             case TaskFinished():
                 lease.task = error.current
@@ -631,7 +631,7 @@ class Engine:
         return None
 
 
-def _stop_before(step: Step, tried: "Tried") -> Stop | None:
+def _stop_before(step: Step, tried: "AttemptResult") -> Stop | None:
     """Why a tool was not called at all, if its step stays open."""
     if tried.over and not tried.attempts:
         return tried.over
@@ -646,15 +646,15 @@ def _place(run: Run, call: Call) -> Place:
     return Place(run.workflow, step, name, task, is_turn=True, is_item=call.index is not None, by=by)
 
 
-def _kept(run: Run, step: Step, arguments: Mapping[str, Json] | None) -> JsonObject | None:
+def _arguments_to_store(run: Run, step: Step, arguments: Mapping[str, Json] | None) -> JsonObject | None:
     """The arguments to store with the result: none, unless a person has given some of them."""
     if arguments is None or step.name not in run.input.answers:
         return None
     return stored_call(arguments, hidden_in(arguments, step.arguments, run.workflow.secrets))
 
 
-def _tries(run: Run, step: Step) -> int:
-    """How often a step's tool was called before the wait that has ended now."""
+def _earlier_attempts(run: Run, step: Step) -> int:
+    """How often earlier runs called a step's tool, before its wait for the next attempt."""
     tries = run.variables.get(f"{TRIED_PREFIX}{step.name}") if step.retry else None
     return tries if isinstance(tries, int) else 0
 
@@ -662,7 +662,7 @@ def _tries(run: Run, step: Step) -> int:
 # Attempts
 
 
-class Tried(Struct, frozen=True):
+class AttemptResult(Struct, frozen=True):
     """How the calls of a step's tool ended.
 
     Attributes:
@@ -684,37 +684,37 @@ def attempt(
     variables: TaskVariables | None,
     lease: Lease | LeaseOfThread | None,
     rng: Callable[[], float] = random_fraction,
-) -> Tried:
-    """Call a step's tool until it succeeds, or must not or cannot be called again.
+) -> AttemptResult:
+    """Call a step's tool until it succeeds, or until it must not or cannot be called again.
 
     Args:
         variables: The task's variables; `None` without a task.
     """
     outcome = host.run(call, variables, first)
-    if _did_not_begin(outcome):
+    if _was_not_called(outcome):
         # The claim is renewed just before a call. The renewal may show that the task is over or has another run.
-        return Tried(outcome, 0, lease.over if lease else None)
-    tried = Tried(outcome, first.number)
-    while isinstance(tried.outcome, Failed) and _may_pass(step, tried.outcome, tried.attempts):
+        return AttemptResult(outcome, 0, lease.over if lease else None)
+    tried = AttemptResult(outcome, first.number)
+    while isinstance(tried.outcome, Failed) and _may_retry(step, tried.outcome, tried.attempts):
         wait_s = step.retry.wait_s(tried.attempts, rng) if step.retry else 0.0
         if not host.may_start(wait_s):
             return structs.replace(tried, wait_s=wait_s)
         host.wait(wait_s)
         over = lease.check() if lease else None
         if over or not host.may_start() or (lease and not lease.is_safe()):
-            return Tried(tried.outcome, tried.attempts, over)
+            return AttemptResult(tried.outcome, tried.attempts, over)
         again = host.run(call, variables, structs.replace(first, number=tried.attempts + 1))
-        if _did_not_begin(again):
+        if _was_not_called(again):
             break
-        tried = Tried(again, tried.attempts + 1)
+        tried = AttemptResult(again, tried.attempts + 1)
     return tried
 
 
-def _did_not_begin(outcome: Outcome) -> bool:
+def _was_not_called(outcome: Outcome) -> bool:
     return isinstance(outcome, Failed) and outcome.kind is Failure.NOT_BEGUN
 
 
-def _may_pass(step: Step, failed: Failed, attempts: int) -> bool:
+def _may_retry(step: Step, failed: Failed, attempts: int) -> bool:
     """Whether the call may be made again. A call that timed out may have happened: only a retryable step repeats it."""
     if step.retry is None or attempts >= step.retry.attempts or failed.asks_client:
         return False

@@ -17,7 +17,7 @@ from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, Unresolved
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import LONGEST, encoded_uri, is_long, one_line, quoted_guidance
 from mcp_baton.workflow.resolve import Known, NoElement, NoField, NoneOf, NoOutput, NotGiven, NoVariable, Resolution
-from mcp_baton.workflow.secrets import stand_in
+from mcp_baton.workflow.secrets import secret_placeholder
 from mcp_baton.workflow.sources import (
     Constant,
     Found,
@@ -58,13 +58,13 @@ class Handle(Struct, frozen=True):
     """A task's id and the calls that continue the task, for texts.
 
     Attributes:
-        taken_by: Whether a tool of this name accepts the id. A tool with its own parameter `task_id` does not.
+        accepts_id: Whether a tool of this name accepts the id. A tool with its own parameter `task_id` does not.
         given: Arguments that the task has not stored, so that they must be given again.
     """
 
     task_id: str
     workflow: Workflow
-    taken_by: Callable[[str], bool] = lambda _: False
+    accepts_id: Callable[[str], bool] = lambda _: False
     given: Mapping[str, Json] = NOTHING
 
     @property
@@ -76,35 +76,35 @@ class Handle(Struct, frozen=True):
     def arguments(self) -> dict[str, Json]:
         """The arguments that continue the task: its id, those that must be given again, and a text for each secret."""
         secrets = (argument.name for argument in self.workflow.arguments if argument.secret and argument.required)
-        return {TASK_ID: self.task_id, **self.given, **{name: stand_in(name) for name in secrets}}
+        return {TASK_ID: self.task_id, **self.given, **{name: secret_placeholder(name) for name in secrets}}
 
-    def on(self, tool: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
+    def with_task_id(self, tool: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
         """A call's arguments with the task's id, if the tool accepts it."""
-        return {**arguments, TASK_ID: self.task_id} if self.taken_by(tool) else dict(arguments)
+        return {**arguments, TASK_ID: self.task_id} if self.accepts_id(tool) else dict(arguments)
 
-    def going_on(self) -> list[JsonObject]:
+    def resume_call(self) -> list[JsonObject]:
         """The call that lets the server continue, for `next`; none without a workflow tool."""
         return [] if self.tool is None else [{"tool": self.tool, "arguments": self.arguments}]
 
-    def finishing(self) -> list[JsonObject]:
+    def complete_call(self) -> list[JsonObject]:
         """The call that completes a task whose steps are all settled, for `next`; none without a workflow tool."""
         return [] if self.tool is None else [{"tool": self.tool, "arguments": {TASK_ID: self.task_id}}]
 
-    def ending(self) -> list[JsonObject]:
+    def cancel_call(self) -> list[JsonObject]:
         """The call that ends the task, for `next`; none without a workflow tool."""
-        return [] if self.tool is None else [{"tool": self.tool, "arguments": self._cancelling}]
+        return [] if self.tool is None else [{"tool": self.tool, "arguments": self._cancel_arguments}]
 
-    def end(self) -> str:
+    def cancel_text(self) -> str:
         """The sentence that says how to end the task."""
         if self.tool is None:
             return f"To end the task, send tasks/cancel with {dumps_spaced({'taskId': self.task_id})}."
-        return f"To end the task, call {self.tool} with {dumps_spaced(self._cancelling)}."
+        return f"To end the task, call {self.tool} with {dumps_spaced(self._cancel_arguments)}."
 
     @property
-    def _cancelling(self) -> dict[str, Json]:
+    def _cancel_arguments(self) -> dict[str, Json]:
         return {TASK_ID: self.task_id, TASK_ACTION: "cancel"}
 
-    def offer(self, known: Known | None, *, begin: str = "Or ") -> str:
+    def resume_text(self, known: Known | None, *, begin: str = "Or ") -> str:
         """The sentence that says how to let the server continue: by the workflow's tool, otherwise by its prompt.
 
         Args:
@@ -117,7 +117,7 @@ class Handle(Struct, frozen=True):
         text = f"{begin}{how} with {dumps_spaced(self.arguments)} to let the server continue.{again}"
         return f"{text[0].upper()}{text[1:]}"
 
-    def finish(self) -> str:
+    def complete_text(self) -> str:
         """The sentence that says how to complete a task whose steps are all settled."""
         if self.tool is None:
             return "The client completes the task."
@@ -201,13 +201,13 @@ class RemainingCalls(Struct, frozen=True):
         a call of the workflow's tool, which lets the server continue, or complete the task.
         """
         if not self.known.open_steps:
-            return self.go_on.finishing() if self.go_on else []
+            return self.go_on.complete_call() if self.go_on else []
         if self.pause is not None and self.pause.remedy is Remedy.ANSWERS:
             answer = self._answer_call()
             return [answer] if answer else []
         if self._remedy is Remedy.NONE:
-            return self.go_on.ending() if self.go_on else []
-        last = self.go_on.going_on() if self.go_on else []
+            return self.go_on.cancel_call() if self.go_on else []
+        last = self.go_on.resume_call() if self.go_on else []
         calls = [entry for step in self.steps() for entry in self.entries_of(step)]
         return [*(call for call in calls if call not in last), *last]
 
@@ -215,7 +215,7 @@ class RemainingCalls(Struct, frozen=True):
         """The remaining calls of one step, as in `entries`."""
         uris = uris_of(step, self.known)
         yield from ({"resource": uri} for it, uri in uris.items() if not step.read_after(it))
-        go_on = self.go_on.going_on() if self.go_on else []
+        go_on = self.go_on.resume_call() if self.go_on else []
         if step.each is not None:
             items = self.known.items_of(step)
             for index in items.open[:MAX_FIELDS] if items else ():
@@ -264,25 +264,29 @@ class RemainingCalls(Struct, frozen=True):
         if isinstance(self.pause, Waiting):
             return self._after_wait(self.pause), self.steps(), []
         if remedy is Remedy.DECISION:
-            offer = go_on.offer(self.known, begin="After the decision, ") if go_on else APPROVED_MAKE_THESE_CALLS
+            offer = go_on.resume_text(self.known, begin="After the decision, ") if go_on else APPROVED_MAKE_THESE_CALLS
             return [offer], self.steps(), []
         if remedy is Remedy.NONE:
-            return [go_on.end()] if go_on else [], [], []
+            return [go_on.cancel_text()] if go_on else [], [], []
         is_for_operator = self.pause is not None and self.pause.is_for_the_operator
         steps = self.steps()
         if go_on is None:
             return [CORRECTED_MAKE_THESE_CALLS if is_for_operator else MAKE_THESE_CALLS], steps, []
         if not steps:
             begin = "When the cause is corrected, " if is_for_operator else ""
-            return [go_on.offer(self.known, begin=begin)], [], []
-        return [MAKE_THESE_CALLS], steps, [go_on.offer(self.known, begin="Or " if go_on.tool is None else "Then ")]
+            return [go_on.resume_text(self.known, begin=begin)], [], []
+        return (
+            [MAKE_THESE_CALLS],
+            steps,
+            [go_on.resume_text(self.known, begin="Or " if go_on.tool is None else "Then ")],
+        )
 
     def _after_wait(self, pause: Waiting) -> list[str]:
         begin, go_on = "After the callback, " if pause.waits_for == "callback" else "After that, ", self.go_on
         if go_on is None:
             return [f"{begin}make these tool calls:"]
         return [
-            go_on.offer(self.known, begin=begin),
+            go_on.resume_text(self.known, begin=begin),
             f"To check, {call_that_shows(go_on.task_id, go_on.workflow)}.",
         ]
 
@@ -323,7 +327,7 @@ class RemainingCalls(Struct, frozen=True):
     def call_of(self, step: Step, tool: str, longest: int = LONGEST) -> dict[str, Json]:
         """The arguments of a call that names the task, if it has to."""
         arguments = self.arguments(step, longest)
-        return self.handle.on(tool, arguments) if self.handle else arguments
+        return self.handle.with_task_id(tool, arguments) if self.handle else arguments
 
     def arguments(self, step: Step, longest: int = LONGEST) -> dict[str, Json]:
         """A call's arguments. Unknown, invalid and long values are replaced by placeholders."""

@@ -34,12 +34,12 @@ class Failure(StrEnum):
     """How a call failed.
 
     Attributes:
-        UNFIT: Its arguments or its value do not match its signature.
+        INVALID: Its arguments or its value do not match its signature.
         TIMED_OUT: It was abandoned. It may still have an effect.
     """
 
     RAISED = "raised"
-    UNFIT = "unfit"
+    INVALID = "invalid"
     TIMED_OUT = "timed out"
     NOT_BEGUN = "not begun"
 
@@ -253,7 +253,7 @@ class Threads(Protocol):
     """Runs calls in other threads, while the request's thread delivers their notifications and renews claims."""
 
     def start(self, call: Callable[[Host], Any], pulse: Callable[[], float] | None) -> None:
-        """Begin a call in another thread. It gets a host of its own.
+        """Begin a call in another thread. The call gets a separate host.
 
         Args:
             pulse: The pulse of that host; `None` without a claim.

@@ -19,7 +19,7 @@ from mcp_baton.tasks.store import TaskStore
 logger = logging.getLogger(__name__)
 
 CHECK_AFTER_S = 2.0
-"""A run that has not read its task for this long checks it before the next step or attempt, seconds."""
+"""If a run has not read its task for this long, it checks it before the next step or attempt, seconds."""
 
 SAFETY_MS = 5_000
 """A run starts nothing in this time before its claim ends, unless the claim is renewed, milliseconds."""
@@ -65,8 +65,8 @@ def give_back(store: TaskStore, task: TaskRecord) -> None:
         logger.warning("task %s: its claim could not be released; it will expire", task.task_id, exc_info=True)
 
 
-class Began(Struct, frozen=True):
-    """When a step began: epoch milliseconds, and seconds on the clock that measures its duration."""
+class StartTime(Struct, frozen=True):
+    """The start time of a step: epoch milliseconds, and seconds on the clock that measures its duration."""
 
     at_ms: int
     at_s: float
@@ -114,7 +114,7 @@ class Lease:
         """The claim with the end that a renewal gives it now."""
         return replace(self.held, until_ms=lease_end(self._store, self._left_ms))
 
-    def begin(self) -> Began | Over | None:
+    def begin(self) -> StartTime | Over | None:
         """Prepare the start of a step.
 
         Returns:
@@ -124,9 +124,9 @@ class Lease:
         if self._over is not None:
             return self._over
         self._begins = True
-        return Began(now_ms, self._clock()) if self._is_safe_at(now_ms) else None
+        return StartTime(now_ms, self._clock()) if self._is_safe_at(now_ms) else None
 
-    def written(self, task: TaskRecord) -> None:
+    def note_written(self, task: TaskRecord) -> None:
         """Note that the run has written to the task and has renewed its claim with that.
 
         If the response came late, the task may show writes that others made since.
@@ -144,7 +144,7 @@ class Lease:
     def check(self) -> Over | None:
         """Check the task if it was not read for a while: by a renewal that is due, or by reading its status.
 
-        If the store does not answer, the run goes on; its last write shows whether the task is over.
+        If the store does not answer, the run continues; its last write shows whether the task is over.
 
         Returns:
             Why the run cannot write to its task any more; `None` if it can.
@@ -166,7 +166,7 @@ class Lease:
         return self._store.now_ms()
 
     def is_safe(self) -> bool:
-        """Whether no other run can take the task in the next seconds. Asked before a call is made again."""
+        """As `lasts`, before a call is made again: the next `pulse` checks once more that the claim lasts."""
         self._begins = True
         return self.lasts()
 
@@ -219,7 +219,7 @@ class Lease:
         """Renew the claim by a write that does more than that.
 
         Returns:
-            Whether the write was made. If not, the run goes on as after any failed renewal.
+            Whether the write was made. If not, the run continues as after any failed renewal.
         """
         # Set the next attempt first: a tool's notifications must not each try to renew while the store is down.
         self._renew_at_ms = self._store.now_ms() + RETRY_MS
@@ -234,7 +234,7 @@ class Lease:
         except StoreError:
             logger.warning("task %s: its claim could not be renewed", self.task.task_id, exc_info=True)
         else:
-            self.written(renewed)
+            self.note_written(renewed)
             return True
         return False
 
@@ -289,8 +289,8 @@ class LeaseOfThread:
     def over(self) -> Over | None:
         return self._lease.over
 
-    def begin(self) -> Began | Over | None:
-        begun: Began | Over | None = self._ask(self._lease.begin)
+    def begin(self) -> StartTime | Over | None:
+        begun: StartTime | Over | None = self._ask(self._lease.begin)
         return begun
 
     def check(self) -> Over | None:

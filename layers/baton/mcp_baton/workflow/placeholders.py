@@ -33,7 +33,7 @@ CHANGED: Final = (
 )
 
 
-class Unknown(Struct, frozen=True):
+class UnknownPlaceholder(Struct, frozen=True):
     """A placeholder whose value is not known."""
 
     argument: str
@@ -41,20 +41,20 @@ class Unknown(Struct, frozen=True):
     why: str
 
 
-class Replaced(Struct, frozen=True):
+class ReplacedArguments(Struct, frozen=True):
     """A call's arguments with the values of its placeholders.
 
     Attributes:
         unknown: The placeholders without a value. If there is one, the call must not be made.
-        put_in: The bytes of JSON that replaced placeholders.
-        read: The bytes of stored values that were read.
+        inserted_bytes: The bytes of JSON that replaced placeholders.
+        read_bytes: The bytes of stored values that were read.
     """
 
     arguments: JsonObject
     names: tuple[str, ...] = ()
-    unknown: tuple[Unknown, ...] = ()
-    put_in: int = 0
-    read: int = 0
+    unknown: tuple[UnknownPlaceholder, ...] = ()
+    inserted_bytes: int = 0
+    read_bytes: int = 0
 
     @property
     def digest(self) -> str | None:
@@ -62,19 +62,19 @@ class Replaced(Struct, frozen=True):
         return digest({name: self.arguments[name] for name in self.names}) if self.names else None
 
 
-class Room(Struct, frozen=True):
+class PlaceholderLimits(Struct, frozen=True):
     """The limits for the placeholders of one call.
 
     Attributes:
-        put_in: The most bytes of JSON that may replace all placeholders together.
-        read: The most bytes of stored values that may be read.
+        inserted_bytes: The most bytes of JSON that may replace all placeholders together.
+        read_bytes: The most bytes of stored values that may be read.
     """
 
-    put_in: int
-    read: int
+    inserted_bytes: int
+    read_bytes: int
 
 
-def replaced(arguments: JsonObject, plan: Plan | None, room: Room) -> Replaced:
+def replace_placeholders(arguments: JsonObject, plan: Plan | None, limits: PlaceholderLimits) -> ReplacedArguments:
     """Replace each argument that is exactly a placeholder by its value, as JSON.
 
     A text that looks like a placeholder, but that no step of the workflow has, stays a text.
@@ -82,10 +82,10 @@ def replaced(arguments: JsonObject, plan: Plan | None, room: Room) -> Replaced:
     Args:
         plan: The plan of the task that the call names; `None` if the task is not known.
     """
-    left = room
+    left = limits
     made = dict(arguments)
     names: list[str] = []
-    unknown: list[Unknown] = []
+    unknown: list[UnknownPlaceholder] = []
     for name in sorted(arguments):
         text = arguments[name]
         source = _meant(text, name, plan) if isinstance(text, str) and is_placeholder(text) else None
@@ -93,12 +93,18 @@ def replaced(arguments: JsonObject, plan: Plan | None, room: Room) -> Replaced:
             continue
         names.append(name)
         value, size, read = (source, 0, 0) if isinstance(source, str) else _value(source, plan, left)
-        left = Room(left.put_in - size, left.read - read)
+        left = PlaceholderLimits(left.inserted_bytes - size, left.read_bytes - read)
         if isinstance(value, Found):
             made[name] = value.value
         else:
-            unknown.append(Unknown(name, str(text), value))
-    return Replaced(made, tuple(names), tuple(unknown), room.put_in - left.put_in, room.read - left.read)
+            unknown.append(UnknownPlaceholder(name, str(text), value))
+    return ReplacedArguments(
+        made,
+        tuple(names),
+        tuple(unknown),
+        limits.inserted_bytes - left.inserted_bytes,
+        limits.read_bytes - left.read_bytes,
+    )
 
 
 def is_placeholder(text: str) -> bool:
@@ -108,7 +114,7 @@ def is_placeholder(text: str) -> bool:
     return _OUTPUT.fullmatch(text) is not None or _NAMED.fullmatch(text) is not None
 
 
-def refusal(unknown: tuple[Unknown, ...]) -> str:
+def unknown_text(unknown: tuple[UnknownPlaceholder, ...]) -> str:
     """The text of a call that was not made: one sentence for each placeholder without a value."""
     sentences = [f"The argument '{item.argument}' is {quoted_error(item.placeholder)}: {item.why}." for item in unknown]
     return " ".join(["Nothing was run.", *sentences])
@@ -129,7 +135,7 @@ def _meant(text: str, argument: str, plan: Plan | None) -> Source | str | None:
     return _source(text, workflow, plan.known)
 
 
-def _value(source: Source, plan: Plan | None, room: Room) -> tuple[Found | str, int, int]:
+def _value(source: Source, plan: Plan | None, limits: PlaceholderLimits) -> tuple[Found | str, int, int]:
     """The value of a source or why it has none, the bytes of JSON, and the bytes that were read."""
     if plan is None or plan.workflow is None or plan.known is None:
         return f"{NO_STATE}; {GIVE}", 0, 0
@@ -137,14 +143,14 @@ def _value(source: Source, plan: Plan | None, room: Room) -> tuple[Found | str, 
     if isinstance(source, PromptArg) and source.name in known.secrets.names:
         return SECRET, 0, 0  # The value is not stored.
     read = known.stored_bytes(source)
-    if read > room.put_in and isinstance(source, StepOutput | TaskVariable) and source.path is None:
+    if read > limits.inserted_bytes and isinstance(source, StepOutput | TaskVariable) and source.path is None:
         return _too_long(read, plan, workflow), 0, 0
-    if read > room.read:
+    if read > limits.read_bytes:
         return f"{read} bytes must be read for it, which is more than is left to this request; send it by itself", 0, 0
     resolution = known.resolve(source)
     if isinstance(resolution, Found):
         size = json_size(resolution.value)
-        return (resolution, size, read) if size <= room.put_in else (_too_long(size, plan, workflow), 0, read)
+        return (resolution, size, read) if size <= limits.inserted_bytes else (_too_long(size, plan, workflow), 0, read)
     return _why_none(resolution, source, known), 0, read
 
 

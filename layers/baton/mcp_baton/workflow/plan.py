@@ -18,9 +18,9 @@ from mcp_baton.workflow.keys import canonical_text
 from mcp_baton.workflow.pause import PauseReason, parse_pause, refused_arguments
 from mcp_baton.workflow.repeats import INTERRUPTED, NOT_RECORDED, Canonical, Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, NotGiven
-from mcp_baton.workflow.secrets import Secrets, hidden_in, mentions, secrets_in_call, stand_in
+from mcp_baton.workflow.secrets import Secrets, contains_argument, hidden_in, secret_placeholder, secrets_in_call
 from mcp_baton.workflow.sources import Found, Source, StepOutput, TaskVariable
-from mcp_baton.workflow.stored_calls import restored
+from mcp_baton.workflow.stored_calls import restore_call
 
 
 class Comparison:
@@ -36,23 +36,23 @@ class Comparison:
     def changed_by(self, values: JsonObject) -> frozenset[str]:
         """The names of the arguments that would change if the call had these values."""
         others = {name: value for name, value in values.items() if not self._has(name, value)}
-        return self._unlike({**self.arguments, **others}) if others else frozenset()
+        return self._differing_names({**self.arguments, **others}) if others else frozenset()
 
     def equals(self, other: JsonObject) -> bool:
         """Whether a call with these arguments means the same."""
         if other.keys() == self.arguments.keys() and all(self._has(name, value) for name, value in other.items()):
             return True
-        return not self._unlike(other)
+        return not self._differing_names(other)
 
     def _has(self, name: str, value: Json) -> bool:
-        return name in self.arguments and _alike(self.arguments[name], value)
+        return name in self.arguments and _is_equal_json(self.arguments[name], value)
 
-    def _unlike(self, other: JsonObject) -> frozenset[str]:
+    def _differing_names(self, other: JsonObject) -> frozenset[str]:
         mine, others = self._own, self._canonical(other)
         return frozenset(
             name
             for name in mine.keys() | others.keys()
-            if name not in mine or name not in others or not _alike(mine[name], others[name])
+            if name not in mine or name not in others or not _is_equal_json(mine[name], others[name])
         )
 
     @cached_property
@@ -60,7 +60,7 @@ class Comparison:
         return self._canonical(self.arguments)
 
 
-def _alike(one: Json, other: Json) -> bool:
+def _is_equal_json(one: Json, other: Json) -> bool:
     # Python takes a boolean and a number as equal; JSON does not.
     if type(one) is type(other) and isinstance(one, str | int):
         return one == other
@@ -162,7 +162,7 @@ class Plan:
         # A step that is new in the definition is pending.
         statuses = {step.name: stored.get(step.name, StepStatus.PENDING) for step in self.workflow.steps}
         secrets = Secrets(given_secrets(self.workflow, self.task))
-        stand_ins = {name: stand_in(name) for name in secrets.names}
+        stand_ins = {name: secret_placeholder(name) for name in secrets.names}
         outputs = Outputs(self.task, stored)
         return Known(
             self.workflow,
@@ -197,7 +197,7 @@ class Plan:
         changed: set[str] = set()
         whole = True
         secrets = self.workflow.secrets
-        secret = frozenset(name for name, source in step.arguments.items() if mentions(source, secrets))
+        secret = frozenset(name for name, source in step.arguments.items() if contains_argument(source, secrets))
         for argument, source in step.arguments.items():
             if argument in secret:
                 continue
@@ -238,7 +238,7 @@ class Plan:
             return holds(self.task, self.known.stored_name(source), text)
         return None
 
-    def made_with(self, name: str, call: Comparison, tool: str) -> JsonObject | None:
+    def call_arguments(self, name: str, call: Comparison, tool: str) -> JsonObject | None:
         """The arguments of a completed step's call: those of the continuation, otherwise those of its sources.
 
         Returns:
@@ -247,7 +247,7 @@ class Plan:
         kept = f"{CALL_PREFIX}{name}"
         if kept in self.task.variables:
             try:
-                return restored(self.task.variables[kept], call.arguments)
+                return restore_call(self.task.variables[kept], call.arguments)
             except StoreError as error:
                 logger.warning("task %s: the call of step %s cannot be read", self.task.task_id, name, exc_info=error)
                 return None

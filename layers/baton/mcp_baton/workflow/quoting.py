@@ -31,7 +31,7 @@ def one_line(value: Json) -> str:
 
 
 def _escaped(text: str) -> str:
-    if text.isascii() and "\x7f" not in text:  # the one of them that ASCII has
+    if text.isascii() and "\x7f" not in text:  # the only character in ASCII that must be escaped here
         return text
     return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 

@@ -18,8 +18,8 @@ from mcp_baton.workflow.sources import (
     TaskVariable,
     as_source,
     author_line,
+    source_text,
     workflows_of,
-    written,
 )
 
 
@@ -100,7 +100,7 @@ def name_of(reference: Reference) -> str:
         case TaskVariable(name, path):
             return f"the field {path!r} of the task variable {name!r}"
         case source:
-            return f"the value {written(source)}"
+            return f"the value {source_text(source)}"
 
 
 def no_value(reference: Reference, does: str, remedy: str) -> NoValueYet:

@@ -14,7 +14,7 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.keys import step_key
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.secrets import mentions
+from mcp_baton.workflow.secrets import contains_argument
 
 logger = logging.getLogger(__name__)
 
@@ -59,11 +59,11 @@ def repeat(step: Step, arguments: JsonObject | None, known: Known, task_id: str,
         return Repeat(step.name, None)
     for name, value in arguments.items():
         source = step.arguments.get(name)
-        if mentions(source, known.secrets.names) or known.shown_value(value, source) != value:
+        if contains_argument(source, known.secrets.names) or known.shown_value(value, source) != value:
             return Repeat(step.name, None)
     try:
         return Repeat(step.name, step_key(task_id, step.name, partial(canonical, step.tool, arguments))())
-    except Exception:  # the type of a parameter is the author's code and may raise anything
+    except Exception:  # the type of a parameter runs the author's code, which may raise anything
         logger.exception("step %s: its idempotency key cannot be made", step.name)
         return Repeat(step.name, None)
 
@@ -81,7 +81,7 @@ def may_have_run_twice(repeats: Sequence[Repeat], why: str = INTERRUPTED) -> lis
     return [f"{_subject(repeats)} may have run twice: {why}."] if repeats else []
 
 
-def named(repeats: Sequence[Repeat]) -> str:
+def repeats_text(repeats: Sequence[Repeat]) -> str:
     """The steps with their keys."""
     names = [f"'{it.step}'" + (f" (idempotency key {it.key})" if it.key else "") for it in repeats[:MOST]]
     more = [f"{len(repeats) - MOST} more"] if len(repeats) > MOST else []
@@ -90,4 +90,4 @@ def named(repeats: Sequence[Repeat]) -> str:
 
 
 def _subject(repeats: Sequence[Repeat]) -> str:
-    return f"{'Step' if len(repeats) == 1 else 'Steps'} {named(repeats)}"
+    return f"{'Step' if len(repeats) == 1 else 'Steps'} {repeats_text(repeats)}"

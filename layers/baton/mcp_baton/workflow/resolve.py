@@ -1,5 +1,5 @@
-"""What is known of a workflow: from it, the arguments of a step are resolved, or it says why the step cannot run. Pure,
-but it may read task variables from the store."""
+"""Resolves the arguments of steps from the known values of a workflow, or returns why a step cannot run. Pure, but it
+may read task variables from the store."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,7 @@ from mcp_baton.workflow.pause import (
     UnresolvedDependency,
 )
 from mcp_baton.workflow.quoting import LONGEST, is_long, one_line
-from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, concealed, shown_texts
+from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, hidden_argument, shown_texts
 from mcp_baton.workflow.sources import (
     Condition,
     Constant,
@@ -37,14 +37,14 @@ from mcp_baton.workflow.sources import (
     as_text,
     compare,
     copy_json,
-    end_of,
     fill,
     fill_json,
     fill_uri,
     lookup,
+    missing_field_text,
     parts_of,
     placeholders,
-    written,
+    source_text,
 )
 from mcp_baton.workflow.wait import time_of
 
@@ -147,7 +147,7 @@ class Known(Struct, frozen=True):
 
     def resolve(self, source: Source) -> Resolution:
         """Resolve a data source. The value shares no container with the known values."""
-        # `match` with a class's attributes takes four times as long, and this is asked for each argument of each step.
+        # `match` with a class's attributes takes four times as long, and this runs for each argument of each step.
         if isinstance(source, PromptArg):
             name = source.name
             return Found(_own(self.arguments[name])) if name in self.arguments else NotGiven(name)
@@ -290,7 +290,7 @@ class Known(Struct, frozen=True):
 
     def shown_value(self, value: Json, source: Source | None) -> Json:
         """An argument's value without secrets."""
-        return concealed(value, source, self.secrets, self.shown_texts) if self.secrets.names else value
+        return hidden_argument(value, source, self.secrets, self.shown_texts) if self.secrets.names else value
 
     def placeholder(self, source: Source) -> str | None:
         """The placeholder of a source's value; a constant has none."""
@@ -360,7 +360,7 @@ class Known(Struct, frozen=True):
         if isinstance(resolution, NoOutput):
             return self._unresolved(resolution.step, step)
         problem = resolution if isinstance(resolution, str) else self._why_not_found(source, resolution)
-        return UnresolvableParams(step.name, written(source), step.tool or "", problem, str(step.when))
+        return UnresolvableParams(step.name, source_text(source), step.tool or "", problem, str(step.when))
 
     def _holds(self, condition: Condition) -> bool | tuple[Source, Resolution | str]:
         """Whether a condition holds; or the source without a usable value, and the reason.
@@ -454,12 +454,12 @@ class Known(Struct, frozen=True):
     def _why_not_found(self, source: Source, resolution: Resolution) -> str:
         """Where a value was expected, and what is there. It quotes no values."""
         if isinstance(resolution, NoneOf):
-            return f"none of these has a value: {', '.join(map(written, resolution.source.sources))}"
+            return f"none of these has a value: {', '.join(map(source_text, resolution.source.sources))}"
         if isinstance(resolution, NoElement):
             return f"the element has no '{resolution.path}'"
         if isinstance(resolution, NoField) and resolution.path:
             step, path = resolution.step.name, resolution.path
-            return f"'{path}' is not in the output of step '{step}': {end_of(self.outputs[step], path)}"
+            return f"'{path}' is not in the output of step '{step}': {missing_field_text(self.outputs[step], path)}"
         if not isinstance(source, TaskVariable):
             return ""
         if source.name not in self.variables:
@@ -506,8 +506,8 @@ _ANYTHING: Schema = {}
 _WITHOUT_PARTS = frozenset({"string", "number", "integer", "boolean", "null"})
 
 
-class Astray(Struct, frozen=True):
-    """Where a path leaves a schema.
+class InvalidPath(Struct, frozen=True):
+    """The part of a path that a schema does not allow.
 
     Attributes:
         path: The path up to the first key that cannot exist, with that key.
@@ -518,8 +518,8 @@ class Astray(Struct, frozen=True):
     rest: tuple[str, ...]
 
 
-def astray(schema: Schema, path: str) -> Astray | None:
-    """Where a dotted path leaves a schema; `None` if the path can exist."""
+def invalid_path(schema: Schema, path: str) -> InvalidPath | None:
+    """The part of a dotted path that a schema does not allow; `None` if the path can exist."""
     definitions: Schema = schema.get("$defs", {})
     keys = path.split(".")
     here = [schema]
@@ -529,7 +529,7 @@ def astray(schema: Schema, path: str) -> Astray | None:
         if not following:
             names = dict.fromkeys(name for leaf in leaves for name in leaf.get("properties", ()))
             instead = tuple(".".join((*keys[:place], name)) for name in names)
-            return Astray(".".join(keys[: place + 1]), instead, tuple(keys[place + 1 :]))
+            return InvalidPath(".".join(keys[: place + 1]), instead, tuple(keys[place + 1 :]))
         here = following
     return None
 

@@ -25,7 +25,7 @@ from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.definition_changes import Move
 from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, Skipped, Succeeded, status_of, stored_result
 from mcp_baton.workflow.items import Items, failed_items
-from mcp_baton.workflow.lease import Began, Lease, Over, Superseded, TaskOver
+from mcp_baton.workflow.lease import Lease, Over, StartTime, Superseded, TaskOver
 from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, FailedItem, PauseReason, StepFailed, pause_after
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
@@ -139,7 +139,7 @@ class Call(Struct, frozen=True):
     """
 
     step: Step
-    began: Began | None = None
+    began: StartTime | None = None
     index: int | None = None
     variables: TaskVariables | None = None
 
@@ -423,9 +423,9 @@ class Run:
     def unwritten(self, task: TaskRecord) -> list[StepTrace]:
         """The traces that must still be written to the task in its present state.
 
-        After a write with an unknown outcome, some of the steps that it may have written are left out, because their
-        stored results are this run's, or those of later calls, which must not be overwritten: completed steps, and
-        failures of this run if the step has another result than before.
+        After a write with an unknown outcome, the stored result of a step may be this run's or that of a later call,
+        which must not be overwritten. So a step of that write is left out if it is stored as completed, or if it has
+        failed in this run and its stored result has changed.
         """
         left = self.traces[self.written :]
         if not self.unsure:
@@ -443,7 +443,7 @@ class Run:
         except StoreError:
             return True
 
-    def wrote(self, task: TaskRecord, traces: Sequence[StepTrace], items: Mapping[str, Items]) -> None:
+    def note_written(self, task: TaskRecord, traces: Sequence[StepTrace], items: Mapping[str, Items]) -> None:
         """Note that these traces and lists were written.
 
         A step that was left out stays unsure if the task has another result for it than this run: a later call may have
@@ -463,7 +463,7 @@ class Run:
         self.refused |= {trace.step.name for trace in traces if trace.users and not _is_stored(trace, task)}
         self.stored, self.persisted = True, "unknown" if self.unsure else not self.refused
 
-    def not_kept(self, task: TaskRecord, names: Sequence[str]) -> None:
+    def note_oversized(self, task: TaskRecord, names: Sequence[str]) -> None:
         """Note that the values of these variables were not stored."""
         self.oversized.update(names)
         for name in names:
@@ -473,7 +473,7 @@ class Run:
                 except ValueLost as lost:
                     self.lost[name.removeprefix(RESULT_PREFIX)] = str(lost)
 
-    def not_written(self, *, unknown: bool = False, over: bool = False) -> None:
+    def note_write_failed(self, *, unknown: bool = False, over: bool = False) -> None:
         """Note that a write failed, or that nothing can be written any more.
 
         Args:
@@ -502,14 +502,14 @@ class Run:
         self.traces.append(trace)
 
     def reopen(self, step: Step) -> None:
-        """Take back how the last step ended: the store has another end, or it is not known."""
+        """Reopen the last step: the store has another outcome for it, or the outcome is unknown."""
         self.traces.pop()
         self.written = min(self.written, len(self.traces))
         self.unsure.discard(step.name)
         self.stops.pop(step.name, None)
         self.statuses[step.name] = StepStatus.PENDING
 
-    def replayed(self, step: Step) -> None:
+    def note_replayed(self, step: Step) -> None:
         """Note that the last trace is of a step that another request has completed meanwhile."""
         self.written = len(self.traces)
         self.stops.pop(step.name, None)

@@ -17,13 +17,13 @@ from mcp_baton.workflow.host import Failed, FetchedResource, Skipped, Succeeded
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason
 from mcp_baton.workflow.quoting import LONGEST, one_line, quoted_error, quoted_guidance
-from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice, named
+from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice, repeats_text
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Content, EndedRun, Persisted, StepTrace, UnreadResource
-from mcp_baton.workflow.sources import as_text, written
+from mcp_baton.workflow.sources import as_text, source_text
 
 TAKEN_OVER = "This run was superseded: its claim expired, and another run has taken over the task."
-KEPT: Mapping[Persisted, str] = {
+SUPERSEDED_TEXTS: Mapping[Persisted, str] = {
     True: "Its results are recorded; read the task for its state.",
     False: "Some of its results are not recorded, and those steps may have run twice; read the task for its state.",
     "unknown": "Whether its results are recorded is not known; read the task for its state.",
@@ -36,8 +36,8 @@ def why_stopped(run: EndedRun, over: Over) -> str:
     ran = [trace.step.name for trace in run.traces if not trace.replayed]
     left = [name for name, status in run.statuses.items() if not status.settled and name not in ran]
     if isinstance(over, Superseded):
-        lost = [f"Not recorded for certain: {named(run.lost)}."] if run.lost else []
-        return " ".join([TAKEN_OVER, KEPT[run.persisted], *lost, _last_step(ran), _steps_not_run(left)])
+        lost = [f"Not recorded for certain: {repeats_text(run.lost)}."] if run.lost else []
+        return " ".join([TAKEN_OVER, SUPERSEDED_TEXTS[run.persisted], *lost, _last_step(ran), _steps_not_run(left)])
     return " ".join(
         [f"{_task_event(over.status)} while this run was under way.", _last_step(ran), _steps_not_run(left)]
     )
@@ -71,7 +71,7 @@ def not_recorded(run: EndedRun) -> list[str]:
     if run.refused:
         names = ", ".join(f"'{name}'" for name in run.refused)
         return [f"The answer to {names} was not stored: another call has used the earlier answer meanwhile."]
-    steps = f"{'step' if len(run.lost) == 1 else 'steps'} {named(run.lost)}" if run.lost else "its steps"
+    steps = f"{'step' if len(run.lost) == 1 else 'steps'} {repeats_text(run.lost)}" if run.lost else "its steps"
     if run.persisted is False:
         return [f"The results of this run could not be recorded: if the server went on, it would repeat {steps}."]
     look = f"{call_that_shows(run.task.task_id, run.workflow)} to see what is recorded"
@@ -130,7 +130,7 @@ def _plan(run: EndedRun, describe: Callable[[str], str]) -> str:
             lines.append(f"{number}. Read {', '.join(step.resources)}")
         else:
             description = describe(step.tool)
-            each = "" if step.each is None else f", for each element of {one_line(written(step.each))}"
+            each = "" if step.each is None else f", for each element of {one_line(source_text(step.each))}"
             lines.append(f"{number}. {step.tool}{each}" + (f": {description}" if description else ""))
     return "\n".join(lines)
 
@@ -165,7 +165,7 @@ def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
 
 def _calling(trace: StepTrace, known: Known) -> Iterator[Message]:
     if trace.step.each is not None:
-        elements = one_line(written(trace.step.each))
+        elements = one_line(source_text(trace.step.each))
         yield Message("assistant", f"Calling {trace.step.tool} for each element of {elements}")
     elif trace.arguments is not None:
         yield Message("assistant", f"Calling {trace.step.tool} with {_arguments(trace, known)}")
@@ -219,7 +219,7 @@ _ROOM_FOR_COUNT: Final = 40
 NO_TASK: Final = "This run has no task, so the server cannot continue it: make the calls yourself."
 NO_TASK_TO_ANSWER: Final = "This run has no task, so this call starts the workflow again."
 
-type Where = Callable[[str], str | None]
+type ResultUri = Callable[[str], str | None]
 """The URI of a step's result, by the step's name; `None` if it has no URI."""
 
 
@@ -237,10 +237,10 @@ class Value(Struct, frozen=True):
     text_bytes: int = 0
 
 
-def text_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle | None, where: Where) -> str:
+def text_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle | None, where: ResultUri) -> str:
     """The text of a run. A paused run has the remaining calls."""
     if isinstance(run.stop, TaskOver | Superseded):
-        return cut(" ".join([why_stopped(run, run.stop), *_going_on(run.stop, known, handle)]))
+        return cut(" ".join([why_stopped(run, run.stop), *_how_to_continue(run.stop, known, handle)]))
     if run.pause:
         return _paused(run, run.pause, known, tools, handle)
     notes = [*may_have_run_twice(run.twice), *_notes(run)]
@@ -286,12 +286,12 @@ def cut(text: str, most: int = LIMIT) -> str:
     return text if len(data) <= most else f"{data[: most - 4].decode(errors='ignore')} …"
 
 
-def _going_on(over: Over, known: Known, handle: Handle | None) -> list[str]:
+def _how_to_continue(over: Over, known: Known, handle: Handle | None) -> list[str]:
     """How to continue after another request has completed or taken over the task."""
     ended = isinstance(over, TaskOver) and over.status is not TaskStatus.COMPLETED
     if handle is None or ended:
         return []
-    return [handle.offer(known, begin="")]
+    return [handle.resume_text(known, begin="")]
 
 
 def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements, handle: Handle | None) -> str:
@@ -299,7 +299,7 @@ def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements
     if known.statuses[pause.step].settled:
         event = cut(f"Another call has completed step '{pause.step}' while this run was under way.", LIMIT_OF_EVENT)
     if not known.open_steps:
-        finish = [f"All {len(known.statuses)} steps are done. {handle.finish()}"] if handle else []
+        finish = [f"All {len(known.statuses)} steps are done. {handle.complete_text()}"] if handle else []
         return "\n\n".join([event, *may_have_run_twice(run.twice), *finish])
     remaining = RemainingCalls(known, tools, pause, handle, handle if run.stored else None)
     before, steps, after = remaining.frame()

@@ -19,7 +19,7 @@ SHORTEST: Final = 4
 """Characters that a secret must have to be hidden inside a longer text. Shorter ones occur in ordinary words."""
 
 
-def stand_in(name: str) -> str:
+def secret_placeholder(name: str) -> str:
     """The text that is shown instead of a secret argument's value."""
     return f"<secret {name}>"
 
@@ -42,7 +42,7 @@ class Secrets(Struct, frozen=True):
     def hide_text(self, text: str) -> str:
         """The text with each secret replaced."""
         if text in self.wholes:
-            return stand_in(self.wholes[text])
+            return secret_placeholder(self.wholes[text])
         return self._without(text, self.parts)
 
     def hide(self, value: Json) -> Json:
@@ -52,7 +52,7 @@ class Secrets(Struct, frozen=True):
         if isinstance(value, str):
             return self.hide_text(value)
         if as_text(value) in self.wholes:
-            return stand_in(self.wholes[as_text(value)])
+            return secret_placeholder(self.wholes[as_text(value)])
         if isinstance(value, Mapping):
             return {self.hide_text(key): self.hide(item) for key, item in value.items()}
         if isinstance(value, Sequence):
@@ -63,7 +63,9 @@ class Secrets(Struct, frozen=True):
         # Search the text between two secrets for the shorter ones, and never the texts that replace secrets.
         for place, (secret, name) in enumerate(parts):
             if secret in text:
-                return stand_in(name).join(self._without(piece, parts[place + 1 :]) for piece in text.split(secret))
+                return secret_placeholder(name).join(
+                    self._without(piece, parts[place + 1 :]) for piece in text.split(secret)
+                )
         return text
 
 
@@ -102,8 +104,8 @@ def _texts_in(value: Json) -> Iterator[str]:
         yield as_text(value)
 
 
-def mentions(source: Source | None, names: Collection[str]) -> bool:
-    """Whether a source's value is made of one of these arguments."""
+def contains_argument(source: Source | None, names: Collection[str]) -> bool:
+    """Whether a source's value contains one of these arguments."""
     if not names:
         return False
     match source:
@@ -112,7 +114,7 @@ def mentions(source: Source | None, names: Collection[str]) -> bool:
         case Constant(value):
             return any(not placeholders(text).isdisjoint(names) for text in _strings_in(value))
         case FirstOf(sources):
-            return any(mentions(part, names) for part in sources)
+            return any(contains_argument(part, names) for part in sources)
         case _:
             return False
 
@@ -128,11 +130,11 @@ def _strings_in(value: Json) -> Iterator[str]:
             yield from _strings_in(item)
 
 
-def concealed(value: Json, source: Source | None, secrets: Secrets, texts: Mapping[str, str]) -> Json:
+def hidden_argument(value: Json, source: Source | None, secrets: Secrets, texts: Mapping[str, str]) -> Json:
     """An argument's value as it may be shown."""
-    if mentions(source, secrets.names):
+    if contains_argument(source, secrets.names):
         if isinstance(source, PromptArg):
-            return stand_in(source.name)
+            return secret_placeholder(source.name)
         if isinstance(source, Constant):
             return fill_json(source.value, texts)
     return secrets.hide(value)
@@ -142,7 +144,10 @@ def shown_texts(texts: Mapping[str, str], secrets: Secrets) -> Mapping[str, str]
     """Prompt arguments as texts, as they may be shown."""
     if not secrets.names:
         return texts
-    return {name: stand_in(name) if name in secrets.names else secrets.hide_text(text) for name, text in texts.items()}
+    return {
+        name: secret_placeholder(name) if name in secrets.names else secrets.hide_text(text)
+        for name, text in texts.items()
+    }
 
 
 def stored_arguments(arguments: JsonObject, names: Collection[str]) -> dict[str, Json]:
@@ -172,5 +177,7 @@ def hidden_in(arguments: JsonObject, sources: Mapping[str, Source], names: Colle
         return frozenset()
     secrets = secrets_in_call(arguments, sources, names)
     return frozenset(
-        name for name, value in arguments.items() if mentions(sources.get(name), names) or secrets.hide(value) != value
+        name
+        for name, value in arguments.items()
+        if contains_argument(sources.get(name), names) or secrets.hide(value) != value
     )

@@ -113,13 +113,13 @@ class Condition(Struct, frozen=True, eq=False):
     def __str__(self) -> str:
         match self.operator, self.operands:
             case "exists", (source,):
-                return f"exists({written(source)})"
+                return f"exists({source_text(source)})"
             case "not", (condition,):
                 return f"not ({condition})"
             case "and" | "or" as operator, (left, right):
                 return f"({left}) {operator} ({right})"
             case operator, (left, right):
-                return f"{written(left)} {operator} {written(right)}"
+                return f"{source_text(left)} {operator} {source_text(right)}"
         raise ValueError(self.operator)
 
     @property
@@ -185,7 +185,7 @@ def as_source(value: object) -> Source:
 
 
 def workflows_of(value: object) -> Iterator[str]:
-    """The names of the workflow functions whose references a value consists of."""
+    """Yield the names of the workflow functions whose references a value contains."""
     made_by = value.workflows if isinstance(value, Condition) else (getattr(value, "__baton_workflow__", None),)
     yield from (name for name in made_by if name is not None)
 
@@ -307,13 +307,13 @@ def kind_of(value: Json) -> str:
             return "a list"
 
 
-def described(source: "Source | Condition") -> Json:
+def source_json(source: "Source | Condition") -> Json:
     """A source or a condition as JSON, for its step's fingerprint."""
     match source:
         case Condition(operator, operands):
-            return [operator, *map(described, operands)]
+            return [operator, *map(source_json, operands)]
         case FirstOf(sources):
-            return ["first_of", *map(described, sources)]
+            return ["first_of", *map(source_json, sources)]
         case PromptArg(name):
             return ["prompt_arg", name]
         case Constant(value):
@@ -346,8 +346,8 @@ def lookup(value: Json, path: str | None) -> Found | None:
     return Found(value)
 
 
-def end_of(value: Json, path: str) -> str:
-    """Where a path leaves a value, and what is there."""
+def missing_field_text(value: Json, path: str) -> str:
+    """The last existing part of a path in a value, and what it contains."""
     followed: list[str] = []
     for key in path.split("."):
         found = lookup(value, key)
@@ -418,7 +418,7 @@ def copy_json(value: Json) -> Json:
 def _rebuild(value: Json, on_text: Callable[[str], str]) -> Json:
     if isinstance(value, str):
         return on_text(value)
-    if isinstance(value, int):  # a common one, and asking whether it is a `Mapping` takes longer
+    if isinstance(value, int):  # common, and faster than the check for a `Mapping`
         return value
     if isinstance(value, Mapping):
         return {key: _rebuild(item, on_text) for key, item in value.items()}
@@ -431,12 +431,12 @@ def as_text(value: Json) -> str:
     """A value in a text or a URI: a string as it is, everything else as JSON."""
     if isinstance(value, str):
         return value
-    if type(value) is int:  # the commonest of the others, and the same in JSON
+    if type(value) is int:  # the most common of the other types; its text is the same in JSON
         return str(value)
     return dumps(value)
 
 
-def written(source: Source) -> str:
+def source_text(source: Source) -> str:
     """A source as its author would write it, for texts."""
     match source:
         case PromptArg(name):
@@ -446,7 +446,7 @@ def written(source: Source) -> str:
         case Item(path):
             return f"item({path!r})" if path else "item()"
         case FirstOf(sources):
-            return f"first_of({', '.join(map(written, sources))})"
+            return f"first_of({', '.join(map(source_text, sources))})"
         case _:
             return dumps(source.value)
 

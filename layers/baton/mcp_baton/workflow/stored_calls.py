@@ -25,17 +25,19 @@ def stored_call(arguments: JsonObject, hidden: Collection[str] = ()) -> JsonObje
     whole = stored_arguments(arguments, hidden)
     lengths = {name: json_size(value) for name, value in whole.items()}
     reserved = {
-        name for name, value in arguments.items() if name not in hidden and (_is_stand_in(value) or is_hidden(value))
+        name
+        for name, value in arguments.items()
+        if name not in hidden and (_is_digest_entry(value) or is_hidden(value))
     }
-    kept = {name: _stand_in(value, lengths[name]) if name in reserved else value for name, value in whole.items()}
+    kept = {name: _digest_entry(value, lengths[name]) if name in reserved else value for name, value in whole.items()}
     total = json_size(kept)
     for name in sorted(whole.keys() - reserved, key=lambda name: (-lengths[name], name)):
         if total <= CALL_BYTES:
             break
-        kept[name] = _stand_in(whole[name], lengths[name])
+        kept[name] = _digest_entry(whole[name], lengths[name])
         # A client chooses how many arguments there are, so do not encode all of them again for each.
         total += json_size(kept[name]) - lengths[name]
-    return _stand_in(whole, json_size(whole)) if total > CALL_BYTES or _is_stand_in(kept) else kept
+    return _digest_entry(whole, json_size(whole)) if total > CALL_BYTES or _is_digest_entry(kept) else kept
 
 
 def shown_call(variables: JsonObject, step: str) -> JsonObject | None:
@@ -45,12 +47,12 @@ def shown_call(variables: JsonObject, step: str) -> JsonObject | None:
         StoreError: they cannot be read.
     """
     kept = variables.get(f"{CALL_PREFIX}{step}")
-    if not isinstance(kept, Mapping) or _is_stand_in(kept):
+    if not isinstance(kept, Mapping) or _is_digest_entry(kept):
         return None
     return {name: _shown(value) for name, value in kept.items()}
 
 
-def restored(kept: Json, call: JsonObject) -> JsonObject | None:
+def restore_call(kept: Json, call: JsonObject) -> JsonObject | None:
     """The stored arguments, completed by those of a call: secrets, and values whose stored digest is equal.
 
     Returns:
@@ -58,14 +60,14 @@ def restored(kept: Json, call: JsonObject) -> JsonObject | None:
     """
     if not isinstance(kept, Mapping):
         return None
-    if _is_stand_in(kept):
+    if _is_digest_entry(kept):
         return call if kept[DIGEST] == digest(call) else None
     # A secret is not stored, so it cannot differ.
     whole: dict[str, Json] = {}
     for name, value in kept.items():
         if is_hidden(value):
             whole |= {name: call[name]} if name in call else {}
-        elif not _is_stand_in(value):
+        elif not _is_digest_entry(value):
             whole[name] = value
         elif name in call and value[DIGEST] == digest(call[name]):
             whole[name] = call[name]
@@ -74,15 +76,15 @@ def restored(kept: Json, call: JsonObject) -> JsonObject | None:
     return whole
 
 
-def _stand_in(value: Json, length: int) -> JsonObject:
+def _digest_entry(value: Json, length: int) -> JsonObject:
     return {DIGEST: digest(value), "bytes": length}
 
 
-def _is_stand_in(value: Json) -> TypeGuard[JsonObject]:
+def _is_digest_entry(value: Json) -> TypeGuard[JsonObject]:
     return isinstance(value, Mapping) and value.keys() == {DIGEST, "bytes"}
 
 
 def _shown(value: Json) -> Json:
     if is_hidden(value):
         return "<secret>"
-    return f"<{value['bytes']} bytes>" if _is_stand_in(value) else value
+    return f"<{value['bytes']} bytes>" if _is_digest_entry(value) else value

@@ -39,14 +39,14 @@ class Callback(Struct, frozen=True):
 
     @property
     def timed_out(self) -> str:
-        return f"timed out: no callback within {in_words(self.within)}"
+        return f"timed out: no callback within {duration_text(self.within)}"
 
 
 def milliseconds(time: timedelta) -> int:
     return round(time.total_seconds() * 1000)
 
 
-def in_words(time: timedelta) -> str:
+def duration_text(time: timedelta) -> str:
     """A duration in the largest unit that gives a whole number: `3 days`, `36 hours`."""
     seconds = time.total_seconds()
     size, unit = next(((size, unit) for size, unit in _UNITS if seconds % size == 0), _UNITS[-1])

@@ -11,8 +11,8 @@ from mcp_baton.exceptions import StoreUnavailable, ValueNotKept
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, decode
 from mcp_baton.tasks.dynamodb.changes import Changes, excess_after, fits, plan, size_after
-from mcp_baton.tasks.dynamodb.items import Limits, new_item, stays_whole
-from mcp_baton.tasks.dynamodb.outside import Fetcher, Mover, Places, without_largest
+from mcp_baton.tasks.dynamodb.items import Limits, fits_in_item, new_item
+from mcp_baton.tasks.dynamodb.outside import Fetcher, Mover, OverflowStores, without_largest
 from mcp_baton.tasks.dynamodb.values import Variables, item_size, pointer_in
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
@@ -69,7 +69,7 @@ class FakeStorage:
 
 
 def mover(storage: FakeStorage, *, bucket: bool = False) -> Mover:
-    places = Places(cast("Any", storage), storage if bucket else None)
+    places = OverflowStores(cast("Any", storage), storage if bucket else None)
     return Mover(places, "owner", "task", 1, 1000.0)
 
 
@@ -78,7 +78,7 @@ def nowhere() -> Mover:
 
 
 def values(storage: FakeStorage, variables: Mapping[str, Attribute]) -> dict[str, Json]:
-    return dict(Variables(variables, lambda: Fetcher(Places(cast("Any", storage), storage), "owner", "task")))
+    return dict(Variables(variables, lambda: Fetcher(OverflowStores(cast("Any", storage), storage), "owner", "task")))
 
 
 def outside(changes: Changes) -> set[str]:
@@ -165,7 +165,7 @@ def test_pointers_and_tiny_values_do_not_move() -> None:
     changes = plan(item, Batch(variables={"a": "x" * 1000, "b": "y" * 30}, result={"large": "r" * 5000}), PLAIN)
     fit = mover(storage).fit(item, changes, 1)
     assert (outside(fit), fit.oversized, fit.variables["b"]) == ({"a"}, (), changes.variables["b"])
-    assert mover(storage).lighten(fit) is None
+    assert mover(storage).shrink(fit) is None
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_new_task_with_small_values_is_written_unchanged(
     progress: Json = {"goal": "g" * 1_000, "steps": [], "schemaVersion": 1}
     task = NewTask("owner", {PROGRESS: progress, **variables}, arguments=arguments)
     item, storage = new_item(task, "0" * 34, 0, Limits(compress_over_bytes=10**9)), FakeStorage()
-    assert stays_whole(item, limit) is whole
+    assert fits_in_item(item, limit) is whole
     assert mover(storage).fit_new(item, 400_000) == item or not whole
 
 

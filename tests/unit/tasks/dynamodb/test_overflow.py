@@ -6,7 +6,7 @@ from mcp_baton.tasks.dynamodb.attributes import Attribute, encode_text, native
 from mcp_baton.tasks.dynamodb.outside import (
     BUNDLE_BYTES,
     Part,
-    bundled,
+    make_bundles,
     object_key,
     piece_key,
     retention_days,
@@ -83,7 +83,7 @@ def test_different_owners_tasks_and_bundles_have_different_keys() -> None:
 
 def test_bundles_are_filled_up_to_the_size_of_an_item() -> None:
     sizes = {"a": 100_000, "b": 200_000, "c": 120_000, "d": BUNDLE_BYTES + 1, "e": 10, "f": 10}
-    made = bundled([Part(name, size, name.encode() * size) for name, size in sizes.items()])
+    made = make_bundles([Part(name, size, name.encode() * size) for name, size in sizes.items()])
     assert [[part.name for part in bundle.parts] for bundle in made] == [["d"], ["b", "c"], ["a", "e", "f"]]
     for bundle in made:
         assert len(bundle.data) <= BUNDLE_BYTES or len(bundle.parts) == 1

@@ -19,7 +19,7 @@ class ArgumentError(BatonError):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenArgument:
     """An argument on the command line. `literal` is whether the text is JSON (`key:=JSON`)."""
 
     name: str
@@ -27,9 +27,9 @@ class Given:
     literal: bool = False
 
 
-def given(words: Iterable[str]) -> list[Given]:
+def parse_arguments(words: Iterable[str]) -> list[GivenArgument]:
     """Parse words such as `a=text`, `b:=[1]` and `c=@notes.txt`."""
-    found: dict[str, Given] = {}
+    found: dict[str, GivenArgument] = {}
     for word in words:
         parts = _GIVEN.fullmatch(word)
         if parts is None:
@@ -43,11 +43,11 @@ def given(words: Iterable[str]) -> list[Given]:
             except (OSError, UnicodeDecodeError) as error:
                 reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
                 raise ArgumentError(f"{name}=@{text}: the file cannot be read: {reason}") from error
-        found[name] = Given(name, text, literal=parts["kind"] == ":=")
+        found[name] = GivenArgument(name, text, literal=parts["kind"] == ":=")
     return list(found.values())
 
 
-def for_tool(arguments: Sequence[Given], schema: Mapping[str, Any]) -> dict[str, Any]:
+def for_tool(arguments: Sequence[GivenArgument], schema: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the arguments of a call according to the tool's input schema."""
     properties = schema.get("properties", {})
     if properties and not schema.get("additionalProperties"):
@@ -60,7 +60,7 @@ def for_tool(arguments: Sequence[Given], schema: Mapping[str, Any]) -> dict[str,
     }
 
 
-def for_prompt(arguments: Sequence[Given], declared: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def for_prompt(arguments: Sequence[GivenArgument], declared: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Convert the arguments of a prompt, which are all strings. `declared` has those of `prompts/list`."""
     _check_names(arguments, [str(each["name"]) for each in declared])
     made: dict[str, str] = {}
@@ -70,7 +70,7 @@ def for_prompt(arguments: Sequence[Given], declared: Iterable[Mapping[str, Any]]
     return made
 
 
-def _check_names(arguments: Sequence[Given], known: Iterable[str]) -> None:
+def _check_names(arguments: Sequence[GivenArgument], known: Iterable[str]) -> None:
     names = list(known)
     for each in arguments:
         if each.name not in names:
@@ -82,7 +82,7 @@ def unknown(kind: str, name: str, known: Sequence[str]) -> ArgumentError:
     return ArgumentError(f"there is no {kind} {name!r}: {hint}")
 
 
-def _literal(each: Given) -> Any:
+def _literal(each: GivenArgument) -> Any:
     try:
         return json.loads(each.text)
     except ValueError as error:

@@ -9,10 +9,10 @@ from typing import Any, Final
 from msgspec import structs
 
 from mcp_baton.cli.remote.arguments import unknown
-from mcp_baton.cli.remote.errors import Failure, Rejected, Unreachable, ended_message, faulty
+from mcp_baton.cli.remote.errors import Failure, Rejected, Unreachable, ended_message, protocol_error
 from mcp_baton.cli.remote.printing import Progress, short
 from mcp_baton.cli.remote.questions import Stopped, Terminal
-from mcp_baton.cli.remote.task import Ran, StepState, TaskState, state_of
+from mcp_baton.cli.remote.task import RunResult, StepState, TaskState, state_of
 from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.envelope import (
     CAPABILITIES_KEY,
@@ -128,7 +128,7 @@ class Remote:
                 return found
             if len(found) > ENTRIES:
                 break
-        raise faulty(f"the list of {method} does not end: {PAGES:,} pages or {ENTRIES:,} entries were read")
+        raise protocol_error(f"the list of {method} does not end: {PAGES:,} pages or {ENTRIES:,} entries were read")
 
     def tool(self, name: str) -> dict[str, Any]:
         return _named(name, self._pages("tools/list", "tools"), "tool")
@@ -179,15 +179,15 @@ class Remote:
                 return state
         raise Failure(ended_message(f"the task {task_id}", state.status))
 
-    def run(self, name: str, arguments: Mapping[str, str], task_id: str | None = None) -> Ran:
+    def run(self, name: str, arguments: Mapping[str, str], task_id: str | None = None) -> RunResult:
         """Run a workflow, or resume a task of it."""
         result = self.request("prompts/get", {"name": name, "arguments": dict(arguments)}, _meta_for(task_id))
         meta, messages = result.get("_meta", {}), tuple(result.get("messages", ()))
         if "task_id" not in meta:
-            return Ran(name, messages, None)
-        return Ran(name, messages, self._after(meta), meta.get("persisted", True))
+            return RunResult(name, messages, None)
+        return RunResult(name, messages, self._task_after_run(meta), meta.get("persisted", True))
 
-    def _after(self, meta: Mapping[str, Any]) -> TaskState:
+    def _task_after_run(self, meta: Mapping[str, Any]) -> TaskState:
         """Return the task after a run: as it is stored, unless the store does not have what the run did."""
         steps = tuple(StepState(step["name"], step["status"]) for step in meta.get("steps", ()))
         status, pause = meta.get("task_status", "working"), meta.get("pause_reason")
@@ -199,7 +199,7 @@ class Remote:
             return stored
         return structs.replace(stored, steps=steps, status=status, pause=pause)
 
-    def run_asking(self, name: str, given: dict[str, str], task_id: str | None = None) -> Ran:
+    def run_asking(self, name: str, given: dict[str, str], task_id: str | None = None) -> RunResult:
         """Run a workflow, or resume a task of it, and ask the user for missing secret arguments.
 
         `given` has its arguments. Secrets that the user types are added for the command's next requests.
@@ -232,9 +232,9 @@ class Remote:
         params = {"name": tool["name"], "arguments": dict(arguments)}
         headers = parameter_headers(tool.get("inputSchema", {}), arguments)
         result = self.request("tools/call", params, _meta_for(task_id), headers=headers)
-        return self._followed(result) if result.get("resultType") == "task" else result
+        return self._wait_for_task(result) if result.get("resultType") == "task" else result
 
-    def _followed(self, task: Mapping[str, Any]) -> dict[str, Any]:
+    def _wait_for_task(self, task: Mapping[str, Any]) -> dict[str, Any]:
         task_id = str(task["taskId"])
         self.progress.say(f"task {task_id}")
         try:
@@ -267,7 +267,7 @@ def _result(message: Mapping[str, Any]) -> dict[str, Any]:
         error = message["error"]
         code = error.get("code") if isinstance(error, dict) else None
         if not isinstance(code, int):
-            raise faulty(f"the server answered with an error whose code is not a number: {short(error)}")
+            raise protocol_error(f"the server answered with an error whose code is not a number: {short(error)}")
         raise Rejected(code, str(error.get("message", "")), error.get("data"))
     result: dict[str, Any] = message["result"]
     return result

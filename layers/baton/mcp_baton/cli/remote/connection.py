@@ -13,9 +13,9 @@ from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
-from mcp_baton.cli.options import Way, header_name
+from mcp_baton.cli.options import ConnectionOptions, header_name
 from mcp_baton.cli.remote.client import Remote, Take
-from mcp_baton.cli.remote.errors import faulty
+from mcp_baton.cli.remote.errors import protocol_error
 from mcp_baton.cli.remote.printing import Progress, short
 from mcp_baton.cli.remote.profiles import Access, profile, profiles_file, secret
 from mcp_baton.cli.remote.questions import Terminal, at_terminal
@@ -31,17 +31,17 @@ UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError,
 
 
 @contextmanager
-def connection(way: Way, *, as_json: bool) -> Iterator[Remote]:
+def open_connection(connection: ConnectionOptions, *, as_json: bool) -> Iterator[Remote]:
     """Connect to the server at WHERE. With `as_json`, nothing is shown or asked."""
-    where, progress = way.where or "", Progress(shown=not as_json)
+    where, progress = connection.where or "", Progress(shown=not as_json)
     terminal = Terminal(interactive=not as_json and at_terminal(), quiet=progress.stop)
     try:
-        if way.is_target:
-            way.check_target()
+        if connection.is_target:
+            connection.check_target()
             with served_here(where) as client:
                 yield Remote(partial(_send_here, client), terminal, progress, client.clock.advance)
             return
-        access = access_of(way)
+        access = access_of(connection)
         try:
             from mcp_baton.cli.remote.http import HttpTransport
         except ModuleNotFoundError as error:
@@ -54,26 +54,26 @@ def connection(way: Way, *, as_json: bool) -> Iterator[Remote]:
             except UNUSABLE as error:
                 place = extract_tb(error.__traceback__)[-1]
                 problem = f"{type(error).__name__}: {error}, {Path(place.filename).name} line {place.lineno}"
-                raise faulty(f"{where} gave an answer that cannot be used ({short(problem)})") from error
+                raise protocol_error(f"{where} gave an answer that cannot be used ({short(problem)})") from error
     finally:
         progress.stop()
 
 
-def access_of(way: Way) -> Access:
+def access_of(connection: ConnectionOptions) -> Access:
     """Return the URL and the credentials. Options replace the fields of the profile."""
-    where = way.where or ""
+    where = connection.where or ""
     if "://" in where:
         if not where.startswith(("http://", "https://")):
             raise BatonError(f"{where} is not an HTTP URL: begin it with http:// or https://")
         access = Access(where)
     else:
         access = profile(where, profiles_file())
-    if way.api_key is not None:
-        access = replace(access, api_key=secret(way.api_key, "--api-key"))
-    if way.token is not None:
-        access = replace(access, token=secret(way.token, "--token"))
-    auth: Literal["aws"] | None = "aws" if way.aws else access.auth
-    access = replace(access, auth=auth, headers={**access.headers, **_headers(way.header or ())})
+    if connection.api_key is not None:
+        access = replace(access, api_key=secret(connection.api_key, "--api-key"))
+    if connection.token is not None:
+        access = replace(access, token=secret(connection.token, "--token"))
+    auth: Literal["aws"] | None = "aws" if connection.aws else access.auth
+    access = replace(access, auth=auth, headers={**access.headers, **_headers(connection.header or ())})
     if access.auth and access.token:
         raise BatonError("a request is either signed or has a bearer token: omit --token or --aws (auth)")
     return access
@@ -104,6 +104,6 @@ def served_here(target: str) -> Iterator[Client]:
 def _send_here(client: Client, message: Mapping[str, Any], headers: Mapping[str, str], take: Take) -> None:
     """Send a message to a server in this process, and take the messages of its answer as they are made."""
     response, _ = client.stage.function.invoke(client.wire.event(message, headers), Stream(take).open)
-    client.stage.worker.look()
+    client.stage.worker.process_due()
     if response.get("body"):
         take(json.loads(response["body"]))

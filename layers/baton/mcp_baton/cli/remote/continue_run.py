@@ -8,12 +8,12 @@ from typing import Any, Final
 from mcp_baton.cli.remote.arguments import ArgumentError, from_text
 from mcp_baton.cli.remote.client import Remote
 from mcp_baton.cli.remote.errors import Rejected
-from mcp_baton.cli.remote.printing import call_line, console, content_lines, plain, print_ran, short
+from mcp_baton.cli.remote.printing import call_line, console, content_lines, plain, print_run, short
 from mcp_baton.cli.remote.questions import Stopped
-from mcp_baton.cli.remote.task import Ran
+from mcp_baton.cli.remote.task import RunResult
 from mcp_baton.workflow.definition import ANSWERS
 
-LACKING: Final = re.compile(r"<(missing|invalid): .*>")
+MISSING_VALUE: Final = re.compile(r"<(missing|invalid): .*>")
 """The placeholder for a value that the client has to provide (docs/workflows.md, Placeholders)."""
 
 SECRET: Final = re.compile(r"<secret ([^<>]+)>")
@@ -30,19 +30,19 @@ class Continuation:
             does not store secret arguments.
     """
 
-    def __init__(self, remote: Remote, ran: Ran, given: dict[str, str]) -> None:
+    def __init__(self, remote: Remote, ran: RunResult, given: dict[str, str]) -> None:
         self._remote = remote
         self._terminal = remote.terminal
         self._ran = ran
         self._given = given
 
-    def run(self) -> Ran:
+    def run(self) -> RunResult:
         """Continue until the run ends or the user stops. Return the last run."""
         try:
             while self._ran.task is not None and not self._ran.task.ended:
                 task_id = self._ran.task.task_id
                 self._remote.progress.stop()
-                print_ran(self._ran, console())
+                print_run(self._ran, console())
                 entry = self._next_call()
                 if entry is not None and ANSWERS in entry.get("arguments", {}):
                     self._answer(task_id, entry)
@@ -84,13 +84,15 @@ class Continuation:
         result = self._remote.call(tool, {**self._with_secrets(schema, others), ANSWERS: answers})
         if result.get("isError"):
             self._terminal.say(short("\n".join(content_lines(result.get("content", ())))), "red")
-        self._ran = Ran(self._ran.name, (), self._remote.task(task_id))
+        self._ran = RunResult(self._ran.name, (), self._remote.task(task_id))
 
     def _call_step(self, task_id: str, entry: Mapping[str, Any]) -> bool:
         """Make the call of a step that the server cannot run. Return whether the workflow can be resumed."""
         tool = self._remote.tool(entry["tool"])
         schema, arguments = tool.get("inputSchema", {}), dict(entry.get("arguments", {}))
-        lacking = [name for name, value in arguments.items() if isinstance(value, str) and LACKING.fullmatch(value)]
+        lacking = [
+            name for name, value in arguments.items() if isinstance(value, str) and MISSING_VALUE.fullmatch(value)
+        ]
         lacking += [name for name in schema.get("required", ()) if name not in arguments]
         arguments = {name: value for name, value in arguments.items() if name not in lacking}
         if lacking:
@@ -99,7 +101,7 @@ class Continuation:
         failed = False
         while True:
             self._terminal.say(f"Next: {call_line({'tool': entry['tool'], 'arguments': arguments})}")
-            # An empty line does not repeat a call that failed: it would fail again.
+            # An empty line must not repeat a failed call, which would fail again.
             question = "[e]dit it, [y] call it again, [s]top:" if failed else "Call it? [y]es, [e]dit, [s]top:"
             chosen = self._terminal.line(question).strip().lower() or ("e" if failed else "y")
             if chosen in ("s", "stop", "n", "no"):

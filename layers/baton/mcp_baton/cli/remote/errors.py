@@ -16,7 +16,7 @@ class Unreachable(BatonError):
     """The server does not answer, or it is not an MCP server."""
 
 
-def faulty(problem: str) -> Unreachable:
+def protocol_error(problem: str) -> Unreachable:
     """Return the error for an answer that breaks the protocol or does not end."""
     return Unreachable(
         f"{problem}\nThe server is faulty or hostile. The rest of its answer was not read; tell its operator"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import httpx
 
 from mcp_baton.cli.remote.client import Take
-from mcp_baton.cli.remote.errors import Denied, Failure, Unreachable, faulty
+from mcp_baton.cli.remote.errors import Denied, Failure, Unreachable, protocol_error
 from mcp_baton.cli.remote.profiles import Access
 from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.json import MAX_LEVELS, Json, TooDeep, loads
@@ -97,10 +97,10 @@ class HttpTransport:
             reader = EventReader()
             for number, text in enumerate(text for piece in self._pieces(response) for text in reader.read(piece)):
                 if number == EVENTS:
-                    raise faulty(f"{self._url} sent more than {EVENTS:,} events in one answer")
+                    raise protocol_error(f"{self._url} sent more than {EVENTS:,} events in one answer")
                 message = self._read(text)
                 if not isinstance(message, dict):
-                    raise faulty(f"{self._url} sent an event that is not a JSON-RPC message")
+                    raise protocol_error(f"{self._url} sent an event that is not a JSON-RPC message")
                 yield message
             return
         message = self._body(response)
@@ -118,7 +118,7 @@ class HttpTransport:
         try:
             return loads(text, LEVELS)
         except TooDeep as error:
-            raise faulty(f"{self._url} sent JSON that is {error}") from error
+            raise protocol_error(f"{self._url} sent JSON that is {error}") from error
         except ValueError:
             return None
 
@@ -127,7 +127,7 @@ class HttpTransport:
         for piece in response.iter_bytes():
             left -= len(piece)
             if left < 0:
-                raise faulty(f"{self._url} sent an answer of more than {ANSWER_BYTES:,} bytes")
+                raise protocol_error(f"{self._url} sent an answer of more than {ANSWER_BYTES:,} bytes")
             yield piece
 
 

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mcp_baton.cli.remote.task import Ran, StepState, TaskState, text_of
+from mcp_baton.cli.remote.task import RunResult, StepState, TaskState, text_of
 from mcp_baton.local.clean_text import CleanConsole, cleaned
 from mcp_baton.tasks.record import PAUSED, WAITED, paused_step
 from mcp_baton.workflow.pause import Waiting, parse_pause
@@ -193,7 +193,7 @@ class Progress:
             self._status = None
 
 
-def print_ran(ran: Ran, to: Console) -> None:
+def print_run(ran: RunResult, to: Console) -> None:
     """Print a run: its steps, and the result or the next calls. A task without suggested calls has only a handoff."""
     if ran.task is None:
         for message in ran.messages:

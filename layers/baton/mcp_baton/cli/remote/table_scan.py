@@ -24,7 +24,7 @@ class Scan:
     Args:
         request: The filter and the projection.
         units_per_s: The most read units a second.
-        after: The position of an earlier scan that was interrupted: this one begins behind it.
+        after: The position of an earlier scan that was interrupted: this one begins after it.
 
     Attributes:
         position: The key of the last item that was processed; `None` at the start and after the end.

@@ -137,7 +137,7 @@ def _bytes(value: Any, *, omitted: bool) -> int:
     return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass"))
 
 
-class Ran(Struct, frozen=True):
+class RunResult(Struct, frozen=True):
     """The result of `prompts/get`.
 
     `task` is the task after the run; `None` if the prompt has none. `persisted` is whether the store has what the run

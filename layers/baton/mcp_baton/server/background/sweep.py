@@ -36,7 +36,7 @@ def sweep(services: Services, exchange: Exchange) -> JsonObject:
                 break
             seen += 1
             try:
-                task = store.jobs.look(owner, task_id)
+                task = store.jobs.read_listed(owner, task_id)
                 woken += task is not None and _check(services, store, task)
             except Exception:  # a damaged item must not stop the others
                 logger.exception("task %s: the sweep could not check it; the next one tries again", task_id)

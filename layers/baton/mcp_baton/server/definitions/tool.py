@@ -24,7 +24,7 @@ from mcp_baton.server.schema.signature import (
     undescribable,
 )
 from mcp_baton.workflow.approval import Approval
-from mcp_baton.workflow.definition import NAME, TASK_ID, hosts_take
+from mcp_baton.workflow.definition import NAME, TASK_ID, is_portable_name
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.sources import as_text
 
@@ -101,7 +101,7 @@ class Tool:
         only_in: tuple[str, ...] = (),
         approval: Approval | None = None,
     ) -> None:
-        if not hosts_take(name):
+        if not is_portable_name(name):
             remedy = f"give it another, as in name={allowed_name(name)!r}"
             raise RegistrationError(f"tool {name!r}: a tool's name is {NAME}; {remedy}")
         self.function = function
@@ -116,7 +116,7 @@ class Tool:
         self._input_schema = input_schema
         self.signature: Signature = read_signature(function, f"tool {name!r}")
         for parameter in self.signature.names:
-            if not hosts_take(parameter):
+            if not is_portable_name(parameter):
                 raise RegistrationError(f"tool {name!r}: the parameter {parameter!r}: a parameter's name is {NAME}")
         self.input = InputSchema(name, self.signature)
         if approval is not None:

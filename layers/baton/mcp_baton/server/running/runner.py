@@ -276,7 +276,7 @@ def _by_author[T, G, V](execution: Execution, target: BoundFunction[T], make: Ca
     except ProtocolError:
         raise
     except Exception as error:  # noqa: BLE001 - the exception becomes the outcome, and `_failed` logs it
-        return _failed(execution, target.name, error, Failure.UNFIT)
+        return _failed(execution, target.name, error, Failure.INVALID)
 
 
 def _failed(

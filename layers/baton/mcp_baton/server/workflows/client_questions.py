@@ -21,7 +21,7 @@ from mcp_baton.workflow.definition import ANSWERS, Step, Workflow
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason, UnresolvableParams
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun
-from mcp_baton.workflow.secrets import mentions
+from mcp_baton.workflow.secrets import contains_argument
 from mcp_baton.workflow.sources import Found
 
 logger = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ def missing_in(run: EndedRun, input_schema: JsonObject) -> Missing | None:
     fields: dict[str, Json] = {}
     for name in names:
         field = _field(properties.get(name), definitions)
-        if field is None or mentions(step.arguments.get(name), run.workflow.secrets):
+        if field is None or contains_argument(step.arguments.get(name), run.workflow.secrets):
             return None
         fields[name] = field
     message = f"To {run.workflow.description.rstrip('.')}, step '{step.name}' needs what is not known yet."

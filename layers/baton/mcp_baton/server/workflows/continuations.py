@@ -31,15 +31,21 @@ from mcp_baton.workflow.continuation import (
     candidates,
     choose,
     continuation_batch,
-    meant,
-    turn_of,
+    matching_step,
+    workflow_if_ready,
 )
 from mcp_baton.workflow.definition import Workflow, random_fraction
 from mcp_baton.workflow.definition_changes import declared_arguments
 from mcp_baton.workflow.handoff import next_calls
 from mcp_baton.workflow.host import NO_PLACE, Attempt, Failed, Outcome, Place
 from mcp_baton.workflow.keys import step_key
-from mcp_baton.workflow.placeholders import CHANGED, Replaced, Room, refusal, replaced
+from mcp_baton.workflow.placeholders import (
+    CHANGED,
+    PlaceholderLimits,
+    ReplacedArguments,
+    replace_placeholders,
+    unknown_text,
+)
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.repeats import Repeat
 
@@ -135,11 +141,13 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
     rounds = request.rounds()
     plan, found = _find(request, task_id)
     budget = request.budget
-    sent = replaced(arguments, plan, Room(min(request.server.options.placeholder_bytes, budget.left), budget.unread))
-    budget.read(sent.read)
-    budget.take(sent.put_in)
+    sent = replace_placeholders(
+        arguments, plan, PlaceholderLimits(min(request.server.options.placeholder_bytes, budget.left), budget.unread)
+    )
+    budget.read(sent.read_bytes)
+    budget.take(sent.inserted_bytes)
     if sent.unknown:
-        return NotMade(Failed(refusal(sent.unknown)), _not_made(request, task_id, found))
+        return NotMade(Failed(unknown_text(sent.unknown)), _not_made(request, task_id, found))
     earlier = carried_to(rounds.earlier, task_id) if rounds else None
     if earlier and earlier.values != sent.digest:
         return NotMade(Failed(CHANGED), _not_made(request, task_id, found))
@@ -175,7 +183,7 @@ def place_of(plan: Plan, tool: Tool, ranked: Sequence[Candidate], step: str | No
         workflow.step(chosen.step["name"]),
         chosen.name,
         plan.task,
-        is_turn=bool(tool.only_in) and turn_of(plan, ranked) is not None,
+        is_turn=bool(tool.only_in) and workflow_if_ready(plan, ranked) is not None,
         is_item=chosen.item is not None,
         by=f"call:{new_token()}",
         before=before,
@@ -187,8 +195,8 @@ def _may_need_approval(plan: Plan, tool: Tool) -> bool:
     return tool.approval is not None or any(it.tool == tool.name and it.approval for it in steps)
 
 
-def _identity(ranked: Sequence[Candidate], tool: Tool, sent: Replaced, task_id: str) -> Identity:
-    step = meant(ranked)
+def _identity(ranked: Sequence[Candidate], tool: Tool, sent: ReplacedArguments, task_id: str) -> Identity:
+    step = matching_step(ranked)
     if step is None:
         return Identity(task=task_id, values=sent.digest)
     key = step_key(task_id, step, partial(tool.canonical, sent.arguments))
@@ -255,7 +263,7 @@ def _not_made(request: Request, task_id: str, found: Found, refused: NotApproved
         if refused is not None and not refused.is_denied:
             return f"Nothing was run or recorded. {AFTER_APPROVAL}"
         if refused is not None and isinstance(found, Plan) and found.workflow:
-            return f"Nothing was run or recorded. {handle_of(request.server, found.workflow, task_id).end()}"
+            return f"Nothing was run or recorded. {handle_of(request.server, found.workflow, task_id).cancel_text()}"
         return unrecorded_text(str(meta["record_error"]), made=False)
 
     if isinstance(found, Plan):

@@ -26,12 +26,12 @@ from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord
 from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
 from mcp_baton.workflow.approval import GRACE_MS
 from mcp_baton.workflow.definition import ANSWERS, Argument, Workflow
-from mcp_baton.workflow.definition_changes import carried, declared_arguments, differing, given_secrets
+from mcp_baton.workflow.definition_changes import conflicting_steps, declared_arguments, given_secrets, statuses_under
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed, Skipped
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.run import EndedRun, RunInput
-from mcp_baton.workflow.secrets import stand_in
+from mcp_baton.workflow.secrets import secret_placeholder
 from mcp_baton.workflow.wait import milliseconds
 
 
@@ -157,7 +157,7 @@ def _input(
 
 def _new_answers(workflow: Workflow, task: TaskRecord, answers: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
     """The answers that the task does not have yet. One that differs from an answer that a step has used is refused."""
-    statuses = carried(task, workflow)
+    statuses = statuses_under(task, workflow)
     new: dict[str, JsonObject] = {}
     for name, answer in answers.items():
         if statuses[name] is StepStatus.SKIPPED:
@@ -220,16 +220,16 @@ def resumed_input(
         Drifted: the definition of a settled step has changed.
         ArgumentRefused: an argument is missing or does not convert.
     """
-    changed = differing(workflow, task)
+    changed = conflicting_steps(workflow, task)
     if changed:
         raise Drifted(changed)
     given, answers = split_answers(workflow, given)
     answers = _new_answers(workflow, task, answers)
     arguments = stored_arguments(declared_arguments(workflow, task), given)
     lost = sorted(given_secrets(workflow, task) - given.keys())
-    if lost and (assumes_secrets or all(status.settled for status in carried(task, workflow).values())):
+    if lost and (assumes_secrets or all(status.settled for status in statuses_under(task, workflow).values())):
         # Without an open step, the run only completes the task: no call is left that needs a secret.
-        stand_ins = {name: stand_in(name) for name in lost}
+        stand_ins = {name: secret_placeholder(name) for name in lost}
         kept = [argument for argument in workflow.arguments if argument.name not in stand_ins]
         return _input(task.owner, kept, arguments, stand_ins, answers)
     if lost:

@@ -32,7 +32,7 @@ from mcp_baton.server.workflows.workflow_tools import ALL, LONG, NOTHING_RUN, Un
 from mcp_baton.tasks.record import RESULT_PREFIX, WAITED, StepProgress, StepStatus, TaskRecord, paused_step, timestamp
 from mcp_baton.tasks.values import weight_of
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT, Step
-from mcp_baton.workflow.definition_changes import differing
+from mcp_baton.workflow.definition_changes import conflicting_steps
 from mcp_baton.workflow.handoff import RemainingCalls, uris_of
 from mcp_baton.workflow.pause import ApprovalRequired, PauseReason, Waiting, parse_pause
 from mcp_baton.workflow.quoting import LONGEST, one_line, quoted_error
@@ -149,7 +149,7 @@ class Board:
         self._reason = parse_pause(self._pause)
         held = task.claim if self._live and task.claim and task.claim.holds_at(request.now_ms()) else None
         self._running_until = timestamp(held.until_ms) if held else None
-        self._can_resume = self._live and not differing(tool.workflow, task)
+        self._can_resume = self._live and not conflicting_steps(tool.workflow, task)
         self._can_go_on = self._can_resume and not held
         self._why = self._reason.what_happened() if self._reason else ""
         self._warning = " ".join(may_have_run(self._plan.repeats(), self._plan.why_repeated))
@@ -178,7 +178,7 @@ class Board:
         if remaining is None:
             return " ".join(filter(None, head))
         if not remaining.known.open_steps:
-            return " ".join(filter(None, [*head, remaining.go_on.finish() if remaining.go_on else ""]))
+            return " ".join(filter(None, [*head, remaining.go_on.complete_text() if remaining.go_on else ""]))
         before, steps, after = remaining.frame()
         calls = [remaining.text_of(step, longest) for step in steps[:1]]
         more = [f"And {len(steps) - 1} more after this."] if len(steps) > 1 else []

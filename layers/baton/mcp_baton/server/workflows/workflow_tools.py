@@ -126,7 +126,7 @@ def not_run(
             until, seconds = timestamp(until_ms), max((until_ms - execution.now_ms() + 999) // 1000, 1)
             text = text_of_held_task(workflow, list(_statuses(task).values()), until, seconds, task.task_id)
             meta = task_meta(execution, task)
-            same = handle_of(execution.server, workflow, task.task_id).going_on()
+            same = handle_of(execution.server, workflow, task.task_id).resume_call()
             return _made(execution, text, {**meta, "running_until": until}, meta, following=same)
         case TaskFinished(current=task) if task.workflow == workflow.name:
             return result_of_over(execution, workflow, task)

@@ -37,7 +37,7 @@ KEY_CHARACTERS: Final = 16
 REPEAT_CHARACTERS: Final = 2
 DAY_MS: Final = 86_400_000
 SLACK_MS: Final = 600_000
-"""For so long after its expiry an approval stays in its list, because other processes' clocks may be slow."""
+"""How long an expired approval stays in its list, because the clocks of other processes may be slow, milliseconds."""
 
 FIXED: Final = (
     *("digest", "tool", "arguments", "message", "audience", "owner", "asked_ms", "until_ms", "task_id", "workflow"),

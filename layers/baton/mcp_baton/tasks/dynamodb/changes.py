@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, encode_variable, encode_variables
-from mcp_baton.tasks.dynamodb.items import IN_HEAD, TIMINGS, members
+from mcp_baton.tasks.dynamodb.items import ALWAYS_IN_ITEM, TIMINGS, members
 from mcp_baton.tasks.dynamodb.values import ELEMENT_BYTES, at_most, is_large, item_size
 from mcp_baton.tasks.record import CALL_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX, StepStatus
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
@@ -76,7 +76,7 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
         values[FINAL_RESULT] = batch.result
     variables = encode_variables(values, compress_over, zips)
     result = variables.pop(FINAL_RESULT, None)
-    replaceable = frozenset(variables) - IN_HEAD
+    replaceable = frozenset(variables) - ALWAYS_IN_ITEM
     steps, timings = batch.steps, _timings(batch.steps, stored)
     before = members(stored, "variables").get(PROGRESS, NO_PROGRESS)
     progress = variables.get(PROGRESS, before)
@@ -137,22 +137,26 @@ def size_after(stored: Item, changes: Changes) -> int:
     """An upper bound of the item's size after the write, bytes, unless another write comes first."""
     variables = {name: value for name, value in members(stored, "variables").items() if name not in changes.removed}
     variables |= changes.variables
-    item: Item = {**stored, "variables": {"M": variables}, **_added(changes)}
-    return item_size(item) + item_size(changes.timings) + _besides(changes)
+    item: Item = {**stored, "variables": {"M": variables}, **_added_attributes(changes)}
+    return item_size(item) + item_size(changes.timings) + _overhead_bytes(changes)
 
 
 def excess_after(stored: Item, changes: Changes, limit: int) -> int:
     """By how many bytes `size_after` exceeds a limit. If it clearly does not, any number up to 0."""
-    over = at_most(stored, changes.variables, changes.timings, _added(changes)) + _besides(changes) - limit
+    over = (
+        at_most(stored, changes.variables, changes.timings, _added_attributes(changes))
+        + _overhead_bytes(changes)
+        - limit
+    )
     return over if over <= 0 else size_after(stored, changes) - limit
 
 
-def _added(changes: Changes) -> Item:
+def _added_attributes(changes: Changes) -> Item:
     """The attributes that are written, besides the variables and the timings."""
     added: Item = {} if changes.result is None else {"result": changes.result}
     return added if changes.definition is None else {**added, "definition": changes.definition}
 
 
-def _besides(changes: Changes) -> int:
+def _overhead_bytes(changes: Changes) -> int:
     """An upper bound of what longer statuses and the bookkeeping of each write add, bytes."""
     return len(changes.steps) * STATUS_BYTES + len(changes.timings) * ELEMENT_BYTES + BOOKKEEPING_BYTES

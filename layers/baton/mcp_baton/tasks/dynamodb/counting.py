@@ -15,7 +15,7 @@ from mcp_baton.exceptions import OutcomeUnknown, StoreError, StoreUnavailable, T
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.expressions import Update, base36
 from mcp_baton.tasks.dynamodb.items import Limits, number, partition, shard_names
-from mcp_baton.tasks.dynamodb.parallel import all_of
+from mcp_baton.tasks.dynamodb.parallel import results_of
 from mcp_baton.tasks.dynamodb.table import CREATE, RENEW, ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.ids import shard_of
 
@@ -45,7 +45,7 @@ class LiveTasks:
         """Count a task that is about to be created: one `GetItem` a shard, four at once, and one `UpdateItem`. Raises
         `TooManyTasks`."""
         shards, now_s = shard_names(self._limits.shards), self._table.clock_ms() // 1000
-        items = all_of([partial(self._table.get, count_key(owner, shard), CREATE) for shard in shards])
+        items = results_of([partial(self._table.get, count_key(owner, shard), CREATE) for shard in shards])
         counts = {shard: item or {} for shard, item in zip(shards, items, strict=True)}
         live = sum(tasks for count in counts.values() for end, tasks in _spans(count).values() if end > now_s)
         if live >= self._allowed:
@@ -77,7 +77,7 @@ class LiveTasks:
         update.require(f"{span}>{update.number(0)}")
         self._add(owner, task_id, update, span, -1)
 
-    def is_counted_alike(self, before: Item, after: Item) -> bool:
+    def has_same_span(self, before: Item, after: Item) -> bool:
         return span_of(before) == span_of(after)
 
     def prolong(self, owner: str, task_id: str, item: Item) -> None:

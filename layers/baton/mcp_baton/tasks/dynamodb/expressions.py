@@ -286,7 +286,7 @@ def _require_same_pause(update: Update, stored: Item) -> None:
     update.require(f"attribute_not_exists({path})" if pause is None else f"{path}={update.value(pause)}")
 
 
-def say(update: Update, message: str) -> None:
+def set_message(update: Update, message: str) -> None:
     update.set(update.name("status_message"), update.value({"S": to_text(shortened(message))}))
 
 

@@ -36,7 +36,7 @@ Every item has the map, because an update can only set members of a map that exi
 
 NO_CLAIM = Claim("", 0, 0)
 
-HEAD_MS = 2_500
+ITEM_MS = 2_500
 """The part of the write reserve for the item and the reply, milliseconds: two attempts of a second, and a pause."""
 
 VALUES_MS = 500
@@ -46,13 +46,13 @@ TIMINGS = "timings"
 
 BY_CLIENT = "by_client"
 
-IN_HEAD = frozenset({PROGRESS, PAUSE_REASON})
+ALWAYS_IN_ITEM = frozenset({PROGRESS, PAUSE_REASON})
 """Variables that never leave the item, because writes address their members."""
 
 MARGIN_S = 43_200
 """Every value is kept at least this much longer than its task, even if the task is extended meanwhile, seconds."""
 
-KEPT = ("arguments", "result", TIMINGS)
+LARGE_ATTRIBUTES = ("arguments", "result", TIMINGS)
 """The attributes besides the variables that can be large."""
 
 
@@ -91,7 +91,7 @@ class Limits(Struct, frozen=True):
 
 def values_ms(write_reserve_ms: int) -> int:
     """How long values may take, given the write reserve, milliseconds."""
-    return max(VALUES_MS, write_reserve_ms - HEAD_MS)
+    return max(VALUES_MS, write_reserve_ms - ITEM_MS)
 
 
 def partition(owner: str, part: str) -> Attribute:
@@ -145,9 +145,9 @@ def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
     return item
 
 
-def stays_whole(item: Item, limit: int) -> bool:
+def fits_in_item(item: Item, limit: int) -> bool:
     """Whether no value has to leave a new item: none is large, and the item is within a limit, bytes."""
-    values = [value for name, value in item["variables"]["M"].items() if name not in IN_HEAD]
+    values = [value for name, value in item["variables"]["M"].items() if name not in ALWAYS_IN_ITEM]
     return not any(map(is_large, [item["arguments"], *values])) and excess(item, limit) <= 0
 
 
@@ -179,7 +179,7 @@ def _record(owner: str, item: Item, reader: Callable[[], Reader]) -> TaskRecord:
         status_message=_text(item, "status_message"),
         workflow=_text(item, "workflow"),
         definition=_text(item, "definition"),
-        kept=Variables({name: item[name] for name in KEPT if name in item}, reader),
+        kept=Variables({name: item[name] for name in LARGE_ATTRIBUTES if name in item}, reader),
         claim=claim_in(item),
         job=job_in(item) if is_job else None,
         error=cast("JsonObject | None", decode(item["error"]) if "error" in item else None),

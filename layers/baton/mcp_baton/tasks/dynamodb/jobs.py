@@ -19,7 +19,7 @@ from mcp_baton.tasks.dynamodb.expressions import (
     live_update,
     renew_claim,
     require_claim,
-    say,
+    set_message,
     shortened,
     take_claim,
     unlist,
@@ -39,7 +39,7 @@ from mcp_baton.tasks.dynamodb.items import (
     task_id_of,
 )
 from mcp_baton.tasks.dynamodb.table import CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge, RetryPolicy
-from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, has_claim, held, stored_item
+from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, has_claim, held_error, stored_item
 from mcp_baton.tasks.dynamodb.values import item_size, size
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, Claim, Job, TaskRecord, TaskStatus
@@ -78,7 +78,7 @@ class DynamoDBJobStore:
         except ConditionFailed as failure:
             current = self._tasks.live(owner, failure)
             if current.job is not None and current.status is TaskStatus.WORKING:
-                if other := held(current, claim, now_ms):
+                if other := held_error(current, claim, now_ms):
                     raise other from failure
                 if attempts_left(current) == 0:
                     raise NoAttemptLeft(current) from failure
@@ -104,7 +104,7 @@ class DynamoDBJobStore:
         now_ms = self._tasks.now_ms()
         if not is_unclaimed_job(task, now_ms) or attempts_left(task) > 0:
             return None
-        update = self._failing(error, now_ms)
+        update = self._failure_update(error, now_ms)
         _require_working(update)
         _require_no_claim(update, now_ms)
         update.require(f"{update.path(RUN, 'number')}>={update.name('allowed')}")
@@ -113,7 +113,7 @@ class DynamoDBJobStore:
         return None
 
     def fail(self, task: TaskRecord, claim: Claim, error: JsonObject) -> TaskRecord:
-        update = self._failing(error, self._tasks.now_ms())
+        update = self._failure_update(error, self._tasks.now_ms())
         renew_claim(update, claim, release=True)
         return self._tasks.ended(task.owner, self._update(task, update, claim, END))
 
@@ -136,7 +136,7 @@ class DynamoDBJobStore:
         renew_claim(update, claim, release=True)
         unlist(update)
         update.set(update.name("status"), update.text(TaskStatus.INPUT_REQUIRED))
-        _count_anew(update, job)
+        _reset_attempts(update, job)
         for key, question in texts.items():
             update.set(update.path("asked", to_text(key)), update.value(question))
         return self._tasks.record(task.owner, self._update(task, update, claim, END))
@@ -150,7 +150,7 @@ class DynamoDBJobStore:
             if not taken:
                 return None
             try:
-                return self._tasks.record(owner, self._table.update(key, self._answering(task, taken), WRITE))
+                return self._tasks.record(owner, self._table.update(key, self._answer_update(task, taken), WRITE))
             except ConditionFailed as failure:
                 item = failure.item
             except ItemTooLarge as error:
@@ -160,7 +160,7 @@ class DynamoDBJobStore:
             if not self._table.wait_after_race(races):
                 raise StoreBusy("other answers to the task came in between until there was no time", RETRY_AFTER_MS)
 
-    def _answering(self, task: TaskRecord, taken: JsonObject) -> Update:
+    def _answer_update(self, task: TaskRecord, taken: JsonObject) -> Update:
         job, texts, now_ms = job_of(task), self._texts("the answer", taken), self._tasks.now_ms()
         check_room(stored_item(task), texts, self._limits.item_bytes, "answers")
         update = live_update(now_ms, new_token())
@@ -178,7 +178,7 @@ class DynamoDBJobStore:
     def report(self, task: TaskRecord, claim: Claim, message: str) -> TaskRecord:
         update = live_update(self._tasks.now_ms(), None)
         renew_claim(update, claim)
-        say(update, message)
+        set_message(update, message)
         return self._tasks.record(task.owner, self._update(task, update, claim, RENEW))
 
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:
@@ -186,7 +186,7 @@ class DynamoDBJobStore:
         now_ms = self._tasks.now_ms()
         update = live_update(now_ms, new_token())
         renew_claim(update, claim, release=True)
-        _count_anew(update, job_of(task))
+        _reset_attempts(update, job_of(task))
         _dispatch(update, now_ms + FIRST_DISPATCH_MS)
         enter_outbox(update, task.task_id, now_ms + FIRST_DISPATCH_MS, stored_item(task))
         return self._tasks.record(task.owner, self._update(task, update, claim, END))
@@ -195,19 +195,19 @@ class DynamoDBJobStore:
         self.extend(task, ttl_ms, ttl_ms)
         update = live_update(self._tasks.now_ms(), new_token())
         renew_claim(update, claim, release=True)
-        _count_anew(update, job_of(task))
+        _reset_attempts(update, job_of(task))
         update.set(update.name("due"), update.number(due_ms))
         # The event of an earlier dispatch may have come last: a sweep must see that no wake-up is under way.
         update.set(update.path(RUN, "dispatch"), update.name("dispatches"))
         enter_outbox(update, task.task_id, due_ms)
-        say(update, message)
+        set_message(update, message)
         return self._tasks.record(task.owner, self._update(task, update, claim, END))
 
     def wake(self, owner: str, task_id: str) -> TaskRecord | None:
         now_ms = self._tasks.now_ms()
         update = guarded_update(now_ms, new_token())
         _require_startable(update)
-        # Not one that has expired: its worker may still live, and hand the job over by the entry that it has read.
+        # An expired claim is not enough: its worker may still run, and hand the job over by the entry that it has read.
         update.require(f"{update.path(RUN, 'until')}={update.number(0)}")
         _dispatch(update, now_ms + FIRST_DISPATCH_MS)
         enter_outbox(update, task_id, now_ms + FIRST_DISPATCH_MS)
@@ -224,12 +224,12 @@ class DynamoDBJobStore:
                 "KeyConditionExpression": f"{LISTED_IN}=:list AND {LISTED_AT}<:now",
                 "ExpressionAttributeValues": {":list": {"S": outbox_name(shard)}, ":now": {"S": now}},
             }
-            # In random order: a later sweep gets those for which this one has no time.
+            # The order is random, so that a later sweep processes those for which this one has no time.
             for page in table.pages(request):
                 for keys in sorted(page["Items"], key=lambda _: table.rng()):
                     yield owner_of(keys), task_id_of(keys)
 
-    def look(self, owner: str, task_id: str) -> TaskRecord | None:
+    def read_listed(self, owner: str, task_id: str) -> TaskRecord | None:
         key, now_ms = self._tasks.key(owner, task_id), self._tasks.now_ms()
         item = self._table.get(key)
         if item is None or LISTED_IN not in item:  # the index is a moment old
@@ -237,7 +237,7 @@ class DynamoDBJobStore:
         task = self._tasks.record(owner, item)
         if task.status is TaskStatus.WORKING and not expired(item, now_ms - CLOCKS_MS):
             return None if expired(item, now_ms) else task
-        # It has expired, or an older release, which has no outbox, has ended it or let it ask.
+        # The task has expired, or an older release, which knows no outbox, has ended it or made it `input_required`.
         self.unlist(task)
         return None
 
@@ -255,12 +255,12 @@ class DynamoDBJobStore:
         lives_ms = min(max(task.ttl_ms, now_ms + ttl_ms - created_ms), longest_ms)
         if before_s * 1000 >= now_ms + (ttl_ms // 2 if least_ms is None else least_ms) or lives_ms <= task.ttl_ms:
             return task
-        from mcp_baton.tasks.dynamodb.outside import expiring
+        from mcp_baton.tasks.dynamodb.outside import expiring_pointers
 
         expires_s = max(before_s, -(-(created_ms + lives_ms) // 1000))
         # Values outside the item that would expire earlier are written again first. If that fails, the task lives only
         # as long as they do.
-        if short := expiring(stored_item(task), expires_s):
+        if short := expiring_pointers(stored_item(task), expires_s):
             expires_s = min(expires_s, self._prolong(task, expires_s, short))
         lives_ms = min(lives_ms, expires_s * 1000 - created_ms)
         if lives_ms <= task.ttl_ms:
@@ -271,10 +271,10 @@ class DynamoDBJobStore:
         update.require(f"{update.name('expires_at')}<{update.number(expires_s)}")
         update.set(update.name("expires_at"), update.number(expires_s))
         update.set(update.name("ttl_ms"), update.number(lives_ms))
-        if expires_s > before_s + MARGIN_S:  # longer than values are kept that others write meanwhile
+        if expires_s > before_s + MARGIN_S:  # values that other requests write meanwhile would expire earlier
             _require_version(update, task)
         try:
-            current = self._tasks.record(task.owner, self._counted(task, update, expires_s, lives_ms))
+            current = self._tasks.record(task.owner, self._update_counted(task, update, expires_s, lives_ms))
         except Conflict as conflict:
             current = conflict.current  # it may live longer already
         if task.claim is not None and not has_claim(current, task.claim):
@@ -284,9 +284,9 @@ class DynamoDBJobStore:
     def _prolong(self, task: TaskRecord, expires_s: int, short: "Mapping[Path, Pointer]") -> int:
         """Write values again, with one `UpdateItem` for 100 pointers. Returns until when all of them are kept, epoch
         seconds."""
-        from mcp_baton.tasks.dynamodb.outside import prolonged
+        from mcp_baton.tasks.dynamodb.outside import rewrite_values
 
-        made, until_s = prolonged(self._tasks.places(), task.owner, task.task_id, expires_s, short)
+        made, until_s = rewrite_values(self._tasks.overflow_stores(), task.owner, task.task_id, expires_s, short)
         for pointers in batched(made.items(), MOST_POINTERS):
             update = guarded_update(self._tasks.now_ms(), None)
             _require_version(update, task)
@@ -305,18 +305,18 @@ class DynamoDBJobStore:
         except ItemTooLarge as error:
             raise TooLarge(ITEM_FULL) from error
 
-    def _failing(self, error: JsonObject, now_ms: int) -> Update:
+    def _failure_update(self, error: JsonObject, now_ms: int) -> Update:
         message = shortened(str(error.get("message", "")))
         stored = encode_json("the job's error", {**error, "message": message}, self._limits.compress_over_bytes)
         update = finish_update(now_ms, new_token(), TaskStatus.FAILED)
         update.set(update.name("error"), update.value(stored))
-        say(update, message)
+        set_message(update, message)
         return update
 
     def _texts(self, what: str, values: JsonObject) -> dict[str, Attribute]:
         return {key: encode_json(what, value, self._limits.compress_over_bytes) for key, value in values.items()}
 
-    def _counted(self, task: TaskRecord, update: Update, expires_s: int, lives_ms: int) -> Item:
+    def _update_counted(self, task: TaskRecord, update: Update, expires_s: int, lives_ms: int) -> Item:
         """Make a write that extends a task, and count the task by its new end.
 
         Meanwhile it is counted by both ends. A write that ends the task removes the count of the end in the item, so no
@@ -324,7 +324,7 @@ class DynamoDBJobStore:
         """
         live, before = self._tasks.live_tasks(), stored_item(task)
         after: Item = {**before, "expires_at": {"N": str(expires_s)}, "ttl_ms": {"N": str(lives_ms)}}
-        if live is None or live.is_counted_alike(before, after):
+        if live is None or live.has_same_span(before, after):
             return self._tasks.update(task.owner, task.task_id, update)
         live.prolong(task.owner, task.task_id, after)
         try:
@@ -337,7 +337,7 @@ class DynamoDBJobStore:
 
 
 def check_room(item: Item, texts: Mapping[str, Attribute], most: int, what: str) -> None:
-    """Make sure that texts fit into an item. Raises `TooLarge`."""
+    """Check that texts fit into an item. Raises `TooLarge`."""
     added = sum(size({"S": to_text(key)}) + 1 + size(text) for key, text in texts.items())
     after = item_size(item) + added + BOOKKEEPING_BYTES
     if after > most:
@@ -355,8 +355,8 @@ def attempts_left(task: TaskRecord) -> int:
 
 
 def is_unclaimed_job(task: TaskRecord, now_ms: int) -> bool:
-    held = task.claim is not None and task.claim.holds_at(now_ms)
-    return task.job is not None and task.status is TaskStatus.WORKING and not held
+    held_error = task.claim is not None and task.claim.holds_at(now_ms)
+    return task.job is not None and task.status is TaskStatus.WORKING and not held_error
 
 
 def open_answers(task: TaskRecord, answers: JsonObject) -> dict[str, Json]:
@@ -390,5 +390,5 @@ def _dispatch(update: Update, due_ms: int) -> None:
     update.set(update.name("due"), update.number(due_ms))
 
 
-def _count_anew(update: Update, job: Job) -> None:
+def _reset_attempts(update: Update, job: Job) -> None:
     update.set(update.name("allowed"), f"{update.path(RUN, 'number')}+{update.number(job.work.attempts)}")

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import RUN, TASK_PREFIX, Limits, partition, shard_names, task_id_of, to_record
-from mcp_baton.tasks.dynamodb.parallel import all_of
+from mcp_baton.tasks.dynamodb.parallel import results_of
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.ids import is_task_id
 from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, TaskPage
@@ -92,7 +92,7 @@ def _query(owner: str, shard: str, now_ms: int, most: int, after: str | None) ->
         "ExpressionAttributeValues": {
             ":owner": partition(owner, shard),
             ":first": {"S": TASK_PREFIX},
-            ":last": {"S": TASK_PREFIX + (LAST if after is None else before(after))},
+            ":last": {"S": TASK_PREFIX + (LAST if after is None else text_before(after))},
             ":now": {"N": str(now_ms // 1000)},
         },
         "ProjectionExpression": projection,
@@ -121,7 +121,7 @@ def _projection(attributes: Sequence[str]) -> tuple[str, dict[str, str]]:
     return ",".join([*names, *(f"#v.{name}" for name in variables)]), {"#v": "variables", **names, **variables}
 
 
-def before(task_id: str) -> str:
+def text_before(task_id: str) -> str:
     """A text that sorts immediately before this id, among texts of its length."""
     return task_id[:-1] + chr(ord(task_id[-1]) - 1)
 
@@ -135,7 +135,7 @@ def merged_page(shards: Sequence[str], after: str | None, wanted: int, read: Rea
     parts = [_Shard(name, after) for name in shards]
     late = parts
     while True:
-        all_of([partial(_read_on, part, read) for part in late])
+        results_of([partial(_read_on, part, read) for part in late])
         behind = max((part for part in parts if part.more), key=_read_to, default=None)
         ids = sorted((task_id_of(item) for part in parts for item in part.items), reverse=True)
         last = ids[wanted - 1] if len(ids) >= wanted else ""

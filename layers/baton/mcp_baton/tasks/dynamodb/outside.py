@@ -24,8 +24,8 @@ from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, from_native, not_kept, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, excess_after
-from mcp_baton.tasks.dynamodb.items import IN_HEAD, KEPT, members
-from mcp_baton.tasks.dynamodb.parallel import all_of, together
+from mcp_baton.tasks.dynamodb.items import ALWAYS_IN_ITEM, LARGE_ATTRIBUTES, members
+from mcp_baton.tasks.dynamodb.parallel import results_of, run_jobs
 from mcp_baton.tasks.dynamodb.s3 import (
     DAY_MS,
     LONGEST_TTL_MS,
@@ -93,8 +93,8 @@ def retention_days(ttl_ms: int) -> int:
     return next((days for days in RETENTION_DAYS if ttl_ms <= (days - 1) * DAY_MS), RETENTION_DAYS[-1])
 
 
-class Places(Struct, frozen=True):
-    """The places for values outside the items; `objects` is `None` without a bucket."""
+class OverflowStores(Struct, frozen=True):
+    """The stores for values outside the items; `objects` is `None` without a bucket."""
 
     table: TaskTable
     objects: ObjectStore | None
@@ -138,7 +138,7 @@ def stored_form(value: Attribute) -> bytes:
             return dumps(from_native(value)).encode()
 
 
-def bundled(parts: Sequence[Part]) -> list[Bundle]:
+def make_bundles(parts: Sequence[Part]) -> list[Bundle]:
     """Put values together into bundles of at most `BUNDLE_BYTES`. A longer value is a bundle by itself."""
     groups: list[list[Part]] = []
     room = 0
@@ -170,18 +170,18 @@ class Mover:
         failed: Whether a value could not be written anywhere.
     """
 
-    def __init__(self, places: Places, owner: str, task_id: str, expires_s: int, until_s: float) -> None:
-        self._table = places.table
+    def __init__(self, stores: OverflowStores, owner: str, task_id: str, expires_s: int, until_s: float) -> None:
+        self._table = stores.table
         self._owner = owner
         self._task_id = task_id
         self._expires_s = expires_s
         self._until_s = until_s
-        self._now_ms = places.table.clock_ms()
+        self._now_ms = stores.table.clock_ms()
         # The item expires at a whole second, up to a second later.
         lives_ms = max(expires_s * 1000 - 999 - self._now_ms, 0)
         self._days = retention_days(lives_ms)
         # Objects do not live long enough for the values of a task that lives longer than this.
-        self._bucket = places.objects if lives_ms <= LONGEST_TTL_MS else None
+        self._bucket = stores.objects if lives_ms <= LONGEST_TTL_MS else None
         self.failed = False
 
     def can_move(self, value: Attribute) -> bool:
@@ -193,9 +193,9 @@ class Mover:
     def move(self, values: Mapping[str, Attribute]) -> dict[str, Attribute]:
         """Write values outside the item. Returns the pointers. A value without one could not be written."""
         parts = [Part(name, text_bytes(value), stored_form(value)) for name, value in values.items()]
-        readable = bundled([part for part in parts if part.text_bytes <= VALUE_BYTES])
+        readable = make_bundles([part for part in parts if part.text_bytes <= VALUE_BYTES])
         # Values that are never read back go to S3 for people to read, but not to the table.
-        unreadable = bundled([part for part in parts if part.text_bytes > VALUE_BYTES])
+        unreadable = make_bundles([part for part in parts if part.text_bytes > VALUE_BYTES])
         written = [*self._put(readable), *self._put(unreadable, in_items=False)]
         return {
             part.name: pointer.attribute()
@@ -237,7 +237,7 @@ class Mover:
         self, jobs: Sequence[tuple[Bundle, Callable[[], None]]], until_s: float, where: str
     ) -> Sequence[Bundle]:
         """Run writes of bundles. Returns the bundles that could not be written."""
-        outcomes = together([job for _, job in jobs], until_s, self._table.monotonic)
+        outcomes = run_jobs([job for _, job in jobs], until_s, self._table.monotonic)
         failures = {bundle: failure for (bundle, _), failure in zip(jobs, outcomes, strict=True) if failure is not None}
         for bundle, failure in failures.items():
             if not isinstance(failure, StoreUnavailable):
@@ -256,34 +256,36 @@ class Mover:
         values = _values(changes)
         unreadable = {name for name, value in values.items() if text_bytes(value) > VALUE_BYTES}
         over = excess_after(stored, changes, limit)
-        fitting = self._moved(changes, self._chosen(values, over, unreadable))
+        fitting = self._with_pointers(changes, self._names_to_move(values, over, unreadable))
         for name in sorted(unreadable & fitting.replaceable):
-            fitting = noted(fitting, name)
+            fitting = with_note(fitting, name)
         # Computing the size of a large item is slow: if nothing moved, it is not done twice.
         if fitting is not changes:
             over = excess_after(stored, fitting, limit)
         # Notes replace as many variables, the largest first, as are needed.
         while over > 0 and (smaller := without_largest(fitting)) is not None:
-            over -= weight(fitting) - weight(smaller)
+            over -= stored_size(fitting) - stored_size(smaller)
             fitting = smaller
         return fitting
 
     def fit_new(self, item: Item, limit: int) -> Item:
         """Move values of a new task's item outside, so that it fits. The caller refuses one that is still too large."""
         variables = item["variables"]["M"]
-        values = {name: value for name, value in variables.items() if name not in IN_HEAD}
+        values = {name: value for name, value in variables.items() if name not in ALWAYS_IN_ITEM}
         values[FINAL_RESULT] = item["arguments"]
-        pointers = self.move({name: values[name] for name in self._chosen(values, excess(item, limit))})
+        pointers = self.move({name: values[name] for name in self._names_to_move(values, excess(item, limit))})
         arguments = pointers.pop(FINAL_RESULT, item["arguments"])
         return {**item, "arguments": arguments, "variables": {"M": {**variables, **pointers}}}
 
-    def lighten(self, changes: Changes) -> Changes | None:
+    def shrink(self, changes: Changes) -> Changes | None:
         """The changes for an item that DynamoDB refused as too large: with all values outside that can be moved, or if
         there are none, with a note for the largest. `None` if that would save nothing."""
-        smaller = self._moved(changes, [name for name, value in _values(changes).items() if self.can_move(value)])
-        return without_largest(changes) if weight(smaller) == weight(changes) else smaller
+        smaller = self._with_pointers(
+            changes, [name for name, value in _values(changes).items() if self.can_move(value)]
+        )
+        return without_largest(changes) if stored_size(smaller) == stored_size(changes) else smaller
 
-    def _chosen(self, values: Mapping[str, Attribute], over: int, must: Collection[str] = ()) -> list[str]:
+    def _names_to_move(self, values: Mapping[str, Attribute], over: int, must: Collection[str] = ()) -> list[str]:
         """The names of the values that are moved.
 
         Args:
@@ -301,7 +303,7 @@ class Mover:
             over -= sizes[name] - POINTER_BYTES
         return names
 
-    def _moved(self, changes: Changes, names: Collection[str]) -> Changes:
+    def _with_pointers(self, changes: Changes, names: Collection[str]) -> Changes:
         """The changes with pointers for those of these values that could be written outside."""
         if not names:
             return changes
@@ -317,11 +319,11 @@ def without_largest(changes: Changes) -> Changes | None:
     largest = max(changes.replaceable, key=lambda name: (size(changes.variables[name]), name), default=None)
     if largest is None:
         return None
-    smaller = noted(changes, largest)
-    return smaller if weight(smaller) < weight(changes) else None
+    smaller = with_note(changes, largest)
+    return smaller if stored_size(smaller) < stored_size(changes) else None
 
 
-def noted(changes: Changes, name: str) -> Changes:
+def with_note(changes: Changes, name: str) -> Changes:
     text_length = text_bytes(changes.variables[name])
     # A shorter value is only replaced if it could not be written outside.
     note = not_kept(text_length, EXCEEDS if text_length > VALUE_BYTES else NOT_WRITTEN)
@@ -333,7 +335,7 @@ def noted(changes: Changes, name: str) -> Changes:
     )
 
 
-def weight(changes: Changes) -> int:
+def stored_size(changes: Changes) -> int:
     """The bytes of the new variables and the result in the item."""
     return sum(map(size, changes.variables.values())) + (0 if changes.result is None else size(changes.result))
 
@@ -350,8 +352,8 @@ class Fetcher:
     read, and `StoreUnavailable` if S3 or DynamoDB does not respond, or refuses.
     """
 
-    def __init__(self, places: Places, owner: str, task_id: str) -> None:
-        self._places = places
+    def __init__(self, stores: OverflowStores, owner: str, task_id: str) -> None:
+        self._stores = stores
         self._owner = owner
         self._task_id = task_id
         self._kept: dict[str, bytes] = {}
@@ -377,7 +379,7 @@ class Fetcher:
                 wanted[pointer.bundle] = pointer
                 room -= pointer.bundle_bytes
         if len(wanted) > 1:
-            for failure in together([partial(self._bundle, p) for p in wanted.values()], None, time.monotonic):
+            for failure in run_jobs([partial(self._bundle, p) for p in wanted.values()], None, time.monotonic):
                 if failure is not None and not isinstance(failure, StoreError):
                     raise failure
 
@@ -400,11 +402,11 @@ class Fetcher:
         return data
 
     def _object(self, pointer: Pointer) -> bytes:
-        if self._places.objects is None:
+        if self._stores.objects is None:
             raise StoreUnavailable(f"the object {pointer.bundle} cannot be read: no bucket is configured")
         key = object_key(self._owner, self._task_id, pointer.bundle, pointer.days)
         try:
-            return self._places.objects.get(key, pointer.bundle_bytes)
+            return self._stores.objects.get(key, pointer.bundle_bytes)
         except ObjectMissing as missing:
             raise self._lost(pointer, "its object is missing in S3") from missing
         except ObjectTooLarge as larger:
@@ -413,10 +415,10 @@ class Fetcher:
     def _in_items(self, pointer: Pointer) -> bytes:
         """A bundle in DynamoDB. Its pieces are read four at once."""
         pieces = range(-(-pointer.bundle_bytes // BUNDLE_BYTES))
-        return b"".join(all_of([partial(self._piece, pointer, number) for number in pieces]))
+        return b"".join(results_of([partial(self._piece, pointer, number) for number in pieces]))
 
     def _piece(self, pointer: Pointer, number: int) -> bytes:
-        key, table = piece_key(self._owner, self._task_id, pointer.bundle, number), self._places.table
+        key, table = piece_key(self._owner, self._task_id, pointer.bundle, number), self._stores.table
         # An eventually consistent read may miss a new item.
         item = table.get(key, consistent=False) or table.get(key)
         if item is None:
@@ -433,33 +435,33 @@ class Fetcher:
         return ValueLost(length, cause)
 
 
-def expiring(item: Item, expires_s: int) -> dict[Path, Pointer]:
+def expiring_pointers(item: Item, expires_s: int) -> dict[Path, Pointer]:
     """The pointers in an item to values that may expire before this time, epoch seconds."""
     stored: dict[Path, Attribute] = {("variables", name): value for name, value in members(item, "variables").items()}
-    stored |= {(name,): item[name] for name in KEPT if name in item}
+    stored |= {(name,): item[name] for name in LARGE_ATTRIBUTES if name in item}
     pointers = {path: pointer_in(value) for path, value in stored.items()}
     return {path: pointer for path, pointer in pointers.items() if pointer and pointer.until_s < expires_s}
 
 
-def prolonged(
-    places: Places, owner: str, task_id: str, expires_s: int, short: Mapping[Path, Pointer]
+def rewrite_values(
+    stores: OverflowStores, owner: str, task_id: str, expires_s: int, short: Mapping[Path, Pointer]
 ) -> tuple[dict[Path, Attribute], int]:
-    """Write the values of `expiring` again. Bundles are processed one by one, so that only one of them is in memory.
+    """Write the values of `expiring_pointers` again. Bundles are processed one by one to save memory.
 
     Returns:
         The new pointers, and how long the task may live, epoch seconds: as requested, or until the first value expires
         that could not be written again.
     """
-    stops_s = places.table.monotonic() + PROLONG_S
-    mover = Mover(places, owner, task_id, expires_s, stops_s)
+    stops_s = stores.table.monotonic() + PROLONG_S
+    mover = Mover(stores, owner, task_id, expires_s, stops_s)
     pointers: dict[Path, Attribute] = {}
     bundles: dict[str, list[Path]] = {}
     for path, pointer in short.items():
         bundles.setdefault(pointer.bundle, []).append(path)
     for paths in bundles.values():
-        fetcher = Fetcher(places, owner, task_id)
+        fetcher = Fetcher(stores, owner, task_id)
         try:
-            if places.table.monotonic() >= stops_s:
+            if stores.table.monotonic() >= stops_s:
                 raise StoreUnavailable("the time for prolonging values is over")
             values = {"\0".join(path): fetcher.stored(short[path]) for path in paths}
         except ValueLost:

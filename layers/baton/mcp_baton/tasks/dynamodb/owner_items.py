@@ -15,7 +15,7 @@ from mcp_baton.tasks.dynamodb.approvals import PREFIX as APPROVAL_PREFIX
 from mcp_baton.tasks.dynamodb.attributes import Item, decode
 from mcp_baton.tasks.dynamodb.callbacks import PREFIX as CALLBACK_PREFIX
 from mcp_baton.tasks.dynamodb.items import OWNER_PREFIX, TASK_PREFIX, owner_of
-from mcp_baton.tasks.dynamodb.outside import VALUE_PREFIX, expiring, owner_digest
+from mcp_baton.tasks.dynamodb.outside import VALUE_PREFIX, expiring_pointers, owner_digest
 from mcp_baton.tasks.dynamodb.s3 import RETENTION_DAYS, S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.texts import to_text
@@ -78,7 +78,7 @@ class OwnerItems:
         """Delete an item, or remove the arguments of an approval. Returns what was done; `None` for nothing."""
         if (approval := _approval(item)) is not None:
             return "approvals without arguments" if self._store.approvals.redact(approval) else None
-        if self._store.objects is None and any(it.days for it in expiring(item, sys.maxsize).values()):
+        if self._store.objects is None and any(it.days for it in expiring_pointers(item, sys.maxsize).values()):
             raise SettingsError("values of this owner are in a bucket: set BATON_OVERFLOW_BUCKET as in the deployment")
         self._store.table.delete({"pk": item["pk"], "sk": item["sk"]})
         return f"{item['sk']['S'].partition('#')[0].lower()}s deleted"

@@ -12,7 +12,7 @@ from mcp_baton.exceptions import StoreUnavailable
 THREADS = 4
 
 
-def together(
+def run_jobs(
     jobs: Sequence[Callable[[], object]], until_s: float | None, monotonic: Callable[[], float]
 ) -> list[Exception | None]:
     """Run jobs, at most four at once, until a time on `monotonic`; `None` waits for all jobs. A single job runs in the
@@ -52,7 +52,7 @@ def together(
     return outcomes
 
 
-def all_of[T](jobs: Sequence[Callable[[], T]]) -> list[T]:
+def results_of[T](jobs: Sequence[Callable[[], T]]) -> list[T]:
     """Run jobs, at most four at once, and wait for all of them. Returns the results, in order, or raises the exception
     of the first job that failed."""
     returned: dict[int, T] = {}
@@ -60,7 +60,7 @@ def all_of[T](jobs: Sequence[Callable[[], T]]) -> list[T]:
     def run(place: int, job: Callable[[], T]) -> None:
         returned[place] = job()
 
-    failures = together([partial(run, place, job) for place, job in enumerate(jobs)], None, time.monotonic)
+    failures = run_jobs([partial(run, place, job) for place, job in enumerate(jobs)], None, time.monotonic)
     for failure in failures:
         if failure is not None:
             raise failure

@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from mcp_baton.exceptions import StoreUnavailable
-from mcp_baton.tasks.dynamodb.table import Connection
+from mcp_baton.tasks.dynamodb.table import LazyClient
 from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class S3ObjectStore:
     def __init__(self, bucket: str, connect: "Callable[[], S3Client]", telemetry: Telemetry = SILENT) -> None:
         self._bucket = bucket
         self._telemetry = telemetry
-        self._connection = Connection(connect)
+        self._connection = LazyClient(connect)
 
     def put(self, key: str, data: bytes, digest: bytes) -> None:
         from base64 import b64encode

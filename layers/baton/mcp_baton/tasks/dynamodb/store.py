@@ -26,22 +26,22 @@ from mcp_baton.tasks.dynamodb.expressions import (
     first_token,
     guarded_update,
     renew_claim,
-    say,
+    set_message,
     write_update,
 )
 from mcp_baton.tasks.dynamodb.items import (
-    HEAD_MS,
+    ITEM_MS,
     MARGIN_S,
     RUN,
     WAKES,
     claim_in,
     expired,
+    fits_in_item,
     new_item,
     number,
-    stays_whole,
 )
 from mcp_baton.tasks.dynamodb.table import CHECKPOINT, CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge
-from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, held, stored_item
+from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, held_error, stored_item
 from mcp_baton.tasks.dynamodb.values import excess, is_large, item_size
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, Claim, NewTask, TaskPage, TaskRecord, TaskStanding, TaskStatus
@@ -89,7 +89,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         began_s, now_ms, token = self.table.monotonic(), self.now_ms(), new_token()
         task_id = self.new_id(now_ms, self.limits.shards)
         item = new_item(task, task_id, now_ms, self.limits) | first_token(now_ms, token)
-        whole = stays_whole(item, self.limits.item_bytes)
+        whole = fits_in_item(item, self.limits.item_bytes)
         if not whole and text_bytes(item["arguments"]) > VALUE_BYTES:
             raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
         # Counted before large values are written: an owner at the limit cannot fill the table or the bucket.
@@ -155,7 +155,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             item = self.table.update(self.key(owner, task_id), update, CREATE)
         except ConditionFailed as failure:
             current = self.live(owner, failure, workflow)
-            raise held(current, claim, now_ms) or self.conflict(current) from failure
+            raise held_error(current, claim, now_ms) or self.conflict(current) from failure
         return self.claimed(owner, item, claim) or self.take(owner, task_id, workflow, claim)
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
@@ -165,14 +165,14 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         return replace(task, claim=claim)
 
     def write(self, task: TaskRecord, batch: Batch) -> Written:
-        """The size of the item is computed from what was read. If another write has made it larger since, DynamoDB may
-        refuse this one. Then values of this batch leave the item, too."""
+        """The size of the item is computed from the item as it was read. If another write has made it larger since,
+        DynamoDB may refuse this one. Then values of this batch are moved out of the item."""
         began_s, now_ms, stored, limits = self.table.monotonic(), self.now_ms(), stored_item(task), self.limits
         name = batch.token or (new_token(), now_ms)
         zip_within = cache(partial(ZipWithin, limits.zip_ms / 1000, self.table.monotonic))
 
         def zips(text: bytes) -> bytes:
-            return zip_within()(text)  # few writes have anything to zip
+            return zip_within()(text)  # made at first use, because few writes compress anything
 
         changes = plan(stored, batch, limits.compress_over_bytes, zips)
         stays = fits(stored, changes, limits.item_bytes)
@@ -187,12 +187,12 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         """Write a batch after moving values out of the item, or replacing them by notes."""
         stored, limit = stored_item(task), self.limits.item_bytes
         mover = self._mover(task.owner, task.task_id, stored, began_s)
-        changes = mover.lighten(planned) if refused else mover.fit(stored, planned, limit)
+        changes = mover.shrink(planned) if refused else mover.fit(stored, planned, limit)
         while changes is not None:
             try:
                 return self._write_batch(task, stored, changes, batch, name, self.now_ms(), moved=True)
             except ItemTooLarge:
-                changes = mover.lighten(changes)
+                changes = mover.shrink(changes)
         if mover.failed:
             raise StoreUnavailable("the values of this write could not be kept outside the task's item")
         raise TooLarge(f"{ITEM_FULL}, and no value is left to replace")
@@ -204,8 +204,8 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         until_s = began_s + self.limits.values_ms / 1000
         left_ms = self.table.left_ms()
         if left_ms is not None:
-            until_s = min(until_s, self.table.monotonic() + (left_ms - HEAD_MS) / 1000)
-        return Mover(self.places(), owner, task_id, number(item, "expires_at"), until_s)
+            until_s = min(until_s, self.table.monotonic() + (left_ms - ITEM_MS) / 1000)
+        return Mover(self.overflow_stores(), owner, task_id, number(item, "expires_at"), until_s)
 
     def _write_batch(
         self,
@@ -225,7 +225,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             latest = update.number(number(stored, "expires_at") + MARGIN_S)
             update.require(f"{update.name('expires_at')}<={latest}")
         if batch.message is not None:
-            say(update, batch.message)
+            set_message(update, batch.message)
         if batch.wakes is not None:
             update.set(update.name(WAKES), update.text(batch.wakes))
             enter_outbox(update, task.task_id, now_ms + FIRST_DISPATCH_MS)

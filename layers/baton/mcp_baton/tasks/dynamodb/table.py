@@ -55,12 +55,13 @@ LONGEST_RACE_S = 0.1
 
 
 class RetryPolicy(Struct, frozen=True):
-    """For how long a request is retried, seconds from its first attempt.
+    """How long a request is retried, seconds from its first attempt.
 
     Attributes:
-        throttled_s: While DynamoDB throttles it.
-        unanswered_s: While DynamoDB cannot be reached, does not respond or fails. At most 30: a token lives for 60.
-        kept_s: The part of the function's time for later requests.
+        throttled_s: How long while DynamoDB throttles it.
+        unanswered_s: How long while DynamoDB cannot be reached, does not respond or fails. At most 30: a token lives
+            for 60.
+        kept_s: The part of the function's time that is reserved for later requests.
     """
 
     throttled_s: float
@@ -70,7 +71,7 @@ class RetryPolicy(Struct, frozen=True):
     def pause_s(
         self, attempt: int, since_s: float, left_s: float | None, rng: float, *, throttled: bool
     ) -> float | None:
-        """The pause after so many attempts, seconds; `None` if there is no next attempt.
+        """The pause after this number of attempts, seconds; `None` if there is no next attempt.
 
         `since_s` counts from the first attempt, `left_s` until the function is stopped. `rng` is a random number from 0
         up to 1 (full jitter): callers that were throttled together retry apart.
@@ -113,7 +114,7 @@ class ItemTooLarge(Exception):
     """The item would exceed DynamoDB's size limit. Nothing was written."""
 
 
-class Unreached(StoreUnavailable):
+class RequestNotSent(StoreUnavailable):
     """The request did not reach DynamoDB. Nothing was written."""
 
 
@@ -126,7 +127,7 @@ def failure_of(error: Exception, rng: Callable[[], float]) -> Exception | None:
         return _refused(error, rng)
     cause = f"DynamoDB did not answer: {type(error).__name__}: {error}"
     if isinstance(error, botocore.ConnectTimeoutError | botocore.EndpointConnectionError):
-        return Unreached(cause)
+        return RequestNotSent(cause)
     if isinstance(error, botocore.HTTPClientError | botocore.IncompleteReadError | botocore.ResponseStreamingError):
         return OutcomeUnknown(cause)
     # boto3 could not send the request: no region, no credentials, or a parameter that it cannot serialise.
@@ -166,7 +167,7 @@ _METHODS: Final = {
 }
 
 
-class Connection[Client]:
+class LazyClient[Client]:
     """A boto3 client that is created once, by the first thread that needs it."""
 
     def __init__(self, connect: Callable[[], Client]) -> None:
@@ -193,7 +194,7 @@ class TaskTable(Struct, frozen=True, eq=False):
     """
 
     name: str
-    connection: "Connection[DynamoDBClient]"
+    connection: "LazyClient[DynamoDBClient]"
     telemetry: Telemetry = SILENT
     clock_ms: Callable[[], int] = system_ms
     monotonic: Callable[[], float] = time.monotonic
@@ -212,7 +213,7 @@ class TaskTable(Struct, frozen=True, eq=False):
         }
         began_s = self.monotonic()
         try:
-            self._repeat(lambda: self._send("PutItem", request), retry_policy, began_s)
+            self._send_with_retries(lambda: self._send("PutItem", request), retry_policy, began_s)
         except ConditionFailed as failed:
             self._written_item({"pk": item["pk"], "sk": item["sk"]}, failed, token, retry_policy, began_s)
 
@@ -249,7 +250,7 @@ class TaskTable(Struct, frozen=True, eq=False):
 
         began_s = self.monotonic()
         try:
-            return self._repeat(send, retry_policy, began_s)
+            return self._send_with_retries(send, retry_policy, began_s)
         except ConditionFailed as failed:
             return self._written_item(key, failed, update.token, retry_policy, began_s)
 
@@ -305,8 +306,8 @@ class TaskTable(Struct, frozen=True, eq=False):
             self._read(lambda: self._send("PutItem", request), RENEW)
 
     def wait_after_race(self, races: int) -> bool:
-        """Wait before a write whose condition failed so many times is decided again. Returns whether there is time to
-        try again."""
+        """Wait before a write is decided again, after its condition has failed `races` times. Returns whether there is
+        time to try again."""
         left_ms = self.left_ms()
         pause_s = self.rng() * min(FIRST_RACE_S * 2.0 ** min(races - 1, 16), LONGEST_RACE_S)
         if left_ms is not None and left_ms / 1000 - pause_s < ATTEMPT_S + REPLY_S:
@@ -331,11 +332,13 @@ class TaskTable(Struct, frozen=True, eq=False):
     def _read[T](self, send: Callable[[], T], retry_policy: RetryPolicy, began_s: float | None = None) -> T:
         """Send a request that changes nothing, or changes nothing more if it is sent again."""
         try:
-            return self._repeat(send, retry_policy, began_s)
+            return self._send_with_retries(send, retry_policy, began_s)
         except OutcomeUnknown as error:
             raise StoreUnavailable(str(error)) from error.__cause__
 
-    def _repeat[T](self, send: Callable[[], T], retry_policy: RetryPolicy, began_s: float | None = None) -> T:
+    def _send_with_retries[T](
+        self, send: Callable[[], T], retry_policy: RetryPolicy, began_s: float | None = None
+    ) -> T:
         """Send a request, and retry it while that can help and there is time, counted from `began_s`; `None` for now.
 
         Raises:
@@ -368,7 +371,7 @@ class TaskTable(Struct, frozen=True, eq=False):
     def _pause_s(
         self, error: StoreUnavailable, retry_policy: RetryPolicy, attempt: int, began_s: float
     ) -> float | None:
-        if not isinstance(error, StoreBusy | OutcomeUnknown | Unreached):
+        if not isinstance(error, StoreBusy | OutcomeUnknown | RequestNotSent):
             return None
         left_ms = self.left_ms()
         left_s = None if left_ms is None else left_ms / 1000

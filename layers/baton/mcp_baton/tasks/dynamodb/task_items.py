@@ -19,7 +19,7 @@ from mcp_baton.telemetry import STORE_CONFLICTS
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.counting import LiveTasks
-    from mcp_baton.tasks.dynamodb.outside import Places
+    from mcp_baton.tasks.dynamodb.outside import OverflowStores
     from mcp_baton.tasks.dynamodb.s3 import ObjectStore
 
 ITEM_FULL = "the task's item is full: DynamoDB takes 409,600 bytes"
@@ -84,7 +84,7 @@ class TaskItems(Struct, frozen=True, eq=False):
         def reader() -> Reader:
             from mcp_baton.tasks.dynamodb.outside import Fetcher
 
-            return Fetcher(self.places(), owner, task_id_of(item))
+            return Fetcher(self.overflow_stores(), owner, task_id_of(item))
 
         return to_record(owner, item, cache(reader))
 
@@ -94,10 +94,10 @@ class TaskItems(Struct, frozen=True, eq=False):
             live.leave(owner, task_id_of(item), item)
         return self.record(owner, item)
 
-    def places(self) -> "Places":
-        from mcp_baton.tasks.dynamodb.outside import Places
+    def overflow_stores(self) -> "OverflowStores":
+        from mcp_baton.tasks.dynamodb.outside import OverflowStores
 
-        return Places(self.table, self.objects)
+        return OverflowStores(self.table, self.objects)
 
     def live(self, owner: str, failure: ConditionFailed, workflow: str | None = None) -> TaskRecord:
         """The live task on which a condition failed.
@@ -125,7 +125,7 @@ class TaskItems(Struct, frozen=True, eq=False):
         task = self.record(owner, item)
         if task.status.terminal:
             raise TaskFinished(task)
-        if other := held(task, claim, self.now_ms()):
+        if other := held_error(task, claim, self.now_ms()):
             raise other
         return task if task.claim is None or task.claim.id == claim.id else None
 
@@ -139,7 +139,7 @@ class TaskItems(Struct, frozen=True, eq=False):
         return LiveTasks(self.table, self.limits, allowed)
 
 
-def held(current: TaskRecord, claim: Claim, now_ms: int) -> TaskHeld | None:
+def held_error(current: TaskRecord, claim: Claim, now_ms: int) -> TaskHeld | None:
     """The error if a claim with another id, which has not ended, prevents this one."""
     other = current.claim
     if other is None or other.id == claim.id or not other.holds_at(now_ms):
