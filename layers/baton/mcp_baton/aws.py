@@ -124,13 +124,13 @@ def compose(
     sleep: Callable[[float], None] = time.sleep,
     call_method: Method = call_method,
 ) -> LambdaHandler:
-    """Make the handler of its parts. Internal: for `handler`, the local server and tests.
+    """Make a handler from its parts. Internal: for `handler`, the local server and tests.
 
     Args:
         connect: Creates the DynamoDB client.
         connect_s3: Creates the S3 client.
         warnings: Logged with the first request.
-        clock: Seconds; measures runs, questions and the age of keys.
+        clock: Returns seconds; measures runs, questions and the age of keys.
         sleep: Waits for a number of seconds before a step is retried.
     """
     server.check(in_full=False)

@@ -1,6 +1,6 @@
-"""The errors of definitions. They are raised, unless `baton check` collects them to report all at once.
+"""Errors of definitions. They are raised, unless `baton check` collects them to report all at once.
 
-While a file is loaded, a `Collector` also notes the lines that make workflows and steps.
+While a command loads a file, a `Collector` also records the lines that create workflows and steps.
 """
 
 from collections.abc import Iterator
@@ -20,20 +20,20 @@ class Collector(Protocol):
     collects: bool
 
     def refused(self, error: RegistrationError, *things: object) -> None:
-        """Take the error of a definition. `things`: what was defined, or its name."""
+        """Record the error of a definition. `things` are the definitions, or their names."""
 
     def made(self, thing: object) -> None:
-        """Take a workflow or a step that was made."""
+        """Record a workflow or a step that was created."""
 
     def added(self, workflow: object) -> None:
-        """Take a workflow that was given to `add_workflow`."""
+        """Record a workflow that was passed to `add_workflow`."""
 
 
 _collector: Collector | None = None
 
 
 def collector() -> Collector | None:
-    """The collector while a command loads a file, otherwise `None`."""
+    """Return the collector while a command loads a file, otherwise `None`."""
     return _collector
 
 

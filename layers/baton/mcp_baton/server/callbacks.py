@@ -42,7 +42,8 @@ class Arrived(Struct, frozen=True):
     """A callback that has arrived.
 
     Attributes:
-        sent: Digests of its JSON and of the sender's key: two requests with an equal one are the same callback.
+        sent: The digests of its JSON and of the sender's key. If two requests have one of them in common, they are the
+            same callback.
     """
 
     body: Json
@@ -134,8 +135,8 @@ def _deliver(services: Services, exchange: Exchange, token: str, body: Json, key
 
 
 def _is_new(task: TaskRecord, pointer: Pointer, arrived: Arrived, now_ms: int) -> bool:
-    """Whether a callback is the first one; `False` for a repetition. Raises `Refused` if it comes too late, or if
-    another one was accepted."""
+    """Whether a callback is the first one; `False` for a repetition. Raises `Refused` if it is too late, or if another
+    callback was accepted."""
     step = next((step for step in steps_of(task) if step["name"] == pointer.step), None)
     accepted = task.variables.get(f"{CALL_PREFIX}{pointer.step}")
     if step is not None and step["status"] == StepStatus.COMPLETED and isinstance(accepted, dict):
@@ -162,10 +163,10 @@ def _store(services: Services, store: TaskStore, task: TaskRecord, pointer: Poin
         index, stored = next((at, it) for at, it in enumerate(steps_of(current)) if it["name"] == pointer.step)
         expected = StepStatus(stored["status"])
         write = StepWrite(index, pointer.step, expected, StepStatus.COMPLETED, value, arrived.sent)
-        # The job that waits, or that has made the address. A continuation can have made it, too.
+        # The job that waits, or the job that has created the address. A continuation may have created it, too.
         waiting = current.variables.get(JOB)
         job_id = waiting if isinstance(waiting, str) else pointer.job_id
-        # A worker may let the workflow wait now: then its job must be woken.
+        # A worker may suspend the workflow at this moment. Then its job must be woken.
         is_unsure = job_id is None and workflow is not None and workflow.background
         return Batch(steps=(write,), wakes=job_id, same_version=is_unsure)
 
@@ -188,7 +189,7 @@ class _Repeated(Exception):
 
 
 def _converted(step: Step, body: Json) -> Json:
-    """The body, converted to the type of its step. Raises `Refused`, which names the invalid fields."""
+    """Convert the body to the type of its step. Raises `Refused`, which names the invalid fields."""
     try:
         return convert(body, step.callback.returns if step.callback else None)
     except ValueError as error:

@@ -140,7 +140,7 @@ def error_result(text: str) -> dict[str, Json]:
 
 
 def with_meta(result: JsonObject, members: JsonObject) -> dict[str, Json]:
-    """A result with further members of `_meta`."""
+    """Return the result with more members in `_meta`."""
     own = result.get("_meta")
     return {**result, "_meta": {**own, **members} if isinstance(own, Mapping) else members}
 

@@ -102,8 +102,8 @@ class Endpoint:
         return sweep(self._services, exchange)
 
     def _answer_batch(self, messages: list[Message], request: HttpRequest, exchange: Exchange) -> HttpResponse:
-        """Answer a batch, in order. Only revision 2025-03-26 has batches. The messages share the size and the time of
-        one answer, which is not streamed."""
+        """Answer a batch, in order. Only revision 2025-03-26 has batches. The messages share the size limit and the
+        time of one answer, which is not streamed."""
         revision = request.headers.get("mcp-protocol-version", REVISION_WITHOUT_HEADER)
         if revision != REVISION_WITHOUT_HEADER:
             return refusal(400, f"Invalid request: revision {revision} has no batches; send each message by itself")
@@ -117,7 +117,7 @@ class Endpoint:
     def _answer_in_batch(
         self, message: Message, request: HttpRequest, exchange: Exchange, budget: Budget, began_s: float
     ) -> HttpResponse | None:
-        """Answer a message if room and time are left. Otherwise the answer is an error."""
+        """Answer a message. If no space or time is left, the answer is an error."""
         left_ms = exchange.remaining_ms()
         is_over = left_ms is not None and left_ms <= self._services.settings.write_reserve_ms
         if is_over and isinstance(message, jsonrpc.Request | Response):
@@ -215,7 +215,7 @@ class Endpoint:
 
 
 def _described(asked: Request) -> tuple[str, dict[str, str]]:
-    """The name and the attributes of a request's span, without names that the server does not know."""
+    """Return the name and the attributes of a request's span, without names that the server does not know."""
     method, name, server = asked.message.method, asked.params.get("name"), asked.server
     made = {
         "mcp.method.name": method if method in METHODS[asked.envelope.era] else "_OTHER",
@@ -237,7 +237,8 @@ def _takes_stream(request: HttpRequest) -> bool:
 
 
 def _status(envelope: Envelope, error: ProtocolError) -> int:
-    """The HTTP status of an error. Clients of the handshake era take other statuses than 200 for transport errors."""
+    """Return the HTTP status of an error. Clients of the handshake era treat other statuses than 200 as transport
+    errors."""
     return HTTP_STATUS.get(error.code, 200) if envelope.era is Era.STATELESS else 200
 
 

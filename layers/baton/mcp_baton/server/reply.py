@@ -1,7 +1,7 @@
 """The answer to one MCP request: one JSON object, or a stream.
 
-A stream is opened with its first event. So a refused request still gets its HTTP status. MCP basic/transports,
-Streamable HTTP.
+A stream is opened with its first event, so a request that is refused before still gets its HTTP status. MCP
+basic/transports, Streamable HTTP.
 """
 
 import logging
@@ -26,7 +26,7 @@ STREAM_HEADERS: Mapping[str, str] = MappingProxyType(
 )
 
 PIECE_CHARACTERS = 65_536
-"""How much of a long text is written at once."""
+"""The characters of a long text that are written at once."""
 
 
 class Reply:

@@ -380,7 +380,7 @@ class Server:
             self.completions.update(completions)
 
     def check(self, *, in_full: bool = True) -> None:
-        """Refuse workflows that cannot work. Steps whose tool is a function get that tool's name.
+        """Check all definitions. Steps whose tool is a function get that tool's name.
 
         Args:
             in_full: Also check what only pydantic knows: types, paths into the output of tools, and defaults.
@@ -402,7 +402,7 @@ class Server:
             self.workflows.update(checked_workflows(self.workflows, self.tools, names, in_full=in_full))
 
     def close(self) -> None:
-        """Refuse everything that is added from now on. `handler(server)` does this after its checks."""
+        """Refuse later additions. `handler(server)` closes the server after its checks."""
         self._is_closed = True
 
     @property
@@ -412,7 +412,7 @@ class Server:
         return ServerView(self.options, *published, self._workflow_tools)
 
     def visible_to(self, claims: Mapping[str, object]) -> ServerView:
-        """What a caller with these claims sees. If a caller lacks the scopes for something, it does not exist."""
+        """Return what a caller with these claims sees. Definitions whose scopes the caller lacks are left out."""
         published: list[Tool | Resource | Prompt] = [*self.tools.values(), *self.resources.values()]
         published += self.prompts.values()
         if not any(item.requires for item in published):
@@ -481,7 +481,7 @@ def _renamed(workflow: Workflow, tools: Mapping[str, Tool], prefix: str) -> Work
 
 
 def _with_prefix(tool: str, tools: Mapping[str, Tool], prefix: str) -> str:
-    # `Server.check` refuses a function that is no tool, or several tools.
+    # `Server.check` reports a function that is not a tool, or is several tools.
     if not isinstance(tool, ToolFunction):
         return prefix + tool
     names = [name for name, published in tools.items() if published.decorated is tool.function]
@@ -489,7 +489,7 @@ def _with_prefix(tool: str, tools: Mapping[str, Tool], prefix: str) -> str:
 
 
 def _number(option: str, value: float, kinds: Any = (int, float), *, zero: bool = False, infinite: bool = False) -> Any:
-    """A number above 0; also 0 with `zero`, and infinity with `infinite`."""
+    """Check that a value is a number above 0; with `zero` also 0, with `infinite` also infinity."""
     is_number = isinstance(value, kinds) and not isinstance(value, bool)
     if not is_number or not (value > 0 or (zero and value == 0)) or (value == math.inf and not infinite):
         of = "bytes" if kinds is int else "seconds"

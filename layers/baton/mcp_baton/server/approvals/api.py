@@ -22,7 +22,7 @@ HEADERS: Final = {"Content-Type": "application/json", "Cache-Control": "no-store
 
 
 class Refused(Exception):
-    """A request that is refused, with its HTTP status."""
+    """The request is refused. `response` has its HTTP status."""
 
     def __init__(self, status: int, error: str, **members: Json) -> None:
         super().__init__(error)
@@ -40,7 +40,7 @@ def answer(services: Services, request: HttpRequest, exchange: Exchange) -> Http
 
 
 def guarded(services: Services, exchange: Exchange, answer: Callable[[Approvals], HttpResponse]) -> HttpResponse:
-    """Answer a request about approvals, also if it is refused or the store fails."""
+    """Answer a request about approvals. Refusals and failures of the store become responses, too."""
     try:
         if services.store is None:
             raise Refused(404, "This server has no task store, so it has no approvals. Set BATON_TABLE.")
@@ -116,7 +116,7 @@ def decided(approvals: Approvals, record: ApprovalRecord, decision: Decision) ->
 
 
 def decision_in(body: Mapping[str, Json], by: str, origin: str, source: str | None) -> Decision:
-    """The decision in the body of a request. Raises `Refused`, which names the field."""
+    """Read the decision in the body of a request. Raises `Refused`, which names the field."""
     choice, digest, reason = body.get("decision"), body.get("digest"), body.get("reason")
     if choice not in ("approve", "deny"):
         raise Refused(400, 'decision is missing: set it to "approve" or "deny"')
@@ -139,7 +139,8 @@ def body_of(request: HttpRequest) -> Mapping[str, Json]:
 
 
 def json_in(request: HttpRequest, most: int) -> Json:
-    """The JSON in the body of a request. Raises `Refused` if it is none, or has more bytes than allowed."""
+    """Read the JSON in the body of a request. Raises `Refused` if the body is not JSON, or has more bytes than
+    `most`."""
     if len(request.body) > most:
         raise Refused(413, f"Content too large: at most {most} bytes")
     try:

@@ -30,8 +30,8 @@ from mcp_baton.workflow.secrets import hidden_in
 logger = logging.getLogger(__name__)
 
 RUN, JOB = "run:", "job"
-"""The first characters of the names of attempts, in runs of workflows and in background tasks. Those of calls by
-clients begin with `call:`."""
+"""How the names of attempts begin in runs of workflows and in background tasks. In calls by clients, they begin with
+`call:`."""
 
 
 def refused(
@@ -42,7 +42,7 @@ def refused(
     place: Place,
     variables: TaskVariables | None,
 ) -> Failed | None:
-    """Why a call must not run now; `None` if it needs no approval, or has one, which is then marked as used.
+    """Return why a call must not run now; `None` if it needs no approval, or has one, which is then marked as used.
 
     Args:
         bound: The converted arguments, as the function receives them.
@@ -87,7 +87,7 @@ def _whole(signature: Signature, bound: Mapping[str, Any]) -> dict[str, Any]:
 def _call_of(
     execution: Execution, owner: str, name: str, approval: Approval, given: Mapping[str, Any], place: Place
 ) -> ApprovalRecord:
-    """The approval of a call as it would be requested now."""
+    """Return the approval of a call as it would be requested now."""
     tool = execution.server.tools[name]
     published = {it.name: it.published for it in tool.signature.parameters}
     arguments: dict[str, Json] = {published[it]: to_json(value) for it, value in given.items()}
@@ -134,7 +134,8 @@ def _call_of(
 
 
 def _task_ends_ms(execution: Execution, place: Place) -> int:
-    """When the task of a call expires at the latest, epoch milliseconds. Workers extend the lives of their tasks."""
+    """Return when the task of a call expires at the latest, epoch milliseconds. Workers extend the lifetimes of their
+    tasks."""
     task = place.task
     if task is None:
         return sys.maxsize
@@ -143,13 +144,13 @@ def _task_ends_ms(execution: Execution, place: Place) -> int:
 
 
 def _keyed(value: Json, place: Place) -> str:
-    """A digest of a secret that its task's approvers cannot compute."""
+    """Return a digest of a secret argument. Approvers cannot compute it, because they do not know the task's salt."""
     key = f"{place.task.variables.get(SALT)} {place.task.task_id}" if place.task else ""
     return keyed_digest(key.encode(), dumps(value).encode(), "sha256").hex()
 
 
 def _cut(shown: JsonObject) -> JsonObject:
-    """The arguments as people see them. If they are long, the longest texts are cut, and a digest stands for them."""
+    """Return the arguments as people see them. If they are long: the beginning of their JSON, its size and a digest."""
     size = json_size(shown)
     if size <= MOST_SHOWN:
         return shown
@@ -174,12 +175,12 @@ class _Gate(Struct, frozen=True):
     variables: TaskVariables | None
 
     def refusal(self) -> Failed | None:
-        """Find the approval of this call, or request it. One that is approved is marked as used."""
+        """Find the approval of this call, or request it. If it was approved, mark it as used."""
         stored = None if self.variables is None else self.variables.get(self._variable)
         mark = None if stored is None else convert(stored, Mark)
         repeat, is_asked = 0, self.place.is_asked
         if mark is not None and mark.digest == self.call.digest:
-            # If it was used, the outcome of that attempt is stored. So another call needs another approval.
+            # If another attempt used it, that attempt's outcome is stored. So this call needs another approval.
             repeat, is_asked = (mark.repeat, True) if mark.by in (None, self.by) else (mark.repeat + 1, False)
         while True:
             record, is_new = self._numbered(repeat, mark, is_asked=is_asked)
@@ -198,10 +199,10 @@ class _Gate(Struct, frozen=True):
             if is_same and record.state is ApprovalState.DENIED and stays:
                 self._note(Mark(record.digest, repeat))
                 return _not_approved(record)
-            repeat, is_asked = repeat + 1, False  # this one was used, has expired, or was withdrawn
+            repeat, is_asked = repeat + 1, False  # this approval was used, has expired, or was withdrawn
 
     def _numbered(self, repeat: int, mark: "Mark | None", *, is_asked: bool) -> tuple[ApprovalRecord, bool]:
-        """The approval with this number, marked as used if that is possible; and whether it is new."""
+        """Return the approval with this number, marked as used if that is possible; and whether it is new."""
         record, is_new = None, False
         if is_asked:
             record = self._use(repeat, self.place.before)
@@ -250,7 +251,7 @@ class _Gate(Struct, frozen=True):
 
 
 def _is_later_run(this: str, other: str) -> bool:
-    """Whether both names are of runs, and this run has claimed the task after the other one."""
+    """Whether both are names of runs, and this run has claimed the task after the other one."""
     return this.startswith(RUN) and other.startswith(RUN) and int(this[len(RUN) :]) > int(other[len(RUN) :])
 
 

@@ -38,7 +38,7 @@ def _answer(approvals: Approvals, request: HttpRequest) -> HttpResponse:
 
 
 def _record(approvals: Approvals, token: str) -> ApprovalRecord:
-    """The approval that a token decides. Unknown, used and expired tokens have the same answer."""
+    """Return the approval that a token decides. Unknown, used and expired tokens get the same answer."""
     found = approvals.store.approvals.linked(text_digest(token))
     record = None if found is None else approvals.current(found)
     if record is None or not record.waits_at(approvals.store.now_ms()):

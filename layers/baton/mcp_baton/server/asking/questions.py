@@ -12,7 +12,7 @@ from mcp_baton.server.content import Content, Message
 from mcp_baton.tasks.ids import text_digest
 
 type Schema = JsonObject | Any
-"""A JSON Schema with flat primitive fields, or a type: a model, a dataclass, or a plain one such as `int` or `Enum`.
+"""A JSON Schema with flat primitive fields, or a type: a model, a dataclass, or a plain type such as `int` or `Enum`.
 `None` for a form without fields."""
 
 VALUE = "value"
@@ -23,7 +23,7 @@ NO_FIELDS: JsonObject = {"type": "object", "properties": {}}
 
 
 class Form:
-    """A form of the author's schema or type. A field that is not possible in MCP's forms raises `ValueError`."""
+    """The form for the author's schema or type. Raises `ValueError` for fields that MCP's forms cannot have."""
 
     def __init__(self, schema: Schema) -> None:
         self._type: Any = None
@@ -38,7 +38,7 @@ class Form:
             self.schema = self._described(schema)
 
     def read(self, content: JsonObject) -> object:
-        """The content as the type of the form; `None` for a form without a type."""
+        """Convert the content to the type of the form; `None` for a form without a type."""
         if self._type is None:
             return None
         from pydantic import TypeAdapter, ValidationError
@@ -69,7 +69,7 @@ class Form:
 
 
 def inlined(shown: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """A type's schema with its references resolved, and without the null of an optional type."""
+    """Return a field's schema with its references resolved, and without the null of an optional type."""
     options = [option for option in shown.get("anyOf", ()) if option.get("type") != "null"]
     if len(options) == 1:
         shown = {name: value for name, value in shown.items() if name != "anyOf"} | options[0]
@@ -159,7 +159,7 @@ class Roots(Struct, frozen=True):
 
 
 def key_of(place: int, text: str) -> str:
-    """The key of a question without a given one. It is the same when the call runs again."""
+    """Return the default key of a question. It is the same when the call runs again."""
     return f"question-{place}-{text_digest(text)[:12]}"
 
 
@@ -252,8 +252,8 @@ OPTIONAL: Final = frozenset({"key", "timeout_s"})
 
 
 def question_of(method: str, place: int, positional: Sequence[Any], named: Mapping[str, Any]) -> Question:
-    """The question from the arguments of `Context.elicit` or `Context.elicit_url`. `place`: its number in the call,
-    from 1."""
+    """Create the question from the arguments of `Context.elicit` or `Context.elicit_url`. `place` is its number in the
+    call, from 1."""
     second = "schema" if method == "elicit" else "url"
     given = question_arguments(method, ("message", second), positional, named)
     key = given.get("key") or key_of(place, given["message"])
@@ -264,8 +264,8 @@ def question_of(method: str, place: int, positional: Sequence[Any], named: Mappi
 def question_arguments(
     method: str, names: tuple[str, str], positional: Sequence[Any], named: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A question's arguments by name. The two required ones may be positional; as in 0.1, also after the key.
-    `response_type` is another name for `schema`, which is optional."""
+    """Return a question's arguments by name. `names` may be positional, also after the key, as in 0.1. `response_type`
+    is another name for `schema`, which is optional."""
     given = {name: value for name, value in named.items() if (name, value) != ("response_type", None)}
     if "response_type" in given and "schema" in names:
         given.setdefault("schema", given.pop("response_type"))

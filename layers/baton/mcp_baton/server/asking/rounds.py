@@ -48,7 +48,7 @@ class Rounds(Struct):
     identity: Identity = field(default_factory=Identity)
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
-        """The answers, if the client has given all of them."""
+        """Return the answers, if the client has given all of them. Otherwise end the call with the open questions."""
         missing = tuple(question for question in questions if question.key not in self.answers)
         if missing:
             self._check_capabilities(missing)
@@ -78,7 +78,7 @@ class Rounds(Struct):
 
 
 def open_rounds(seal: Seal, owner: str | None, method: str, params: JsonObject, capabilities: JsonObject) -> Rounds:
-    """The rounds that a request continues or starts.
+    """Return the rounds that a request continues or starts.
 
     A first round may contain answers. A later round answers the questions of the round before; it cannot change earlier
     answers.
@@ -159,7 +159,8 @@ class StoreAsker(Struct):
         return identifier
 
     def _params(self, question: Question) -> JsonObject:
-        """The params of the request. In this era a page has its own id (MCP 2025-11-25, ElicitRequestURLParams)."""
+        """Return the params of the request. In this era each page has its own id (MCP 2025-11-25,
+        ElicitRequestURLParams)."""
         if question.capability != URL_ELICITATION:
             return question.params
         return {**question.params, "elicitationId": self.new_question()}

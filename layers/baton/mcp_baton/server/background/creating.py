@@ -76,8 +76,8 @@ def as_task(request: Request, tool: Tool, arguments: JsonObject, task_id: str | 
 
 
 def _completed_task(request: Request, tool: Tool, arguments: JsonObject, result: JsonObject) -> JsonObject:
-    """Create the task of a call that has ended already: a client of the handshake era that asks for a task accepts
-    nothing else (MCP 2025-11-25, basic/utilities/tasks, Creating Tasks).
+    """Create the task of a call that has ended already: a client of the handshake era that asks for a task accepts no
+    other result (MCP 2025-11-25, basic/utilities/tasks, Creating Tasks).
 
     If the result cannot be stored, the client gets an error and not the task: a worker must not repeat the call.
     """
@@ -118,8 +118,8 @@ def _dispatched(request: Request, task: TaskRecord) -> JsonObject:
 
 
 def _reply(request: Request, task: TaskRecord) -> JsonObject:
-    """The task for the client, and a text for its model. The extension has no member for such a text, but says that
-    hosts may show the status message to the model."""
+    """Return the task for the client, and a text for its model. The extension has no member for such a text, but hosts
+    may show the status message to the model."""
     made = task_summary(task, options_of(request))
     meta: JsonObject = {}
     if not task.status.terminal and task.job is not None:
@@ -131,7 +131,8 @@ def _reply(request: Request, task: TaskRecord) -> JsonObject:
 
 
 def becomes_task(request: Request, tool: Tool | WorkflowTool) -> bool:
-    """Whether a call becomes a task. An error if it must and cannot, or asks for a task and must not."""
+    """Whether a call becomes a task. Raises `ProtocolError` if it must and cannot, or if it asks for a task and must
+    not."""
     support = tool.tasks.support
     if support == "forbidden":
         # The 2026 era has no such param. A server without background tools has not declared it either.
@@ -158,8 +159,8 @@ def _why_not(request: Request) -> str:
 
 
 def _refusal(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject | None:
-    """The answer to a call with invalid arguments, for which no task is created. A client that accepts only a task gets
-    an error."""
+    """Return the answer to a call with invalid arguments, for which no task is created; `None` if they are valid. A
+    client that accepts only a task gets an error."""
     prepared = prepared_for(request, bound_tool(tool), arguments)
     if isinstance(prepared, Prepared):
         return None

@@ -31,8 +31,8 @@ def dispatch(services: Services, task: TaskRecord) -> bool:
 
 
 def wake(services: Services, store: TaskStore, owner: str, task_id: str) -> bool:
-    """Send a suspended task to the worker. If that fails, a later poll or sweep sends it again. Returns whether it was
-    to be sent."""
+    """Send a suspended task to the worker. If that fails, a later poll or sweep sends it again. Returns whether the
+    task was suspended."""
     try:
         task = store.jobs.wake(owner, task_id)
     except StoreError:
@@ -50,8 +50,8 @@ def wake_waiting_job(services: Services, store: TaskStore, task: TaskRecord) -> 
 
 
 def looked_after(request: Request, task: TaskRecord) -> TaskRecord:
-    """Check a task at a poll. A failure of the store is logged only: the next poll tries again. Returns the task as it
-    is now."""
+    """Call `look_after` at a poll. A failure of the store is only logged: the next poll tries again. Returns the task
+    as it is now."""
     if request.store is None:
         return task
     try:
@@ -97,7 +97,7 @@ def give_up(services: Services, store: TaskStore, task: TaskRecord) -> TaskRecor
 
 
 class Followed:
-    """A task that is read again and again by cheap reads. If it has changed or has no worker, it is read in full, and
+    """A task that a request polls by cheap reads. If it has changed or has no worker, it is read in full, and
     dispatched again if necessary, as at any poll."""
 
     def __init__(self, request: Request, store: TaskStore, task: TaskRecord) -> None:
@@ -113,7 +113,7 @@ class Followed:
             self.task = looked_after(self._request, self._store.get(self.task.owner, self.task.task_id))
 
     def _needs_dispatch(self, standing: TaskStanding) -> bool:
-        """Whether the task must be dispatched again or given up, as far as a cheap read shows."""
+        """Whether a cheap read shows that the task must be dispatched again or given up."""
         job, claim, now_ms = self.task.job, standing.claim, self._request.now_ms()
         if job is None or standing.status is not TaskStatus.WORKING:
             return False
@@ -124,7 +124,7 @@ class Followed:
 
 
 def _died(job: Job) -> JsonObject:
-    """The error of a job that was given up. A workflow's progress is in a task of its own: the error names it."""
+    """Return the error of a job that was given up. For a workflow, it names the task that has the progress."""
     tool, attempts = job.work.tool, job.work.attempts
     if attempts == 1:
         message = f"The worker died while it ran {tool}. Whether it has happened is not known; it is not run again."

@@ -22,7 +22,7 @@ dispatched, the job would wait for a later sweep."""
 def sweep(services: Services, exchange: Exchange) -> JsonObject:
     """Check each job in the outbox that is due, as a poll does. Returns the numbers of jobs, for the log.
 
-    Sweeps can be late, lost or concurrent, because the writes of the jobs are conditional. The next sweep repeats what
+    Sweeps may be late, lost or concurrent, because they change jobs by conditional writes. The next sweep repeats what
     failed. Raises `EventError` if the function has no table.
     """
     if services.store is None:

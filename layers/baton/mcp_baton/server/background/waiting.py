@@ -35,7 +35,7 @@ def suspended(
     jobs = store.jobs
     outcome = write("waits for an approval", lambda: jobs.suspend(lease.task, lease.claim(), ttl_ms, message, due_ms))
     notify(execution)
-    # A decision wakes the task. One that came before the claim was released found a worker, so look again.
+    # A decision wakes the task, unless a worker still holds the claim. So check for a decision after the release.
     current = store.approvals.get(approval_id)
     if current is None or not current.waits_at(execution.now_ms()):
         wake(execution.services, store, lease.task.owner, lease.task.task_id)
@@ -55,7 +55,7 @@ def suspended_until(execution: JobExecution, lease: Lease, run: EndedRun, write:
     outcome = write("waits", lambda: jobs.suspend(lease.task, lease.claim(), ttl_ms, message, due_ms))
     if outcome != "waits":  # another worker has the job
         return outcome
-    # A callback wakes the task. One that came before the claim was released found a worker, so look again.
+    # A callback wakes the task, unless a worker still holds the claim. So check for callbacks after the release.
     statuses = statuses_of(store.get(task.owner, run.task.task_id))
     if any(statuses[step].settled for step in waits):
         wake(execution.services, store, task.owner, task.task_id)

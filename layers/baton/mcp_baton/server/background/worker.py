@@ -103,7 +103,7 @@ def _claim(services: Services, owner: str, task_id: str, dispatch: int, exchange
 
 
 def attempt_number(task: TaskRecord, job: Job) -> int:
-    """The number of a claimed job's attempt, from 1. It starts again at 1 after progress: after a question, or after a
+    """Return the number of a claimed job's attempt. It starts again at 1 after progress: after a question, or after a
     hand-over to another invocation."""
     number = task.claim.number if task.claim else 1
     return number - (job.allowed - job.work.attempts)
@@ -136,8 +136,8 @@ class JobAttempt:
         )
 
     def run(self) -> str:
-        """Make the call and write its outcome. Returns the outcome, for the log. After `StoreUnavailable`, Lambda
-        delivers the event again."""
+        """Make the call and write its outcome. Returns the outcome, for the log. If it raises `StoreUnavailable`,
+        Lambda delivers the event again."""
         try:
             if self._job.work.workflow_task is not None:
                 from mcp_baton.server.background.workflow_worker import WorkflowJob
@@ -180,7 +180,7 @@ class JobAttempt:
 
     @property
     def _place(self) -> host.Place:
-        """The call has one approval for all its attempts: only its last outcome is stored."""
+        """All attempts of the call share one approval, because only the last outcome is stored."""
         return host.Place(task=self._lease.task, by="job", before="job", is_asked=self._job.dispatches > 1)
 
     def _completed(self, result: JsonObject) -> str:
@@ -220,8 +220,8 @@ class JobAttempt:
         return self._store.write(self._lease.task, batch)
 
     def _written(self, outcome: str, write: Callable[[], object]) -> str:
-        """Write the outcome. Returns it, or why it was dropped. After `StoreUnavailable`, Lambda delivers the event
-        again."""
+        """Write the outcome. Returns it, or why it was dropped. If this raises `StoreUnavailable`, Lambda delivers the
+        event again."""
         try:
             write()
         except (ClaimLost, TaskFinished, TaskNotFound) as late:
@@ -236,7 +236,7 @@ class JobAttempt:
         return outcome
 
     def _too_large(self, what: str, why: str) -> JsonObject:
-        """The result instead of one that cannot be stored. The function has run, so it is not run again."""
+        """Return the result that replaces one that cannot be stored. The function has run, so it is not run again."""
         return error_result(f"{self._job.work.tool} was run, but its {what} cannot be stored: {why}.")
 
     def _internal_error(self) -> ProtocolError:

@@ -57,15 +57,15 @@ from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, Remedy, W
 from mcp_baton.workflow.run import EndedRun
 
 FRESH_SHARE: Final = 0.1
-"""The next step starts in the same invocation only if no more than this share of its time is used. So each step has
-nearly all of the time."""
+"""The next step starts in the same invocation only if no more than this share of the invocation's time is used. So each
+step has nearly all of the time."""
 
 STOPPED: Final = "stopped, as the task that it ran for was cancelled or taken over; it may still have happened"
 
 
 class WorkerHost(ServerHost):
-    """Implements `workflow.host.Host` for a background job. It renews the claims on both tasks: that of the call, and
-    that of the workflow."""
+    """Implements `workflow.host.Host` for a background job. It renews the claims on both tasks: the task of the call,
+    and the task of the workflow."""
 
     def __init__(self, execution: JobExecution) -> None:
         super().__init__(execution)
@@ -122,7 +122,7 @@ class WorkerHost(ServerHost):
         own_s = self.pulse()
         if self._is_in_thread:  # the request's thread renews them
             return own_s
-        if own_s == math.inf:  # the workflow's task is over, or another run's
+        if own_s == math.inf:  # the workflow's task has ended, or another run has taken it over
             self._monitor.stop()
         calls_s = self._monitor.pulse()
         return 0 if self._monitor.gone else min(own_s, calls_s)
@@ -199,8 +199,8 @@ class WorkflowJob:
                 return not_run(self._execution, tool, task_id, refused)
 
     def _user_answers(self, run: EndedRun) -> JsonObject:
-        """The user's answers to the open questions; empty if there are none to ask, or the user cannot be asked.
-        Questions without an answer become questions of the call's task."""
+        """Return the user's answers to the open questions; empty if there are no questions, or the user cannot be
+        asked. Questions without an answer become questions of the call's task."""
         missing = unanswered_in(run) if run.stored else None
         if missing is None:
             return {}
@@ -255,7 +255,7 @@ class WorkflowJob:
     def _completed(self, store: TaskStore, result: JsonObject, write: Write) -> str:
         meta = result.get("_meta")
         if isinstance(meta, Mapping):
-            # It is the result of the call's task, so it does not refer to the workflow's task.
+            # This is the result of the call's task, so it must not refer to the workflow's task.
             result = {**result, "_meta": {name: value for name, value in meta.items() if name != RELATED_TASK_KEY}}
         batch = Batch(result=result, claim=self._lease.claim(), release=True, message=self._monitor.unwritten)
         return write("completed", lambda: store.write(self._lease.task, batch))

@@ -101,7 +101,7 @@ def not_a_function(given: object) -> RegistrationError:
 
 
 def variables_set(names: Sequence[str], what: str) -> tuple[str, ...]:
-    """The task variables that a tool sets."""
+    """Check the task variables in `sets`."""
     if isinstance(names, str):
         raise RegistrationError(f"{what}: sets is a list of task variables; write sets=[{names!r}]")
     for name in names:
@@ -113,7 +113,7 @@ def variables_set(names: Sequence[str], what: str) -> tuple[str, ...]:
 
 
 def workflow_names(names: Sequence[str], what: str) -> tuple[str, ...]:
-    """The workflows in `only_in`. `Server.check` refuses a name that no workflow has."""
+    """Check the workflows in `only_in`. Later, `Server.check` rejects names that no workflow has."""
     if isinstance(names, str):
         raise RegistrationError(f"{what}: only_in is a list of workflows; write only_in=[{names!r}]")
     for name in names:
@@ -123,7 +123,7 @@ def workflow_names(names: Sequence[str], what: str) -> tuple[str, ...]:
 
 
 def required(scopes: Sequence[str], what: str) -> frozenset[str]:
-    """The scopes in `requires` (RFC 6749, section 3.3)."""
+    """Check the scopes in `requires` (RFC 6749, section 3.3)."""
     if isinstance(scopes, str):
         raise RegistrationError(f"{what}: requires is a list of scopes; write requires=[{scopes!r}]")
     for scope in scopes:
@@ -133,7 +133,7 @@ def required(scopes: Sequence[str], what: str) -> frozenset[str]:
 
 
 def scopes_in(claims: Mapping[str, object]) -> frozenset[str]:
-    """The caller's scopes. A claim is a list, or a string with spaces."""
+    """Return the caller's scopes. A claim is a list, or a string with spaces."""
     return frozenset(scope for name in SCOPE_CLAIMS for scope in _scopes(claims.get(name)))
 
 

@@ -37,8 +37,11 @@ class Header(Struct, frozen=True):
 
 
 def mirrored(schema: Mapping[str, Any], what: str) -> dict[tuple[str, ...], str]:
-    """The mirrored parameters of an input schema: property path to header name, in lower case. Refuses marks for
-    which clients would reject the tool."""
+    """Return the mirrored parameters of an input schema: property path to header name, in lower case.
+
+    Raises:
+        RegistrationError: a mark is invalid, so that clients would reject the tool.
+    """
     if KEYWORD in schema or _is_astray(schema, reachable=True):
         raise RegistrationError(
             f"{what}: {KEYWORD!r} can only mark parameters, and properties of plain object parameters"
@@ -67,7 +70,7 @@ def _properties(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterat
 
 
 def _is_astray(node: Any, *, reachable: bool) -> bool:
-    """Whether a mark is where `properties` alone do not reach from the root."""
+    """Whether a mark cannot be reached from the root by `properties` alone."""
     if isinstance(node, list):
         return any(_is_astray(item, reachable=False) for item in node)
     if not isinstance(node, Mapping):
@@ -86,7 +89,7 @@ def _holds_stray(key: str, value: Any, reachable: bool) -> bool:
 def header_mismatch(
     expected: Mapping[tuple[str, ...], str], arguments: JsonObject, headers: Mapping[str, str]
 ) -> str | None:
-    """The error in a call's `Mcp-Param-*` headers; `None` without one."""
+    """Return what is wrong with a call's `Mcp-Param-*` headers; `None` if they are correct."""
     for path, header in expected.items():
         value, sent = _at(arguments, path), headers.get(header)
         if value is None:

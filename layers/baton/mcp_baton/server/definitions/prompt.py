@@ -14,7 +14,7 @@ from mcp_baton.workflow.definition import Argument
 
 
 def messages_of(returned: object) -> list[Json]:
-    """The value of a prompt's function as `PromptMessage`s. A text becomes a message of the user."""
+    """Convert the value of a prompt's function to `PromptMessage`s. A text becomes a message of the user."""
     items = returned if isinstance(returned, Sequence) and not isinstance(returned, str) else [returned]
     return [_message(item) for item in items]
 

@@ -57,12 +57,12 @@ class Template:
         self._variables = [_Variable(name, bool(plus or star), text) for plus, name, star, text in batched(rest, 4)]
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The values in a URI, percent-decoded; `None` if the URI does not match."""
+        """Return the values in a URI, percent-decoded; `None` if the URI does not match."""
         values = self._values(uri)
         return None if values is None or self._withheld(values) else values
 
     def withheld(self, uri: str) -> str | None:
-        """The first `{name}` that prevents a match because its value would be a path."""
+        """Return the first `{name}` that prevents a match because its value is not one safe name in a path."""
         return self._withheld(self._values(uri) or {})
 
     def _withheld(self, values: Mapping[str, str]) -> str | None:
@@ -90,8 +90,8 @@ class Template:
         return values
 
     def _farthest_ends(self, uri: str) -> list[list[int]]:
-        """For each variable and each place in the URI: the farthest end of a value that begins there, if the rest
-        matches; otherwise 0.
+        """Return, for each variable and each place in the URI, the farthest end of a value that begins there, if the
+        rest matches; otherwise 0.
 
         Works from the last variable to the first, with one pass over the URI for each. So the time does not depend on
         the number of possible splits.
@@ -115,7 +115,7 @@ class Template:
 
 
 def contents_of(uri: str, mime_type: str | None, returned: object) -> FetchedResource:
-    """The value of a resource's function as content: text, bytes as base64, other values as JSON text."""
+    """Convert the value of a resource's function to content: text, bytes as base64, other values as JSON text."""
     if isinstance(returned, str):
         return FetchedResource(uri, mime_type or "text/plain", text=returned)
     if isinstance(returned, bytes | bytearray):
@@ -199,12 +199,13 @@ def value_at(uri: str) -> tuple[str, str] | None:
 
 
 MAX_URI = 8_000
-"""Characters of a URI that is looked up: RFC 9110, section 4.1, asks for so many octets. To be held against a template
-takes a time that grows with the length, times the template's variables; and there may be many templates."""
+"""The longest URI that is looked up, characters: as many octets as RFC 9110, section 4.1, recommends to support. The
+time to match a template grows with the length of the URI and the number of the template's variables."""
 
 
 def find_in(resources: Mapping[str, Resource], uri: str) -> tuple[Resource, dict[str, str]] | None:
-    """The resource at a URI and its function's arguments; one with that very URI before any template."""
+    """Find the resource at a URI, and its function's arguments. A resource with exactly this URI precedes all
+    templates."""
     if len(uri) > MAX_URI or is_own(uri):
         return None
     exact = resources.get(uri)

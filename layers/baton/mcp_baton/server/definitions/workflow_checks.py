@@ -23,7 +23,7 @@ type Published = Tool | Resource | Prompt
 def undescribed(
     tools: Mapping[str, Tool], resources: Mapping[str, Resource], prompts: Mapping[str, Prompt]
 ) -> Iterator[tuple[Published, RegistrationError]]:
-    """The tools, resources and prompts whose types have no schema, with the error."""
+    """Yield the tools, resources and prompts whose types have no schema, with the error."""
     for tool in tools.values():
         try:
             _ = tool.definition
@@ -42,7 +42,7 @@ def undescribed(
 def checked_workflows(
     workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], workflow_tools: Container[str], *, in_full: bool
 ) -> dict[str, Workflow]:
-    """The workflows with the name of each step's tool."""
+    """Check the workflows. Returns them with the name of each step's tool."""
     callees = _callees(tools, in_full)
     made = {name: checked(workflow, callees, workflow_tools) for name, workflow in workflows.items()}
     for error in (*_place_errors(made, tools), *_approval_errors(made, tools)):
@@ -107,7 +107,7 @@ def _callees(tools: Mapping[str, Tool], in_full: bool, quiet: bool = False) -> d
 
 
 def _argument_errors(workflow: Workflow, in_full: bool) -> Iterator[WorkflowError]:
-    """The errors of arguments' types and, if there are none, of their defaults."""
+    """Yield the errors of the arguments' types or, if there are none, of their defaults."""
     errors = list(_type_errors(workflow, _unknown))
     if in_full and not errors:
         errors = list(_type_errors(workflow, _refused))
@@ -135,12 +135,13 @@ def _unknown(kind: Any) -> Blamed | None:
 
 
 def _refused(kind: Any) -> Blamed | None:
-    """Why pydantic refuses a type, if it has to be asked."""
+    """Return why pydantic rejects a type. Plain types are valid without pydantic."""
     return None if plain_type(kind) is not None else blamed_type(kind, "conversion")
 
 
 def _output(tool: Tool, in_full: bool) -> Schema | None:
-    """The schema of a tool's value; `None` if it has none, or only pydantic could make it and `in_full` is false."""
+    """Return the schema of a tool's value; `None` if it has none, or if only pydantic can create it and `in_full` is
+    false."""
     if tool.output is None or not (in_full or tool.output.is_plain):
         return None
     try:

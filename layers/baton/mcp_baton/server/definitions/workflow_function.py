@@ -38,7 +38,7 @@ class WorkflowOptions(TypedDict, total=False):
     background: bool
     """Whether a worker runs it for clients that support tasks."""
     parallel: int
-    """How many steps that need nothing of each other run at the same time."""
+    """How many independent steps run at the same time."""
     ttl: timedelta
     """How long its tasks live."""
 
@@ -81,14 +81,14 @@ class _Recording:
         self.uncalled: dict[int, tuple[str, str]] = {}
 
     def add(self, step: Step) -> Reference:
-        """Add a step."""
+        """Add a step. Returns a reference to its result."""
         if any(other.name == step.name for other in self.steps):
             raise self.error(f"a second step is named {step.name!r}; give it another name: name='{step.name}_2'")
         self.steps.append(step)
         return reference_to(StepOutput(step.name), self.workflow)
 
     def source(self, name: str, value: object) -> Any:
-        """A value of a call as a data source."""
+        """Convert a value of a call to a data source."""
         if isinstance(value, Reference):
             made_by = workflow_of(value)
             if made_by is not None and made_by != self.workflow:
@@ -109,13 +109,13 @@ class _Recording:
         return as_source(value)
 
     def options(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of a step without a tool: `when`, `after`, and the sources of the other values."""
+        """Return the options of a step without a tool: `when`, `after`, and the other values as data sources."""
         sources = {name: self.source(name, value) for name, value in values.items() if name not in ("when", "after")}
         when, after = self.condition(values.get("when")), values.get("after", ())
         return {"template_bindings": sources, "when": when, "after": after}
 
     def condition(self, value: object) -> object:
-        """The condition of a step.
+        """Check the condition of a step, and return it.
 
         Raises:
             WorkflowError: It uses a reference of another workflow.
@@ -130,7 +130,7 @@ class _Recording:
 
 
 def _inside(value: object) -> Reference | None:
-    """A reference inside of a list or an object."""
+    """Find a reference inside of a list or an object."""
     if isinstance(value, Reference):
         return value
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
@@ -229,7 +229,7 @@ def step(tool: Any, *, each: object = None, name: str | None = None, **options: 
 
 
 def _by_position(recording: _Recording, name: str, tool: Any, values: Sequence[object]) -> dict[str, object]:
-    """The values that were given without a name, by the tool's parameters."""
+    """Return the positional values by the names of the tool's parameters."""
     if not values:
         return {}
     if isinstance(tool, str):
@@ -375,7 +375,8 @@ def sleep_until(name: str, until: object, /, *, when: object = None, after: Sequ
 def workflow_of_function(
     function: Callable[..., object], name: str | None, tools: Mapping[str, Any], options: WorkflowOptions
 ) -> Workflow:
-    """The workflow that a function describes. The function is called once, with a reference for each parameter."""
+    """Create the workflow that a function describes. The function is called once, with a reference for each
+    parameter."""
     own = name or name_of(function)
     place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
     if is_async(function):
@@ -414,7 +415,7 @@ def workflow_of_function(
 
 @contextmanager
 def _watching_calls(workflow: str, tools: Mapping[str, Any]) -> Iterator[None]:
-    """Refuse direct calls of tools with references: their results would be taken for constants.
+    """Raise `WorkflowError` if a tool is called directly with references: its result would become a constant.
 
     Uses `sys.monitoring`, which costs nothing outside of the tools' own code. If a debugger has taken the identifier,
     such a call fails at the first use of the reference.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaMode
 
 LONGEST: Final = 599
-"""The longest description, in characters. Each conversation pays for it."""
+"""The longest description, characters. It costs tokens in each conversation."""
 
 LONGEST_GOAL: Final = 200
 LONGEST_SUMMARY: Final = 80
@@ -36,7 +36,7 @@ def title_of(workflow: Workflow) -> str:
 
 
 def described(workflow: Workflow, summarise: Summarise) -> str:
-    """The description for models: the steps, that it may pause, and how to continue. Less than 600 characters."""
+    """Return the description for models: the steps, that the workflow may pause, and how to continue."""
     goal = shortened(_sentence(workflow.description), LONGEST_GOAL)
     number = len(workflow.steps)
     intro = f"{goal} The server runs {number} {'step' if number == 1 else 'steps'}:".lstrip()
@@ -211,7 +211,7 @@ class WorkflowTool:
 
     @cached_property
     def tasks(self) -> TaskSupport:
-        """How a call may run in the background. A killed run is repeated only if all its tools are idempotent
+        """How a call may run in the background. A killed run is only repeated if all its tools are idempotent
         (docs/background.md)."""
         if not self.workflow.background:
             return NO_TASK

@@ -30,7 +30,7 @@ from mcp_baton.server.request import Request
 
 
 def initialize(request: Request) -> JsonObject:
-    """The handshake. The server stores nothing: the session id contains what later requests need."""
+    """Answer the handshake. The server stores nothing: the session id contains what later requests need."""
     requested = request.text("protocolVersion")
     revision = requested if requested in HANDSHAKE_REVISIONS else HANDSHAKE_REVISIONS[0]
     able = request.object("capabilities")
@@ -46,7 +46,7 @@ def initialize(request: Request) -> JsonObject:
 
 
 def discover(request: Request) -> JsonObject:
-    """The counterpart of the handshake in the 2026 era."""
+    """Return what the server supports: the replacement of the handshake in the 2026 era."""
     made: dict[str, Json] = {
         "supportedVersions": list(REVISIONS),
         "capabilities": capabilities(request, request.envelope.capabilities),
@@ -59,7 +59,7 @@ def ping(_request: Request) -> JsonObject:
 
 
 def capabilities(request: Request, able: JsonObject) -> dict[str, Json]:
-    """The server's capabilities, in the words of the request's era; `able` are the client's."""
+    """Return the server's capabilities, in the form of the request's era. `able` are the client's capabilities."""
     server = request.server
     made: dict[str, Json] = {"logging": {}}
     if server.tools or server.workflow_tool_names:
@@ -85,7 +85,7 @@ def capabilities(request: Request, able: JsonObject) -> dict[str, Json]:
 
 
 def finished(request: Request, result: JsonObject) -> JsonObject:
-    """A result of the 2026 era, with its type and the server's name (MCP 2026-07-28, basic/index)."""
+    """Add the type and the server's name to a result of the 2026 era (MCP 2026-07-28, basic/index)."""
     return with_meta({"resultType": "complete", **result}, {SERVER_INFO_KEY: server_info(request)})
 
 

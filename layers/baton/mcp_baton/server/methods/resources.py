@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 
 
 def stored_text(request: Request, uri: str) -> tuple[str, JsonObject] | None:
-    """The JSON text of the value at one of Baton's own URIs, or a placeholder if it is sent in pieces; and the members
-    of `_meta`. `None` if the value is unknown, expired or another owner's."""
+    """Return the JSON text of the value at one of Baton's own URIs, or a placeholder if it is sent in pieces; and the
+    members of `_meta`. `None` if the value is unknown, has expired or belongs to another owner."""
     place = value_at(uri)
     if place is None or request.store is None or request.owner is None:
         return None
@@ -90,7 +90,8 @@ def read_resource(request: Request) -> JsonObject:
 
 
 def _app(request: Request) -> JsonObject:
-    """The console page for MCP Apps (SEP-1865). It declares no addresses, so the host allows it no connections."""
+    """Return the console page for MCP Apps (SEP-1865). It declares no addresses, so the host allows it no
+    connections."""
     from mcp_baton.console.page import text
     from mcp_baton.server.methods.lists import cacheable
 
@@ -119,7 +120,7 @@ def read(request: Request, resource: Resource, uri: str, arguments: JsonObject) 
 
 
 def readable(uri: str, ended: FetchedResource | Mismatch | Failed) -> FetchedResource:
-    """The contents that a resource's function has returned."""
+    """Return the contents that a resource's function has returned. Raises `ResourceUnavailable`."""
     match ended:
         case Mismatch() as mismatch:
             raise ResourceUnavailable(f"{uri}: {explain(mismatch)}")

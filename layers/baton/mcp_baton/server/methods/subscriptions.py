@@ -1,9 +1,8 @@
 """`subscriptions/listen`: notifications about tasks (docs/background.md, Status and polling).
 
-Lists change only with a deployment, and no process hears of other changes. So the server agrees only to notifications
-about tasks, which it reads again and again. It keeps the stream alive, and ends it properly before the function's time
-is over. MCP 2026-07-28, basic/patterns/subscriptions; the extension `io.modelcontextprotocol/tasks`, Task Status
-Notifications.
+Lists change only with a deployment, and no process is told of other changes. So the server only supports notifications
+about tasks, which it polls. It keeps the stream alive, and ends it properly before the function's time is over. MCP
+2026-07-28, basic/patterns/subscriptions; the extension `io.modelcontextprotocol/tasks`, Task Status Notifications.
 """
 
 import logging
@@ -61,7 +60,7 @@ def listen(request: Request) -> JsonObject:
 
 
 def _left_s(request: Request) -> float:
-    """Seconds until the stream ends: before the function's time is over, or at the limit for streams."""
+    """Return the seconds until the stream ends: before the function's time is over, or at the limit for streams."""
     left_s = request.left_s()
     limit_s = request.services.settings.listen_ms / 1000 - request.elapsed_s()
     return limit_s if left_s is None else min(limit_s, left_s)
@@ -99,7 +98,7 @@ class _Subscription:
 
     @property
     def ended(self) -> bool:
-        """Whether there were tasks, and all of them have ended or expired."""
+        """Whether the subscription had tasks, and all of them have ended or expired."""
         return bool(self.accepted) and not self._tasks
 
     def report(self) -> float:
@@ -139,7 +138,7 @@ class _Subscription:
 
 
 def _notified_state(task: TaskRecord) -> object:
-    """A change of this is reported."""
+    """Return the part of a task whose changes are reported."""
     return task.status, task.status_message, frozenset(task.job.open) if task.job else None
 
 

@@ -85,8 +85,8 @@ def list_tasks(request: Request) -> JsonObject:
 
 
 def task_result(request: Request) -> JsonObject:
-    """Return the result of a task. A task with a worker is waited for. A paused workflow waits for this client, so the
-    answer is an error at once."""
+    """Return the result of a task. If a worker runs the task, wait for its end. A paused workflow waits for this
+    client, so the answer is an error at once."""
 
     def look(store: TaskStore, owner: str) -> JsonObject:
         task = store.get(owner, request.text("taskId"))
@@ -153,13 +153,13 @@ def _completion(request: Request) -> JsonObject | None:
 
 
 def check_extension(request: Request) -> None:
-    """Refuse a tasks method to a client of the 2026 era that has not declared the extension."""
+    """Raise `ProtocolError` if a client of the 2026 era has not declared the tasks extension."""
     if request.stateless and not request.envelope.speaks_tasks:
         raise missing_capability({"extensions": {TASKS_EXTENSION: {}}})
 
 
 def from_store[T](request: Request, ask: Callable[[TaskStore, str], T]) -> T:
-    """Ask the store. Unknown, expired and other owners' tasks have the same error."""
+    """Call `ask` with the store and the owner. Unknown, expired and other owners' tasks have the same error."""
     check_extension(request)
     try:
         return ask(*request.own_tasks())
@@ -179,7 +179,7 @@ def from_store[T](request: Request, ask: Callable[[TaskStore, str], T]) -> T:
 
 
 LOOK_S: Final = 1.0
-"""The interval at which a waiting request reads its task, seconds."""
+"""How often a waiting request reads its task, seconds."""
 
 WHOLE_S: Final = 25.0
 """The longest wait for an answer that is not streamed, seconds: API Gateway gives up after 29 s
@@ -198,7 +198,7 @@ def _awaited(request: Request, store: TaskStore, task: TaskRecord) -> TaskRecord
             answered = questions_open(request, followed.task)
             if answered is None:
                 break
-            # The time that the person took does not count.
+            # The time that the person needed does not count.
             followed.task, since_s = answered, request.services.clock()
             continue
         request.pause(min(LOOK_S, left_s))

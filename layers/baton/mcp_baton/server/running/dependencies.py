@@ -36,8 +36,8 @@ class TookTooLong(Exception):
 
 
 class Waiting(Struct, frozen=True):
-    """How a call waits for its dependencies: in a coroutine on the process's loop, or in a thread of its own, which
-    blocks while its coroutine is never suspended. `limit_s` is the time limit of one factory."""
+    """How a call waits for its dependencies: in a coroutine on the process's loop, or in a thread, which blocks. In a
+    thread, the coroutine is never suspended. `limit_s` is the time limit of one factory."""
 
     on_loop: bool
     limit_s: float | None = None
@@ -60,7 +60,8 @@ class Waiting(Struct, frozen=True):
             raise
 
     def call[T](self, factory: object, function: Callable[[], T], undo: Callable[[T], None]) -> T:
-        """Call a plain function. On the loop it has no limit, because it may need the loop; a slow one blocks it."""
+        """Call a plain function. On the loop it has no time limit, because it may need the loop; a slow function blocks
+        the loop."""
         if self.on_loop or self.limit_s is None:
             return function()
         return _in_another_thread(factory, function, undo, self.limit_s)
@@ -96,7 +97,7 @@ def _in_another_thread[T](factory: object, function: Callable[[], T], undo: Call
     thread = THREADS.watch(factory, make)
 
     def job(free: Callable[[], None]) -> None:
-        with suppress(Abandoned):  # before it began
+        with suppress(Abandoned):  # it was abandoned before it started
             thread()
         free()
 
@@ -145,7 +146,7 @@ class Closings:
         return value
 
     async def close(self, error: BaseException | None, waiting: Waiting) -> None:
-        """Close everything, the newest first. A failure is logged and changes nothing else."""
+        """Close all dependencies, the newest first. If one fails, the error is logged, and the others are closed."""
         why = (None, None, None) if error is None else (type(error), error, error.__traceback__)
         while self._open:
             provider, manager = self._open.pop()
@@ -160,7 +161,7 @@ class Closings:
 
 
 def _opened(provider: Provider, arguments: dict[str, Any]) -> tuple[Any, Any]:
-    """The value of a plain factory, and the context manager to exit, if there is one."""
+    """Call a plain factory. Returns its value, and the context manager to exit, if there is one."""
     made: Any = provider.factory(**arguments)
     if not provider.entered:
         return made, None
@@ -220,7 +221,7 @@ class ProcessScope:
         self._closings = Closings()
 
     async def get(self, provider: Provider, waiting: Waiting) -> object:
-        """The process's instance. It is created if there is none. After a failure the next call tries again."""
+        """Return the process's instance, and create it if there is none. After a failure the next call tries again."""
         while True:
             with self._lock:
                 known = self._known.get(provider.key)
@@ -283,7 +284,7 @@ atexit.register(PROCESS.close)
 
 
 def with_dependencies(function: Callable[..., object], signature: Signature, call: Call) -> Callable[..., object]:
-    """A function that creates the dependencies of another, calls it, and closes them."""
+    """Wrap a function: the wrapper creates its dependencies, calls it, and closes them."""
 
     async def run(waiting: Waiting, arguments: dict[str, Any]) -> object:
         made = CallScope(call, waiting)

@@ -1,4 +1,4 @@
-"""The process's event loop. Every `async def` runs on it: a client that is bound to the loop works in later calls, too.
+"""The process's event loop. Every `async def` runs on it, so a client that is bound to the loop works in later calls.
 
 The loop runs in its own thread, which starts with the first call. A function that blocks the thread, for example with
 `time.sleep`, delays all others: `blocker` finds it.
@@ -21,7 +21,7 @@ RUNNING: ContextVar[str] = ContextVar("RUNNING")
 
 _lock = threading.Lock()
 _loop: "list[AbstractEventLoop]" = []
-"""The loop of this process, after the first call."""
+"""The loop of this process; empty before the first call."""
 
 BLOCKED_S = 0.25
 """A loop that does not react for this many seconds is blocked."""
@@ -63,7 +63,8 @@ def begin[Value](coroutine: Coroutine[Any, Any, Value]) -> "Future[Value]":
 
 
 def blocker() -> str | None:
-    """The function that blocks the loop now, such as `tool refund`; `None` if none does. Do not call it on the loop.
+    """Return which function blocks the loop now, such as `tool refund`; `None` if none does. Do not call this on the
+    loop.
 
     The context names the function. Tasks that the function starts have the same context.
     """

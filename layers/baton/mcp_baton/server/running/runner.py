@@ -83,7 +83,7 @@ class BoundFunction[T](Struct, frozen=True):
 
     @property
     def own_function(self) -> Callable[..., object]:
-        """The author's function. Its abandoned threads are counted under it."""
+        """The author's function, which identifies its abandoned threads."""
         return self.function.func if isinstance(self.function, partial) else self.function
 
     def prepare(self, arguments: JsonObject) -> Prepared | Mismatch:
@@ -100,7 +100,7 @@ def bound_tool(tool: Tool) -> BoundFunction[Succeeded]:
 
 
 class BoundTools(dict[str, BoundFunction[Succeeded]]):
-    """The functions of tools by the tools' names. Each is made at its first use."""
+    """The bound functions of tools, by the tools' names. Each is created at its first use."""
 
     def __init__(self, tools: Mapping[str, Tool]) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class BoundTools(dict[str, BoundFunction[Succeeded]]):
 
 
 def bound_resource(resource: Resource, uri: str) -> BoundFunction[FetchedResource]:
-    """A resource's function, for a request of this URI."""
+    """Bind a resource's function for a request of this URI."""
     shape = partial(contents_of, uri, resource.mime_type)
     what = f"resource {resource.uri}"
     return BoundFunction(resource.name, what, resource.function, resource.signature, resource.input.bind, shape)
@@ -128,8 +128,8 @@ def bound_prompt(prompt: Prompt) -> BoundFunction[list[Json]]:
 
 
 class CallOptions(Struct, frozen=True):
-    """How a function is called. `pulse` is called by the request's thread meanwhile; `stay` keeps it running if the
-    client disconnects."""
+    """How a function is called. The request's thread calls `pulse` while the function runs. With `stay`, the function
+    continues if the client disconnects."""
 
     variables: TaskVariables | None = None
     progress: ProgressMap | None = None
@@ -200,7 +200,7 @@ def run[T](
 
 
 def without[T](outcome: T | Failed, secrets: Secrets) -> T | Failed:
-    """An outcome without the addresses of callbacks that the call has made."""
+    """Hide the callback addresses that the call has created."""
     if secrets is NO_SECRETS:
         return outcome
     if isinstance(outcome, Succeeded):
@@ -212,7 +212,7 @@ def without[T](outcome: T | Failed, secrets: Secrets) -> T | Failed:
 def _guarded(
     execution: Execution, target: BoundFunction[Any], prepared: Prepared, options: CallOptions
 ) -> Failed | None:
-    """Check the guards of a tool, just before it runs. Returns why it must not run."""
+    """Check the guards of a tool, just before it runs. Returns why it must not run; `None` if it may."""
     place = options.attempt.place
     if target.only_in and not place.allows(target.only_in):
         return Failed(_not_its_turn(target.name, target.only_in), kind=Failure.NOT_BEGUN)
@@ -233,7 +233,8 @@ def _not_its_turn(tool: str, only_in: Sequence[str]) -> str:
 
 
 def _timed_out(execution: Execution, target: BoundFunction[Any], had_s: float) -> str:
-    """The error of a call that timed out: the limit, how to raise it, and the function that blocked the event loop."""
+    """Return the error text of a call that timed out. It has the time limit, how to raise it, and the function that
+    blocked the event loop."""
     blocked = _blocked(execution, target)
     reserve_s = execution.services.settings.write_reserve_ms / 1000
     return (
@@ -251,7 +252,8 @@ def _not_begun(execution: Execution, target: BoundFunction[Any], waits_for: str 
 
 
 def _blocked(execution: Execution, target: BoundFunction[Any]) -> str:
-    """The function that blocks the event loop which this one needs; empty if none does."""
+    """If the function is asynchronous, return which function blocks the event loop; otherwise, or if none does, an
+    empty text."""
     if not target.signature.is_async:
         return ""
     from mcp_baton.server.running.event_loop import blocker
@@ -307,7 +309,7 @@ def _failed(
 def _ended[T](
     execution: Execution, target: BoundFunction[T], bound: dict[str, Any], asking: Asking, options: CallOptions
 ) -> tuple[Ending, Secrets]:
-    """How the function ended, and the addresses of callbacks that it has made."""
+    """Run the function. Returns how it ended, and the callback addresses that it has created."""
     mailbox, signature, start = Mailbox(), target.signature, Start()
     function = start.guard(target.function)
     own: Call | None = None
@@ -375,7 +377,8 @@ def _callback_url(execution: Execution, place: Place, step: str) -> str:
 
 
 def _has_failed(ended: Ending) -> bool:
-    """Whether traces show a failure. A tool that waits for answers, or continues in the background, has not failed."""
+    """Whether traces show the call as failed. A tool that asks the client or continues in the background has not
+    failed."""
     match ended:
         case Returned() | Raised(InputRequired() | TaskBegins()):
             return False

@@ -38,7 +38,7 @@ class AbandonedThreads:
         return self._running.get(id(function), 0) >= MAX_ABANDONED
 
     def take_new(self) -> int:
-        """The number of threads that were abandoned since the last call."""
+        """Return how many threads were abandoned since the last call of this method."""
         if not self._new:
             return 0
         with self.lock:
@@ -56,7 +56,8 @@ class AbandonedThreads:
         self._new += change > 0
 
     def forget(self) -> None:
-        """Start again in a forked process: it has none of the threads, and one of them may hold the lock."""
+        """Reset the counts in a forked process. It has none of the threads, and a thread of its parent may hold the
+        lock."""
         self.lock = threading.Lock()
         self._running.clear()
         self._new = 0
@@ -130,7 +131,7 @@ class NotBegun(Struct, frozen=True):
 
 
 class Start:
-    """Decides which of two threads is first: one starts the function, the other gives it up."""
+    """A ticket that only one of two threads gets: the one that starts the function, or the one that gives it up."""
 
     __slots__ = ("_ticket",)
 
@@ -138,14 +139,14 @@ class Start:
         self._ticket = [True]
 
     def take(self) -> bool:
-        """Whether this is the first time."""
+        """Take the ticket. Returns `False` if it was taken before."""
         try:
             return self._ticket.pop()  # atomic
         except IndexError:
             return False
 
     def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, which runs only if it was not given up before."""
+        """Wrap a function, so that it does not run if the ticket was taken before."""
 
         def begin(**arguments: Any) -> Any:
             if not self.take():
@@ -222,7 +223,7 @@ def run_and_deliver(
     """Run a function until it ends or its time is over. Raises `CallerGone` unless `stay`. `pulse` returns infinity
     if the function must not start."""
     left = had_s = left_s()
-    # A run may find here that its task has ended, before the function starts.
+    # Before the function starts, `pulse` may find that the task has ended.
     due_s = math.inf if left is not None and left <= 0 else pulse()
     if due_s == math.inf:
         return NotBegun()
@@ -246,7 +247,7 @@ def run_and_deliver(
             begun = not start.take()
             give_up()
             return TimedOut(had_s or 0.0) if begun else NotBegun()
-        # Also after each message: a function that sends many must not delay the pulse.
+        # Call `pulse` after each message, too: a function that sends many must not delay it.
         wait_s = min(KEEP_ALIVE_S, pulse())
         if listener.gone and not stay:
             start.take()
@@ -268,7 +269,8 @@ def _start_thread(function: Callable[..., object], arguments: dict[str, Any], ma
 
 
 def in_a_thread(job: Callable[[Callable[[], None]], None]) -> None:
-    """Run a job in another thread, with the context of this one. The job calls its argument when the thread is free."""
+    """Run a job in another thread, with the context of this one. The job calls its argument when the thread is free
+    again."""
     try:
         worker = _idle.pop()  # the one that was used last
     except IndexError:
@@ -279,7 +281,7 @@ def in_a_thread(job: Callable[[Callable[[], None]], None]) -> None:
 def run_and_report(
     function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox, ended: Callable[[], None]
 ) -> None:
-    """Run a `def` and put its end into the mailbox. `ended` is called before."""
+    """Run a `def`, call `ended`, and put the return value or the exception into the mailbox."""
     try:
         value = function(**arguments)
     except BaseException as error:  # noqa: BLE001 - the request's thread raises it

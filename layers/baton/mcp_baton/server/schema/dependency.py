@@ -25,7 +25,7 @@ class Dependency(Struct, frozen=True):
 
 
 def Depends(factory: Factory, scope: Lifetime = "request", timeout_s: float | None = None) -> Any:  # noqa: N802 - it is read as a type's name
-    """Let the server fill a parameter: `db: Annotated[Database, Depends(database)]`, or as its default.
+    """Let the server fill a parameter: `db: Annotated[Database, Depends(database)]`, or `Depends` as its default.
 
     Args:
         factory: A plain function, a generator, a context manager (a class, or a function with

@@ -1,7 +1,7 @@
-"""Plain types: their schema, check and dump are written here, with the results of pydantic but without importing it.
+"""Schemas, validation and serialization of plain types, with the results of pydantic but without importing it.
 
-Importing pydantic is most of the time of a first request, and most tools have only plain types. A value that is not
-exactly of its type is never refused here: it is left to pydantic, which converts it or explains the error.
+Importing pydantic takes most of the time of a first request, and most tools have only plain types. This module rejects
+no values: pydantic handles a value that is not exactly of its type, and converts it or explains the error.
 """
 
 import dataclasses
@@ -25,11 +25,11 @@ SMALL_BITS = 64
 
 
 class NotPlain(Exception):
-    """A type, or a value, that is left to pydantic."""
+    """The type or the value needs pydantic."""
 
 
 class Definitions:
-    """The schemas of dataclasses, which a schema refers to by name; `closed` refuses unknown members."""
+    """The schemas of dataclasses, to which a schema refers by name. If `closed`, they allow no unknown members."""
 
     def __init__(self, *, closed: bool = False) -> None:
         self.closed = closed
@@ -37,7 +37,7 @@ class Definitions:
         self._defined: dict[str, type] = {}
 
     def define(self, defined: type, schema: dict[str, Any]) -> dict[str, Any]:
-        """A reference to this type's schema."""
+        """Add the schema of a type. Returns a reference to it."""
         name = defined.__name__
         if self._defined.setdefault(name, defined) is not defined:
             raise NotPlain
@@ -164,7 +164,7 @@ def is_plain_default(default: object) -> bool:
 
 
 def to_json(value: object) -> Json:
-    """Any Python value as JSON; `NaN` and infinities become `null`. Raises `ValueError`."""
+    """Convert any Python value to JSON; `NaN` and infinities become `null`. Raises `ValueError`."""
     kind = type(value)
     if kind is str or value is None or kind is bool or (kind is int and cast("int", value).bit_length() <= SMALL_BITS):
         return cast("Json", value)
@@ -213,7 +213,7 @@ def plain_type(annotation: object) -> PlainType | None:
 
 
 def _read(annotation: object, inside: frozenset[type]) -> PlainType:
-    """The plain type of an annotation within these dataclasses. A recursive type is left to pydantic."""
+    """Return the plain type of an annotation. `inside` are the dataclasses around it: recursive types need pydantic."""
     for bare, made in BARE_TYPES:
         if annotation is bare:
             return made
@@ -245,7 +245,7 @@ def plain_parameters(parameters: Sequence[Parameter]) -> dict[str, PlainType] | 
 
 
 def plain_arguments(parameters: Sequence[Parameter], plain: Mapping[str, PlainType]) -> dict[str, Any] | None:
-    """The schema of arguments; `None` if pydantic must make it."""
+    """Return the schema of arguments; `None` if only pydantic can create it."""
     if not all(parameter.required or is_plain_default(parameter.default) for parameter in parameters):
         return None
     definitions = Definitions(closed=True)
@@ -277,7 +277,7 @@ def plain_value(plain: PlainType) -> dict[str, Any] | None:
 _HOOKS = frozenset(
     {"__new__", "__post_init__", "__deprecated__", "__get_pydantic_core_schema__", "__get_pydantic_json_schema__"}
 )
-"""Attributes of a class that does more than hold its fields."""
+"""Attributes of classes that need pydantic, because they do more than hold their fields."""
 
 
 class PlainDataclass:
@@ -295,7 +295,7 @@ class PlainDataclass:
         return definitions.define(self._made, self.own_schema(definitions))
 
     def own_schema(self, definitions: Definitions) -> dict[str, Any]:
-        # The docstring, unless `dataclass` made it from the signature.
+        # Use the docstring, unless `dataclass` created it from the signature.
         documentation = self._made.__doc__ or ""
         description = "" if documentation.startswith(f"{self._made.__name__}(") else inspect.cleandoc(documentation)
         properties: dict[str, Any] = {}
@@ -319,7 +319,7 @@ class PlainDataclass:
     def dump(self, value: object) -> Any:
         if type(value) is not self._made:
             raise NotPlain
-        # `self` stands for a deleted attribute: it is of no plain type, so pydantic handles the value.
+        # `self` replaces a deleted attribute. It has no plain type, so pydantic handles the value.
         return {name: member.dump(getattr(value, name, self)) for name, member in self._members.items()}
 
 
@@ -341,7 +341,7 @@ def _is_its_fields(annotation: type) -> bool:
         return False
     own = vars(annotation)
     declared: Any = own["__dataclass_fields__"]
-    if not isinstance(declared, dict):  # one of Baton's own
+    if not isinstance(declared, dict):  # a class of Baton
         return False
     # `__dataclass_fields__` also has class variables and `InitVar`s.
     has_others = len(dataclasses.fields(annotation)) != len(declared)

@@ -31,7 +31,7 @@ class ArgumentRefused(ProtocolError):
 
 
 def check_arguments(declared: Sequence[Argument], given: JsonObject) -> tuple[dict[str, str], dict[str, Json]]:
-    """The arguments as texts, and converted to their types. Raises `ArgumentRefused`."""
+    """Return the arguments as texts, and converted to their types. Raises `ArgumentRefused`."""
     by_name = {argument.name: argument for argument in declared}
     for name in given.keys() - by_name.keys():
         known = ", ".join(by_name) or "none"
@@ -50,7 +50,7 @@ def check_arguments(declared: Sequence[Argument], given: JsonObject) -> tuple[di
 
 
 def check_answers(questions: Sequence[Argument], given: JsonObject) -> dict[str, Json]:
-    """The answers, converted. Raises `ArgumentRefused`, which names all invalid ones."""
+    """Convert the answers. Raises `ArgumentRefused`, which names all invalid ones."""
     by_name = {question.name: question for question in questions}
     converted: dict[str, Json] = {}
     problems: list[str] = []
@@ -71,7 +71,7 @@ def check_answers(questions: Sequence[Argument], given: JsonObject) -> dict[str,
 
 
 def _is_placeholder(value: Json, question: str) -> bool:
-    """Whether a value stands for the answer in a suggested call: `<Who borrows the book?>`."""
+    """Whether a value is the placeholder for the answer in a suggested call: `<Who borrows the book?>`."""
     if not isinstance(value, str) or not (value.startswith("<") and value.endswith(">")):
         return False
     pattern = re.sub(r"\\{[^{}]+\\}", ".*", re.escape(question))
@@ -79,7 +79,8 @@ def _is_placeholder(value: Json, question: str) -> bool:
 
 
 def default_fault(argument: Argument, *, in_full: bool) -> str | None:
-    """Why a default does not convert; `None` if it does, or if only pydantic knows and `in_full` is false."""
+    """Return why a default does not convert. `None` if it converts, or if only pydantic can tell and `in_full` is
+    false."""
     text = as_text(argument.default)
     if _by_hand(text, argument.type) is not None or not (in_full or argument.type in (str, int, float, bool)):
         return None
@@ -108,7 +109,7 @@ def _convert(argument: Argument, value: Json) -> Json:
 
 
 def convert(value: Json, target: Any) -> Json:
-    """A prompt argument's string converted to its type, as JSON. The string may be the JSON of the value."""
+    """Convert a prompt argument to its type, and return it as JSON. A string may be the JSON text of the value."""
     by_hand = _by_hand(value, target) if isinstance(value, str) else _as_it_is(value, target)
     if by_hand is not None:
         return by_hand
@@ -126,7 +127,7 @@ def convert(value: Json, target: Any) -> Json:
 
 
 def _by_hand(text: str, target: Any) -> Json:
-    """An ordinary text converted to a scalar type with the result of pydantic; `None` if pydantic is needed."""
+    """Convert a text to a scalar type as pydantic would; `None` if pydantic is needed."""
     if not isinstance(target, type) and typing.get_origin(target) in (typing.Union, types.UnionType):
         target = next(
             (part for part in (str, int, float, bool) if typing.get_args(target) == (part, types.NoneType)), None
@@ -154,7 +155,7 @@ def _dumped(adapter: "TypeAdapter[Any]", validated: object) -> Json:
     try:
         dumped = adapter.dump_python(validated, mode="json")
     except PydanticSerializationError as error:
-        # It is a `ValueError`, but the client did not cause it: the code of the type failed.
+        # This is a `ValueError`, but the client did not cause it: the author's type failed.
         raise RuntimeError("an argument's serializer failed") from error
     # `dumps` refuses NaN and infinities. Otherwise the tool would get null.
     return loads(dumps(dumped))

@@ -1,7 +1,7 @@
-"""Input and output schemas from signatures, through pydantic, made at their first use.
+"""Input and output schemas from signatures, created at their first use.
 
-Importing pydantic is most of a cold start, so plain types (scalars, `Any`, `Literal` strings, lists, maps, `T | None`
-and dataclasses of such) are described and checked by hand; everything else goes to pydantic.
+Importing pydantic takes most of a cold start. So the module `plain` handles plain types (scalars, `Any`, `Literal`
+strings, lists, maps, `T | None` and dataclasses of such), and pydantic handles all others.
 """
 
 import typing
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
 
 
 MAX_ERRORS = 1_000
-"""The most errors of pydantic that are read. Each takes a kilobyte, and a large body can have a million."""
+"""If pydantic reports more errors, they are only counted. Each takes a kilobyte, and a large body can have a
+million."""
 
 
 class InvalidArguments(Exception):
-    """Arguments that do not satisfy a schema."""
+    """The arguments do not match the schema."""
 
     def __init__(self, mismatch: Mismatch) -> None:
         super().__init__(explain(mismatch))
@@ -56,7 +57,7 @@ def explain(mismatch: Mismatch) -> str:
 
 
 class InputSchema:
-    """The schema of a function's arguments. Unknown arguments are refused, because a typo should be an error."""
+    """The schema of a function's arguments. It rejects unknown arguments, because a typo should be an error."""
 
     def __init__(self, name: str, signature: Signature) -> None:
         self._name = name
@@ -73,7 +74,7 @@ class InputSchema:
         return schema | {"properties": {item.published: properties[item.published] for item in parameters}}
 
     def bind(self, arguments: Mapping[str, Json]) -> dict[str, Any]:
-        """The keyword arguments, converted. Raises `InvalidArguments`, or the exception of an author's validator."""
+        """Convert the keyword arguments. Raises `InvalidArguments`, or the exception of an author's validator."""
         if (bound_by_hand := self._bound_by_hand(arguments)) is not None:
             return bound_by_hand
         from pydantic import ValidationError
@@ -85,7 +86,7 @@ class InputSchema:
         return {parameter.name: getattr(bound, parameter.name) for parameter in self._signature.parameters}
 
     def problem_with(self, argument: str, value: Json) -> str | None:
-        """Why a value of one argument is refused; `None` if it is not."""
+        """Return why a value of one argument is invalid; `None` if it is valid."""
         from pydantic import ValidationError
 
         try:
@@ -101,8 +102,9 @@ class InputSchema:
         return self._plain is not None
 
     def canonical(self, arguments: JsonObject) -> JsonObject:
-        """Arguments converted to their types, without those that equal their default: `{"n": "5"}` for an `int` becomes
-        `{"n": 5}`. Arguments that do not match the schema are returned unchanged. Makes calls comparable."""
+        """Return the arguments in one form, so that calls can be compared: converted to their types (`{"n": "5"}` for
+        an `int` becomes `{"n": 5}`), and without those that equal their default. Arguments that do not match the schema
+        are returned unchanged."""
         try:
             bound = self.bind(arguments)
             made: dict[str, Json] = {}
@@ -168,12 +170,13 @@ class OutputSchema:
         return schema | ({"$defs": definitions} if definitions else {})
 
     def value(self, returned: object) -> Json:
-        """A returned value as JSON. Raises `ValueError` if it is not what the function declares, or not JSON."""
+        """Convert a returned value to JSON. Raises `ValueError` if it has another type than declared, or is not
+        JSON."""
         if self._plain is not None:
             try:
                 return to_json(self._plain.dump(returned))
             except NotPlain:
-                pass  # to be converted, or refused in words
+                pass  # pydantic converts it, or explains the error
         from pydantic import ValidationError
 
         try:
@@ -211,7 +214,7 @@ class OutputSchema:
 
 
 def mismatch_of(error: "ValidationError") -> Mismatch:
-    """What pydantic found wrong, as a mismatch; of many invalid fields the first."""
+    """Convert pydantic's error to a mismatch, with the first `MAX_FIELDS` invalid fields."""
     if error.error_count() > MAX_ERRORS:
         return Mismatch(invalid=(InvalidField("value", f"{error.error_count()} fields are missing or invalid"),))
     missing: list[str] = []
@@ -226,7 +229,7 @@ def mismatch_of(error: "ValidationError") -> Mismatch:
 
 
 def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema without titles that repeat the names of types."""
+    """Remove the titles that repeat the names of types."""
     made = {key: value for key, value in schema.items() if key != "title"}
     if "$defs" in made:
         definitions = made["$defs"].items()
@@ -238,11 +241,11 @@ def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def schema_generator() -> Any:
-    """Pydantic's generator, without titles that repeat names."""
+    """Return a schema generator of pydantic that leaves out the titles of fields."""
     from pydantic.json_schema import GenerateJsonSchema
 
     class Untitled(GenerateJsonSchema):
-        """Leaves out titles that repeat names, because they cost tokens."""
+        """Leaves out titles that only repeat names, because they cost tokens."""
 
         def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
             return False
@@ -262,7 +265,7 @@ class Blamed(Struct, frozen=True):
 
 
 def tool_error(what: str, signature: Signature, error: Exception, *, has_output: bool) -> RegistrationError:
-    """The error for a tool without a schema: names the parameter or the return type."""
+    """Return the error for a tool without a schema. It names the parameter or the return type."""
     refused = parameter_error_in(what, signature, "validation")
     if refused is not None:
         return refused
@@ -283,7 +286,7 @@ def parameter_error_in(what: str, signature: Signature, purpose: Purpose) -> Reg
 
 
 def blamed_type(annotation: Any, purpose: Purpose) -> Blamed | None:
-    """Why a type has no schema; `None` if it has one."""
+    """Return why a type has no schema; `None` if it has one."""
     from pydantic import TypeAdapter
 
     try:

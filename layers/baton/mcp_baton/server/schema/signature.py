@@ -24,15 +24,15 @@ NO_ANNOTATION: typing.Final = inspect.Parameter.empty
 
 
 def is_async(function: Callable[..., object]) -> bool:
-    """Whether a call makes a coroutine, also of an object with an asynchronous `__call__`."""
+    """Whether a call returns a coroutine. This includes objects with an asynchronous `__call__`."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks whether `__call__` is async
 
 
 def filled_by_server(
     function: Callable[..., object], what: str, *, alone: bool = False
 ) -> "tuple[str | None, Declared]":
-    """The parameter that takes the `Context`, and those with `Depends`. With `alone`, no caller fills the others, so
-    they need a default."""
+    """Return the parameter that takes the `Context`, and those with `Depends`. If `is_factory`, no caller fills the
+    other parameters, so they need a default."""
     context: str | None = None
     declared: list[tuple[str, Dependency]] = []
     hints = type_hints(function, what)
@@ -67,7 +67,7 @@ def _parameters(function: Callable[..., object]) -> typing.Mapping[str, inspect.
 
 
 def type_hints(function: Callable[..., object], what: str) -> dict[str, typing.Any]:
-    """The resolved annotations of a function, of the `__init__` of a class, or of the `__call__` of an object."""
+    """Return the resolved annotations of a function, of a class's `__init__`, or of an object's `__call__`."""
     target = inspect.unwrap(function)
     while isinstance(target, functools.partial):
         target = target.func
@@ -85,7 +85,7 @@ def type_hints(function: Callable[..., object], what: str) -> dict[str, typing.A
 
 
 def check_kind(parameter: inspect.Parameter, what: str) -> None:
-    """Refuse a parameter that cannot be passed by its name."""
+    """Raise `RegistrationError` if a parameter cannot be passed by its name."""
     if _is_rest(parameter):
         each = "Any" if parameter.annotation is NO_ANNOTATION else inspect.formatannotation(parameter.annotation)
         several = f"dict[str, {each}]" if parameter.kind is parameter.VAR_KEYWORD else f"list[{each}]"
@@ -150,7 +150,7 @@ class Parameter(Struct, frozen=True):
 
     @property
     def described(self) -> typing.Any:
-        """Its type with such a text as pydantic's description."""
+        """The annotation, with that text as pydantic's description."""
         if self.text is None:
             return self.annotation
         from pydantic import Field
@@ -222,7 +222,8 @@ _OTHERS = frozenset({"pydantic", "pydantic_core", "typing_extensions"})
 
 
 def undescribable(annotation: typing.Any) -> type | None:
-    """The class in a type that surely has no schema, found without pydantic; `None` if there is none."""
+    """Return the class within a type that certainly has no schema; `None` if there is none. Does not import
+    pydantic."""
     if type(annotation) is type:
         return annotation if _is_unknown(annotation) else None
     if getattr(annotation, "__origin__", None) is type or any(
@@ -266,7 +267,7 @@ def return_error(what: str, annotation: object, cause: str | None = None) -> Reg
 
 
 def argument_cause(name: str, annotation: object, cause: str | None = None) -> str:
-    """The error text for a workflow's argument whose type cannot be converted to."""
+    """Return the error text for a workflow's argument whose type no text converts to."""
     return (
         f"the argument {name!r} has the type {shown_type(annotation)}, to which no text converts{_said(cause)}; "
         "give it a type= that pydantic knows"
@@ -297,7 +298,7 @@ type Swap = Callable[[Factory], Factory]
 
 
 class Provider(Struct, frozen=True):
-    """A dependency whose factory has been read. `entered`: its value is a context manager."""
+    """A dependency with the properties of its factory. `entered` is whether its value is a context manager."""
 
     factory: Factory
     scope: Lifetime
@@ -355,9 +356,9 @@ def name_of(factory: Factory) -> str:
 
 
 def _kind(factory: Factory) -> tuple[bool, bool]:
-    """Whether the factory's value is entered, and whether the factory is asynchronous.
+    """Return whether the factory's value is entered as a context manager, and whether the factory is asynchronous.
 
-    The return value of a plain function is not entered, because it may be shared.
+    The return value of a plain function is not entered, because the function may share it.
     """
     if isinstance(factory, type):
         is_async = hasattr(factory, "__aenter__")
@@ -369,7 +370,7 @@ def _kind(factory: Factory) -> tuple[bool, bool]:
 
 
 def _innermost(factory: Factory) -> Any:
-    """The function without decorators and `functools.partial`; of an object its `__call__`."""
+    """Return the function without decorators and `functools.partial`; for an object, its `__call__`."""
     target: Any = factory
     while True:
         if isinstance(target, functools.partial):

@@ -52,12 +52,12 @@ class Missing(Struct, frozen=True):
     questions: bool = False
 
     def answers(self, content: JsonObject) -> dict[str, Json]:
-        """The arguments in a person's answer: those that were asked for, and nothing else."""
+        """Return the arguments in a person's answer: only those that were asked for."""
         return {name: content[name] for name in self.fields if content.get(name) is not None}
 
 
 def unanswered_in(run: EndedRun) -> Missing | None:
-    """The open questions to the user, as one form; `None` if no question fits into a form."""
+    """Return the open questions to the user as one form; `None` if no question fits into a form."""
     if not isinstance(run.pause, AnswersRequired):
         return None
     fields: dict[str, Json] = {}
@@ -75,10 +75,10 @@ def unanswered_in(run: EndedRun) -> Missing | None:
 
 
 def missing_in(run: EndedRun, input_schema: JsonObject) -> Missing | None:
-    """What a person can be asked for, so that the run continues; `None` if it lacks something else, too.
+    """Return what a person can be asked for, so that the run continues; `None` if the run also lacks something else.
 
     Args:
-        input_schema: That of the tool of the step at which it stopped.
+        input_schema: The input schema of the tool at whose step the run stopped.
     """
     step = run.workflow.step(run.pause.step) if run.pause else None
     if step is None or run.pause is None:
@@ -99,23 +99,23 @@ def missing_in(run: EndedRun, input_schema: JsonObject) -> Missing | None:
 
 
 def _lacking(pause: PauseReason, step: Step, known: Known) -> tuple[str, ...]:
-    """The arguments that the step lacks; none if something else is wrong, too."""
+    """Return the arguments that the step lacks; none if something else is wrong, too."""
     names = pause.missing_arguments
     if not isinstance(pause, UnresolvableParams):
         return names
-    # The name may be the placeholder of a URI, for which no argument gives a value.
+    # A name may belong to a URI's placeholder: no argument gives it a value.
     asked = step.arguments.keys() - known.answers.get(step.name, {}).keys()
     return tuple(name for name in names if name in asked and not isinstance(known.resolve(step.arguments[name]), Found))
 
 
 def _field(schema: Any, definitions: Mapping[str, Any]) -> JsonObject | None:
-    """A parameter as a form's field; `None` if no form can have it, or if it must not be typed into one."""
+    """Convert a parameter's schema to a form's field; `None` if no form can have it, or if it is a secret."""
     if not isinstance(schema, Mapping):
         return None
     shown = inlined(dict(schema), definitions)
     kind = shown.get("type")
     if shown.get("writeOnly") or shown.get("format") == "password":
-        return None  # MCP client/elicitation, Security Considerations: forms are no place for secrets
+        return None  # MCP client/elicitation, Security Considerations: forms must not ask for secrets
     if kind not in PRIMITIVES and not is_choice_of_several(shown):
         return None
     members = MEMBERS[str(kind)] | {"type", "title", "description"}
@@ -126,7 +126,7 @@ def _field(schema: Any, definitions: Mapping[str, Any]) -> JsonObject | None:
 
 
 def with_answers(given: JsonObject, answers: JsonObject) -> JsonObject:
-    """The arguments of the workflow's tool with more answers."""
+    """Add answers to the arguments of the workflow's tool."""
     if not answers:
         return given
     earlier = given.get(ANSWERS)
@@ -142,8 +142,8 @@ def run_asking(
 ) -> EndedRun:
     """Run a workflow. If it pauses for values that a person can give, ask for them and continue.
 
-    In the 2026 era each round resumes the task. Answers to the workflow's questions are given to that run. For missing
-    arguments it stops at the same step, which shows what was asked, and continues with them.
+    In the 2026 era each round resumes the task. Answers to the workflow's questions are passed to that run. If
+    arguments were asked for, the run stops at the same step again, and then continues with the answers.
     """
     rounds = request.rounds()
     if rounds is not None and rounds.earlier is not None:
@@ -204,7 +204,7 @@ def _tool_of(run: EndedRun) -> str:
 def _answers(
     request: Request, rounds: Rounds | None, host: ServerHost, task: TaskRecord, missing: Missing
 ) -> dict[str, Json]:
-    """A person's answers; none if the person declined. In the handshake era also none if there was no answer."""
+    """Ask a person. Returns the answers; none if the person declined or, in the handshake era, did not answer."""
     key = f"{missing.step}-{task.task_id[-12:]}-{digest_of(dumps(missing.schema))}"
     lifetime_s = None
     if rounds is not None:
@@ -223,8 +223,8 @@ def _answers(
 
 
 def _waiting(request: Request, host: ServerHost) -> Callable[[], bool]:
-    """Whether to wait for an answer any longer: the client is connected, and a step could still start. Keeps the quiet
-    stream alive."""
+    """Return a function that returns whether to wait longer for an answer: the client is connected, and a step could
+    still start. The function also keeps the quiet stream alive."""
     clock = request.services.clock
     sent_s = clock()
 

@@ -56,7 +56,7 @@ type Found = Plan | dict[str, Json]
 
 
 class Recording(Struct, frozen=True):
-    """Whether a call was recorded: as members of the result's `_meta`, and as a text for a model that does not see
+    """Says whether a call was recorded: as members of the result's `_meta`, and as a text for models that do not see
     `_meta`."""
 
     meta: dict[str, Json]
@@ -64,22 +64,22 @@ class Recording(Struct, frozen=True):
 
 
 class NotMade(Struct, frozen=True):
-    """A call that must not be made."""
+    """A call that is refused: its tool must not run."""
 
     outcome: Failed
     recording: Recording
 
 
 class Continuation(Struct, frozen=True):
-    """A call that names a task, before it is made.
+    """A call that names a task, before the tool runs.
 
     Attributes:
         call: The call, with values instead of placeholders.
         identity: The origin of its idempotency key.
-        ranked: The steps that it may be, for the task as it was read.
-        at_ms: When it begins, epoch milliseconds.
+        ranked: The steps that may be meant, for the task as it was read.
+        at_ms: When the call starts, epoch milliseconds.
         began_s: The same on `Services.clock`.
-        place: Where the call belongs, for the guards of its tool.
+        place: The place of the call in its workflow, for the guards of its tool.
         rng: Chooses a step after a lost race.
     """
 
@@ -97,7 +97,7 @@ class Continuation(Struct, frozen=True):
 
     @property
     def options(self) -> CallOptions:
-        """How the tool runs. Once its task is found, it finishes even if the client goes away."""
+        """How the tool runs. If its task was found, it finishes even if the client disconnects."""
         live = isinstance(self.task, Plan)
         attempt = Attempt(key=self.identity.key, place=self.place)
         return CallOptions(self.variables if live else None, stay=live, attempt=attempt)
@@ -158,11 +158,11 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
 
 
 def place_of(plan: Plan, tool: Tool, ranked: Sequence[Candidate], step: str | None, before: str | None) -> Place:
-    """The place of a call among the steps of its task. Only guards need the step.
+    """Return the place of a call among the steps of its task. Only guards need the step.
 
     Args:
-        step: The step whose idempotency key the call has, if it has one.
-        before: The earlier round of this call.
+        step: The step whose idempotency key the call has, if there is one.
+        before: The name of this call's attempt in an earlier round.
     """
     workflow = plan.workflow
     if not tool.only_in and not _may_need_approval(plan, tool):
@@ -196,7 +196,7 @@ def _identity(ranked: Sequence[Candidate], tool: Tool, sent: Replaced, task_id: 
 
 
 def _find(request: Request, task_id: str) -> tuple[Plan | None, Found]:
-    """The plan of the task, which has the values for placeholders; and where the call can be recorded."""
+    """Return the plan of the task, which has the values for placeholders; and where the call can be recorded."""
     try:
         store, owner = request.own_tasks()
         task = store.get(owner, task_id)
@@ -209,7 +209,7 @@ def _find(request: Request, task_id: str) -> tuple[Plan | None, Found]:
 def _recorded(
     request: Request, after: Plan, batch: Batch, oversized: Sequence[str], arguments: JsonObject
 ) -> Recording:
-    """The recording of a call that was recorded. `after` is the plan after the write."""
+    """Return the recording of a call that was recorded. `after` is the plan after the write."""
     done = [step.name for step in batch.steps if step.expected is not StepStatus.COMPLETED]
     twice = [it for name in done for it in after.repeated(name, arguments)]
 
@@ -227,13 +227,13 @@ def _recorded(
 def recorded_meta(
     request: Request, after: Plan, oversized: Sequence[str], twice: Sequence[Repeat] = ()
 ) -> dict[str, Json]:
-    """The `_meta` of a continuation that was recorded: the task after the write."""
+    """Return the `_meta` of a continuation that was recorded: the task after the write."""
     meta = task_meta(request, after.task, after.steps) | {"next": remaining(request, after), "recorded": True}
     return meta | notes_meta(after.repeats(), twice, oversized)
 
 
 def _unrecorded(meta: dict[str, Json], workflow: Workflow | None = None) -> Recording:
-    """The recording of a call that was made, and was not recorded or may not have been."""
+    """Return the recording of a call whose tool ran, but which was not recorded, or may not have been."""
 
     def text() -> str:
         from mcp_baton.workflow.continuation import uncertain_text, unrecorded_text
@@ -299,7 +299,7 @@ def _refused(request: Request, task_id: str, error: StoreError) -> dict[str, Jso
 
 
 def _prompt_arguments(workflow: Workflow | None, task: TaskRecord) -> tuple[dict[str, str], dict[str, Json]] | None:
-    """The prompt arguments of the task. `None` if they cannot be read: the call is recorded anyway."""
+    """Return the prompt arguments of the task. `None` if they cannot be read: the call is recorded anyway."""
     if workflow is None:
         return None
     try:
@@ -318,8 +318,8 @@ def unrecorded_meta(
     following: Sequence[Json] = (),
     recorded: Literal[False, "unknown"] = False,
 ) -> dict[str, Json]:
-    """The `_meta` of a continuation that was not recorded or may not have been; with the task, if its state is known,
-    and its suggested calls."""
+    """Return the `_meta` of a continuation that was not recorded, or may not have been. It has the task and its
+    suggested calls, if the task's state is known."""
     meta: dict[str, Json] = {"task_id": task_id}
     if task:
         meta = task_meta(request, task) | {"next": following}

@@ -53,7 +53,7 @@ class ServerHost:
         return {**schemas[question.name], "$defs": definitions} if definitions else schemas[question.name]
 
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
-        """Run a tool. It continues when the client goes away: its result is recorded in the task."""
+        """Run a tool. It continues if the client disconnects: its result is recorded in the task."""
         target = self._tools[prepared.name]
         options = self._options(variables, attempt)
         try:
@@ -87,7 +87,7 @@ class ServerHost:
         first = self._begun == 0
         self._begun, self._total = begun, total
         if not begun > self._shown:
-            # The step was announced before: the run continues with the answers of a person.
+            # The step was announced before: the run continues with a person's answers.
             return
         self._shown = float(begun)
         token = self._execution.envelope.progress_token
@@ -118,8 +118,8 @@ class ServerHost:
         return ParallelCalls(self._execution.listener, self._for_thread, self._options(None).pulse)
 
     def _for_thread(self, listener: Listener, pulse: Callable[[], float] | None) -> "ServerHost":
-        """This host for a call in another thread. The call's progress is not shown: several calls share the request's
-        progress, which must increase."""
+        """Return a copy of this host for a call in another thread. The call's progress is not shown: several calls
+        share the request's progress, which must increase."""
         made = copy.copy(self)
         made._enter_thread(listener, pulse or no_pulse)  # noqa: SLF001 - of this class
         return made
@@ -136,7 +136,7 @@ class ServerHost:
         return self._execution.error_id(error)
 
     def _within_step(self, progress: float, total: float | None) -> tuple[float, float | None] | None:
-        """A function's progress as a fraction of its step. `None` if the request's progress would not increase.
+        """Convert a function's progress to a fraction of its step. `None` if the request's progress would not increase.
 
         A step may call several functions, and a function may change its total. The value must increase with each
         notification (MCP basic/utilities/progress).

@@ -1,7 +1,6 @@
 """Calls of a run's steps in other threads (docs/workflows.md, Parallel steps).
 
-Only the request's thread writes to the client and renews claims. The other threads send it what it has to do through a
-queue.
+Only the request's thread writes to the client and renews claims. The other threads send it jobs through a queue.
 """
 
 from collections.abc import Callable
@@ -83,7 +82,7 @@ def _value(value: Any, error: BaseException | None) -> Any:
 
 
 class ForwardingListener:
-    """Sends what a function says to the request's thread."""
+    """Forwards a function's notifications and questions to the request's thread."""
 
     def __init__(self, listener: Listener, post: Callable[[Job], None]) -> None:
         self._listener = listener
@@ -100,4 +99,4 @@ class ForwardingListener:
         self._post(partial(self._listener.request, identifier, method, params))
 
     def keep_alive(self) -> None:
-        """Does nothing: the request's thread keeps the connection alive."""
+        """Do nothing: the request's thread keeps the connection alive."""

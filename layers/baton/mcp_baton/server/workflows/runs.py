@@ -101,7 +101,7 @@ def run_workflow(
         given: Its arguments; for a resume only those that are given again.
         task_id: The task to resume. `None` starts a new one.
         ttl_ms: The lifetime that the client wants for a new task.
-        lives_ms: How long a resumed task has to live from now on. `None` does not change its lifetime.
+        lives_ms: The least time that a resumed task must live from now on. `None` does not change its lifetime.
         answers: Arguments that the user has given, by step.
     """
     services = execution.services
@@ -126,7 +126,7 @@ def new_input(execution: Execution, workflow: Workflow, given: JsonObject, ttl_m
 
 
 def split_answers(workflow: Workflow, given: JsonObject) -> tuple[JsonObject, dict[str, JsonObject]]:
-    """The arguments without the answers to the workflow's questions; and the converted answers, each as
+    """Return the arguments without the answers to the workflow's questions; and the converted answers, each as
     `{question: answer}` by the name of the question's step."""
     questions = workflow.questions
     if not questions or ANSWERS not in given:
@@ -156,7 +156,8 @@ def _input(
 
 
 def _new_answers(workflow: Workflow, task: TaskRecord, answers: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
-    """The answers that the task does not have yet. One that differs from an answer that a step has used is refused."""
+    """Return the answers that the task does not have yet. Raises `ArgumentRefused` if an answer differs from one that a
+    step has used."""
     statuses = carried(task, workflow)
     new: dict[str, JsonObject] = {}
     for name, answer in answers.items():
@@ -211,7 +212,7 @@ def _resume(
 def resumed_input(
     workflow: Workflow, task: TaskRecord, given: JsonObject, *, assumes_secrets: bool = False
 ) -> RunInput:
-    """The input of a resume: the stored arguments, replaced by those that are given again.
+    """Return the input of a resume: the stored arguments, replaced by those that are given again.
 
     Args:
         assumes_secrets: Whether to assume that the secret arguments of the first call are given again.
@@ -272,7 +273,7 @@ def _note(execution: Execution, run: EndedRun) -> None:
 
 
 def run_meta(execution: Execution, run: EndedRun) -> dict[str, Json]:
-    """The `_meta` of a run. Empty for a run without a task.
+    """Return the `_meta` of a run; empty for a run without a task.
 
     Stored results are shown as they are stored, the others from memory. `persisted` is `False` if the store does not
     have all results, and `"unknown"` if that is not known.
@@ -288,7 +289,7 @@ def run_meta(execution: Execution, run: EndedRun) -> dict[str, Json]:
     if run.persisted is not True:
         meta["persisted"] = run.persisted
     if isinstance(run.stop, TaskOver) and run.stop.status is None:
-        del meta["task_status"]  # the task does not exist any more
+        del meta["task_status"]  # the task has expired
     if isinstance(run.stop, Superseded):
         meta["superseded"] = True
     return meta | notes_meta(run.before, run.twice, run.oversized)

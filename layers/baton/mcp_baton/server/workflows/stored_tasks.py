@@ -20,7 +20,7 @@ from mcp_baton.workflow.run import EndedRun
 
 
 def why_refused(server: ServerView, task: TaskRecord) -> str | None:
-    """Why a resume of a live task would be refused under this code; `None` if the task would continue.
+    """Return why this code would refuse to resume a live task; `None` if the task would continue.
 
     The resume has no new arguments, except for secret ones: the client gives these again. A call in the background has
     no workflow. It would be refused if its tool is gone.
@@ -45,7 +45,7 @@ def why_refused(server: ServerView, task: TaskRecord) -> str | None:
 
 
 def refusal_text(error: Exception, workflow: Workflow, task: TaskRecord) -> str:
-    """Why a task was not resumed, for the operator."""
+    """Return why a task was not resumed, as a text for the operator."""
     match error:
         case Drifted(steps=names):
             return "; ".join(_drift(name, workflow, task) for name in names)

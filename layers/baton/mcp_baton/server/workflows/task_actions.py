@@ -93,7 +93,7 @@ def _done(request: Request, tool: WorkflowTool, action: str, task_id: str, resul
             case "cancel":
                 task = store.cancel(owner, task_id)
             case _:
-                # A task's workflow never changes, so what is read here still holds at the write.
+                # A task's workflow never changes, so the check below still holds at the write.
                 task = store.get(owner, task_id)
                 if action == "complete" and task.job is not None:
                     return error_result(
@@ -118,7 +118,7 @@ def _done(request: Request, tool: WorkflowTool, action: str, task_id: str, resul
 
 
 def _result(request: Request, tool: WorkflowTool, task: TaskRecord, action: str) -> JsonObject:
-    """The state of the task. For a task of another workflow only its status."""
+    """Return the state of the task; for a task of another workflow only its status."""
     meta = task_meta(request, task)
     if task.workflow != tool.workflow.name:
         text = f"This task is {task.status.value}."
@@ -159,7 +159,7 @@ class Board:
         self._next = first_fitting(self._remaining.entries()) if self._remaining else []
 
     def text(self, *, shows: bool) -> str:
-        """The state of the task; if it `shows`, also the next call."""
+        """Return the state of the task as a text; with `shows`, also the next call."""
         statuses = [StepStatus(step["status"]) for step in self._plan.steps]
         done, steps = sum(status.settled for status in statuses), len(statuses)
         settled, name = f"{done} of {steps} {'step' if steps == 1 else 'steps'} done", self._tool.name
@@ -173,7 +173,7 @@ class Board:
         return whole if len(whole.encode()) <= LIMIT else self._text(head, SHORT)
 
     def _text(self, head: list[str], longest: int) -> str:
-        """The text with the first of the calls that the model has to make, as the handoff has it."""
+        """Return the text with the first call that the model has to make, as in the handoff."""
         remaining = self._remaining
         if remaining is None:
             return " ".join(filter(None, head))
@@ -186,10 +186,12 @@ class Board:
         return "\n\n".join([happened, *before, *calls, *more, *after])
 
     def structure(self, message: str, meta: JsonObject) -> dict[str, Json]:
-        """The structured content: that of the workflow's tool, and `board`. It has at most 40 KB of JSON, not counting
-        the names and statuses of the steps: hosts cut results of more than about 25,000 tokens. The first call with
-        its form comes first, then the other calls in order, then the shortest values, then the other forms
-        (docs/console.md, How much is shown)."""
+        """Return the structured content: that of the workflow's tool, and `board`.
+
+        It has at most 40 KB of JSON, not counting the names and statuses of the steps: hosts cut results of more than
+        about 25,000 tokens. The space is used in this order: the first call with its form, the other calls, the
+        shortest values, the other forms (docs/console.md, How much is shown).
+        """
         facts = facts_of(self._task)
         timings, elements = (cast("JsonObject", facts.pop(name, {})) for name in ("timings", "elements"))
         steps = [self._step(step, timings, elements) for step in self._plan.steps]
@@ -254,7 +256,7 @@ class Board:
         return sorted(known.secrets.names) if known and known.open_steps else []
 
     def _step(self, step: StepProgress, timings: JsonObject, elements: JsonObject) -> dict[str, Json]:
-        """A step without its values: name, tool or question or resource, status, error, elements, time."""
+        """Return a step without its values: name; tool, question, wait or resource; status, error, elements, time."""
         name, timing = step["name"], timings.get(step["name"])
         made: dict[str, Json] = {"name": name}
         declared = self._tool.workflow.step(name)
@@ -277,7 +279,8 @@ class Board:
         return made | (dict(timing) if isinstance(timing, Mapping) else {})
 
     def _values(self, step: dict[str, Json], results: dict[str, Json]) -> Iterator["Value"]:
-        """Put notes into a step in place of its result and its arguments. Returns the values that may replace them."""
+        """Put notes into a step in place of its result and its arguments. Yields the values that may replace the
+        notes."""
         if "tool" not in step and step.get("wait") != "callback":
             return
         name, completed = str(step["name"]), step["status"] == StepStatus.COMPLETED
@@ -307,7 +310,7 @@ class Board:
         return RemainingCalls(known, self._request.server, self._reason).arguments(step)
 
     def _calls(self) -> list[tuple[dict[str, Json], JsonObject | None]]:
-        """The remaining calls of tools that a person can make, each with the schema of its form."""
+        """Return the remaining calls of tools that a person can make, each with the schema of its form."""
         made: list[tuple[dict[str, Json], JsonObject | None]] = []
         for step in self._remaining.known.open_steps if self._remaining else ():
             for entry in self._remaining.entries_of(step) if self._remaining and step.tool else ():
@@ -317,13 +320,13 @@ class Board:
         return made
 
     def _lacks(self, step: Step, name: str, value: Json) -> bool:
-        """Whether a person has to give an argument: nothing else provides it."""
+        """Whether a person has to give an argument, because nothing else provides it."""
         source, known = step.arguments.get(name), self._plan.known
         not_given = isinstance(source, PromptArg) and known is not None and source.name not in known.arguments
         return not_given or value in (f"<missing: {name}>", f"<invalid: {name}>")
 
     def _schema(self, step: Step) -> JsonObject | None:
-        """The input schema of a step's tool. `None` if a type of the author cannot be described."""
+        """Return the input schema of a step's tool; `None` if a type of the author has no schema."""
         try:
             return self._request.server.tools[step.tool or ""].input_schema
         except (BatonError, ProtocolError):
@@ -346,7 +349,7 @@ class Room:
         self.left = left
 
     def takes(self, more: int) -> bool:
-        """Whether so many bytes fit. If so, they are taken."""
+        """Take this many bytes if they fit. Returns whether they do."""
         fits = more <= self.left
         self.left -= more if fits else 0
         return fits
@@ -358,7 +361,7 @@ class Room:
 
 
 def _listed(request: Request) -> JsonObject:
-    """The newest tasks of the owner, also those of tools and of other workflows, as in `tasks/list`."""
+    """List the newest tasks of the owner, including those of tools and of other workflows, as in `tasks/list`."""
     try:
         store, owner = request.own_tasks()
         page = store.list(owner)

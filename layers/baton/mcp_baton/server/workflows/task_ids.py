@@ -12,7 +12,7 @@ class NamedWrongly(Exception):
 
 
 def named_task(request: Request, given: JsonObject) -> tuple[str | None, dict[str, Json]]:
-    """The task that a request names, in its arguments or in `_meta`, and the other arguments."""
+    """Return the task that a request names in its arguments or in `_meta`, and the other arguments."""
     others = {name: value for name, value in given.items() if name != TASK_ID}
     named, bound = given.get(TASK_ID), request.bound_task()
     if named is None or named == "":

@@ -106,7 +106,7 @@ def options_of(
 
 
 def task_meta(execution: Execution, task: TaskRecord, steps: Sequence[StepProgress] | None = None) -> dict[str, Json]:
-    """The members of a result's `_meta` about a task (docs/workflows.md)."""
+    """Return the members of a result's `_meta` about a task (docs/workflows.md)."""
     meta: dict[str, Json] = {
         "task_id": task.task_id,
         "task_status": task.status.value,
@@ -123,15 +123,15 @@ def task_meta(execution: Execution, task: TaskRecord, steps: Sequence[StepProgre
 
 
 def related_task(task_id: str) -> dict[str, Json]:
-    """The handshake era's standard reference to a task."""
+    """Return the handshake era's standard reference to a task."""
     return {RELATED_TASK_KEY: {"taskId": task_id}}
 
 
 def notes_meta(
     may_have_run: "Sequence[Repeat]", may_have_run_twice: "Sequence[Repeat]", oversized: Sequence[str]
 ) -> dict[str, Json]:
-    """The members of `_meta` about steps that may run more than once, with the idempotency keys of their calls
-    (docs/workflows.md, When a run is killed), and about results that were too long to store (docs/storage.md)."""
+    """Return the members of `_meta` about steps that may have run more than once, with the idempotency keys of their
+    calls (docs/workflows.md, When a run is killed), and about results that were too long to store (docs/storage.md)."""
     made: dict[str, Json] = {}
     for name, repeats in (("may_have_run", may_have_run), ("may_have_run_twice", may_have_run_twice)):
         if repeats:
@@ -142,7 +142,7 @@ def notes_meta(
 
 
 def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
-    """The result of `tasks/get`. `_meta` has a key for each variable, and the facts."""
+    """Return the result of `tasks/get`. `_meta` has a key for each variable, and the facts."""
     made = task_summary(task, options)
     if options.stateless:
         if task.status is TaskStatus.INPUT_REQUIRED and task.job is not None:
@@ -179,7 +179,7 @@ def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
 
 
 def task_summary(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
-    """The view without variables: MCP's `Task`."""
+    """Return the view without variables: MCP's `Task`."""
     made: dict[str, Json] = {
         "taskId": task.task_id,
         "status": task.status.value,
@@ -201,8 +201,8 @@ def listed_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
 
 
 def listed_meta(task: TaskRecord, now_ms: Callable[[], int]) -> dict[str, Json]:
-    """Where a listed task stands. `pause_reason` is without its `error`, which can have any length; `tasks/get` has
-    it."""
+    """Return the state of a listed task. `pause_reason` has no `error`, because an error can have any length;
+    `tasks/get` has it."""
     if task.workflow is None:
         return {} if task.job is None else {"tool": task.job.work.tool}
     meta: dict[str, Json] = {"workflow": task.workflow}
@@ -216,9 +216,12 @@ def listed_meta(task: TaskRecord, now_ms: Callable[[], int]) -> dict[str, Json]:
 
 
 def facts_of(task: TaskRecord) -> dict[str, Json]:
-    """Facts about a task that are not variables: `timings`, when each step ran, `{"at": epoch milliseconds, "ms":
-    milliseconds}` by the step's name; `elements`, how many elements of an unfinished list have results, by the step's
-    name; `result_by`, if a client supplied the result."""
+    """Return facts about a task that are not variables.
+
+    - `timings`: when each step ran, `{"at": epoch milliseconds, "ms": milliseconds}` by the step's name.
+    - `elements`: how many elements of an unfinished list have results, by the step's name.
+    - `result_by`: `client`, if a client supplied the result.
+    """
     facts = {"timings": _timings_of(task), "elements": _elements_of(task)}
     return {name: it for name, it in facts.items() if it} | ({"result_by": "client"} if task.by_client else {})
 
@@ -228,7 +231,7 @@ def marked(facts: JsonObject) -> dict[str, Json]:
 
 
 def variables_in(meta: JsonObject) -> dict[str, Json]:
-    """The variables in the `_meta` of a view, without the facts."""
+    """Return the variables in the `_meta` of a view, without the facts."""
     return {name: value for name, value in meta.items() if not name.startswith(FACT_PREFIX)}
 
 
@@ -245,7 +248,8 @@ def _timings_of(task: TaskRecord) -> JsonObject:
 
 
 def _elements_of(task: TaskRecord) -> JsonObject:
-    """How many elements of each stored list have results. A list is left out if reading it takes a request."""
+    """Return how many elements of each stored list have results. A list is left out if it is stored outside the
+    item."""
     made: dict[str, Json] = {}
     for step in (name.removeprefix(ITEMS_PREFIX) for name in task.variables if name.startswith(ITEMS_PREFIX)):
         weight = weight_of(task, f"{ITEMS_PREFIX}{step}")
@@ -260,12 +264,12 @@ def _elements_of(task: TaskRecord) -> JsonObject:
 
 
 def result_mark(task: TaskRecord) -> dict[str, Json]:
-    """The member of a result's `_meta` that says that a client supplied the result."""
+    """Return the member of a result's `_meta` that says that a client supplied the result."""
     return {RESULT_BY_KEY: "client"} if task.by_client else {}
 
 
 def shown_pause(task: TaskRecord, now_ms: Callable[[], int]) -> JsonObject | None:
-    """Why a task is paused (docs/workflows.md, When a run is killed).
+    """Return why a task is paused (docs/workflows.md, When a run is killed).
 
     A task is not paused while a run holds it. If a run's claim has expired and steps are not settled, the run was
     interrupted. This replaces the pause reason that an earlier run has stored.
@@ -282,7 +286,7 @@ def shown_pause(task: TaskRecord, now_ms: Callable[[], int]) -> JsonObject | Non
 
 
 def status_message_of(task: TaskRecord, now_ms: Callable[[], int]) -> str | None:
-    """What the worker reports, or that the task is paused."""
+    """Return the worker's report, or that the task is paused."""
     if task.status_message or task.status is not TaskStatus.WORKING:
         return task.status_message
     reason = parse_pause(shown_pause(task, now_ms))
@@ -300,7 +304,8 @@ def waits_at(task: TaskRecord, reason: Waiting, now_ms: int) -> bool:
 
 
 def poll_interval_ms(task: TaskRecord, options: ViewOptions) -> int:
-    """How long the client should wait until it reads the task again (docs/background.md, Status and polling)."""
+    """Return how long the client should wait before it reads the task again (docs/background.md, Status and
+    polling)."""
     if options.poll_interval_s is not None:
         return max(1, round(options.poll_interval_s * 1000))
     if task.status is TaskStatus.INPUT_REQUIRED:
@@ -322,7 +327,7 @@ def poll_interval_ms(task: TaskRecord, options: ViewOptions) -> int:
 
 
 def result_view(task: TaskRecord, meta: dict[str, Json], budget: Budget) -> dict[str, Json]:
-    """A task's result as the answer to `tasks/result`, with these further members of `_meta`."""
+    """Return a task's result as the answer to `tasks/result`. `meta` has more members of its `_meta`."""
     meta = {**meta, **result_mark(task)}
     weight = weight_of(task, FINAL_RESULT)
     if weight is None:
@@ -339,7 +344,7 @@ def result_view(task: TaskRecord, meta: dict[str, Json], budget: Budget) -> dict
 
 
 def linked(note: Mapping[str, Json]) -> dict[str, Json]:
-    """A link in place of a call's result that is longer than an answer."""
+    """Return a link in place of a call's result that is larger than an answer may be."""
     size, uri = note["bytes"], note["uri"]
     text = f"The result has {size} bytes, which is more than an answer holds. Read the resource {uri}."
     link: dict[str, Json] = {"type": "resource_link", "uri": uri, "name": "result", "mimeType": "application/json"}
@@ -347,7 +352,8 @@ def linked(note: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def readable(task: TaskRecord, name: str) -> Json:
-    """The value of a variable. If it cannot be read, the reason: the other values and the status are shown anyway."""
+    """Return the value of a variable. If it cannot be read, return the reason: the other values and the status are
+    shown anyway."""
     try:
         return task.variables[name]
     except StoreUnavailable:
@@ -368,8 +374,8 @@ def _stored_state(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
 
 
 def _as_returned(task: TaskRecord, result: Json) -> Json:
-    """A job's result as the call would have returned it: in the 2026 era every result names its type (MCP 2026-07-28,
-    basic/index)."""
+    """Return a job's result as the call would have returned it. In the 2026 era every result names its type (MCP
+    2026-07-28, basic/index)."""
     if task.job is None or not isinstance(result, Mapping):
         return result
     made = {"resultType": "complete", **result}
@@ -389,7 +395,7 @@ def _value(task: TaskRecord, name: str) -> Json:
 def _left_out(
     task: TaskRecord, weights: Mapping[str, Weight], left: int, *, everything: bool
 ) -> dict[str, dict[str, Json]]:
-    """Notes in place of the values that do not fit. The result is shown first, then the smallest values.
+    """Return notes in place of the values that do not fit. The result has priority, then the smallest values.
 
     Args:
         left: The bytes of the answer that the values may take.

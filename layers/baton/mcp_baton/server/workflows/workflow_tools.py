@@ -92,7 +92,7 @@ def _answered(request: Request, tool: WorkflowTool, *, as_task: bool) -> JsonObj
 
 def _arguments(tool: WorkflowTool, given: JsonObject, task_id: str | None) -> dict[str, Json]:
     declared = {argument.name: argument for argument in tool.workflow.arguments}
-    # What else the tool takes, left empty, is what some hosts send where their model has left it out.
+    # Some hosts send empty values for the other arguments that their model has left out.
     given = {name: value for name, value in given.items() if value or name not in (TASK_ACTION, TASK_RESULT, ANSWERS)}
     answers = {ANSWERS: given.pop(ANSWERS)} if tool.workflow.questions and given.get(ANSWERS) else {}
     unknown = sorted(given.keys() - declared.keys())
@@ -107,14 +107,14 @@ def _arguments(tool: WorkflowTool, given: JsonObject, task_id: str | None) -> di
 
 
 def sentence(problem: str) -> str:
-    """A problem as a sentence."""
+    """Turn a problem into a sentence."""
     return f"{problem if problem.startswith('task_') else problem[0].upper() + problem[1:]}."
 
 
 def not_run(
     execution: Execution, tool: WorkflowTool, task_id: str, refused: NotResumed | ArgumentRefused
 ) -> JsonObject:
-    """The result if nothing was run: an error that says what to do; for a held or finished task, its state."""
+    """Return the result if nothing was run: an error that says what to do; for a held or finished task, its state."""
     workflow = tool.workflow
     anew = f"call {workflow.name} without {TASK_ID} to start anew"
     match refused:
@@ -155,8 +155,8 @@ def _unread(cause: StoreError, anew: str) -> str:
 
 
 def _others(execution: Execution, tool: WorkflowTool, task: TaskRecord) -> JsonObject:
-    """The error for a task of another workflow, with the call that resumes it. A background call has a task of its own
-    beside the workflow's: starting a new one would run the workflow twice."""
+    """Return the error for a task of another workflow, with the call that resumes that task. A background call has its
+    own task in addition to the workflow's: if the model started anew, the workflow would run twice."""
     if task.job is not None and task.job.work.workflow_task is not None:
         called, own = task.job.work.tool, dumps_spaced({TASK_ID: task.job.work.workflow_task})
         return error_result(
@@ -172,13 +172,13 @@ LONG: Final = 2_000
 """The longest result in the structured content, bytes of JSON. A longer one is a resource."""
 
 ALL: Final = 40_000
-"""The longest results together, bytes of JSON: hosts cut results of more than about 25,000 tokens."""
+"""The most bytes of JSON for all results: hosts cut results of more than about 25,000 tokens."""
 
 UNKEPT: Final = 200_000
 """The same for results that cannot be read as resources."""
 
 NEXT: Final = 20_000
-"""The longest `next`, bytes of JSON. Later results have the rest."""
+"""The most bytes of JSON in `next`. Later results have the rest."""
 
 
 def text_of(result: JsonObject) -> str:
@@ -221,7 +221,7 @@ def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
 
 
 def result_of_over(execution: Execution, workflow: Workflow, task: TaskRecord) -> dict[str, Json]:
-    """The result for a finished task: its stored outcome."""
+    """Return the result for a finished task: its stored outcome."""
     meta, statuses = task_meta(execution, task), _statuses(task)
     completed = [step for step in steps_of(task) if step["status"] == StepStatus.COMPLETED and has_value(step)]
     names = {step["name"]: f"{RESULT_PREFIX}{step['name']}" for step in completed}
@@ -240,7 +240,7 @@ def result_of_over(execution: Execution, workflow: Workflow, task: TaskRecord) -
 
 
 def first_fitting(left: list[JsonObject]) -> list[JsonObject]:
-    """The first entries of `next` that fit, at least one."""
+    """Return the first entries of `next` that fit; at least one."""
     sizes = accumulate(json_size(entry) for entry in left)
     return [entry for place, (entry, size) in enumerate(zip(left, sizes, strict=True)) if place == 0 or size <= NEXT]
 
@@ -264,7 +264,7 @@ def _made(
 
 
 def _known(run: EndedRun, meta: JsonObject) -> Known:
-    """The known values of the run, with the steps that continuations have completed meanwhile."""
+    """Return the known values of the run, with the steps that continuations have completed meanwhile."""
     steps = meta.get("steps")
     stored = {
         step["name"]: step["status"] for step in (steps if isinstance(steps, list) else ()) if isinstance(step, Mapping)
@@ -277,7 +277,7 @@ def _known(run: EndedRun, meta: JsonObject) -> Known:
 
 
 def _read(run: EndedRun) -> list[ResourceLink]:
-    """Links to the resources that were read for the model: their contents do not fit into a text."""
+    """Return links to the resources that were read for the model: their contents do not fit into a text."""
     contents = [content for trace in run.traces for content in (*trace.resources, *trace.after)]
     contents += run.blocked.resources if run.blocked else ()
     found = {content.uri: content for content in contents if isinstance(content, FetchedResource)}
@@ -287,8 +287,8 @@ def _read(run: EndedRun) -> list[ResourceLink]:
 def _results(
     sizes: Mapping[str, int], uris: Mapping[str, str], read: Callable[[str], Json]
 ) -> tuple[dict[str, Json], list[ResourceLink]]:
-    """The results of completed steps, and links to those that are left out: the long ones, and the longest of the
-    others if they do not fit together."""
+    """Return the results of completed steps, and links to those that are left out: the long ones and, if the others do
+    not fit together, the longest of these."""
     out, total = set(), 0
     for name in sorted(sizes, key=lambda name: sizes[name]):
         total += sizes[name]
