@@ -36,7 +36,7 @@ from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.methods.calling import outcome_alone, result_of
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.runner import CallOptions, bound_tool, prepared_for
+from mcp_baton.server.running.runner import CallOptions, bound_tool, prepare_call
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead, new_input, resumed_input
 from mcp_baton.server.workflows.task_view import options_of, task_summary
@@ -161,7 +161,7 @@ def _why_not(request: Request) -> str:
 def _refusal(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject | None:
     """Return the answer to a call with invalid arguments, for which no task is created; `None` if they are valid. A
     client that accepts only a task gets an error."""
-    prepared = prepared_for(request, bound_tool(tool), arguments)
+    prepared = prepare_call(request, bound_tool(tool), arguments)
     if isinstance(prepared, Prepared):
         return None
     if isinstance(prepared, Failed):

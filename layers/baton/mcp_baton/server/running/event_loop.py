@@ -48,7 +48,7 @@ def start(
         except BaseException as error:  # noqa: BLE001 - `SystemExit` would end the loop for all tools
             raised(error)
 
-    future = begin(run())
+    future = submit(run())
 
     def cancel() -> None:
         future.cancel()
@@ -56,7 +56,7 @@ def start(
     return cancel
 
 
-def begin[Value](coroutine: Coroutine[Any, Any, Value]) -> "Future[Value]":
+def submit[Value](coroutine: Coroutine[Any, Any, Value]) -> "Future[Value]":
     import asyncio
 
     return asyncio.run_coroutine_threadsafe(coroutine, event_loop())
@@ -84,11 +84,11 @@ def event_loop() -> "AbstractEventLoop":
     with _lock:
         if not _loop:
             _loop.append(asyncio.new_event_loop())
-            threading.Thread(target=_run_on, args=(_loop[0],), name="baton-loop", daemon=True).start()
+            threading.Thread(target=_run_forever, args=(_loop[0],), name="baton-loop", daemon=True).start()
         return _loop[0]
 
 
-def _run_on(loop: "AbstractEventLoop") -> None:
+def _run_forever(loop: "AbstractEventLoop") -> None:
     """Run the loop again if a task of a tool ended it, by `SystemExit` or by stopping the loop."""
     while True:
         try:

@@ -99,12 +99,12 @@ KEEP_ALIVE_S = 15.0
 """The longest silence of a stream, seconds (docs/http.md)."""
 
 
-class Said(Struct, frozen=True):
+class SentNotification(Struct, frozen=True):
     method: str
     params: dict[str, Json]
 
 
-class Asked(Struct, frozen=True):
+class SentQuestion(Struct, frozen=True):
     identifier: str
     method: str
     params: JsonObject
@@ -124,13 +124,13 @@ class TimedOut(Struct, frozen=True):
     had_s: float
 
 
-class NotBegun(Struct, frozen=True):
+class NotStarted(Struct, frozen=True):
     """The time or the task ended before the function started. The function does not run."""
 
     waits_for: str | None = None
 
 
-class Start:
+class StartTicket:
     """A ticket that only one of two threads gets: the one that starts the function, or the one that gives it up."""
 
     __slots__ = ("_ticket",)
@@ -148,18 +148,18 @@ class Start:
     def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a function, so that it does not run if the ticket was taken before."""
 
-        def begin(**arguments: Any) -> Any:
+        def start(**arguments: Any) -> Any:
             if not self.take():
                 raise Abandoned
             return function(**arguments)
 
-        return begin
+        return start
 
 
-type Ending = Returned | Raised | TimedOut | NotBegun
+type Ending = Returned | Raised | TimedOut | NotStarted
 """How the call of a function ended."""
 
-type Mail = Said | Asked | Returned | Raised
+type Mail = SentNotification | SentQuestion | Returned | Raised
 
 
 class Mailbox(queue.SimpleQueue[Mail]):
@@ -168,10 +168,10 @@ class Mailbox(queue.SimpleQueue[Mail]):
     __slots__ = ()
 
     def notify(self, method: str, params: dict[str, Json]) -> None:
-        self.put(Said(method, params))
+        self.put(SentNotification(method, params))
 
     def request(self, identifier: str, method: str, params: JsonObject) -> None:
-        self.put(Asked(identifier, method, params))
+        self.put(SentQuestion(identifier, method, params))
 
     def returned(self, value: object) -> None:
         self.put(Returned(value))
@@ -213,7 +213,7 @@ def run_and_deliver(
     arguments: dict[str, Any],
     mailbox: Mailbox,
     listener: Listener,
-    start: Start,
+    start: StartTicket,
     *,
     is_async: bool,
     left_s: Callable[[], float | None],
@@ -226,7 +226,7 @@ def run_and_deliver(
     # Before the function starts, `pulse` may find that the task has ended.
     due_s = math.inf if left is not None and left <= 0 else pulse()
     if due_s == math.inf:
-        return NotBegun()
+        return NotStarted()
     if listener.gone and not stay:
         raise CallerGone
     wait_s = min(KEEP_ALIVE_S, due_s)
@@ -238,15 +238,15 @@ def run_and_deliver(
                 return mail
             case None:
                 listener.keep_alive()
-            case Said(method, params):
+            case SentNotification(method, params):
                 listener.notify(method, params)
-            case Asked(identifier, method, params):
+            case SentQuestion(identifier, method, params):
                 listener.request(identifier, method, params)
         left = left_s()
         if left is not None and left <= 0:
-            begun = not start.take()
+            was_started = not start.take()
             give_up()
-            return TimedOut(had_s or 0.0) if begun else NotBegun()
+            return TimedOut(had_s or 0.0) if was_started else NotStarted()
         # Call `pulse` after each message, too: a function that sends many must not delay it.
         wait_s = min(KEEP_ALIVE_S, pulse())
         if listener.gone and not stay:
@@ -264,18 +264,18 @@ def _start_coroutine(
 
 
 def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
-    in_a_thread(partial(run_and_report, function, arguments, mailbox))
+    run_in_thread(partial(run_and_report, function, arguments, mailbox))
     return lambda: None
 
 
-def in_a_thread(job: Callable[[Callable[[], None]], None]) -> None:
+def run_in_thread(job: Callable[[Callable[[], None]], None]) -> None:
     """Run a job in another thread, with the context of this one. The job calls its argument when the thread is free
     again."""
     try:
-        worker = _idle.pop()  # the one that was used last
+        thread = _idle.pop()  # the one that was used last
     except IndexError:
-        worker = _Worker()
-    worker.take(partial(copy_context().run, job, partial(_idle.append, worker)))
+        thread = _ToolThread()
+    thread.take(partial(copy_context().run, job, partial(_idle.append, thread)))
 
 
 def run_and_report(
@@ -292,7 +292,7 @@ def run_and_report(
         mailbox.returned(value)
 
 
-class _Worker:
+class _ToolThread:
     """A thread that runs one job at a time and is kept for the next. It is a daemon, because an abandoned tool must not
     keep the process alive."""
 
@@ -306,7 +306,7 @@ class _Worker:
             self._jobs.get()()
 
 
-_idle: list[_Worker] = []
+_idle: list[_ToolThread] = []
 """The threads without a job. `pop` and `append` are atomic."""
 
 if hasattr(os, "register_at_fork"):  # threads are not copied

@@ -10,7 +10,7 @@ from typing import Any
 
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, Listener, in_a_thread
+from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, Listener, run_in_thread
 from mcp_baton.workflow.host import Host
 
 type Job = Callable[[], object]
@@ -39,7 +39,7 @@ class ParallelCalls:
 
     def start(self, call: Callable[[Host], Any], pulse: Callable[[], float] | None) -> None:
         host = self._host_for(ForwardingListener(self._listener, self._jobs.put), pulse)
-        in_a_thread(partial(self._run, call, host))
+        run_in_thread(partial(self._run, call, host))
 
     def _run(self, call: Callable[[Host], Any], host: Host, free: Callable[[], None]) -> None:
         value, error = _outcome(partial(call, host))
