@@ -19,7 +19,7 @@ from mcp_baton.server.definitions.labels import (
     labels_of,
     name_of,
     not_a_function,
-    required,
+    required_scopes,
     scopes_in,
     variables_set,
     workflow_names,
@@ -182,7 +182,11 @@ class Server:
         with defining(function, name or getattr(function, "__name__", None)):
             name = name or name_of(function)
             what, labels = f"tool {name!r}", dict[str, Any](options)
-            scopes, variables, tasks = required(requires, what), variables_set(sets, what), task_support(labels, what)
+            scopes, variables, tasks = (
+                required_scopes(requires, what),
+                variables_set(sets, what),
+                task_support(labels, what),
+            )
             own = labels_of(labels, what, TOOL_OPTIONS)
             places = workflow_names(only_in, what)
             made = Tool(function, name, own, input_schema, scopes, variables, tasks, places, approval)
@@ -216,7 +220,9 @@ class Server:
         def register[F: Callable[..., object]](function: F, /) -> F:
             with defining(function):
                 own = labels_of(labels, what, ("name", "requires", "mime_type"))
-                made = Resource(uri, function, name or name_of(function), own, mime_type, required(requires, what))
+                made = Resource(
+                    uri, function, name or name_of(function), own, mime_type, required_scopes(requires, what)
+                )
                 self._add("resource", uri, made, self.resources)
             return function
 
@@ -248,7 +254,7 @@ class Server:
                 own = name or name_of(function)
                 what = f"prompt {own!r}"
                 shown = labels_of(labels, what, ("name", "requires"))
-                made = Prompt(function, own, shown, required(requires, what))
+                made = Prompt(function, own, shown, required_scopes(requires, what))
                 self._add("prompt", own, made, self.prompts, self.workflows)
             return function
 
@@ -394,12 +400,14 @@ class Server:
         if (listener := collector()) is not None and listener.collects:
             return  # `baton check` checks the server itself, once its file is loaded
         if in_full or self.workflows or any(tool.only_in for tool in self.tools.values()):
-            from mcp_baton.server.definitions.workflow_checks import checked_workflows, undescribed
+            from mcp_baton.server.definitions.workflow_checks import check_workflows, definitions_without_schema
 
-            if in_full and (refused := next(undescribed(self.tools, self.resources, self.prompts), None)):
+            if in_full and (
+                refused := next(definitions_without_schema(self.tools, self.resources, self.prompts), None)
+            ):
                 raise refused[1]
             names = self.full_view.workflow_tool_names
-            self.workflows.update(checked_workflows(self.workflows, self.tools, names, in_full=in_full))
+            self.workflows.update(check_workflows(self.workflows, self.tools, names, in_full=in_full))
 
     def close(self) -> None:
         """Refuse later additions. `handler(server)` closes the server after its checks."""

@@ -16,7 +16,7 @@ from mcp_baton.server.definitions.completion import Completion
 from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.definitions.workflow_tool import TO_GO_ON, WorkflowTool
+from mcp_baton.server.definitions.workflow_tool import TASK_ID_DESCRIPTION, WorkflowTool
 from mcp_baton.tasks.record import EXTRA_PREFIX, ITEMS_PREFIX, StepStatus, TaskPage, TaskRecord, steps_of
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.approval import GRACE_MS
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 type TaskIds = Literal["meta", "text"]
 """Where clients read and write a task's id: only in `_meta`, or also in prompts' texts and arguments."""
 
-TASK_ARGUMENT: Final = Argument(TASK_ID, TO_GO_ON)
+TASK_ARGUMENT: Final = Argument(TASK_ID, TASK_ID_DESCRIPTION)
 
 
 class Options(Struct, frozen=True):

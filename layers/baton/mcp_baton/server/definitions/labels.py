@@ -25,7 +25,7 @@ class Labels(Struct, frozen=True):
     meta: JsonObject | None = None
 
     def of(self, function: Callable[..., object]) -> "Labels":
-        return replace(self, description=documented(function, self.description))
+        return replace(self, description=description_of(function, self.description))
 
     def to_json(self) -> dict[str, Json]:
         made: dict[str, Json] = {
@@ -59,7 +59,7 @@ class AllLabels(PromptLabels, total=False):
     `priority`, `lastModified`."""
 
 
-def documented(function: Callable[..., object], description: str | None) -> str:
+def description_of(function: Callable[..., object], description: str | None) -> str:
     if description is not None:
         return description
     while isinstance(function, functools.partial):
@@ -122,7 +122,7 @@ def workflow_names(names: Sequence[str], what: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def required(scopes: Sequence[str], what: str) -> frozenset[str]:
+def required_scopes(scopes: Sequence[str], what: str) -> frozenset[str]:
     """Check the scopes in `requires` (RFC 6749, section 3.3)."""
     if isinstance(scopes, str):
         raise RegistrationError(f"{what}: requires is a list of scopes; write requires=[{scopes!r}]")

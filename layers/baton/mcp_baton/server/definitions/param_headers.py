@@ -42,7 +42,7 @@ def mirrored(schema: Mapping[str, Any], what: str) -> dict[tuple[str, ...], str]
     Raises:
         RegistrationError: a mark is invalid, so that clients would reject the tool.
     """
-    if KEYWORD in schema or _is_astray(schema, reachable=True):
+    if KEYWORD in schema or _has_misplaced_mark(schema, reachable=True):
         raise RegistrationError(
             f"{what}: {KEYWORD!r} can only mark parameters, and properties of plain object parameters"
         )
@@ -69,21 +69,21 @@ def _properties(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterat
             yield from _properties(node, (*path, name))
 
 
-def _is_astray(node: Any, *, reachable: bool) -> bool:
+def _has_misplaced_mark(node: Any, *, reachable: bool) -> bool:
     """Whether a mark cannot be reached from the root by `properties` alone."""
     if isinstance(node, list):
-        return any(_is_astray(item, reachable=False) for item in node)
+        return any(_has_misplaced_mark(item, reachable=False) for item in node)
     if not isinstance(node, Mapping):
         return False
     if KEYWORD in node and not reachable:
         return True
-    return any(_holds_stray(key, value, reachable) for key, value in node.items() if key not in _DATA)
+    return any(_value_has_misplaced_mark(key, value, reachable) for key, value in node.items() if key not in _DATA)
 
 
-def _holds_stray(key: str, value: Any, reachable: bool) -> bool:
+def _value_has_misplaced_mark(key: str, value: Any, reachable: bool) -> bool:
     if key in _BY_NAME and isinstance(value, Mapping):
-        return any(_is_astray(item, reachable=reachable and key == "properties") for item in value.values())
-    return _is_astray(value, reachable=False)
+        return any(_has_misplaced_mark(item, reachable=reachable and key == "properties") for item in value.values())
+    return _has_misplaced_mark(value, reachable=False)
 
 
 def header_mismatch(

@@ -53,19 +53,19 @@ class Template:
 
     def __init__(self, template: str, what: str) -> None:
         self.names = variables_of(template, what)
-        self._begins, *rest = _EXPRESSION.split(template)
+        self._prefix, *rest = _EXPRESSION.split(template)
         self._variables = [_Variable(name, bool(plus or star), text) for plus, name, star, text in batched(rest, 4)]
 
     def match(self, uri: str) -> dict[str, str] | None:
         """Return the values in a URI, percent-decoded; `None` if the URI does not match."""
         values = self._values(uri)
-        return None if values is None or self._withheld(values) else values
+        return None if values is None or self._unsafe_variable(values) else values
 
-    def withheld(self, uri: str) -> str | None:
+    def unsafe_variable(self, uri: str) -> str | None:
         """Return the first `{name}` that prevents a match because its value is not one safe name in a path."""
-        return self._withheld(self._values(uri) or {})
+        return self._unsafe_variable(self._values(uri) or {})
 
-    def _withheld(self, values: Mapping[str, str]) -> str | None:
+    def _unsafe_variable(self, values: Mapping[str, str]) -> str | None:
         for variable in self._variables:
             value = values.get(variable.name, "")
             if not variable.spans_segments and (value in _DOTS or not _NOT_IN_A_NAME.isdisjoint(value)):
@@ -74,13 +74,13 @@ class Template:
 
     def _values(self, uri: str) -> dict[str, str] | None:
         if not self._variables:
-            return {} if uri == self._begins else None
-        if not (uri.startswith(self._begins) and uri.endswith(self._variables[-1].followed_by)):
+            return {} if uri == self._prefix else None
+        if not (uri.startswith(self._prefix) and uri.endswith(self._variables[-1].followed_by)):
             return None  # the usual case, decided fast
         from urllib.parse import unquote
 
         values: dict[str, str] = {}
-        place = len(self._begins)
+        place = len(self._prefix)
         for variable, farthest in zip(self._variables, self._farthest_ends(uri), strict=True):
             end = farthest[place]
             if not end:
@@ -101,7 +101,7 @@ class Template:
         for variable in reversed(self._variables):
             text = variable.followed_by
             farthest = [0] * (len(uri) + 1)
-            for place in range(len(uri) - 1, len(self._begins) - 1, -1):
+            for place in range(len(uri) - 1, len(self._prefix) - 1, -1):
                 end = place + 1
                 if uri[place] == "/" and not variable.spans_segments:
                     continue
@@ -143,7 +143,7 @@ class Resource:
         self._template = Template(uri, what)
         self.variables = self._template.names
         self.match = self._template.match
-        self.withheld = self._template.withheld
+        self.unsafe_variable = self._template.unsafe_variable
         self.signature = read_signature(function, what)
         if set(self.variables) != self.signature.names:
             from mcp_baton.hints import meant

@@ -21,7 +21,7 @@ from mcp_baton.server.schema.signature import (
     read_signature,
     return_error,
     shown_type,
-    undescribable,
+    type_without_schema,
 )
 from mcp_baton.workflow.approval import Approval
 from mcp_baton.workflow.definition import NAME, TASK_ID, hosts_take
@@ -125,7 +125,7 @@ class Tool:
         returns = self.signature.returns
         schemaless = any(returns is empty for empty in _SCHEMALESS) or mentions_content(returns)
         self.output = None if schemaless else OutputSchema(name, returns)
-        unknown = None if schemaless else undescribable(returns)
+        unknown = None if schemaless else type_without_schema(returns)
         if unknown is not None:
             raise return_error(f"tool {name!r}", unknown)
         if input_schema is not None or any(_is_marked(item.annotation) for item in self.signature.parameters):
@@ -189,8 +189,8 @@ class Tool:
 
     def outcome(self, returned: object) -> Succeeded:
         """Return the outcome of a call: the tool's value and, if the function returned content, the whole result."""
-        said = explicit_content(returned)
-        if said is None:
+        content = explicit_content(returned)
+        if content is None:
             try:
                 return Succeeded(self.output.value(returned) if self.output else to_json(returned))
             except ValueError as error:
@@ -198,7 +198,7 @@ class Tool:
                     self.name, self.decorated, self.signature.returns if self.output else None, returned, error
                 )
                 raise wrong from wrong.__cause__
-        shown = {name: to_json(value) for name, value in said.to_json().items()}
+        shown = {name: to_json(value) for name, value in content.to_json().items()}
         return Succeeded(shown.get("structuredContent", shown["content"]), shown)
 
     def result(self, outcome: Succeeded) -> dict[str, Json]:
@@ -266,7 +266,7 @@ _TASK: Final = {
     "description": "Id of the workflow task that this call continues. Leave it out if it continues none.",
     "type": "string",
 }
-_SAID: Final = "The outcome of this call in its workflow task, and the next call."
+_NEXT_DESCRIPTION: Final = "The outcome of this call in its workflow task, and the next call."
 
 _EXTENSIBLE: Final = frozenset(
     {
@@ -283,7 +283,7 @@ def definition_with_task_id(definition: JsonObject) -> JsonObject:
     made = {**definition, "inputSchema": _with_property(definition["inputSchema"], TASK_ID, _TASK)}
     schema: Any = definition.get("outputSchema")
     if schema is not None and (name := declared_name(schema)) is not None:
-        made["outputSchema"] = _with_property(schema, name, _said(schema))
+        made["outputSchema"] = _with_property(schema, name, _next_property(schema))
     return made
 
 
@@ -331,11 +331,11 @@ def free_name(structured: JsonObject, schema: Mapping[str, Any] | None) -> str |
     return next((name for name in names if name not in structured), None)
 
 
-def _said(schema: Mapping[str, Any]) -> dict[str, Json]:
+def _next_property(schema: Mapping[str, Any]) -> dict[str, Json]:
     """Return the schema of the property. It has no type if the tool's own values may have a property of that name."""
     if schema.get("additionalProperties", False) is False:
-        return {"description": _SAID, "type": "string"}
-    return {"description": _SAID}
+        return {"description": _NEXT_DESCRIPTION, "type": "string"}
+    return {"description": _NEXT_DESCRIPTION}
 
 
 def _with_property(schema: Any, name: str, added: Mapping[str, Json]) -> dict[str, Any]:
@@ -348,19 +348,19 @@ def wrong_result(
     """Return the error for an invalid return value. It names the tool's line and the value's type, but not the
     value."""
     place = place_of(function)
-    said = f"the tool {name!r}{f' ({place})' if place else ''} returned"
+    subject = f"the tool {name!r}{f' ({place})' if place else ''} returned"
     if inspect.iscoroutine(returned):
         returned.close()
-        return WrongResult(f"{said} a coroutine: write async def, and await what it calls")
+        return WrongResult(f"{subject} a coroutine: write async def, and await what it calls")
     kind = "None" if returned is None else f"a value of the type {type(returned).__qualname__}"
     if declared is None or isinstance(error.__cause__, TypeError):
         remedy = "return texts, numbers, booleans, None, lists, dicts, dataclasses or models"
-        return _with_cause(WrongResult(f"{said} {kind}: {error}; {remedy}"), error)
+        return _with_cause(WrongResult(f"{subject} {kind}: {error}; {remedy}"), error)
     type_name = shown_type(declared)
     remedy = (
         f"return one, or declare -> {type_name} | None" if returned is None else "return one, or declare another type"
     )
-    return _with_cause(WrongResult(f"{said} {kind}, but it declares {type_name}: {error}; {remedy}"), error)
+    return _with_cause(WrongResult(f"{subject} {kind}, but it declares {type_name}: {error}; {remedy}"), error)
 
 
 def _with_cause(wrong: WrongResult, error: ValueError) -> WrongResult:

@@ -10,9 +10,9 @@ from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.definitions.tool import Tool, check_approval
 from mcp_baton.server.schema.plain import plain_type
-from mcp_baton.server.schema.prompt_arguments import default_fault
-from mcp_baton.server.schema.schema import Blamed, blamed_type, parameter_error_in, tool_error
-from mcp_baton.server.schema.signature import answer_cause, argument_cause, undescribable
+from mcp_baton.server.schema.prompt_arguments import default_error
+from mcp_baton.server.schema.schema import UnsupportedType, parameter_error_in, tool_error, unsupported_type
+from mcp_baton.server.schema.signature import answer_cause, argument_cause, type_without_schema
 from mcp_baton.workflow.checking import Callee, all_errors, checked, not_json
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.resolve import Schema
@@ -20,7 +20,7 @@ from mcp_baton.workflow.resolve import Schema
 type Published = Tool | Resource | Prompt
 
 
-def undescribed(
+def definitions_without_schema(
     tools: Mapping[str, Tool], resources: Mapping[str, Resource], prompts: Mapping[str, Prompt]
 ) -> Iterator[tuple[Published, RegistrationError]]:
     """Yield the tools, resources and prompts whose types have no schema, with the error."""
@@ -39,13 +39,13 @@ def undescribed(
             yield item, refused
 
 
-def checked_workflows(
+def check_workflows(
     workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], workflow_tools: Container[str], *, in_full: bool
 ) -> dict[str, Workflow]:
     """Check the workflows. Returns them with the name of each step's tool."""
     callees = _callees(tools, in_full)
     made = {name: checked(workflow, callees, workflow_tools) for name, workflow in workflows.items()}
-    for error in (*_place_errors(made, tools), *_approval_errors(made, tools)):
+    for error in (*_only_in_errors(made, tools), *_approval_errors(made, tools)):
         raise error
     for workflow in made.values():
         for error in _argument_errors(workflow, in_full):
@@ -57,14 +57,14 @@ def all_workflow_errors(
     workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], workflow_tools: Container[str]
 ) -> Iterator[RegistrationError]:
     callees = _callees(tools, in_full=True, quiet=True)
-    yield from _place_errors(workflows, tools)
+    yield from _only_in_errors(workflows, tools)
     yield from _approval_errors(workflows, tools)
     for workflow in workflows.values():
         yield from all_errors(workflow, callees, workflow_tools)
         yield from _argument_errors(workflow, in_full=True)
 
 
-def _place_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]) -> Iterator[WorkflowError]:
+def _only_in_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]) -> Iterator[WorkflowError]:
     for tool in tools.values():
         using = {name: it for name, it in workflows.items() if any(step.tool == tool.name for step in it.steps)}
         for name in tool.only_in:
@@ -108,35 +108,35 @@ def _callees(tools: Mapping[str, Tool], in_full: bool, quiet: bool = False) -> d
 
 def _argument_errors(workflow: Workflow, in_full: bool) -> Iterator[WorkflowError]:
     """Yield the errors of the arguments' types or, if there are none, of their defaults."""
-    errors = list(_type_errors(workflow, _unknown))
+    errors = list(_type_errors(workflow, _surely_unsupported))
     if in_full and not errors:
-        errors = list(_type_errors(workflow, _refused))
+        errors = list(_type_errors(workflow, _unsupported))
     yield from errors
     for argument in () if errors else workflow.arguments:
         is_json = argument.default is not None and not_json(argument.default) is None
-        fault = default_fault(argument, in_full=in_full) if is_json else None
+        fault = default_error(argument, in_full=in_full) if is_json else None
         if fault:
             cause = f"the default of the argument {argument.name!r} does not convert to its type: {fault}"
             yield WorkflowError(workflow.name, cause)
 
 
-def _type_errors(workflow: Workflow, blame: Callable[[Any], Blamed | None]) -> Iterator[WorkflowError]:
+def _type_errors(workflow: Workflow, find: Callable[[Any], UnsupportedType | None]) -> Iterator[WorkflowError]:
     for argument in workflow.arguments:
-        if blamed := blame(argument.type):
-            yield WorkflowError(workflow.name, argument_cause(argument.name, blamed.part, blamed.cause))
+        if unsupported := find(argument.type):
+            yield WorkflowError(workflow.name, argument_cause(argument.name, unsupported.part, unsupported.cause))
     for question in workflow.questions:
-        if blamed := blame(question.type):
-            yield WorkflowError(workflow.name, answer_cause(blamed.part, blamed.cause), question.name)
+        if unsupported := find(question.type):
+            yield WorkflowError(workflow.name, answer_cause(unsupported.part, unsupported.cause), question.name)
 
 
-def _unknown(kind: Any) -> Blamed | None:
-    part = None if kind is str else undescribable(kind)
-    return None if part is None else Blamed(part, None)
+def _surely_unsupported(kind: Any) -> UnsupportedType | None:
+    part = None if kind is str else type_without_schema(kind)
+    return None if part is None else UnsupportedType(part, None)
 
 
-def _refused(kind: Any) -> Blamed | None:
+def _unsupported(kind: Any) -> UnsupportedType | None:
     """Return why pydantic rejects a type. Plain types are valid without pydantic."""
-    return None if plain_type(kind) is not None else blamed_type(kind, "conversion")
+    return None if plain_type(kind) is not None else unsupported_type(kind, "conversion")
 
 
 def _output(tool: Tool, in_full: bool) -> Schema | None:

@@ -101,7 +101,7 @@ class _Recording:
             raise self.error(
                 f"{name!r} is given a call of an async function, which does not run here; write step(tool)(…)"
             )
-        elif (found := _inside(value)) is not None:
+        elif (found := _reference_in(value)) is not None:
             raise self.error(
                 f"{name!r} is given {found!r} inside of a list or an object; give the tool a parameter for it, "
                 "or let a tool build the value"
@@ -129,12 +129,12 @@ class _Recording:
         return WorkflowError(self.workflow, f"{author_line()}: {cause}")
 
 
-def _inside(value: object) -> Reference | None:
+def _reference_in(value: object) -> Reference | None:
     """Find a reference inside of a list or an object."""
     if isinstance(value, Reference):
         return value
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return next((found for item in items if (found := _inside(item)) is not None), None)
+    return next((found for item in items if (found := _reference_in(item)) is not None), None)
 
 
 _recording: Final[ContextVar[_Recording | None]] = ContextVar("recording", default=None)

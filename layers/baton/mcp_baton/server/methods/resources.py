@@ -154,7 +154,7 @@ def why_not(server: ServerView, uri: str) -> str:
     if len(uri) > MAX_URI:
         return f": it is longer than {MAX_URI} characters"
     for resource in server.resources.values():
-        name = resource.withheld(uri)
+        name = resource.unsafe_variable(uri)
         if name is not None:
             return (
                 f": {{{name}}} of {resource.uri} takes one name, without a slash, a backslash or a NUL, and not '.' or "

@@ -44,7 +44,7 @@ class Definitions:
         self.schemas[name] = schema
         return {"$ref": f"#/$defs/{name}"}
 
-    def at_the_root_of(self, schema: dict[str, Any]) -> dict[str, Any]:
+    def add_to(self, schema: dict[str, Any]) -> dict[str, Any]:
         return {"$defs": dict(sorted(self.schemas.items())), **schema} if self.schemas else schema
 
 
@@ -73,7 +73,7 @@ class Scalar:
         return self.dump(value)
 
     def dump(self, value: object) -> Any:
-        return value if type(value) is self._kind else _leave()
+        return value if type(value) is self._kind else _raise_not_plain()
 
 
 class Anything:
@@ -87,10 +87,10 @@ class Anything:
         return dict(self._schema)
 
     def bind(self, value: Json) -> Any:
-        return copy_json(value) if self._kind in (object, type(value)) else _leave()
+        return copy_json(value) if self._kind in (object, type(value)) else _raise_not_plain()
 
     def dump(self, value: object) -> Any:
-        return value if self._kind in (object, type(value)) else _leave()
+        return value if self._kind in (object, type(value)) else _raise_not_plain()
 
 
 class Choice:
@@ -102,7 +102,7 @@ class Choice:
         return {**named, "type": "string"}
 
     def dump(self, value: object) -> Any:
-        return value if type(value) is str and value in self._choices else _leave()
+        return value if type(value) is str and value in self._choices else _raise_not_plain()
 
     bind = dump
 
@@ -129,10 +129,10 @@ class ListOf:
         return {"items": self._item.schema(definitions), "type": "array"}
 
     def bind(self, value: Json) -> Any:
-        return [self._item.bind(item) for item in value] if type(value) is list else _leave()
+        return [self._item.bind(item) for item in value] if type(value) is list else _raise_not_plain()
 
     def dump(self, value: object) -> Any:
-        return [self._item.dump(item) for item in value] if type(value) is list else _leave()
+        return [self._item.dump(item) for item in value] if type(value) is list else _raise_not_plain()
 
 
 class MapOf:
@@ -150,10 +150,10 @@ class MapOf:
 
 
 def _items(value: object) -> Any:
-    return value.items() if type(value) is dict and all(type(key) is str for key in value) else _leave()
+    return value.items() if type(value) is dict and all(type(key) is str for key in value) else _raise_not_plain()
 
 
-def _leave() -> NoReturn:
+def _raise_not_plain() -> NoReturn:
     raise NotPlain
 
 
@@ -244,7 +244,7 @@ def plain_parameters(parameters: Sequence[Parameter]) -> dict[str, PlainType] | 
     return made
 
 
-def plain_arguments(parameters: Sequence[Parameter], plain: Mapping[str, PlainType]) -> dict[str, Any] | None:
+def plain_arguments_schema(parameters: Sequence[Parameter], plain: Mapping[str, PlainType]) -> dict[str, Any] | None:
     """Return the schema of arguments; `None` if only pydantic can create it."""
     if not all(parameter.required or is_plain_default(parameter.default) for parameter in parameters):
         return None
@@ -255,7 +255,7 @@ def plain_arguments(parameters: Sequence[Parameter], plain: Mapping[str, PlainTy
         return None
     required = [parameter.name for parameter in parameters if parameter.required]
     made: dict[str, Any] = {"additionalProperties": False, "properties": properties}
-    return definitions.at_the_root_of(made | ({"required": required} if required else {}) | {"type": "object"})
+    return definitions.add_to(made | ({"required": required} if required else {}) | {"type": "object"})
 
 
 def _property(parameter: Parameter, plain: PlainType, definitions: Definitions) -> dict[str, Any]:
@@ -264,14 +264,14 @@ def _property(parameter: Parameter, plain: PlainType, definitions: Definitions) 
     return dict(sorted({**plain.schema(definitions), **default, **text}.items()))
 
 
-def plain_value(plain: PlainType) -> dict[str, Any] | None:
+def plain_value_schema(plain: PlainType) -> dict[str, Any] | None:
     definitions = Definitions()
     try:
         # The root is the schema of the dataclass itself, not a reference to it.
         own: dict[str, Any] = getattr(plain, "own_schema", plain.schema)(definitions)
     except NotPlain:
         return None
-    return definitions.at_the_root_of(own)
+    return definitions.add_to(own)
 
 
 _HOOKS = frozenset(
@@ -324,7 +324,7 @@ class PlainDataclass:
 
 
 def field_types(annotation: type) -> dict[str, Any]:
-    if not _is_its_fields(annotation):
+    if not _is_plain_dataclass(annotation):
         raise NotPlain
     try:
         hints = typing.get_type_hints(annotation, include_extras=True)
@@ -333,11 +333,11 @@ def field_types(annotation: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(annotation)}
 
 
-def _is_its_fields(annotation: type) -> bool:
+def _is_plain_dataclass(annotation: type) -> bool:
     bases = annotation.__mro__[:-1]
     if not bases or not all("__dataclass_fields__" in vars(base) for base in bases):
         return False
-    if any(_does_more(name, member) for base in bases for name, member in vars(base).items()):
+    if any(_is_hook(name, member) for base in bases for name, member in vars(base).items()):
         return False
     own = vars(annotation)
     declared: Any = own["__dataclass_fields__"]
@@ -351,7 +351,7 @@ def _is_its_fields(annotation: type) -> bool:
     return made and all(_is_plain_field(field) for field in declared.values())
 
 
-def _does_more(name: str, member: object) -> bool:
+def _is_hook(name: str, member: object) -> bool:
     """Whether an attribute of a class is a hook or concerns pydantic."""
     is_pydantics = name.startswith("__pydantic") or type(member).__module__.partition(".")[0] == "pydantic"
     return is_pydantics or name in _HOOKS

@@ -78,11 +78,11 @@ def _is_placeholder(value: Json, question: str) -> bool:
     return re.fullmatch(pattern, value[1:-1], re.DOTALL) is not None
 
 
-def default_fault(argument: Argument, *, in_full: bool) -> str | None:
+def default_error(argument: Argument, *, in_full: bool) -> str | None:
     """Return why a default does not convert. `None` if it converts, or if only pydantic can tell and `in_full` is
     false."""
     text = as_text(argument.default)
-    if _by_hand(text, argument.type) is not None or not (in_full or argument.type in (str, int, float, bool)):
+    if _convert_text(text, argument.type) is not None or not (in_full or argument.type in (str, int, float, bool)):
         return None
     try:
         convert(text, argument.type)
@@ -91,7 +91,7 @@ def default_fault(argument: Argument, *, in_full: bool) -> str | None:
     return None
 
 
-def stored_arguments(stored: Mapping[str, Json], given: JsonObject) -> JsonObject:
+def with_stored_arguments(stored: Mapping[str, Json], given: JsonObject) -> JsonObject:
     return {**stored, **given}
 
 
@@ -110,23 +110,23 @@ def _convert(argument: Argument, value: Json) -> Json:
 
 def convert(value: Json, target: Any) -> Json:
     """Convert a prompt argument to its type, and return it as JSON. A string may be the JSON text of the value."""
-    by_hand = _by_hand(value, target) if isinstance(value, str) else _as_it_is(value, target)
-    if by_hand is not None:
-        return by_hand
+    plain = _convert_text(value, target) if isinstance(value, str) else _convert_scalar(value, target)
+    if plain is not None:
+        return plain
     from pydantic import TypeAdapter, ValidationError
 
     adapter = TypeAdapter(target)
     try:
-        return _dumped(adapter, adapter.validate_python(value))
+        return _dump(adapter, adapter.validate_python(value))
     except ValidationError as error:
         first = error
     try:
-        return _dumped(adapter, adapter.validate_json(value if isinstance(value, str) else ""))
+        return _dump(adapter, adapter.validate_json(value if isinstance(value, str) else ""))
     except ValidationError:
         raise ValueError(explain(mismatch_of(first))) from first
 
 
-def _by_hand(text: str, target: Any) -> Json:
+def _convert_text(text: str, target: Any) -> Json:
     """Convert a text to a scalar type as pydantic would; `None` if pydantic is needed."""
     if not isinstance(target, type) and typing.get_origin(target) in (typing.Union, types.UnionType):
         target = next(
@@ -143,13 +143,13 @@ def _by_hand(text: str, target: Any) -> Json:
     return None
 
 
-def _as_it_is(value: Json, target: Any) -> Json:
+def _convert_scalar(value: Json, target: Any) -> Json:
     if target is float and type(value) is int:
         return float(value) if abs(value) <= EXACT_INTEGERS else None
     return value if target in (int, float, bool) and type(value) is target else None
 
 
-def _dumped(adapter: "TypeAdapter[Any]", validated: object) -> Json:
+def _dump(adapter: "TypeAdapter[Any]", validated: object) -> Json:
     from pydantic_core import PydanticSerializationError
 
     try:

@@ -16,10 +16,10 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.schema.plain import (
     NotPlain,
     PlainType,
-    plain_arguments,
+    plain_arguments_schema,
     plain_parameters,
     plain_type,
-    plain_value,
+    plain_value_schema,
     to_json,
 )
 from mcp_baton.server.schema.signature import (
@@ -30,7 +30,7 @@ from mcp_baton.server.schema.signature import (
     is_field,
     parameter_error,
     return_error,
-    undescribable,
+    type_without_schema,
 )
 from mcp_baton.workflow.host import MAX_FIELDS, InvalidField, Mismatch
 
@@ -67,16 +67,16 @@ class InputSchema:
     @cached_property
     def json_schema(self) -> dict[str, Any]:
         parameters, plain = self._signature.parameters, self._plain
-        if plain is not None and (by_hand := plain_arguments(parameters, plain)) is not None:
-            return by_hand
+        if plain is not None and (plain_schema := plain_arguments_schema(parameters, plain)) is not None:
+            return plain_schema
         schema = _untitled(self._adapter.json_schema(schema_generator=schema_generator()))
         properties = schema.get("properties", {})
         return schema | {"properties": {item.published: properties[item.published] for item in parameters}}
 
     def bind(self, arguments: Mapping[str, Json]) -> dict[str, Any]:
         """Convert the keyword arguments. Raises `InvalidArguments`, or the exception of an author's validator."""
-        if (bound_by_hand := self._bound_by_hand(arguments)) is not None:
-            return bound_by_hand
+        if (bound := self._bind_plain(arguments)) is not None:
+            return bound
         from pydantic import ValidationError
 
         try:
@@ -119,7 +119,7 @@ class InputSchema:
             return arguments
         return made
 
-    def _bound_by_hand(self, arguments: Mapping[str, Json]) -> dict[str, Any] | None:
+    def _bind_plain(self, arguments: Mapping[str, Json]) -> dict[str, Any] | None:
         plain = self._plain
         if plain is None or not self._required <= arguments.keys() <= plain.keys():
             return None
@@ -139,7 +139,7 @@ class InputSchema:
 
         members: dict[str, Any] = {"__annotations__": {}, "__module__": __name__}
         for parameter in self._signature.parameters:
-            members["__annotations__"][parameter.name] = parameter.described
+            members["__annotations__"][parameter.name] = parameter.pydantic_type
             if is_field(parameter.default):
                 members[parameter.name] = parameter.default
             elif parameter.default is not NO_ANNOTATION:
@@ -187,16 +187,16 @@ class OutputSchema:
 
     @property
     def is_plain(self) -> bool:
-        return self._by_hand is not None
+        return self._plain_schema is not None
 
     @cached_property
-    def _by_hand(self) -> dict[str, Any] | None:
-        return None if self._plain is None else plain_value(self._plain)
+    def _plain_schema(self) -> dict[str, Any] | None:
+        return None if self._plain is None else plain_value_schema(self._plain)
 
     @cached_property
     def value_schema(self) -> dict[str, Any]:
-        if self._by_hand is not None:
-            return self._by_hand
+        if self._plain_schema is not None:
+            return self._plain_schema
         schema = self._adapter.json_schema(mode="serialization", schema_generator=schema_generator())
         if "$ref" in schema:  # the type is recursive
             schema = {**schema["$defs"][schema["$ref"].removeprefix("#/$defs/")], "$defs": schema["$defs"]}
@@ -257,7 +257,7 @@ type Purpose = Literal["validation", "serialization", "conversion"]
 """The use of a type: for input, for output, or for conversion, which needs no JSON Schema."""
 
 
-class Blamed(Struct, frozen=True):
+class UnsupportedType(Struct, frozen=True):
     """A type that has no schema."""
 
     part: object
@@ -269,9 +269,9 @@ def tool_error(what: str, signature: Signature, error: Exception, *, has_output:
     refused = parameter_error_in(what, signature, "validation")
     if refused is not None:
         return refused
-    blamed = blamed_type(signature.returns, "serialization") if has_output else None
-    if blamed is not None:
-        return return_error(what, blamed.part, blamed.cause)
+    unsupported = unsupported_type(signature.returns, "serialization") if has_output else None
+    if unsupported is not None:
+        return return_error(what, unsupported.part, unsupported.cause)
     return RegistrationError(f"{what}: its schema cannot be made: {first_line(error)}; use simpler types")
 
 
@@ -279,13 +279,13 @@ def parameter_error_in(what: str, signature: Signature, purpose: Purpose) -> Reg
     for parameter in signature.parameters:
         default = parameter.default
         described: Any = Annotated[parameter.annotation, default] if is_field(default) else parameter.annotation
-        blamed = blamed_type(described, purpose)
-        if blamed is not None:
-            return parameter_error(what, parameter.name, blamed.part, blamed.cause)
+        unsupported = unsupported_type(described, purpose)
+        if unsupported is not None:
+            return parameter_error(what, parameter.name, unsupported.part, unsupported.cause)
     return None
 
 
-def blamed_type(annotation: Any, purpose: Purpose) -> Blamed | None:
+def unsupported_type(annotation: Any, purpose: Purpose) -> UnsupportedType | None:
     """Return why a type has no schema; `None` if it has one."""
     from pydantic import TypeAdapter
 
@@ -294,12 +294,12 @@ def blamed_type(annotation: Any, purpose: Purpose) -> Blamed | None:
         if purpose != "conversion":
             adapter.json_schema(mode=purpose)
     except Exception as error:  # noqa: BLE001 - code of the author's type may raise anything
-        part = undescribable(annotation) or _field_to_blame(annotation)
-        return Blamed(annotation, first_line(error)) if part is None else Blamed(part, None)
+        part = type_without_schema(annotation) or _unsupported_field(annotation)
+        return UnsupportedType(annotation, first_line(error)) if part is None else UnsupportedType(part, None)
     return None
 
 
-def _field_to_blame(annotation: Any) -> type | None:
+def _unsupported_field(annotation: Any) -> type | None:
     import dataclasses
 
     if not isinstance(annotation, type) or not dataclasses.is_dataclass(annotation):
@@ -308,7 +308,7 @@ def _field_to_blame(annotation: Any) -> type | None:
         hints = typing.get_type_hints(annotation)
     except (NameError, TypeError):
         return None
-    return next((found for kind in hints.values() if (found := undescribable(kind)) is not None), None)
+    return next((found for kind in hints.values() if (found := type_without_schema(kind)) is not None), None)
 
 
 def _is_default(parameter: Parameter, value: Json) -> bool:

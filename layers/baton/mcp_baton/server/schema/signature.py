@@ -28,8 +28,8 @@ def is_async(function: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks whether `__call__` is async
 
 
-def filled_by_server(
-    function: Callable[..., object], what: str, *, alone: bool = False
+def injected_parameters(
+    function: Callable[..., object], what: str, *, is_factory: bool = False
 ) -> "tuple[str | None, Declared]":
     """Return the parameter that takes the `Context`, and those with `Depends`. If `is_factory`, no caller fills the
     other parameters, so they need a default."""
@@ -54,7 +54,7 @@ def filled_by_server(
                     f"{what}: both {context!r} and {name!r} take the Context; one of them is enough"
                 )
             context = name
-        elif alone and parameter.default is NO_ANNOTATION and not _is_rest(parameter):
+        elif is_factory and parameter.default is NO_ANNOTATION and not _is_rest(parameter):
             raise RegistrationError(f"{what}: the parameter {name!r} has no value; use Depends, Context or a default")
     return context, declared
 
@@ -149,7 +149,7 @@ class Parameter(Struct, frozen=True):
         return self.annotation if self.text is None else self.annotation.__origin__
 
     @property
-    def described(self) -> typing.Any:
+    def pydantic_type(self) -> typing.Any:
         """The annotation, with that text as pydantic's description."""
         if self.text is None:
             return self.annotation
@@ -194,7 +194,7 @@ def read_signature(function: Callable[..., object], what: str) -> Signature:
         remedy = "collect its items and return a list"
         raise RegistrationError(f"{what}: an asynchronous generator returns no value; {remedy}")
     hints = type_hints(function, what)
-    context, declared = filled_by_server(function, what)
+    context, declared = injected_parameters(function, what)
     filled = {context, *(name for name, _ in declared)}
     parameters: list[Parameter] = []
     for name, parameter in inspect.signature(function).parameters.items():
@@ -209,7 +209,7 @@ def read_signature(function: Callable[..., object], what: str) -> Signature:
                     f"{what}: the parameter {made.name!r} has the function {made_by!r} as its default; "
                     f"write Depends({made_by}) to get its value"
                 )
-            unknown = undescribable(made.annotation)
+            unknown = type_without_schema(made.annotation)
             if unknown is not None:
                 raise parameter_error(what, made.name, unknown)
             parameters.append(made)
@@ -217,28 +217,33 @@ def read_signature(function: Callable[..., object], what: str) -> Signature:
     return Signature(tuple(parameters), context, returns, is_async(function), read_dependencies(declared, what))
 
 
-_HOOKS = ("__get_pydantic_core_schema__", "__pydantic_core_schema__", "__get_validators__", "__dataclass_fields__")
-_OTHERS = frozenset({"pydantic", "pydantic_core", "typing_extensions"})
+_PYDANTIC_HOOKS = (
+    "__get_pydantic_core_schema__",
+    "__pydantic_core_schema__",
+    "__get_validators__",
+    "__dataclass_fields__",
+)
+_SUPPORTED_LIBRARIES = frozenset({"pydantic", "pydantic_core", "typing_extensions"})
 
 
-def undescribable(annotation: typing.Any) -> type | None:
+def type_without_schema(annotation: typing.Any) -> type | None:
     """Return the class within a type that certainly has no schema; `None` if there is none. Does not import
     pydantic."""
     if type(annotation) is type:
-        return annotation if _is_unknown(annotation) else None
+        return annotation if _has_no_schema(annotation) else None
     if getattr(annotation, "__origin__", None) is type or any(
         not isinstance(note, str) for note in getattr(annotation, "__metadata__", ())
     ):
         return None
     parts = getattr(annotation, "__args__", ())
-    return next((found for part in parts if (found := undescribable(part)) is not None), None)
+    return next((found for part in parts if (found := type_without_schema(part)) is not None), None)
 
 
-def _is_unknown(made: type) -> bool:
-    if made.__module__ == "builtins" or any(hasattr(made, hook) for hook in _HOOKS):
+def _has_no_schema(made: type) -> bool:
+    if made.__module__ == "builtins" or any(hasattr(made, hook) for hook in _PYDANTIC_HOOKS):
         return False
     homes = {base.__module__.partition(".")[0] for base in made.__mro__[:-1]}
-    return homes.isdisjoint(sys.stdlib_module_names) and homes.isdisjoint(_OTHERS)
+    return homes.isdisjoint(sys.stdlib_module_names) and homes.isdisjoint(_SUPPORTED_LIBRARIES)
 
 
 def read_dependencies(declared: Declared, what: str) -> "tuple[tuple[str, Provider], ...]":
@@ -255,13 +260,14 @@ def parameter_error(what: str, name: str, annotation: object, cause: str | None 
     shown = shown_type(annotation)
     filled = f"write {name}: Annotated[{shown}, Depends(…)] for a value that the server creates"
     return RegistrationError(
-        f"{what}: the parameter {name!r} has the type {shown}, which has no schema{_said(cause)}; {REMEDY}, or {filled}"
+        f"{what}: the parameter {name!r} has the type {shown}, which has no schema{_bracketed(cause)}; "
+        f"{REMEDY}, or {filled}"
     )
 
 
 def return_error(what: str, annotation: object, cause: str | None = None) -> RegistrationError:
     return RegistrationError(
-        f"{what}: its return type {shown_type(annotation)} has no schema{_said(cause)}; "
+        f"{what}: its return type {shown_type(annotation)} has no schema{_bracketed(cause)}; "
         "use a dict, a dataclass or a model, or leave out the return type"
     )
 
@@ -269,14 +275,14 @@ def return_error(what: str, annotation: object, cause: str | None = None) -> Reg
 def argument_cause(name: str, annotation: object, cause: str | None = None) -> str:
     """Return the error text for a workflow's argument whose type no text converts to."""
     return (
-        f"the argument {name!r} has the type {shown_type(annotation)}, to which no text converts{_said(cause)}; "
+        f"the argument {name!r} has the type {shown_type(annotation)}, to which no text converts{_bracketed(cause)}; "
         "give it a type= that pydantic knows"
     )
 
 
 def answer_cause(annotation: object, cause: str | None = None) -> str:
     return (
-        f"returns: an answer cannot have the type {shown_type(annotation)}{_said(cause)}; "
+        f"returns: an answer cannot have the type {shown_type(annotation)}{_bracketed(cause)}; "
         "use a type that pydantic knows, such as str, bool, a Literal or a dataclass"
     )
 
@@ -289,7 +295,7 @@ def first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0].rstrip(". ")
 
 
-def _said(cause: str | None) -> str:
+def _bracketed(cause: str | None) -> str:
     return f" ({cause})" if cause else ""
 
 
@@ -341,7 +347,7 @@ def read_provider(
             f"{what}: {name_of(within)!r} is kept for the process and {name_of(factory)!r} is closed after each call; "
             f"give {name_of(factory)!r} scope='process', too"
         )
-    context, declared = filled_by_server(factory, f"{what}: the dependency {name_of(factory)!r}", alone=True)
+    context, declared = injected_parameters(factory, f"{what}: the dependency {name_of(factory)!r}", is_factory=True)
     if context is not None and scope == "process":
         raise RegistrationError(
             f"{what}: {name_of(factory)!r} is kept for the process, so it cannot take one call's Context"

@@ -19,7 +19,12 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.workflow_tool import takes_null
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
-from mcp_baton.server.schema.prompt_arguments import ArgumentRefused, check_answers, check_arguments, stored_arguments
+from mcp_baton.server.schema.prompt_arguments import (
+    ArgumentRefused,
+    check_answers,
+    check_arguments,
+    with_stored_arguments,
+)
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.task_view import notes_meta, task_meta
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord
@@ -226,7 +231,7 @@ def resumed_input(
         raise Drifted(changed)
     given, answers = split_answers(workflow, given)
     answers = _new_answers(workflow, task, answers)
-    arguments = stored_arguments(declared_arguments(workflow, task), given)
+    arguments = with_stored_arguments(declared_arguments(workflow, task), given)
     lost = sorted(given_secrets(workflow, task) - given.keys())
     if lost and (assumes_secrets or all(status.settled for status in carried(task, workflow).values())):
         # Without an open step, the run only completes the task: no call is left that needs a secret.
