@@ -19,7 +19,7 @@ from mcp_baton.tasks.record import Job, JobSpec, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 
 
-def questions_open(request: Request, task: TaskRecord) -> TaskRecord | None:
+def ask_open_questions(request: Request, task: TaskRecord) -> TaskRecord | None:
     """Send the open questions of a task, and wait for the answers: at most `question_ms`, and until the function's time
     is over. Returns the task after the answers; `None` if answers are missing, or the client cannot be asked here."""
     if request.store is None or not send_questions(request, task):
@@ -130,7 +130,7 @@ ASKED_FOR: Final = ("elicitation", "sampling", "roots")
 """The client capabilities that questions need (MCP client/elicitation, sampling, roots)."""
 
 
-def declared(envelope: Envelope) -> JsonObject | None:
+def question_capabilities(envelope: Envelope) -> JsonObject | None:
     """Return the capabilities for questions that a client has declared; `None` if they are unknown."""
     if not envelope.is_known:
         return None

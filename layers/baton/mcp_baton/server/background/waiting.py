@@ -15,7 +15,7 @@ type Write = Callable[[str, Callable[[], object]], str]
 """Makes the last write of a worker. Takes and returns the outcome; returns another one if the write came too late."""
 
 
-def suspended(
+def suspend_for_approval(
     execution: JobExecution, lease: Lease, approval_id: str, write: Write, waits: Mapping[str, int] | None = None
 ) -> str:
     """Let a job wait for an approval: no worker runs until the decision. Returns the outcome, for the log.
@@ -42,7 +42,7 @@ def suspended(
     return outcome
 
 
-def suspended_until(execution: JobExecution, lease: Lease, run: EndedRun, write: Write) -> str:
+def suspend_for_wait(execution: JobExecution, lease: Lease, run: EndedRun, write: Write) -> str:
     """Let the job of a workflow wait for callbacks and times: no worker runs until a callback arrives or the first wait
     ends. Returns the outcome, for the log."""
     store, waits, task, now_ms = execution.store, run.known.waits(), lease.task, execution.now_ms()

@@ -28,7 +28,7 @@ from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.background.dispatching import give_up
 from mcp_baton.server.background.job import JobExecution, JobMonitor
 from mcp_baton.server.background.questions import TaskAsker, envelope_of, questions_of
-from mcp_baton.server.background.waiting import suspended
+from mcp_baton.server.background.waiting import suspend_for_approval
 from mcp_baton.server.content import error_result
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.methods.calling import outcome_of, result_of
@@ -146,7 +146,7 @@ class JobAttempt:
             outcome = self._call()
             waits = outcome.not_approved if isinstance(outcome, Failed) else None
             if waits is not None and not waits.is_denied:
-                return suspended(self._execution, self._lease, waits.approval_id, self._written)
+                return suspend_for_approval(self._execution, self._lease, waits.approval_id, self._written)
             result = result_of(self._tool, outcome)
         except InputRequired as required:
             return self._asked(questions_of(required))

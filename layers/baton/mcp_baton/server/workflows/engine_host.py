@@ -35,13 +35,13 @@ class ServerHost:
         self.left_ms = execution.exchange.remaining_ms
         self.pulse: Callable[[], float] = no_pulse
         self._until_s = until_s
-        self._kept_ms = execution.services.settings.write_reserve_ms + START_MARGIN_MS
+        self._reserve_ms = execution.services.settings.write_reserve_ms + START_MARGIN_MS
         self._asking = execution.asking_in_workflow()
         self._tools = BoundTools(execution.server.tools)
         self.prepare = self._tools.prepare
         self.required, self.carries = execution.server.required, execution.server.carries
         self._is_in_thread = False
-        self._begun = 0
+        self._started = 0
         self._total = 0
         self._shown = 0.0
 
@@ -77,15 +77,15 @@ class ServerHost:
             raise ResourceUnavailable(error.message) from error
 
     def _options(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> CallOptions:
-        return CallOptions(variables, self._within_step, stay=True, attempt=attempt, pulse=self.pulse)
+        return CallOptions(variables, self._map_progress, stay=True, attempt=attempt, pulse=self.pulse)
 
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
         """Send `notifications/progress`, if the client asked for it.
 
         The first one has the task's id in `_meta`, so that a client that loses its connection can resume the task.
         """
-        first = self._begun == 0
-        self._begun, self._total = begun, total
+        first = self._started == 0
+        self._started, self._total = begun, total
         if not begun > self._shown:
             # The step was announced before: the run continues with a person's answers.
             return
@@ -104,7 +104,7 @@ class ServerHost:
         if self._until_s < math.inf and self._execution.services.clock() + after_s >= self._until_s:
             return False
         left = self._execution.exchange.remaining_ms()
-        return left is None or left - after_s * 1000 > self._kept_ms
+        return left is None or left - after_s * 1000 > self._reserve_ms
 
     def wait(self, seconds: float) -> None:
         while seconds > 0:
@@ -135,7 +135,7 @@ class ServerHost:
     def error_id(self, error: Exception) -> str | None:
         return self._execution.error_id(error)
 
-    def _within_step(self, progress: float, total: float | None) -> tuple[float, float | None] | None:
+    def _map_progress(self, progress: float, total: float | None) -> tuple[float, float | None] | None:
         """Convert a function's progress to a fraction of its step. `None` if the request's progress would not increase.
 
         A step may call several functions, and a function may change its total. The value must increase with each
@@ -146,7 +146,7 @@ class ServerHost:
             return None
         of = total if total is not None and total > 0 else progress + 1
         fraction = min(max(progress / of, 0.0), 1.0) * 0.99 if of > 0 else 0.0
-        if not self._begun + fraction > self._shown:
+        if not self._started + fraction > self._shown:
             return None
-        self._shown = self._begun + fraction
+        self._shown = self._started + fraction
         return self._shown, self._total

@@ -40,7 +40,7 @@ from mcp_baton.workflow.secrets import stand_in
 from mcp_baton.workflow.wait import milliseconds
 
 
-class NotOfWorkflow(BatonError):
+class WrongWorkflow(BatonError):
     """The task belongs to another workflow, to a tool or to a background call. Nothing was run."""
 
     def __init__(self, task: TaskRecord) -> None:
@@ -48,7 +48,7 @@ class NotOfWorkflow(BatonError):
         self.task = task
 
 
-class Drifted(BatonError):
+class DefinitionChanged(BatonError):
     """The workflow has changed in steps that the task has completed. Nothing was run."""
 
     def __init__(self, steps: list[str]) -> None:
@@ -56,7 +56,7 @@ class Drifted(BatonError):
         self.steps = steps
 
 
-class NotRead(BatonError):
+class TaskUnreadable(BatonError):
     """The state of a task could not be read. Nothing was run: completed steps would have been repeated."""
 
     def __init__(self, error: StoreError) -> None:
@@ -64,10 +64,12 @@ class NotRead(BatonError):
         self.error = error
 
 
-type NotResumed = StoreBusy | TaskNotFound | TaskFinished | TaskHeld | NotOfWorkflow | Drifted | NotRead
+type NotResumed = (
+    StoreBusy | TaskNotFound | TaskFinished | TaskHeld | WrongWorkflow | DefinitionChanged | TaskUnreadable
+)
 """Why a run was not started, except for its arguments."""
 
-NOT_RESUMED = (StoreBusy, TaskNotFound, TaskFinished, TaskHeld, NotOfWorkflow, Drifted, NotRead)
+NOT_RESUMED = (StoreBusy, TaskNotFound, TaskFinished, TaskHeld, WrongWorkflow, DefinitionChanged, TaskUnreadable)
 
 
 def answer_with_run(
@@ -116,7 +118,7 @@ def run_workflow(
             ended = engine.start(workflow, new_input(execution, workflow, given, ttl_ms))
         else:
             ended = _resume(execution, workflow, engine, given, task_id, answers, lives_ms)
-    _note(execution, ended)
+    _add_metrics(execution, ended)
     return ended
 
 
@@ -196,7 +198,7 @@ def _resume(
     lives_ms: int | None,
 ) -> EndedRun:
     """Claim the task and resume it. If that fails, the claim is released at once."""
-    task = _taken(execution, workflow, engine, task_id)
+    task = _claim(execution, workflow, engine, task_id)
     try:
         run_input = resumed_input(workflow, task, given)
         if lives_ms is not None and execution.store is not None:
@@ -210,7 +212,7 @@ def _resume(
     except Exception as error:
         engine.give_back(task)
         if isinstance(error, StoreError):
-            raise NotRead(error) from error
+            raise TaskUnreadable(error) from error
         raise
 
 
@@ -223,12 +225,12 @@ def resumed_input(
         assumes_secrets: Whether to assume that the secret arguments of the first call are given again.
 
     Raises:
-        Drifted: the definition of a settled step has changed.
+        DefinitionChanged: the definition of a settled step has changed.
         ArgumentRefused: an argument is missing or does not convert.
     """
     changed = differing(workflow, task)
     if changed:
-        raise Drifted(changed)
+        raise DefinitionChanged(changed)
     given, answers = split_answers(workflow, given)
     answers = _new_answers(workflow, task, answers)
     arguments = with_stored_arguments(declared_arguments(workflow, task), given)
@@ -244,7 +246,7 @@ def resumed_input(
     return _input(task.owner, workflow.arguments, arguments, {}, answers)
 
 
-def _taken(execution: Execution, workflow: Workflow, engine: Engine, task_id: str) -> TaskRecord:
+def _claim(execution: Execution, workflow: Workflow, engine: Engine, task_id: str) -> TaskRecord:
     _, owner = execution.own_tasks()
     try:
         return engine.take(workflow, owner, task_id)
@@ -252,11 +254,11 @@ def _taken(execution: Execution, workflow: Workflow, engine: Engine, task_id: st
         raise
     except StoreError as error:
         if isinstance(error, Conflict) and error.current.workflow != workflow.name:
-            raise NotOfWorkflow(error.current) from error
-        raise NotRead(error) from error
+            raise WrongWorkflow(error.current) from error
+        raise TaskUnreadable(error) from error
 
 
-def _note(execution: Execution, run: EndedRun) -> None:
+def _add_metrics(execution: Execution, run: EndedRun) -> None:
     """Add the metrics of a run (docs/operating.md)."""
     ran = [it.outcome for it in run.traces if not it.replayed and not isinstance(it.outcome, Skipped)]
     if ran:

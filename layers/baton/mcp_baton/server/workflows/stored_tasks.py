@@ -13,7 +13,7 @@ from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.services import Services
 from mcp_baton.server.view import ServerView
 from mcp_baton.server.workflows.engine_host import ServerHost
-from mcp_baton.server.workflows.runs import Drifted, resumed_input, run_workflow
+from mcp_baton.server.workflows.runs import DefinitionChanged, resumed_input, run_workflow
 from mcp_baton.tasks.record import TaskRecord, statuses_of
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.run import EndedRun
@@ -47,7 +47,7 @@ def why_refused(server: ServerView, task: TaskRecord) -> str | None:
 def refusal_text(error: Exception, workflow: Workflow, task: TaskRecord) -> str:
     """Return why a task was not resumed, as a text for the operator."""
     match error:
-        case Drifted(steps=names):
+        case DefinitionChanged(steps=names):
             return "; ".join(_drift(name, workflow, task) for name in names)
         case ArgumentRefused(problem=problem):
             return problem

@@ -18,8 +18,8 @@ from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.definitions.workflow_tool import ACTIONS, WorkflowTool
 from mcp_baton.server.request import Request
 from mcp_baton.server.workflows.continuations import plan_of
-from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead
-from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_task
+from mcp_baton.server.workflows.runs import TaskUnreadable, WrongWorkflow
+from mcp_baton.server.workflows.task_ids import InvalidTaskReference, handle_of, named_task
 from mcp_baton.server.workflows.task_view import (
     facts_of,
     listed_meta,
@@ -28,7 +28,15 @@ from mcp_baton.server.workflows.task_view import (
     status_message_of,
     task_meta,
 )
-from mcp_baton.server.workflows.workflow_tools import ALL, LONG, NOTHING_RUN, Unusable, first_fitting, not_run, sentence
+from mcp_baton.server.workflows.workflow_tools import (
+    ALL,
+    LONG,
+    NOTHING_RUN,
+    InvalidToolArguments,
+    first_fitting,
+    not_run,
+    sentence,
+)
 from mcp_baton.tasks.record import RESULT_PREFIX, WAITED, StepProgress, StepStatus, TaskRecord, paused_step, timestamp
 from mcp_baton.tasks.values import weight_of
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT, Step
@@ -61,7 +69,7 @@ def act(request: Request, tool: WorkflowTool) -> JsonObject:
         if action == "list":
             return _listed(request)
         return _done(request, tool, action, task_id, result)
-    except (NamedWrongly, Unusable) as refused:
+    except (InvalidTaskReference, InvalidToolArguments) as refused:
         return error_result(cut(f"{sentence(str(refused))} {NOTHING_RUN}."))
 
 
@@ -69,17 +77,21 @@ def _asked(request: Request, tool: WorkflowTool) -> tuple[str, str, JsonObject]:
     task_id, given = named_task(request, request.object("arguments"))
     action, result = given.get(TASK_ACTION), given.get(TASK_RESULT)
     if not isinstance(action, str) or action not in ACTIONS:
-        raise Unusable(f"{TASK_ACTION} must be one of {', '.join(ACTIONS)}; leave it out to run {tool.name}")
+        raise InvalidToolArguments(
+            f"{TASK_ACTION} must be one of {', '.join(ACTIONS)}; leave it out to run {tool.name}"
+        )
     takes = {TASK_ACTION, *([TASK_RESULT] if action == "complete" else [])}
     unknown = sorted(name for name, value in given.items() if name not in takes and value is not None)
     if unknown:
-        raise Unusable(f"{TASK_ACTION} {action} takes no {quoted_error(', '.join(unknown))}")
+        raise InvalidToolArguments(f"{TASK_ACTION} {action} takes no {quoted_error(', '.join(unknown))}")
     if task_id is None and action != "list":
-        raise Unusable(f"{TASK_ID} is missing: {TASK_ACTION} {action} needs the one that an earlier result gave")
+        raise InvalidToolArguments(
+            f"{TASK_ID} is missing: {TASK_ACTION} {action} needs the one that an earlier result gave"
+        )
     if result is not None and not isinstance(result, dict):
-        raise Unusable(f"{TASK_RESULT} must be an object, as every MCP result is")
+        raise InvalidToolArguments(f"{TASK_RESULT} must be an object, as every MCP result is")
     if action == "complete" and not request.envelope.shows_apps:
-        raise Unusable(
+        raise InvalidToolArguments(
             f"{TASK_ACTION} complete is for clients that show the page of MCP Apps; to let the server continue, call "
             f"{tool.name} with {TASK_ID} alone"
         )
@@ -101,7 +113,7 @@ def _done(request: Request, tool: WorkflowTool, action: str, task_id: str, resul
                         f"{TASK_ACTION} cancel ends it. Nothing was changed."
                     )
                 if task.workflow != tool.workflow.name:
-                    return not_run(request, tool, task_id, NotOfWorkflow(task))
+                    return not_run(request, tool, task_id, WrongWorkflow(task))
                 if action == "complete":
                     task = store.complete(owner, task_id, result)
         if action != "show":
@@ -114,7 +126,7 @@ def _done(request: Request, tool: WorkflowTool, action: str, task_id: str, resul
     except (TaskNotFound, StoreBusy) as refused:
         return not_run(request, tool, task_id, refused)
     except StoreError as failed:
-        return not_run(request, tool, task_id, NotRead(failed))
+        return not_run(request, tool, task_id, TaskUnreadable(failed))
 
 
 def _result(request: Request, tool: WorkflowTool, task: TaskRecord, action: str) -> JsonObject:

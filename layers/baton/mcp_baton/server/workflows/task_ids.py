@@ -7,7 +7,7 @@ from mcp_baton.workflow.definition import TASK_ID, Workflow
 from mcp_baton.workflow.handoff import Handle
 
 
-class NamedWrongly(Exception):
+class InvalidTaskReference(Exception):
     """A call names a task incorrectly. The text is for the caller."""
 
 
@@ -18,9 +18,9 @@ def named_task(request: Request, given: JsonObject) -> tuple[str | None, dict[st
     if named is None or named == "":
         return bound, others
     if not isinstance(named, str):
-        raise NamedWrongly(f"{TASK_ID} must be a text: the one that an earlier result gave")
+        raise InvalidTaskReference(f"{TASK_ID} must be a text: the one that an earlier result gave")
     if bound is not None and bound != named:
-        raise NamedWrongly(f"the arguments name one task ({TASK_ID}) and _meta names another; keep one of them")
+        raise InvalidTaskReference(f"the arguments name one task ({TASK_ID}) and _meta names another; keep one of them")
     return named, others
 
 

@@ -21,14 +21,14 @@ from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.runs import (
     NOT_RESUMED,
-    Drifted,
-    NotOfWorkflow,
-    NotRead,
+    DefinitionChanged,
     NotResumed,
+    TaskUnreadable,
+    WrongWorkflow,
     answer_with_run,
     run_meta,
 )
-from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_task
+from mcp_baton.server.workflows.task_ids import InvalidTaskReference, handle_of, named_task
 from mcp_baton.server.workflows.task_view import readable, task_meta
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, has_value, steps_of, timestamp
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 NOTHING_RUN = "Nothing was run"
 
 
-class Unusable(Exception):
+class InvalidToolArguments(Exception):
     """Invalid arguments of a workflow tool. The text tells the model what to do."""
 
 
@@ -84,7 +84,7 @@ def _answered(request: Request, tool: WorkflowTool, *, as_task: bool) -> JsonObj
             return start_workflow(request, tool, arguments, task_id)
         host = ServerHost(request, until_s=request.reply_due_s())
         return result_of_run(request, answer_with_run(request, tool.workflow, arguments, task_id, host))
-    except (NamedWrongly, Unusable) as refused:
+    except (InvalidTaskReference, InvalidToolArguments) as refused:
         return error_result(cut(f"{sentence(str(refused))} {NOTHING_RUN}."))
     except (ArgumentRefused, *NOT_RESUMED) as refused:
         return not_run(request, tool, task_id or "", refused)
@@ -98,11 +98,13 @@ def _arguments(tool: WorkflowTool, given: JsonObject, task_id: str | None) -> di
     unknown = sorted(given.keys() - declared.keys())
     if unknown:
         takes = ", ".join([*declared, *([ANSWERS] if tool.workflow.questions else []), TASK_ID])
-        raise Unusable(f"unknown arguments: {quoted_error(', '.join(unknown))}; {tool.workflow.name} takes {takes}")
+        raise InvalidToolArguments(
+            f"unknown arguments: {quoted_error(', '.join(unknown))}; {tool.workflow.name} takes {takes}"
+        )
     present = {name: value for name, value in given.items() if value is not None or name not in tool.without_null}
     missing = [name for name, argument in declared.items() if argument.required and name not in present]
     if missing and task_id is None:
-        raise Unusable(f"missing: {', '.join(missing)} ({REQUIRED})")
+        raise InvalidToolArguments(f"missing: {', '.join(missing)} ({REQUIRED})")
     return present | answers
 
 
@@ -130,7 +132,7 @@ def not_run(
             return _made(execution, text, {**meta, "running_until": until}, meta, following=same)
         case TaskFinished(current=task) if task.workflow == workflow.name:
             return result_of_over(execution, workflow, task)
-        case TaskFinished(current=task) | NotOfWorkflow(task=task):
+        case TaskFinished(current=task) | WrongWorkflow(task=task):
             return _others(execution, tool, task)
         case TaskNotFound():
             known = "it never was, it has expired, or it is another's"
@@ -139,11 +141,11 @@ def not_run(
             return error_result(
                 f"The server is busy. {NOTHING_RUN}: make the same call again in {-(-after_ms // 1000)} s."
             )
-        case Drifted(steps=steps):
+        case DefinitionChanged(steps=steps):
             names = ", ".join(steps)
             why = f"The workflow has changed since this task was started, in steps that it has completed: {names}"
             return error_result(cut(f"{why}. {NOTHING_RUN}: {anew}, or make the remaining calls yourself."))
-        case NotRead(error=cause):
+        case TaskUnreadable(error=cause):
             logger.error("task %s: it could not be read, so it was not resumed", task_id, exc_info=cause)
             return error_result(_unread(cause, anew))
 
