@@ -10,7 +10,7 @@ from msgspec import Struct
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.http import HEADER_NAME, HttpRequest, HttpResponse
 from mcp_baton.protocol.jsonrpc import INVALID_REQUEST, error_message
-from mcp_baton.server.reply import whole
+from mcp_baton.server.reply import json_response
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.texts import to_text
 
@@ -169,4 +169,4 @@ def is_approvals(path: str) -> bool:
 
 
 def refusal(status: int, message: str) -> HttpResponse:
-    return whole(status, error_message(None, ProtocolError(INVALID_REQUEST, message)))
+    return json_response(status, error_message(None, ProtocolError(INVALID_REQUEST, message)))

@@ -16,7 +16,7 @@ from mcp_baton.workflow.keys import Key, own_key
 from mcp_baton.workflow.secrets import NO_SECRETS, Secrets
 
 if TYPE_CHECKING:
-    from mcp_baton.server.asking.questions import Elicited, Roots, Said, Sampled, Schema
+    from mcp_baton.server.asking.questions import Elicited, Roots, Sampled, SamplingContent, Schema
 
 DEFAULT_LEVEL: Final = "info"
 """The level of `log`, and the least severe level that is sent in the handshake era, where the server decides."""
@@ -275,7 +275,7 @@ class Context:
     def sample(
         self,
         key: str,
-        messages: "Said | Sequence[Said]",
+        messages: "SamplingContent | Sequence[SamplingContent]",
         *,
         max_tokens: int = 1_000,
         timeout_s: float | None = None,

@@ -18,10 +18,10 @@ from mcp_baton.tasks.store import TaskStore
 if TYPE_CHECKING:
     from mcp_baton.tasks.approvals import ApprovalRecord
 
-type Ask = Callable[[str, str, JsonObject], None]
+type SendQuestion = Callable[[str, str, JsonObject], None]
 """Sends the client a question: id, method, params. From any thread."""
 
-type Asking = Callable[[Ask, Callable[[], bool]], Asker]
+type AskerFactory = Callable[[SendQuestion, Callable[[], bool]], Asker]
 """Creates the asker of a running function. Arguments: the function that sends its questions; and a function that
 returns whether the request still waits for the running function."""
 
@@ -64,12 +64,12 @@ class Execution(Struct, frozen=True, kw_only=True):
             raise TaskNotFound
         return self.store, self.owner
 
-    def asking_in_workflow(self) -> Asking:
+    def asking_in_workflow(self) -> AskerFactory:
         """Return how a step of a workflow asks the client. By default it cannot, because the step would run again from
         its start and repeat all its calls."""
         return self.cannot_ask("a step of a workflow cannot wait: call the tool by itself", AskedInWorkflow)
 
-    def cannot_ask(self, why: str, refusal: type[ToolError] = ToolError) -> Asking:
+    def cannot_ask(self, why: str, refusal: type[ToolError] = ToolError) -> AskerFactory:
         return lambda _ask, _waited_for: CannotAsk(why, refusal, self.envelope)
 
     def client_error_text(self, name: str, error: BaseException) -> str:

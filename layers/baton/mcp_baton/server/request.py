@@ -9,7 +9,7 @@ from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, RELATED_TASK_KEY, 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.asking.rounds import Rounds, StoreAsker, open_rounds
-from mcp_baton.server.execution import Asking, Execution
+from mcp_baton.server.execution import AskerFactory, Execution
 from mcp_baton.server.reply import Reply
 from mcp_baton.tasks.ids import new_question
 
@@ -49,15 +49,15 @@ class Request(Execution, frozen=True, kw_only=True):
         seal, capabilities = self.services.seal, self.envelope.capabilities
         return open_rounds(seal, self.owner, self.message.method, self.params, capabilities)
 
-    def asking(self, rounds: Rounds | None) -> Asking:
+    def asking(self, rounds: Rounds | None) -> AskerFactory:
         """Return how a function asks the client, if it is the only function that the request calls."""
         return self._asking_through_the_store() if rounds is None else lambda _ask, _waited_for: rounds
 
-    def asking_in_workflow(self) -> Asking:
+    def asking_in_workflow(self) -> AskerFactory:
         """Return how a step of a workflow asks the client. In the 2026 era it cannot."""
         return super().asking_in_workflow() if self.stateless else self._asking_through_the_store()
 
-    def _asking_through_the_store(self) -> Asking:
+    def _asking_through_the_store(self) -> AskerFactory:
         store, owner = self.store, self.owner
         if store is None:
             return self.cannot_ask("there is no store where the answer could arrive")
@@ -86,7 +86,7 @@ class Request(Execution, frozen=True, kw_only=True):
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `{name}` must be a string")
         return value
 
-    def called(self) -> tuple[str, JsonObject]:
+    def name_and_arguments(self) -> tuple[str, JsonObject]:
         return self.text("name"), self.object("arguments")
 
     def object(self, name: str) -> JsonObject:

@@ -1,6 +1,6 @@
 """The guard of tools with an approval: a call runs only with an approval of exactly this call (docs/approvals.md).
 
-`runner.run` calls `refused` for every function with an approval, whoever calls it.
+`runner.run` calls `refusal_without_approval` for every function with an approval, whoever calls it.
 """
 
 import logging
@@ -34,7 +34,7 @@ RUN, JOB = "run:", "job"
 `call:`."""
 
 
-def refused(
+def refusal_without_approval(
     execution: Execution,
     tool: str,
     approval: Approval,
@@ -48,34 +48,34 @@ def refused(
         bound: The converted arguments, as the function receives them.
         variables: The task's variables; `None` without a task.
     """
-    given = _whole(execution.server.tools[tool].signature, bound)
+    given = _with_defaults(execution.server.tools[tool].signature, bound)
     if not approval.needs(given):
         return None
     if execution.store is None:
-        return _not_begun(f"{tool} needs an approval, and this server has no task store: set BATON_TABLE")
+        return _not_started(f"{tool} needs an approval, and this server has no task store: set BATON_TABLE")
     if execution.owner is None:
-        return _not_begun(f"{tool} needs an approval, and the caller has no identity")
+        return _not_started(f"{tool} needs an approval, and the caller has no identity")
     if place.workflow is not None and place.task is None:
-        return _not_begun(f"{tool} needs an approval, and this run has no task: call {place.workflow.name} again")
+        return _not_started(f"{tool} needs an approval, and this run has no task: call {place.workflow.name} again")
     by = place.by or f"call:{new_token()}"
     try:
-        call = _call_of(execution, execution.owner, tool, approval, given, place)
+        call = _new_request(execution, execution.owner, tool, approval, given, place)
         return _Gate(execution, execution.store.approvals, call, place, by, variables).refusal()
     except TooManyWaiting as error:
-        return _not_begun(f"{tool} needs an approval, and none was requested: {error}")
+        return _not_started(f"{tool} needs an approval, and none was requested: {error}")
     except StoreError:
         logger.exception("request %s: the approval of %s is not known", execution.exchange.request_id, tool)
-        return _not_begun(f"{tool} needs an approval, and the task store does not answer")
+        return _not_started(f"{tool} needs an approval, and the task store does not answer")
     except Exception:  # types of the author may raise anything
         logger.exception("request %s: the approval of %s cannot be checked", execution.exchange.request_id, tool)
-        return _not_begun(f"{tool} needs an approval, which cannot be checked. The server's log has the error")
+        return _not_started(f"{tool} needs an approval, which cannot be checked. The server's log has the error")
 
 
-def _not_begun(why: str) -> Failed:
+def _not_started(why: str) -> Failed:
     return Failed(f"not begun: {why}. Nothing was run.", kind=Failure.NOT_BEGUN)
 
 
-def _whole(signature: Signature, bound: Mapping[str, Any]) -> dict[str, Any]:
+def _with_defaults(signature: Signature, bound: Mapping[str, Any]) -> dict[str, Any]:
     defaults = {
         it.name: it.default
         for it in signature.parameters
@@ -84,7 +84,7 @@ def _whole(signature: Signature, bound: Mapping[str, Any]) -> dict[str, Any]:
     return {**defaults, **bound}
 
 
-def _call_of(
+def _new_request(
     execution: Execution, owner: str, name: str, approval: Approval, given: Mapping[str, Any], place: Place
 ) -> ApprovalRecord:
     """Return the approval of a call as it would be requested now."""
@@ -117,7 +117,7 @@ def _call_of(
         digest=call_digest,
         state=ApprovalState.WAITING,
         tool=name,
-        arguments=_cut(shown),
+        arguments=_shorten(shown),
         message=message,
         audience=approval.audience,
         owner=owner,
@@ -149,7 +149,7 @@ def _keyed(value: Json, place: Place) -> str:
     return keyed_digest(key.encode(), dumps(value).encode(), "sha256").hex()
 
 
-def _cut(shown: JsonObject) -> JsonObject:
+def _shorten(shown: JsonObject) -> JsonObject:
     """Return the arguments as people see them. If they are long: the beginning of their JSON, its size and a digest."""
     size = json_size(shown)
     if size <= MOST_SHOWN:

@@ -143,6 +143,6 @@ def identity_of(carried: Json) -> Identity | None:
             return None
 
 
-def carried_to(identity: Identity | None, task: str | None) -> Identity | None:
+def identity_for_task(identity: Identity | None, task: str | None) -> Identity | None:
     """Return the identity of an earlier round if it belongs to this task. Otherwise it is another call."""
     return identity if identity is not None and identity.task == task else None

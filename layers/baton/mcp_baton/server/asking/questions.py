@@ -58,17 +58,17 @@ class Form:
         name = getattr(schema, "__name__", repr(schema))
         made = TypeAdapter(schema).json_schema()
         definitions = made.pop("$defs", {})
-        made = inlined(made, definitions)
+        made = inline_references(made, definitions)
         self._wraps = "properties" not in made
         fields = {VALUE: made} if self._wraps else made["properties"]
-        properties = {field: inlined(shown, definitions) for field, shown in fields.items()}
+        properties = {field: inline_references(shown, definitions) for field, shown in fields.items()}
         required = [VALUE] if self._wraps else made.get("required", [])
         form: JsonObject = {"type": "object", "properties": properties, "required": required}
         _check_fields(form, name)
         return form
 
 
-def inlined(shown: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def inline_references(shown: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
     """Return a field's schema with its references resolved, and without the null of an optional type."""
     options = [option for option in shown.get("anyOf", ()) if option.get("type") != "null"]
     if len(options) == 1:
@@ -101,7 +101,7 @@ def is_choice_of_several(shown: Mapping[str, Json]) -> bool:
     return shown.get("type") == "array" and isinstance(items, Mapping) and ("enum" in items or "anyOf" in items)
 
 
-type Said = str | Content | Message | JsonObject
+type SamplingContent = str | Content | Message | JsonObject
 
 
 class Elicited(Struct, frozen=True):
@@ -177,20 +177,22 @@ def elicitation(key: str, message: str, schema: Schema, *, timeout_s: float | No
     """
     form = Form(schema)
     params: dict[str, Json] = {"mode": "form", "message": message, "requestedSchema": form.schema}
-    return Question(key, "elicitation/create", params, "elicitation", lambda answer: _elicited(answer, form), timeout_s)
+    return Question(
+        key, "elicitation/create", params, "elicitation", lambda answer: _read_elicitation(answer, form), timeout_s
+    )
 
 
 def url_elicitation(key: str, message: str, url: str, *, timeout_s: float | None = None) -> Question:
     """Ask a person to open a page, for data that must not pass through the client. `timeout_s` as `elicitation`."""
     params: dict[str, Json] = {"mode": "url", "message": message, "url": url}
     return Question(
-        key, "elicitation/create", params, URL_ELICITATION, lambda answer: elicited(answer, None), timeout_s
+        key, "elicitation/create", params, URL_ELICITATION, lambda answer: read_elicitation(answer, None), timeout_s
     )
 
 
 def sampling(
     key: str,
-    messages: Said | Sequence[Said],
+    messages: SamplingContent | Sequence[SamplingContent],
     *,
     max_tokens: int = 1_000,
     timeout_s: float | None = None,
@@ -198,22 +200,22 @@ def sampling(
 ) -> Question:
     """Ask the client's model. `options` are further params, e.g. `systemPrompt`, `temperature`, `modelPreferences`;
     `tools` and `toolChoice` need a client that declares `sampling.tools`. `timeout_s` as `elicitation`."""
-    said = [messages] if isinstance(messages, str | Mapping) or not isinstance(messages, Sequence) else messages
-    params: dict[str, Json] = {"messages": [_message(item) for item in said], "maxTokens": max_tokens, **options}
+    contents = [messages] if isinstance(messages, str | Mapping) or not isinstance(messages, Sequence) else messages
+    params: dict[str, Json] = {"messages": [_message(item) for item in contents], "maxTokens": max_tokens, **options}
     capability = "sampling.tools" if options.keys() & {"tools", "toolChoice"} else "sampling"
-    return Question(key, "sampling/createMessage", params, capability, sampled, timeout_s)
+    return Question(key, "sampling/createMessage", params, capability, read_sampling, timeout_s)
 
 
 def roots(key: str, *, timeout_s: float | None = None) -> Question:
     """Ask for the client's roots. `timeout_s` as `elicitation`."""
-    return Question(key, "roots/list", {}, "roots", listed_roots, timeout_s)
+    return Question(key, "roots/list", {}, "roots", read_roots, timeout_s)
 
 
-def elicited(answer: JsonObject, schema: Schema) -> Elicited:
-    return _elicited(answer, Form(schema))
+def read_elicitation(answer: JsonObject, schema: Schema) -> Elicited:
+    return _read_elicitation(answer, Form(schema))
 
 
-def _elicited(answer: JsonObject, form: Form) -> Elicited:
+def _read_elicitation(answer: JsonObject, form: Form) -> Elicited:
     action, content = answer.get("action"), answer.get("content") or {}
     if action not in ("accept", "decline", "cancel") or not isinstance(content, Mapping):
         raise ToolError("The client's answer is not an elicitation result.")
@@ -222,7 +224,7 @@ def _elicited(answer: JsonObject, form: Form) -> Elicited:
     return Elicited("accept", content, form.read(content))
 
 
-def sampled(answer: JsonObject) -> Sampled:
+def read_sampling(answer: JsonObject) -> Sampled:
     content = answer.get("content")
     blocks = content if isinstance(content, list) else [content]
     for item in blocks:
@@ -233,7 +235,7 @@ def sampled(answer: JsonObject) -> Sampled:
     return Sampled(str(answer.get("role")), made, str(answer.get("model")), stop if isinstance(stop, str) else None)
 
 
-def listed_roots(answer: JsonObject) -> Roots:
+def read_roots(answer: JsonObject) -> Roots:
     listed = answer.get("roots")
     if not isinstance(listed, list) or not all(isinstance(item, Mapping) and "uri" in item for item in listed):
         raise ToolError("The client's answer is not a list of roots.")
@@ -241,10 +243,10 @@ def listed_roots(answer: JsonObject) -> Roots:
     return Roots(tuple(Root(str(item["uri"]), cast("str | None", item.get("name"))) for item in items))
 
 
-def _message(said: Said) -> Json:
-    if isinstance(said, Mapping):
-        return said
-    return said.to_json() if isinstance(said, Message) else Message("user", said).to_json()
+def _message(content: SamplingContent) -> Json:
+    if isinstance(content, Mapping):
+        return content
+    return content.to_json() if isinstance(content, Message) else Message("user", content).to_json()
 
 
 OPTIONAL: Final = frozenset({"key", "timeout_s"})

@@ -52,10 +52,10 @@ class Rounds(Struct):
         missing = tuple(question for question in questions if question.key not in self.answers)
         if missing:
             self._check_capabilities(missing)
-            raise InputRequired(self._asking(missing))
+            raise InputRequired(self._input_required(missing))
         return [self._answer(question) for question in questions]
 
-    def _asking(self, questions: tuple[Question, ...]) -> JsonObject:
+    def _input_required(self, questions: tuple[Question, ...]) -> JsonObject:
         requests: dict[str, Json] = {
             question.key: {"method": question.method, "params": question.params} for question in questions
         }
@@ -150,7 +150,7 @@ class StoreAsker(Struct):
                     self.store.close(self.owner, identifier)
             except StoreError:
                 logger.warning("a question could not be closed", exc_info=True)
-        return [_accepted(self.known[question.key], question) for question in questions]
+        return [_result_of(self.known[question.key], question) for question in questions]
 
     def _send(self, question: Question) -> str:
         identifier = self.new_question()
@@ -183,7 +183,7 @@ class StoreAsker(Struct):
         raise ToolError(f"The client did not answer {question.method} within {limit_s:g} s.", retryable=False)
 
 
-def _accepted(answer: JsonObject, question: Question) -> JsonObject:
+def _result_of(answer: JsonObject, question: Question) -> JsonObject:
     result, error = answer.get("result"), answer.get("error")
     if isinstance(result, Mapping):
         return result

@@ -33,14 +33,16 @@ def initialize(request: Request) -> JsonObject:
     """Answer the handshake. The server stores nothing: the session id contains what later requests need."""
     requested = request.text("protocolVersion")
     revision = requested if requested in HANDSHAKE_REVISIONS else HANDSHAKE_REVISIONS[0]
-    able = request.object("capabilities")
+    client_capabilities = request.object("capabilities")
     made: dict[str, Json] = {
         "protocolVersion": revision,
-        "capabilities": capabilities(request, able),
+        "capabilities": capabilities(request, client_capabilities),
         "serverInfo": server_info(request),
     }
-    declared = [capability for capability in CAPABILITIES if capability != APPS and declares(able, capability)]
-    declared += [APPS] if shows_apps(able) else []
+    declared = [
+        capability for capability in CAPABILITIES if capability != APPS and declares(client_capabilities, capability)
+    ]
+    declared += [APPS] if shows_apps(client_capabilities) else []
     request.exchange.add_headers({SESSION_HEADER: session_id(declared, os.urandom(RANDOM_BYTES))})
     return _with_instructions(request, made)
 
@@ -58,8 +60,8 @@ def ping(_request: Request) -> JsonObject:
     return {}
 
 
-def capabilities(request: Request, able: JsonObject) -> dict[str, Json]:
-    """Return the server's capabilities, in the form of the request's era. `able` are the client's capabilities."""
+def capabilities(request: Request, client_capabilities: JsonObject) -> dict[str, Json]:
+    """Return the server's capabilities, in the form of the request's era."""
     server = request.server
     made: dict[str, Json] = {"logging": {}}
     if server.tools or server.workflow_tool_names:
@@ -72,7 +74,7 @@ def capabilities(request: Request, able: JsonObject) -> dict[str, Json]:
     if server.completions:
         made["completions"] = {}
     extensions: dict[str, Json] = {}
-    if server.workflow_tool_names and shows_apps(able):
+    if server.workflow_tool_names and shows_apps(client_capabilities):
         extensions[APPS_EXTENSION] = {"mimeTypes": [APP_TYPE]}
     if request.store is not None:
         if request.stateless:
@@ -84,7 +86,7 @@ def capabilities(request: Request, able: JsonObject) -> dict[str, Json]:
     return made | {"extensions": extensions} if extensions else made
 
 
-def finished(request: Request, result: JsonObject) -> JsonObject:
+def complete_result(request: Request, result: JsonObject) -> JsonObject:
     """Add the type and the server's name to a result of the 2026 era (MCP 2026-07-28, basic/index)."""
     return with_meta({"resultType": "complete", **result}, {SERVER_INFO_KEY: server_info(request)})
 

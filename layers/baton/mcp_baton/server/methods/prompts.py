@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 def get_prompt(request: Request) -> JsonObject:
-    name, given = request.called()
+    name, given = request.name_and_arguments()
     if name in request.server.workflows:
         return _run_workflow(request, request.server.workflows[name], given)
     if name in request.server.prompts:

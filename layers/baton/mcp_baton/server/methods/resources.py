@@ -116,10 +116,12 @@ def _published(request: Request, uri: str) -> FetchedResource | None:
 
 
 def read(request: Request, resource: Resource, uri: str, arguments: JsonObject) -> FetchedResource:
-    return readable(uri, call_alone(request, bound_resource(resource, uri), arguments, CallOptions(stay=True)))
+    return contents_of_outcome(
+        uri, call_alone(request, bound_resource(resource, uri), arguments, CallOptions(stay=True))
+    )
 
 
-def readable(uri: str, ended: FetchedResource | Mismatch | Failed) -> FetchedResource:
+def contents_of_outcome(uri: str, ended: FetchedResource | Mismatch | Failed) -> FetchedResource:
     """Return the contents that a resource's function has returned. Raises `ResourceUnavailable`."""
     match ended:
         case Mismatch() as mismatch:

@@ -16,14 +16,14 @@ from mcp_baton.workflow.host import Failed, Outcome
 
 def call_tool(request: Request) -> JsonObject:
     """Call a tool; if the call names a task, record the outcome there. A workflow's tool starts or resumes a run."""
-    name, arguments = request.called()
+    name, arguments = request.name_and_arguments()
     tool = request.server.tools.get(name)
     if tool is None:
         workflow_tool = request.server.workflow_tool(name)
         if workflow_tool is not None and arguments.get(TASK_ACTION):
-            from mcp_baton.server.workflows.task_actions import act
+            from mcp_baton.server.workflows.task_actions import run_action
 
-            return act(request, workflow_tool)
+            return run_action(request, workflow_tool)
         if workflow_tool is not None:
             from mcp_baton.server.workflows.workflow_tools import call_workflow_tool
 

@@ -21,7 +21,7 @@ from mcp_baton.server.context import Call, Context, ProgressMap
 from mcp_baton.server.definitions.prompt import Prompt, messages_of
 from mcp_baton.server.definitions.resource import Resource, contents_of, find_in
 from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.execution import Asking, Execution
+from mcp_baton.server.execution import AskerFactory, Execution
 from mcp_baton.server.running.event_loop import RUNNING
 from mcp_baton.server.running.tool_threads import (
     MAX_ABANDONED,
@@ -146,7 +146,7 @@ def call[T](
     execution: Execution,
     target: BoundFunction[T],
     arguments: JsonObject,
-    asking: Asking,
+    asking: AskerFactory,
     options: CallOptions = STANDALONE,
 ) -> T | Mismatch | Failed:
     prepared = prepare_call(execution, target, arguments)
@@ -165,7 +165,7 @@ def run[T](
     execution: Execution,
     target: BoundFunction[T],
     prepared: Prepared,
-    asking: Asking,
+    asking: AskerFactory,
     options: CallOptions = STANDALONE,
 ) -> T | Failed:
     """Run a prepared call. Raises `CallerGone`, `InputRequired`, `TaskBegins` or `ProtocolError`, which answer the
@@ -219,9 +219,9 @@ def _check_guards(
     approval = target.approval or place.approval
     if approval is None:
         return None
-    from mcp_baton.server.approvals.gate import refused
+    from mcp_baton.server.approvals.gate import refusal_without_approval
 
-    return refused(execution, target.name, approval, prepared.bound, place, options.variables)
+    return refusal_without_approval(execution, target.name, approval, prepared.bound, place, options.variables)
 
 
 def _not_its_turn_text(tool: str, only_in: Sequence[str]) -> str:
@@ -309,7 +309,7 @@ def _failed_outcome(
 
 
 def _run_function[T](
-    execution: Execution, target: BoundFunction[T], bound: dict[str, Any], asking: Asking, options: CallOptions
+    execution: Execution, target: BoundFunction[T], bound: dict[str, Any], asking: AskerFactory, options: CallOptions
 ) -> tuple[Ending, Secrets]:
     """Run the function. Returns how it ended, and the callback addresses that it has created."""
     mailbox, signature, start = Mailbox(), target.signature, StartTicket()
@@ -352,7 +352,7 @@ def _run_function[T](
             execution.services.telemetry.add(ABANDONED_THREADS, abandoned)
 
 
-def _new_call(execution: Execution, asking: Asking, mailbox: Mailbox, options: CallOptions) -> Call:
+def _new_call(execution: Execution, asking: AskerFactory, mailbox: Mailbox, options: CallOptions) -> Call:
     own = Call(
         request_id=execution.exchange.request_id,
         owner=execution.owner,

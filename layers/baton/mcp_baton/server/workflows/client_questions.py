@@ -10,7 +10,7 @@ from mcp_baton.exceptions import Abandoned, BatonError, ProtocolError, ToolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.asking.asker import Identity, declares
-from mcp_baton.server.asking.questions import PRIMITIVES, Elicited, elicitation, inlined, is_choice_of_several
+from mcp_baton.server.asking.questions import PRIMITIVES, Elicited, elicitation, inline_references, is_choice_of_several
 from mcp_baton.server.asking.rounds import Rounds
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
@@ -112,7 +112,7 @@ def _field(schema: Any, definitions: Mapping[str, Any]) -> JsonObject | None:
     """Convert a parameter's schema to a form's field; `None` if no form can have it, or if it is a secret."""
     if not isinstance(schema, Mapping):
         return None
-    shown = inlined(dict(schema), definitions)
+    shown = inline_references(dict(schema), definitions)
     kind = shown.get("type")
     if shown.get("writeOnly") or shown.get("format") == "password":
         return None  # MCP client/elicitation, Security Considerations: forms must not ask for secrets

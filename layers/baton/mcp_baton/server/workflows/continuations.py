@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from mcp_baton.exceptions import Conflict, OutcomeUnknown, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.asking.asker import Identity, carried_to
+from mcp_baton.server.asking.asker import Identity, identity_for_task
 from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.execution import Asking
+from mcp_baton.server.execution import AskerFactory
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.schema.prompt_arguments import check_arguments
@@ -51,7 +51,7 @@ KEPT_CHANGING = "the task kept changing; make the call again"
 UNKNOWN_OUTCOME = "the task store's answer was lost; look at the task before you make the call again"
 NOTHING_RUN = "nothing was run"
 
-type Found = Plan | dict[str, Json]
+type PlanOrMeta = Plan | dict[str, Json]
 """The plan of a live task, or the `_meta` that says why nothing can be recorded."""
 
 
@@ -63,7 +63,7 @@ class Recording(Struct, frozen=True):
     text: Callable[[], str]
 
 
-class NotMade(Struct, frozen=True):
+class RefusedCall(Struct, frozen=True):
     """A call that is refused: its tool must not run."""
 
     outcome: Failed
@@ -84,11 +84,11 @@ class Continuation(Struct, frozen=True):
     """
 
     request: Request
-    task: Found
+    task: PlanOrMeta
     call: ContinuationCall
     identity: Identity
     variables: TaskVariables
-    asking: Asking
+    asking: AskerFactory
     ranked: Sequence[Candidate]
     at_ms: int
     began_s: float
@@ -106,11 +106,11 @@ class Continuation(Struct, frozen=True):
         if not isinstance(self.task, Plan):
             return _unrecorded(self.task)
         if isinstance(outcome, Failed) and outcome.not_approved is not None:
-            return _not_made(self.request, self.task.task.task_id, self.task, outcome.not_approved)
+            return _refused_recording(self.request, self.task.task.task_id, self.task, outcome.not_approved)
         request, plan, batches = self.request, self.task, list[Batch]()
         timing = Timing(self.at_ms, round((request.services.clock() - self.began_s) * 1000))
 
-        def decided(current: TaskRecord) -> Batch:
+        def decide(current: TaskRecord) -> Batch:
             call, variables = self.call, self.variables
             if current is plan.task:
                 batch = continuation_batch(plan, call, outcome, variables, ranked=self.ranked, timing=timing)
@@ -123,14 +123,14 @@ class Continuation(Struct, frozen=True):
         attempts = attempts_for(plan, self.call.tool)
         try:
             store, _ = request.own_tasks()
-            recorded = write_decided(store, plan.task, decided, attempts=attempts)
+            recorded = write_decided(store, plan.task, decide, attempts=attempts)
         except StoreError as error:
-            return _unrecorded(_refused(request, plan.task.task_id, error), plan.workflow)
+            return _unrecorded(_error_meta(request, plan.task.task_id, error), plan.workflow)
         after = plan_of(request, recorded.task)
         return _recorded(request, after, batches[-1], recorded.oversized, self.call.arguments)
 
 
-def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> Continuation | NotMade:
+def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> Continuation | RefusedCall:
     """Read the task that a call names, replace placeholders by values, and choose the idempotency key."""
     rounds = request.rounds()
     plan, found = _find(request, task_id)
@@ -139,10 +139,10 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
     budget.read(sent.read)
     budget.take(sent.put_in)
     if sent.unknown:
-        return NotMade(Failed(refusal(sent.unknown)), _not_made(request, task_id, found))
-    earlier = carried_to(rounds.earlier, task_id) if rounds else None
+        return RefusedCall(Failed(refusal(sent.unknown)), _refused_recording(request, task_id, found))
+    earlier = identity_for_task(rounds.earlier, task_id) if rounds else None
     if earlier and earlier.values != sent.digest:
-        return NotMade(Failed(CHANGED), _not_made(request, task_id, found))
+        return RefusedCall(Failed(CHANGED), _refused_recording(request, task_id, found))
     # This includes finished tasks: a late call is not recorded, but needs the same key, so that nothing is paid twice.
     ranked = candidates(plan, tool.name, sent.arguments, sent.names) if plan else []
     identity = earlier or _identity(ranked, tool, sent, task_id)
@@ -195,15 +195,15 @@ def _identity(ranked: Sequence[Candidate], tool: Tool, sent: Replaced, task_id: 
     return Identity(key, task_id, step, sent.digest)
 
 
-def _find(request: Request, task_id: str) -> tuple[Plan | None, Found]:
+def _find(request: Request, task_id: str) -> tuple[Plan | None, PlanOrMeta]:
     """Return the plan of the task, which has the values for placeholders; and where the call can be recorded."""
     try:
         store, owner = request.own_tasks()
         task = store.get(owner, task_id)
     except StoreError as error:
-        return None, _refused(request, task_id, error)
+        return None, _error_meta(request, task_id, error)
     plan = plan_of(request, task)
-    return plan, _refused(request, task_id, TaskFinished(task)) if task.status.terminal else plan
+    return plan, _error_meta(request, task_id, TaskFinished(task)) if task.status.terminal else plan
 
 
 def _recorded(
@@ -246,7 +246,9 @@ def _unrecorded(meta: dict[str, Json], workflow: Workflow | None = None) -> Reco
     return Recording(meta, text)
 
 
-def _not_made(request: Request, task_id: str, found: Found, refused: NotApproved | None = None) -> Recording:
+def _refused_recording(
+    request: Request, task_id: str, found: PlanOrMeta, refused: NotApproved | None = None
+) -> Recording:
 
     def text() -> str:
         from mcp_baton.server.workflows.task_ids import handle_of
@@ -278,7 +280,7 @@ def remaining(request: Request, plan: Plan) -> list[JsonObject]:
     return next_calls(plan, request.server)
 
 
-def _refused(request: Request, task_id: str, error: StoreError) -> dict[str, Json]:
+def _error_meta(request: Request, task_id: str, error: StoreError) -> dict[str, Json]:
     if not isinstance(error, TaskNotFound | TaskFinished):
         request.services.telemetry.add(RECORDINGS_LOST)
     match error:

@@ -8,7 +8,7 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.workflow_tool import argument_schemas
 from mcp_baton.server.execution import DetachedExecution, Execution
-from mcp_baton.server.methods.resources import find_resource, readable, why_not
+from mcp_baton.server.methods.resources import contents_of_outcome, find_resource, why_not
 from mcp_baton.server.running.runner import BoundTools, CallOptions, bound_resource, call, run
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, Listener, no_pulse
 from mcp_baton.server.workflows.parallel_calls import ParallelCalls
@@ -72,7 +72,9 @@ class ServerHost:
         resource, arguments = found
         try:
             target = bound_resource(resource, uri)
-            return [readable(uri, call(self._execution, target, arguments, self._asking, self._options(None)))]
+            return [
+                contents_of_outcome(uri, call(self._execution, target, arguments, self._asking, self._options(None)))
+            ]
         except ProtocolError as error:
             raise ResourceUnavailable(error.message) from error
 

@@ -23,14 +23,14 @@ from mcp_baton.server.workflows.task_ids import InvalidTaskReference, handle_of,
 from mcp_baton.server.workflows.task_view import (
     facts_of,
     listed_meta,
-    readable,
+    read_variable,
     shown_pause,
     status_message_of,
     task_meta,
 )
 from mcp_baton.server.workflows.workflow_tools import (
-    ALL,
-    LONG,
+    MAX_RESULT_BYTES,
+    MAX_TOTAL_BYTES,
     NOTHING_RUN,
     InvalidToolArguments,
     first_fitting,
@@ -51,29 +51,29 @@ from mcp_baton.workflow.stored_calls import shown_call
 
 logger = logging.getLogger(__name__)
 
-MOST = 50
+MAX_LISTED = 50
 """The most tasks in a list."""
 
-NAMED = 10
+MAX_NAMED = 10
 """The most tasks in the text of a list."""
 
 LONGEST_MESSAGE = 300
 """The longest status message in a list, characters."""
 
 
-def act(request: Request, tool: WorkflowTool) -> JsonObject:
+def run_action(request: Request, tool: WorkflowTool) -> JsonObject:
     if "task" in request.params:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: a call with {TASK_ACTION} cannot run as a task")
     try:
-        action, task_id, result = _asked(request, tool)
+        action, task_id, result = _read_action(request, tool)
         if action == "list":
-            return _listed(request)
-        return _done(request, tool, action, task_id, result)
+            return _list_tasks(request)
+        return _perform(request, tool, action, task_id, result)
     except (InvalidTaskReference, InvalidToolArguments) as refused:
         return error_result(cut(f"{sentence(str(refused))} {NOTHING_RUN}."))
 
 
-def _asked(request: Request, tool: WorkflowTool) -> tuple[str, str, JsonObject]:
+def _read_action(request: Request, tool: WorkflowTool) -> tuple[str, str, JsonObject]:
     task_id, given = named_task(request, request.object("arguments"))
     action, result = given.get(TASK_ACTION), given.get(TASK_RESULT)
     if not isinstance(action, str) or action not in ACTIONS:
@@ -98,7 +98,7 @@ def _asked(request: Request, tool: WorkflowTool) -> tuple[str, str, JsonObject]:
     return action, task_id or "", result or {}
 
 
-def _done(request: Request, tool: WorkflowTool, action: str, task_id: str, result: JsonObject) -> JsonObject:
+def _perform(request: Request, tool: WorkflowTool, action: str, task_id: str, result: JsonObject) -> JsonObject:
     try:
         store, owner = request.own_tasks()
         match action:
@@ -135,18 +135,18 @@ def _result(request: Request, tool: WorkflowTool, task: TaskRecord, action: str)
     if task.workflow != tool.workflow.name:
         text = f"This task is {task.status.value}."
         bare: JsonObject = {"message": text, "task_id": task.task_id, "task_status": task.status.value}
-        return _made(text, {**bare, "steps": [], "results": {}, "next": []}, meta)
-    board = Board(request, tool, task)
-    text = cut(board.text(shows=action == "show"))
-    return _made(text, board.structure(text, meta), meta)
+        return _tool_result(text, {**bare, "steps": [], "results": {}, "next": []}, meta)
+    details = TaskDetails(request, tool, task)
+    text = cut(details.text(shows=action == "show"))
+    return _tool_result(text, details.structure(text, meta), meta)
 
 
-def _made(text: str, structure: JsonObject, meta: JsonObject) -> JsonObject:
+def _tool_result(text: str, structure: JsonObject, meta: JsonObject) -> JsonObject:
     content: list[Json] = [{"type": "text", "text": text}]
     return {"content": content, "structuredContent": structure, "isError": False, "_meta": meta}
 
 
-class Board:
+class TaskDetails:
     """A task of a workflow, as its page shows it."""
 
     def __init__(self, request: Request, tool: WorkflowTool, task: TaskRecord) -> None:
@@ -228,7 +228,7 @@ class Board:
             "secrets": self._secrets(),
             "can": {"go_on": self._can_go_on, "complete": self._live, "cancel": self._live},
         }
-        room = Room(ALL - json_size(made))
+        room = RemainingBytes(MAX_TOTAL_BYTES - json_size(made))
         forms = self._calls()
         for place, (call, schema) in enumerate(forms):
             size = json_size(call) + 1
@@ -283,14 +283,14 @@ class Board:
         made["status"] = step["status"]
         weight = weight_of(self._task, f"{RESULT_PREFIX}{name}")
         if step["status"] == StepStatus.FAILED and weight is not None and not weight.outside:
-            stored = readable(self._task, f"{RESULT_PREFIX}{name}")
+            stored = read_variable(self._task, f"{RESULT_PREFIX}{name}")
             if isinstance(stored, Mapping) and isinstance(stored.get("error"), str):
                 made["error"] = cut(str(stored["error"]))
         if name in elements:
             made["elements"] = elements[name]
         return made | (dict(timing) if isinstance(timing, Mapping) else {})
 
-    def _values(self, step: dict[str, Json], results: dict[str, Json]) -> Iterator["Value"]:
+    def _values(self, step: dict[str, Json], results: dict[str, Json]) -> Iterator["ShownValue"]:
         """Put notes into a step in place of its result and its arguments. Yields the values that may replace the
         notes."""
         if "tool" not in step and step.get("wait") != "callback":
@@ -302,14 +302,16 @@ class Board:
             step["bytes"] = weight.text_bytes
             uri = value_uri(self._task.task_id, variable)
             step["result"] = results[name] = {"bytes": weight.text_bytes, "uri": uri}
-            if weight.text_bytes <= LONG and not weight.outside:
-                yield Value(weight.text_bytes, readable(self._task, variable), ((step, "result"), (results, name)))
+            if weight.text_bytes <= MAX_RESULT_BYTES and not weight.outside:
+                yield ShownValue(
+                    weight.text_bytes, read_variable(self._task, variable), ((step, "result"), (results, name))
+                )
         arguments = self._arguments(name, completed) if "tool" in step else None
         if arguments is not None:
             size = json_size(arguments)
             step["arguments"] = {"bytes": size}
-            if size <= LONG:
-                yield Value(size, arguments, ((step, "arguments"),))
+            if size <= MAX_RESULT_BYTES:
+                yield ShownValue(size, arguments, ((step, "arguments"),))
 
     def _arguments(self, name: str, completed: bool) -> JsonObject | None:
         try:
@@ -346,7 +348,7 @@ class Board:
             return None
 
 
-class Value(Struct, frozen=True):
+class ShownValue(Struct, frozen=True):
     """A value of a step, and the places where it may replace its note."""
 
     size: int
@@ -354,7 +356,7 @@ class Value(Struct, frozen=True):
     places: tuple[tuple[dict[str, Json], str], ...]
 
 
-class Room:
+class RemainingBytes:
     """The bytes that are left in a structured content."""
 
     def __init__(self, left: int) -> None:
@@ -372,27 +374,27 @@ class Room:
             holder[name] = value
 
 
-def _listed(request: Request) -> JsonObject:
+def _list_tasks(request: Request) -> JsonObject:
     """List the newest tasks of the owner, including those of tools and of other workflows, as in `tasks/list`."""
     try:
         store, owner = request.own_tasks()
         page = store.list(owner)
     except TaskNotFound:
-        return _list_of([], "This server keeps no tasks for this caller.")
+        return _list_result([], "This server keeps no tasks for this caller.")
     except StoreBusy as busy:
         return error_result(f"The server is busy. Make the same call again in {-(-busy.retry_after_ms // 1000)} s.")
     except StoreError:
         logger.exception("request %s: the tasks cannot be listed", request.exchange.request_id)
         return error_result("The tasks cannot be read now. Make the same call again later.")
-    tasks = [_entry(task, request.now_ms) for task in page.tasks[:MOST]]
-    lines = [_line(task) for task in tasks[:NAMED]]
-    more = [f"And {len(tasks) - NAMED} more."] if len(tasks) > NAMED else []
+    tasks = [_entry(task, request.now_ms) for task in page.tasks[:MAX_LISTED]]
+    lines = [_line(task) for task in tasks[:MAX_NAMED]]
+    more = [f"And {len(tasks) - MAX_NAMED} more."] if len(tasks) > MAX_NAMED else []
     head = f"The newest {'task' if len(tasks) == 1 else f'{len(tasks)} tasks'}:" if tasks else "There are no tasks."
-    return _list_of(tasks, cut("\n".join([head, *lines, *more])))
+    return _list_result(tasks, cut("\n".join([head, *lines, *more])))
 
 
-def _list_of(tasks: list[dict[str, Json]], text: str) -> JsonObject:
-    return _made(text, {"message": text, "steps": [], "results": {}, "next": [], "tasks": tasks}, {})
+def _list_result(tasks: list[dict[str, Json]], text: str) -> JsonObject:
+    return _tool_result(text, {"message": text, "steps": [], "results": {}, "next": [], "tasks": tasks}, {})
 
 
 def _entry(task: TaskRecord, now_ms: Callable[[], int]) -> dict[str, Json]:

@@ -152,7 +152,7 @@ def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
     facts = facts_of(task)
     if options.following is not None and task.workflow is not None:
         facts["next"] = options.following(task)
-    state = _stored_state(task, options) | marked(facts)
+    state = _stored_state(task, options) | with_fact_prefix(facts)
     names = (
         []
         if options.values == NONE
@@ -162,7 +162,7 @@ def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
         names.insert(0, FINAL_RESULT)
     weights = {name: weight for name in names if (weight := weight_of(task, name))}
     left = options.budget.shown - json_size({**made, "_meta": state})
-    omitted = _left_out(task, weights, left, everything=options.values == ALL)
+    omitted = _notes_for_omitted(task, weights, left, everything=options.values == ALL)
     # The list of what is left out, and the facts, take the place of variables with the same names. These can still be
     # read by their URIs.
     omitted |= {name: {} for name in (*state, *([OMITTED_KEY] if omitted else [])) if name in weights}
@@ -173,9 +173,9 @@ def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
     if FINAL_RESULT in values:
         result = values.pop(FINAL_RESULT)
         if task.job is not None and FINAL_RESULT in omitted:
-            result = linked(omitted.pop(FINAL_RESULT))
+            result = link_to_result(omitted.pop(FINAL_RESULT))
         made["result"] = _as_returned(task, result)
-    return {**made, "_meta": {**values, **state, **_naming(omitted)}}
+    return {**made, "_meta": {**values, **state, **_omitted_names(omitted)}}
 
 
 def task_summary(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
@@ -226,7 +226,7 @@ def facts_of(task: TaskRecord) -> dict[str, Json]:
     return {name: it for name, it in facts.items() if it} | ({"result_by": "client"} if task.by_client else {})
 
 
-def marked(facts: JsonObject) -> dict[str, Json]:
+def with_fact_prefix(facts: JsonObject) -> dict[str, Json]:
     return {f"{FACT_PREFIX}{name}": value for name, value in facts.items()}
 
 
@@ -332,18 +332,18 @@ def result_view(task: TaskRecord, meta: dict[str, Json], budget: Budget) -> dict
     weight = weight_of(task, FINAL_RESULT)
     if weight is None:
         return {"result": None, "_meta": meta}
-    omitted = _left_out(task, {FINAL_RESULT: weight}, budget.shown, everything=True)
+    omitted = _notes_for_omitted(task, {FINAL_RESULT: weight}, budget.shown, everything=True)
     budget.read(0 if omitted else weight.text_bytes)
     if task.job is not None and omitted:
-        return {**linked(omitted[FINAL_RESULT]), "_meta": meta}
+        return {**link_to_result(omitted[FINAL_RESULT]), "_meta": meta}
     result = omitted[FINAL_RESULT] if omitted else _value(task, FINAL_RESULT)
     if task.job is not None and isinstance(result, Mapping):
         # The result of the call itself.
         return with_meta(result, meta)
-    return {"result": result, "_meta": {**meta, **_naming(omitted)}}
+    return {"result": result, "_meta": {**meta, **_omitted_names(omitted)}}
 
 
-def linked(note: Mapping[str, Json]) -> dict[str, Json]:
+def link_to_result(note: Mapping[str, Json]) -> dict[str, Json]:
     """Return a link in place of a call's result that is larger than an answer may be."""
     size, uri = note["bytes"], note["uri"]
     text = f"The result has {size} bytes, which is more than an answer holds. Read the resource {uri}."
@@ -351,7 +351,7 @@ def linked(note: Mapping[str, Json]) -> dict[str, Json]:
     return {"content": [{"type": "text", "text": text}, link]}
 
 
-def readable(task: TaskRecord, name: str) -> Json:
+def read_variable(task: TaskRecord, name: str) -> Json:
     """Return the value of a variable. If it cannot be read, return the reason: the other values and the status are
     shown anyway."""
     try:
@@ -364,7 +364,7 @@ def readable(task: TaskRecord, name: str) -> Json:
 
 
 def _stored_state(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
-    state = {name: readable(task, name) for name in ALWAYS if name in task.variables}
+    state = {name: read_variable(task, name) for name in ALWAYS if name in task.variables}
     if task.claim is None or not task.claim.until_ms:
         return state
     # A stored pause reason may be older than the run that holds the task, or that was killed.
@@ -384,7 +384,7 @@ def _as_returned(task: TaskRecord, result: Json) -> Json:
 
 def _value(task: TaskRecord, name: str) -> Json:
     if name != FINAL_RESULT:
-        return readable(task, name)
+        return read_variable(task, name)
     try:
         return task.result
     except ValueLost as lost:
@@ -392,7 +392,7 @@ def _value(task: TaskRecord, name: str) -> Json:
         return {"error": str(lost)}
 
 
-def _left_out(
+def _notes_for_omitted(
     task: TaskRecord, weights: Mapping[str, Weight], left: int, *, everything: bool
 ) -> dict[str, dict[str, Json]]:
     """Return notes in place of the values that do not fit. The result has priority, then the smallest values.
@@ -418,5 +418,5 @@ def _entry_bytes(name: str, note: dict[str, Json]) -> int:
     return 2 * json_size(name) + json_size(note) + 3
 
 
-def _naming(omitted: Mapping[str, Json]) -> dict[str, Json]:
+def _omitted_names(omitted: Mapping[str, Json]) -> dict[str, Json]:
     return {OMITTED_KEY: list(omitted)} if omitted else {}

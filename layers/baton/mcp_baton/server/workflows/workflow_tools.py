@@ -29,7 +29,7 @@ from mcp_baton.server.workflows.runs import (
     run_meta,
 )
 from mcp_baton.server.workflows.task_ids import InvalidTaskReference, handle_of, named_task
-from mcp_baton.server.workflows.task_view import readable, task_meta
+from mcp_baton.server.workflows.task_view import read_variable, task_meta
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, has_value, steps_of, timestamp
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 from mcp_baton.workflow.batch import run_result
@@ -66,14 +66,14 @@ def call_workflow_tool(request: Request, tool: WorkflowTool) -> JsonObject:
         from mcp_baton.server.background.creating import becomes_task
 
         as_task = becomes_task(request, tool)
-    answer = _answered(request, tool, as_task=as_task)
+    answer = _start_or_resume(request, tool, as_task=as_task)
     if as_task and not request.stateless and "task" not in answer:
         # A client that asks for a task accepts no other result.
         raise ProtocolError(INVALID_PARAMS, text_of(answer))
     return answer
 
 
-def _answered(request: Request, tool: WorkflowTool, *, as_task: bool) -> JsonObject:
+def _start_or_resume(request: Request, tool: WorkflowTool, *, as_task: bool) -> JsonObject:
     task_id = None
     try:
         task_id, given = named_task(request, request.object("arguments"))
@@ -129,11 +129,11 @@ def not_run(
             text = text_of_held_task(workflow, list(_statuses(task).values()), until, seconds, task.task_id)
             meta = task_meta(execution, task)
             same = handle_of(execution.server, workflow, task.task_id).going_on()
-            return _made(execution, text, {**meta, "running_until": until}, meta, following=same)
+            return _tool_result(execution, text, {**meta, "running_until": until}, meta, following=same)
         case TaskFinished(current=task) if task.workflow == workflow.name:
-            return result_of_over(execution, workflow, task)
+            return result_of_ended_task(execution, workflow, task)
         case TaskFinished(current=task) | WrongWorkflow(task=task):
-            return _others(execution, tool, task)
+            return _other_task_error(execution, tool, task)
         case TaskNotFound():
             known = "it never was, it has expired, or it is another's"
             return error_result(f"There is no such task: {known}. {NOTHING_RUN}: {anew}, with all its arguments.")
@@ -147,16 +147,16 @@ def not_run(
             return error_result(cut(f"{why}. {NOTHING_RUN}: {anew}, or make the remaining calls yourself."))
         case TaskUnreadable(error=cause):
             logger.error("task %s: it could not be read, so it was not resumed", task_id, exc_info=cause)
-            return error_result(_unread(cause, anew))
+            return error_result(_unreadable_text(cause, anew))
 
 
-def _unread(cause: StoreError, anew: str) -> str:
+def _unreadable_text(cause: StoreError, anew: str) -> str:
     if isinstance(cause, ValueLost):
         return cut(f"The task cannot go on, since its arguments are gone: {cause}. {NOTHING_RUN}: {anew}.")
     return f"The task's state cannot be read now. {NOTHING_RUN}: make the same call again later."
 
 
-def _others(execution: Execution, tool: WorkflowTool, task: TaskRecord) -> JsonObject:
+def _other_task_error(execution: Execution, tool: WorkflowTool, task: TaskRecord) -> JsonObject:
     """Return the error for a task of another workflow, with the call that resumes that task. A background call has its
     own task in addition to the workflow's: if the model started anew, the workflow would run twice."""
     if task.job is not None and task.job.work.workflow_task is not None:
@@ -170,16 +170,16 @@ def _others(execution: Execution, tool: WorkflowTool, task: TaskRecord) -> JsonO
     return error_result(f"This task {of}. {NOTHING_RUN}: call {tool.workflow.name} without {TASK_ID} to start anew.")
 
 
-LONG: Final = 2_000
+MAX_RESULT_BYTES: Final = 2_000
 """The longest result in the structured content, bytes of JSON. A longer one is a resource."""
 
-ALL: Final = 40_000
+MAX_TOTAL_BYTES: Final = 40_000
 """The most bytes of JSON for all results: hosts cut results of more than about 25,000 tokens."""
 
-UNKEPT: Final = 200_000
+MAX_UNSTORED_BYTES: Final = 200_000
 """The same for results that cannot be read as resources."""
 
-NEXT: Final = 20_000
+MAX_NEXT_BYTES: Final = 20_000
 """The most bytes of JSON in `next`. Later results have the rest."""
 
 
@@ -213,16 +213,16 @@ def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
     if run.pause:
         go_on = handle if run.stored else None
         following = first_fitting(RemainingCalls(known, server, run.pause, handle, go_on).entries())
-        links += _read(run)
+        links += _resource_links(run)
     steps: Json = meta.get("steps") or [{"name": name, "status": status.value} for name, status in run.statuses.items()]
     state: dict[str, Json] = {**meta, "steps": steps}
     warning = [*may_have_run_twice(run.twice), *may_have_run(open_repeats_before(run, known))]
     if warning:
         state["warning"] = " ".join(warning)
-    return _made(execution, text, state, meta, results, links, following)
+    return _tool_result(execution, text, state, meta, results, links, following)
 
 
-def result_of_over(execution: Execution, workflow: Workflow, task: TaskRecord) -> dict[str, Json]:
+def result_of_ended_task(execution: Execution, workflow: Workflow, task: TaskRecord) -> dict[str, Json]:
     """Return the result for a finished task: its stored outcome."""
     meta, statuses = task_meta(execution, task), _statuses(task)
     completed = [step for step in steps_of(task) if step["status"] == StepStatus.COMPLETED and has_value(step)]
@@ -230,24 +230,31 @@ def result_of_over(execution: Execution, workflow: Workflow, task: TaskRecord) -
     weights = {step: weight for step, name in names.items() if (weight := weight_of(task, name))}
     uris = {step: value_uri(task.task_id, names[step]) for step in weights}
     sizes = {step: weight.text_bytes for step, weight in weights.items()}
-    results, links = _results(sizes, uris, lambda step: readable(task, names[step]))
+    results, links = _results(sizes, uris, lambda step: read_variable(task, names[step]))
     values = [
-        _stored(task, names[step["name"]], f"Result of {step.get('tool', step['name'])}") for step in completed[-1:]
+        _stored_value(task, names[step["name"]], f"Result of {step.get('tool', step['name'])}")
+        for step in completed[-1:]
     ]
-    final = _stored(task, FINAL_RESULT, "Result of the task" + (", which a client supplied" if task.by_client else ""))
+    final = _stored_value(
+        task, FINAL_RESULT, "Result of the task" + (", which a client supplied" if task.by_client else "")
+    )
     if weight_of(task, FINAL_RESULT) and (task.by_client or final.value != run_result(statuses)):
         values.insert(0, final)
     text = text_of_ended_task(workflow, task.status, list(statuses.values()), values)
-    return _made(execution, text, meta, meta, results, links)
+    return _tool_result(execution, text, meta, meta, results, links)
 
 
 def first_fitting(left: list[JsonObject]) -> list[JsonObject]:
     """Return the first entries of `next` that fit; at least one."""
     sizes = accumulate(json_size(entry) for entry in left)
-    return [entry for place, (entry, size) in enumerate(zip(left, sizes, strict=True)) if place == 0 or size <= NEXT]
+    return [
+        entry
+        for place, (entry, size) in enumerate(zip(left, sizes, strict=True))
+        if place == 0 or size <= MAX_NEXT_BYTES
+    ]
 
 
-def _made(
+def _tool_result(
     execution: Execution,
     text: str,
     state: JsonObject,
@@ -278,7 +285,7 @@ def _known(run: EndedRun, meta: JsonObject) -> Known:
     return structs.replace(run.known, statuses=statuses)
 
 
-def _read(run: EndedRun) -> list[ResourceLink]:
+def _resource_links(run: EndedRun) -> list[ResourceLink]:
     """Return links to the resources that were read for the model: their contents do not fit into a text."""
     contents = [content for trace in run.traces for content in (*trace.resources, *trace.after)]
     contents += run.blocked.resources if run.blocked else ()
@@ -294,7 +301,7 @@ def _results(
     out, total = set(), 0
     for name in sorted(sizes, key=lambda name: sizes[name]):
         total += sizes[name]
-        if (name in uris and (sizes[name] > LONG or total > ALL)) or total > UNKEPT:
+        if (name in uris and (sizes[name] > MAX_RESULT_BYTES or total > MAX_TOTAL_BYTES)) or total > MAX_UNSTORED_BYTES:
             out.add(name)
             total -= sizes[name]
     notes: dict[str, JsonObject] = {
@@ -308,12 +315,12 @@ def _results(
     return {name: notes[name] if name in out else read(name) for name in sizes}, links
 
 
-def _stored(task: TaskRecord, name: str, label: str) -> Value:
+def _stored_value(task: TaskRecord, name: str, label: str) -> Value:
     weight, uri = weight_of(task, name), value_uri(task.task_id, name)
-    if weight is None or weight.text_bytes > LONG:
+    if weight is None or weight.text_bytes > MAX_RESULT_BYTES:
         return Value(label, None, uri, weight.text_bytes if weight else 0)
     if name != FINAL_RESULT:
-        return Value(label, readable(task, name), uri)
+        return Value(label, read_variable(task, name), uri)
     try:
         return Value(label, task.result, uri)
     except StoreError as lost:
