@@ -142,7 +142,7 @@ def compose(
         if connect is None and (
             settings.connect == INIT or (settings.connect == AUTO and server.full_view.needs_store)
         ):
-            connect = _connected()
+            connect = _connect_now()
         store = dynamodb_store(settings.table, settings, connect, connect_s3, telemetry=telemetry)
     if dispatcher is None and settings.worker is not None:
         dispatcher = LambdaDispatcher(settings.worker, lambda_client, telemetry=telemetry)
@@ -162,7 +162,7 @@ def compose(
         trust_session_names=settings.trust_session_names,
         works={JOB: endpoint.work, SWEEP: endpoint.sweep, CALLBACK: endpoint.callback},
     )
-    return adapter if collector is None else _observed(adapter, collector, settings)
+    return adapter if collector is None else _observe(adapter, collector, settings)
 
 
 def services_of(
@@ -189,7 +189,7 @@ def services_of(
     )
 
 
-def _observed(adapter: LambdaAdapter, collector: Collector, settings: Settings) -> "ObservedHandler":
+def _observe(adapter: LambdaAdapter, collector: Collector, settings: Settings) -> "ObservedHandler":
     """Add logs, metrics and traces to the handler. Powertools is imported when there is something to write."""
     from mcp_baton.observability import EmbeddedMetrics, ObservedHandler, XRayTraces, install
 
@@ -274,7 +274,7 @@ def dynamodb_store(
     return DynamoDBTaskStore(requests, limits, objects)
 
 
-def _connected() -> "Connect":
+def _connect_now() -> "Connect":
     """Create the DynamoDB client now and import the engine, so that no request waits for them (docs/performance.md)."""
     from botocore.exceptions import BotoCoreError
 

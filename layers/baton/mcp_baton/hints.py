@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 
-def meant(name: object, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return the end of a sentence about an unknown name: a similar known name, or all known names."""
     names = list(known)
     close = closest(name, names)

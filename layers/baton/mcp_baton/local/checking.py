@@ -76,7 +76,7 @@ def _of_tool(tool: Tool) -> Iterator[Fault]:
                 f"write {parameter.name}: … | None = None, and create it in the function",
                 site,
             )
-        if not _is_described(tool, parameter.published):
+        if not _is_described(tool, parameter.published_name):
             bare.append(f"{parameter.name}: Annotated[{shown_type(parameter.annotation)}, '…']")
     yield from blocking_calls(tool)
     if bare:

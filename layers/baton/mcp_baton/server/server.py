@@ -138,7 +138,7 @@ class Server:
         def register[F: Callable[..., object]](function: F, /) -> F:
             return self.add_tool(function, **options)
 
-        return _decorated(function, register)
+        return _apply_decorator(function, register)
 
     def add_tool[F: Callable[..., object]](
         self,
@@ -258,7 +258,7 @@ class Server:
                 self._add("prompt", own, made, self.prompts, self.workflows)
             return function
 
-        return _decorated(function, register)
+        return _apply_decorator(function, register)
 
     @overload
     def workflow[F: Callable[..., object]](self, function: F, /) -> F: ...
@@ -285,7 +285,7 @@ class Server:
                 self.add_workflow(workflow_of_function(function, name, functions, options))
             return function
 
-        return _decorated(function, register)
+        return _apply_decorator(function, register)
 
     def on_approval(self, function: ApprovalListener) -> ApprovalListener:
         """Publish a function that notifies people of an approval that waits for them: a decorator.
@@ -314,13 +314,13 @@ class Server:
         with defining(of):
             known = self.full_view.arguments_of(of)
             if argument not in known:
-                from mcp_baton.hints import meant
+                from mcp_baton.hints import did_you_mean
 
                 named = {**self.prompts, **self.workflows, **self.resources}
                 cause = (
-                    f"it has no argument {argument!r}{meant(argument, sorted(known))}"
+                    f"it has no argument {argument!r}{did_you_mean(argument, sorted(known))}"
                     if of in named
-                    else f"no prompt, workflow or resource registered before has this name{meant(of, named)}"
+                    else f"no prompt, workflow or resource registered before has this name{did_you_mean(of, named)}"
                 )
                 raise RegistrationError(f"completion of {of!r}: {cause}")
 
@@ -342,7 +342,7 @@ class Server:
             WorkflowError: the name is taken.
         """
         if (listener := collector()) is not None:
-            listener.added(workflow)
+            listener.record_published(workflow)
         given: object = workflow
         with defining(workflow):
             if not isinstance(given, Workflow):
@@ -375,7 +375,7 @@ class Server:
             for prompt in list(other.prompts.values()):
                 self._add("prompt", prefix + prompt.name, prompt.renamed(prefix + prompt.name), prompts, workflows)
             for workflow in list(other.workflows.values()):
-                self._add_workflow(_renamed(workflow, other.tools, prefix), workflows, prompts)
+                self._add_workflow(_with_prefixed_names(workflow, other.tools, prefix), workflows, prompts)
             for (of, argument), completion in list(other.completions.items()):
                 key = (of if of in other.resources else prefix + of, argument)
                 self._add("completion", key, completion, completions)
@@ -446,7 +446,7 @@ class Server:
         self, kind: str, key: Key, item: Item, into: dict[Key, Item], others: Mapping[str, object] | None = None
     ) -> None:
         name = key if isinstance(key, str) else " ".join(key)
-        self._refuse_closed(kind, name)
+        self._check_open(kind, name)
         taken = into.get(key) or (others or {}).get(name)
         if taken is not None:
             from mcp_baton.hints import place_of
@@ -458,19 +458,19 @@ class Server:
         into[key] = item
 
     def _add_workflow(self, workflow: Workflow, into: dict[str, Workflow], prompts: Mapping[str, Prompt]) -> None:
-        self._refuse_closed("workflow", workflow.name)
+        self._check_open("workflow", workflow.name)
         if workflow.name in prompts or workflow.name in into:
             raise WorkflowError(workflow.name, "the name is already taken by a prompt; give it another")
         into[workflow.name] = workflow
 
-    def _refuse_closed(self, kind: str, name: str) -> None:
+    def _check_open(self, kind: str, name: str) -> None:
         if self._is_closed:
             raise RegistrationError(
                 f"{kind} {name!r}: handler(server) has checked and closed the server; add it before that call"
             )
 
 
-def _decorated(function: Any, register: Registrar) -> Any:
+def _apply_decorator(function: Any, register: Registrar) -> Any:
     """Apply a decorator that may be written with or without parentheses."""
     if function is None:
         return register
@@ -480,7 +480,7 @@ def _decorated(function: Any, register: Registrar) -> Any:
     return register
 
 
-def _renamed(workflow: Workflow, tools: Mapping[str, Tool], prefix: str) -> Workflow:
+def _with_prefixed_names(workflow: Workflow, tools: Mapping[str, Tool], prefix: str) -> Workflow:
     steps = [
         step if step.tool is None else replace(step, tool=_with_prefix(step.tool, tools, prefix))
         for step in workflow.steps

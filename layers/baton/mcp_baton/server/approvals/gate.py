@@ -89,7 +89,7 @@ def _new_request(
 ) -> ApprovalRecord:
     """Return the approval of a call as it would be requested now."""
     tool = execution.server.tools[name]
-    published = {it.name: it.published for it in tool.signature.parameters}
+    published = {it.name: it.published_name for it in tool.signature.parameters}
     arguments: dict[str, Json] = {published[it]: to_json(value) for it, value in given.items()}
     hidden = frozenset[str]()
     if place.workflow is not None and place.step is not None:
@@ -102,7 +102,7 @@ def _new_request(
             "owner": owner,
             "tool": name,
             "inputSchema": tool.input_schema,
-            "arguments": {**arguments, **{it: _keyed(arguments[it], place) for it in hidden}},
+            "arguments": {**arguments, **{it: _secret_digest(arguments[it], place) for it in hidden}},
             "workflow": workflow.name if workflow else None,
             "step": place.name,
             "definition": place.step.fingerprint if place.step else None,
@@ -143,7 +143,7 @@ def _task_ends_ms(execution: Execution, place: Place) -> int:
     return task.created_ms + max(task.ttl_ms, longest_ms)
 
 
-def _keyed(value: Json, place: Place) -> str:
+def _secret_digest(value: Json, place: Place) -> str:
     """Return a digest of a secret argument. Approvers cannot compute it, because they do not know the task's salt."""
     key = f"{place.task.variables.get(SALT)} {place.task.task_id}" if place.task else ""
     return keyed_digest(key.encode(), dumps(value).encode(), "sha256").hex()
@@ -183,7 +183,7 @@ class _Gate(Struct, frozen=True):
             # If another attempt used it, that attempt's outcome is stored. So this call needs another approval.
             repeat, is_asked = (mark.repeat, True) if mark.by in (None, self.by) else (mark.repeat + 1, False)
         while True:
-            record, is_new = self._numbered(repeat, mark, is_asked=is_asked)
+            record, is_new = self._find_or_request(repeat, mark, is_asked=is_asked)
             is_same = record.digest == self.call.digest
             if is_same and self._is_usable(record) and record.used_by == self.by:
                 self._note(Mark(record.digest, repeat, self.by))
@@ -201,7 +201,7 @@ class _Gate(Struct, frozen=True):
                 return _not_approved(record)
             repeat, is_asked = repeat + 1, False  # this approval was used, has expired, or was withdrawn
 
-    def _numbered(self, repeat: int, mark: "Mark | None", *, is_asked: bool) -> tuple[ApprovalRecord, bool]:
+    def _find_or_request(self, repeat: int, mark: "Mark | None", *, is_asked: bool) -> tuple[ApprovalRecord, bool]:
         """Return the approval with this number, marked as used if that is possible; and whether it is new."""
         record, is_new = None, False
         if is_asked:

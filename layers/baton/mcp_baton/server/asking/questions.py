@@ -35,7 +35,7 @@ class Form:
             _check_fields(self.schema, "the schema")
         else:
             self._type = schema
-            self.schema = self._described(schema)
+            self.schema = self._form_of(schema)
 
     def read(self, content: JsonObject) -> object:
         """Convert the content to the type of the form; `None` for a form without a type."""
@@ -52,7 +52,7 @@ class Form:
             wrong = error.error_count()
             raise ToolError(f"The client's answer does not fit the form: {wrong} fields are wrong.") from error
 
-    def _described(self, schema: Any) -> JsonObject:
+    def _form_of(self, schema: Any) -> JsonObject:
         from pydantic import TypeAdapter
 
         name = getattr(schema, "__name__", repr(schema))

@@ -56,13 +56,13 @@ def _is_due(request: Request, store: TaskStore, task: TaskRecord, key: str) -> b
     window = request.now_ms() // 1000 // window_s
     session = request.headers.get(SESSION_HEADER.lower(), "")
     marks = [sent_mark(task.task_id, key, session, number) for number in (window, window + 1)]
-    if not _marked(store, task.owner, marks[0], 2 * window_s):
+    if not _set_mark(store, task.owner, marks[0], 2 * window_s):
         return False
-    _marked(store, task.owner, marks[1], 3 * window_s)
+    _set_mark(store, task.owner, marks[1], 3 * window_s)
     return True
 
 
-def _marked(store: TaskStore, owner: str, mark: str, ttl_s: int) -> bool:
+def _set_mark(store: TaskStore, owner: str, mark: str, ttl_s: int) -> bool:
     try:
         store.answers.ask(owner, mark, ttl_s)
     except StoreUnavailable:

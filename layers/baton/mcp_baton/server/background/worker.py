@@ -142,24 +142,24 @@ class JobAttempt:
             if self._job.work.workflow_task is not None:
                 from mcp_baton.server.background.workflow_worker import WorkflowJob
 
-                return WorkflowJob(self._execution, self._lease, self._job, self._arguments).run(self._written)
+                return WorkflowJob(self._execution, self._lease, self._job, self._arguments).run(self._write)
             outcome = self._call()
             waits = outcome.not_approved if isinstance(outcome, Failed) else None
             if waits is not None and not waits.is_denied:
-                return suspend_for_approval(self._execution, self._lease, waits.approval_id, self._written)
+                return suspend_for_approval(self._execution, self._lease, waits.approval_id, self._write)
             result = result_of(self._tool, outcome)
         except InputRequired as required:
-            return self._asked(questions_of(required))
+            return self._store_questions(questions_of(required))
         except CallerGone:
             return "stopped: it is over, or another worker's"
         except ProtocolError as error:
-            return self._failed(error)
+            return self._store_error(error)
         except Exception as error:
             if self._job.work.workflow_task is not None and isinstance(error, StoreError | NotDispatched):
                 raise
             logger.exception("task %s: its call failed", self._lease.task.task_id)
-            return self._failed(self._internal_error())
-        return self._completed(result)
+            return self._store_error(self._internal_error())
+        return self._store_result(result)
 
     @property
     def _tool(self) -> Tool:
@@ -183,32 +183,32 @@ class JobAttempt:
         """All attempts of the call share one approval, because only the last outcome is stored."""
         return host.Place(task=self._lease.task, by="job", before="job", is_asked=self._job.dispatches > 1)
 
-    def _completed(self, result: JsonObject) -> str:
+    def _store_result(self, result: JsonObject) -> str:
         size = json_size(result)
         if size > VALUE_BYTES:
             result = self._too_large(f"result of {size} bytes", f"a task keeps {VALUE_BYTES} at most")
         try:
-            return self._written("completed", lambda: self._complete(result))
+            return self._write("completed", lambda: self._write_result(result))
         except TooLarge as error:
             noted = self._too_large(f"result of {size} bytes", str(error))
-            return self._written("completed", lambda: self._complete(noted))
+            return self._write("completed", lambda: self._write_result(noted))
 
-    def _asked(self, questions: Mapping[str, JsonObject]) -> str:
+    def _store_questions(self, questions: Mapping[str, JsonObject]) -> str:
         self._monitor.write_message()
         jobs = self._store.jobs
         try:
-            return self._written("asked", lambda: jobs.ask(self._lease.task, self._lease.claim(), questions))
+            return self._write("asked", lambda: jobs.ask(self._lease.task, self._lease.claim(), questions))
         except TooLarge as error:
             noted = self._too_large("questions", str(error))
-            return self._written("completed", lambda: self._complete(noted))
+            return self._write("completed", lambda: self._write_result(noted))
 
-    def _failed(self, error: ProtocolError) -> str:
+    def _store_error(self, error: ProtocolError) -> str:
         made: dict[str, Json] = {"code": error.code, "message": error.message}
         failure = made if error.data is None else {**made, "data": error.data}
         jobs = self._store.jobs
-        return self._written("failed", lambda: jobs.fail(self._lease.task, self._lease.claim(), failure))
+        return self._write("failed", lambda: jobs.fail(self._lease.task, self._lease.claim(), failure))
 
-    def _complete(self, result: JsonObject) -> object:
+    def _write_result(self, result: JsonObject) -> object:
         batch = Batch(
             variables=self._variables.changed,
             removed=self._variables.removed,
@@ -219,7 +219,7 @@ class JobAttempt:
         )
         return self._store.write(self._lease.task, batch)
 
-    def _written(self, outcome: str, write: Callable[[], object]) -> str:
+    def _write(self, outcome: str, write: Callable[[], object]) -> str:
         """Write the outcome. Returns it, or why it was dropped. If this raises `StoreUnavailable`, Lambda delivers the
         event again."""
         try:
@@ -232,7 +232,7 @@ class JobAttempt:
             logger.exception("task %s: its outcome could not be written", self._lease.task.task_id)
             if isinstance(error, StoreUnavailable) or outcome == "failed":
                 raise
-            return self._failed(self._internal_error())
+            return self._store_error(self._internal_error())
         return outcome
 
     def _too_large(self, what: str, why: str) -> JsonObject:

@@ -78,11 +78,11 @@ def labels_of(options: Mapping[str, Any], what: str, others: Iterable[str] = ())
     try:
         return Labels(**options)
     except TypeError:
-        from mcp_baton.hints import meant
+        from mcp_baton.hints import did_you_mean
 
         known = [*Labels.__match_args__, *others]
         unknown = next(name for name in options if name not in Labels.__match_args__)
-        raise RegistrationError(f"{what}: it has no option {unknown!r}{meant(unknown, known)}") from None
+        raise RegistrationError(f"{what}: it has no option {unknown!r}{did_you_mean(unknown, known)}") from None
 
 
 def name_of(function: object) -> str:

@@ -42,7 +42,7 @@ class Prompt:
         self.labels = labels.of(function)
         self.signature = read_signature(function, f"prompt {name!r}")
         self.arguments = tuple(
-            Argument(parameter.published, parameter.description, parameter.required, parameter.annotation)
+            Argument(parameter.published_name, parameter.description, parameter.required, parameter.annotation)
             for parameter in self.signature.parameters
         )
         self.input = InputSchema(name, self.signature)

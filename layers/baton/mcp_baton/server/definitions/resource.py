@@ -146,11 +146,11 @@ class Resource:
         self.unsafe_variable = self._template.unsafe_variable
         self.signature = read_signature(function, what)
         if set(self.variables) != self.signature.names:
-            from mcp_baton.hints import meant
+            from mcp_baton.hints import did_you_mean
 
             takes = ", ".join(sorted(self.signature.names)) or "nothing"
             wrong = next((name for name in sorted(self.signature.names) if name not in self.variables), None)
-            close = meant(wrong, self.variables) if wrong else ""
+            close = did_you_mean(wrong, self.variables) if wrong else ""
             remedy = close if "mean" in close else "; name the same in the URI and in the signature"
             raise RegistrationError(f"{what}: the function takes {takes}{remedy}")
         self.input = InputSchema(name, self.signature)

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError, WrongResult
-from mcp_baton.hints import allowed_name, meant, place_of
+from mcp_baton.hints import allowed_name, did_you_mean, place_of
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.content import CONTENT_TYPES, ToolResult
 from mcp_baton.server.definitions.labels import AllLabels, Labels
@@ -72,7 +72,7 @@ def task_support(options: dict[str, Any], what: str) -> TaskSupport:
     idempotent = options.pop("idempotent", True)
     for name, value, choices in (("task", support, SUPPORTS), ("task_start", start, STARTS)):
         if value not in choices:
-            raise RegistrationError(f"{what}: {name}={value!r} is not possible{meant(value, choices)}")
+            raise RegistrationError(f"{what}: {name}={value!r} is not possible{did_you_mean(value, choices)}")
     if not isinstance(idempotent, bool):
         raise RegistrationError(f"{what}: idempotent={idempotent!r} must be True or False")
     if support == "forbidden" and (start != "call" or not idempotent):
@@ -220,9 +220,9 @@ def check_approval(approval: object, what: str, signature: Signature, tasks: Tas
     """
     if not isinstance(approval, Approval):
         raise RegistrationError(f"{what}: approval={approval!r} is not an Approval; write Approval('refunds')")
-    names = frozenset(it.published for it in signature.parameters)
+    names = frozenset(it.published_name for it in signature.parameters)
     for unknown in approval.unknown_names(names):
-        close = meant(unknown, sorted(names))
+        close = did_you_mean(unknown, sorted(names))
         raise RegistrationError(f"{what}: the message of its approval has {{{unknown}}}, which is no parameter{close}")
     if tasks.explicit:
         raise RegistrationError(f"{what}: a tool with an approval cannot have task_start='explicit'; leave it out")

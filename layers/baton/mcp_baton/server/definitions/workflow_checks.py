@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from mcp_baton.exceptions import RegistrationError, WorkflowError
-from mcp_baton.hints import meant
+from mcp_baton.hints import did_you_mean
 from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.definitions.tool import Tool, check_approval
@@ -69,7 +69,9 @@ def _only_in_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]
         using = {name: it for name, it in workflows.items() if any(step.tool == tool.name for step in it.steps)}
         for name in tool.only_in:
             if name not in workflows:
-                cause = f"the tool {tool.name!r} has only_in={name!r}, which is no workflow{meant(name, workflows)}"
+                cause = (
+                    f"the tool {tool.name!r} has only_in={name!r}, which is no workflow{did_you_mean(name, workflows)}"
+                )
                 yield WorkflowError(name, cause)
             elif not workflows[name].durable:
                 cause = f"the tool {tool.name!r} has only_in={name!r}, which has no tasks; leave out durable=False"

@@ -234,7 +234,7 @@ def _by_position(recording: _Recording, name: str, tool: Any, values: Sequence[o
         return {}
     if isinstance(tool, str):
         raise recording.error(f"step {name!r}: a tool that is given by its name takes named arguments only")
-    names = [parameter.published for parameter in read_signature(tool, f"tool {name!r}").parameters]
+    names = [parameter.published_name for parameter in read_signature(tool, f"tool {name!r}").parameters]
     if len(values) > len(names):
         raise recording.error(
             f"step {name!r}: {len(values)} values for {len(names)} parameters; give {', '.join(names)}"
@@ -460,7 +460,7 @@ def _argument(parameter: Parameter, described: Mapping[str, str]) -> Argument:
             kind = Annotated[kind, note]
     default: Json = given.default if parameter.default is NO_ANNOTATION else parameter.default
     return Argument(
-        parameter.published,
+        parameter.published_name,
         given.description or parameter.description or described.get(parameter.name, ""),
         required=parameter.required and given.default is None,
         type=str if kind is Any else kind,

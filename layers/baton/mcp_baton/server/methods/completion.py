@@ -20,7 +20,7 @@ MAX_VALUES: Final = 100
 
 def complete(request: Request) -> JsonObject:
     """Suggest values for an argument. An argument without a completion has no suggestions."""
-    of, argument, value, known = requested(request.params)
+    of, argument, value, known = completion_params(request.params)
     if argument not in request.server.arguments_of(of):
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: there is no argument {argument!r} of {of!r} to complete")
     completion = request.server.completions.get((of, argument))
@@ -35,7 +35,7 @@ def complete(request: Request) -> JsonObject:
             return suggested
 
 
-def requested(params: JsonObject) -> tuple[str, str, str, dict[str, Any]]:
+def completion_params(params: JsonObject) -> tuple[str, str, str, dict[str, Any]]:
     ref, argument, context = params.get("ref"), params.get("argument"), params.get("context", {})
     if not isinstance(ref, Mapping) or ref.get("type") not in ("ref/prompt", "ref/resource"):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `ref.type` must be ref/prompt or ref/resource")

@@ -34,7 +34,7 @@ def initialize(request: Request) -> JsonObject:
     requested = request.text("protocolVersion")
     revision = requested if requested in HANDSHAKE_REVISIONS else HANDSHAKE_REVISIONS[0]
     client_capabilities = request.object("capabilities")
-    made: dict[str, Json] = {
+    result: dict[str, Json] = {
         "protocolVersion": revision,
         "capabilities": capabilities(request, client_capabilities),
         "serverInfo": server_info(request),
@@ -44,16 +44,16 @@ def initialize(request: Request) -> JsonObject:
     ]
     declared += [APPS] if shows_apps(client_capabilities) else []
     request.exchange.add_headers({SESSION_HEADER: session_id(declared, os.urandom(RANDOM_BYTES))})
-    return _with_instructions(request, made)
+    return _with_instructions(request, result)
 
 
 def discover(request: Request) -> JsonObject:
     """Return what the server supports: the replacement of the handshake in the 2026 era."""
-    made: dict[str, Json] = {
+    result: dict[str, Json] = {
         "supportedVersions": list(REVISIONS),
         "capabilities": capabilities(request, request.envelope.capabilities),
     }
-    return cacheable(request, _with_instructions(request, made))
+    return cacheable(request, _with_instructions(request, result))
 
 
 def ping(_request: Request) -> JsonObject:
@@ -63,16 +63,16 @@ def ping(_request: Request) -> JsonObject:
 def capabilities(request: Request, client_capabilities: JsonObject) -> dict[str, Json]:
     """Return the server's capabilities, in the form of the request's era."""
     server = request.server
-    made: dict[str, Json] = {"logging": {}}
+    result: dict[str, Json] = {"logging": {}}
     if server.tools or server.workflow_tool_names:
-        made["tools"] = {}
+        result["tools"] = {}
     if server.prompts or server.workflows:
-        made["prompts"] = {}
+        result["prompts"] = {}
     # The values of durable workflows are resources, which are not listed.
     if server.resources or any(workflow.durable for workflow in server.workflows.values()):
-        made["resources"] = {}
+        result["resources"] = {}
     if server.completions:
-        made["completions"] = {}
+        result["completions"] = {}
     extensions: dict[str, Json] = {}
     if server.workflow_tool_names and shows_apps(client_capabilities):
         extensions[APPS_EXTENSION] = {"mimeTypes": [APP_TYPE]}
@@ -80,10 +80,10 @@ def capabilities(request: Request, client_capabilities: JsonObject) -> dict[str,
         if request.stateless:
             extensions[TASKS_EXTENSION] = {}
         else:
-            made["tasks"] = {"list": {}, "cancel": {}}
+            result["tasks"] = {"list": {}, "cancel": {}}
             if request.has_workers and server.has_jobs:
-                made["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
-    return made | {"extensions": extensions} if extensions else made
+                result["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+    return result | {"extensions": extensions} if extensions else result
 
 
 def complete_result(request: Request, result: JsonObject) -> JsonObject:
@@ -93,14 +93,14 @@ def complete_result(request: Request, result: JsonObject) -> JsonObject:
 
 def server_info(request: Request) -> dict[str, Json]:
     own = request.server.options
-    made: dict[str, Json] = {"name": own.name, "version": own.version}
+    result: dict[str, Json] = {"name": own.name, "version": own.version}
     optional: dict[str, Json] = {"title": own.title, "websiteUrl": own.website_url, "icons": list(own.icons)}
-    return made | {name: value for name, value in optional.items() if value}
+    return result | {name: value for name, value in optional.items() if value}
 
 
-def _with_instructions(request: Request, made: dict[str, Json]) -> dict[str, Json]:
+def _with_instructions(request: Request, result: dict[str, Json]) -> dict[str, Json]:
     instructions = request.server.options.instructions
-    return made | {"instructions": instructions} if instructions else made
+    return result | {"instructions": instructions} if instructions else result
 
 
 def set_log_level(request: Request) -> JsonObject:

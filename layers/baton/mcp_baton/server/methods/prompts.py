@@ -49,7 +49,7 @@ def get_prompt(request: Request) -> JsonObject:
 
 
 def _run_workflow(request: Request, workflow: Workflow, given: JsonObject) -> JsonObject:
-    task_id, given = _named(request, workflow, given)
+    task_id, given = _task_and_arguments(request, workflow, given)
     ttl_ms = request.requested_ttl()
     host = ServerHost(request, until_s=request.reply_due_s() if request.reply.silent else math.inf)
     try:
@@ -66,7 +66,7 @@ def _run_workflow(request: Request, workflow: Workflow, given: JsonObject) -> Js
     return made | {"_meta": meta} if meta else made
 
 
-def _named(request: Request, workflow: Workflow, given: JsonObject) -> tuple[str | None, JsonObject]:
+def _task_and_arguments(request: Request, workflow: Workflow, given: JsonObject) -> tuple[str | None, JsonObject]:
     if not request.server.names_tasks_in_text(workflow):
         return request.bound_task(), given
     try:

@@ -81,12 +81,12 @@ def read_resource(request: Request) -> JsonObject:
         contents = None if found is None else FetchedResource(uri, "application/json", text=found[0])
         meta = {} if found is None else found[1]
     else:
-        contents = _published(request, uri)
+        contents = _read_published(request, uri)
     if contents is None:
         code = INVALID_PARAMS if request.stateless else RESOURCE_NOT_FOUND
         raise ProtocolError(code, f"Unknown resource: {uri}", {"uri": uri})
-    made: dict[str, Json] = {"contents": [shown(contents) | ({"_meta": meta} if meta else {})]}
-    return made | {"ttlMs": 0, "cacheScope": "private"} if request.stateless else made
+    result: dict[str, Json] = {"contents": [contents_to_json(contents) | ({"_meta": meta} if meta else {})]}
+    return result | {"ttlMs": 0, "cacheScope": "private"} if request.stateless else result
 
 
 def _app(request: Request) -> JsonObject:
@@ -101,11 +101,11 @@ def _app(request: Request) -> JsonObject:
         "text": text(),
         "_meta": {"ui": {"prefersBorder": True}},
     }
-    made: dict[str, Json] = {"contents": [page]}
-    return cacheable(request, made) if request.stateless else made
+    result: dict[str, Json] = {"contents": [page]}
+    return cacheable(request, result) if request.stateless else result
 
 
-def _published(request: Request, uri: str) -> FetchedResource | None:
+def _read_published(request: Request, uri: str) -> FetchedResource | None:
     found = find_resource(request.server, uri)
     if found is None:
         return None
@@ -132,11 +132,11 @@ def contents_of_outcome(uri: str, ended: FetchedResource | Mismatch | Failed) ->
             return contents
 
 
-def shown(contents: FetchedResource) -> dict[str, Json]:
-    made: dict[str, Json] = {"uri": contents.uri}
+def contents_to_json(contents: FetchedResource) -> dict[str, Json]:
+    result: dict[str, Json] = {"uri": contents.uri}
     if contents.mime_type:
-        made["mimeType"] = contents.mime_type
-    return made | ({"text": contents.text} if contents.blob is None else {"blob": contents.blob})
+        result["mimeType"] = contents.mime_type
+    return result | ({"text": contents.text} if contents.blob is None else {"blob": contents.blob})
 
 
 def subscribe(request: Request) -> JsonObject:

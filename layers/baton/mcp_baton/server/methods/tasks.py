@@ -91,7 +91,7 @@ def task_result(request: Request) -> JsonObject:
     def read(store: TaskStore, owner: str) -> JsonObject:
         task = store.get(owner, request.text("taskId"))
         if task.job is not None:
-            task = _awaited(request, store, task)
+            task = _wait_for_end(request, store, task)
         if not task.status.terminal:
             data: dict[str, Json] = {"status": task.status.value, "progress": task.variables.get(PROGRESS)}
             raise ProtocolError(INVALID_REQUEST, "The task has no result yet: it waits for the client to go on", data)
@@ -186,7 +186,7 @@ WHOLE_S: Final = 25.0
 (https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-execution-service-limits-table.html)."""
 
 
-def _awaited(request: Request, store: TaskStore, task: TaskRecord) -> TaskRecord:
+def _wait_for_end(request: Request, store: TaskStore, task: TaskRecord) -> TaskRecord:
     from mcp_baton.server.background.questions import ask_open_questions
 
     watched, since_s = WatchedTask(request, store, task), request.began_s

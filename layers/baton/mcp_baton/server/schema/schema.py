@@ -71,7 +71,7 @@ class InputSchema:
             return plain_schema
         schema = _untitled(self._adapter.json_schema(schema_generator=schema_generator()))
         properties = schema.get("properties", {})
-        return schema | {"properties": {item.published: properties[item.published] for item in parameters}}
+        return schema | {"properties": {item.published_name: properties[item.published_name] for item in parameters}}
 
     def bind(self, arguments: Mapping[str, Json]) -> dict[str, Any]:
         """Convert the keyword arguments. Raises `InvalidArguments`, or the exception of an author's validator."""
@@ -109,7 +109,7 @@ class InputSchema:
             bound = self.bind(arguments)
             made: dict[str, Json] = {}
             for parameter in self._signature.parameters:
-                published = parameter.published
+                published = parameter.published_name
                 if parameter.name not in bound or published not in arguments:
                     continue
                 value = to_json(bound[parameter.name])

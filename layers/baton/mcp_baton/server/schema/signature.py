@@ -119,7 +119,7 @@ class Parameter(Struct, frozen=True):
     default: typing.Any
 
     @property
-    def published(self) -> str:
+    def published_name(self) -> str:
         """The name for callers: the alias of a pydantic `Field`, if there is one."""
         notes = self._notes
         if not notes:
@@ -180,11 +180,11 @@ class Signature(Struct, frozen=True):
 
     @property
     def names(self) -> frozenset[str]:
-        return frozenset(parameter.published for parameter in self.parameters)
+        return frozenset(parameter.published_name for parameter in self.parameters)
 
     @property
     def required(self) -> frozenset[str]:
-        return frozenset(parameter.published for parameter in self.parameters if parameter.required)
+        return frozenset(parameter.published_name for parameter in self.parameters if parameter.required)
 
 
 def read_signature(function: Callable[..., object], what: str) -> Signature:

@@ -37,7 +37,7 @@ MEMBERS: Final[Mapping[str, frozenset[str]]] = {
 """The members of a form's fields, by type (MCP client/elicitation, Requested Schema)."""
 
 
-class Missing(Struct, frozen=True):
+class MissingValues(Struct, frozen=True):
     """What a step lacks: arguments of its tool, or answers to `questions` of the workflow.
 
     Attributes:
@@ -56,7 +56,7 @@ class Missing(Struct, frozen=True):
         return {name: content[name] for name in self.fields if content.get(name) is not None}
 
 
-def unanswered_in(run: EndedRun) -> Missing | None:
+def unanswered_in(run: EndedRun) -> MissingValues | None:
     """Return the open questions to the user as one form; `None` if no question fits into a form."""
     if not isinstance(run.pause, AnswersRequired):
         return None
@@ -71,10 +71,10 @@ def unanswered_in(run: EndedRun) -> Missing | None:
         return None
     message = texts[0] if len(texts) == 1 else f"To {run.workflow.description.rstrip('.')}, answer these questions."
     schema: JsonObject = {"type": "object", "properties": fields, "required": list(fields)}
-    return Missing(run.pause.step, tuple(fields), message, schema, questions=True)
+    return MissingValues(run.pause.step, tuple(fields), message, schema, questions=True)
 
 
-def missing_in(run: EndedRun, input_schema: JsonObject) -> Missing | None:
+def missing_in(run: EndedRun, input_schema: JsonObject) -> MissingValues | None:
     """Return what a person can be asked for, so that the run continues; `None` if the run also lacks something else.
 
     Args:
@@ -83,7 +83,7 @@ def missing_in(run: EndedRun, input_schema: JsonObject) -> Missing | None:
     step = run.workflow.step(run.pause.step) if run.pause else None
     if step is None or run.pause is None:
         return None
-    names = _lacking(run.pause, step, run.known)
+    names = _missing_arguments(run.pause, step, run.known)
     properties, definitions = input_schema.get("properties", {}), input_schema.get("$defs", {})
     if not names or not isinstance(properties, Mapping) or not isinstance(definitions, Mapping):
         return None
@@ -95,10 +95,10 @@ def missing_in(run: EndedRun, input_schema: JsonObject) -> Missing | None:
         fields[name] = field
     message = f"To {run.workflow.description.rstrip('.')}, step '{step.name}' needs what is not known yet."
     schema: JsonObject = {"type": "object", "properties": fields, "required": list(names)}
-    return Missing(step.name, names, message, schema)
+    return MissingValues(step.name, names, message, schema)
 
 
-def _lacking(pause: PauseReason, step: Step, known: Known) -> tuple[str, ...]:
+def _missing_arguments(pause: PauseReason, step: Step, known: Known) -> tuple[str, ...]:
     """Return the arguments that the step lacks; none if something else is wrong, too."""
     names = pause.missing_arguments
     if not isinstance(pause, UnresolvableParams):
@@ -150,7 +150,7 @@ def run_asking(
         if task_id not in (None, rounds.earlier.task):
             raise ProtocolError(INVALID_PARAMS, "Invalid params: `requestState` cannot be used: it is of another task")
         task_id = rounds.earlier.task
-        given = with_answers(given, _answered(rounds, workflow))
+        given = with_answers(given, _earlier_answers(rounds, workflow))
     run = start(task_id, given, {})
     by_step: dict[str, dict[str, Json]] = {}
     while (missing := _missing(request, run)) is not None and run.task is not None:
@@ -174,7 +174,7 @@ def run_asking(
     return run
 
 
-def _answered(rounds: Rounds, workflow: Workflow) -> dict[str, Json]:
+def _earlier_answers(rounds: Rounds, workflow: Workflow) -> dict[str, Json]:
     names = {question.name for question in workflow.questions}
     answers: dict[str, Json] = {}
     for key, answer in rounds.answers.items():
@@ -185,7 +185,7 @@ def _answered(rounds: Rounds, workflow: Workflow) -> dict[str, Json]:
     return answers
 
 
-def _missing(request: Request, run: EndedRun) -> Missing | None:
+def _missing(request: Request, run: EndedRun) -> MissingValues | None:
     stored = run.task is not None and run.stored
     able = request.envelope.is_known and declares(request.envelope.capabilities, "elicitation")
     if not stored or not able or not (request.stateless or request.reply.may_ask):
@@ -202,7 +202,7 @@ def _tool_of(run: EndedRun) -> str:
 
 
 def _answers(
-    request: Request, rounds: Rounds | None, host: ServerHost, task: TaskRecord, missing: Missing
+    request: Request, rounds: Rounds | None, host: ServerHost, task: TaskRecord, missing: MissingValues
 ) -> dict[str, Json]:
     """Ask a person. Returns the answers; none if the person declined or, in the handshake era, did not answer."""
     key = f"{missing.step}-{task.task_id[-12:]}-{digest_of(dumps(missing.schema))}"
@@ -211,7 +211,7 @@ def _answers(
         rounds.identity = Identity(task=task.task_id)
         lifetime_s = max((task.created_ms + task.ttl_ms - request.now_ms()) / 1_000, 1)
     question = elicitation(key, missing.message, missing.schema, timeout_s=lifetime_s)
-    asker = request.asking(rounds)(request.reply.request, _waiting(request, host))
+    asker = request.asking(rounds)(request.reply.request, _wait_condition(request, host))
     try:
         answer: Elicited = question.read(asker.ask((question,))[0])
     except (ToolError, Abandoned) as error:
@@ -222,7 +222,7 @@ def _answers(
     return missing.answers(answer.content)
 
 
-def _waiting(request: Request, host: ServerHost) -> Callable[[], bool]:
+def _wait_condition(request: Request, host: ServerHost) -> Callable[[], bool]:
     """Return a function that returns whether to wait longer for an answer: the client is connected, and a step could
     still start. The function also keeps the quiet stream alive."""
     clock = request.services.clock

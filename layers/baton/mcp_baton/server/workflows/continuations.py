@@ -104,7 +104,7 @@ class Continuation(Struct, frozen=True):
 
     def record(self, outcome: Outcome) -> Recording:
         if not isinstance(self.task, Plan):
-            return _unrecorded(self.task)
+            return _failure_recording(self.task)
         if isinstance(outcome, Failed) and outcome.not_approved is not None:
             return _refused_recording(self.request, self.task.task.task_id, self.task, outcome.not_approved)
         request, plan, batches = self.request, self.task, list[Batch]()
@@ -125,9 +125,9 @@ class Continuation(Struct, frozen=True):
             store, _ = request.own_tasks()
             recorded = write_decided(store, plan.task, decide, attempts=attempts)
         except StoreError as error:
-            return _unrecorded(_error_meta(request, plan.task.task_id, error), plan.workflow)
+            return _failure_recording(_error_meta(request, plan.task.task_id, error), plan.workflow)
         after = plan_of(request, recorded.task)
-        return _recorded(request, after, batches[-1], recorded.oversized, self.call.arguments)
+        return _success_recording(request, after, batches[-1], recorded.oversized, self.call.arguments)
 
 
 def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> Continuation | RefusedCall:
@@ -206,7 +206,7 @@ def _find(request: Request, task_id: str) -> tuple[Plan | None, PlanOrMeta]:
     return plan, _error_meta(request, task_id, TaskFinished(task)) if task.status.terminal else plan
 
 
-def _recorded(
+def _success_recording(
     request: Request, after: Plan, batch: Batch, oversized: Sequence[str], arguments: JsonObject
 ) -> Recording:
     """Return the recording of a call that was recorded. `after` is the plan after the write."""
@@ -232,7 +232,7 @@ def recorded_meta(
     return meta | notes_meta(after.repeats(), twice, oversized)
 
 
-def _unrecorded(meta: dict[str, Json], workflow: Workflow | None = None) -> Recording:
+def _failure_recording(meta: dict[str, Json], workflow: Workflow | None = None) -> Recording:
     """Return the recording of a call whose tool ran, but which was not recorded, or may not have been."""
 
     def text() -> str:
