@@ -135,7 +135,7 @@ def block(item: str | Content) -> JsonObject:
 
 
 def error_result(text: str) -> dict[str, Json]:
-    """The result of a call that failed. Hosts show only its text."""
+    """Return the result of a call that failed. Hosts show only its text."""
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 

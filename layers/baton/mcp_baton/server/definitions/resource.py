@@ -76,7 +76,7 @@ class Template:
         if not self._variables:
             return {} if uri == self._prefix else None
         if not (uri.startswith(self._prefix) and uri.endswith(self._variables[-1].followed_by)):
-            return None  # the usual case, decided fast
+            return None  # a fast path for the usual case
         from urllib.parse import unquote
 
         values: dict[str, str] = {}

@@ -125,7 +125,8 @@ def _plain_schemas(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas] | N
 
 
 def _pydantic_schemas(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas]:
-    """A type without a JSON Schema gets an empty one: `convert` then reports wrong values."""
+    """Let pydantic create the schemas. A type without a JSON Schema gets an empty one: `convert` then reports invalid
+    values."""
     from pydantic import TypeAdapter
     from pydantic.errors import PydanticUserError
 

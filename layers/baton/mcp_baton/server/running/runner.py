@@ -264,7 +264,7 @@ def _blocker_text(execution: Execution, target: BoundFunction[Any]) -> str:
     logger.error("%s blocks the event loop, on which all async functions run: %s", what, UNBLOCK)
     if what == target.what:
         return f"it blocks the event loop ({UNBLOCK})"
-    # A caller who lacks a function's scopes does not learn its name.
+    # Callers who lack a function's scopes must not learn its name.
     server = execution.server
     seen = (*(f"tool {name}" for name in server.tools), *(f"prompt {name}" for name in server.prompts))
     shown = what if what in (*seen, *(f"resource {uri}" for uri in server.resources)) else "another function"

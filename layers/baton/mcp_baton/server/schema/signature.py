@@ -256,7 +256,7 @@ REMEDY = "use a type that pydantic knows, such as str, a dataclass or a model"
 
 
 def parameter_error(what: str, name: str, annotation: object, cause: str | None = None) -> RegistrationError:
-    """The error for a parameter whose type has no schema."""
+    """Return the error for a parameter whose type has no schema."""
     shown = shown_type(annotation)
     filled = f"write {name}: Annotated[{shown}, Depends(…)] for a value that the server creates"
     return RegistrationError(

@@ -236,7 +236,7 @@ def resumed_input(
     arguments = with_stored_arguments(declared_arguments(workflow, task), given)
     lost = sorted(given_secrets(workflow, task) - given.keys())
     if lost and (assumes_secrets or all(status.settled for status in carried(task, workflow).values())):
-        # Without an open step, the run only completes the task: no call is left that needs a secret.
+        # Without an open step, the run only completes the task. So no call needs a secret.
         stand_ins = {name: stand_in(name) for name in lost}
         kept = [argument for argument in workflow.arguments if argument.name not in stand_ins]
         return _input(task.owner, kept, arguments, stand_ins, answers)

@@ -75,7 +75,7 @@ def resume_stored(services: Services, workflow: Workflow, owner: str, task_id: s
         claims=MappingProxyType({}),
         envelope=Envelope(Era.STATELESS, STATELESS_REVISIONS[0], {}, {}, None, None),
         exchange=exchange,
-        # What the run reports is dropped: the reply has no stream.
+        # The run's notifications are dropped: the reply has no stream.
         reports_to=Reply(exchange, streams=False),
         base_url=services.settings.base_url or "",
     )
