@@ -156,7 +156,7 @@ def compose(
     if store is None:
         due.append(NO_TABLE)
     adapter = LambdaAdapter(
-        _warning(endpoint, due) if due else endpoint,
+        _with_warnings(endpoint, due) if due else endpoint,
         allow_anonymous=settings.allow_anonymous,
         streaming=settings.streaming,
         trust_session_names=settings.trust_session_names,
@@ -270,7 +270,7 @@ def dynamodb_store(
         sleep=sleep,
         rng=random_fraction if random is None else random,
     )
-    objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
+    objects = _object_store(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
     return DynamoDBTaskStore(requests, limits, objects)
 
 
@@ -287,7 +287,7 @@ def _connect_now() -> "Connect":
     return lambda: client
 
 
-def _overflow(settings: Settings, connect: "Callable[[], S3Client]", telemetry: Telemetry) -> "ObjectStore | None":
+def _object_store(settings: Settings, connect: "Callable[[], S3Client]", telemetry: Telemetry) -> "ObjectStore | None":
     if settings.overflow_bucket is None:
         return None
     from mcp_baton.tasks.dynamodb.s3 import LONGEST_TTL_MS, S3ObjectStore
@@ -308,7 +308,7 @@ def _state_keys(settings: Settings, telemetry: Telemetry, clock: Callable[[], fl
     return SecretKeys(settings.state_key_secret, secrets_client, telemetry=telemetry, clock=clock)
 
 
-def _warning(app: Application, warnings: list[str]) -> Application:
+def _with_warnings(app: Application, warnings: list[str]) -> Application:
     """Log warnings about settings with the first request, after its response.
 
     Not at import: another program, such as `baton serve`, may import a file that makes a handler.

@@ -22,7 +22,7 @@ def closest(name: object, known: Iterable[str]) -> str | None:
     return names[found[0]] if found else None
 
 
-def place_of(function: object) -> str | None:
+def source_location(function: object) -> str | None:
     """Return where a function is defined, as `FILE:LINE`; `None` for a builtin."""
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else None

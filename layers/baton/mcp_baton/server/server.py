@@ -449,9 +449,9 @@ class Server:
         self._check_open(kind, name)
         taken = into.get(key) or (others or {}).get(name)
         if taken is not None:
-            from mcp_baton.hints import place_of
+            from mcp_baton.hints import source_location
 
-            place = place_of(getattr(taken, "function", None))
+            place = source_location(getattr(taken, "function", None))
             raise RegistrationError(
                 f"{kind} {name!r}: the name is already taken{f' by {place}' if place else ''}; give it another"
             )

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError, WrongResult
-from mcp_baton.hints import allowed_name, did_you_mean, place_of
+from mcp_baton.hints import allowed_name, did_you_mean, source_location
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.content import CONTENT_TYPES, ToolResult
 from mcp_baton.server.definitions.labels import AllLabels, Labels
@@ -347,7 +347,7 @@ def wrong_result(
 ) -> WrongResult:
     """Return the error for an invalid return value. It names the tool's line and the value's type, but not the
     value."""
-    place = place_of(function)
+    place = source_location(function)
     subject = f"the tool {name!r}{f' ({place})' if place else ''} returned"
     if inspect.iscoroutine(returned):
         returned.close()
