@@ -21,6 +21,7 @@ from pathlib import Path
 from benchmarks import layers
 from benchmarks.contenders import CONTENDERS, FLOORS, IN_SHARES, Contender
 from benchmarks.import_time import heaviest_imports
+from benchmarks.memory import resident_mb
 from benchmarks.processor_share import WHOLE_MB, NoShares, share
 from emulators.delivery import PATIENCE_S
 from emulators.gateway_requests import Probe, WrongAnswer
@@ -79,17 +80,10 @@ def _measure_once(contender: Contender, warm: int, figures: Figures) -> None:
         began = time.perf_counter()
         with _running(contender, api, dynamodb) as process:
             figures[contender.name, _COLD].append(1000 * (first.wait().at - began))
-            figures[contender.name, _PEAK].append(_peak_mb(process.pid))
+            figures[contender.name, _PEAK].append(resident_mb(process.pid, "VmHWM"))
             contender.first.check(first)
             for name, probe in contender.warm.items():
                 figures[contender.name, name].append(_warm(api, probe, warm))
-
-
-def _peak_mb(process: int) -> float:
-    """Return the peak memory of a process so far. Only Linux reports it."""
-    status = Path(f"/proc/{process}/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), float("nan"))
 
 
 def _compare_in_share(memory_mb: int, rounds: int) -> None:

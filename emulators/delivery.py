@@ -94,9 +94,9 @@ class Delivery:
             self._closed = True
             self._changed.notify_all()
 
-    def wait(self) -> "Delivery":
+    def wait(self, patience_s: float = PATIENCE_S) -> "Delivery":
         """Wait until no more data will arrive."""
-        self._await(lambda: self._closed, "the answer did not end")
+        self._await(lambda: self._closed, "the answer did not end", patience_s)
         return self
 
     def wait_chunks(self, count: int) -> list[bytes]:
@@ -104,7 +104,7 @@ class Delivery:
         self._await(lambda: len(self.chunks) >= count, f"fewer than {count} chunks came")
         return self.chunks
 
-    def _await(self, condition: Callable[[], bool], otherwise: str) -> None:
+    def _await(self, condition: Callable[[], bool], otherwise: str, patience_s: float = PATIENCE_S) -> None:
         with self._changed:
-            if not self._changed.wait_for(condition, PATIENCE_S):
+            if not self._changed.wait_for(condition, patience_s):
                 raise TimeoutError(f"{otherwise}: {self.kind or 'nothing'} with {len(self.chunks)} chunks")

@@ -18,6 +18,9 @@ from typing import BinaryIO
 
 from emulators.delivery import Delivery, Reaction
 
+ACCEPTED = 202
+"""The status after which an invocation has ended."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Invocation:
@@ -122,6 +125,8 @@ class RuntimeApi:
             trailers = _read_fields(stream) if _is_chunked(fields) else {}
             stay = not reaction.hang_up and _reply(connection, reaction.status, fields=reaction.headers)
             delivery.finish(trailers)
+            if reaction.status == ACCEPTED:
+                self._running.pop(request_id, None)
             if reaction.then_close:
                 connection.shutdown(socket.SHUT_RDWR)
             return stay

@@ -1,20 +1,6 @@
 """An incident: the model names the cause of a service's errors, and a person approves a restart.
 
-Deploy it with `BATON_APP=$PWD/examples/incident make deploy ARGS=--guided`. Set `MessageTopic=on`, which creates the
-team's topic, and `Approvers={"on-call": ["…"]}`. In template.yaml, add to `Globals.Function.Environment.Variables`:
-
-    AWS_DATA_PATH: /var/runtime/botocore/data    # for the clients of ECS and CloudWatch Logs
-    ECS_CLUSTER: shop
-    LOG_GROUP_PREFIX: /ecs/                      # the service checkout logs to /ecs/checkout
-    HEALTH_QUEUE_URL: https://sqs.eu-west-1.amazonaws.com/123456789012/health.fifo
-
-and to the statements of `FunctionPolicy`:
-
-    - { Effect: Allow, Action: logs:FilterLogEvents, Resource: "arn:aws:logs:*:123456789012:log-group:/ecs/*" }
-    - { Effect: Allow, Action: ecs:UpdateService, Resource: "arn:aws:ecs:*:123456789012:service/shop/*" }
-    - { Effect: Allow, Action: sqs:SendMessage, Resource: "arn:aws:sqs:*:123456789012:health.fifo" }
-
-Your health check reads the queue, and sends `{"healthy": true}` to the address `callback` of each message with a POST.
+README.md says how to deploy it.
 """
 
 import json

@@ -1,18 +1,6 @@
 """A report: the sales files of a month are summed in parallel, the model writes the summary, and SES sends it.
 
-Deploy it with `BATON_APP=$PWD/examples/report make deploy ARGS=--guided`. In template.yaml, add to
-`Globals.Function.Environment.Variables`:
-
-    AWS_DATA_PATH: /var/runtime/botocore/data    # for the client of SES
-    SALES_BUCKET: shop-sales                     # has sales/2026-11/berlin.csv, with the columns product and revenue
-    REPORT_FROM: reports@example.com             # an identity that SES has verified
-    REPORT_TO: board@example.com
-
-and to the statements of `FunctionPolicy`:
-
-    - { Effect: Allow, Action: s3:ListBucket, Resource: "arn:aws:s3:::shop-sales" }
-    - { Effect: Allow, Action: s3:GetObject, Resource: "arn:aws:s3:::shop-sales/sales/*" }
-    - { Effect: Allow, Action: ses:SendEmail, Resource: "arn:aws:ses:*:123456789012:identity/*" }
+README.md says how to deploy it.
 """
 
 import csv

@@ -56,13 +56,19 @@ class Emulator:
     def client(self, service: str) -> Any:
         return client_of(service, self.url)
 
-    def deploy(self, build: Path, stack: str) -> "Stack":
-        """Deploy a build with `sam deploy` and the template's defaults.
+    def deploy(self, build: Path, stack: str, **parameters: str) -> "Stack":
+        """Deploy a build with `sam deploy`.
+
+        Args:
+            build: The folder with the build.
+            stack: The name of the stack.
+            parameters: Parameters that differ from the template's defaults.
 
         Raises:
             CommandFailed: the deployment failed.
         """
-        overrides = [f"{name}={value}" for name, value in USUAL.items()]
+        # In the quotes that the SAM CLI takes off.
+        overrides = [f"{name}={json.dumps(value)}" for name, value in {**USUAL, **parameters}.items()]
         command = ["deploy", "--stack-name", stack, "--template-file", str(build / "template.yaml"), "--resolve-s3"]
         command += ["--capabilities", "CAPABILITY_IAM", "--no-confirm-changeset", "--no-fail-on-empty-changeset"]
         sam([*command, "--no-progressbar", "--parameter-overrides", *overrides], AWS_ENDPOINT_URL=self.url)

@@ -8,6 +8,8 @@
 - Gateway responses in an API's definition.
 - Settings of an alias for asynchronous invocations. MiniStack reads only the function's.
 - Requests count as made over TLS. The policies of the bucket and the queue deny others.
+- Policies are checked for the ECS service that is updated, and for the sender of a mail. MiniStack checks the cluster,
+  and no sender.
 - Layers are mounted read-only and shared by containers. MiniStack copies the layer into each container.
 - Containers are removed at once. MiniStack asks each to stop, and waits.
 
@@ -22,6 +24,7 @@ from typing import Any
 
 from docker.errors import NotFound
 from docker.types import Mount
+from ministack.core import iam_actions
 from ministack.core.responses import get_region
 from ministack.services import apigateway_v1, lambda_svc
 
@@ -128,6 +131,22 @@ def patch_tls() -> None:
     app.pin_request_origin = pin_as_if_encrypted
 
 
+def patch_permissions() -> None:
+    """Check `ecs:UpdateService` for the ARN of the service, and `ses:SendEmail` for the sender's, as AWS does."""
+    arn_of = iam_actions.extract_resource_arn
+
+    def own_arn(service: str, method: str, path: str, headers: Any, body: bytes, *more: Any) -> str:
+        if service == "ses" and path == "/v2/email/outbound-emails":
+            _, region, account = more
+            return f"arn:aws:ses:{region}:{account}:identity/{json.loads(body)['FromEmailAddress']}"
+        arn: str = arn_of(service, method, path, headers, body, *more)
+        if service == "ecs" and headers.get("x-amz-target", "").endswith(".UpdateService"):
+            return f"{arn.replace(':cluster/', ':service/')}/{json.loads(body)['service']}"
+        return arn
+
+    iam_actions.extract_resource_arn = own_arn
+
+
 def patch_layers() -> None:
     """Mount a function's layer at `/opt`, read-only, instead of copying it."""
     spawn, parse_flags = lambda_svc._spawn_lambda_container_impl, lambda_svc._parse_docker_flags
@@ -171,6 +190,7 @@ if __name__ == "__main__":
     patch_gateway_responses()
     patch_asynchronous_invocations()
     patch_tls()
+    patch_permissions()
     patch_layers()
     patch_endings()
     sys.exit(app.main())

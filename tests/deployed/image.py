@@ -1,9 +1,9 @@
 """AWS's image of the Python 3.13 runtime, or a stand-in if the registry cannot be reached.
 
 The stand-in has everything of AWS's image that a function can see: CPython 3.13 in `/var/lang`, AWS's own runtime
-interface client in `/var/runtime`, AWS's runtime interface emulator, layers in `/opt`, and `AWS_LAMBDA_EXEC_WRAPPER`.
-It is built from this machine's files, including shared libraries, so it needs neither a registry nor root. It is not a
-byte-for-byte copy of AWS's image.
+interface client and boto3 among its packages, AWS's runtime interface emulator, layers in `/opt`, and
+`AWS_LAMBDA_EXEC_WRAPPER`. It is built from this machine's files, including shared libraries, so it needs neither a
+registry nor root. It is not a byte-for-byte copy of AWS's image.
 """
 
 import io
@@ -35,13 +35,18 @@ PACKAGES = (
 LEFT_OUT = re.compile(r"(^|/)(test|tests|site-packages|idlelib|tkinter|ensurepip|lib2to3)(/|$)|\.a$")
 SITE = Path(os.__file__).parent
 STAND_IN = "baton.stand-in"
+"""The label of the stand-in. Its value says what is in it: change it with the content."""
+CONTENT = "2"
+RUNTIME_PACKAGES = "var/lang/lib/python3.13/site-packages"
+"""Where AWS's image has boto3, since Python 3.11: https://docs.aws.amazon.com/lambda/latest/dg/python-image.html"""
 
 BOOTSTRAP = b"""\
 import os
 import sys
 
-packages = ["/opt/python/lib/python3.13/site-packages", "/opt/python", "/var/runtime"]
-sys.path[:0] = [os.environ["LAMBDA_TASK_ROOT"], *packages]
+layers = ["/opt/python/lib/python3.13/site-packages", "/opt/python"]
+packages = ["/var/lang/lib/python3.13/site-packages", "/var/runtime"]
+sys.path[:0] = [os.environ["LAMBDA_TASK_ROOT"], *layers, *packages]
 
 from awslambdaric import bootstrap
 from awslambdaric.lambda_runtime_client import LambdaRuntimeClient
@@ -67,7 +72,7 @@ SETTINGS = [
     "ENV LD_LIBRARY_PATH=/var/lang/lib:/var/runtime/lib:/var/task/lib:/opt/lib",
     "WORKDIR /var/task",
     'ENTRYPOINT ["/lambda-entrypoint.sh"]',
-    f"LABEL {STAND_IN}=true",
+    f"LABEL {STAND_IN}={CONTENT}",
 ]
 
 
@@ -76,11 +81,10 @@ def ensure_runtime_image(client: docker.DockerClient, emulator: Path) -> str:
     `stand-in`.
     """
     try:
-        for tag in TAGS:
-            client.images.get(f"{NAME}:{tag}")
+        labels = [client.images.get(f"{NAME}:{tag}").labels for tag in TAGS]
     except ImageNotFound:
-        pass
-    else:
+        labels = []
+    if labels and all(found.get(STAND_IN, CONTENT) == CONTENT for found in labels):
         return "here"
     try:
         image = client.images.pull(NAME, tag=TAGS[-1])
@@ -114,9 +118,9 @@ def _fill(archive: tarfile.TarFile, emulator: Path) -> None:
     archive.add(binaries[0], "var/lang/bin/python3.13")
     archive.add(SITE, "var/lang/lib/python3.13", filter=_wanted)
     for package in PACKAGES:
-        archive.add(site_packages / package, f"var/runtime/{package}", filter=_wanted)
+        archive.add(site_packages / package, f"{RUNTIME_PACKAGES}/{package}", filter=_wanted)
     for native in natives:
-        archive.add(native, f"var/runtime/{native.name}")
+        archive.add(native, f"{RUNTIME_PACKAGES}/{native.name}")
     archive.add(emulator, "usr/local/bin/aws-lambda-rie", filter=_executable)
     _file(archive, "var/runtime/bootstrap.py", BOOTSTRAP)
     _file(archive, "var/runtime/bootstrap", START)
@@ -140,7 +144,8 @@ def _loaded_by(binary: Path) -> Iterator[str]:
 
 
 def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return None if LEFT_OUT.search(member.name.split("python3.13/", 1)[-1]) else member
+    own = member.name.removeprefix(f"{RUNTIME_PACKAGES}/").split("python3.13/", 1)[-1]
+    return None if LEFT_OUT.search(own) else member
 
 
 def _executable(member: tarfile.TarInfo) -> tarfile.TarInfo:

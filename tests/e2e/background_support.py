@@ -174,8 +174,8 @@ class Background:
         return item["status"]["S"], int(item["dispatches"]["N"]), int(item["run"]["M"]["number"]["N"])
 
 
-def measured_sweep(jobs: Background, telemetry: Telemetry) -> JsonObject:
-    """Run a sweep that records its metrics in `telemetry`. Return the report."""
+def measured_endpoint(jobs: Background, telemetry: Telemetry) -> Endpoint:
+    """Return the endpoint of another container. It records its metrics in `telemetry`."""
     store = dynamodb_store(
         jobs.table.name,
         Settings(),
@@ -185,8 +185,12 @@ def measured_sweep(jobs: Background, telemetry: Telemetry) -> JsonObject:
         monotonic=jobs.time.monotonic,
         sleep=jobs.time.sleep,
     )
-    services = services_of(jobs.server, store, Settings(), telemetry=telemetry, dispatcher=jobs.queue)
-    return Endpoint(services).sweep({}, Line(request_id="1", can_stream=False))
+    return Endpoint(services_of(jobs.server, store, Settings(), telemetry=telemetry, dispatcher=jobs.queue))
+
+
+def measured_sweep(jobs: Background, telemetry: Telemetry) -> JsonObject:
+    """Run a sweep that records its metrics in `telemetry`. Return the report."""
+    return measured_endpoint(jobs, telemetry).sweep({}, Line(request_id="1", can_stream=False))
 
 
 type MakeBackground = Callable[..., Background]

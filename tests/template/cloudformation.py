@@ -113,6 +113,9 @@ class Stack:
 
     def _inside(self, value: Any) -> Any:
         match value:
+            case {"Fn::FindInMap": [name, *keys]}:
+                first, second = (self._value(key) for key in keys)
+                return self._template["Mappings"][name][first][second]
             case dict():
                 return {key: self._value(item) for key, item in value.items() if not self._absent(item)}
             case list():

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from costs import prices
 from mcp_baton import telemetry
 from tests.template.cloudformation import PSEUDO, Stack
 from tests.template.conftest import ROOT, MakeStack
@@ -15,14 +16,20 @@ OPERATING = (ROOT / "docs" / "operating.md").read_text()
 DOCUMENTED = set(re.findall(r"^\| `(\w+)` \| (?:count|ms) \|", OPERATING, re.MULTILINE))
 API = {"ApiName": PSEUDO["AWS::StackName"], "Stage": "v1"}
 FUNCTIONS = ({"FunctionName": "${McpFunction}"}, {"FunctionName": "${WorkerFunction}"})
+TABLE = {"TableName": "${TaskTable}"}
+UNITS = {"ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits"}
 AWS_METRICS = {
     "AWS/ApiGateway": ({"Count", "4XXError", "5XXError", "Latency", "IntegrationLatency"}, (API,)),
     "AWS/Lambda": ({"Duration", "Errors", "Throttles", "Invocations", "ConcurrentExecutions"}, FUNCTIONS),
+    "AWS/DynamoDB": (UNITS, (TABLE, {**TABLE, "GlobalSecondaryIndexName": "lists"})),
     "AWS/SQS": ({"ApproximateNumberOfMessagesVisible"}, ({"QueueName": "${DeadLetterQueue.QueueName}"},)),
 }
 """The metrics of these services, and the dimensions of those that the dashboard shows."""
 SEARCH = re.compile(r"SEARCH\('\{Baton,service,(\w+)\} MetricName=\"(\w+)\" service=\"([^\"]+)\"', '\w+', 300\)")
 GRID_COLUMNS = 24
+DAY_S = 24 * 3600
+X86_GB_SECOND = 16.6667
+"""Dollars, a million GB-seconds on x86_64: https://aws.amazon.com/lambda/pricing/"""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +39,11 @@ def shown(stack: MakeStack) -> Stack:
 
 @pytest.fixture(scope="module")
 def widgets(shown: Stack) -> list[Any]:
-    found: list[Any] = json.loads(shown.one("AWS::CloudWatch::Dashboard")["DashboardBody"])["widgets"]
+    return widgets_of(shown)
+
+
+def widgets_of(stack: Stack) -> list[Any]:
+    found: list[Any] = json.loads(stack.one("AWS::CloudWatch::Dashboard")["DashboardBody"])["widgets"]
     return found
 
 
@@ -50,7 +61,8 @@ def plotted(widgets: list[Any]) -> Iterator[tuple[str, str, dict[str, str]]]:
 
 def searched(widgets: list[Any]) -> dict[str, str]:
     """Return the metrics that are searched for, each with the dimension that has a line per value."""
-    found = [SEARCH.fullmatch(row[0]["expression"]) for row in rows(widgets) if isinstance(row[0], dict)]
+    expressions = [row[0]["expression"] for row in rows(widgets) if isinstance(row[0], dict)]
+    found = [SEARCH.fullmatch(expression) for expression in expressions if expression.startswith("SEARCH")]
     assert all(match and match[3] == PSEUDO["AWS::StackName"] for match in found)
     return {match[2]: match[1] for match in found if match}
 
@@ -90,8 +102,51 @@ def test_it_shows_the_metrics_that_operators_need(widgets: list[Any]) -> None:
     assert {name for _, name, _ in plotted(widgets)} | searched(widgets).keys() >= {
         *("Count", "Latency", "Throttles", "ApproximateNumberOfMessagesVisible"),
         *("RunsCompleted", "Pauses", "StoreErrors", "DispatchesFailed"),
-        *("TasksClaimedAgain", "TasksGivenUp", "WakeUpDelay"),
+        *("TasksClaimedAgain", "TasksGivenUp", "WakeUpDelay", "ApprovalAge"),
     }
+
+
+def dollars_a_day(stack: Stack, period_s: int, **sums: float) -> dict[str, float]:
+    """The lines of the graph of the costs, each with its value for these sums of a period."""
+    [graph] = [it["properties"] for it in widgets_of(stack) if it["properties"]["title"] == "Cost (dollars a day)"]
+    named = {row[-1]["id"]: 0.0 for row in graph["metrics"] if isinstance(row[0], str)}
+    assert sums.keys() <= named.keys()
+    names = {**named, **sums, "PERIOD": lambda _: period_s}
+    lines = [row[0] for row in graph["metrics"] if isinstance(row[0], dict)]
+    return {it["label"]: eval(it["expression"], names) for it in lines}  # noqa: S307 - the template's arithmetic
+
+
+@pytest.mark.parametrize(
+    ("parameters", "gb", "worker_gb", "gb_second"),
+    [
+        ({}, 0.5, 0.5, prices.GB_SECOND),
+        ({"MemorySize": "1024", "WorkerMemorySize": "2048"}, 1, 2, prices.GB_SECOND),
+        ({"Architecture": "x86_64"}, 0.5, 0.5, X86_GB_SECOND),
+    ],
+)
+def test_the_costs_follow_from_the_prices(
+    stack: MakeStack, parameters: dict[str, str], gb: float, worker_gb: float, gb_second: float
+) -> None:
+    made, million = stack(Dashboard="on", **parameters), prices.MILLION
+    sums = {"requests": 3 * million, "writes": 2 * million, "reads": 3 * million, "listed": 4 * million}
+    times = {"calls": 5 * million, "ms": 7_000 * million, "attempts": 11 * million, "workerMs": 13_000 * million}
+    hour = dollars_a_day(made, 3600, **sums, **times, swept=6 * million)
+
+    expected = {
+        "API Gateway": 3 * prices.API_REQUEST,
+        "Function": 5 * prices.LAMBDA_REQUEST + 7 * gb * gb_second,
+        "Worker": 11 * prices.LAMBDA_REQUEST + 13 * worker_gb * gb_second,
+        "Table, writes": 2 * prices.WRITE_UNIT,
+        "Table, reads": 3 * prices.READ_UNIT,
+        "Index, writes": 4 * prices.WRITE_UNIT,
+        "Index, reads": 6 * prices.READ_UNIT,
+    }
+    assert hour == pytest.approx({label: 24 * dollars for label, dollars in expected.items()})
+
+
+def test_the_costs_are_a_rate_whatever_period_cloudwatch_chooses(shown: Stack) -> None:
+    assert dollars_a_day(shown, DAY_S, requests=1e6)["API Gateway"] == pytest.approx(prices.API_REQUEST)
+    assert dollars_a_day(shown, 3600, requests=1e6)["API Gateway"] == pytest.approx(24 * prices.API_REQUEST)
 
 
 def test_the_graphs_do_not_overlap_and_read_this_region(widgets: list[Any]) -> None:

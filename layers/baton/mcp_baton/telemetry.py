@@ -36,6 +36,7 @@ TASKS_CLAIMED_AGAIN = Metric("TasksClaimedAgain")
 TASKS_GIVEN_UP = Metric("TasksGivenUp")
 TASKS_HANDED_OVER = Metric("TasksHandedOver")
 WAKE_UP_DELAY = Metric("WakeUpDelay", "Milliseconds")
+APPROVAL_AGE = Metric("ApprovalAge", "Milliseconds")
 NOTIFICATIONS_FAILED = Metric("NotificationsFailed")
 
 

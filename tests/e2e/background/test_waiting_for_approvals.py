@@ -1,16 +1,21 @@
 """Background tasks that wait for an approval: no worker runs meanwhile, and the decision wakes one
 (docs/background.md)."""
 
+import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from mcp_baton import Approval, Server, step
+from mcp_baton.protocol.http import HttpRequest
 from mcp_baton.tasks.dynamodb.approvals import DynamoDBApprovalStore
 from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
+from mcp_baton.telemetry import APPROVAL_AGE, Collector
 from tests.e2e.approvals_support import approver, decide, waiting
-from tests.e2e.background_support import Background, MakeBackground
+from tests.e2e.background_support import Background, MakeBackground, measured_endpoint
 from tests.e2e.support import Era, JsonDict, Script
+from tests.fakes import Line
 
 REFUNDS = Approval("refunds", message="Refund {amount} EUR?", expires=timedelta(hours=3))
 
@@ -149,3 +154,36 @@ def test_a_cancelled_task_withdraws_its_approval(jobs: Background, tool: str) ->
 
     assert (waiting(person), decide(person, approval).status) == ([], 409)
     assert [it["state"] for it in waiting(person, "withdrawn")] == ["withdrawn"]
+
+
+def ages(telemetry: Collector) -> list[float]:
+    """The new values of `ApprovalAge`, in order, milliseconds."""
+    return [it.value for it in telemetry.take().measurements if it.metric is APPROVAL_AGE]
+
+
+def test_an_approval_is_measured_when_a_worker_meets_it_again_and_when_it_is_decided(
+    jobs: Background, script: Script, tool: str
+) -> None:
+    telemetry = Collector()
+    endpoint, line = measured_endpoint(jobs, telemetry), Line(can_stream=False)
+
+    def work() -> None:
+        event: Any = jobs.queue.events.pop()
+        endpoint.work(event["batonTask"], line)
+
+    task = jobs.begin(tool, CALLS[tool])
+    work()
+    assert ages(telemetry) == []
+    jobs.time.pass_s(LONGEST_DISPATCH_MS / 1000 + 1)
+    jobs.status(task)
+    work()
+    assert ages(telemetry) == [LONGEST_DISPATCH_MS + 1_000]
+
+    [approval] = waiting(approver(jobs.client()))
+    jobs.time.pass_s(60)
+    body = json.dumps({"decision": "approve", "digest": approval["digest"]}).encode()
+    path, claims = f"/approvals/{approval['approvalId']}", {"scope": "refunds"}
+    response = endpoint(HttpRequest("POST", path, {"content-type": "application/json"}, body, "kim", claims), line)
+    assert response is not None
+    assert (response.status, ages(telemetry)) == (200, [LONGEST_DISPATCH_MS + 61_000])
+    script.take()

@@ -13,6 +13,7 @@ from mcp_baton.server.definitions.labels import scopes_in
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.approvals import ApprovalPage, ApprovalRecord, ApprovalState, Decision
 from mcp_baton.tasks.store import TaskStore
+from mcp_baton.telemetry import APPROVAL_AGE
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +83,7 @@ class Approvals(Struct, frozen=True):
         """Decide an approval, and wake the background task that waits for it. Raises `NotDecided`."""
         decided = self.store.approvals.decide(record, decision)
         audit(decided, decided.state.value)
+        self.services.telemetry.add(APPROVAL_AGE, self.store.now_ms() - decided.asked_ms)
         if decided.job_id is not None:
             wake(self.services, self.store, decided.owner, decided.job_id)
         return decided

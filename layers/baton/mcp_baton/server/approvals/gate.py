@@ -22,6 +22,7 @@ from mcp_baton.tasks.approvals import MOST_WAITING, ApprovalRecord, ApprovalStat
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import APPROVAL_PREFIX, SALT, timestamp
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.telemetry import APPROVAL_AGE
 from mcp_baton.workflow.approval import MOST_SHOWN, SECRET, Approval, NotApproved, digest_of
 from mcp_baton.workflow.host import Failed, Failure, Place
 from mcp_baton.workflow.keys import digest
@@ -191,6 +192,9 @@ class _Gate(Struct, frozen=True):
             if is_same and record.waits_at(self.call.asked_ms):
                 if is_new:
                     audit(record, "requested")
+                else:
+                    age_ms = self.call.asked_ms - record.asked_ms
+                    self.execution.services.telemetry.add(APPROVAL_AGE, age_ms)
                 if record.notify_ms and (is_new or record.notify_ms < self.call.asked_ms):
                     self.execution.approvals.append(record)
                 self._note(Mark(record.digest, repeat))

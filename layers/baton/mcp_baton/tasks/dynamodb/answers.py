@@ -1,9 +1,9 @@
 """Questions to clients and their answers, one small item for each, in the table of the tasks (docs/http.md)."""
 
-from mcp_baton.exceptions import StoreError, TaskNotFound, TooLarge
+from mcp_baton.exceptions import TaskNotFound, TooLarge
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.attributes import Item, decode, encode_json
-from mcp_baton.tasks.dynamodb.expressions import Update, first_token
+from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.dynamodb.items import expired, partition
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.ids import is_question, new_token
@@ -22,16 +22,8 @@ class DynamoDBAnswerStore:
         self._table = table
 
     def ask(self, owner: str, question: str, ttl_s: int) -> None:
-        token = new_token()
-        item: Item = {
-            **question_key(owner, question),
-            "expires_at": {"N": str(self._table.clock_ms() // 1000 + ttl_s)},
-            **first_token(self._table.clock_ms(), token),
-        }
-        try:
-            self._table.put(item, token)
-        except ConditionFailed as error:
-            raise StoreError("the question's id is taken") from error
+        expires: Item = {"expires_at": {"N": str(self._table.clock_ms() // 1000 + ttl_s)}}
+        self._table.create(question_key(owner, question) | expires, "the question's id is taken")
 
     def answer(self, owner: str, question: str, answer: JsonObject) -> None:
         if not is_question(question):

@@ -218,17 +218,12 @@ class DynamoDBApprovalStore:
         return True
 
     def add_link(self, record: ApprovalRecord, digest: str) -> None:
-        token = new_token()
         item: Item = {
             **_link_key(digest),
             "approval_id": {"S": record.approval_id},
             "expires_at": {"N": str(-(-record.until_ms // 1000))},
-            **first_token(self._table.clock_ms(), token),
         }
-        try:
-            self._table.put(item, token, CREATE)
-        except ConditionFailed as failure:
-            raise StoreError("the link's token is taken") from failure
+        self._table.create(item, "the link's token is taken")
 
     def linked(self, digest: str) -> ApprovalRecord | None:
         item = self._table.get(_link_key(digest))

@@ -1,12 +1,9 @@
 """The addresses of callbacks, one small item for each, in the table of the tasks (docs/storage.md, Callbacks)."""
 
-from mcp_baton.exceptions import StoreError
 from mcp_baton.tasks.callbacks import Pointer
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.expressions import first_token
 from mcp_baton.tasks.dynamodb.items import expired
-from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
-from mcp_baton.tasks.ids import new_token
+from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.texts import from_text, to_text
 
 PREFIX = "CALLBACK#"
@@ -20,21 +17,16 @@ class DynamoDBCallbackStore:
         self._table = table
 
     def add(self, digest: str, pointer: Pointer, until_ms: int) -> None:
-        token = new_token()
         item: Item = {
             **callback_key(digest),
             "owner": {"S": to_text(pointer.owner)},
             "task": {"S": pointer.task_id},
             "step": {"S": to_text(pointer.step)},
             "expires_at": {"N": str(-(-until_ms // 1000))},
-            **first_token(self._table.clock_ms(), token),
         }
         if pointer.job_id is not None:
             item["job"] = {"S": pointer.job_id}
-        try:
-            self._table.put(item, token)
-        except ConditionFailed as failure:
-            raise StoreError("the callback's token is taken") from failure
+        self._table.create(item, "the callback's token is taken")
 
     def find(self, digest: str) -> Pointer | None:
         item = self._table.get(callback_key(digest))

@@ -255,7 +255,13 @@ class DynamoDBJobStore:
         lives_ms = min(max(task.ttl_ms, now_ms + ttl_ms - created_ms), longest_ms)
         if before_s * 1000 >= now_ms + (ttl_ms // 2 if least_ms is None else least_ms) or lives_ms <= task.ttl_ms:
             return task
-        expires_s = self._keep_values(task, max(before_s, -(-(created_ms + lives_ms) // 1000)))
+        from mcp_baton.tasks.dynamodb.outside import expiring
+
+        expires_s = max(before_s, -(-(created_ms + lives_ms) // 1000))
+        # Values outside the item that would expire earlier are written again first. If that fails, the task lives only
+        # as long as they do.
+        if short := expiring(stored_item(task), expires_s):
+            expires_s = min(expires_s, self._prolong(task, expires_s, short))
         lives_ms = min(lives_ms, expires_s * 1000 - created_ms)
         if lives_ms <= task.ttl_ms:
             return task
@@ -274,17 +280,6 @@ class DynamoDBJobStore:
         if task.claim is not None and not has_claim(current, task.claim):
             raise ClaimLost(current)
         return current
-
-    def _keep_values(self, task: TaskRecord, expires_s: int) -> int:
-        """When a task may expire, epoch seconds.
-
-        Values outside the item that would expire earlier are written again first. If that fails, the task lives only as
-        long as they do.
-        """
-        from mcp_baton.tasks.dynamodb.outside import expiring
-
-        short = expiring(stored_item(task), expires_s)
-        return min(expires_s, self._prolong(task, expires_s, short)) if short else expires_s
 
     def _prolong(self, task: TaskRecord, expires_s: int, short: "Mapping[Path, Pointer]") -> int:
         """Write values again, with one `UpdateItem` for 100 pointers. Returns until when all of them are kept, epoch

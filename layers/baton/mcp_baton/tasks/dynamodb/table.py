@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from mcp_baton.exceptions import OutcomeUnknown, StoreBusy, StoreUnavailable
+from mcp_baton.exceptions import OutcomeUnknown, StoreBusy, StoreError, StoreUnavailable
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.expressions import SETS, Update, stored_token
+from mcp_baton.tasks.dynamodb.expressions import SETS, Update, first_token, stored_token
+from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.store import random_fraction
 from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry
 
@@ -214,6 +215,14 @@ class TaskTable(Struct, frozen=True, eq=False):
             self._repeat(lambda: self._send("PutItem", request), retry_policy, began_s)
         except ConditionFailed as failed:
             self._written_item({"pk": item["pk"], "sk": item["sk"]}, failed, token, retry_policy, began_s)
+
+    def create(self, item: Item, taken: str) -> None:
+        """Write a new item whose key is random. Raises `StoreError`, with the text `taken`, if the item exists."""
+        token = new_token()
+        try:
+            self.put({**item, **first_token(self.clock_ms(), token)}, token)
+        except ConditionFailed as failure:
+            raise StoreError(taken) from failure
 
     def update(self, key: Item, update: Update, retry_policy: RetryPolicy = WRITE, *, whole: bool = True) -> Item:
         """Make one write, and return the item after it, or with `whole=False` at least the attributes that were

@@ -1,0 +1,272 @@
+"""The clients of `benchmarks/load.py`: each one runs a workflow again and again, and speaks MCP over HTTP.
+
+Baton runs the workflow, and the client makes the calls that Baton hands to it. The peers have no workflows: the client
+calls each tool. Clients of Baton send some requests two at a time, so that two processes write the same task.
+"""
+
+import asyncio
+import itertools
+import json
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.functions.load_tools import SHAPES, Shape
+from benchmarks.load_servers import OWNER_HEADER, SUPERVISOR, TIMEOUT_S, Running
+
+type Reply = dict[str, Any]
+type Run = Callable[["Session"], Awaitable[None]]
+"""Runs one workflow to its end."""
+
+POLL_S = 0.1
+AT_ONCE = 2
+MAX_RESUMES = 10
+HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+REVISION, STATELESS_REVISION = "2025-11-25", "2026-07-28"
+
+
+class WrongReply(Exception):
+    """A server did not reply as it should."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the clients have seen.
+
+    Attributes:
+        seconds: How long they ran.
+        latencies: The time of each request, in seconds.
+        workflows: How many workflows reached their end.
+        errors: How often a workflow failed, by its error.
+    """
+
+    seconds: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+    workflows: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Session:
+    """One client.
+
+    Attributes:
+        owner: The owner of its tasks.
+        url: The server.
+        addresses: The folder with the addresses of callbacks.
+        http: Its connections.
+        tally: Counts its requests.
+    """
+
+    owner: str
+    url: str
+    addresses: Path
+    http: httpx.AsyncClient
+    tally: Tally
+    numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    async def send(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Reply:
+        """Send a request, and return the JSON of the reply."""
+        given = {**HEADERS, OWNER_HEADER: self.owner, **(headers or {})}
+        text = None if body is None else json.dumps(body)
+        began = time.perf_counter()
+        response = await self.http.request(method, self.url + path, content=text, headers=given)
+        self.tally.latencies.append(time.perf_counter() - began)
+        if response.status_code != 200:
+            raise WrongReply(f"{method} {path.partition('?')[0][:12]}: {response.status_code} {response.text[:200]}")
+        reply: Reply = response.json()
+        return reply
+
+    async def request(self, method: str, params: Reply, headers: Mapping[str, str] | None = None) -> Reply:
+        """Send an MCP request, and return its result."""
+        message = {"jsonrpc": "2.0", "id": next(self.numbers), "method": method, "params": params}
+        reply = await self.send("POST", "/mcp", message, headers or {"MCP-Protocol-Version": REVISION})
+        if "result" not in reply or reply["result"].get("isError"):
+            raise WrongReply(f"{method}: {json.dumps(reply)[:400]}")
+        result: Reply = reply["result"]
+        return result
+
+    async def call(self, name: str, arguments: Reply, meta: Reply | None = None) -> Reply:
+        """Call a tool."""
+        return await self.request("tools/call", {"name": name, "arguments": arguments, "_meta": meta or {}})
+
+
+async def warm_up(running: Running, run: Run, count: int, seconds: float) -> Tally:
+    """Let one client for each process reach the end of the workflow. Then let all clients begin, and stop them."""
+    tally = Tally()
+    await _run_clients(running, run, len(running.processes), seconds / 2, tally)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds / 2):
+            await _run_clients(running, run, count, seconds / 2, tally)
+    return tally
+
+
+async def measure(running: Running, run: Run, count: int, seconds: float) -> Tally:
+    """Let clients run a workflow again and again. Each one completes its last workflow."""
+    tally = Tally()
+    began = time.monotonic()
+    await _run_clients(running, run, count, seconds, tally)
+    tally.seconds = time.monotonic() - began
+    return tally
+
+
+async def _run_clients(running: Running, run: Run, count: int, seconds: float, tally: Tally) -> None:
+    until = time.monotonic() + seconds
+
+    async def client(number: int) -> None:
+        url = running.urls[number % len(running.urls)]
+        # A client has its own connections. `verify` only matters for TLS, and would read all certificates.
+        async with httpx.AsyncClient(timeout=TIMEOUT_S, verify=False, trust_env=False) as http:  # noqa: S501
+            session = Session(f"owner-{number}", url, running.addresses, http, tally)
+            while time.monotonic() < until:
+                try:
+                    await run(session)
+                    tally.workflows += 1
+                except (WrongReply, httpx.HTTPError, KeyError) as error:
+                    tally.errors[f"{type(error).__name__}: {error}"] += 1
+
+    await asyncio.gather(*map(client, range(count)))
+
+
+# Workflows of Baton
+
+
+def shaped(name: str) -> Run:
+    """Returns the client of a workflow of `SHAPES`."""
+    shape = SHAPES[name]
+
+    async def run(session: Session) -> None:
+        task = _task(await session.call(name, {}), "working")
+        await session.request("tasks/get", {"taskId": task})
+        places = range(shape.before, shape.before + shape.by_client)
+        for together in itertools.batched(places, AT_ONCE):
+            await asyncio.gather(*(_continue(session, task, place, shape) for place in together))
+        if shape.after:
+            _task(await session.call(name, {"task_id": task}), "completed")
+            return
+        ended = await session.request("tasks/cancel", {"taskId": task, "result": {"done": True}})
+        if ended.get("status") != "completed":
+            raise WrongReply(f"tasks/cancel: {ended}")
+
+    return run
+
+
+async def _continue(session: Session, task: str, place: int, shape: Shape) -> None:
+    """Call the tool of the next step of the client, with the task."""
+    arguments = {"step": place, "kb": shape.kb, "who": "kim"}
+    result = await session.call("decide", arguments, {"_task_id": task})
+    if result["_meta"].get("recorded") is not True:
+        raise WrongReply(f"step {place} was not recorded: {result['_meta']}")
+
+
+def _task(result: Reply, status: str) -> str:
+    """The id of the task of a workflow, which has this status."""
+    meta = result["_meta"]
+    if meta.get("task_status") != status:
+        raise WrongReply(f"the task is not {status}: {json.dumps(meta)[:400]}")
+    task: str = meta["task_id"]
+    return task
+
+
+async def guarded(session: Session) -> None:
+    """Start a refund. A supervisor approves it while the client already lets the server continue."""
+    started = await session.call("guarded", {"order": _order(session)})
+    task = _task(started, "working")
+    path = f"/approvals/{started['_meta']['pause_reason']['approvalId']}"
+    supervisor = {OWNER_HEADER: SUPERVISOR}
+    shown = await session.send("GET", path, headers=supervisor)
+    decision = {"decision": "approve", "digest": shown["digest"]}
+    await asyncio.gather(session.send("POST", path, decision, supervisor), session.call("guarded", {"task_id": task}))
+    await _resume(session, "guarded", task)
+
+
+async def waiting(session: Session) -> None:
+    """Start a build. The build server calls back twice at once while the client lets the server continue."""
+    order = _order(session)
+    task = _task(await session.call("waiting", {"order": order}), "working")
+    file = session.addresses / order
+    path = file.read_text().removeprefix(session.url)
+    file.unlink()
+    callbacks = (session.send("POST", path, {"image": order}) for _ in range(AT_ONCE))
+    await asyncio.gather(*callbacks, session.call("waiting", {"task_id": task}))
+    await _resume(session, "waiting", task)
+
+
+async def _resume(session: Session, name: str, task: str) -> None:
+    """Let the server continue until the task is completed."""
+    for _ in range(MAX_RESUMES):
+        result = await session.call(name, {"task_id": task})
+        if result["_meta"].get("task_status") == "completed":
+            return
+        await asyncio.sleep(POLL_S)
+    raise WrongReply(f"{name} does not end: {json.dumps(result['_meta'])[:400]}")
+
+
+def _order(session: Session) -> str:
+    return f"{session.owner}-{next(session.numbers)}"
+
+
+RUNS: dict[str, Run] = {**{name: shaped(name) for name in SHAPES}, "guarded": guarded, "waiting": waiting}
+"""The client of each workflow of Baton."""
+
+
+# The same tools of the peers
+
+
+def tool_by_tool(name: str) -> Run:
+    """Returns a client that calls the tools of a workflow of `SHAPES` one after the other."""
+    return _client_driven(SHAPES[name], lambda session, tool, arguments: session.call(tool, arguments))
+
+
+def task_by_task(name: str) -> Run:
+    """Returns a client that calls each tool as a background task, and polls until it has ended."""
+    return _client_driven(SHAPES[name], _call_as_task)
+
+
+def _client_driven(shape: Shape, call: Callable[[Session, str, Reply], Awaitable[Reply]]) -> Run:
+    async def run(session: Session) -> None:
+        after: Any = None
+        for place in range(shape.before + shape.by_client + shape.after):
+            arguments: Reply = {"step": place, "kb": shape.kb}
+            if shape.before <= place < shape.before + shape.by_client:
+                result = await call(session, "decide", {**arguments, "who": "kim"})
+            else:
+                result = await call(session, "fetch", {**arguments, "after": after})
+            after = result["structuredContent"]
+
+    return run
+
+
+async def _call_as_task(session: Session, name: str, arguments: Reply) -> Reply:
+    task = (await _stateless(session, "tools/call", name, {"name": name, "arguments": arguments}))["taskId"]
+    while True:
+        shown = await _stateless(session, "tasks/get", task, {"taskId": task})
+        if shown["status"] == "completed":
+            result: Reply = shown["result"]
+            return result
+        if shown["status"] != "working":
+            raise WrongReply(f"{name}: {json.dumps(shown)[:400]}")
+        await asyncio.sleep(POLL_S)
+
+
+async def _stateless(session: Session, method: str, named: str, params: Reply) -> Reply:
+    """Send a request of the revision that has the extension for tasks."""
+    capabilities: Reply = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": STATELESS_REVISION,
+        "io.modelcontextprotocol/clientInfo": {"name": "load", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    }
+    headers = {"MCP-Protocol-Version": STATELESS_REVISION, "Mcp-Method": method, "Mcp-Name": named}
+    return await session.request(method, {**params, "_meta": meta}, headers)
+
+
+async def fixed(session: Session) -> None:
+    """Send one request to a floor."""
+    await session.request("tools/list", {})

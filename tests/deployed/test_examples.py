@@ -1,0 +1,169 @@
+"""The examples of real jobs, deployed as their READMEs say, with the services that they call."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tests.deployed.callers import Caller
+from tests.deployed.conversation import REVISIONS, ask
+from tests.deployed.deployment import Emulator, Stack, sam
+from tests.deployed.machine import REGION, ROOT, architecture
+from tests.deployed.page import PATH
+from tests.deployed.test_background import item_of, started_by, wait_until
+from tests.deployed.test_waits import message, status
+from tests.example_readmes import ExampleReadme
+
+ACCOUNT = "000000000000"
+"""The account of the emulator."""
+GROUP = "/ecs/checkout"
+CAUSE = {"kind": "memory", "evidence": "ERROR OutOfMemoryError"}
+FILES = {
+    "berlin": "product,revenue\ndesk,189.10\nlamp,40.20\n",
+    "lyon": "product,revenue\nlamp,40.20\n",
+    "porto": "product,revenue\n",
+}
+SUMMARY = {"subject": "Sales of November", "text": "November was good. Berlin led. Porto sold nothing."}
+
+
+def deploy(emulator: Emulator, folder: Path, name: str, **parameters: str) -> Stack:
+    """Deploy an example with the changes in its README, by `sam build` and `sam deploy`."""
+    readme, template, build = ExampleReadme.read(name), folder / "template.yaml", folder / "build"
+    template.write_text(readme.template())
+    command = ["build", "--template", str(template), "--base-dir", str(ROOT), "--build-dir", str(build)]
+    sam([*command, "--parameter-overrides", f"Architecture={architecture()}"], BATON_APP=str(readme.app), PATH=PATH)
+    return emulator.deploy(build, name, **parameters)
+
+
+def result_of(stack: Stack, caller: Caller, tool: str, **arguments: Any) -> Any:
+    """Call a tool. Return the result."""
+    params = {"name": tool, "arguments": arguments}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    answer = ask(stack.endpoint, caller, body.encode(), mcp_protocol_version=REVISIONS["2025"])
+    return json.loads(answer.body)["result"]
+
+
+def paused_for_answers(stack: Stack, caller: Caller, workflow: str, **arguments: Any) -> tuple[str, str]:
+    """Start a workflow that asks the model. Return the task's id, and the text that the model reads."""
+    result = result_of(stack, caller, workflow, **arguments)
+    assert result["_meta"]["pause_reason"]["type"] == "answersRequired", result
+    text = "\n".join(part["text"] for part in result["content"])
+    return result["_meta"]["task_id"], text
+
+
+class Shop:
+    """The account of the incident: a service with logs, a queue for the health check, and the team's queue."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.logs, self.ecs, self.sqs, self.sns = (
+            stack.emulator.client(name) for name in ("logs", "ecs", "sqs", "sns")
+        )
+        self.ecs.create_cluster(clusterName="shop")
+        container = {"name": "app", "image": "app", "memory": 128}
+        self.ecs.register_task_definition(family="checkout", containerDefinitions=[container])
+        # The emulator would start a container for each task.
+        self.ecs.create_service(cluster="shop", serviceName="checkout", taskDefinition="checkout", desiredCount=0)
+        self.health = self.sqs.create_queue(QueueName="health.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+        arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:team"
+        send = {"Effect": "Allow", "Principal": {"Service": "sns.amazonaws.com"}, "Action": "sqs:SendMessage"}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [{**send, "Resource": arn}]})
+        self.team = self.sqs.create_queue(QueueName="team", Attributes={"Policy": policy})["QueueUrl"]
+        topic, raw = stack.outputs["MessageTopicArn"], {"RawMessageDelivery": "true"}
+        self.sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn, Attributes=raw)
+        self.logs.create_log_group(logGroupName=GROUP)
+        self.logs.create_log_stream(logGroupName=GROUP, logStreamName="app")
+        lines = ("INFO started", CAUSE["evidence"])
+        events = [{"timestamp": int(time.time() * 1000), "message": line} for line in lines]
+        self.logs.put_log_events(logGroupName=GROUP, logStreamName="app", logEvents=events)
+
+    @property
+    def deployment(self) -> str:
+        """The id of the service's newest deployment."""
+        [service] = self.ecs.describe_services(cluster="shop", services=["checkout"])["services"]
+        return str(service["deployments"][0]["id"])
+
+    def messages(self, queue: str) -> list[str]:
+        """Take the messages from a queue, or wait for some for a second."""
+        answer = self.sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10, WaitTimeSeconds=1)
+        return [each["Body"] for each in answer.get("Messages", [])]
+
+
+def test_an_approved_restart_is_checked_and_reported_to_the_team(
+    emulator: Emulator, image: str, tmp_path: Path
+) -> None:
+    gateway = emulator.client("apigateway")
+    keys = [gateway.create_api_key(name=f"incident-{name}", enabled=True) for name in ("kim", "ada")]
+    approvers = json.dumps({"on-call": [keys[1]["id"]]})
+    stack = deploy(emulator, tmp_path, "incident", MessageTopic="on", Approvers=approvers)
+    [plan] = stack.resources("AWS::ApiGateway::UsagePlan").values()
+    for key in keys:
+        gateway.create_usage_plan_key(usagePlanId=plan, keyId=key["id"], keyType="API_KEY")
+    kim, ada = (stack.caller(x_api_key=key["value"]) for key in keys)
+    shop = Shop(stack)
+    before = shop.deployment
+
+    run, text = paused_for_answers(stack, kim, "handle_incident", service="checkout")
+    assert "OutOfMemoryError" in text
+    assert "INFO started" not in text
+    task = started_by(stack, kim, "handle_incident", task_id=run, answers={"cause": CAUSE})
+
+    approvals = stack.endpoint.replace("/mcp", "/approvals")
+    wait_until(lambda: len(json.loads(ask(approvals, ada, None, method="GET").body)["approvals"]) == 1)
+    [approval] = json.loads(ask(approvals, ada, None, method="GET").body)["approvals"]
+    assert approval["message"] == "Restart checkout? Cause: memory"
+    url = f"{approvals}/{approval['approvalId']}"
+    decision = json.dumps({"decision": "approve", "digest": approval["digest"]}).encode()
+    assert ask(url, kim, decision).status in {403, 404}
+    assert shop.deployment == before
+    assert json.loads(ask(url, ada, decision).body)["state"] == "approved"
+
+    wait_until(lambda: message(stack, task).startswith("waits for a callback until"))
+    assert shop.deployment != before
+    [request] = map(json.loads, shop.messages(shop.health))
+    assert request["service"] == "checkout"
+    assert shop.messages(shop.team) == []
+    callback = stack.endpoint.replace("/mcp", f"/callbacks/{request['callback'].rpartition('/')[2]}")
+    assert ask(callback, stack.caller(), b'{"healthy": true}').status == 200
+
+    wait_until(lambda: status(stack, task) == "completed")
+    assert status(stack, run) == "completed"
+    report = "checkout was restarted and is healthy. Cause: memory. Evidence: ERROR OutOfMemoryError"
+    assert shop.messages(shop.team) == [report]
+
+
+def test_the_sales_of_a_month_are_summed_and_the_summary_is_sent(
+    emulator: Emulator, image: str, tmp_path: Path
+) -> None:
+    stack = deploy(emulator, tmp_path, "report")
+    kim = stack.caller(x_api_key=stack.api_key)
+    s3 = emulator.client("s3")
+    s3.create_bucket(Bucket="shop-sales", CreateBucketConfiguration={"LocationConstraint": REGION})
+    for name, text in FILES.items():
+        s3.put_object(Bucket="shop-sales", Key=f"sales/2026-11/{name}.csv", Body=text.encode())
+    emulator.client("sesv2").create_email_identity(EmailIdentity="reports@example.com")
+
+    run, text = paused_for_answers(stack, kim, "report_sales", month="2026-11")
+    assert "269.5" in text
+    assert mails(emulator) == []
+    task = started_by(stack, kim, "report_sales", task_id=run, answers={"summary": SUMMARY})
+    wait_until(lambda: status(stack, task) != "working")
+    assert (status(stack, task), status(stack, run)) == ("completed", "completed"), item_of(stack, task)
+
+    [mail] = mails(emulator)
+    assert (mail["Source"], mail["To"], mail["Subject"]) == (
+        "reports@example.com",
+        ["board@example.com"],
+        "Sales of November",
+    )
+    assert mail["BodyText"] == (
+        "November was good. Berlin led. Porto sold nothing.\n\nRevenue: 269.50 EUR\nSales: 3\n\n"
+        "sales/2026-11/berlin.csv: 229.30 EUR\nsales/2026-11/lyon.csv: 40.20 EUR\nsales/2026-11/porto.csv: 0.00 EUR\n"
+    )
+
+
+def mails(emulator: Emulator) -> list[dict[str, Any]]:
+    """Return the mails that the SES of the emulator has sent."""
+    sent: dict[str, list[dict[str, Any]]] = httpx2.get(f"{emulator.url}/_ministack/ses/messages").json()["messages"]
+    return [mail for account in sent.values() for mail in account]
