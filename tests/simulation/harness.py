@@ -164,7 +164,7 @@ def _start_thread(function: Callable[..., object], arguments: dict[str, Any], ma
     return lambda: None
 
 
-def _in_a_thread(job: Callable[[Callable[[], None]], None]) -> None:
+def _run_in_thread(job: Callable[[Callable[[], None]], None]) -> None:
     """Run a parallel step's call as an actor of the invocation's process."""
     beside("step", partial(copy_context().run, job, lambda: None))
 
@@ -192,7 +192,7 @@ def simulating() -> Iterator[None]:
         patch.setitem(cast("dict[str, Any]", write_decided.__kwdefaults__), "sleep", sleep)
         patch.setattr(worker, "_start_thread", _start_thread)
         patch.setattr(runner, "Mailbox", SimulatedMailbox)
-        patch.setattr(parallel_calls, "in_a_thread", _in_a_thread)
+        patch.setattr(parallel_calls, "run_in_thread", _run_in_thread)
         patch.setattr(parallel_calls, "SimpleQueue", SimulatedQueue)
         # Other tests validate messages against the official schema. Here, validation would take most of the time.
         patch.setattr(reply, "dumps", dumps)

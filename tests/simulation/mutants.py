@@ -175,7 +175,7 @@ def _unlisted_callback(sent: str, request: Mapping[str, Any]) -> Mapping[str, An
 
 
 def _without_wakes(services: Services, store: TaskStore, task: TaskRecord) -> bool:
-    return dispatching.look_after(services, store, task) is not task
+    return dispatching.redispatch_if_due(services, store, task) is not task
 
 
 OLD_SET = replaced(expressions, old_set_at=lambda now_ms: expressions.set_at(now_ms - expressions.SPAN_MS))
@@ -271,7 +271,7 @@ MUTANTS = (
             ("an answered job is not in the outbox", without_action("SET listed_in="), None, False),
             ("an ended job stays in the outbox", without_action("REMOVE listed_in"), None, False),
             ("sweeps find a job too late", None, LATE_ENTRIES, False),
-            ("sweeps do nothing", None, replaced(sweep, look_after=lambda *given: given[-1]), False),
+            ("sweeps do nothing", None, replaced(sweep, redispatch_if_due=lambda *given: given[-1]), False),
             ("sweeps read only one shard", None, replaced(jobs, OUTBOX_SHARDS=1), False),
             ("sweeps ignore differences between clocks", None, replaced(jobs, CLOCKS_MS=0), True),
         )

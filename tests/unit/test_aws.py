@@ -125,7 +125,7 @@ def test_the_first_request_warns_if_no_caller_can_approve(
     links: bool,
     is_warned: bool,
 ) -> None:
-    monkeypatch.setattr("mcp_baton.aws._observed", lambda adapter, *_: adapter)
+    monkeypatch.setattr("mcp_baton.aws._observe", lambda adapter, *_: adapter)
     if is_guarded:
         server.add_tool(lambda: None, name="pay", approval=Approval("refunds"))
     settings = Settings(allow_anonymous=True, observed=True, approval_links=links)
@@ -139,7 +139,7 @@ def test_anonymous_access_is_logged_as_a_warning_when_deployed(
     server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, sam_local: bool
 ) -> None:
     # Powertools would change the logging of the process.
-    monkeypatch.setattr("mcp_baton.aws._observed", lambda adapter, *_: adapter)
+    monkeypatch.setattr("mcp_baton.aws._observe", lambda adapter, *_: adapter)
     settings = Settings(allow_anonymous=True, observed=True, sam_local=sam_local)
     handler(server, settings=settings)(post("ping"), FunctionContext())
     assert any("BATON_ALLOW_ANONYMOUS is on" in text for text in warnings(caplog)) == (not sam_local)

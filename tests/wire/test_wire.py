@@ -139,7 +139,7 @@ def test_an_invalid_response_is_reported(client: Client, monkeypatch: pytest.Mon
     def unfinished(_: object, result: JsonObject) -> JsonObject:
         return {**result, "tools": [{"name": "nameless"}]}
 
-    monkeypatch.setattr(endpoint, "finished", unfinished)
+    monkeypatch.setattr(endpoint, "complete_result", unfinished)
     client.in_era("2026").request("tools/list")
     (reported,) = TAP.take()
     assert reported.startswith("answer to tools/list:")

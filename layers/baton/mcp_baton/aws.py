@@ -124,13 +124,13 @@ def compose(
     sleep: Callable[[float], None] = time.sleep,
     call_method: Method = call_method,
 ) -> LambdaHandler:
-    """Make the handler of its parts. Internal: for `handler`, the local server and tests.
+    """Make a handler from its parts. Internal: for `handler`, the local server and tests.
 
     Args:
         connect: Creates the DynamoDB client.
         connect_s3: Creates the S3 client.
         warnings: Logged with the first request.
-        clock: Seconds; measures runs, questions and the age of keys.
+        clock: Returns seconds; measures runs, questions and the age of keys.
         sleep: Waits for a number of seconds before a step is retried.
     """
     server.check(in_full=False)
@@ -142,7 +142,7 @@ def compose(
         if connect is None and (
             settings.connect == INIT or (settings.connect == AUTO and server.full_view.needs_store)
         ):
-            connect = _connected()
+            connect = _connect_now()
         store = dynamodb_store(settings.table, settings, connect, connect_s3, telemetry=telemetry)
     if dispatcher is None and settings.worker is not None:
         dispatcher = LambdaDispatcher(settings.worker, lambda_client, telemetry=telemetry)
@@ -156,13 +156,13 @@ def compose(
     if store is None:
         due.append(NO_TABLE)
     adapter = LambdaAdapter(
-        _warning(endpoint, due) if due else endpoint,
+        _with_warnings(endpoint, due) if due else endpoint,
         allow_anonymous=settings.allow_anonymous,
         streaming=settings.streaming,
         trust_session_names=settings.trust_session_names,
         works={JOB: endpoint.work, SWEEP: endpoint.sweep, CALLBACK: endpoint.callback},
     )
-    return adapter if collector is None else _observed(adapter, collector, settings)
+    return adapter if collector is None else _observe(adapter, collector, settings)
 
 
 def services_of(
@@ -189,7 +189,7 @@ def services_of(
     )
 
 
-def _observed(adapter: LambdaAdapter, collector: Collector, settings: Settings) -> "ObservedHandler":
+def _observe(adapter: LambdaAdapter, collector: Collector, settings: Settings) -> "ObservedHandler":
     """Add logs, metrics and traces to the handler. Powertools is imported when there is something to write."""
     from mcp_baton.observability import EmbeddedMetrics, ObservedHandler, XRayTraces, install
 
@@ -270,11 +270,11 @@ def dynamodb_store(
         sleep=sleep,
         rng=random_fraction if random is None else random,
     )
-    objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
+    objects = _object_store(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
     return DynamoDBTaskStore(requests, limits, objects)
 
 
-def _connected() -> "Connect":
+def _connect_now() -> "Connect":
     """Create the DynamoDB client now and import the engine, so that no request waits for them (docs/performance.md)."""
     from botocore.exceptions import BotoCoreError
 
@@ -287,7 +287,7 @@ def _connected() -> "Connect":
     return lambda: client
 
 
-def _overflow(settings: Settings, connect: "Callable[[], S3Client]", telemetry: Telemetry) -> "ObjectStore | None":
+def _object_store(settings: Settings, connect: "Callable[[], S3Client]", telemetry: Telemetry) -> "ObjectStore | None":
     if settings.overflow_bucket is None:
         return None
     from mcp_baton.tasks.dynamodb.s3 import LONGEST_TTL_MS, S3ObjectStore
@@ -308,7 +308,7 @@ def _state_keys(settings: Settings, telemetry: Telemetry, clock: Callable[[], fl
     return SecretKeys(settings.state_key_secret, secrets_client, telemetry=telemetry, clock=clock)
 
 
-def _warning(app: Application, warnings: list[str]) -> Application:
+def _with_warnings(app: Application, warnings: list[str]) -> Application:
     """Log warnings about settings with the first request, after its response.
 
     Not at import: another program, such as `baton serve`, may import a file that makes a handler.

@@ -34,7 +34,7 @@ ACCEPTED: Final = 202
 
 
 def dynamodb_client() -> "DynamoDBClient":
-    """A client for DynamoDB, configured by the environment like every boto3 client."""
+    """Create a client for DynamoDB. The environment configures it, like every boto3 client."""
     # DynamoDB validates parameters itself.
     client = _client("dynamodb", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS, parameter_validation=False)
     return cast("DynamoDBClient", client)
@@ -72,8 +72,8 @@ def _client(
         tcp_keepalive=True,
         parameter_validation=parameter_validation,
     )
-    # boto3 would make the same client, and import s3transfer and multiprocessing for it. A session of its own, because
-    # a session must not create clients in two threads at once.
+    # boto3 would create the same client, but it imports s3transfer and multiprocessing. Each client has its own
+    # session, because a session must not create clients in two threads at once.
     connect: Callable[..., BaseClient] = Session().create_client
     return connect(service, config=config)
 

@@ -1,6 +1,6 @@
-"""The errors of definitions. They are raised, unless `baton check` collects them to report all at once.
+"""Errors of definitions. They are raised, unless `baton check` collects them to report all at once.
 
-While a file is loaded, a `Collector` also notes the lines that make workflows and steps.
+While a command loads a file, a `DefinitionCollector` also records the lines that create workflows and steps.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Protocol
 from mcp_baton.exceptions import RegistrationError
 
 
-class Collector(Protocol):
+class DefinitionCollector(Protocol):
     """Collects what a file defines while a command loads it.
 
     Attributes:
@@ -19,26 +19,26 @@ class Collector(Protocol):
 
     collects: bool
 
-    def refused(self, error: RegistrationError, *things: object) -> None:
-        """Take the error of a definition. `things`: what was defined, or its name."""
+    def record_error(self, error: RegistrationError, *things: object) -> None:
+        """Record the error of a definition. `things` are the definitions, or their names."""
 
-    def made(self, thing: object) -> None:
-        """Take a workflow or a step that was made."""
+    def record_definition(self, thing: object) -> None:
+        """Record a workflow or a step that was created."""
 
-    def added(self, workflow: object) -> None:
-        """Take a workflow that was given to `add_workflow`."""
-
-
-_collector: Collector | None = None
+    def record_published(self, workflow: object) -> None:
+        """Record a workflow that was passed to `add_workflow`."""
 
 
-def collector() -> Collector | None:
-    """The collector while a command loads a file, otherwise `None`."""
+_collector: DefinitionCollector | None = None
+
+
+def collector() -> DefinitionCollector | None:
+    """Return the collector while a command loads a file, otherwise `None`."""
     return _collector
 
 
 @contextmanager
-def collecting(into: Collector) -> Iterator[None]:
+def collecting(into: DefinitionCollector) -> Iterator[None]:
     """Collect the errors of definitions within the block instead of raising them."""
     global _collector  # noqa: PLW0603 - definitions are made at import time, by code that nothing can be passed to
     before, _collector = _collector, into
@@ -61,4 +61,4 @@ def refuse(error: RegistrationError, *things: object) -> None:
     """Raise the error of a definition, or give it to the collector."""
     if _collector is None:
         raise error
-    _collector.refused(error, *things)
+    _collector.record_error(error, *things)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 
-def meant(name: object, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return the end of a sentence about an unknown name: a similar known name, or all known names."""
     names = list(known)
     close = closest(name, names)
@@ -22,7 +22,7 @@ def closest(name: object, known: Iterable[str]) -> str | None:
     return names[found[0]] if found else None
 
 
-def place_of(function: object) -> str | None:
+def source_location(function: object) -> str | None:
     """Return where a function is defined, as `FILE:LINE`; `None` for a builtin."""
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else None

@@ -65,7 +65,7 @@ class OpenTelemetry(Collector):
         return carrier.get("traceparent", "")
 
     def _sender(self, members: Mapping[str, object]) -> Any:
-        """The context of the sender's span; empty if the members name none, or an invalid one."""
+        """Return the context of the sender's span. It is empty if `members` has no valid one."""
         carrier = {name: value for name in self._format.fields if isinstance(value := members.get(name), str)}
         return self._format.extract(carrier, self._new_context())
 

@@ -30,7 +30,7 @@ of forged signatures, and the number of requests that wait for the client's time
 
 
 class SecretKeys:
-    """The keys in a secret, which is named by its ARN. Implements `protocol.state.Keys`."""
+    """The keys in a secret. Implements `protocol.state.Keys`. `secret` is the secret's ARN."""
 
     def __init__(
         self,

@@ -80,7 +80,7 @@ class Telemetry:
         """Record a value of a metric."""
 
     def span(self, name: str, **details: str) -> AbstractContextManager[Span]:  # noqa: ARG002 - for `Collector`
-        """Record a piece of work when it has ended, as a part of the outer span. An exception marks it as failed."""
+        """Record work when it has ended, as a part of the outer span. An exception marks the span as failed."""
         return _UNTRACED
 
     def add_request(self, service: str, operation: str, took_s: float, *, failed: bool, **details: str) -> None:
@@ -99,7 +99,7 @@ class Telemetry:
         return _UNTRACED
 
     def traceparent(self) -> str:
-        """The current span, for another process (W3C Trace Context). Empty without OpenTelemetry."""
+        """Return the current span for another process (W3C Trace Context); empty without OpenTelemetry."""
         return ""
 
     def correlate(self, request_id: str) -> None:

@@ -10,7 +10,7 @@ from emulators.s3 import Bucket
 from mcp_baton import Approval, Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY
 from mcp_baton.server.definitions.resource import value_uri
-from mcp_baton.server.workflows.workflow_tools import ALL
+from mcp_baton.server.workflows.workflow_tools import MAX_TOTAL_BYTES
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import PAUSED
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
@@ -445,7 +445,7 @@ def test_a_board_stays_within_the_size_that_hosts_show(baton: Connect) -> None:
     reported = client.call_workflow("flow", {"task_action": "show", "task_id": client.call_workflow("flow").task_id})
     structure: Any = reported.structured
 
-    assert len(json.dumps(structure, separators=(",", ":")).encode()) <= ALL
+    assert len(json.dumps(structure, separators=(",", ":")).encode()) <= MAX_TOTAL_BYTES
     steps_shown = structure["board"]["steps"]
     assert [step["name"] for step in steps_shown] == [step.name for step in steps]
     assert all(

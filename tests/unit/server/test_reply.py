@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from mcp_baton.protocol.http import ClientGone, HttpResponse
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.reply import Reply, whole
+from mcp_baton.server.reply import Reply, json_response
 from tests.fakes import Line
 
 ANSWER: dict[str, Json] = {"jsonrpc": "2.0", "id": 1, "result": {"text": "ü\n\r\u2028"}}
@@ -77,4 +77,4 @@ def test_a_client_may_disconnect_while_the_stream_opens() -> None:
 
 
 def test_lone_surrogates_do_not_break_a_reply() -> None:
-    assert body(whole(200, {"a": "\ud800"})) == {"a": "\ud800"}
+    assert body(json_response(200, {"a": "\ud800"})) == {"a": "\ud800"}

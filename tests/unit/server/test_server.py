@@ -29,7 +29,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.server.definitions.labels import Labels
 from mcp_baton.server.definitions.prompt import definition_of_prompt
 from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.schema.signature import undescribable
+from mcp_baton.server.schema.signature import type_without_schema
 from mcp_baton.settings import Settings
 
 
@@ -294,15 +294,15 @@ def test_a_return_type_without_a_schema_is_refused_with_its_tool(server: Server)
     "known", [datetime, Decimal, Path, re.Pattern[str], Colour, Pair, Line, Order, Marked, Callable[[int], str]]
 )
 def test_a_type_that_pydantic_may_support_is_left_to_it(known: Any) -> None:
-    assert undescribable(known) is undescribable(list[known]) is undescribable(known | None) is None
-    assert undescribable(Annotated[Opaque, Marked()]) is None  # annotations may add a schema
+    assert type_without_schema(known) is type_without_schema(list[known]) is type_without_schema(known | None) is None
+    assert type_without_schema(Annotated[Opaque, Marked()]) is None  # annotations may add a schema
 
 
 @pytest.mark.parametrize(
     "holding", [Opaque, list[Opaque], Opaque | None, dict[str, list[Opaque]], Annotated[Opaque, "It"]]
 )
 def test_a_class_that_pydantic_cannot_support_is_found_inside_a_type(holding: Any) -> None:
-    assert undescribable(holding) is Opaque
+    assert type_without_schema(holding) is Opaque
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "1st", "n" * 65, "größe"])

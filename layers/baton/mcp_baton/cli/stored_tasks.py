@@ -10,7 +10,7 @@ from mcp_baton.exceptions import StoreError, StoreUnavailable, TaskFinished, Tas
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.services import Services
 from mcp_baton.server.view import ServerView
-from mcp_baton.server.workflows.runs import NOT_RESUMED, NotRead
+from mcp_baton.server.workflows.runs import NOT_RESUMED, TaskUnreadable
 from mcp_baton.server.workflows.stored_tasks import refusal_text, resume_stored, why_refused
 from mcp_baton.server.workflows.task_view import shown_pause
 from mcp_baton.tasks.dynamodb.attributes import Item
@@ -169,7 +169,7 @@ class Resumes(Verdicts):
         except (TaskHeld, TaskFinished, TaskNotFound) as changed:
             return "skipped", message_of(changed)
         except (ArgumentRefused, *NOT_RESUMED) as refused:
-            cause = refused.error if isinstance(refused, NotRead) else refused
+            cause = refused.error if isinstance(refused, TaskUnreadable) else refused
             if isinstance(cause, StoreUnavailable):
                 raise cause from refused
             return "refused", refusal_text(cause, self.workflow, task)

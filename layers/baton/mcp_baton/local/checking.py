@@ -15,7 +15,7 @@ from mcp_baton.local.faults import Definitions, Fault, Site, fault_of, function_
 from mcp_baton.local.loader import LoadError, find, load
 from mcp_baton.local.run_checks import WorkflowChecks, blocking_calls
 from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.definitions.workflow_checks import all_workflow_errors, undescribed
+from mcp_baton.server.definitions.workflow_checks import all_workflow_errors, definitions_without_schema
 from mcp_baton.server.schema.signature import shown_type
 from mcp_baton.settings import unknown_settings
 from mcp_baton.workflow.definition import Step
@@ -76,7 +76,7 @@ def _tool_advice(tool: Tool) -> Iterator[Fault]:
                 f"write {parameter.name}: … | None = None, and create it in the function",
                 site,
             )
-        if not _is_described(tool, parameter.published):
+        if not _is_described(tool, parameter.published_name):
             bare.append(f"{parameter.name}: Annotated[{shown_type(parameter.annotation)}, '…']")
     yield from blocking_calls(tool)
     if bare:
@@ -221,7 +221,7 @@ def _settings_faults(environment: Mapping[str, str]) -> Iterator[Fault]:
 
 def server_faults(server: Server, definitions: Definitions) -> Iterator[Fault]:
     """Yield the errors of a server, without those that follow from an earlier one."""
-    for published, error in undescribed(server.tools, server.resources, server.prompts):
+    for published, error in definitions_without_schema(server.tools, server.resources, server.prompts):
         yield Fault.of(str(error), function_site(published.function))
     for refused in all_workflow_errors(server.workflows, server.tools, server.full_view.workflow_tool_names):
         if not isinstance(refused, WorkflowError):

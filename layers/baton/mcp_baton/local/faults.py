@@ -11,7 +11,7 @@ from typing import Final
 
 import mcp_baton
 from mcp_baton.exceptions import RegistrationError, SettingsError
-from mcp_baton.hints import meant
+from mcp_baton.hints import did_you_mean
 from mcp_baton.local.log import is_own
 from mcp_baton.workflow.definition import Workflow
 
@@ -87,7 +87,9 @@ def wrong_call(error: BaseException) -> str | None:
     if similar:
         return f"{called}: {cause}; did you mean {similar}"
     if (unknown := _UNKNOWN.fullmatch(cause)) is not None and said["method"] in (None, "__init__"):
-        return f"{called}: {cause}{meant(unknown[1], inspect.signature(getattr(mcp_baton, said['of'])).parameters)}"
+        return (
+            f"{called}: {cause}{did_you_mean(unknown[1], inspect.signature(getattr(mcp_baton, said['of'])).parameters)}"
+        )
     example = EXAMPLES.get(called)
     return f"{called}: {cause}" + (f"; write {example}" if example else "")
 
@@ -125,7 +127,7 @@ def function_site(function: object) -> Site | None:
 
 @dataclass
 class Definitions:
-    """What a file defines while it is loaded, with the lines of its workflows (`definition_errors.Collector`).
+    """A `DefinitionCollector`: what a file defines while it is loaded, with the lines of its workflows.
 
     `names` are refused tools, steps and workflows, and functions of such tools: a later error about one of these is not
     another mistake. `added` is what `add_workflow` was called with.
@@ -138,18 +140,18 @@ class Definitions:
     given: list[object] = field(default_factory=list)
     _lines: list[tuple[object, Site | None]] = field(default_factory=list)
 
-    def refused(self, error: RegistrationError, *things: object) -> None:
+    def record_error(self, error: RegistrationError, *things: object) -> None:
         if not self.collects:
             raise error
         self.faults.append(Fault.of(str(error), last_own_line(error) or _author()))
         self.names += things
 
-    def made(self, thing: object) -> None:
+    def record_definition(self, thing: object) -> None:
         self._lines.append((thing, _author()))
         if isinstance(thing, Workflow):
             self.workflows.append(thing)
 
-    def added(self, workflow: object) -> None:
+    def record_published(self, workflow: object) -> None:
         self.given.append(workflow)
 
     def site(self, workflow: str, step: str | None = None) -> Site | None:

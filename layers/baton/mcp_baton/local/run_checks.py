@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from mcp_baton.hints import meant
+from mcp_baton.hints import did_you_mean
 from mcp_baton.local.faults import Definitions, Fault, Site, function_site
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.server import Server
@@ -63,7 +63,7 @@ class WorkflowChecks:
         for step in self.workflow.steps:
             for name in sorted(placeholders(step.guidance or "").difference(known)):
                 if name.isidentifier():
-                    hint = meant(name, known).removeprefix("; ") or "the workflow has no arguments"
+                    hint = did_you_mean(name, known).removeprefix("; ") or "the workflow has no arguments"
                     yield self._fault(step, f"no argument fills {{{name}}} in its guidance", hint)
         for step, tool in self._calls:
             for name, source in step.arguments.items():

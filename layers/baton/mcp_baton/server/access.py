@@ -10,7 +10,7 @@ from msgspec import Struct
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.http import HEADER_NAME, HttpRequest, HttpResponse
 from mcp_baton.protocol.jsonrpc import INVALID_REQUEST, error_message
-from mcp_baton.server.reply import whole
+from mcp_baton.server.reply import json_response
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.texts import to_text
 
@@ -21,7 +21,7 @@ LINKS: Final = "/approve/"
 CALLBACKS: Final = "/callbacks/"
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 METHODS: Final = "POST"
-"""The methods that a page may send. `GET` needs no permission: a page reads the 405."""
+"""The methods that a page may use. `GET` needs no permission: the page can read the 405."""
 
 EXPOSED: Final = "Allow, Mcp-Session-Id, WWW-Authenticate, X-Amzn-ErrorType, X-Amzn-RequestId, X-Amzn-Trace-Id"
 """Headers that a page may read, including those of API Gateway."""
@@ -34,7 +34,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
 
 class Page(Struct, frozen=True):
-    """A web page that may call, by its origin."""
+    """A web page that may call the server, identified by its origin."""
 
     origin: str
 
@@ -68,16 +68,16 @@ class Page(Struct, frozen=True):
 
 
 class ForeignPage(Struct, frozen=True):
-    """A page that may not call, or a request to this machine under a foreign host name."""
+    """A page that may not call the server, or a request to this machine under a foreign host name."""
 
 
 class Origins(Struct, frozen=True):
-    """The pages that may call.
+    """The web pages that may call the server.
 
     Attributes:
         allowed: Their origins, in lower case as browsers send them.
         local_only: Whether pages of this machine may call, too, and only this machine's host names are accepted.
-        own: Whether the server's own page may call: its origin is the host of the request.
+        own: Whether the server's own page may call. Its origin is the host of the request.
     """
 
     allowed: frozenset[str]
@@ -85,7 +85,8 @@ class Origins(Struct, frozen=True):
     own: bool = False
 
     def caller(self, headers: Mapping[str, str]) -> Page | ForeignPage | None:
-        """The page that sends a request with these headers; `None` without an `Origin`: it is not a page then."""
+        """Return the page that sends a request with these headers; `None` without an `Origin`, which each page
+        sends."""
         if self.local_only and not is_local_host(headers.get("host", "localhost")):
             return ForeignPage()
         origin = headers.get("origin")
@@ -98,7 +99,7 @@ class Origins(Struct, frozen=True):
 
 
 def is_local(origin: str) -> bool:
-    """Whether an origin is this machine, by a name that public DNS cannot assign."""
+    """Whether an origin names this machine, by a name that public DNS cannot assign."""
     scheme, _, authority = origin.partition("://")
     return bool(_SCHEME.fullmatch(scheme)) and is_local_host(authority)
 
@@ -168,4 +169,4 @@ def is_approvals(path: str) -> bool:
 
 
 def refusal(status: int, message: str) -> HttpResponse:
-    return whole(status, error_message(None, ProtocolError(INVALID_REQUEST, message)))
+    return json_response(status, error_message(None, ProtocolError(INVALID_REQUEST, message)))

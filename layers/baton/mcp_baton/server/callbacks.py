@@ -38,11 +38,12 @@ ATTEMPTS: Final = 10
 UNKNOWN: Final = "There is no such callback."
 
 
-class Arrived(Struct, frozen=True):
-    """A callback that has arrived.
+class ReceivedCallback(Struct, frozen=True):
+    """A callback that was received.
 
     Attributes:
-        sent: Digests of its JSON and of the sender's key: two requests with an equal one are the same callback.
+        sent: The digests of its JSON and of the sender's key. If two requests have one of them in common, they are the
+            same callback.
     """
 
     body: Json
@@ -118,28 +119,28 @@ def _deliver(services: Services, exchange: Exchange, token: str, body: Json, key
     if store is None or pointer is None:
         raise Refused(404, UNKNOWN)
     sent: JsonObject = {"digest": digest_of(body)}
-    arrived = Arrived(body, sent if key is None else {**sent, "key": text_digest(key)})
+    received = ReceivedCallback(body, sent if key is None else {**sent, "key": text_digest(key)})
     try:
         task = store.get(pointer.owner, pointer.task_id)
-        if _is_new(task, pointer, arrived, store.now_ms()):
-            task = _store(services, store, task, pointer, arrived)
+        if _is_new(task, pointer, received, store.now_ms()):
+            task = _store(services, store, task, pointer, received)
     except TaskNotFound:
         raise Refused(404, UNKNOWN) from None
     except TaskFinished as finished:
         task = finished.current
-        _is_new(task, pointer, arrived, store.now_ms())
+        _is_new(task, pointer, received, store.now_ms())
     logger.info("task %s: the callback of the step %s was accepted", pointer.task_id, pointer.step)
     if task.wakes is not None:
         wake(services, store, pointer.owner, task.wakes)
 
 
-def _is_new(task: TaskRecord, pointer: Pointer, arrived: Arrived, now_ms: int) -> bool:
-    """Whether a callback is the first one; `False` for a repetition. Raises `Refused` if it comes too late, or if
-    another one was accepted."""
+def _is_new(task: TaskRecord, pointer: Pointer, received: ReceivedCallback, now_ms: int) -> bool:
+    """Whether a callback is the first one; `False` for a repetition. Raises `Refused` if it is too late, or if another
+    callback was accepted."""
     step = next((step for step in steps_of(task) if step["name"] == pointer.step), None)
     accepted = task.variables.get(f"{CALL_PREFIX}{pointer.step}")
     if step is not None and step["status"] == StepStatus.COMPLETED and isinstance(accepted, dict):
-        if any(accepted.get(name) == value for name, value in arrived.sent.items()):
+        if any(accepted.get(name) == value for name, value in received.sent.items()):
             return False
         raise Refused(409, "Another callback was accepted before.")
     until_ms = task.variables.get(f"{WAIT_PREFIX}{pointer.step}")
@@ -149,23 +150,25 @@ def _is_new(task: TaskRecord, pointer: Pointer, arrived: Arrived, now_ms: int) -
     return True
 
 
-def _store(services: Services, store: TaskStore, task: TaskRecord, pointer: Pointer, arrived: Arrived) -> TaskRecord:
+def _store(
+    services: Services, store: TaskStore, task: TaskRecord, pointer: Pointer, received: ReceivedCallback
+) -> TaskRecord:
     workflow = services.server.workflows.get(task.workflow or "")
     step = workflow.step(pointer.step) if workflow else None
     if step is None or step.callback is None:
         raise Refused(410, "The task no longer waits for this callback.")
-    value = _converted(step, arrived.body)
+    value = _convert_body(step, received.body)
 
     def decide(current: TaskRecord) -> Batch:
-        if not _is_new(current, pointer, arrived, store.now_ms()):
+        if not _is_new(current, pointer, received, store.now_ms()):
             raise _Repeated(current)
         index, stored = next((at, it) for at, it in enumerate(steps_of(current)) if it["name"] == pointer.step)
         expected = StepStatus(stored["status"])
-        write = StepWrite(index, pointer.step, expected, StepStatus.COMPLETED, value, arrived.sent)
-        # The job that waits, or that has made the address. A continuation can have made it, too.
+        write = StepWrite(index, pointer.step, expected, StepStatus.COMPLETED, value, received.sent)
+        # The job that waits, or the job that has created the address. A continuation may have created it, too.
         waiting = current.variables.get(JOB)
         job_id = waiting if isinstance(waiting, str) else pointer.job_id
-        # A worker may let the workflow wait now: then its job must be woken.
+        # A worker may suspend the workflow at this moment. Then its job must be woken.
         is_unsure = job_id is None and workflow is not None and workflow.background
         return Batch(steps=(write,), wakes=job_id, same_version=is_unsure)
 
@@ -187,8 +190,8 @@ class _Repeated(Exception):
         self.current = current
 
 
-def _converted(step: Step, body: Json) -> Json:
-    """The body, converted to the type of its step. Raises `Refused`, which names the invalid fields."""
+def _convert_body(step: Step, body: Json) -> Json:
+    """Convert the body to the type of its step. Raises `Refused`, which names the invalid fields."""
     try:
         return convert(body, step.callback.returns if step.callback else None)
     except ValueError as error:

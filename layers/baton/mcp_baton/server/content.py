@@ -135,12 +135,12 @@ def block(item: str | Content) -> JsonObject:
 
 
 def error_result(text: str) -> dict[str, Json]:
-    """The result of a call that failed. Hosts show only its text."""
+    """Return the result of a call that failed. Hosts show only its text."""
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
 def with_meta(result: JsonObject, members: JsonObject) -> dict[str, Json]:
-    """A result with further members of `_meta`."""
+    """Return the result with more members in `_meta`."""
     own = result.get("_meta")
     return {**result, "_meta": {**own, **members} if isinstance(own, Mapping) else members}
 

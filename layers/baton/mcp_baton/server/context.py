@@ -16,7 +16,7 @@ from mcp_baton.workflow.keys import Key, own_key
 from mcp_baton.workflow.secrets import NO_SECRETS, Secrets
 
 if TYPE_CHECKING:
-    from mcp_baton.server.asking.questions import Elicited, Roots, Said, Sampled, Schema
+    from mcp_baton.server.asking.questions import Elicited, Roots, Sampled, SamplingContent, Schema
 
 DEFAULT_LEVEL: Final = "info"
 """The level of `log`, and the least severe level that is sent in the handshake era, where the server decides."""
@@ -86,7 +86,7 @@ class Context:
             raise Abandoned
 
     def _send(self, method: str, params: dict[str, Json]) -> None:
-        # Also converted to JSON here, so that the tool gets the error; the request's thread could not report it.
+        # Convert it to JSON here, too, so that the tool gets the error: the request's thread could not report it.
         dumps(params)
         self._call.emit(method, cast("dict[str, Json]", self._call.secrets.hide(params)))
 
@@ -178,7 +178,7 @@ class Context:
         wanted = envelope.log_level or (DEFAULT_LEVEL if envelope.era is Era.HANDSHAKE else None)
         params: dict[str, Json] = {"level": level, "data": message}
         if wanted is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
-            dumps(message)  # the tool gets the same error whatever the client wants
+            dumps(message)  # the tool gets the same error if the client does not want the message
         else:
             self._send("notifications/message", params | ({} if logger is None else {"logger": logger}))
 
@@ -275,7 +275,7 @@ class Context:
     def sample(
         self,
         key: str,
-        messages: "Said | Sequence[Said]",
+        messages: "SamplingContent | Sequence[SamplingContent]",
         *,
         max_tokens: int = 1_000,
         timeout_s: float | None = None,

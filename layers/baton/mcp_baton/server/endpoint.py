@@ -24,10 +24,10 @@ from mcp_baton.protocol.jsonrpc import (
 )
 from mcp_baton.server.access import CALLBACKS, LINKS, ForeignPage, Origins, early_answer, is_approvals, refusal
 from mcp_baton.server.asking.asker import InputRequired
-from mcp_baton.server.asking.deliver_answer import take_answer
+from mcp_baton.server.asking.deliver_answer import deliver_answer
 from mcp_baton.server.methods import METHODS, Method, call_method
-from mcp_baton.server.methods.lifecycle import finished
-from mcp_baton.server.reply import Reply, whole
+from mcp_baton.server.methods.lifecycle import complete_result
+from mcp_baton.server.reply import Reply, json_response
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.server.services import Services
@@ -80,7 +80,7 @@ class Endpoint:
         try:
             message = parse_body(request.body)
         except ProtocolError as error:
-            return whole(HTTP_STATUS[error.code], error_message(None, error))
+            return json_response(HTTP_STATUS[error.code], error_message(None, error))
         if isinstance(message, list):
             return self._answer_batch(message, request, exchange)
         return self._answer(message, request, exchange, Budget(), self._services.clock())
@@ -102,8 +102,8 @@ class Endpoint:
         return sweep(self._services, exchange)
 
     def _answer_batch(self, messages: list[Message], request: HttpRequest, exchange: Exchange) -> HttpResponse:
-        """Answer a batch, in order. Only revision 2025-03-26 has batches. The messages share the size and the time of
-        one answer, which is not streamed."""
+        """Answer a batch, in order. Only revision 2025-03-26 has batches. The messages share the size limit and the
+        time of one answer, which is not streamed."""
         revision = request.headers.get("mcp-protocol-version", REVISION_WITHOUT_HEADER)
         if revision != REVISION_WITHOUT_HEADER:
             return refusal(400, f"Invalid request: revision {revision} has no batches; send each message by itself")
@@ -117,18 +117,18 @@ class Endpoint:
     def _answer_in_batch(
         self, message: Message, request: HttpRequest, exchange: Exchange, budget: Budget, began_s: float
     ) -> HttpResponse | None:
-        """Answer a message if room and time are left. Otherwise the answer is an error."""
+        """Answer a message. If no space or time is left, the answer is an error."""
         left_ms = exchange.remaining_ms()
         is_over = left_ms is not None and left_ms <= self._services.settings.write_reserve_ms
         if is_over and isinstance(message, jsonrpc.Request | Response):
             known = message.id if isinstance(message, jsonrpc.Request) else None
-            return whole(200, error_message(known, ProtocolError(INTERNAL_ERROR, NOT_RUN)))
+            return json_response(200, error_message(known, ProtocolError(INTERNAL_ERROR, NOT_RUN)))
         if isinstance(message, jsonrpc.Request) and budget.left <= 0:
-            return whole(200, error_message(message.id, no_room(was_run=False)))
+            return json_response(200, error_message(message.id, no_room(was_run=False)))
         answer = self._answer(message, request, exchange, budget, began_s, in_batch=True)
         if answer is not None and isinstance(message, jsonrpc.Request):
             if budget.refuses(message.method, len(answer.body)):
-                return whole(200, error_message(message.id, no_room(was_run=True)))
+                return json_response(200, error_message(message.id, no_room(was_run=True)))
             budget.take(len(answer.body))
         return answer
 
@@ -143,15 +143,15 @@ class Endpoint:
         in_batch: bool = False,
     ) -> HttpResponse | None:
         if isinstance(message, Malformed):
-            return whole(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
+            return json_response(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
         if isinstance(message, Response):
             _, tasks = self._services.for_caller(request.claims, exchange)
-            return take_answer(tasks, request.owner, message, self._services)
+            return deliver_answer(tasks, request.owner, message, self._services)
         try:
             envelope = classify(message, request.headers)
         except ProtocolError as error:
             known = message.id if isinstance(message, jsonrpc.Request) else None
-            return whole(HTTP_STATUS[error.code], error_message(known, error))
+            return json_response(HTTP_STATUS[error.code], error_message(known, error))
         if isinstance(message, Notification):
             return HttpResponse(202)
         wanted = envelope.progress_token is not None or envelope.log_level is not None
@@ -160,7 +160,7 @@ class Endpoint:
         may_stream = envelope.era is Era.HANDSHAKE and takes_stream
         reply = Reply(exchange, streams=streams, may_stream=may_stream, takes_stream=takes_stream)
         server, store = self._services.for_caller(request.claims, exchange)
-        asked = Request(
+        mcp_request = Request(
             services=self._services,
             server=server,
             store=store,
@@ -175,12 +175,12 @@ class Endpoint:
             began_s=began_s,
             base_url=self._services.settings.base_url or request.base_url,
         )
-        return self._serve(asked)
+        return self._serve(mcp_request)
 
-    def _serve(self, asked: Request) -> HttpResponse | None:
-        message, envelope, exchange, reply = asked.message, asked.envelope, asked.exchange, asked.reply
+    def _serve(self, request: Request) -> HttpResponse | None:
+        message, envelope, exchange, reply = request.message, request.envelope, request.exchange, request.reply
         try:
-            result = self._result(asked)
+            result = self._result(request)
         except ProtocolError as error:
             return reply.error(_status(envelope, error), error_message(message.id, error))
         except CallerGone:
@@ -189,19 +189,19 @@ class Endpoint:
             logger.exception("request %s: %s failed", exchange.request_id, message.method)
             self._services.telemetry.add(INTERNAL_ERRORS)
             return reply.error(200, _internal_error(message.id, exchange.request_id))
-        if asked.approvals:
+        if request.approvals:
             from mcp_baton.server.approvals.notifying import notify
 
-            self._services.later(partial(notify, asked))
-        shaped = finished(asked, result) if envelope.era is Era.STATELESS else result
+            self._services.later(partial(notify, request))
+        shaped = complete_result(request, result) if envelope.era is Era.STATELESS else result
         return reply.result(result_message(message.id, shaped))
 
-    def _result(self, asked: Request) -> JsonObject:
+    def _result(self, request: Request) -> JsonObject:
         """Call the method, in a span whose parent is the client's span."""
-        name, details = _described(asked)
-        with self._services.telemetry.receive(name, asked.envelope.meta, asked.headers, **details) as span:
+        name, details = _span_details(request)
+        with self._services.telemetry.receive(name, request.envelope.meta, request.headers, **details) as span:
             try:
-                result = self._call_method(asked)
+                result = self._call_method(request)
             except InputRequired as required:
                 if self._services.seal.is_temporary and not self._warned:
                     self._warned = True
@@ -214,14 +214,14 @@ class Endpoint:
             return result
 
 
-def _described(asked: Request) -> tuple[str, dict[str, str]]:
-    """The name and the attributes of a request's span, without names that the server does not know."""
-    method, name, server = asked.message.method, asked.params.get("name"), asked.server
+def _span_details(request: Request) -> tuple[str, dict[str, str]]:
+    """Return the name and the attributes of a request's span, without names that the server does not know."""
+    method, name, server = request.message.method, request.params.get("name"), request.server
     made = {
-        "mcp.method.name": method if method in METHODS[asked.envelope.era] else "_OTHER",
-        "mcp.protocol.version": asked.envelope.revision,
-        "jsonrpc.request.id": str(asked.message.id),
-        "baton.correlation_id": asked.exchange.request_id,
+        "mcp.method.name": method if method in METHODS[request.envelope.era] else "_OTHER",
+        "mcp.protocol.version": request.envelope.revision,
+        "jsonrpc.request.id": str(request.message.id),
+        "baton.correlation_id": request.exchange.request_id,
     }
     known = server.tools if method == "tools/call" else server.prompts if method == "prompts/get" else None
     if known is None or not isinstance(name, str) or not (name in known or name in server.workflows):
@@ -237,7 +237,8 @@ def _takes_stream(request: HttpRequest) -> bool:
 
 
 def _status(envelope: Envelope, error: ProtocolError) -> int:
-    """The HTTP status of an error. Clients of the handshake era take other statuses than 200 for transport errors."""
+    """Return the HTTP status of an error. Clients of the handshake era treat other statuses than 200 as transport
+    errors."""
     return HTTP_STATUS.get(error.code, 200) if envelope.era is Era.STATELESS else 200
 
 

@@ -1,7 +1,7 @@
 """The answer to one MCP request: one JSON object, or a stream.
 
-A stream is opened with its first event. So a refused request still gets its HTTP status. MCP basic/transports,
-Streamable HTTP.
+A stream is opened with its first event, so a request that is refused before still gets its HTTP status. MCP
+basic/transports, Streamable HTTP.
 """
 
 import logging
@@ -26,7 +26,7 @@ STREAM_HEADERS: Mapping[str, str] = MappingProxyType(
 )
 
 PIECE_CHARACTERS = 65_536
-"""How much of a long text is written at once."""
+"""The characters of a long text that are written at once."""
 
 
 class Reply:
@@ -105,13 +105,13 @@ class Reply:
             self._write_long(dumps(message), *self._long)
             return None
         if not self._streams and self._sink is None:
-            return whole(200, message)
+            return json_response(200, message)
         self._write(_event(message))
         return None
 
     def error(self, status: int, message: Mapping[str, Json]) -> HttpResponse | None:
         if self._sink is None:
-            return whole(status, message)
+            return json_response(status, message)
         self._write(_event(message))
         return None
 
@@ -134,7 +134,7 @@ class Reply:
             self._gone = True
 
 
-def whole(status: int, message: Mapping[str, Json]) -> HttpResponse:
+def json_response(status: int, message: Mapping[str, Json]) -> HttpResponse:
     return HttpResponse(status, JSON_HEADERS, dumps(message).encode())
 
 

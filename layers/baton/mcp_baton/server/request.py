@@ -9,7 +9,7 @@ from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, RELATED_TASK_KEY, 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.asking.rounds import Rounds, StoreAsker, open_rounds
-from mcp_baton.server.execution import Asking, Execution
+from mcp_baton.server.execution import AskerFactory, Execution
 from mcp_baton.server.reply import Reply
 from mcp_baton.tasks.ids import new_question
 
@@ -34,8 +34,8 @@ class Request(Execution, frozen=True, kw_only=True):
 
     @property
     def may_have_tasks(self) -> bool:
-        """Whether the client accepts a task as the result of a call: it has declared that (2026), or asks for it in
-        this call (2025)."""
+        """Whether the client accepts a task as the result of a call. In the 2026 era, the client has declared this; in
+        the 2025 era, this call asks for a task."""
         return self.envelope.speaks_tasks if self.stateless else "task" in self.params
 
     @property
@@ -43,21 +43,21 @@ class Request(Execution, frozen=True, kw_only=True):
         return self.store is not None and self.owner is not None and self.services.dispatcher is not None
 
     def rounds(self) -> Rounds | None:
-        """The rounds that the request continues or begins. `None` in the handshake era, which has no rounds."""
+        """Return the rounds that the request continues or starts; `None` in the handshake era, which has no rounds."""
         if not self.stateless:
             return None
         seal, capabilities = self.services.seal, self.envelope.capabilities
         return open_rounds(seal, self.owner, self.message.method, self.params, capabilities)
 
-    def asking(self, rounds: Rounds | None) -> Asking:
-        """How a function asks the client, if the request calls this function alone."""
+    def asking(self, rounds: Rounds | None) -> AskerFactory:
+        """Return how a function asks the client, if it is the only function that the request calls."""
         return self._asking_through_the_store() if rounds is None else lambda _ask, _waited_for: rounds
 
-    def asking_in_workflow(self) -> Asking:
-        """How a step of a workflow asks the client. In the 2026 era it cannot."""
+    def asking_in_workflow(self) -> AskerFactory:
+        """Return how a step of a workflow asks the client. In the 2026 era it cannot."""
         return super().asking_in_workflow() if self.stateless else self._asking_through_the_store()
 
-    def _asking_through_the_store(self) -> Asking:
+    def _asking_through_the_store(self) -> AskerFactory:
         store, owner = self.store, self.owner
         if store is None:
             return self.cannot_ask("there is no store where the answer could arrive")
@@ -77,7 +77,7 @@ class Request(Execution, frozen=True, kw_only=True):
         self.reply.pause(seconds, self.services.sleep)
 
     def reply_due_s(self) -> float:
-        """When the client stops waiting for the reply, on `Services.clock` (docs/workflows.md, As a tool)."""
+        """Return when the client stops waiting for the reply, on `Services.clock` (docs/workflows.md, As a tool)."""
         return self.began_s + self.server.options.reply_budget_s
 
     def text(self, name: str) -> str:
@@ -86,7 +86,7 @@ class Request(Execution, frozen=True, kw_only=True):
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `{name}` must be a string")
         return value
 
-    def called(self) -> tuple[str, JsonObject]:
+    def name_and_arguments(self) -> tuple[str, JsonObject]:
         return self.text("name"), self.object("arguments")
 
     def object(self, name: str) -> JsonObject:
@@ -98,7 +98,7 @@ class Request(Execution, frozen=True, kw_only=True):
         return value
 
     def requested_ttl(self) -> int | None:
-        """`task.ttl`, milliseconds (2025-11-25, basic/utilities/tasks); the store cuts it at its maximum."""
+        """Return `task.ttl`, milliseconds (2025-11-25, basic/utilities/tasks). The store limits it to its maximum."""
         ttl = self.object("task").get("ttl")
         if ttl is None:
             return None
@@ -107,7 +107,7 @@ class Request(Execution, frozen=True, kw_only=True):
         return ttl
 
     def bound_task(self) -> str | None:
-        """The task that the request names in `_meta` by any of its three keys (docs/workflows.md)."""
+        """Return the task that the request names in `_meta`, by one of three keys (docs/workflows.md)."""
         meta, related = self.envelope.meta, self.envelope.meta.get(RELATED_TASK_KEY)
         if related is not None and not isinstance(related, Mapping):
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta['{RELATED_TASK_KEY}']` must be an object")

@@ -19,7 +19,7 @@ from mcp_baton.server.definitions.labels import (
     labels_of,
     name_of,
     not_a_function,
-    required,
+    required_scopes,
     scopes_in,
     variables_set,
     workflow_names,
@@ -138,7 +138,7 @@ class Server:
         def register[F: Callable[..., object]](function: F, /) -> F:
             return self.add_tool(function, **options)
 
-        return _decorated(function, register)
+        return _apply_decorator(function, register)
 
     def add_tool[F: Callable[..., object]](
         self,
@@ -182,7 +182,11 @@ class Server:
         with defining(function, name or getattr(function, "__name__", None)):
             name = name or name_of(function)
             what, labels = f"tool {name!r}", dict[str, Any](options)
-            scopes, variables, tasks = required(requires, what), variables_set(sets, what), task_support(labels, what)
+            scopes, variables, tasks = (
+                required_scopes(requires, what),
+                variables_set(sets, what),
+                task_support(labels, what),
+            )
             own = labels_of(labels, what, TOOL_OPTIONS)
             places = workflow_names(only_in, what)
             made = Tool(function, name, own, input_schema, scopes, variables, tasks, places, approval)
@@ -216,7 +220,9 @@ class Server:
         def register[F: Callable[..., object]](function: F, /) -> F:
             with defining(function):
                 own = labels_of(labels, what, ("name", "requires", "mime_type"))
-                made = Resource(uri, function, name or name_of(function), own, mime_type, required(requires, what))
+                made = Resource(
+                    uri, function, name or name_of(function), own, mime_type, required_scopes(requires, what)
+                )
                 self._add("resource", uri, made, self.resources)
             return function
 
@@ -248,11 +254,11 @@ class Server:
                 own = name or name_of(function)
                 what = f"prompt {own!r}"
                 shown = labels_of(labels, what, ("name", "requires"))
-                made = Prompt(function, own, shown, required(requires, what))
+                made = Prompt(function, own, shown, required_scopes(requires, what))
                 self._add("prompt", own, made, self.prompts, self.workflows)
             return function
 
-        return _decorated(function, register)
+        return _apply_decorator(function, register)
 
     @overload
     def workflow[F: Callable[..., object]](self, function: F, /) -> F: ...
@@ -279,7 +285,7 @@ class Server:
                 self.add_workflow(workflow_of_function(function, name, functions, options))
             return function
 
-        return _decorated(function, register)
+        return _apply_decorator(function, register)
 
     def on_approval(self, function: ApprovalListener) -> ApprovalListener:
         """Publish a function that notifies people of an approval that waits for them: a decorator.
@@ -308,13 +314,13 @@ class Server:
         with defining(of):
             known = self.full_view.arguments_of(of)
             if argument not in known:
-                from mcp_baton.hints import meant
+                from mcp_baton.hints import did_you_mean
 
                 named = {**self.prompts, **self.workflows, **self.resources}
                 cause = (
-                    f"it has no argument {argument!r}{meant(argument, sorted(known))}"
+                    f"it has no argument {argument!r}{did_you_mean(argument, sorted(known))}"
                     if of in named
-                    else f"no prompt, workflow or resource registered before has this name{meant(of, named)}"
+                    else f"no prompt, workflow or resource registered before has this name{did_you_mean(of, named)}"
                 )
                 raise RegistrationError(f"completion of {of!r}: {cause}")
 
@@ -336,7 +342,7 @@ class Server:
             WorkflowError: the name is taken.
         """
         if (listener := collector()) is not None:
-            listener.added(workflow)
+            listener.record_published(workflow)
         given: object = workflow
         with defining(workflow):
             if not isinstance(given, Workflow):
@@ -369,7 +375,7 @@ class Server:
             for prompt in list(other.prompts.values()):
                 self._add("prompt", prefix + prompt.name, prompt.renamed(prefix + prompt.name), prompts, workflows)
             for workflow in list(other.workflows.values()):
-                self._add_workflow(_renamed(workflow, other.tools, prefix), workflows, prompts)
+                self._add_workflow(_with_prefixed_names(workflow, other.tools, prefix), workflows, prompts)
             for (of, argument), completion in list(other.completions.items()):
                 key = (of if of in other.resources else prefix + of, argument)
                 self._add("completion", key, completion, completions)
@@ -380,7 +386,7 @@ class Server:
             self.completions.update(completions)
 
     def check(self, *, in_full: bool = True) -> None:
-        """Refuse workflows that cannot work. Steps whose tool is a function get that tool's name.
+        """Check all definitions. Steps whose tool is a function get that tool's name.
 
         Args:
             in_full: Also check what only pydantic knows: types, paths into the output of tools, and defaults.
@@ -394,15 +400,17 @@ class Server:
         if (listener := collector()) is not None and listener.collects:
             return  # `baton check` checks the server itself, once its file is loaded
         if in_full or self.workflows or any(tool.only_in for tool in self.tools.values()):
-            from mcp_baton.server.definitions.workflow_checks import checked_workflows, undescribed
+            from mcp_baton.server.definitions.workflow_checks import check_workflows, definitions_without_schema
 
-            if in_full and (refused := next(undescribed(self.tools, self.resources, self.prompts), None)):
+            if in_full and (
+                refused := next(definitions_without_schema(self.tools, self.resources, self.prompts), None)
+            ):
                 raise refused[1]
             names = self.full_view.workflow_tool_names
-            self.workflows.update(checked_workflows(self.workflows, self.tools, names, in_full=in_full))
+            self.workflows.update(check_workflows(self.workflows, self.tools, names, in_full=in_full))
 
     def close(self) -> None:
-        """Refuse everything that is added from now on. `handler(server)` does this after its checks."""
+        """Refuse later additions. `handler(server)` closes the server after its checks."""
         self._is_closed = True
 
     @property
@@ -412,7 +420,7 @@ class Server:
         return ServerView(self.options, *published, self._workflow_tools)
 
     def visible_to(self, claims: Mapping[str, object]) -> ServerView:
-        """What a caller with these claims sees. If a caller lacks the scopes for something, it does not exist."""
+        """Return what a caller with these claims sees. Definitions whose scopes the caller lacks are left out."""
         published: list[Tool | Resource | Prompt] = [*self.tools.values(), *self.resources.values()]
         published += self.prompts.values()
         if not any(item.requires for item in published):
@@ -438,31 +446,31 @@ class Server:
         self, kind: str, key: Key, item: Item, into: dict[Key, Item], others: Mapping[str, object] | None = None
     ) -> None:
         name = key if isinstance(key, str) else " ".join(key)
-        self._refuse_closed(kind, name)
+        self._check_open(kind, name)
         taken = into.get(key) or (others or {}).get(name)
         if taken is not None:
-            from mcp_baton.hints import place_of
+            from mcp_baton.hints import source_location
 
-            place = place_of(getattr(taken, "function", None))
+            place = source_location(getattr(taken, "function", None))
             raise RegistrationError(
                 f"{kind} {name!r}: the name is already taken{f' by {place}' if place else ''}; give it another"
             )
         into[key] = item
 
     def _add_workflow(self, workflow: Workflow, into: dict[str, Workflow], prompts: Mapping[str, Prompt]) -> None:
-        self._refuse_closed("workflow", workflow.name)
+        self._check_open("workflow", workflow.name)
         if workflow.name in prompts or workflow.name in into:
             raise WorkflowError(workflow.name, "the name is already taken by a prompt; give it another")
         into[workflow.name] = workflow
 
-    def _refuse_closed(self, kind: str, name: str) -> None:
+    def _check_open(self, kind: str, name: str) -> None:
         if self._is_closed:
             raise RegistrationError(
                 f"{kind} {name!r}: handler(server) has checked and closed the server; add it before that call"
             )
 
 
-def _decorated(function: Any, register: Registrar) -> Any:
+def _apply_decorator(function: Any, register: Registrar) -> Any:
     """Apply a decorator that may be written with or without parentheses."""
     if function is None:
         return register
@@ -472,7 +480,7 @@ def _decorated(function: Any, register: Registrar) -> Any:
     return register
 
 
-def _renamed(workflow: Workflow, tools: Mapping[str, Tool], prefix: str) -> Workflow:
+def _with_prefixed_names(workflow: Workflow, tools: Mapping[str, Tool], prefix: str) -> Workflow:
     steps = [
         step if step.tool is None else replace(step, tool=_with_prefix(step.tool, tools, prefix))
         for step in workflow.steps
@@ -481,7 +489,7 @@ def _renamed(workflow: Workflow, tools: Mapping[str, Tool], prefix: str) -> Work
 
 
 def _with_prefix(tool: str, tools: Mapping[str, Tool], prefix: str) -> str:
-    # `Server.check` refuses a function that is no tool, or several tools.
+    # `Server.check` reports a function that is not a tool, or is several tools.
     if not isinstance(tool, ToolFunction):
         return prefix + tool
     names = [name for name, published in tools.items() if published.decorated is tool.function]
@@ -489,7 +497,7 @@ def _with_prefix(tool: str, tools: Mapping[str, Tool], prefix: str) -> str:
 
 
 def _number(option: str, value: float, kinds: Any = (int, float), *, zero: bool = False, infinite: bool = False) -> Any:
-    """A number above 0; also 0 with `zero`, and infinity with `infinite`."""
+    """Check that a value is a number above 0; with `zero` also 0, with `infinite` also infinity."""
     is_number = isinstance(value, kinds) and not isinstance(value, bool)
     if not is_number or not (value > 0 or (zero and value == 0)) or (value == math.inf and not infinite):
         of = "bytes" if kinds is int else "seconds"

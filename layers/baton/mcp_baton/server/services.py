@@ -44,7 +44,7 @@ class Services(Struct, frozen=True, kw_only=True):
         return self.publisher is not None or bool(self.server.approval_listeners)
 
     def for_caller(self, claims: Mapping[str, object], exchange: Exchange) -> tuple[ServerView, TaskStore | None]:
-        """The server as a caller sees it, and the tasks that the caller may use."""
+        """Return the server as a caller sees it, and the tasks that the caller may use."""
         server = self.server.visible_to(claims)
         store = self.store.within(exchange.remaining_ms) if self.store else None
         if store is None or not server.lacks_tools:

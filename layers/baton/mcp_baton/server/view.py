@@ -1,4 +1,4 @@
-"""What one caller sees of a server, and the tasks of its owner that it may use (docs/tools.md, Scopes).
+"""What a caller sees of a server, and which tasks of its owner it may use (docs/tools.md, Scopes).
 
 One owner may have several tokens with different scopes.
 """
@@ -16,7 +16,7 @@ from mcp_baton.server.definitions.completion import Completion
 from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.definitions.workflow_tool import TO_GO_ON, WorkflowTool
+from mcp_baton.server.definitions.workflow_tool import TASK_ID_DESCRIPTION, WorkflowTool
 from mcp_baton.tasks.record import EXTRA_PREFIX, ITEMS_PREFIX, StepStatus, TaskPage, TaskRecord, steps_of
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.approval import GRACE_MS
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 type TaskIds = Literal["meta", "text"]
 """Where clients read and write a task's id: only in `_meta`, or also in prompts' texts and arguments."""
 
-TASK_ARGUMENT: Final = Argument(TASK_ID, TO_GO_ON)
+TASK_ARGUMENT: Final = Argument(TASK_ID, TASK_ID_DESCRIPTION)
 
 
 class Options(Struct, frozen=True):
@@ -50,10 +50,10 @@ class Options(Struct, frozen=True):
 
 
 class ServerView(Struct, frozen=True):
-    """What one caller sees of a server: see `Server`. What the caller lacks the scopes for is left out.
+    """What a caller sees of a server: see `Server`. Definitions whose scopes the caller lacks are left out.
 
     Attributes:
-        workflow_tools: The workflows as tools that were made so far, by name.
+        workflow_tools: A cache of the workflows as tools, by name.
         is_filtered: Whether the view depends on the caller's scopes.
         lacks_tools: Whether a tool is left out.
     """
@@ -70,7 +70,7 @@ class ServerView(Struct, frozen=True):
 
     @property
     def tools_with_task_id(self) -> frozenset[str]:
-        """The names of the tools whose calls may name their task by an argument: a durable workflow uses them, and they
+        """The names of the tools whose calls may name their task in an argument: a durable workflow uses them, and they
         have no parameter of that name."""
         used = {step.tool for workflow in self.workflows.values() if workflow.durable for step in workflow.steps}
         return frozenset(name for name, tool in self.tools.items() if name in used and not tool.has_parameter(TASK_ID))
@@ -82,7 +82,8 @@ class ServerView(Struct, frozen=True):
         return frozenset(name for name, tool in self.tools.items() if tool.approval or name in of_steps)
 
     def waits_ms(self, workflow: Workflow) -> int:
-        """How long a run may wait for approvals, callbacks and times, milliseconds: the sum on its longest path."""
+        """Return how long a run may wait for approvals, callbacks and times, milliseconds: the sum on its longest
+        path."""
         ends_ms: dict[str, int] = {}
         for step in workflow.steps:
             tool = self.tools.get(step.tool or "")
@@ -154,7 +155,7 @@ class ServerView(Struct, frozen=True):
 
 
 def may_use(seen: ServerView, task: TaskRecord) -> bool:
-    """Whether a caller may use a task: it must see the task's tool, or its workflow and so all tools of that.
+    """Whether a caller may use a task: it must see the task's tool, or the task's workflow and so all tools of it.
 
     It must also see each tool whose result the task contains: those of steps of an earlier definition, and of other
     recorded calls. The scopes of a removed tool are unknown, so a caller who lacks any scope does not see it.
@@ -176,12 +177,12 @@ def may_use(seen: ServerView, task: TaskRecord) -> bool:
 
 
 CHECKED: Final = frozenset({"take", "cancel", "complete", "answer"})
-"""The methods of a store and its jobs that read the task first: all with a task id, except `read_status`, which only
-returns the status, and `claim` and `wake`, which no call of the owner uses."""
+"""The methods of a store and its jobs for which the task is read first: all that take a task id, except `read_status`,
+which only returns the status, and `claim` and `wake`, which no call of the owner uses."""
 
 
 class CallersTasks:
-    """A `TaskStore`, or its jobs, for a caller who lacks scopes. A task that it may not use does not exist for it.
+    """A `TaskStore`, or its jobs, for a caller who lacks scopes. Tasks that the caller may not use do not exist for it.
 
     For writes this is one more `GetItem`. The tool and the workflow of a task never change.
     """

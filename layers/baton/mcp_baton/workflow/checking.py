@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct, structs
 
 from mcp_baton.exceptions import WorkflowError
-from mcp_baton.hints import closest, meant
+from mcp_baton.hints import closest, did_you_mean
 from mcp_baton.protocol.json import dumps
 from mcp_baton.workflow.definition import (
     ANSWERS,
@@ -190,14 +190,14 @@ def binding_error(source: StepOutput, steps: Sequence[Step], before: Mapping[str
         for step in before.values():
             if binding in (step.name, step.tool):
                 return f"{said}; write {_call(step.binding, source.path)}"
-        return said + meant(None, before)
+        return said + did_you_mean(None, before)
     named = next((step for step in steps if step.name == binding), None)
     if named is not None:
         return f"{said}: the step {binding!r} has another; write {_call(named.binding, source.path)}"
     head, _, rest = binding.partition(".")
     if rest and head in before:
         return f"{said}: a path stands by itself; write {_call(head, '.'.join(filter(None, (rest, source.path))))}"
-    return said + meant(binding, before)
+    return said + did_you_mean(binding, before)
 
 
 def order_error(source: StepOutput, step: Step, steps: Sequence[Step]) -> str:
@@ -226,7 +226,7 @@ def field_error(source: StepOutput, producing: Step, wrong: InvalidPath) -> str:
 def tool_error(tool: str, functions: Mapping[str, object]) -> str:
     """The error for a tool that the server does not have, or has more than once."""
     if not isinstance(tool, ToolFunction):
-        return f"unknown tool {tool!r}{meant(tool, functions)}"
+        return f"unknown tool {tool!r}{did_you_mean(tool, functions)}"
     # Each access to a method creates a new object, which equals the last one.
     names = [name for name, function in functions.items() if function == tool.function]
     if names:
@@ -395,7 +395,7 @@ def _tool_faults(step: Step, tools: Mapping[str, Callee], workflow_tools: Contai
         parameters = tools[step.tool].parameters
         for name in step.arguments:
             if name not in parameters:
-                yield f"the tool {step.tool!r} has no parameter {name!r}{meant(name, sorted(parameters))}"
+                yield f"the tool {step.tool!r} has no parameter {name!r}{did_you_mean(name, sorted(parameters))}"
 
 
 def _source_faults(step: Step, arguments: list[str], before: Mapping[str, Step]) -> Iterator[str]:
@@ -411,7 +411,7 @@ def _value_faults(name: str, source: object, arguments: list[str], before: Mappi
     match source:
         case PromptArg(argument):
             if argument not in arguments:
-                yield f"prompt_arg({argument!r}) names no argument of the workflow{meant(argument, arguments)}"
+                yield f"prompt_arg({argument!r}) names no argument of the workflow{did_you_mean(argument, arguments)}"
         case Constant(value):
             cause = not_json(value)
             if cause:
@@ -426,7 +426,7 @@ def _placeholder_faults(step: Step, arguments: list[str]) -> Iterator[str]:
     known = [*step.template_bindings, *arguments]
     for uri in step.resources:
         for name in sorted(placeholders(uri).difference(known)):
-            yield f"the resource placeholder {{{name}}} has no template binding{meant(name, known)}"
+            yield f"the resource placeholder {{{name}}} has no template binding{did_you_mean(name, known)}"
 
 
 def _list_faults(
@@ -489,7 +489,7 @@ def _order_faults(step: Step, before: Mapping[str, Step]) -> Iterator[str]:
     names = [it.name for it in before.values()]
     for name in step.after:
         if name not in names:
-            yield f"after={name!r} names no earlier step{meant(name if isinstance(name, str) else None, names)}"
+            yield f"after={name!r} names no earlier step{did_you_mean(name if isinstance(name, str) else None, names)}"
 
 
 def _is_width(value: object) -> bool:
@@ -520,7 +520,7 @@ def _question_faults(step: Step, workflow: Workflow, arguments: list[str]) -> It
         yield f"it asks a question, and its name is the answer's name: {NAME}; write the name before the question"
     known = [*step.template_bindings, *arguments]
     for name in sorted(placeholders(step.ask.question).difference(known)) if step.ask else ():
-        yield f"nothing fills {{{name}}} in its question{meant(name, known)}"
+        yield f"nothing fills {{{name}}} in its question{did_you_mean(name, known)}"
 
 
 def _secret_faults(step: Step, secrets: frozenset[str]) -> Iterator[str]:

@@ -310,7 +310,7 @@ class Step(_Cached):
             callback=callback,
         )
         if (listener := collector()) is not None:
-            listener.made(self)
+            listener.record_definition(self)
 
     def __getitem__(self, field: str | int) -> Reference:
         """A field of this step's output, as a source for a later step: `find["shelf"]`."""
@@ -472,7 +472,7 @@ class Workflow(_Cached):
         arguments = _members(self.name, "arguments", self.arguments, Argument)
         _freeze(self, arguments=arguments, steps=_members(self.name, "steps", self.steps, Step))
         if (listener := collector()) is not None:
-            listener.made(self)
+            listener.record_definition(self)
 
     @property
     def has_workflow_tool(self) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from mcp_baton import Approval, Argument, Server, Step, Workflow, prompt_arg
-from mcp_baton.server.approvals.gate import _call_of
+from mcp_baton.server.approvals.gate import _new_request
 from mcp_baton.tasks.record import SALT
 from mcp_baton.workflow.host import Place
 
@@ -53,7 +53,7 @@ def digest(
     execution: Any = SimpleNamespace(
         server=server.full_view, services=services, now_ms=lambda: 5, job_id=None, base_url=""
     )
-    return _call_of(execution, owner, tool, approval, arguments, place).digest
+    return _new_request(execution, owner, tool, approval, arguments, place).digest
 
 
 def other_schema() -> str:

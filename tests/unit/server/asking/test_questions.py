@@ -16,10 +16,10 @@ from mcp_baton.server.asking.questions import (
     Form,
     Root,
     Roots,
-    elicited,
-    listed_roots,
     question_arguments,
-    sampled,
+    read_elicitation,
+    read_roots,
+    read_sampling,
 )
 
 PLAIN: JsonObject = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -57,7 +57,7 @@ def test_a_page_is_requested_with_its_address() -> None:
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 def test_a_declined_question_has_no_content(action: str) -> None:
-    answer = elicited({"action": action, "content": {"name": "x"}}, Order)
+    answer = read_elicitation({"action": action, "content": {"name": "x"}}, Order)
 
     assert (answer.action, answer.content, answer.data, answer.accepted) == (action, {}, None, False)
 
@@ -65,10 +65,10 @@ def test_a_declined_question_has_no_content(action: str) -> None:
 def test_an_accepted_answer_has_its_content_and_the_requested_type() -> None:
     content: JsonObject = {"name": "Kim", "count": 2}
 
-    assert elicited({"action": "accept", "content": content}, PLAIN) == Elicited("accept", content)
-    assert elicited({"action": "accept", "content": content}, Order).data == Order(name="Kim", count=2)
-    assert elicited({"action": "accept", "content": {"street": "s"}}, Place).data == Place("s")
-    assert elicited({"action": "accept", "content": content}, Order).accepted
+    assert read_elicitation({"action": "accept", "content": content}, PLAIN) == Elicited("accept", content)
+    assert read_elicitation({"action": "accept", "content": content}, Order).data == Order(name="Kim", count=2)
+    assert read_elicitation({"action": "accept", "content": {"street": "s"}}, Place).data == Place("s")
+    assert read_elicitation({"action": "accept", "content": content}, Order).accepted
 
 
 def user(content: Json) -> Json:
@@ -99,12 +99,12 @@ def test_sampling_with_tools_needs_its_own_capability(options: dict[str, Any]) -
 
 def test_a_models_answer_has_one_or_several_blocks() -> None:
     image = {"type": "image", "data": "", "mimeType": "image/png"}
-    one = sampled({"role": "assistant", "content": HI, "model": "m-1", "stopReason": "endTurn"})
-    several = sampled({"role": "assistant", "content": [HI, image, HI], "model": "m-1"})
+    one = read_sampling({"role": "assistant", "content": HI, "model": "m-1", "stopReason": "endTurn"})
+    several = read_sampling({"role": "assistant", "content": [HI, image, HI], "model": "m-1"})
 
     assert (one.role, one.text, one.model, one.stop_reason) == ("assistant", "hi", "m-1", "endTurn")
     assert (several.text, several.content[1], several.stop_reason) == ("hihi", image, None)
-    assert sampled({"role": "assistant", "content": [], "model": "m"}).text == ""
+    assert read_sampling({"role": "assistant", "content": [], "model": "m"}).text == ""
 
 
 def test_roots_are_listed() -> None:
@@ -113,7 +113,7 @@ def test_roots_are_listed() -> None:
 
     assert (question.method, question.params, question.capability) == ("roots/list", {}, "roots")
     assert question.read(answer) == Roots((Root("file:///a", "A"), Root("file:///b")))
-    assert listed_roots({"roots": []}) == Roots(())
+    assert read_roots({"roots": []}) == Roots(())
 
 
 NO_FORMS: list[Any] = [
@@ -130,9 +130,12 @@ NO_ROOTS: list[Any] = [{}, *[{"roots": listed} for listed in NO_LISTS]]
 @pytest.mark.parametrize(
     ("read", "answer"),
     [
-        *[pytest.param(lambda answer: elicited(answer, Order), answer, id=f"form {answer}") for answer in NO_FORMS],
-        *[pytest.param(sampled, answer, id=f"thought {answer}") for answer in NO_THOUGHTS],
-        *[pytest.param(listed_roots, answer, id=f"roots {answer}") for answer in NO_ROOTS],
+        *[
+            pytest.param(lambda answer: read_elicitation(answer, Order), answer, id=f"form {answer}")
+            for answer in NO_FORMS
+        ],
+        *[pytest.param(read_sampling, answer, id=f"thought {answer}") for answer in NO_THOUGHTS],
+        *[pytest.param(read_roots, answer, id=f"roots {answer}") for answer in NO_ROOTS],
     ],
 )
 def test_an_invalid_answer_is_an_error_of_the_tool(read: Callable[[JsonObject], object], answer: JsonObject) -> None:

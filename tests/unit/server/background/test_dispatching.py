@@ -8,7 +8,7 @@ from msgspec import structs
 
 from mcp_baton.exceptions import NotDispatched, StoreUnavailable, TaskFinished, TaskNotFound
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.background.dispatching import dispatch, looked_after
+from mcp_baton.server.background.dispatching import dispatch, redispatch_at_poll
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import Claim, Job, JobSpec, TaskRecord, TaskStatus
 from mcp_baton.telemetry import DISPATCHES_FAILED, TASKS_DISPATCHED, TASKS_GIVEN_UP, WAKE_UP_DELAY, Collector, Metric
@@ -102,7 +102,7 @@ def test_accepted_and_refused_events_are_counted(fake: FakeServices) -> None:
     ids=["due", "killed", "claimed", "used up", "last attempt claimed", "not due", "waits", "ended", "no job"],
 )
 def test_a_poll_does_what_a_task_needs(fake: FakeServices, task: TaskRecord, asked: list[str]) -> None:
-    looked_after(fake.request(), task)
+    redispatch_at_poll(fake.request(), task)
     assert fake.asked == asked
 
 
@@ -110,7 +110,7 @@ def test_a_poll_sends_the_stored_dispatch_number(fake: FakeServices) -> None:
     job = TASK.job
     assert job
     fake.again = structs.replace(TASK, job=structs.replace(job, dispatches=2))
-    assert looked_after(fake.request(), TASK) is fake.again
+    assert redispatch_at_poll(fake.request(), TASK) is fake.again
     assert fake.sent == [{"batonTask": {"owner": "kim", "taskId": "t", "dispatch": 2}}]
 
 
@@ -123,18 +123,18 @@ def test_a_poll_that_may_not_dispatch_sends_nothing_and_shows_the_known_task(
     fake: FakeServices, again: Exception | None, shown: TaskRecord
 ) -> None:
     fake.again = again
-    assert looked_after(fake.request(), TASK) is shown
+    assert redispatch_at_poll(fake.request(), TASK) is shown
     assert fake.sent == []
 
 
 def test_a_task_that_expires_during_a_poll_is_not_found(fake: FakeServices) -> None:
     fake.again = TaskNotFound()
     with pytest.raises(TaskNotFound):
-        looked_after(fake.request(), TASK)
+        redispatch_at_poll(fake.request(), TASK)
 
 
 def test_tasks_that_are_given_up_are_counted(fake: FakeServices) -> None:
-    assert looked_after(fake.request(), structs.replace(TASK, claim=Claim("w", 0, 3))).status is TaskStatus.FAILED
+    assert redispatch_at_poll(fake.request(), structs.replace(TASK, claim=Claim("w", 0, 3))).status is TaskStatus.FAILED
     assert fake.counted == [TASKS_GIVEN_UP, WAKE_UP_DELAY]
 
 
@@ -159,6 +159,6 @@ def test_tasks_that_are_given_up_are_counted(fake: FakeServices) -> None:
 )
 def test_the_delay_of_a_wake_up_is_measured(fake: FakeServices, claim: Claim | None, delay_ms: int) -> None:
     fake.ms, fake.again = 21, structs.replace(TASK)
-    looked_after(fake.request(), structs.replace(TASK, claim=claim))
+    redispatch_at_poll(fake.request(), structs.replace(TASK, claim=claim))
     found = [it.value for it in fake.collector.take().measurements if it.metric is WAKE_UP_DELAY]
     assert found == [delay_ms]

@@ -7,7 +7,7 @@ import pytest
 from mcp_baton import Argument, ProtocolError, RegistrationError, Server, Step, Workflow
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.definitions.completion import completion_of
-from mcp_baton.server.methods.completion import MAX_VALUES, requested, suggestions
+from mcp_baton.server.methods.completion import MAX_VALUES, completion_params, suggestions
 
 PROMPT = {"type": "ref/prompt", "name": "ask"}
 ARGUMENT = {"name": "tone", "value": "k"}
@@ -17,9 +17,9 @@ def test_a_request_has_a_reference_a_name_a_value_and_known_arguments() -> None:
     template = {"type": "ref/resource", "uri": "docs://{topic}"}
     asked = {"ref": PROMPT, "argument": ARGUMENT}
 
-    assert requested(asked) == requested({**asked, "context": {}}) == ("ask", "tone", "k", {})
-    assert requested({**asked, "ref": template}) == ("docs://{topic}", "tone", "k", {})
-    assert requested({**asked, "context": {"arguments": {"name": "Kim"}}})[3] == {"name": "Kim"}
+    assert completion_params(asked) == completion_params({**asked, "context": {}}) == ("ask", "tone", "k", {})
+    assert completion_params({**asked, "ref": template}) == ("docs://{topic}", "tone", "k", {})
+    assert completion_params({**asked, "context": {"arguments": {"name": "Kim"}}})[3] == {"name": "Kim"}
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_request_has_a_reference_a_name_a_value_and_known_arguments() -> None:
 )
 def test_a_malformed_request_is_refused_with_the_name_of_its_field(params: dict[str, Any], field: str) -> None:
     with pytest.raises(ProtocolError) as caught:
-        requested(params)
+        completion_params(params)
 
     assert caught.value.code == INVALID_PARAMS
     assert f"`{field}`" in caught.value.message

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_baton.server.definitions.workflow_tool import LONGEST, described, shortened, title_of
+from mcp_baton.server.definitions.workflow_tool import LONGEST, describe_workflow, shorten, title_of
 from mcp_baton.workflow.definition import Step, Workflow
 
 STEPS = [
@@ -22,7 +22,7 @@ def workflow(
 
 
 def test_the_description_lists_the_steps_and_explains_pauses() -> None:
-    assert described(workflow(), SUMMARIES.__getitem__) == (
+    assert describe_workflow(workflow(), SUMMARIES.__getitem__) == (
         "Refund an order. The server runs 3 steps: 1. fetch: Fetch one order. "
         "2. policy: read docs://policy, docs://limits. 3. refund. "
         "It may pause, for instance where a step fails or a value is missing. The result then says which calls remain "
@@ -32,14 +32,16 @@ def test_the_description_lists_the_steps_and_explains_pauses() -> None:
 
 def test_if_tool_summaries_are_too_long_steps_are_only_named() -> None:
     steps = [Step(f"step_{number}", tool="work") for number in range(1, 9)]
-    reported = described(workflow(steps=steps), lambda _: "Does a great deal of work, and then some more of it.")
+    reported = describe_workflow(
+        workflow(steps=steps), lambda _: "Does a great deal of work, and then some more of it."
+    )
     assert "8 steps: 1. step_1. 2. step_2. " in reported
     assert "8. step_8. It may pause" in reported
 
 
 def test_if_step_names_are_too_long_the_rest_is_counted() -> None:
     steps = [Step(f"a_rather_long_name_of_a_step_{number}", tool="work") for number in range(1, 101)]
-    reported = described(workflow(steps=steps), lambda _: "Works.")
+    reported = describe_workflow(workflow(steps=steps), lambda _: "Works.")
     assert "100 steps: 1. a_rather_long_name_of_a_step_1. " in reported
     shown = reported.count("a_rather_long_name_of_a_step_")
     assert f"… and {100 - shown} more. It may pause" in reported
@@ -48,7 +50,7 @@ def test_if_step_names_are_too_long_the_rest_is_counted() -> None:
 @pytest.mark.parametrize("length", range(1, 80))
 def test_the_count_always_fits(length: int) -> None:
     steps = [Step("n" * length, tool="work") for _ in range(100)]
-    reported = described(workflow("g" * 150, steps), lambda _: "")
+    reported = describe_workflow(workflow("g" * 150, steps), lambda _: "")
     assert LONGEST - length - 30 < len(reported) <= LONGEST
 
 
@@ -56,7 +58,7 @@ def test_the_count_always_fits(length: int) -> None:
 def test_a_description_is_at_most_600_characters_and_ends_with_how_to_continue(
     goal: str, summary: str, names: list[str]
 ) -> None:
-    reported = described(workflow(goal, [Step(name, tool="work") for name in names]), lambda _: summary)
+    reported = describe_workflow(workflow(goal, [Step(name, tool="work") for name in names]), lambda _: summary)
     assert len(reported) <= LONGEST
     assert reported.endswith("to let the server continue.")
     assert "\n" not in reported
@@ -78,5 +80,5 @@ def test_the_title_is_the_workflows_or_comes_from_the_description(given: str, ti
     ("text", "short"), [("one two three", "one two …"), ("onetwothree", "onetwoth …"), ("one  two", "one two")]
 )
 def test_a_text_is_shortened_between_words(text: str, short: str) -> None:
-    assert shortened(text, 10) == short
+    assert shorten(text, 10) == short
     assert len(short) <= 10

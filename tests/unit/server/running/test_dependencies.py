@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mcp_baton.server.running import dependencies
-from mcp_baton.server.running.dependencies import TookTooLong, Waiting
+from mcp_baton.server.running.dependencies import FactoryTimeout, WaitMode
 
 REGISTERED = """
 import sys
@@ -60,10 +60,10 @@ def test_a_function_abandoned_before_its_thread_starts_is_not_called(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     jobs, happened = list[Callable[[Callable[[], None]], None]](), list[str]()
-    monkeypatch.setattr(dependencies, "in_a_thread", jobs.append)
+    monkeypatch.setattr(dependencies, "run_in_thread", jobs.append)
 
-    with pytest.raises(TookTooLong):
-        Waiting(on_loop=False, limit_s=0.0).call(len, lambda: happened.append("called"), lambda _: None)
+    with pytest.raises(FactoryTimeout):
+        WaitMode(on_loop=False, limit_s=0.0).call(len, lambda: happened.append("called"), lambda _: None)
     jobs[0](lambda: happened.append("free"))
 
     assert happened == ["free"]

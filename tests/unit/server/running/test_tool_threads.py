@@ -21,7 +21,7 @@ from mcp_baton.server.running.tool_threads import (
     Mailbox,
     Raised,
     Returned,
-    Start,
+    StartTicket,
     TimedOut,
     run_and_deliver,
 )
@@ -66,7 +66,7 @@ def run(
 ) -> Ending:
     until = time.monotonic() + PATIENCE_S
     left = left_s or (lambda: until - time.monotonic())
-    start = Start()
+    start = StartTicket()
     return run_and_deliver(
         start.guard(function),
         arguments,

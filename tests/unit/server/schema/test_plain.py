@@ -17,7 +17,7 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from mcp_baton.server.definitions.labels import Labels
 from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.schema.plain import plain_arguments, plain_parameters, plain_type, plain_value
+from mcp_baton.server.schema.plain import plain_arguments_schema, plain_parameters, plain_type, plain_value_schema
 from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.server.schema.signature import read_signature
 
@@ -326,7 +326,7 @@ def test_types_with_the_same_name_are_distinguished_by_pydantic() -> None:
     plain = plain_type(annotation)
     assert plain is not None
 
-    assert plain_value(plain) is None
+    assert plain_value_schema(plain) is None
     assert Tool(takes(annotation), "t", Labels()).definition == by_pydantic(takes(annotation)).definition
 
 
@@ -336,7 +336,7 @@ def test_a_default_that_is_not_a_scalar_is_left_to_pydantic(default: Any) -> Non
     plain = plain_parameters(parameters)
     assert plain is not None
 
-    assert plain_arguments(parameters, plain) is None
+    assert plain_arguments_schema(parameters, plain) is None
 
 
 LIST_AND_CALL = """

@@ -12,7 +12,7 @@ from mcp_baton import Argument
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.schema import prompt_arguments as arguments
-from mcp_baton.server.schema.prompt_arguments import check_arguments, convert, stored_arguments
+from mcp_baton.server.schema.prompt_arguments import check_arguments, convert, with_stored_arguments
 
 
 class Line(BaseModel):
@@ -60,11 +60,11 @@ WORDS = st.sampled_from(["true", "false", "True", "yes", "null", "nan", "inf", "
     NUMBERS | WORDS | st.integers().map(str) | st.floats().map(str) | st.text(max_size=5),
 )
 def test_conversion_without_pydantic_equals_that_of_pydantic(kind: Any, text: str) -> None:
-    by_hand = outcome(text, kind)
+    plain = outcome(text, kind)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arguments, "_by_hand", lambda _text, _kind: None)
+        patch.setattr(arguments, "_convert_text", lambda _text, _kind: None)
 
-        assert by_hand == outcome(text, kind)
+        assert plain == outcome(text, kind)
 
 
 def outcome(text: str, kind: Any) -> str:
@@ -114,4 +114,4 @@ def test_a_missing_or_unknown_argument_is_refused_with_its_name(given: dict[str,
 
 def test_an_omitted_argument_is_not_stored_and_a_new_value_replaces_the_old() -> None:
     assert check_arguments([Argument("id"), Argument("amount", type=float)], {"id": "1"}) == ({"id": "1"}, {"id": "1"})
-    assert stored_arguments({"a": "1", "b": "2"}, {"b": "3", "c": "4"}) == {"a": "1", "b": "3", "c": "4"}
+    assert with_stored_arguments({"a": "1", "b": "2"}, {"b": "3", "c": "4"}) == {"a": "1", "b": "3", "c": "4"}

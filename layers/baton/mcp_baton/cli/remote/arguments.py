@@ -9,7 +9,7 @@ from types import NoneType
 from typing import Any, Final
 
 from mcp_baton.exceptions import BatonError
-from mcp_baton.hints import meant
+from mcp_baton.hints import did_you_mean
 
 _GIVEN: Final = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=@|=)(?P<text>.*)", re.DOTALL)
 
@@ -78,7 +78,7 @@ def _check_names(arguments: Sequence[GivenArgument], known: Iterable[str]) -> No
 
 
 def unknown(kind: str, name: str, known: Sequence[str]) -> ArgumentError:
-    hint = meant(name, known).removeprefix("; ") or f"there are no {kind}s"
+    hint = did_you_mean(name, known).removeprefix("; ") or f"there are no {kind}s"
     return ArgumentError(f"there is no {kind} {name!r}: {hint}")
 
 

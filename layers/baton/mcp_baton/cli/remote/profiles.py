@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, override
 from msgspec import Struct, ValidationError, convert
 
 from mcp_baton.exceptions import BatonError
-from mcp_baton.hints import meant
+from mcp_baton.hints import did_you_mean
 
 FILE_VARIABLE: Final = "BATON_PROFILES"
 COMMAND_S: Final = 60.0
@@ -60,8 +60,8 @@ def profile(name: str, file: Path) -> Access:
     found = _profiles(file)
     if name not in found:
         raise BatonError(
-            f"{name!r} is not a profile in {file}{meant(name, found)}. WHERE is a URL (https://…/mcp), a file or "
-            "module with a Server (app.py, package.module:server), or a profile's name"
+            f"{name!r} is not a profile in {file}{did_you_mean(name, found)}. WHERE is a URL (https://…/mcp), a file "
+            "or module with a Server (app.py, package.module:server), or a profile's name"
         )
     place, fields = f"{file}: profile {name!r}", found[name]
     if not isinstance(fields, Mapping):

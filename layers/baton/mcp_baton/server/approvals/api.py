@@ -22,7 +22,7 @@ HEADERS: Final = {"Content-Type": "application/json", "Cache-Control": "no-store
 
 
 class Refused(Exception):
-    """A request that is refused, with its HTTP status."""
+    """The request is refused. `response` has its HTTP status."""
 
     def __init__(self, status: int, error: str, **members: Json) -> None:
         super().__init__(error)
@@ -36,11 +36,11 @@ def reply(status: int, body: JsonObject) -> HttpResponse:
 def answer(services: Services, request: HttpRequest, exchange: Exchange) -> HttpResponse:
     """Answer a request to the approvals API. The caller has been authenticated, and its origin was checked."""
     who = person(services, request.owner, request.claims)
-    return guarded(services, exchange, lambda approvals: _answer(approvals, request, who))
+    return answer_safely(services, exchange, lambda approvals: _answer(approvals, request, who))
 
 
-def guarded(services: Services, exchange: Exchange, answer: Callable[[Approvals], HttpResponse]) -> HttpResponse:
-    """Answer a request about approvals, also if it is refused or the store fails."""
+def answer_safely(services: Services, exchange: Exchange, answer: Callable[[Approvals], HttpResponse]) -> HttpResponse:
+    """Answer a request about approvals. Refusals and failures of the store become responses, too."""
     try:
         if services.store is None:
             raise Refused(404, "This server has no task store, so it has no approvals. Set BATON_TABLE.")
@@ -57,7 +57,7 @@ def _answer(approvals: Approvals, request: HttpRequest, who: Person) -> HttpResp
     if request.method == "GET":
         if not approval_id:
             return _list(approvals, who, request.query)
-        return reply(200, _seen(approvals, who, approval_id).to_json())
+        return reply(200, _find_visible(approvals, who, approval_id).to_json())
     if request.method == "POST" and approval_id:
         return _decide(approvals, who, approval_id, request)
     allowed = "GET, POST" if approval_id else "GET"
@@ -77,7 +77,7 @@ def _list(approvals: Approvals, who: Person, query: Mapping[str, str]) -> HttpRe
     return reply(200, body if page.cursor is None else {**body, "nextCursor": page.cursor})
 
 
-def _seen(approvals: Approvals, who: Person, approval_id: str) -> ApprovalRecord:
+def _find_visible(approvals: Approvals, who: Person, approval_id: str) -> ApprovalRecord:
     record = approvals.find(approval_id)
     if record is None or not who.may_see(record):
         if record is not None:
@@ -92,14 +92,14 @@ def _decide(approvals: Approvals, who: Person, approval_id: str, request: HttpRe
     if origin not in ORIGINS:
         raise Refused(400, f"from={origin!r} is not possible: use one of {', '.join(ORIGINS)}")
     decision = decision_in(body, who.owner or "", str(origin), request.source)
-    record = _seen(approvals, who, approval_id)
+    record = _find_visible(approvals, who, approval_id)
     if not who.may_decide(record):
         logger.info("approval %s: the requester %r must not decide it", approval_id, who.owner)
         raise Refused(403, "The requester cannot decide an approval: another person has to.")
-    return decided(approvals, record, decision)
+    return answer_decision(approvals, record, decision)
 
 
-def decided(approvals: Approvals, record: ApprovalRecord, decision: Decision) -> HttpResponse:
+def answer_decision(approvals: Approvals, record: ApprovalRecord, decision: Decision) -> HttpResponse:
     """Decide an approval. 200 with the record; 409 or 410 with the current record and an `error` if it cannot be
     decided."""
     try:
@@ -116,7 +116,7 @@ def decided(approvals: Approvals, record: ApprovalRecord, decision: Decision) ->
 
 
 def decision_in(body: Mapping[str, Json], by: str, origin: str, source: str | None) -> Decision:
-    """The decision in the body of a request. Raises `Refused`, which names the field."""
+    """Read the decision in the body of a request. Raises `Refused`, which names the field."""
     choice, digest, reason = body.get("decision"), body.get("digest"), body.get("reason")
     if choice not in ("approve", "deny"):
         raise Refused(400, 'decision is missing: set it to "approve" or "deny"')
@@ -139,7 +139,8 @@ def body_of(request: HttpRequest) -> Mapping[str, Json]:
 
 
 def json_in(request: HttpRequest, most: int) -> Json:
-    """The JSON in the body of a request. Raises `Refused` if it is none, or has more bytes than allowed."""
+    """Read the JSON in the body of a request. Raises `Refused` if the body is not JSON, or has more bytes than
+    `most`."""
     if len(request.body) > most:
         raise Refused(413, f"Content too large: at most {most} bytes")
     try:

@@ -37,7 +37,8 @@ class Person(Struct, frozen=True):
 
 
 def person(services: Services, owner: str | None, claims: Mapping[str, object]) -> Person:
-    """The caller with its audiences: its scopes, and those for which the operator lists it (BATON_APPROVERS)."""
+    """Return the caller with its audiences: its scopes, and the audiences for which the operator lists it
+    (BATON_APPROVERS)."""
     listed = {name for name, owners in services.settings.approvers.items() if owner in owners}
     return Person(owner, scopes_in(claims) | (listed if owner != ANONYMOUS else set()))
 
@@ -53,8 +54,8 @@ class Approvals(Struct, frozen=True):
     store: TaskStore
 
     def waiting(self, who: Person, state: ApprovalState, cursor: str | None) -> ApprovalPage:
-        """A page of the approvals in the caller's audiences, newest first, without those whose tasks have ended. Raises
-        `ValueError` for a cursor that no list has returned."""
+        """Return a page of the approvals in the caller's audiences, newest first, without those whose tasks have ended.
+        Raises `ValueError` for a cursor that no list has returned."""
         page = self.store.approvals.list(sorted(who.audiences), state, cursor)
         current = [self.current(record) for record in page.approvals]
         return ApprovalPage([record for record in current if record.state is state], page.cursor)
@@ -64,7 +65,7 @@ class Approvals(Struct, frozen=True):
         return None if record is None else self.current(record)
 
     def current(self, record: ApprovalRecord) -> ApprovalRecord:
-        """The approval, which is withdrawn if its task has ended."""
+        """Return the approval. If its task has ended, it is withdrawn first."""
         if record.task_id is None or not record.waits_at(self.store.now_ms()) or not self._is_over(record):
             return record
         withdrawn = self.store.approvals.withdraw(record)

@@ -1,6 +1,6 @@
 """The guard of tools with an approval: a call runs only with an approval of exactly this call (docs/approvals.md).
 
-`runner.run` calls `refused` for every function with an approval, whoever calls it.
+`runner.run` calls `refusal_without_approval` for every function with an approval, whoever calls it.
 """
 
 import logging
@@ -31,11 +31,11 @@ from mcp_baton.workflow.secrets import hidden_in
 logger = logging.getLogger(__name__)
 
 RUN, JOB = "run:", "job"
-"""The first characters of the names of attempts, in runs of workflows and in background tasks. Those of calls by
-clients begin with `call:`."""
+"""How the names of attempts begin in runs of workflows and in background tasks. In calls by clients, they begin with
+`call:`."""
 
 
-def refused(
+def refusal_without_approval(
     execution: Execution,
     tool: str,
     approval: Approval,
@@ -43,40 +43,40 @@ def refused(
     place: Place,
     variables: TaskVariables | None,
 ) -> Failed | None:
-    """Why a call must not run now; `None` if it needs no approval, or has one, which is then marked as used.
+    """Return why a call must not run now; `None` if it needs no approval, or has one, which is then marked as used.
 
     Args:
         bound: The converted arguments, as the function receives them.
         variables: The task's variables; `None` without a task.
     """
-    given = _whole(execution.server.tools[tool].signature, bound)
+    given = _with_defaults(execution.server.tools[tool].signature, bound)
     if not approval.needs(given):
         return None
     if execution.store is None:
-        return _not_begun(f"{tool} needs an approval, and this server has no task store: set BATON_TABLE")
+        return _not_started(f"{tool} needs an approval, and this server has no task store: set BATON_TABLE")
     if execution.owner is None:
-        return _not_begun(f"{tool} needs an approval, and the caller has no identity")
+        return _not_started(f"{tool} needs an approval, and the caller has no identity")
     if place.workflow is not None and place.task is None:
-        return _not_begun(f"{tool} needs an approval, and this run has no task: call {place.workflow.name} again")
+        return _not_started(f"{tool} needs an approval, and this run has no task: call {place.workflow.name} again")
     by = place.by or f"call:{new_token()}"
     try:
-        call = _call_of(execution, execution.owner, tool, approval, given, place)
+        call = _new_request(execution, execution.owner, tool, approval, given, place)
         return _Gate(execution, execution.store.approvals, call, place, by, variables).refusal()
     except TooManyWaiting as error:
-        return _not_begun(f"{tool} needs an approval, and none was requested: {error}")
+        return _not_started(f"{tool} needs an approval, and none was requested: {error}")
     except StoreError:
         logger.exception("request %s: the approval of %s is not known", execution.exchange.request_id, tool)
-        return _not_begun(f"{tool} needs an approval, and the task store does not answer")
+        return _not_started(f"{tool} needs an approval, and the task store does not answer")
     except Exception:  # types of the author may raise anything
         logger.exception("request %s: the approval of %s cannot be checked", execution.exchange.request_id, tool)
-        return _not_begun(f"{tool} needs an approval, which cannot be checked. The server's log has the error")
+        return _not_started(f"{tool} needs an approval, which cannot be checked. The server's log has the error")
 
 
-def _not_begun(why: str) -> Failed:
+def _not_started(why: str) -> Failed:
     return Failed(f"not begun: {why}. Nothing was run.", kind=Failure.NOT_BEGUN)
 
 
-def _whole(signature: Signature, bound: Mapping[str, Any]) -> dict[str, Any]:
+def _with_defaults(signature: Signature, bound: Mapping[str, Any]) -> dict[str, Any]:
     defaults = {
         it.name: it.default
         for it in signature.parameters
@@ -85,12 +85,12 @@ def _whole(signature: Signature, bound: Mapping[str, Any]) -> dict[str, Any]:
     return {**defaults, **bound}
 
 
-def _call_of(
+def _new_request(
     execution: Execution, owner: str, name: str, approval: Approval, given: Mapping[str, Any], place: Place
 ) -> ApprovalRecord:
-    """The approval of a call as it would be requested now."""
+    """Return the approval of a call as it would be requested now."""
     tool = execution.server.tools[name]
-    published = {it.name: it.published for it in tool.signature.parameters}
+    published = {it.name: it.published_name for it in tool.signature.parameters}
     arguments: dict[str, Json] = {published[it]: to_json(value) for it, value in given.items()}
     hidden = frozenset[str]()
     if place.workflow is not None and place.step is not None:
@@ -103,7 +103,7 @@ def _call_of(
             "owner": owner,
             "tool": name,
             "inputSchema": tool.input_schema,
-            "arguments": {**arguments, **{it: _keyed(arguments[it], place) for it in hidden}},
+            "arguments": {**arguments, **{it: _secret_digest(arguments[it], place) for it in hidden}},
             "workflow": workflow.name if workflow else None,
             "step": place.name,
             "definition": place.step.fingerprint if place.step else None,
@@ -118,7 +118,7 @@ def _call_of(
         digest=call_digest,
         state=ApprovalState.WAITING,
         tool=name,
-        arguments=_cut(shown),
+        arguments=_shorten(shown),
         message=message,
         audience=approval.audience,
         owner=owner,
@@ -135,7 +135,8 @@ def _call_of(
 
 
 def _task_ends_ms(execution: Execution, place: Place) -> int:
-    """When the task of a call expires at the latest, epoch milliseconds. Workers extend the lives of their tasks."""
+    """Return when the task of a call expires at the latest, epoch milliseconds. Workers extend the lifetimes of their
+    tasks."""
     task = place.task
     if task is None:
         return sys.maxsize
@@ -143,14 +144,14 @@ def _task_ends_ms(execution: Execution, place: Place) -> int:
     return task.created_ms + max(task.ttl_ms, longest_ms)
 
 
-def _keyed(value: Json, place: Place) -> str:
-    """A digest of a secret that its task's approvers cannot compute."""
+def _secret_digest(value: Json, place: Place) -> str:
+    """Return a digest of a secret argument. Approvers cannot compute it, because they do not know the task's salt."""
     key = f"{place.task.variables.get(SALT)} {place.task.task_id}" if place.task else ""
     return keyed_digest(key.encode(), dumps(value).encode(), "sha256").hex()
 
 
-def _cut(shown: JsonObject) -> JsonObject:
-    """The arguments as people see them. If they are long, the longest texts are cut, and a digest stands for them."""
+def _shorten(shown: JsonObject) -> JsonObject:
+    """Return the arguments as people see them. If they are long: the beginning of their JSON, its size and a digest."""
     size = json_size(shown)
     if size <= MOST_SHOWN:
         return shown
@@ -175,15 +176,15 @@ class _Gate(Struct, frozen=True):
     variables: TaskVariables | None
 
     def refusal(self) -> Failed | None:
-        """Find the approval of this call, or request it. One that is approved is marked as used."""
+        """Find the approval of this call, or request it. If it was approved, mark it as used."""
         stored = None if self.variables is None else self.variables.get(self._variable)
         mark = None if stored is None else convert(stored, Mark)
         repeat, is_asked = 0, self.place.is_asked
         if mark is not None and mark.digest == self.call.digest:
-            # If it was used, the outcome of that attempt is stored. So another call needs another approval.
+            # If another attempt used it, that attempt's outcome is stored. So this call needs another approval.
             repeat, is_asked = (mark.repeat, True) if mark.by in (None, self.by) else (mark.repeat + 1, False)
         while True:
-            record, is_new = self._numbered(repeat, mark, is_asked=is_asked)
+            record, is_new = self._find_or_request(repeat, mark, is_asked=is_asked)
             is_same = record.digest == self.call.digest
             if is_same and self._is_usable(record) and record.used_by == self.by:
                 self._note(Mark(record.digest, repeat, self.by))
@@ -202,10 +203,10 @@ class _Gate(Struct, frozen=True):
             if is_same and record.state is ApprovalState.DENIED and stays:
                 self._note(Mark(record.digest, repeat))
                 return _not_approved(record)
-            repeat, is_asked = repeat + 1, False  # this one was used, has expired, or was withdrawn
+            repeat, is_asked = repeat + 1, False  # this approval was used, has expired, or was withdrawn
 
-    def _numbered(self, repeat: int, mark: "Mark | None", *, is_asked: bool) -> tuple[ApprovalRecord, bool]:
-        """The approval with this number, marked as used if that is possible; and whether it is new."""
+    def _find_or_request(self, repeat: int, mark: "Mark | None", *, is_asked: bool) -> tuple[ApprovalRecord, bool]:
+        """Return the approval with this number, marked as used if that is possible; and whether it is new."""
         record, is_new = None, False
         if is_asked:
             record = self._use(repeat, self.place.before)
@@ -254,7 +255,7 @@ class _Gate(Struct, frozen=True):
 
 
 def _is_later_run(this: str, other: str) -> bool:
-    """Whether both names are of runs, and this run has claimed the task after the other one."""
+    """Whether both are names of runs, and this run has claimed the task after the other one."""
     return this.startswith(RUN) and other.startswith(RUN) and int(this[len(RUN) :]) > int(other[len(RUN) :])
 
 

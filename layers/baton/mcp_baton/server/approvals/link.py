@@ -10,7 +10,7 @@ from typing import Final
 from mcp_baton.console.page import FILE, policy
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
 from mcp_baton.server.access import LINKS
-from mcp_baton.server.approvals.api import Refused, body_of, decided, decision_in, guarded, reply
+from mcp_baton.server.approvals.api import Refused, answer_decision, answer_safely, body_of, decision_in, reply
 from mcp_baton.server.approvals.decisions import Approvals
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.approvals import ApprovalRecord
@@ -25,7 +25,7 @@ def answer(services: Services, request: HttpRequest, exchange: Exchange) -> Http
     if wants_page:
         html = page()
         return HttpResponse(200, {**_headers(html), "Content-Type": "text/html; charset=utf-8"}, html.encode())
-    return guarded(services, exchange, lambda approvals: _answer(approvals, request))
+    return answer_safely(services, exchange, lambda approvals: _answer(approvals, request))
 
 
 def _answer(approvals: Approvals, request: HttpRequest) -> HttpResponse:
@@ -34,11 +34,11 @@ def _answer(approvals: Approvals, request: HttpRequest) -> HttpResponse:
         return reply(200, record.to_json())
     if request.method != "POST":
         raise Refused(405, "Method not allowed: use GET, POST")
-    return decided(approvals, record, decision_in(body_of(request), "link", "link", request.source))
+    return answer_decision(approvals, record, decision_in(body_of(request), "link", "link", request.source))
 
 
 def _record(approvals: Approvals, token: str) -> ApprovalRecord:
-    """The approval that a token decides. Unknown, used and expired tokens have the same answer."""
+    """Return the approval that a token decides. Unknown, used and expired tokens get the same answer."""
     found = approvals.store.approvals.linked(text_digest(token))
     record = None if found is None else approvals.current(found)
     if record is None or not record.waits_at(approvals.store.now_ms()):

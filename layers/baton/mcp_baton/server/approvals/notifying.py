@@ -18,12 +18,12 @@ from mcp_baton.workflow.approval import ApprovalRequest
 logger = logging.getLogger(__name__)
 
 AGAIN_MS: Final = 60_000
-"""After this time another process notifies people, if this one dies before it has done so."""
+"""If a process dies before it has notified people, another process does so after this time."""
 
 
 def notify(execution: Execution) -> None:
-    """Notify people of the approvals that this request or job has asked for. A failure is logged and counted, and the
-    next process that meets the waiting approval tries again."""
+    """Notify people of the approvals that this request or job has requested. A failure is logged and counted, and the
+    next process that reads the waiting approval tries again."""
     while execution.approvals:
         record = execution.approvals.pop()
         try:
@@ -55,7 +55,7 @@ def _notify(execution: Execution, record: ApprovalRecord) -> None:
 
 
 def _link(execution: Execution, record: ApprovalRecord) -> str | None:
-    """A new link that decides this approval. Only a digest of its token is stored."""
+    """Create a link that decides this approval. Only a digest of its token is stored."""
     base_url = record.base_url or execution.base_url
     if not execution.services.settings.approval_links or not base_url or execution.store is None:
         return None

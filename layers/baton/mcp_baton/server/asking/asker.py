@@ -14,7 +14,7 @@ from mcp_baton.workflow.keys import Key, own_key
 URL_ELICITATION = "elicitation.url"
 
 REFUSED = "mcp-baton/refused"
-"""The member of a task's stored answer with the client's reason for a refusal (handshake era)."""
+"""The member of a stored answer that has the client's reason if the client refused the question (handshake era)."""
 
 
 class Question(Struct, frozen=True):
@@ -49,8 +49,8 @@ class InputRequired(BaseException):
 
 
 class TaskBegins(BaseException):
-    """Ends a call in its request when its task starts: a worker makes the call again, with the answers so far and the
-    same idempotency key. A `BaseException`, as `InputRequired`."""
+    """Ends a call in its request because its background task starts. A worker makes the call again, with the answers so
+    far and the same idempotency key. A `BaseException`, as `InputRequired`."""
 
     def __init__(self, answers: JsonObject, key: str) -> None:
         super().__init__("the call goes on in the background")
@@ -62,16 +62,16 @@ class Asker(Protocol):
     """Gets answers from the client."""
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
-        """The answers, in the order of the questions."""
+        """Return the answers, in the order of the questions."""
 
 
 def supports(envelope: Envelope, capability: str) -> bool:
-    """Whether the client can answer. True if that is unknown."""
+    """Whether the client can answer questions that need a capability. `True` if that is unknown."""
     return not envelope.is_known or declares(envelope.capabilities, capability)
 
 
 def refuse_undeclared(envelope: Envelope, questions: Sequence[Question]) -> None:
-    """Refuse questions that need a capability that the client has not declared."""
+    """Raise `ToolError` for questions that need a capability that the client has not declared."""
     for question in questions:
         if not supports(envelope, question.capability):
             why = f"it has not declared the capability {question.capability!r}"
@@ -91,15 +91,15 @@ class CannotAsk:
         self._refusal = refusal
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
-        """Refuse."""
+        """Raise the refusal."""
         if self._envelope is not None:
             refuse_undeclared(self._envelope, questions)
         raise self._refusal(f"The client must be asked ({questions[0].method}), but {self._why}.", retryable=False)
 
 
 def declares(capabilities: JsonObject, path: str) -> bool:
-    """Whether capabilities include one. Elicitation without a mode means forms; with only the mode `url` it does not
-    (MCP client/elicitation, Capabilities)."""
+    """Whether capabilities include the one at `path`. Elicitation without a mode includes forms; with only the mode
+    `url` it does not (MCP client/elicitation, Capabilities)."""
     here: Json = capabilities
     for part in path.split("."):
         if not isinstance(here, Mapping) or part not in here:
@@ -111,8 +111,15 @@ def declares(capabilities: JsonObject, path: str) -> bool:
 
 
 class Identity(Struct, frozen=True):
-    """The identity of a call over several rounds: its idempotency key, the task that it names, the step whose key it
-    is, the digest of the values of its placeholders, and the name of the attempt that has used an approval."""
+    """The identity of a call over several rounds.
+
+    Attributes:
+        key: Its idempotency key.
+        task: The task that it names.
+        step: The step that has this idempotency key.
+        values: The digest of the values of its placeholders.
+        by: The name of the attempt that has used an approval.
+    """
 
     key: Key = field(default_factory=own_key)
     task: str | None = None
@@ -121,7 +128,7 @@ class Identity(Struct, frozen=True):
     by: str | None = None
 
     def to_json(self) -> dict[str, Json]:
-        """As a `requestState` carries it to the next round."""
+        """Return the form that `requestState` has."""
         carried: dict[str, Json] = {"key": self.key(), "task": self.task, "step": self.step}
         optional: dict[str, Json] = {"values": self.values, "by": self.by}
         return carried | {name: value for name, value in optional.items() if value is not None}
@@ -136,6 +143,6 @@ def identity_of(carried: Json) -> Identity | None:
             return None
 
 
-def carried_to(identity: Identity | None, task: str | None) -> Identity | None:
-    """The identity of an earlier round if it belongs to this task. With another task it is another call."""
+def identity_for_task(identity: Identity | None, task: str | None) -> Identity | None:
+    """Return the identity of an earlier round if it belongs to this task. Otherwise it is another call."""
     return identity if identity is not None and identity.task == task else None

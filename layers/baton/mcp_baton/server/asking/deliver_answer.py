@@ -16,7 +16,7 @@ from mcp_baton.tasks.store import TaskStore
 logger = logging.getLogger(__name__)
 
 
-def take_answer(store: TaskStore | None, owner: str | None, response: Response, services: Services) -> HttpResponse:
+def deliver_answer(store: TaskStore | None, owner: str | None, response: Response, services: Services) -> HttpResponse:
     """Store an answer for the invocation that waits for it, or give it to the task that asked."""
     question = str(response.id)
     try:

@@ -12,7 +12,7 @@ from mcp_baton.server.content import Content, Message
 from mcp_baton.tasks.ids import text_digest
 
 type Schema = JsonObject | Any
-"""A JSON Schema with flat primitive fields, or a type: a model, a dataclass, or a plain one such as `int` or `Enum`.
+"""A JSON Schema with flat primitive fields, or a type: a model, a dataclass, or a plain type such as `int` or `Enum`.
 `None` for a form without fields."""
 
 VALUE = "value"
@@ -23,7 +23,7 @@ NO_FIELDS: JsonObject = {"type": "object", "properties": {}}
 
 
 class Form:
-    """A form of the author's schema or type. A field that is not possible in MCP's forms raises `ValueError`."""
+    """The form for the author's schema or type. Raises `ValueError` for fields that MCP's forms cannot have."""
 
     def __init__(self, schema: Schema) -> None:
         self._type: Any = None
@@ -35,10 +35,10 @@ class Form:
             _check_fields(self.schema, "the schema")
         else:
             self._type = schema
-            self.schema = self._described(schema)
+            self.schema = self._form_of(schema)
 
     def read(self, content: JsonObject) -> object:
-        """The content as the type of the form; `None` for a form without a type."""
+        """Convert the content to the type of the form; `None` for a form without a type."""
         if self._type is None:
             return None
         from pydantic import TypeAdapter, ValidationError
@@ -52,24 +52,24 @@ class Form:
             wrong = error.error_count()
             raise ToolError(f"The client's answer does not fit the form: {wrong} fields are wrong.") from error
 
-    def _described(self, schema: Any) -> JsonObject:
+    def _form_of(self, schema: Any) -> JsonObject:
         from pydantic import TypeAdapter
 
         name = getattr(schema, "__name__", repr(schema))
         made = TypeAdapter(schema).json_schema()
         definitions = made.pop("$defs", {})
-        made = inlined(made, definitions)
+        made = inline_references(made, definitions)
         self._wraps = "properties" not in made
         fields = {VALUE: made} if self._wraps else made["properties"]
-        properties = {field: inlined(shown, definitions) for field, shown in fields.items()}
+        properties = {field: inline_references(shown, definitions) for field, shown in fields.items()}
         required = [VALUE] if self._wraps else made.get("required", [])
         form: JsonObject = {"type": "object", "properties": properties, "required": required}
         _check_fields(form, name)
         return form
 
 
-def inlined(shown: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """A type's schema with its references resolved, and without the null of an optional type."""
+def inline_references(shown: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a field's schema with its references resolved, and without the null of an optional type."""
     options = [option for option in shown.get("anyOf", ()) if option.get("type") != "null"]
     if len(options) == 1:
         shown = {name: value for name, value in shown.items() if name != "anyOf"} | options[0]
@@ -101,7 +101,7 @@ def is_choice_of_several(shown: Mapping[str, Json]) -> bool:
     return shown.get("type") == "array" and isinstance(items, Mapping) and ("enum" in items or "anyOf" in items)
 
 
-type Said = str | Content | Message | JsonObject
+type SamplingContent = str | Content | Message | JsonObject
 
 
 class Elicited(Struct, frozen=True):
@@ -159,7 +159,7 @@ class Roots(Struct, frozen=True):
 
 
 def key_of(place: int, text: str) -> str:
-    """The key of a question without a given one. It is the same when the call runs again."""
+    """Return the default key of a question. It is the same when the call runs again."""
     return f"question-{place}-{text_digest(text)[:12]}"
 
 
@@ -177,20 +177,22 @@ def elicitation(key: str, message: str, schema: Schema, *, timeout_s: float | No
     """
     form = Form(schema)
     params: dict[str, Json] = {"mode": "form", "message": message, "requestedSchema": form.schema}
-    return Question(key, "elicitation/create", params, "elicitation", lambda answer: _elicited(answer, form), timeout_s)
+    return Question(
+        key, "elicitation/create", params, "elicitation", lambda answer: _read_elicitation(answer, form), timeout_s
+    )
 
 
 def url_elicitation(key: str, message: str, url: str, *, timeout_s: float | None = None) -> Question:
     """Ask a person to open a page, for data that must not pass through the client. `timeout_s` as `elicitation`."""
     params: dict[str, Json] = {"mode": "url", "message": message, "url": url}
     return Question(
-        key, "elicitation/create", params, URL_ELICITATION, lambda answer: elicited(answer, None), timeout_s
+        key, "elicitation/create", params, URL_ELICITATION, lambda answer: read_elicitation(answer, None), timeout_s
     )
 
 
 def sampling(
     key: str,
-    messages: Said | Sequence[Said],
+    messages: SamplingContent | Sequence[SamplingContent],
     *,
     max_tokens: int = 1_000,
     timeout_s: float | None = None,
@@ -198,22 +200,22 @@ def sampling(
 ) -> Question:
     """Ask the client's model. `options` are further params, e.g. `systemPrompt`, `temperature`, `modelPreferences`;
     `tools` and `toolChoice` need a client that declares `sampling.tools`. `timeout_s` as `elicitation`."""
-    said = [messages] if isinstance(messages, str | Mapping) or not isinstance(messages, Sequence) else messages
-    params: dict[str, Json] = {"messages": [_message(item) for item in said], "maxTokens": max_tokens, **options}
+    contents = [messages] if isinstance(messages, str | Mapping) or not isinstance(messages, Sequence) else messages
+    params: dict[str, Json] = {"messages": [_message(item) for item in contents], "maxTokens": max_tokens, **options}
     capability = "sampling.tools" if options.keys() & {"tools", "toolChoice"} else "sampling"
-    return Question(key, "sampling/createMessage", params, capability, sampled, timeout_s)
+    return Question(key, "sampling/createMessage", params, capability, read_sampling, timeout_s)
 
 
 def roots(key: str, *, timeout_s: float | None = None) -> Question:
     """Ask for the client's roots. `timeout_s` as `elicitation`."""
-    return Question(key, "roots/list", {}, "roots", listed_roots, timeout_s)
+    return Question(key, "roots/list", {}, "roots", read_roots, timeout_s)
 
 
-def elicited(answer: JsonObject, schema: Schema) -> Elicited:
-    return _elicited(answer, Form(schema))
+def read_elicitation(answer: JsonObject, schema: Schema) -> Elicited:
+    return _read_elicitation(answer, Form(schema))
 
 
-def _elicited(answer: JsonObject, form: Form) -> Elicited:
+def _read_elicitation(answer: JsonObject, form: Form) -> Elicited:
     action, content = answer.get("action"), answer.get("content") or {}
     if action not in ("accept", "decline", "cancel") or not isinstance(content, Mapping):
         raise ToolError("The client's answer is not an elicitation result.")
@@ -222,7 +224,7 @@ def _elicited(answer: JsonObject, form: Form) -> Elicited:
     return Elicited("accept", content, form.read(content))
 
 
-def sampled(answer: JsonObject) -> Sampled:
+def read_sampling(answer: JsonObject) -> Sampled:
     content = answer.get("content")
     blocks = content if isinstance(content, list) else [content]
     for item in blocks:
@@ -233,7 +235,7 @@ def sampled(answer: JsonObject) -> Sampled:
     return Sampled(str(answer.get("role")), made, str(answer.get("model")), stop if isinstance(stop, str) else None)
 
 
-def listed_roots(answer: JsonObject) -> Roots:
+def read_roots(answer: JsonObject) -> Roots:
     listed = answer.get("roots")
     if not isinstance(listed, list) or not all(isinstance(item, Mapping) and "uri" in item for item in listed):
         raise ToolError("The client's answer is not a list of roots.")
@@ -241,10 +243,10 @@ def listed_roots(answer: JsonObject) -> Roots:
     return Roots(tuple(Root(str(item["uri"]), cast("str | None", item.get("name"))) for item in items))
 
 
-def _message(said: Said) -> Json:
-    if isinstance(said, Mapping):
-        return said
-    return said.to_json() if isinstance(said, Message) else Message("user", said).to_json()
+def _message(content: SamplingContent) -> Json:
+    if isinstance(content, Mapping):
+        return content
+    return content.to_json() if isinstance(content, Message) else Message("user", content).to_json()
 
 
 OPTIONAL: Final = frozenset({"key", "timeout_s"})
@@ -252,8 +254,8 @@ OPTIONAL: Final = frozenset({"key", "timeout_s"})
 
 
 def question_of(method: str, place: int, positional: Sequence[Any], named: Mapping[str, Any]) -> Question:
-    """The question from the arguments of `Context.elicit` or `Context.elicit_url`. `place`: its number in the call,
-    from 1."""
+    """Create the question from the arguments of `Context.elicit` or `Context.elicit_url`. `place` is its number in the
+    call, from 1."""
     second = "schema" if method == "elicit" else "url"
     given = question_arguments(method, ("message", second), positional, named)
     key = given.get("key") or key_of(place, given["message"])
@@ -264,8 +266,8 @@ def question_of(method: str, place: int, positional: Sequence[Any], named: Mappi
 def question_arguments(
     method: str, names: tuple[str, str], positional: Sequence[Any], named: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A question's arguments by name. The two required ones may be positional; as in 0.1, also after the key.
-    `response_type` is another name for `schema`, which is optional."""
+    """Return a question's arguments by name. `names` may be positional, also after the key, as in 0.1. `response_type`
+    is another name for `schema`, which is optional."""
     given = {name: value for name, value in named.items() if (name, value) != ("response_type", None)}
     if "response_type" in given and "schema" in names:
         given.setdefault("schema", given.pop("response_type"))

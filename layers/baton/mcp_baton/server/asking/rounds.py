@@ -48,14 +48,14 @@ class Rounds(Struct):
     identity: Identity = field(default_factory=Identity)
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
-        """The answers, if the client has given all of them."""
+        """Return the answers, if the client has given all of them. Otherwise end the call with the open questions."""
         missing = tuple(question for question in questions if question.key not in self.answers)
         if missing:
             self._check_capabilities(missing)
-            raise InputRequired(self._asking(missing))
+            raise InputRequired(self._input_required(missing))
         return [self._answer(question) for question in questions]
 
-    def _asking(self, questions: tuple[Question, ...]) -> JsonObject:
+    def _input_required(self, questions: tuple[Question, ...]) -> JsonObject:
         requests: dict[str, Json] = {
             question.key: {"method": question.method, "params": question.params} for question in questions
         }
@@ -78,7 +78,7 @@ class Rounds(Struct):
 
 
 def open_rounds(seal: Seal, owner: str | None, method: str, params: JsonObject, capabilities: JsonObject) -> Rounds:
-    """The rounds that a request continues or starts.
+    """Return the rounds that a request continues or starts.
 
     A first round may contain answers. A later round answers the questions of the round before; it cannot change earlier
     answers.
@@ -150,7 +150,7 @@ class StoreAsker(Struct):
                     self.store.close(self.owner, identifier)
             except StoreError:
                 logger.warning("a question could not be closed", exc_info=True)
-        return [_accepted(self.known[question.key], question) for question in questions]
+        return [_result_of(self.known[question.key], question) for question in questions]
 
     def _send(self, question: Question) -> str:
         identifier = self.new_question()
@@ -159,7 +159,8 @@ class StoreAsker(Struct):
         return identifier
 
     def _params(self, question: Question) -> JsonObject:
-        """The params of the request. In this era a page has its own id (MCP 2025-11-25, ElicitRequestURLParams)."""
+        """Return the params of the request. In this era each page has its own id (MCP 2025-11-25,
+        ElicitRequestURLParams)."""
         if question.capability != URL_ELICITATION:
             return question.params
         return {**question.params, "elicitationId": self.new_question()}
@@ -182,7 +183,7 @@ class StoreAsker(Struct):
         raise ToolError(f"The client did not answer {question.method} within {limit_s:g} s.", retryable=False)
 
 
-def _accepted(answer: JsonObject, question: Question) -> JsonObject:
+def _result_of(answer: JsonObject, question: Question) -> JsonObject:
     result, error = answer.get("result"), answer.get("error")
     if isinstance(result, Mapping):
         return result

@@ -29,16 +29,16 @@ from mcp_baton.protocol.jsonrpc import (
 )
 from mcp_baton.server.asking.asker import TaskBegins
 from mcp_baton.server.background.dispatching import dispatch
-from mcp_baton.server.background.questions import declared
+from mcp_baton.server.background.questions import question_capabilities
 from mcp_baton.server.content import error_result
 from mcp_baton.server.definitions.labels import scopes_in
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.methods.calling import outcome_alone, result_of
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.runner import CallOptions, bound_tool, prepared_for
+from mcp_baton.server.running.runner import CallOptions, bound_tool, prepare_call
 from mcp_baton.server.schema.schema import explain
-from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead, new_input, resumed_input
+from mcp_baton.server.workflows.runs import TaskUnreadable, WrongWorkflow, new_input, resumed_input
 from mcp_baton.server.workflows.task_view import options_of, task_summary
 from mcp_baton.tasks.record import ATTEMPTS, WORKFLOW_TASK, JobSpec, NewTask, TaskRecord
 from mcp_baton.workflow.definition import ANSWERS, Workflow
@@ -53,7 +53,7 @@ FOR_THE_MODEL: Final = "io.modelcontextprotocol/model-immediate-response"
 Creating Tasks)."""
 
 
-def as_task(request: Request, tool: Tool, arguments: JsonObject, task_id: str | None) -> JsonObject | None:
+def answer_with_task(request: Request, tool: Tool, arguments: JsonObject, task_id: str | None) -> JsonObject | None:
     """Answer a call with a task, if it becomes one. `None` if the tool has to run in the request."""
     if not becomes_task(request, tool):
         return None
@@ -68,16 +68,18 @@ def as_task(request: Request, tool: Tool, arguments: JsonObject, task_id: str | 
         try:
             outcome = outcome_alone(request, tool, arguments, CallOptions(starts_task=True))
         except TaskBegins as begins:
-            return _dispatched(request, _create(request, tool, arguments, answers=begins.answers, key=begins.key))
+            return _dispatch_and_reply(
+                request, _create(request, tool, arguments, answers=begins.answers, key=begins.key)
+            )
         result = result_of(tool, outcome)
         return result if request.stateless else _completed_task(request, tool, arguments, result)
     refused = _refusal(request, tool, arguments)
-    return refused or _dispatched(request, _create(request, tool, arguments, key=own_key()()))
+    return refused or _dispatch_and_reply(request, _create(request, tool, arguments, key=own_key()()))
 
 
 def _completed_task(request: Request, tool: Tool, arguments: JsonObject, result: JsonObject) -> JsonObject:
-    """Create the task of a call that has ended already: a client of the handshake era that asks for a task accepts
-    nothing else (MCP 2025-11-25, basic/utilities/tasks, Creating Tasks).
+    """Create the task of a call that has ended already: a client of the handshake era that asks for a task accepts no
+    other result (MCP 2025-11-25, basic/utilities/tasks, Creating Tasks).
 
     If the result cannot be stored, the client gets an error and not the task: a worker must not repeat the call.
     """
@@ -99,7 +101,7 @@ def _create(
         tool=called.name,
         request_id=request.exchange.request_id,
         scopes=tuple(sorted(scopes_in(request.claims))),
-        capabilities=declared(request.envelope),
+        capabilities=question_capabilities(request.envelope),
         revision=request.envelope.revision,
         attempts=ATTEMPTS if called.tasks.idempotent else 1,
         workflow_task=workflow_task,
@@ -112,14 +114,14 @@ def _create(
     return _store(request, task)
 
 
-def _dispatched(request: Request, task: TaskRecord) -> JsonObject:
+def _dispatch_and_reply(request: Request, task: TaskRecord) -> JsonObject:
     dispatch(request.services, task)
     return _reply(request, task)
 
 
 def _reply(request: Request, task: TaskRecord) -> JsonObject:
-    """The task for the client, and a text for its model. The extension has no member for such a text, but says that
-    hosts may show the status message to the model."""
+    """Return the task for the client, and a text for its model. The extension has no member for such a text, but hosts
+    may show the status message to the model."""
     made = task_summary(task, options_of(request))
     meta: JsonObject = {}
     if not task.status.terminal and task.job is not None:
@@ -131,7 +133,8 @@ def _reply(request: Request, task: TaskRecord) -> JsonObject:
 
 
 def becomes_task(request: Request, tool: Tool | WorkflowTool) -> bool:
-    """Whether a call becomes a task. An error if it must and cannot, or asks for a task and must not."""
+    """Whether a call becomes a task. Raises `ProtocolError` if it must and cannot, or if it asks for a task and must
+    not."""
     support = tool.tasks.support
     if support == "forbidden":
         # The 2026 era has no such param. A server without background tools has not declared it either.
@@ -158,9 +161,9 @@ def _why_not(request: Request) -> str:
 
 
 def _refusal(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject | None:
-    """The answer to a call with invalid arguments, for which no task is created. A client that accepts only a task gets
-    an error."""
-    prepared = prepared_for(request, bound_tool(tool), arguments)
+    """Return the answer to a call with invalid arguments, for which no task is created; `None` if they are valid. A
+    client that accepts only a task gets an error."""
+    prepared = prepare_call(request, bound_tool(tool), arguments)
     if isinstance(prepared, Prepared):
         return None
     if isinstance(prepared, Failed):
@@ -208,14 +211,14 @@ def start_workflow(request: Request, tool: WorkflowTool, arguments: JsonObject, 
     """
     if task_id is not None:
         _check_resumable(request, tool.workflow, task_id, arguments)
-        return _dispatched(request, _create(request, tool, arguments, task_id))
+        return _dispatch_and_reply(request, _create(request, tool, arguments, task_id))
     ttl_ms = _ttl_ms(request)
     own_ttl_ms = None if ttl_ms is None else max(ttl_ms, request.services.settings.default_ttl_ms)
     run_input = new_input(request, tool.workflow, arguments, own_ttl_ms)
     own = _store(request, new_task(tool.workflow, run_input, request.owner or "", None))
     try:
         answers: JsonObject = {ANSWERS: arguments[ANSWERS]} if ANSWERS in arguments else {}
-        return _dispatched(request, _create(request, tool, answers, own.task_id))
+        return _dispatch_and_reply(request, _create(request, tool, answers, own.task_id))
     except ProtocolError:
         try:
             if request.store is not None:
@@ -231,7 +234,7 @@ def _check_resumable(request: Request, workflow: Workflow, task_id: str, argumen
     try:
         task = store.get(owner, task_id)
         if task.workflow != workflow.name:
-            raise NotOfWorkflow(task)
+            raise WrongWorkflow(task)
         if task.status.terminal:
             raise TaskFinished(task)
         if task.claim is not None and task.claim.holds_at(request.now_ms()):
@@ -240,4 +243,4 @@ def _check_resumable(request: Request, workflow: Workflow, task_id: str, argumen
     except (TaskNotFound, TaskFinished, TaskHeld, StoreBusy):
         raise
     except StoreError as error:
-        raise NotRead(error) from error
+        raise TaskUnreadable(error) from error

@@ -31,8 +31,8 @@ def dispatch(services: Services, task: TaskRecord) -> bool:
 
 
 def wake(services: Services, store: TaskStore, owner: str, task_id: str) -> bool:
-    """Send a suspended task to the worker. If that fails, a later poll or sweep sends it again. Returns whether it was
-    to be sent."""
+    """Send a suspended task to the worker. If that fails, a later poll or sweep sends it again. Returns whether the
+    task was suspended."""
     try:
         task = store.jobs.wake(owner, task_id)
     except StoreError:
@@ -49,13 +49,13 @@ def wake_waiting_job(services: Services, store: TaskStore, task: TaskRecord) -> 
         wake(services, store, task.owner, job_id)
 
 
-def looked_after(request: Request, task: TaskRecord) -> TaskRecord:
-    """Check a task at a poll. A failure of the store is logged only: the next poll tries again. Returns the task as it
-    is now."""
+def redispatch_at_poll(request: Request, task: TaskRecord) -> TaskRecord:
+    """Call `redispatch_if_due` at a poll. A failure of the store is only logged: the next poll tries again. Returns the
+    task as it is now."""
     if request.store is None:
         return task
     try:
-        return look_after(request.services, request.store, task)
+        return redispatch_if_due(request.services, request.store, task)
     except TaskFinished as finished:
         return finished.current
     except TaskNotFound:
@@ -65,7 +65,7 @@ def looked_after(request: Request, task: TaskRecord) -> TaskRecord:
         return task
 
 
-def look_after(services: Services, store: TaskStore, task: TaskRecord) -> TaskRecord:
+def redispatch_if_due(services: Services, store: TaskStore, task: TaskRecord) -> TaskRecord:
     """Dispatch a task again if its worker died or never came, or give it up after its last attempt. Returns the task as
     it is now. Raises `StoreError`."""
     job, claim, now_ms = task.job, task.claim, store.now_ms()
@@ -88,7 +88,7 @@ def look_after(services: Services, store: TaskStore, task: TaskRecord) -> TaskRe
 
 def give_up(services: Services, store: TaskStore, task: TaskRecord) -> TaskRecord:
     """End a task that has no attempt left. Returns the task as it is now: another process may have changed it first."""
-    ended = None if task.job is None else store.jobs.give_up(task, _died(task.job))
+    ended = None if task.job is None else store.jobs.give_up(task, _worker_died_error(task.job))
     if ended is None:
         return task
     logger.error("task %s: given up; its workers died", task.task_id)
@@ -96,24 +96,24 @@ def give_up(services: Services, store: TaskStore, task: TaskRecord) -> TaskRecor
     return ended
 
 
-class Followed:
-    """A task that is read again and again by cheap reads. If it has changed or has no worker, it is read in full, and
+class WatchedTask:
+    """A task that a request polls by cheap reads. If it has changed or has no worker, it is read in full, and
     dispatched again if necessary, as at any poll."""
 
     def __init__(self, request: Request, store: TaskStore, task: TaskRecord) -> None:
         self._request = request
         self._store = store
-        self.task = looked_after(request, task)
+        self.task = redispatch_at_poll(request, task)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         if self.task.status.terminal:
             return
         standing = self._store.read_status(self.task.owner, self.task.task_id)
         if standing.version > self.task.version or self._needs_dispatch(standing):
-            self.task = looked_after(self._request, self._store.get(self.task.owner, self.task.task_id))
+            self.task = redispatch_at_poll(self._request, self._store.get(self.task.owner, self.task.task_id))
 
     def _needs_dispatch(self, standing: TaskStanding) -> bool:
-        """Whether the task must be dispatched again or given up, as far as a cheap read shows."""
+        """Whether a cheap read shows that the task must be dispatched again or given up."""
         job, claim, now_ms = self.task.job, standing.claim, self._request.now_ms()
         if job is None or standing.status is not TaskStatus.WORKING:
             return False
@@ -123,8 +123,8 @@ class Followed:
         return is_used_up or (job.due_ms < now_ms and self._request.services.dispatcher is not None)
 
 
-def _died(job: Job) -> JsonObject:
-    """The error of a job that was given up. A workflow's progress is in a task of its own: the error names it."""
+def _worker_died_error(job: Job) -> JsonObject:
+    """Return the error of a job that was given up. For a workflow, it names the task that has the progress."""
     tool, attempts = job.work.tool, job.work.attempts
     if attempts == 1:
         message = f"The worker died while it ran {tool}. Whether it has happened is not known; it is not run again."

@@ -1,4 +1,4 @@
-"""A background job while it runs: its execution, and the monitor that looks after its task."""
+"""A background job while it runs: its execution, and the monitor that renews the claim on its task."""
 
 import logging
 import math
@@ -19,8 +19,8 @@ MESSAGE_S: Final = 1.0
 
 
 class JobMonitor:
-    """Looks after a job's task while its function runs: renews the claim, checks that the task is still this worker's,
-    and writes the status message (docs/background.md, Cancelling; Status and polling).
+    """Monitors a job's task while its function runs: renews the claim, checks that this worker still owns the task, and
+    writes the status message (docs/background.md, Cancelling; Status and polling).
 
     Implements `tool_threads.Listener`.
     """
@@ -45,11 +45,12 @@ class JobMonitor:
         return self.ended or self._stopped
 
     def stop(self) -> None:
-        """Stop the function, although the job's task goes on: the task of its workflow does not."""
+        """Stop the function because its workflow's task has ended. The job's task continues."""
         self._stopped = True
 
     def pulse(self) -> float:
-        """Look after the task. Returns the seconds until this is due again."""
+        """Renew the claim, check the task, and write the status message, if due. Returns the seconds until the next
+        pulse."""
         message_s = self._write_if_due()
         self.ended = self.ended or self._lease.check() is not None or not self._extend_lifetime()
         if self.ended:
@@ -103,7 +104,7 @@ class JobMonitor:
 
 
 def status_message(params: JsonObject) -> str:
-    """Progress as a text: `3/10: message`, as far as it was reported."""
+    """Return progress as a text: `3/10: message`, without the parts that were not reported."""
     progress, total, message = params.get("progress"), params.get("total"), params.get("message")
     counted = _number(progress) if total is None else f"{_number(progress)}/{_number(total)}"
     return f"{counted}: {message}" if message else counted

@@ -19,10 +19,9 @@ from mcp_baton.tasks.record import Job, JobSpec, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 
 
-def questions_open(request: Request, task: TaskRecord) -> TaskRecord | None:
-    """Send the open questions of a task, and wait for the answers: as long as for any question, and as the function's
-    time lasts. Returns the task after the answers; `None` if answers are missing, or the client cannot be asked
-    here."""
+def ask_open_questions(request: Request, task: TaskRecord) -> TaskRecord | None:
+    """Send the open questions of a task, and wait for the answers: at most `question_ms`, and until the function's time
+    is over. Returns the task after the answers; `None` if answers are missing, or the client cannot be asked here."""
     if request.store is None or not send_questions(request, task):
         return None
     began_s, pauses = request.services.clock(), growing_pauses()
@@ -57,13 +56,13 @@ def _is_due(request: Request, store: TaskStore, task: TaskRecord, key: str) -> b
     window = request.now_ms() // 1000 // window_s
     session = request.headers.get(SESSION_HEADER.lower(), "")
     marks = [sent_mark(task.task_id, key, session, number) for number in (window, window + 1)]
-    if not _marked(store, task.owner, marks[0], 2 * window_s):
+    if not _set_mark(store, task.owner, marks[0], 2 * window_s):
         return False
-    _marked(store, task.owner, marks[1], 3 * window_s)
+    _set_mark(store, task.owner, marks[1], 3 * window_s)
     return True
 
 
-def _marked(store: TaskStore, owner: str, mark: str, ttl_s: int) -> bool:
+def _set_mark(store: TaskStore, owner: str, mark: str, ttl_s: int) -> bool:
     try:
         store.answers.ask(owner, mark, ttl_s)
     except StoreUnavailable:
@@ -74,7 +73,7 @@ def _marked(store: TaskStore, owner: str, mark: str, ttl_s: int) -> bool:
 
 
 def _params(task: TaskRecord, key: str, question: JsonObject) -> JsonObject:
-    """The params of a question, with the task's id, and with an id for a URL (MCP 2025-11-25,
+    """Return the params of a question, with the task's id, and with an id for a URL (MCP 2025-11-25,
     ElicitRequestURLParams)."""
     asked = question["params"]
     params: dict[str, Json] = dict(asked) if isinstance(asked, dict) else {}
@@ -121,25 +120,25 @@ class TaskAsker:
 
 
 def questions_of(required: InputRequired) -> dict[str, JsonObject]:
-    """The questions of a function that has ended with `InputRequired`, by key."""
+    """Return the questions of a function that has ended with `InputRequired`, by key."""
     asked = required.result["inputRequests"]
     found = asked if isinstance(asked, Mapping) else {}
     return {key: question for key, question in found.items() if isinstance(question, Mapping)}
 
 
 ASKED_FOR: Final = ("elicitation", "sampling", "roots")
-"""The capabilities of clients that can be asked (MCP client/elicitation, sampling, roots)."""
+"""The client capabilities that questions need (MCP client/elicitation, sampling, roots)."""
 
 
-def declared(envelope: Envelope) -> JsonObject | None:
-    """The capabilities for questions that a client has declared. `None` if they are unknown."""
+def question_capabilities(envelope: Envelope) -> JsonObject | None:
+    """Return the capabilities for questions that a client has declared; `None` if they are unknown."""
     if not envelope.is_known:
         return None
     return {name: envelope.capabilities[name] for name in ASKED_FOR if name in envelope.capabilities}
 
 
 def envelope_of(work: JobSpec, token: str) -> Envelope:
-    """The envelope of a job: that of the request that has created it."""
+    """Return the envelope of a job: the one of the request that has created it."""
     era = Era.STATELESS if work.revision in STATELESS_REVISIONS else Era.HANDSHAKE
     known = work.capabilities is not None
     return Envelope(era, work.revision, {}, work.capabilities or {}, token, None, is_known=known)

@@ -6,7 +6,7 @@ from typing import Final
 from mcp_baton.exceptions import EventError, StoreError, TaskNotFound
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.background.dispatching import look_after, wake
+from mcp_baton.server.background.dispatching import redispatch_if_due, wake
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import TaskStore
@@ -14,7 +14,7 @@ from mcp_baton.telemetry import STORE_ERRORS, WAKE_UP_DELAY
 
 logger = logging.getLogger(__name__)
 
-KEPT_MS: Final = 5_000
+RESERVE_MS: Final = 5_000
 """The sweep ends when less of the function's time is left, milliseconds. If it were stopped after it marked a job as
 dispatched, the job would wait for a later sweep."""
 
@@ -22,7 +22,7 @@ dispatched, the job would wait for a later sweep."""
 def sweep(services: Services, exchange: Exchange) -> JsonObject:
     """Check each job in the outbox that is due, as a poll does. Returns the numbers of jobs, for the log.
 
-    Sweeps can be late, lost or concurrent, because the writes of the jobs are conditional. The next sweep repeats what
+    Sweeps may be late, lost or concurrent, because they change jobs by conditional writes. The next sweep repeats what
     failed. Raises `EventError` if the function has no table.
     """
     if services.store is None:
@@ -31,7 +31,7 @@ def sweep(services: Services, exchange: Exchange) -> JsonObject:
     try:
         for owner, task_id in store.jobs.due():
             left_ms = exchange.remaining_ms()
-            if left_ms is not None and left_ms < KEPT_MS:
+            if left_ms is not None and left_ms < RESERVE_MS:
                 logger.warning("the sweep had no time for all jobs; the next one checks the others")
                 break
             seen += 1
@@ -51,7 +51,7 @@ def sweep(services: Services, exchange: Exchange) -> JsonObject:
 def _check(services: Services, store: TaskStore, task: TaskRecord) -> bool:
     """Send a job to the worker if it is due, or if a callback has arrived for its workflow's task."""
     if task.wakes is None:
-        return look_after(services, store, task) is not task
+        return redispatch_if_due(services, store, task) is not task
     try:
         waiting = store.get(task.owner, task.wakes)
     except TaskNotFound:

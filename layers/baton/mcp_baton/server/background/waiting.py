@@ -15,7 +15,7 @@ type Write = Callable[[str, Callable[[], object]], str]
 """Makes the last write of a worker. Takes and returns the outcome; returns another one if the write came too late."""
 
 
-def suspended(
+def suspend_for_approval(
     execution: JobExecution, lease: Lease, approval_id: str, write: Write, waits: Mapping[str, int] | None = None
 ) -> str:
     """Let a job wait for an approval: no worker runs until the decision. Returns the outcome, for the log.
@@ -35,14 +35,14 @@ def suspended(
     jobs = store.jobs
     outcome = write("waits for an approval", lambda: jobs.suspend(lease.task, lease.claim(), ttl_ms, message, due_ms))
     notify(execution)
-    # A decision wakes the task. One that came before the claim was released found a worker, so look again.
+    # A decision wakes the task, unless a worker still holds the claim. So check for a decision after the release.
     current = store.approvals.get(approval_id)
     if current is None or not current.waits_at(execution.now_ms()):
         wake(execution.services, store, lease.task.owner, lease.task.task_id)
     return outcome
 
 
-def suspended_until(execution: JobExecution, lease: Lease, run: EndedRun, write: Write) -> str:
+def suspend_for_wait(execution: JobExecution, lease: Lease, run: EndedRun, write: Write) -> str:
     """Let the job of a workflow wait for callbacks and times: no worker runs until a callback arrives or the first wait
     ends. Returns the outcome, for the log."""
     store, waits, task, now_ms = execution.store, run.known.waits(), lease.task, execution.now_ms()
@@ -55,7 +55,7 @@ def suspended_until(execution: JobExecution, lease: Lease, run: EndedRun, write:
     outcome = write("waits", lambda: jobs.suspend(lease.task, lease.claim(), ttl_ms, message, due_ms))
     if outcome != "waits":  # another worker has the job
         return outcome
-    # A callback wakes the task. One that came before the claim was released found a worker, so look again.
+    # A callback wakes the task, unless a worker still holds the claim. So check for callbacks after the release.
     statuses = statuses_of(store.get(task.owner, run.task.task_id))
     if any(statuses[step].settled for step in waits):
         wake(execution.services, store, task.owner, task.task_id)

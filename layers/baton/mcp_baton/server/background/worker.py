@@ -28,7 +28,7 @@ from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.background.dispatching import give_up
 from mcp_baton.server.background.job import JobExecution, JobMonitor
 from mcp_baton.server.background.questions import TaskAsker, envelope_of, questions_of
-from mcp_baton.server.background.waiting import suspended
+from mcp_baton.server.background.waiting import suspend_for_approval
 from mcp_baton.server.content import error_result
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.methods.calling import outcome_of, result_of
@@ -103,7 +103,7 @@ def _claim(services: Services, owner: str, task_id: str, dispatch: int, exchange
 
 
 def attempt_number(task: TaskRecord, job: Job) -> int:
-    """The number of a claimed job's attempt, from 1. It starts again at 1 after progress: after a question, or after a
+    """Return the number of a claimed job's attempt. It starts again at 1 after progress: after a question, or after a
     hand-over to another invocation."""
     number = task.claim.number if task.claim else 1
     return number - (job.allowed - job.work.attempts)
@@ -136,30 +136,30 @@ class JobAttempt:
         )
 
     def run(self) -> str:
-        """Make the call and write its outcome. Returns the outcome, for the log. After `StoreUnavailable`, Lambda
-        delivers the event again."""
+        """Make the call and write its outcome. Returns the outcome, for the log. If it raises `StoreUnavailable`,
+        Lambda delivers the event again."""
         try:
             if self._job.work.workflow_task is not None:
                 from mcp_baton.server.background.workflow_worker import WorkflowJob
 
-                return WorkflowJob(self._execution, self._lease, self._job, self._arguments).run(self._written)
+                return WorkflowJob(self._execution, self._lease, self._job, self._arguments).run(self._write)
             outcome = self._call()
             waits = outcome.not_approved if isinstance(outcome, Failed) else None
             if waits is not None and not waits.is_denied:
-                return suspended(self._execution, self._lease, waits.approval_id, self._written)
+                return suspend_for_approval(self._execution, self._lease, waits.approval_id, self._write)
             result = result_of(self._tool, outcome)
         except InputRequired as required:
-            return self._asked(questions_of(required))
+            return self._store_questions(questions_of(required))
         except CallerGone:
             return "stopped: it is over, or another worker's"
         except ProtocolError as error:
-            return self._failed(error)
+            return self._store_error(error)
         except Exception as error:
             if self._job.work.workflow_task is not None and isinstance(error, StoreError | NotDispatched):
                 raise
             logger.exception("task %s: its call failed", self._lease.task.task_id)
-            return self._failed(self._internal_error())
-        return self._completed(result)
+            return self._store_error(self._internal_error())
+        return self._store_result(result)
 
     @property
     def _tool(self) -> Tool:
@@ -180,35 +180,35 @@ class JobAttempt:
 
     @property
     def _place(self) -> host.Place:
-        """The call has one approval for all its attempts: only its last outcome is stored."""
+        """All attempts of the call share one approval, because only the last outcome is stored."""
         return host.Place(task=self._lease.task, by="job", before="job", is_asked=self._job.dispatches > 1)
 
-    def _completed(self, result: JsonObject) -> str:
+    def _store_result(self, result: JsonObject) -> str:
         size = json_size(result)
         if size > VALUE_BYTES:
             result = self._too_large(f"result of {size} bytes", f"a task keeps {VALUE_BYTES} at most")
         try:
-            return self._written("completed", lambda: self._complete(result))
+            return self._write("completed", lambda: self._write_result(result))
         except TooLarge as error:
             noted = self._too_large(f"result of {size} bytes", str(error))
-            return self._written("completed", lambda: self._complete(noted))
+            return self._write("completed", lambda: self._write_result(noted))
 
-    def _asked(self, questions: Mapping[str, JsonObject]) -> str:
+    def _store_questions(self, questions: Mapping[str, JsonObject]) -> str:
         self._monitor.write_message()
         jobs = self._store.jobs
         try:
-            return self._written("asked", lambda: jobs.ask(self._lease.task, self._lease.claim(), questions))
+            return self._write("asked", lambda: jobs.ask(self._lease.task, self._lease.claim(), questions))
         except TooLarge as error:
             noted = self._too_large("questions", str(error))
-            return self._written("completed", lambda: self._complete(noted))
+            return self._write("completed", lambda: self._write_result(noted))
 
-    def _failed(self, error: ProtocolError) -> str:
+    def _store_error(self, error: ProtocolError) -> str:
         made: dict[str, Json] = {"code": error.code, "message": error.message}
         failure = made if error.data is None else {**made, "data": error.data}
         jobs = self._store.jobs
-        return self._written("failed", lambda: jobs.fail(self._lease.task, self._lease.claim(), failure))
+        return self._write("failed", lambda: jobs.fail(self._lease.task, self._lease.claim(), failure))
 
-    def _complete(self, result: JsonObject) -> object:
+    def _write_result(self, result: JsonObject) -> object:
         batch = Batch(
             variables=self._variables.changed,
             removed=self._variables.removed,
@@ -219,9 +219,9 @@ class JobAttempt:
         )
         return self._store.write(self._lease.task, batch)
 
-    def _written(self, outcome: str, write: Callable[[], object]) -> str:
-        """Write the outcome. Returns it, or why it was dropped. After `StoreUnavailable`, Lambda delivers the event
-        again."""
+    def _write(self, outcome: str, write: Callable[[], object]) -> str:
+        """Write the outcome. Returns it, or why it was dropped. If this raises `StoreUnavailable`, Lambda delivers the
+        event again."""
         try:
             write()
         except (ClaimLost, TaskFinished, TaskNotFound) as late:
@@ -232,11 +232,11 @@ class JobAttempt:
             logger.exception("task %s: its outcome could not be written", self._lease.task.task_id)
             if isinstance(error, StoreUnavailable) or outcome == "failed":
                 raise
-            return self._failed(self._internal_error())
+            return self._store_error(self._internal_error())
         return outcome
 
     def _too_large(self, what: str, why: str) -> JsonObject:
-        """The result instead of one that cannot be stored. The function has run, so it is not run again."""
+        """Return the result that replaces one that cannot be stored. The function has run, so it is not run again."""
         return error_result(f"{self._job.work.tool} was run, but its {what} cannot be stored: {why}.")
 
     def _internal_error(self) -> ProtocolError:

@@ -27,14 +27,14 @@ from mcp_baton.server.asking.questions import Elicited, elicitation
 from mcp_baton.server.background.dispatching import dispatch
 from mcp_baton.server.background.job import JobExecution
 from mcp_baton.server.background.questions import TaskAsker
-from mcp_baton.server.background.waiting import Write, suspended, suspended_until
+from mcp_baton.server.background.waiting import Write, suspend_for_approval, suspend_for_wait
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.workflows.client_questions import unanswered_in, with_answers
 from mcp_baton.server.workflows.engine_host import ServerHost
-from mcp_baton.server.workflows.runs import NOT_RESUMED, NotRead, run_workflow
+from mcp_baton.server.workflows.runs import NOT_RESUMED, TaskUnreadable, run_workflow
 from mcp_baton.server.workflows.workflow_tools import not_run, result_of_run
 from mcp_baton.tasks.ids import digest_of
 from mcp_baton.tasks.record import Job, TaskRecord
@@ -57,15 +57,15 @@ from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, Remedy, W
 from mcp_baton.workflow.run import EndedRun
 
 FRESH_SHARE: Final = 0.1
-"""The next step starts in the same invocation only if no more than this share of its time is used. So each step has
-nearly all of the time."""
+"""The next step starts in the same invocation only if no more than this share of the invocation's time is used. So each
+step has nearly all of the time."""
 
 STOPPED: Final = "stopped, as the task that it ran for was cancelled or taken over; it may still have happened"
 
 
 class WorkerHost(ServerHost):
-    """Implements `workflow.host.Host` for a background job. It renews the claims on both tasks: that of the call, and
-    that of the workflow."""
+    """Implements `workflow.host.Host` for a background job. It renews the claims on both tasks: the task of the call,
+    and the task of the workflow."""
 
     def __init__(self, execution: JobExecution) -> None:
         super().__init__(execution)
@@ -101,28 +101,28 @@ class WorkerHost(ServerHost):
         if self._monitor.gone or not super().may_start(after_s):
             return False
         left_ms = self.left_ms()
-        if self._failed or not self._begun or self._given_ms is None or left_ms is None:
+        if self._failed or not self._started or self._given_ms is None or left_ms is None:
             return True
         return self._given_ms - left_ms <= self._given_ms * FRESH_SHARE
 
     def wait(self, seconds: float) -> None:
         """Wait, or return early if the run has to stop."""
         while seconds > 0:
-            part = min(seconds, self._both())
+            part = min(seconds, self._renew_claims())
             if self._monitor.gone:
                 return
             self._execution.services.sleep(part)
             seconds -= part
 
     def _options(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> CallOptions:
-        return structs.replace(super()._options(variables, attempt), stay=False, pulse=self._both)
+        return structs.replace(super()._options(variables, attempt), stay=False, pulse=self._renew_claims)
 
-    def _both(self) -> float:
+    def _renew_claims(self) -> float:
         """Renew the claims on both tasks, if due. Returns the seconds until the next renewal."""
         own_s = self.pulse()
         if self._is_in_thread:  # the request's thread renews them
             return own_s
-        if own_s == math.inf:  # the workflow's task is over, or another run's
+        if own_s == math.inf:  # the workflow's task has ended, or another run has taken it over
             self._monitor.stop()
         calls_s = self._monitor.pulse()
         return 0 if self._monitor.gone else min(own_s, calls_s)
@@ -166,14 +166,16 @@ class WorkflowJob:
         if self._monitor.ended:
             return "stopped: it is over, or another worker's"
         if isinstance(ended, EndedRun):
-            if self._goes_on(ended):
-                return self._handed_over(store, write)
+            if self._may_hand_over(ended):
+                return self._hand_over(store, write)
             if isinstance(ended.pause, ApprovalRequired) and ended.stored:
-                return suspended(self._execution, self._lease, ended.pause.approval_id, write, ended.known.waits())
+                return suspend_for_approval(
+                    self._execution, self._lease, ended.pause.approval_id, write, ended.known.waits()
+                )
             if isinstance(ended.pause, Waiting) and ended.stored:
-                return suspended_until(self._execution, self._lease, ended, write)
+                return suspend_for_wait(self._execution, self._lease, ended, write)
             ended = {**result_of_run(self._execution, ended), "isError": isinstance(ended.pause, ApprovalDenied)}
-        return self._completed(store, ended, write)
+        return self._complete(store, ended, write)
 
     def _run(self, tool: WorkflowTool, host: WorkerHost) -> EndedRun | JsonObject:
         """Run the workflow. Returns the run; or, if nothing could be run, the result of the workflow's tool."""
@@ -184,14 +186,14 @@ class WorkflowJob:
             except TaskHeld as held:
                 if self._may_wait(host, held):
                     continue
-                if not self._is_last():
+                if not self._is_last_attempt():
                     if self._execution.store is not None:
                         give_back(self._execution.store, self._lease.task)
                     raise
                 return not_run(self._execution, tool, task_id, held)
             except StoreBusy:
                 raise
-            except NotRead as refused:
+            except TaskUnreadable as refused:
                 if not isinstance(refused.error, ValueLost):
                     raise refused.error from refused
                 return not_run(self._execution, tool, task_id, refused)
@@ -199,8 +201,8 @@ class WorkflowJob:
                 return not_run(self._execution, tool, task_id, refused)
 
     def _user_answers(self, run: EndedRun) -> JsonObject:
-        """The user's answers to the open questions; empty if there are none to ask, or the user cannot be asked.
-        Questions without an answer become questions of the call's task."""
+        """Return the user's answers to the open questions; empty if there are no questions, or the user cannot be
+        asked. Questions without an answer become questions of the call's task."""
         missing = unanswered_in(run) if run.stored else None
         if missing is None:
             return {}
@@ -223,11 +225,11 @@ class WorkflowJob:
         host.wait(wait_s)
         return not self._monitor.gone
 
-    def _is_last(self) -> bool:
+    def _is_last_attempt(self) -> bool:
         claim = self._lease.task.claim
         return self._monitor.gone or (claim is not None and claim.number >= self._job.allowed)
 
-    def _goes_on(self, run: EndedRun) -> bool:
+    def _may_hand_over(self, run: EndedRun) -> bool:
         """Whether the run has paused only because its time was over, after it completed at least one step."""
         settled = [trace for trace in run.traces if not trace.replayed and isinstance(trace.outcome, Succeeded)]
         if not run.pause or run.pause.remedy is not Remedy.SERVER or not settled:
@@ -239,7 +241,7 @@ class WorkflowJob:
             return False
         return True
 
-    def _handed_over(self, store: TaskStore, write: Write) -> str:
+    def _hand_over(self, store: TaskStore, write: Write) -> str:
         handed: list[TaskRecord] = []
 
         def hand_over() -> None:
@@ -252,10 +254,10 @@ class WorkflowJob:
                 raise NotDispatched(f"task {task.task_id}: it was handed over, but the worker could not be invoked")
         return outcome
 
-    def _completed(self, store: TaskStore, result: JsonObject, write: Write) -> str:
+    def _complete(self, store: TaskStore, result: JsonObject, write: Write) -> str:
         meta = result.get("_meta")
         if isinstance(meta, Mapping):
-            # It is the result of the call's task, so it does not refer to the workflow's task.
+            # This is the result of the call's task, so it must not refer to the workflow's task.
             result = {**result, "_meta": {name: value for name, value in meta.items() if name != RELATED_TASK_KEY}}
         batch = Batch(result=result, claim=self._lease.claim(), release=True, message=self._monitor.unwritten)
         return write("completed", lambda: store.write(self._lease.task, batch))

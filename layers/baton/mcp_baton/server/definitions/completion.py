@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from msgspec import Struct
 
-from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, filled_by_server, is_async, read_dependencies
+from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, injected_parameters, is_async, read_dependencies
 
 type Completer = Callable[..., Iterable[str] | Awaitable[Iterable[str]]]
 """A `def` or `async def`. Takes the text so far and optionally the known arguments; returns suggestions, best first."""
@@ -23,6 +23,6 @@ class Completion(Struct, frozen=True):
 
 
 def completion_of(function: Completer, what: str) -> Completion:
-    context, declared = filled_by_server(function, what)
+    context, declared = injected_parameters(function, what)
     signature = Signature((), context, NO_ANNOTATION, is_async(function), read_dependencies(declared, what))
     return Completion(function, what, signature)

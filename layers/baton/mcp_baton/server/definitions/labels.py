@@ -25,7 +25,7 @@ class Labels(Struct, frozen=True):
     meta: JsonObject | None = None
 
     def of(self, function: Callable[..., object]) -> "Labels":
-        return replace(self, description=documented(function, self.description))
+        return replace(self, description=description_of(function, self.description))
 
     def to_json(self) -> dict[str, Json]:
         made: dict[str, Json] = {
@@ -59,7 +59,7 @@ class AllLabels(PromptLabels, total=False):
     `priority`, `lastModified`."""
 
 
-def documented(function: Callable[..., object], description: str | None) -> str:
+def description_of(function: Callable[..., object], description: str | None) -> str:
     if description is not None:
         return description
     while isinstance(function, functools.partial):
@@ -78,11 +78,11 @@ def labels_of(options: Mapping[str, Any], what: str, others: Iterable[str] = ())
     try:
         return Labels(**options)
     except TypeError:
-        from mcp_baton.hints import meant
+        from mcp_baton.hints import did_you_mean
 
         known = [*Labels.__match_args__, *others]
         unknown = next(name for name in options if name not in Labels.__match_args__)
-        raise RegistrationError(f"{what}: it has no option {unknown!r}{meant(unknown, known)}") from None
+        raise RegistrationError(f"{what}: it has no option {unknown!r}{did_you_mean(unknown, known)}") from None
 
 
 def name_of(function: object) -> str:
@@ -101,7 +101,7 @@ def not_a_function(given: object) -> RegistrationError:
 
 
 def variables_set(names: Sequence[str], what: str) -> tuple[str, ...]:
-    """The task variables that a tool sets."""
+    """Check the task variables in `sets`."""
     if isinstance(names, str):
         raise RegistrationError(f"{what}: sets is a list of task variables; write sets=[{names!r}]")
     for name in names:
@@ -113,7 +113,7 @@ def variables_set(names: Sequence[str], what: str) -> tuple[str, ...]:
 
 
 def workflow_names(names: Sequence[str], what: str) -> tuple[str, ...]:
-    """The workflows in `only_in`. `Server.check` refuses a name that no workflow has."""
+    """Check the workflows in `only_in`. Later, `Server.check` rejects names that no workflow has."""
     if isinstance(names, str):
         raise RegistrationError(f"{what}: only_in is a list of workflows; write only_in=[{names!r}]")
     for name in names:
@@ -122,8 +122,8 @@ def workflow_names(names: Sequence[str], what: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def required(scopes: Sequence[str], what: str) -> frozenset[str]:
-    """The scopes in `requires` (RFC 6749, section 3.3)."""
+def required_scopes(scopes: Sequence[str], what: str) -> frozenset[str]:
+    """Check the scopes in `requires` (RFC 6749, section 3.3)."""
     if isinstance(scopes, str):
         raise RegistrationError(f"{what}: requires is a list of scopes; write requires=[{scopes!r}]")
     for scope in scopes:
@@ -133,7 +133,7 @@ def required(scopes: Sequence[str], what: str) -> frozenset[str]:
 
 
 def scopes_in(claims: Mapping[str, object]) -> frozenset[str]:
-    """The caller's scopes. A claim is a list, or a string with spaces."""
+    """Return the caller's scopes. A claim is a list, or a string with spaces."""
     return frozenset(scope for name in SCOPE_CLAIMS for scope in _scopes(claims.get(name)))
 
 

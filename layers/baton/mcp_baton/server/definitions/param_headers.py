@@ -37,9 +37,12 @@ class Header(Struct, frozen=True):
 
 
 def mirrored(schema: Mapping[str, Any], what: str) -> dict[tuple[str, ...], str]:
-    """The mirrored parameters of an input schema: property path to header name, in lower case. Refuses marks for
-    which clients would reject the tool."""
-    if KEYWORD in schema or _is_astray(schema, reachable=True):
+    """Return the mirrored parameters of an input schema: property path to header name, in lower case.
+
+    Raises:
+        RegistrationError: a mark is invalid, so that clients would reject the tool.
+    """
+    if KEYWORD in schema or _has_misplaced_mark(schema, reachable=True):
         raise RegistrationError(
             f"{what}: {KEYWORD!r} can only mark parameters, and properties of plain object parameters"
         )
@@ -66,27 +69,27 @@ def _properties(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterat
             yield from _properties(node, (*path, name))
 
 
-def _is_astray(node: Any, *, reachable: bool) -> bool:
-    """Whether a mark is where `properties` alone do not reach from the root."""
+def _has_misplaced_mark(node: Any, *, reachable: bool) -> bool:
+    """Whether a mark cannot be reached from the root by `properties` alone."""
     if isinstance(node, list):
-        return any(_is_astray(item, reachable=False) for item in node)
+        return any(_has_misplaced_mark(item, reachable=False) for item in node)
     if not isinstance(node, Mapping):
         return False
     if KEYWORD in node and not reachable:
         return True
-    return any(_holds_stray(key, value, reachable) for key, value in node.items() if key not in _DATA)
+    return any(_value_has_misplaced_mark(key, value, reachable) for key, value in node.items() if key not in _DATA)
 
 
-def _holds_stray(key: str, value: Any, reachable: bool) -> bool:
+def _value_has_misplaced_mark(key: str, value: Any, reachable: bool) -> bool:
     if key in _BY_NAME and isinstance(value, Mapping):
-        return any(_is_astray(item, reachable=reachable and key == "properties") for item in value.values())
-    return _is_astray(value, reachable=False)
+        return any(_has_misplaced_mark(item, reachable=reachable and key == "properties") for item in value.values())
+    return _has_misplaced_mark(value, reachable=False)
 
 
 def header_mismatch(
     expected: Mapping[tuple[str, ...], str], arguments: JsonObject, headers: Mapping[str, str]
 ) -> str | None:
-    """The error in a call's `Mcp-Param-*` headers; `None` without one."""
+    """Return what is wrong with a call's `Mcp-Param-*` headers; `None` if they are correct."""
     for path, header in expected.items():
         value, sent = _at(arguments, path), headers.get(header)
         if value is None:

@@ -14,7 +14,7 @@ from mcp_baton.workflow.definition import Argument
 
 
 def messages_of(returned: object) -> list[Json]:
-    """The value of a prompt's function as `PromptMessage`s. A text becomes a message of the user."""
+    """Convert the value of a prompt's function to `PromptMessage`s. A text becomes a message of the user."""
     items = returned if isinstance(returned, Sequence) and not isinstance(returned, str) else [returned]
     return [_message(item) for item in items]
 
@@ -42,7 +42,7 @@ class Prompt:
         self.labels = labels.of(function)
         self.signature = read_signature(function, f"prompt {name!r}")
         self.arguments = tuple(
-            Argument(parameter.published, parameter.description, parameter.required, parameter.annotation)
+            Argument(parameter.published_name, parameter.description, parameter.required, parameter.annotation)
             for parameter in self.signature.parameters
         )
         self.input = InputSchema(name, self.signature)

@@ -53,19 +53,19 @@ class Template:
 
     def __init__(self, template: str, what: str) -> None:
         self.names = variables_of(template, what)
-        self._begins, *rest = _EXPRESSION.split(template)
+        self._prefix, *rest = _EXPRESSION.split(template)
         self._variables = [_Variable(name, bool(plus or star), text) for plus, name, star, text in batched(rest, 4)]
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The values in a URI, percent-decoded; `None` if the URI does not match."""
+        """Return the values in a URI, percent-decoded; `None` if the URI does not match."""
         values = self._values(uri)
-        return None if values is None or self._withheld(values) else values
+        return None if values is None or self._unsafe_variable(values) else values
 
-    def withheld(self, uri: str) -> str | None:
-        """The first `{name}` that prevents a match because its value would be a path."""
-        return self._withheld(self._values(uri) or {})
+    def unsafe_variable(self, uri: str) -> str | None:
+        """Return the first `{name}` that prevents a match because its value is not one safe name in a path."""
+        return self._unsafe_variable(self._values(uri) or {})
 
-    def _withheld(self, values: Mapping[str, str]) -> str | None:
+    def _unsafe_variable(self, values: Mapping[str, str]) -> str | None:
         for variable in self._variables:
             value = values.get(variable.name, "")
             if not variable.spans_segments and (value in _DOTS or not _NOT_IN_A_NAME.isdisjoint(value)):
@@ -74,13 +74,13 @@ class Template:
 
     def _values(self, uri: str) -> dict[str, str] | None:
         if not self._variables:
-            return {} if uri == self._begins else None
-        if not (uri.startswith(self._begins) and uri.endswith(self._variables[-1].followed_by)):
-            return None  # the usual case, decided fast
+            return {} if uri == self._prefix else None
+        if not (uri.startswith(self._prefix) and uri.endswith(self._variables[-1].followed_by)):
+            return None  # a fast path for the usual case
         from urllib.parse import unquote
 
         values: dict[str, str] = {}
-        place = len(self._begins)
+        place = len(self._prefix)
         for variable, farthest in zip(self._variables, self._farthest_ends(uri), strict=True):
             end = farthest[place]
             if not end:
@@ -90,8 +90,8 @@ class Template:
         return values
 
     def _farthest_ends(self, uri: str) -> list[list[int]]:
-        """For each variable and each place in the URI: the farthest end of a value that begins there, if the rest
-        matches; otherwise 0.
+        """Return, for each variable and each place in the URI, the farthest end of a value that begins there, if the
+        rest matches; otherwise 0.
 
         Works from the last variable to the first, with one pass over the URI for each. So the time does not depend on
         the number of possible splits.
@@ -101,7 +101,7 @@ class Template:
         for variable in reversed(self._variables):
             text = variable.followed_by
             farthest = [0] * (len(uri) + 1)
-            for place in range(len(uri) - 1, len(self._begins) - 1, -1):
+            for place in range(len(uri) - 1, len(self._prefix) - 1, -1):
                 end = place + 1
                 if uri[place] == "/" and not variable.spans_segments:
                     continue
@@ -115,7 +115,7 @@ class Template:
 
 
 def contents_of(uri: str, mime_type: str | None, returned: object) -> FetchedResource:
-    """The value of a resource's function as content: text, bytes as base64, other values as JSON text."""
+    """Convert the value of a resource's function to content: text, bytes as base64, other values as JSON text."""
     if isinstance(returned, str):
         return FetchedResource(uri, mime_type or "text/plain", text=returned)
     if isinstance(returned, bytes | bytearray):
@@ -143,14 +143,14 @@ class Resource:
         self._template = Template(uri, what)
         self.variables = self._template.names
         self.match = self._template.match
-        self.withheld = self._template.withheld
+        self.unsafe_variable = self._template.unsafe_variable
         self.signature = read_signature(function, what)
         if set(self.variables) != self.signature.names:
-            from mcp_baton.hints import meant
+            from mcp_baton.hints import did_you_mean
 
             takes = ", ".join(sorted(self.signature.names)) or "nothing"
             wrong = next((name for name in sorted(self.signature.names) if name not in self.variables), None)
-            close = meant(wrong, self.variables) if wrong else ""
+            close = did_you_mean(wrong, self.variables) if wrong else ""
             remedy = close if "mean" in close else "; name the same in the URI and in the signature"
             raise RegistrationError(f"{what}: the function takes {takes}{remedy}")
         self.input = InputSchema(name, self.signature)
@@ -199,12 +199,13 @@ def value_at(uri: str) -> tuple[str, str] | None:
 
 
 MAX_URI = 8_000
-"""Characters of a URI that is looked up: RFC 9110, section 4.1, asks for so many octets. To be held against a template
-takes a time that grows with the length, times the template's variables; and there may be many templates."""
+"""The longest URI that is looked up, characters: as many octets as RFC 9110, section 4.1, recommends to support. The
+time to match a template grows with the length of the URI and the number of the template's variables."""
 
 
 def find_in(resources: Mapping[str, Resource], uri: str) -> tuple[Resource, dict[str, str]] | None:
-    """The resource at a URI and its function's arguments; one with that very URI before any template."""
+    """Find the resource at a URI, and its function's arguments. A resource with exactly this URI precedes all
+    templates."""
     if len(uri) > MAX_URI or is_own(uri):
         return None
     exact = resources.get(uri)

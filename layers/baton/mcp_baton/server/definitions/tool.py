@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError, WrongResult
-from mcp_baton.hints import allowed_name, meant, place_of
+from mcp_baton.hints import allowed_name, did_you_mean, source_location
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.content import CONTENT_TYPES, ToolResult
 from mcp_baton.server.definitions.labels import AllLabels, Labels
@@ -21,7 +21,7 @@ from mcp_baton.server.schema.signature import (
     read_signature,
     return_error,
     shown_type,
-    undescribable,
+    type_without_schema,
 )
 from mcp_baton.workflow.approval import Approval
 from mcp_baton.workflow.definition import NAME, TASK_ID, is_portable_name
@@ -36,16 +36,17 @@ STARTS: Final = ("call", "explicit")
 
 
 class ToolOptions(AllLabels, total=False):
-    """What is shown of a tool (see `Labels`), and how it runs as a task, as keyword arguments."""
+    """The labels of a tool (see `Labels`), and how it runs as a task, as keyword arguments."""
 
     task: Support
-    """Whether a call may become a task of its own, which a worker makes in the background: `forbidden` (the default),
-    `optional`, where the client can have tasks, or `required`, which no other client can call."""
+    """Whether a call may run as a background task: `forbidden` (the default); `optional`, if the client supports tasks;
+    or `required`, so that other clients cannot call the tool."""
     idempotent: bool
-    """`False` for a function that must not be begun again when it is not known what became of it: where its worker dies
-    the task fails. Otherwise it is begun up to three times; `ctx.idempotency_key` stays."""
+    """Set it to `False` if the tool must not be retried after an unknown outcome: the task then fails if its worker
+    dies. Otherwise the tool is tried up to three times, with the same `ctx.idempotency_key`."""
     task_start: Start
-    """`explicit` for a function that begins in the request and calls `ctx.start_task()` where the background begins."""
+    """`explicit`: the function starts within the request, and calls `ctx.start_task()` to continue in the background.
+    `call` (the default): it starts in the background."""
 
 
 class TaskSupport(Struct, frozen=True):
@@ -65,13 +66,13 @@ NO_TASK = TaskSupport()
 
 
 def task_support(options: dict[str, Any], what: str) -> TaskSupport:
-    """Remove the options about tasks from a tool's options. The labels remain."""
+    """Read the options about tasks, and remove them from a tool's options. The labels remain."""
     support = options.pop("task", "forbidden")
     start = options.pop("task_start", "call")
     idempotent = options.pop("idempotent", True)
     for name, value, choices in (("task", support, SUPPORTS), ("task_start", start, STARTS)):
         if value not in choices:
-            raise RegistrationError(f"{what}: {name}={value!r} is not possible{meant(value, choices)}")
+            raise RegistrationError(f"{what}: {name}={value!r} is not possible{did_you_mean(value, choices)}")
     if not isinstance(idempotent, bool):
         raise RegistrationError(f"{what}: idempotent={idempotent!r} must be True or False")
     if support == "forbidden" and (start != "call" or not idempotent):
@@ -86,8 +87,8 @@ _SCHEMALESS = (NO_ANNOTATION, None, type(None), Any)
 
 
 class Tool:
-    """A tool. `function` is called, and the testing kit may replace it; a workflow's step may refer to the tool by
-    `decorated`."""
+    """A tool. A call runs `function`, which the testing kit may replace. A workflow's step may refer to the tool by
+    `decorated`, the author's function."""
 
     def __init__(
         self,
@@ -124,14 +125,14 @@ class Tool:
         returns = self.signature.returns
         schemaless = any(returns is empty for empty in _SCHEMALESS) or mentions_content(returns)
         self.output = None if schemaless else OutputSchema(name, returns)
-        unknown = None if schemaless else undescribable(returns)
+        unknown = None if schemaless else type_without_schema(returns)
         if unknown is not None:
             raise return_error(f"tool {name!r}", unknown)
         if input_schema is not None or any(_is_marked(item.annotation) for item in self.signature.parameters):
             _ = self.mirrored  # report invalid marks now, because clients would drop the tool
 
     def renamed(self, prefix: str) -> "Tool":
-        """The same tool with a prefix before its name and before the workflows in `only_in`."""
+        """Return the same tool with a prefix before its name and before the workflows in `only_in`."""
         only_in = tuple(prefix + name for name in self.only_in)
         name, options = prefix + self.name, (self.requires, self.sets, self.tasks, only_in, self.approval)
         return Tool(self.function, name, self.labels, self._input_schema, *options)
@@ -152,7 +153,7 @@ class Tool:
         return shown
 
     def _guards(self) -> Iterator[str]:
-        """The sentences of the description that say when the tool runs."""
+        """Yield the sentences of the description that say when the tool runs."""
         if self.only_in:
             yield f"Runs only as a step of {' or '.join(self.only_in)}."
         if self.approval:
@@ -179,7 +180,7 @@ class Tool:
         return mirrored(self.input_schema, f"tool {self.name!r}")
 
     def canonical(self, arguments: JsonObject) -> JsonObject:
-        """The arguments converted to their types, without those that equal their defaults."""
+        """Return the arguments converted to their types, without those that equal their defaults."""
         return self.input.canonical(arguments)
 
     @cached_property
@@ -187,9 +188,9 @@ class Tool:
         return (self.labels.description or "").partition("\n")[0]
 
     def outcome(self, returned: object) -> Succeeded:
-        """The outcome of a call: the tool's value and, if the function returned content, the whole result."""
-        said = explicit_content(returned)
-        if said is None:
+        """Return the outcome of a call: the tool's value and, if the function returned content, the whole result."""
+        content = explicit_content(returned)
+        if content is None:
             try:
                 return Succeeded(self.output.value(returned) if self.output else to_json(returned))
             except ValueError as error:
@@ -197,7 +198,7 @@ class Tool:
                     self.name, self.decorated, self.signature.returns if self.output else None, returned, error
                 )
                 raise wrong from wrong.__cause__
-        shown = {name: to_json(value) for name, value in said.to_json().items()}
+        shown = {name: to_json(value) for name, value in content.to_json().items()}
         return Succeeded(shown.get("structuredContent", shown["content"]), shown)
 
     def result(self, outcome: Succeeded) -> dict[str, Json]:
@@ -219,16 +220,16 @@ def check_approval(approval: object, what: str, signature: Signature, tasks: Tas
     """
     if not isinstance(approval, Approval):
         raise RegistrationError(f"{what}: approval={approval!r} is not an Approval; write Approval('refunds')")
-    names = frozenset(it.published for it in signature.parameters)
+    names = frozenset(it.published_name for it in signature.parameters)
     for unknown in approval.unknown_names(names):
-        close = meant(unknown, sorted(names))
+        close = did_you_mean(unknown, sorted(names))
         raise RegistrationError(f"{what}: the message of its approval has {{{unknown}}}, which is no parameter{close}")
     if tasks.explicit:
         raise RegistrationError(f"{what}: a tool with an approval cannot have task_start='explicit'; leave it out")
 
 
 def explicit_content(returned: object) -> ToolResult | None:
-    """A returned value that is content, or a list with content in it, as a `ToolResult`; `None` for other values."""
+    """Convert content, or a list with content in it, to a `ToolResult`; `None` for other values."""
     if isinstance(returned, ToolResult):
         return returned
     if isinstance(returned, CONTENT_TYPES):
@@ -265,7 +266,7 @@ _TASK: Final = {
     "description": "Id of the workflow task that this call continues. Leave it out if it continues none.",
     "type": "string",
 }
-_SAID: Final = "The outcome of this call in its workflow task, and the next call."
+_NEXT_DESCRIPTION: Final = "The outcome of this call in its workflow task, and the next call."
 
 _EXTENSIBLE: Final = frozenset(
     {
@@ -278,11 +279,11 @@ _EXTENSIBLE: Final = frozenset(
 
 
 def definition_with_task_id(definition: JsonObject) -> JsonObject:
-    """A tool's definition with the argument `task_id`, and with the property that its results then have."""
+    """Add the argument `task_id` to a tool's definition, and the property that its results then have."""
     made = {**definition, "inputSchema": _with_property(definition["inputSchema"], TASK_ID, _TASK)}
     schema: Any = definition.get("outputSchema")
     if schema is not None and (name := declared_name(schema)) is not None:
-        made["outputSchema"] = _with_property(schema, name, _said(schema))
+        made["outputSchema"] = _with_property(schema, name, _next_property(schema))
     return made
 
 
@@ -293,7 +294,7 @@ _NEEDED: Final = {"description": "The approval that this call needs before it ca
 
 
 def definition_with_approval(definition: JsonObject) -> JsonObject:
-    """A tool's definition whose results may say, instead of a value, which approval the call needs."""
+    """Add a property to a tool's output schema, with which a result says which approval the call needs."""
     schema: Any = definition.get("outputSchema")
     if schema is None or not takes_approval(schema):
         return definition
@@ -310,7 +311,7 @@ def takes_approval(schema: Mapping[str, Any]) -> bool:
 
 
 def declared_name(schema: Mapping[str, Any]) -> str | None:
-    """The name of the property that is added to an output schema; `None` if none can be added."""
+    """Return the name of the property that is added to an output schema; `None` if none can be added."""
     if not schema.keys() <= _EXTENSIBLE:
         return None
     taken = schema.get("properties", {})
@@ -318,7 +319,7 @@ def declared_name(schema: Mapping[str, Any]) -> str | None:
 
 
 def free_name(structured: JsonObject, schema: Mapping[str, Any] | None) -> str | None:
-    """The name of the property that can be added to structured content; `None` if none can be added."""
+    """Return the name of the property that can be added to structured content; `None` if none can be added."""
     if schema is None:
         names = [NEXT, f"{NEXT}_"]
     else:
@@ -330,11 +331,11 @@ def free_name(structured: JsonObject, schema: Mapping[str, Any] | None) -> str |
     return next((name for name in names if name not in structured), None)
 
 
-def _said(schema: Mapping[str, Any]) -> dict[str, Json]:
-    """The schema of the property. If a tool's values may have any property, one of that name need not be a text."""
+def _next_property(schema: Mapping[str, Any]) -> dict[str, Json]:
+    """Return the schema of the property. It has no type if the tool's own values may have a property of that name."""
     if schema.get("additionalProperties", False) is False:
-        return {"description": _SAID, "type": "string"}
-    return {"description": _SAID}
+        return {"description": _NEXT_DESCRIPTION, "type": "string"}
+    return {"description": _NEXT_DESCRIPTION}
 
 
 def _with_property(schema: Any, name: str, added: Mapping[str, Json]) -> dict[str, Any]:
@@ -344,25 +345,26 @@ def _with_property(schema: Any, name: str, added: Mapping[str, Json]) -> dict[st
 def wrong_result(
     name: str, function: Callable[..., object], declared: Any, returned: object, error: ValueError
 ) -> WrongResult:
-    """The error for a wrong return value. It names the tool's line and the type of the value, but not the value."""
-    place = place_of(function)
-    said = f"the tool {name!r}{f' ({place})' if place else ''} returned"
+    """Return the error for an invalid return value. It names the tool's line and the value's type, but not the
+    value."""
+    place = source_location(function)
+    subject = f"the tool {name!r}{f' ({place})' if place else ''} returned"
     if inspect.iscoroutine(returned):
         returned.close()
-        return WrongResult(f"{said} a coroutine: write async def, and await what it calls")
+        return WrongResult(f"{subject} a coroutine: write async def, and await what it calls")
     kind = "None" if returned is None else f"a value of the type {type(returned).__qualname__}"
     if declared is None or isinstance(error.__cause__, TypeError):
         remedy = "return texts, numbers, booleans, None, lists, dicts, dataclasses or models"
-        return _with_cause(WrongResult(f"{said} {kind}: {error}; {remedy}"), error)
+        return _with_cause(WrongResult(f"{subject} {kind}: {error}; {remedy}"), error)
     type_name = shown_type(declared)
     remedy = (
         f"return one, or declare -> {type_name} | None" if returned is None else "return one, or declare another type"
     )
-    return _with_cause(WrongResult(f"{said} {kind}, but it declares {type_name}: {error}; {remedy}"), error)
+    return _with_cause(WrongResult(f"{subject} {kind}, but it declares {type_name}: {error}; {remedy}"), error)
 
 
 def _with_cause(wrong: WrongResult, error: ValueError) -> WrongResult:
-    """The error with the exception of the author's code as its cause, if there is one."""
+    """Set the exception of the author's code, if there is one, as the cause of the error."""
     cause = error.__cause__
     if cause is not None and not isinstance(cause, TypeError) and not type(cause).__module__.startswith("pydantic"):
         wrong.__cause__ = cause

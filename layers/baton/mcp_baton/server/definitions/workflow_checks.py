@@ -5,14 +5,14 @@ from functools import partial
 from typing import Any
 
 from mcp_baton.exceptions import RegistrationError, WorkflowError
-from mcp_baton.hints import meant
+from mcp_baton.hints import did_you_mean
 from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.definitions.tool import Tool, check_approval
 from mcp_baton.server.schema.plain import plain_type
-from mcp_baton.server.schema.prompt_arguments import default_fault
-from mcp_baton.server.schema.schema import Blamed, blamed_type, parameter_error_in, tool_error
-from mcp_baton.server.schema.signature import answer_cause, argument_cause, undescribable
+from mcp_baton.server.schema.prompt_arguments import default_error
+from mcp_baton.server.schema.schema import UnsupportedType, parameter_error_in, tool_error, unsupported_type
+from mcp_baton.server.schema.signature import answer_cause, argument_cause, type_without_schema
 from mcp_baton.workflow.checking import Callee, all_errors, checked, not_json
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.resolve import Schema
@@ -20,10 +20,10 @@ from mcp_baton.workflow.resolve import Schema
 type Published = Tool | Resource | Prompt
 
 
-def undescribed(
+def definitions_without_schema(
     tools: Mapping[str, Tool], resources: Mapping[str, Resource], prompts: Mapping[str, Prompt]
 ) -> Iterator[tuple[Published, RegistrationError]]:
-    """The tools, resources and prompts whose types have no schema, with the error."""
+    """Yield the tools, resources and prompts whose types have no schema, with the error."""
     for tool in tools.values():
         try:
             _ = tool.definition
@@ -39,13 +39,13 @@ def undescribed(
             yield item, refused
 
 
-def checked_workflows(
+def check_workflows(
     workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], workflow_tools: Container[str], *, in_full: bool
 ) -> dict[str, Workflow]:
-    """The workflows with the name of each step's tool."""
+    """Check the workflows. Returns them with the name of each step's tool."""
     callees = _callees(tools, in_full)
     made = {name: checked(workflow, callees, workflow_tools) for name, workflow in workflows.items()}
-    for error in (*_place_errors(made, tools), *_approval_errors(made, tools)):
+    for error in (*_only_in_errors(made, tools), *_approval_errors(made, tools)):
         raise error
     for workflow in made.values():
         for error in _argument_errors(workflow, in_full):
@@ -57,19 +57,21 @@ def all_workflow_errors(
     workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], workflow_tools: Container[str]
 ) -> Iterator[RegistrationError]:
     callees = _callees(tools, in_full=True, quiet=True)
-    yield from _place_errors(workflows, tools)
+    yield from _only_in_errors(workflows, tools)
     yield from _approval_errors(workflows, tools)
     for workflow in workflows.values():
         yield from all_errors(workflow, callees, workflow_tools)
         yield from _argument_errors(workflow, in_full=True)
 
 
-def _place_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]) -> Iterator[WorkflowError]:
+def _only_in_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]) -> Iterator[WorkflowError]:
     for tool in tools.values():
         using = {name: it for name, it in workflows.items() if any(step.tool == tool.name for step in it.steps)}
         for name in tool.only_in:
             if name not in workflows:
-                cause = f"the tool {tool.name!r} has only_in={name!r}, which is no workflow{meant(name, workflows)}"
+                cause = (
+                    f"the tool {tool.name!r} has only_in={name!r}, which is no workflow{did_you_mean(name, workflows)}"
+                )
                 yield WorkflowError(name, cause)
             elif not workflows[name].durable:
                 cause = f"the tool {tool.name!r} has only_in={name!r}, which has no tasks; leave out durable=False"
@@ -107,40 +109,41 @@ def _callees(tools: Mapping[str, Tool], in_full: bool, quiet: bool = False) -> d
 
 
 def _argument_errors(workflow: Workflow, in_full: bool) -> Iterator[WorkflowError]:
-    """The errors of arguments' types and, if there are none, of their defaults."""
-    errors = list(_type_errors(workflow, _unknown))
+    """Yield the errors of the arguments' types or, if there are none, of their defaults."""
+    errors = list(_type_errors(workflow, _surely_unsupported))
     if in_full and not errors:
-        errors = list(_type_errors(workflow, _refused))
+        errors = list(_type_errors(workflow, _unsupported))
     yield from errors
     for argument in () if errors else workflow.arguments:
         is_json = argument.default is not None and not_json(argument.default) is None
-        fault = default_fault(argument, in_full=in_full) if is_json else None
+        fault = default_error(argument, in_full=in_full) if is_json else None
         if fault:
             cause = f"the default of the argument {argument.name!r} does not convert to its type: {fault}"
             yield WorkflowError(workflow.name, cause)
 
 
-def _type_errors(workflow: Workflow, blame: Callable[[Any], Blamed | None]) -> Iterator[WorkflowError]:
+def _type_errors(workflow: Workflow, find: Callable[[Any], UnsupportedType | None]) -> Iterator[WorkflowError]:
     for argument in workflow.arguments:
-        if blamed := blame(argument.type):
-            yield WorkflowError(workflow.name, argument_cause(argument.name, blamed.part, blamed.cause))
+        if unsupported := find(argument.type):
+            yield WorkflowError(workflow.name, argument_cause(argument.name, unsupported.part, unsupported.cause))
     for question in workflow.questions:
-        if blamed := blame(question.type):
-            yield WorkflowError(workflow.name, answer_cause(blamed.part, blamed.cause), question.name)
+        if unsupported := find(question.type):
+            yield WorkflowError(workflow.name, answer_cause(unsupported.part, unsupported.cause), question.name)
 
 
-def _unknown(kind: Any) -> Blamed | None:
-    part = None if kind is str else undescribable(kind)
-    return None if part is None else Blamed(part, None)
+def _surely_unsupported(kind: Any) -> UnsupportedType | None:
+    part = None if kind is str else type_without_schema(kind)
+    return None if part is None else UnsupportedType(part, None)
 
 
-def _refused(kind: Any) -> Blamed | None:
-    """Why pydantic refuses a type, if it has to be asked."""
-    return None if plain_type(kind) is not None else blamed_type(kind, "conversion")
+def _unsupported(kind: Any) -> UnsupportedType | None:
+    """Return why pydantic rejects a type. Plain types are valid without pydantic."""
+    return None if plain_type(kind) is not None else unsupported_type(kind, "conversion")
 
 
 def _output(tool: Tool, in_full: bool) -> Schema | None:
-    """The schema of a tool's value; `None` if it has none, or only pydantic could make it and `in_full` is false."""
+    """Return the schema of a tool's value; `None` if it has none, or if only pydantic can create it and `in_full` is
+    false."""
     if tool.output is None or not (in_full or tool.output.is_plain):
         return None
     try:

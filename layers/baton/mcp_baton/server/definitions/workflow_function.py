@@ -38,7 +38,7 @@ class WorkflowOptions(TypedDict, total=False):
     background: bool
     """Whether a worker runs it for clients that support tasks."""
     parallel: int
-    """How many steps that need nothing of each other run at the same time."""
+    """How many independent steps run at the same time."""
     ttl: timedelta
     """How long its tasks live."""
 
@@ -81,14 +81,14 @@ class _Recording:
         self.uncalled: dict[int, tuple[str, str]] = {}
 
     def add(self, step: Step) -> Reference:
-        """Add a step."""
+        """Add a step. Returns a reference to its result."""
         if any(other.name == step.name for other in self.steps):
             raise self.error(f"a second step is named {step.name!r}; give it another name: name='{step.name}_2'")
         self.steps.append(step)
         return reference_to(StepOutput(step.name), self.workflow)
 
     def source(self, name: str, value: object) -> Any:
-        """A value of a call as a data source."""
+        """Convert a value of a call to a data source."""
         if isinstance(value, Reference):
             made_by = workflow_of(value)
             if made_by is not None and made_by != self.workflow:
@@ -101,7 +101,7 @@ class _Recording:
             raise self.error(
                 f"{name!r} is given a call of an async function, which does not run here; write step(tool)(…)"
             )
-        elif (found := _inside(value)) is not None:
+        elif (found := _reference_in(value)) is not None:
             raise self.error(
                 f"{name!r} is given {found!r} inside of a list or an object; give the tool a parameter for it, "
                 "or let a tool build the value"
@@ -109,13 +109,13 @@ class _Recording:
         return as_source(value)
 
     def options(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of a step without a tool: `when`, `after`, and the sources of the other values."""
+        """Return the options of a step without a tool: `when`, `after`, and the other values as data sources."""
         sources = {name: self.source(name, value) for name, value in values.items() if name not in ("when", "after")}
         when, after = self.condition(values.get("when")), values.get("after", ())
         return {"template_bindings": sources, "when": when, "after": after}
 
     def condition(self, value: object) -> object:
-        """The condition of a step.
+        """Check the condition of a step, and return it.
 
         Raises:
             WorkflowError: It uses a reference of another workflow.
@@ -129,12 +129,12 @@ class _Recording:
         return WorkflowError(self.workflow, f"{author_line()}: {cause}")
 
 
-def _inside(value: object) -> Reference | None:
-    """A reference inside of a list or an object."""
+def _reference_in(value: object) -> Reference | None:
+    """Find a reference inside of a list or an object."""
     if isinstance(value, Reference):
         return value
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return next((found for item in items if (found := _inside(item)) is not None), None)
+    return next((found for item in items if (found := _reference_in(item)) is not None), None)
 
 
 _recording: Final[ContextVar[_Recording | None]] = ContextVar("recording", default=None)
@@ -229,12 +229,12 @@ def step(tool: Any, *, each: object = None, name: str | None = None, **options: 
 
 
 def _by_position(recording: _Recording, name: str, tool: Any, values: Sequence[object]) -> dict[str, object]:
-    """The values that were given without a name, by the tool's parameters."""
+    """Return the positional values by the names of the tool's parameters."""
     if not values:
         return {}
     if isinstance(tool, str):
         raise recording.error(f"step {name!r}: a tool that is given by its name takes named arguments only")
-    names = [parameter.published for parameter in read_signature(tool, f"tool {name!r}").parameters]
+    names = [parameter.published_name for parameter in read_signature(tool, f"tool {name!r}").parameters]
     if len(values) > len(names):
         raise recording.error(
             f"step {name!r}: {len(values)} values for {len(names)} parameters; give {', '.join(names)}"
@@ -375,7 +375,8 @@ def sleep_until(name: str, until: object, /, *, when: object = None, after: Sequ
 def workflow_of_function(
     function: Callable[..., object], name: str | None, tools: Mapping[str, Any], options: WorkflowOptions
 ) -> Workflow:
-    """The workflow that a function describes. The function is called once, with a reference for each parameter."""
+    """Create the workflow that a function describes. The function is called once, with a reference for each
+    parameter."""
     own = name or name_of(function)
     place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
     if is_async(function):
@@ -414,7 +415,7 @@ def workflow_of_function(
 
 @contextmanager
 def _watching_calls(workflow: str, tools: Mapping[str, Any]) -> Iterator[None]:
-    """Refuse direct calls of tools with references: their results would be taken for constants.
+    """Raise `WorkflowError` if a tool is called directly with references: its result would become a constant.
 
     Uses `sys.monitoring`, which costs nothing outside of the tools' own code. If a debugger has taken the identifier,
     such a call fails at the first use of the reference.
@@ -459,7 +460,7 @@ def _argument(parameter: Parameter, described: Mapping[str, str]) -> Argument:
             kind = Annotated[kind, note]
     default: Json = given.default if parameter.default is NO_ANNOTATION else parameter.default
     return Argument(
-        parameter.published,
+        parameter.published_name,
         given.description or parameter.description or described.get(parameter.name, ""),
         required=parameter.required and given.default is None,
         type=str if kind is Any else kind,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaMode
 
 LONGEST: Final = 599
-"""The longest description, in characters. Each conversation pays for it."""
+"""The longest description, characters. It costs tokens in each conversation."""
 
 LONGEST_GOAL: Final = 200
 LONGEST_SUMMARY: Final = 80
@@ -32,21 +32,23 @@ type Summarise = Callable[[str], str]
 
 
 def title_of(workflow: Workflow) -> str:
-    return workflow.title or shortened(_sentence(workflow.description).rstrip("."), LONGEST_TITLE) or workflow.name
+    return workflow.title or shorten(_sentence(workflow.description).rstrip("."), LONGEST_TITLE) or workflow.name
 
 
-def described(workflow: Workflow, summarise: Summarise) -> str:
-    """The description for models: the steps, that it may pause, and how to continue. Less than 600 characters."""
-    goal = shortened(_sentence(workflow.description), LONGEST_GOAL)
+def describe_workflow(workflow: Workflow, summarise: Summarise) -> str:
+    """Return the description for models: the steps, that the workflow may pause, and how to continue."""
+    goal = shorten(_sentence(workflow.description), LONGEST_GOAL)
     number = len(workflow.steps)
     intro = f"{goal} The server runs {number} {'step' if number == 1 else 'steps'}:".lstrip()
     room = LONGEST - len(intro) - len(_HOW) - 2
-    described_steps = [f"{place}. {_described_step(step, summarise)}" for place, step in enumerate(workflow.steps, 1)]
-    named = [f"{place}. {shortened(step.name, LONGEST_SUMMARY)}." for place, step in enumerate(workflow.steps, 1)]
-    return f"{intro} {_fitting(described_steps, room) or _fitting(named, room) or _as_many(named, room)} {_HOW}"
+    summaries = [f"{place}. {_describe_step(step, summarise)}" for place, step in enumerate(workflow.steps, 1)]
+    named = [f"{place}. {shorten(step.name, LONGEST_SUMMARY)}." for place, step in enumerate(workflow.steps, 1)]
+    return (
+        f"{intro} {_join_if_fits(summaries, room) or _join_if_fits(named, room) or _join_what_fits(named, room)} {_HOW}"
+    )
 
 
-def shortened(text: str, longest: int) -> str:
+def shorten(text: str, longest: int) -> str:
     line = " ".join(text.split())
     if len(line) <= longest:
         return line
@@ -59,24 +61,24 @@ def _sentence(text: str) -> str:
     return f"{line[0].upper()}{line[1:]}." if line else ""
 
 
-def _described_step(step: Step, summarise: Summarise) -> str:
-    name = shortened(step.name, LONGEST_SUMMARY)
+def _describe_step(step: Step, summarise: Summarise) -> str:
+    name = shorten(step.name, LONGEST_SUMMARY)
     if step.ask is not None:
         what = f"asks {'the user' if step.ask.of == 'user' else 'you'}: {step.ask.question}"
     elif step.is_wait:
         what = step.wait_text
     else:
         what = f"read {', '.join(step.resources)}" if step.tool is None else summarise(step.tool)
-    summary = shortened(what, LONGEST_SUMMARY).rstrip(".")
+    summary = shorten(what, LONGEST_SUMMARY).rstrip(".")
     return f"{name}: {summary}." if summary else f"{name}."
 
 
-def _fitting(parts: list[str], room: int) -> str:
+def _join_if_fits(parts: list[str], room: int) -> str:
     whole = " ".join(parts)
     return whole if len(whole) <= room else ""
 
 
-def _as_many(parts: list[str], room: int) -> str:
+def _join_what_fits(parts: list[str], room: int) -> str:
     kept = ""
     for place, part in enumerate(parts):
         rest = f"… and {len(parts) - place} more."
@@ -91,8 +93,8 @@ type Schemas = dict[str, dict[str, Any]]
 
 
 def argument_schemas(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas]:
-    by_hand = _by_hand(arguments)
-    return _through_pydantic(arguments) if by_hand is None else by_hand
+    plain = _plain_schemas(arguments)
+    return _pydantic_schemas(arguments) if plain is None else plain
 
 
 def takes_null(argument: Argument) -> bool:
@@ -108,7 +110,7 @@ def takes_null(argument: Argument) -> bool:
     return True
 
 
-def _by_hand(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas] | None:
+def _plain_schemas(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas] | None:
     definitions = Definitions()
     made: Schemas = {}
     for argument in arguments:
@@ -122,8 +124,9 @@ def _by_hand(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas] | None:
     return made, definitions.schemas
 
 
-def _through_pydantic(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas]:
-    """A type without a JSON Schema gets an empty one: `convert` then reports wrong values."""
+def _pydantic_schemas(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas]:
+    """Let pydantic create the schemas. A type without a JSON Schema gets an empty one: `convert` then reports invalid
+    values."""
     from pydantic import TypeAdapter
     from pydantic.errors import PydanticUserError
 
@@ -146,7 +149,7 @@ def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 REQUIRED: Final = "required unless task_id is given"
-TO_GO_ON: Final = "The task_id of an earlier result, to go on with that task. Leave it out to start anew."
+TASK_ID_DESCRIPTION: Final = "The task_id of an earlier result, to go on with that task. Leave it out to start anew."
 
 _STEP: Final[JsonObject] = {
     "type": "object",
@@ -211,7 +214,7 @@ class WorkflowTool:
 
     @cached_property
     def tasks(self) -> TaskSupport:
-        """How a call may run in the background. A killed run is repeated only if all its tools are idempotent
+        """How a call may run in the background. A killed run is only repeated if all its tools are idempotent
         (docs/background.md)."""
         if not self.workflow.background:
             return NO_TASK
@@ -229,7 +232,7 @@ class WorkflowTool:
         return {
             "name": self.workflow.name,
             "title": title_of(self.workflow),
-            "description": described(self.workflow, lambda tool: self._tools[tool].summary),
+            "description": describe_workflow(self.workflow, lambda tool: self._tools[tool].summary),
             "annotations": made | {"openWorldHint": any(hint.get("openWorldHint") is not False for hint in hints)},
             "inputSchema": self.input_schema,
             "outputSchema": OUTPUT_SCHEMA,
@@ -266,7 +269,7 @@ class WorkflowTool:
                 "properties": asked,
                 "additionalProperties": False,
             }
-        properties[TASK_ID] = {"type": "string", "description": TO_GO_ON}
+        properties[TASK_ID] = {"type": "string", "description": TASK_ID_DESCRIPTION}
         made: dict[str, Json] = {"type": "object", "properties": properties, "additionalProperties": False}
         return {"$defs": definitions, **made} if definitions else made
 

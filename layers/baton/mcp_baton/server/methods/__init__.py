@@ -1,6 +1,6 @@
-"""The MCP methods: a module for each family, and here the table of the methods of each era.
+"""The MCP methods: one module for each family, and the table of the methods of each era.
 
-A family is imported when one of its methods is first called: the first list does not need the engine.
+A family is imported when one of its methods is first called. So the first list does not import the engine.
 """
 
 from collections.abc import Callable, Mapping

@@ -3,10 +3,10 @@
 from msgspec import structs
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.asking.asker import carried_to
+from mcp_baton.server.asking.asker import identity_for_task
 from mcp_baton.server.content import error_result
 from mcp_baton.server.definitions.tool import APPROVAL, Tool, takes_approval
-from mcp_baton.server.execution import Asking, Execution
+from mcp_baton.server.execution import AskerFactory, Execution
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import STANDALONE, BoundFunction, CallOptions, bound_tool, call
 from mcp_baton.server.schema.schema import explain
@@ -21,7 +21,7 @@ def call_alone[T](
     """Call the only function of a request. It may ask the client, also over several rounds."""
     rounds = request.rounds()
     if rounds is not None:
-        identity = carried_to(rounds.earlier, None) or rounds.identity
+        identity = identity_for_task(rounds.earlier, None) or rounds.identity
         place = NO_PLACE if target.approval is None else Place(by=f"call:{new_token()}", before=identity.by)
         rounds.identity = structs.replace(identity, by=place.by or None)
         attempt = structs.replace(options.attempt, key=identity.key, place=place)
@@ -34,7 +34,7 @@ def outcome_alone(request: Request, tool: Tool, arguments: JsonObject, options: 
 
 
 def outcome_of(
-    execution: Execution, tool: Tool, arguments: JsonObject, asking: Asking, options: CallOptions
+    execution: Execution, tool: Tool, arguments: JsonObject, asking: AskerFactory, options: CallOptions
 ) -> Outcome:
     return _outcome(tool, call(execution, bound_tool(tool), arguments, asking, options))
 

@@ -19,8 +19,8 @@ MAX_VALUES: Final = 100
 
 
 def complete(request: Request) -> JsonObject:
-    """Suggest values for an argument. Without a completion there are none."""
-    of, argument, value, known = requested(request.params)
+    """Suggest values for an argument. An argument without a completion has no suggestions."""
+    of, argument, value, known = completion_params(request.params)
     if argument not in request.server.arguments_of(of):
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: there is no argument {argument!r} of {of!r} to complete")
     completion = request.server.completions.get((of, argument))
@@ -35,7 +35,7 @@ def complete(request: Request) -> JsonObject:
             return suggested
 
 
-def requested(params: JsonObject) -> tuple[str, str, str, dict[str, Any]]:
+def completion_params(params: JsonObject) -> tuple[str, str, str, dict[str, Any]]:
     ref, argument, context = params.get("ref"), params.get("argument"), params.get("context", {})
     if not isinstance(ref, Mapping) or ref.get("type") not in ("ref/prompt", "ref/resource"):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `ref.type` must be ref/prompt or ref/resource")
@@ -55,7 +55,7 @@ def requested(params: JsonObject) -> tuple[str, str, str, dict[str, Any]]:
 
 
 def _bound(completion: Completion, value: str, known: dict[str, Any]) -> BoundFunction[JsonObject]:
-    """A completing function, with the text so far and, if it takes them, the known arguments."""
+    """Bind a completing function to the text so far and, if it takes them, the known arguments."""
     arguments = (value, known) if completion.wants_arguments else (value,)
     function = partial(completion.function, *arguments)
 

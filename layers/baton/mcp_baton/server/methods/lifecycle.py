@@ -30,75 +30,77 @@ from mcp_baton.server.request import Request
 
 
 def initialize(request: Request) -> JsonObject:
-    """The handshake. The server stores nothing: the session id contains what later requests need."""
+    """Answer the handshake. The server stores nothing: the session id contains what later requests need."""
     requested = request.text("protocolVersion")
     revision = requested if requested in HANDSHAKE_REVISIONS else HANDSHAKE_REVISIONS[0]
-    able = request.object("capabilities")
-    made: dict[str, Json] = {
+    client_capabilities = request.object("capabilities")
+    result: dict[str, Json] = {
         "protocolVersion": revision,
-        "capabilities": capabilities(request, able),
+        "capabilities": capabilities(request, client_capabilities),
         "serverInfo": server_info(request),
     }
-    declared = [capability for capability in CAPABILITIES if capability != APPS and declares(able, capability)]
-    declared += [APPS] if shows_apps(able) else []
+    declared = [
+        capability for capability in CAPABILITIES if capability != APPS and declares(client_capabilities, capability)
+    ]
+    declared += [APPS] if shows_apps(client_capabilities) else []
     request.exchange.add_headers({SESSION_HEADER: session_id(declared, os.urandom(RANDOM_BYTES))})
-    return _with_instructions(request, made)
+    return _with_instructions(request, result)
 
 
 def discover(request: Request) -> JsonObject:
-    """The counterpart of the handshake in the 2026 era."""
-    made: dict[str, Json] = {
+    """Return what the server supports: the replacement of the handshake in the 2026 era."""
+    result: dict[str, Json] = {
         "supportedVersions": list(REVISIONS),
         "capabilities": capabilities(request, request.envelope.capabilities),
     }
-    return cacheable(request, _with_instructions(request, made))
+    return cacheable(request, _with_instructions(request, result))
 
 
 def ping(_request: Request) -> JsonObject:
     return {}
 
 
-def capabilities(request: Request, able: JsonObject) -> dict[str, Json]:
-    """The server's capabilities, in the words of the request's era; `able` are the client's."""
+def capabilities(request: Request, client_capabilities: JsonObject) -> dict[str, Json]:
+    """Return the server's capabilities, in the form of the request's era."""
     server = request.server
-    made: dict[str, Json] = {"logging": {}}
+    result: dict[str, Json] = {"logging": {}}
     if server.tools or server.workflow_tool_names:
-        made["tools"] = {}
+        result["tools"] = {}
     if server.prompts or server.workflows:
-        made["prompts"] = {}
+        result["prompts"] = {}
     # The values of durable workflows are resources, which are not listed.
     if server.resources or any(workflow.durable for workflow in server.workflows.values()):
-        made["resources"] = {}
+        result["resources"] = {}
     if server.completions:
-        made["completions"] = {}
+        result["completions"] = {}
     extensions: dict[str, Json] = {}
-    if server.workflow_tool_names and shows_apps(able):
+    if server.workflow_tool_names and shows_apps(client_capabilities):
         extensions[APPS_EXTENSION] = {"mimeTypes": [APP_TYPE]}
     if request.store is not None:
         if request.stateless:
             extensions[TASKS_EXTENSION] = {}
         else:
-            made["tasks"] = {"list": {}, "cancel": {}}
+            result["tasks"] = {"list": {}, "cancel": {}}
             if request.has_workers and server.has_jobs:
-                made["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
-    return made | {"extensions": extensions} if extensions else made
+                result["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+    return result | {"extensions": extensions} if extensions else result
 
 
-def finished(request: Request, result: JsonObject) -> JsonObject:
-    """A result of the 2026 era, with its type and the server's name (MCP 2026-07-28, basic/index)."""
+def complete_result(request: Request, result: JsonObject) -> JsonObject:
+    """Add the type and the server's name to a result of the 2026 era (MCP 2026-07-28, basic/index)."""
     return with_meta({"resultType": "complete", **result}, {SERVER_INFO_KEY: server_info(request)})
 
 
 def server_info(request: Request) -> dict[str, Json]:
     own = request.server.options
-    made: dict[str, Json] = {"name": own.name, "version": own.version}
+    result: dict[str, Json] = {"name": own.name, "version": own.version}
     optional: dict[str, Json] = {"title": own.title, "websiteUrl": own.website_url, "icons": list(own.icons)}
-    return made | {name: value for name, value in optional.items() if value}
+    return result | {name: value for name, value in optional.items() if value}
 
 
-def _with_instructions(request: Request, made: dict[str, Json]) -> dict[str, Json]:
+def _with_instructions(request: Request, result: dict[str, Json]) -> dict[str, Json]:
     instructions = request.server.options.instructions
-    return made | {"instructions": instructions} if instructions else made
+    return result | {"instructions": instructions} if instructions else result
 
 
 def set_log_level(request: Request) -> JsonObject:

@@ -23,7 +23,7 @@ LIST_TTL_MS: Final = 300_000
 
 
 def list_tools(request: Request) -> JsonObject:
-    """The tools, then the tools of workflows, each in the order of registration."""
+    """List the tools, then the tools of workflows, each in the order of registration."""
     server = request.server
     with_task_id, with_approval = server.tools_with_task_id, server.tools_with_approval
     shown: list[Json] = []
@@ -41,8 +41,8 @@ def list_tools(request: Request) -> JsonObject:
 
 
 def _definition(tool: Tool, *, with_task_id: bool, with_approval: bool) -> JsonObject | None:
-    """The definition of a tool. `None` if it is invalid: the other tools are listed anyway. An invalid tool cannot be
-    called either, and `Server.check()` refuses it."""
+    """Return the definition of a tool. `None` if it is invalid: the other tools are listed anyway. An invalid tool
+    cannot be called either, and `Server.check()` reports it."""
     try:
         definition = tool.definition_with_task_id if with_task_id else tool.definition
         return definition_with_approval(definition) if with_approval else definition
@@ -52,13 +52,13 @@ def _definition(tool: Tool, *, with_task_id: bool, with_approval: bool) -> JsonO
 
 
 def _with_execution(request: Request, definition: JsonObject, tasks: TaskSupport) -> JsonObject:
-    """A definition that says whether calls may be tasks. The 2026 era has no such member."""
+    """Add to a definition whether calls may run as tasks. The 2026 era has no such member."""
     says_so = tasks.support != "forbidden" and request.has_workers and not request.stateless
     return {**definition, "execution": tasks.execution} if says_so else definition
 
 
 def list_prompts(request: Request) -> JsonObject:
-    """The prompts, then the workflows, each in the order of registration."""
+    """List the prompts, then the workflows, each in the order of registration."""
     server = request.server
     shown = [definition_of_prompt(item.name, item.labels, item.arguments) for item in server.prompts.values()]
     for workflow in server.workflows.values():
@@ -78,8 +78,8 @@ def list_resource_templates(request: Request) -> JsonObject:
 
 
 def cacheable(request: Request, result: dict[str, Json], *, private: bool = False) -> dict[str, Json]:
-    """A result that can be cached until the next deployment (MCP server/utilities/caching): for all callers, or only
-    for this one if it depends on scopes or on the client's capabilities."""
+    """Mark a result as cacheable (MCP server/utilities/caching): for all callers, or only for this one if it depends on
+    scopes or on the client's capabilities."""
     private = private or request.server.is_filtered
     return result | {"ttlMs": LIST_TTL_MS, "cacheScope": "private" if private else "public"}
 

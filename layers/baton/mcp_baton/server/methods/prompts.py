@@ -15,14 +15,14 @@ from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.runs import (
     NOT_RESUMED,
-    Drifted,
-    NotOfWorkflow,
-    NotRead,
+    DefinitionChanged,
     NotResumed,
+    TaskUnreadable,
+    WrongWorkflow,
     answer_with_run,
     run_meta,
 )
-from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_task
+from mcp_baton.server.workflows.task_ids import InvalidTaskReference, handle_of, named_task
 from mcp_baton.tasks.record import PROGRESS, timestamp
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Failed, Mismatch
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 def get_prompt(request: Request) -> JsonObject:
-    name, given = request.called()
+    name, given = request.name_and_arguments()
     if name in request.server.workflows:
         return _run_workflow(request, request.server.workflows[name], given)
     if name in request.server.prompts:
@@ -49,7 +49,7 @@ def get_prompt(request: Request) -> JsonObject:
 
 
 def _run_workflow(request: Request, workflow: Workflow, given: JsonObject) -> JsonObject:
-    task_id, given = _named(request, workflow, given)
+    task_id, given = _task_and_arguments(request, workflow, given)
     ttl_ms = request.requested_ttl()
     host = ServerHost(request, until_s=request.reply_due_s() if request.reply.silent else math.inf)
     try:
@@ -66,12 +66,12 @@ def _run_workflow(request: Request, workflow: Workflow, given: JsonObject) -> Js
     return made | {"_meta": meta} if meta else made
 
 
-def _named(request: Request, workflow: Workflow, given: JsonObject) -> tuple[str | None, JsonObject]:
+def _task_and_arguments(request: Request, workflow: Workflow, given: JsonObject) -> tuple[str | None, JsonObject]:
     if not request.server.names_tasks_in_text(workflow):
         return request.bound_task(), given
     try:
         return named_task(request, given)
-    except NamedWrongly as error:
+    except InvalidTaskReference as error:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
 
 
@@ -88,7 +88,7 @@ def refusal(error: NotResumed, task_id: str | None) -> ProtocolError:
             }
             held = f"Another run holds the task until {until} or longer; nothing was run"
             return ProtocolError(INVALID_REQUEST, f"{held}: look at the task, or ask again then", data)
-        case NotRead(error=cause):
+        case TaskUnreadable(error=cause):
             # Without the stored state, a resume would repeat completed steps. So nothing is run.
             logger.error("task %s: it could not be read, so it was not resumed", task_id, exc_info=cause)
             if isinstance(cause, ValueLost):
@@ -100,9 +100,9 @@ def refusal(error: NotResumed, task_id: str | None) -> ProtocolError:
             message = "Unknown task"
         case TaskFinished(current=task):
             message = f"The task is {task.status.value}; there is nothing to go on with"
-        case NotOfWorkflow():
+        case WrongWorkflow():
             message = f"Invalid params: `_meta.{TASK_ID_KEY}` is not a task of this workflow"
-        case Drifted(steps=steps):
+        case DefinitionChanged(steps=steps):
             what = f"these steps are completed and differ now: {', '.join(steps)}"
             message = f"The workflow has changed since the task was started; {what}"
     return ProtocolError(INVALID_PARAMS, message)

@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 
 
 def stored_text(request: Request, uri: str) -> tuple[str, JsonObject] | None:
-    """The JSON text of the value at one of Baton's own URIs, or a placeholder if it is sent in pieces; and the members
-    of `_meta`. `None` if the value is unknown, expired or another owner's."""
+    """Return the JSON text of the value at one of Baton's own URIs, or a placeholder if it is sent in pieces; and the
+    members of `_meta`. `None` if the value is unknown, has expired or belongs to another owner."""
     place = value_at(uri)
     if place is None or request.store is None or request.owner is None:
         return None
@@ -81,16 +81,17 @@ def read_resource(request: Request) -> JsonObject:
         contents = None if found is None else FetchedResource(uri, "application/json", text=found[0])
         meta = {} if found is None else found[1]
     else:
-        contents = _published(request, uri)
+        contents = _read_published(request, uri)
     if contents is None:
         code = INVALID_PARAMS if request.stateless else RESOURCE_NOT_FOUND
         raise ProtocolError(code, f"Unknown resource: {uri}", {"uri": uri})
-    made: dict[str, Json] = {"contents": [shown(contents) | ({"_meta": meta} if meta else {})]}
-    return made | {"ttlMs": 0, "cacheScope": "private"} if request.stateless else made
+    result: dict[str, Json] = {"contents": [contents_to_json(contents) | ({"_meta": meta} if meta else {})]}
+    return result | {"ttlMs": 0, "cacheScope": "private"} if request.stateless else result
 
 
 def _app(request: Request) -> JsonObject:
-    """The console page for MCP Apps (SEP-1865). It declares no addresses, so the host allows it no connections."""
+    """Return the console page for MCP Apps (SEP-1865). It declares no addresses, so the host allows it no
+    connections."""
     from mcp_baton.console.page import text
     from mcp_baton.server.methods.lists import cacheable
 
@@ -100,11 +101,11 @@ def _app(request: Request) -> JsonObject:
         "text": text(),
         "_meta": {"ui": {"prefersBorder": True}},
     }
-    made: dict[str, Json] = {"contents": [page]}
-    return cacheable(request, made) if request.stateless else made
+    result: dict[str, Json] = {"contents": [page]}
+    return cacheable(request, result) if request.stateless else result
 
 
-def _published(request: Request, uri: str) -> FetchedResource | None:
+def _read_published(request: Request, uri: str) -> FetchedResource | None:
     found = find_resource(request.server, uri)
     if found is None:
         return None
@@ -115,11 +116,13 @@ def _published(request: Request, uri: str) -> FetchedResource | None:
 
 
 def read(request: Request, resource: Resource, uri: str, arguments: JsonObject) -> FetchedResource:
-    return readable(uri, call_alone(request, bound_resource(resource, uri), arguments, CallOptions(stay=True)))
+    return contents_of_outcome(
+        uri, call_alone(request, bound_resource(resource, uri), arguments, CallOptions(stay=True))
+    )
 
 
-def readable(uri: str, ended: FetchedResource | Mismatch | Failed) -> FetchedResource:
-    """The contents that a resource's function has returned."""
+def contents_of_outcome(uri: str, ended: FetchedResource | Mismatch | Failed) -> FetchedResource:
+    """Return the contents that a resource's function has returned. Raises `ResourceUnavailable`."""
     match ended:
         case Mismatch() as mismatch:
             raise ResourceUnavailable(f"{uri}: {explain(mismatch)}")
@@ -129,11 +132,11 @@ def readable(uri: str, ended: FetchedResource | Mismatch | Failed) -> FetchedRes
             return contents
 
 
-def shown(contents: FetchedResource) -> dict[str, Json]:
-    made: dict[str, Json] = {"uri": contents.uri}
+def contents_to_json(contents: FetchedResource) -> dict[str, Json]:
+    result: dict[str, Json] = {"uri": contents.uri}
     if contents.mime_type:
-        made["mimeType"] = contents.mime_type
-    return made | ({"text": contents.text} if contents.blob is None else {"blob": contents.blob})
+        result["mimeType"] = contents.mime_type
+    return result | ({"text": contents.text} if contents.blob is None else {"blob": contents.blob})
 
 
 def subscribe(request: Request) -> JsonObject:
@@ -153,7 +156,7 @@ def why_not(server: ServerView, uri: str) -> str:
     if len(uri) > MAX_URI:
         return f": it is longer than {MAX_URI} characters"
     for resource in server.resources.values():
-        name = resource.withheld(uri)
+        name = resource.unsafe_variable(uri)
         if name is not None:
             return (
                 f": {{{name}}} of {resource.uri} takes one name, without a slash, a backslash or a NUL, and not '.' or "

@@ -1,9 +1,8 @@
 """`subscriptions/listen`: notifications about tasks (docs/background.md, Status and polling).
 
-Lists change only with a deployment, and no process hears of other changes. So the server agrees only to notifications
-about tasks, which it reads again and again. It keeps the stream alive, and ends it properly before the function's time
-is over. MCP 2026-07-28, basic/patterns/subscriptions; the extension `io.modelcontextprotocol/tasks`, Task Status
-Notifications.
+Lists change only with a deployment, and no process is told of other changes. So the server only supports notifications
+about tasks, which it polls. It keeps the stream alive, and ends it properly before the function's time is over. MCP
+2026-07-28, basic/patterns/subscriptions; the extension `io.modelcontextprotocol/tasks`, Task Status Notifications.
 """
 
 import logging
@@ -18,7 +17,7 @@ from msgspec.structs import replace
 from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.background.dispatching import Followed
+from mcp_baton.server.background.dispatching import WatchedTask
 from mcp_baton.server.content import with_meta
 from mcp_baton.server.methods.tasks import check_extension, from_store
 from mcp_baton.server.request import Request
@@ -61,7 +60,7 @@ def listen(request: Request) -> JsonObject:
 
 
 def _left_s(request: Request) -> float:
-    """Seconds until the stream ends: before the function's time is over, or at the limit for streams."""
+    """Return the seconds until the stream ends: before the function's time is over, or at the limit for streams."""
     left_s = request.left_s()
     limit_s = request.services.settings.listen_ms / 1000 - request.elapsed_s()
     return limit_s if left_s is None else min(limit_s, left_s)
@@ -84,7 +83,7 @@ class _Reported(Struct):
         next_s: When to read the task again, on `Services.clock`.
     """
 
-    followed: Followed
+    watched: WatchedTask
     state: object = None
     next_s: float = -math.inf
 
@@ -99,7 +98,7 @@ class _Subscription:
 
     @property
     def ended(self) -> bool:
-        """Whether there were tasks, and all of them have ended or expired."""
+        """Whether the subscription had tasks, and all of them have ended or expired."""
         return bool(self.accepted) and not self._tasks
 
     def report(self) -> float:
@@ -115,8 +114,8 @@ class _Subscription:
         """Read a task and report it if it has changed. Returns whether it will not change again."""
         try:
             if reported.state is not None:
-                reported.followed.look()
-            task = reported.followed.task
+                reported.watched.refresh()
+            task = reported.watched.task
             reported.next_s = now_s + max(SOONEST_S, poll_interval_ms(task, self._options) / 1000)
             state = _notified_state(task)
             if state != reported.state:
@@ -125,21 +124,21 @@ class _Subscription:
                 reported.state = state
         except TaskNotFound:
             # An expired task is reported as failed: `tasks/get` does not find it any more.
-            failed = replace(reported.followed.task, status=TaskStatus.FAILED, status_message=EXPIRED)
+            failed = replace(reported.watched.task, status=TaskStatus.FAILED, status_message=EXPIRED)
             error: dict[str, Json] = {"code": INVALID_PARAMS, "message": EXPIRED}
             self._request.reply.notify(
                 "notifications/tasks", {**task_summary(failed, self._options), "error": error, "_meta": self._meta}
             )
             return True
         except StoreError:
-            logger.warning("task %s: it cannot be read now", reported.followed.task.task_id, exc_info=True)
+            logger.warning("task %s: it cannot be read now", reported.watched.task.task_id, exc_info=True)
             reported.next_s = now_s + SOONEST_S
             return False
         return task.status.terminal
 
 
 def _notified_state(task: TaskRecord) -> object:
-    """A change of this is reported."""
+    """Return the part of a task whose changes are reported."""
     return task.status, task.status_message, frozenset(task.job.open) if task.job else None
 
 
@@ -151,7 +150,7 @@ def _find(request: Request, ids: list[str]) -> dict[str, _Reported]:
         found: dict[str, _Reported] = {}
         for task_id in list(dict.fromkeys(ids))[:MOST_TASKS]:
             with suppress(TaskNotFound):
-                found[task_id] = _Reported(Followed(request, store, store.get(owner, task_id)))
+                found[task_id] = _Reported(WatchedTask(request, store, store.get(owner, task_id)))
         return found
 
     return from_store(request, find)

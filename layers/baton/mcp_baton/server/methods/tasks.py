@@ -11,7 +11,7 @@ from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, Ta
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, missing_capability
-from mcp_baton.server.background.dispatching import Followed, dispatch, looked_after, wake_waiting_job
+from mcp_baton.server.background.dispatching import WatchedTask, dispatch, redispatch_at_poll, wake_waiting_job
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.server.workflows.task_view import (
@@ -38,15 +38,15 @@ def get_task(request: Request) -> JsonObject:
     """Return the view of a task: its variables are in `_meta`; in the 2026 era it contains the result."""
     options = _options(request)
 
-    def look(store: TaskStore, owner: str) -> JsonObject:
-        task = looked_after(request, store.get(owner, request.text("taskId")))
+    def read(store: TaskStore, owner: str) -> JsonObject:
+        task = redispatch_at_poll(request, store.get(owner, request.text("taskId")))
         if task.status is TaskStatus.INPUT_REQUIRED and not request.stateless:
             from mcp_baton.server.background.questions import send_questions
 
             send_questions(request, task)
         return task_view(task, options)
 
-    return from_store(request, look)
+    return from_store(request, read)
 
 
 def _options(request: Request) -> ViewOptions:
@@ -85,19 +85,19 @@ def list_tasks(request: Request) -> JsonObject:
 
 
 def task_result(request: Request) -> JsonObject:
-    """Return the result of a task. A task with a worker is waited for. A paused workflow waits for this client, so the
-    answer is an error at once."""
+    """Return the result of a task. If a worker runs the task, wait for its end. A paused workflow waits for this
+    client, so the answer is an error at once."""
 
-    def look(store: TaskStore, owner: str) -> JsonObject:
+    def read(store: TaskStore, owner: str) -> JsonObject:
         task = store.get(owner, request.text("taskId"))
         if task.job is not None:
-            task = _awaited(request, store, task)
+            task = _wait_for_end(request, store, task)
         if not task.status.terminal:
             data: dict[str, Json] = {"status": task.status.value, "progress": task.variables.get(PROGRESS)}
             raise ProtocolError(INVALID_REQUEST, "The task has no result yet: it waits for the client to go on", data)
         return result_view(task, related_task(task.task_id), request.budget)
 
-    return from_store(request, look)
+    return from_store(request, read)
 
 
 def cancel_task(request: Request) -> JsonObject:
@@ -137,7 +137,7 @@ def update_task(request: Request) -> JsonObject:
         except TaskFinished:
             return {}
     if task is None:
-        from_store(request, lambda store, owner: looked_after(request, store.get(owner, task_id)))
+        from_store(request, lambda store, owner: redispatch_at_poll(request, store.get(owner, task_id)))
     elif task.status is TaskStatus.WORKING:
         dispatch(request.services, task)
     return {}
@@ -153,13 +153,13 @@ def _completion(request: Request) -> JsonObject | None:
 
 
 def check_extension(request: Request) -> None:
-    """Refuse a tasks method to a client of the 2026 era that has not declared the extension."""
+    """Raise `ProtocolError` if a client of the 2026 era has not declared the tasks extension."""
     if request.stateless and not request.envelope.speaks_tasks:
         raise missing_capability({"extensions": {TASKS_EXTENSION: {}}})
 
 
 def from_store[T](request: Request, ask: Callable[[TaskStore, str], T]) -> T:
-    """Ask the store. Unknown, expired and other owners' tasks have the same error."""
+    """Call `ask` with the store and the owner. Unknown, expired and other owners' tasks have the same error."""
     check_extension(request)
     try:
         return ask(*request.own_tasks())
@@ -179,34 +179,34 @@ def from_store[T](request: Request, ask: Callable[[TaskStore, str], T]) -> T:
 
 
 LOOK_S: Final = 1.0
-"""The interval at which a waiting request reads its task, seconds."""
+"""How often a waiting request reads its task, seconds."""
 
 WHOLE_S: Final = 25.0
 """The longest wait for an answer that is not streamed, seconds: API Gateway gives up after 29 s
 (https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-execution-service-limits-table.html)."""
 
 
-def _awaited(request: Request, store: TaskStore, task: TaskRecord) -> TaskRecord:
-    from mcp_baton.server.background.questions import questions_open
+def _wait_for_end(request: Request, store: TaskStore, task: TaskRecord) -> TaskRecord:
+    from mcp_baton.server.background.questions import ask_open_questions
 
-    followed, since_s = Followed(request, store, task), request.began_s
-    while not followed.task.status.terminal:
+    watched, since_s = WatchedTask(request, store, task), request.began_s
+    while not watched.task.status.terminal:
         left_s = _left_s(request, since_s)
         if left_s <= 0:
             break
-        if followed.task.status is TaskStatus.INPUT_REQUIRED:
-            answered = questions_open(request, followed.task)
+        if watched.task.status is TaskStatus.INPUT_REQUIRED:
+            answered = ask_open_questions(request, watched.task)
             if answered is None:
                 break
-            # The time that the person took does not count.
-            followed.task, since_s = answered, request.services.clock()
+            # The time that the person needed does not count.
+            watched.task, since_s = answered, request.services.clock()
             continue
         request.pause(min(LOOK_S, left_s))
         if request.reply.gone:
             raise CallerGone
-        followed.look()
-    _check_completed(request, followed.task)
-    return followed.task
+        watched.refresh()
+    _check_completed(request, watched.task)
+    return watched.task
 
 
 def _left_s(request: Request, since_s: float) -> float:

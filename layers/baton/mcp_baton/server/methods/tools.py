@@ -16,14 +16,14 @@ from mcp_baton.workflow.host import Failed, Outcome
 
 def call_tool(request: Request) -> JsonObject:
     """Call a tool; if the call names a task, record the outcome there. A workflow's tool starts or resumes a run."""
-    name, arguments = request.called()
+    name, arguments = request.name_and_arguments()
     tool = request.server.tools.get(name)
     if tool is None:
         workflow_tool = request.server.workflow_tool(name)
         if workflow_tool is not None and arguments.get(TASK_ACTION):
-            from mcp_baton.server.workflows.task_actions import act
+            from mcp_baton.server.workflows.task_actions import run_action
 
-            return act(request, workflow_tool)
+            return run_action(request, workflow_tool)
         if workflow_tool is not None:
             from mcp_baton.server.workflows.workflow_tools import call_workflow_tool
 
@@ -33,11 +33,11 @@ def call_tool(request: Request) -> JsonObject:
         raise ProtocolError(HEADER_MISMATCH, f"Header mismatch: {mismatch}")
     if TASK_ID not in arguments or name not in request.server.tools_with_task_id:
         return _call(request, tool, arguments, request.bound_task())
-    from mcp_baton.server.workflows.task_ids import NamedWrongly, named_task
+    from mcp_baton.server.workflows.task_ids import InvalidTaskReference, named_task
 
     try:
         task_id, others = named_task(request, arguments)
-    except NamedWrongly as error:
+    except InvalidTaskReference as error:
         return result_of(tool, Failed(f"Nothing was run: {error}."))
     return _call(request, tool, others, task_id, in_text=bool(arguments[TASK_ID]))
 
@@ -48,9 +48,9 @@ def _call(
     """Call a tool: alone, as a background task, or as a continuation. `in_text`: whether the text of the result says
     how the call was recorded, because the model does not see `_meta`."""
     if tool.tasks.support != "forbidden" or "task" in request.params:
-        from mcp_baton.server.background.creating import as_task
+        from mcp_baton.server.background.creating import answer_with_task
 
-        answered = as_task(request, tool, arguments, task_id)
+        answered = answer_with_task(request, tool, arguments, task_id)
         if answered is not None:
             return answered
     if task_id is None:

@@ -19,7 +19,7 @@ from msgspec import Struct, structs
 
 from mcp_baton.exceptions import Abandoned, ToolError
 from mcp_baton.server.context import Call, Context
-from mcp_baton.server.running.tool_threads import MAX_ABANDONED, THREADS, in_a_thread
+from mcp_baton.server.running.tool_threads import MAX_ABANDONED, THREADS, run_in_thread
 from mcp_baton.server.schema.signature import Provider, Signature, name_of
 
 if TYPE_CHECKING:
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-CLOSING_S = 5.0
+CLOSING_TIMEOUT_S = 5.0
 """The time limit of one asynchronous closing at the end of the process, seconds."""
 
 
-class TookTooLong(Exception):
+class FactoryTimeout(Exception):
     """A factory exceeded its time limit."""
 
 
-class Waiting(Struct, frozen=True):
-    """How a call waits for its dependencies: in a coroutine on the process's loop, or in a thread of its own, which
-    blocks while its coroutine is never suspended. `limit_s` is the time limit of one factory."""
+class WaitMode(Struct, frozen=True):
+    """How a call waits for its dependencies: in a coroutine on the process's loop, or in a thread, which blocks. In a
+    thread, the coroutine is never suspended. `limit_s` is the time limit of one factory."""
 
     on_loop: bool
     limit_s: float | None = None
@@ -45,9 +45,9 @@ class Waiting(Struct, frozen=True):
     async def run[T](self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop, and wait until it ends."""
         if not self.on_loop:
-            from mcp_baton.server.running.event_loop import begin
+            from mcp_baton.server.running.event_loop import submit
 
-            return _result_of(begin(coroutine), self.limit_s)
+            return _result_of(submit(coroutine), self.limit_s)
         import asyncio
 
         limit = asyncio.timeout(self.limit_s)
@@ -56,11 +56,12 @@ class Waiting(Struct, frozen=True):
                 return await coroutine
         except TimeoutError as error:
             if limit.expired():
-                raise TookTooLong from error
+                raise FactoryTimeout from error
             raise
 
     def call[T](self, factory: object, function: Callable[[], T], undo: Callable[[T], None]) -> T:
-        """Call a plain function. On the loop it has no limit, because it may need the loop; a slow one blocks it."""
+        """Call a plain function. On the loop it has no time limit, because it may need the loop; a slow function blocks
+        the loop."""
         if self.on_loop or self.limit_s is None:
             return function()
         return _in_another_thread(factory, function, undo, self.limit_s)
@@ -96,14 +97,14 @@ def _in_another_thread[T](factory: object, function: Callable[[], T], undo: Call
     thread = THREADS.watch(factory, make)
 
     def job(free: Callable[[], None]) -> None:
-        with suppress(Abandoned):  # before it began
+        with suppress(Abandoned):  # it was abandoned before it started
             thread()
         free()
 
-    in_a_thread(job)
+    run_in_thread(job)
     try:
         return _result_of(outcome, limit_s)
-    except TookTooLong:
+    except FactoryTimeout:
         thread.abandon()
         raise
 
@@ -114,10 +115,10 @@ def _result_of[T](future: "Future[T]", limit_s: float | None) -> T:
     except TimeoutError as error:
         if not future.cancel():  # it has ended, perhaps with its own `TimeoutError`
             return future.result()
-        raise TookTooLong from error
+        raise FactoryTimeout from error
 
 
-def without_a_loop[T](coroutine: Coroutine[Any, Any, T]) -> T:
+def run_without_loop[T](coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that is never suspended, without a loop."""
     try:
         coroutine.send(None)
@@ -128,30 +129,30 @@ def without_a_loop[T](coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a coroutine that should have waited in its thread was suspended")
 
 
-class Closings:
+class OpenDependencies:
     def __init__(self) -> None:
         self._open: list[tuple[Provider, Any]] = []
 
-    async def make(self, provider: Provider, arguments: dict[str, Any], waiting: Waiting) -> object:
+    async def create(self, provider: Provider, arguments: dict[str, Any], waiting: WaitMode) -> object:
         """Call a factory, and enter the context manager that it returned, if there is one."""
         if provider.is_async:
-            value, manager = await waiting.run(_opened_async(provider, arguments))
+            value, manager = await waiting.run(_call_async_factory(provider, arguments))
         else:
-            value, manager = waiting.call(provider.factory, partial(_opened, provider, arguments), _close_late)
+            value, manager = waiting.call(provider.factory, partial(_call_factory, provider, arguments), _close_late)
             if inspect.iscoroutine(value):
                 value = await waiting.run(value)
         if manager is not None:
             self._open.append((provider, manager))
         return value
 
-    async def close(self, error: BaseException | None, waiting: Waiting) -> None:
-        """Close everything, the newest first. A failure is logged and changes nothing else."""
+    async def close(self, error: BaseException | None, waiting: WaitMode) -> None:
+        """Close all dependencies, the newest first. If one fails, the error is logged, and the others are closed."""
         why = (None, None, None) if error is None else (type(error), error, error.__traceback__)
         while self._open:
             provider, manager = self._open.pop()
             try:
                 if provider.is_async:
-                    await waiting.run(_awaited(manager.__aexit__(*why)))
+                    await waiting.run(_await(manager.__aexit__(*why)))
                 else:
                     manager.__exit__(*why)
             except BaseException as failure:
@@ -159,8 +160,8 @@ class Closings:
                     logger.exception("the dependency %s could not be closed", name_of(provider.factory))
 
 
-def _opened(provider: Provider, arguments: dict[str, Any]) -> tuple[Any, Any]:
-    """The value of a plain factory, and the context manager to exit, if there is one."""
+def _call_factory(provider: Provider, arguments: dict[str, Any]) -> tuple[Any, Any]:
+    """Call a plain factory. Returns its value, and the context manager to exit, if there is one."""
     made: Any = provider.factory(**arguments)
     if not provider.entered:
         return made, None
@@ -179,7 +180,7 @@ def _close_late(opened: tuple[Any, Any]) -> None:
         logger.exception("a dependency that was made too late could not be closed")
 
 
-async def _opened_async(provider: Provider, arguments: dict[str, Any]) -> tuple[Any, Any]:
+async def _call_async_factory(provider: Provider, arguments: dict[str, Any]) -> tuple[Any, Any]:
     made: Any = provider.factory(**arguments)
     if not provider.entered:
         return await made, None
@@ -187,11 +188,11 @@ async def _opened_async(provider: Provider, arguments: dict[str, Any]) -> tuple[
     return await manager.__aenter__(), manager
 
 
-async def _awaited(ended: Awaitable[object]) -> object:
+async def _await(ended: Awaitable[object]) -> object:
     return await ended
 
 
-class _Making:
+class _Creation:
     """A process-scoped dependency that one call creates while others wait for it."""
 
     def __init__(self, provider: Provider) -> None:
@@ -207,7 +208,7 @@ class _Making:
         return max(0.0, self._until_s - time.monotonic())
 
 
-class _Made(Struct, frozen=True):
+class _Created(Struct, frozen=True):
     value: object
 
 
@@ -216,48 +217,48 @@ class ProcessScope:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[object, _Making | _Made] = {}
-        self._closings = Closings()
+        self._known: dict[object, _Creation | _Created] = {}
+        self._open_dependencies = OpenDependencies()
 
-    async def get(self, provider: Provider, waiting: Waiting) -> object:
-        """The process's instance. It is created if there is none. After a failure the next call tries again."""
+    async def get(self, provider: Provider, waiting: WaitMode) -> object:
+        """Return the process's instance, and create it if there is none. After a failure the next call tries again."""
         while True:
             with self._lock:
                 known = self._known.get(provider.key)
                 if known is None:
-                    mine = self._known[provider.key] = _Making(provider)
+                    mine = self._known[provider.key] = _Creation(provider)
             if known is None:
-                return await self._make(provider, mine, waiting)
-            if isinstance(known, _Made):
+                return await self._create(provider, mine, waiting)
+            if isinstance(known, _Created):
                 return known.value
             if not await waiting.wait(known.settled, known.left_s) or known.took_too_long:
-                raise _too_slow(provider)
+                raise _timeout_error(provider)
 
-    async def _make(self, provider: Provider, making: _Making, waiting: Waiting) -> object:
-        made: _Made | None = None
+    async def _create(self, provider: Provider, creation: _Creation, waiting: WaitMode) -> object:
+        made: _Created | None = None
         try:
             if THREADS.has_too_many(provider.factory):
-                raise _given_up(provider)
+                raise _given_up_error(provider)
             arguments = {name: await self.get(need, waiting) for name, need in provider.needs}
             limited = structs.replace(waiting, limit_s=provider.timeout_s)
-            made = _Made(await self._closings.make(provider, arguments, limited))
+            made = _Created(await self._open_dependencies.create(provider, arguments, limited))
             return made.value
-        except TookTooLong as error:
-            making.took_too_long = True
-            raise _too_slow(provider) from error
+        except FactoryTimeout as error:
+            creation.took_too_long = True
+            raise _timeout_error(provider) from error
         finally:
             with self._lock:
                 if made is None:
                     del self._known[provider.key]
                 else:
                     self._known[provider.key] = made
-            making.settled.set_result(None)
+            creation.settled.set_result(None)
 
     def close(self) -> None:
-        without_a_loop(self._closings.close(None, Waiting(on_loop=False, limit_s=CLOSING_S)))
+        run_without_loop(self._open_dependencies.close(None, WaitMode(on_loop=False, limit_s=CLOSING_TIMEOUT_S)))
 
 
-def _too_slow(provider: Provider) -> ToolError:
+def _timeout_error(provider: Provider) -> ToolError:
     name, limit_s = name_of(provider.factory), provider.timeout_s
     logger.error(
         "the dependency %s was not ready after %g s: give the connections that it opens time limits of their own, or "
@@ -267,7 +268,7 @@ def _too_slow(provider: Provider) -> ToolError:
     return ToolError(f"the dependency {name!r} was not ready after {limit_s:g} s. The function was not run.")
 
 
-def _given_up(provider: Provider) -> ToolError:
+def _given_up_error(provider: Provider) -> ToolError:
     name = name_of(provider.factory)
     logger.error("the dependency %s is not made any more: %s attempts at it hang", name, MAX_ABANDONED)
     return ToolError(
@@ -283,9 +284,9 @@ atexit.register(PROCESS.close)
 
 
 def with_dependencies(function: Callable[..., object], signature: Signature, call: Call) -> Callable[..., object]:
-    """A function that creates the dependencies of another, calls it, and closes them."""
+    """Wrap a function: the wrapper creates its dependencies, calls it, and closes them."""
 
-    async def run(waiting: Waiting, arguments: dict[str, Any]) -> object:
+    async def run(waiting: WaitMode, arguments: dict[str, Any]) -> object:
         made = CallScope(call, waiting)
         failure: BaseException | None = None
         try:
@@ -297,23 +298,23 @@ def with_dependencies(function: Callable[..., object], signature: Signature, cal
             failure = error
             raise
         finally:
-            await made.closings.close(failure, waiting)
+            await made.open_dependencies.close(failure, waiting)
 
     def plain(**arguments: Any) -> object:
-        return without_a_loop(run(Waiting(on_loop=False), arguments))
+        return run_without_loop(run(WaitMode(on_loop=False), arguments))
 
     async def asynchronous(**arguments: Any) -> object:
-        return await run(Waiting(on_loop=True), arguments)
+        return await run(WaitMode(on_loop=True), arguments)
 
     return asynchronous if signature.is_async else plain
 
 
 class CallScope:
-    def __init__(self, call: Call, waiting: Waiting) -> None:
+    def __init__(self, call: Call, waiting: WaitMode) -> None:
         self._call = call
         self._waiting = waiting
         self._made: dict[object, object] = {}
-        self.closings = Closings()
+        self.open_dependencies = OpenDependencies()
 
     async def get(self, provider: Provider) -> object:
         if provider.scope == "process":
@@ -324,5 +325,5 @@ class CallScope:
             if provider.context is not None:
                 arguments[provider.context] = Context(self._call)
             self._call.waits_for = name_of(provider.factory)
-            self._made[provider.key] = await self.closings.make(provider, arguments, self._waiting)
+            self._made[provider.key] = await self.open_dependencies.create(provider, arguments, self._waiting)
         return self._made[provider.key]

@@ -1,4 +1,4 @@
-"""The process's event loop. Every `async def` runs on it: a client that is bound to the loop works in later calls, too.
+"""The process's event loop. Every `async def` runs on it, so a client that is bound to the loop works in later calls.
 
 The loop runs in its own thread, which starts with the first call. A function that blocks the thread, for example with
 `time.sleep`, delays all others: `blocker` finds it.
@@ -21,7 +21,7 @@ RUNNING: ContextVar[str] = ContextVar("RUNNING")
 
 _lock = threading.Lock()
 _loop: "list[AbstractEventLoop]" = []
-"""The loop of this process, after the first call."""
+"""The loop of this process; empty before the first call."""
 
 BLOCKED_S = 0.25
 """A loop that does not react for this many seconds is blocked."""
@@ -48,7 +48,7 @@ def start(
         except BaseException as error:  # noqa: BLE001 - `SystemExit` would end the loop for all tools
             raised(error)
 
-    future = begin(run())
+    future = submit(run())
 
     def cancel() -> None:
         future.cancel()
@@ -56,14 +56,15 @@ def start(
     return cancel
 
 
-def begin[Value](coroutine: Coroutine[Any, Any, Value]) -> "Future[Value]":
+def submit[Value](coroutine: Coroutine[Any, Any, Value]) -> "Future[Value]":
     import asyncio
 
     return asyncio.run_coroutine_threadsafe(coroutine, event_loop())
 
 
 def blocker() -> str | None:
-    """The function that blocks the loop now, such as `tool refund`; `None` if none does. Do not call it on the loop.
+    """Return which function blocks the loop now, such as `tool refund`; `None` if none does. Do not call this on the
+    loop.
 
     The context names the function. Tasks that the function starts have the same context.
     """
@@ -83,11 +84,11 @@ def event_loop() -> "AbstractEventLoop":
     with _lock:
         if not _loop:
             _loop.append(asyncio.new_event_loop())
-            threading.Thread(target=_run_on, args=(_loop[0],), name="baton-loop", daemon=True).start()
+            threading.Thread(target=_run_forever, args=(_loop[0],), name="baton-loop", daemon=True).start()
         return _loop[0]
 
 
-def _run_on(loop: "AbstractEventLoop") -> None:
+def _run_forever(loop: "AbstractEventLoop") -> None:
     """Run the loop again if a task of a tool ended it, by `SystemExit` or by stopping the loop."""
     while True:
         try:

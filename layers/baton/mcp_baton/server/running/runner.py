@@ -21,17 +21,17 @@ from mcp_baton.server.context import Call, Context, ProgressMap
 from mcp_baton.server.definitions.prompt import Prompt, messages_of
 from mcp_baton.server.definitions.resource import Resource, contents_of, find_in
 from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.execution import Asking, Execution
+from mcp_baton.server.execution import AskerFactory, Execution
 from mcp_baton.server.running.event_loop import RUNNING
 from mcp_baton.server.running.tool_threads import (
     MAX_ABANDONED,
     THREADS,
     Ending,
     Mailbox,
-    NotBegun,
+    NotStarted,
     Raised,
     Returned,
-    Start,
+    StartTicket,
     TimedOut,
     no_pulse,
     run_and_deliver,
@@ -83,7 +83,7 @@ class BoundFunction[T](Struct, frozen=True):
 
     @property
     def own_function(self) -> Callable[..., object]:
-        """The author's function. Its abandoned threads are counted under it."""
+        """The author's function, which identifies its abandoned threads."""
         return self.function.func if isinstance(self.function, partial) else self.function
 
     def prepare(self, arguments: JsonObject) -> Prepared | Mismatch:
@@ -100,7 +100,7 @@ def bound_tool(tool: Tool) -> BoundFunction[Succeeded]:
 
 
 class BoundTools(dict[str, BoundFunction[Succeeded]]):
-    """The functions of tools by the tools' names. Each is made at its first use."""
+    """The bound functions of tools, by the tools' names. Each is created at its first use."""
 
     def __init__(self, tools: Mapping[str, Tool]) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class BoundTools(dict[str, BoundFunction[Succeeded]]):
 
 
 def bound_resource(resource: Resource, uri: str) -> BoundFunction[FetchedResource]:
-    """A resource's function, for a request of this URI."""
+    """Bind a resource's function for a request of this URI."""
     shape = partial(contents_of, uri, resource.mime_type)
     what = f"resource {resource.uri}"
     return BoundFunction(resource.name, what, resource.function, resource.signature, resource.input.bind, shape)
@@ -128,8 +128,8 @@ def bound_prompt(prompt: Prompt) -> BoundFunction[list[Json]]:
 
 
 class CallOptions(Struct, frozen=True):
-    """How a function is called. `pulse` is called by the request's thread meanwhile; `stay` keeps it running if the
-    client disconnects."""
+    """How a function is called. The request's thread calls `pulse` while the function runs. With `stay`, the function
+    continues if the client disconnects."""
 
     variables: TaskVariables | None = None
     progress: ProgressMap | None = None
@@ -146,26 +146,26 @@ def call[T](
     execution: Execution,
     target: BoundFunction[T],
     arguments: JsonObject,
-    asking: Asking,
+    asking: AskerFactory,
     options: CallOptions = STANDALONE,
 ) -> T | Mismatch | Failed:
-    prepared = prepared_for(execution, target, arguments)
+    prepared = prepare_call(execution, target, arguments)
     if isinstance(prepared, Prepared):
         return run(execution, target, prepared, asking, options)
     return prepared
 
 
-def prepared_for[T](
+def prepare_call[T](
     execution: Execution, target: BoundFunction[T], arguments: JsonObject
 ) -> Prepared | Mismatch | Failed:
-    return _by_author(execution, target, target.prepare, arguments)
+    return _call_author_code(execution, target, target.prepare, arguments)
 
 
 def run[T](
     execution: Execution,
     target: BoundFunction[T],
     prepared: Prepared,
-    asking: Asking,
+    asking: AskerFactory,
     options: CallOptions = STANDALONE,
 ) -> T | Failed:
     """Run a prepared call. Raises `CallerGone`, `InputRequired`, `TaskBegins` or `ProtocolError`, which answer the
@@ -177,30 +177,30 @@ def run[T](
             "the user that the server needs its operator.",
             kind=Failure.NOT_BEGUN,
         )
-    stopped = _guarded(execution, target, prepared, options)
+    stopped = _check_guards(execution, target, prepared, options)
     if stopped is not None:
         return stopped
-    ended, secrets = _ended(execution, target, prepared.bound, asking, options)
+    ended, secrets = _run_function(execution, target, prepared.bound, asking, options)
     match ended:
         case Returned():
-            return without(_by_author(execution, target, target.shape, ended.value), secrets)
+            return hide_secrets(_call_author_code(execution, target, target.shape, ended.value), secrets)
         case Raised(InputRequired() | TaskBegins() | ProtocolError() as answer):
             raise answer
         case Raised(error):
-            return without(_failed(execution, target.name, error, Failure.RAISED, secrets), secrets)
+            return hide_secrets(_failed_outcome(execution, target.name, error, Failure.RAISED, secrets), secrets)
         case TimedOut(had_s):
             if options.variables is not None:
                 options.variables.close()
-            return Failed(_timed_out(execution, target, had_s), kind=Failure.TIMED_OUT)
-        case NotBegun(waits_for):
+            return Failed(_timeout_text(execution, target, had_s), kind=Failure.TIMED_OUT)
+        case NotStarted(waits_for):
             if options.variables is not None and options.attempt.number == 1:
                 # The next run may use the approval, because this call did nothing.
                 options.variables.forget(f"{APPROVAL_PREFIX}{options.attempt.place.name}")
-            return Failed(_not_begun(execution, target, waits_for), kind=Failure.NOT_BEGUN)
+            return Failed(_not_started_text(execution, target, waits_for), kind=Failure.NOT_BEGUN)
 
 
-def without[T](outcome: T | Failed, secrets: Secrets) -> T | Failed:
-    """An outcome without the addresses of callbacks that the call has made."""
+def hide_secrets[T](outcome: T | Failed, secrets: Secrets) -> T | Failed:
+    """Hide the callback addresses that the call has created."""
     if secrets is NO_SECRETS:
         return outcome
     if isinstance(outcome, Succeeded):
@@ -209,22 +209,22 @@ def without[T](outcome: T | Failed, secrets: Secrets) -> T | Failed:
     return structs.replace(outcome, error=secrets.hide_text(outcome.error)) if isinstance(outcome, Failed) else outcome
 
 
-def _guarded(
+def _check_guards(
     execution: Execution, target: BoundFunction[Any], prepared: Prepared, options: CallOptions
 ) -> Failed | None:
-    """Check the guards of a tool, just before it runs. Returns why it must not run."""
+    """Check the guards of a tool, just before it runs. Returns why it must not run; `None` if it may."""
     place = options.attempt.place
     if target.only_in and not place.allows(target.only_in):
-        return Failed(_not_its_turn(target.name, target.only_in), kind=Failure.NOT_BEGUN)
+        return Failed(_not_its_turn_text(target.name, target.only_in), kind=Failure.NOT_BEGUN)
     approval = target.approval or place.approval
     if approval is None:
         return None
-    from mcp_baton.server.approvals.gate import refused
+    from mcp_baton.server.approvals.gate import refusal_without_approval
 
-    return refused(execution, target.name, approval, prepared.bound, place, options.variables)
+    return refusal_without_approval(execution, target.name, approval, prepared.bound, place, options.variables)
 
 
-def _not_its_turn(tool: str, only_in: Sequence[str]) -> str:
+def _not_its_turn_text(tool: str, only_in: Sequence[str]) -> str:
     workflows = " or ".join(only_in)
     return (
         f"{NOT_BEGUN}{tool} runs only as a step of {workflows}, when it is that step's turn. Nothing was run. Call "
@@ -232,9 +232,10 @@ def _not_its_turn(tool: str, only_in: Sequence[str]) -> str:
     )
 
 
-def _timed_out(execution: Execution, target: BoundFunction[Any], had_s: float) -> str:
-    """The error of a call that timed out: the limit, how to raise it, and the function that blocked the event loop."""
-    blocked = _blocked(execution, target)
+def _timeout_text(execution: Execution, target: BoundFunction[Any], had_s: float) -> str:
+    """Return the error text of a call that timed out. It has the time limit, how to raise it, and the function that
+    blocked the event loop."""
+    blocked = _blocker_text(execution, target)
     reserve_s = execution.services.settings.write_reserve_ms / 1000
     return (
         f"{TIMED_OUT}it had {had_s:.3g} s, which is what was left of the function's time without the last "
@@ -243,15 +244,16 @@ def _timed_out(execution: Execution, target: BoundFunction[Any], had_s: float) -
     )
 
 
-def _not_begun(execution: Execution, target: BoundFunction[Any], waits_for: str | None) -> str:
-    blocked = _blocked(execution, target)
+def _not_started_text(execution: Execution, target: BoundFunction[Any], waits_for: str | None) -> str:
+    blocked = _blocker_text(execution, target)
     if waits_for and not blocked:
         blocked = f"its dependency {waits_for!r} was not ready"
     return f"{NOT_BEGUN}the time for this request was over{f': {blocked}' if blocked else ''}. Nothing was run."
 
 
-def _blocked(execution: Execution, target: BoundFunction[Any]) -> str:
-    """The function that blocks the event loop which this one needs; empty if none does."""
+def _blocker_text(execution: Execution, target: BoundFunction[Any]) -> str:
+    """If the function is asynchronous, return which function blocks the event loop; otherwise, or if none does, an
+    empty text."""
     if not target.signature.is_async:
         return ""
     from mcp_baton.server.running.event_loop import blocker
@@ -262,24 +264,26 @@ def _blocked(execution: Execution, target: BoundFunction[Any]) -> str:
     logger.error("%s blocks the event loop, on which all async functions run: %s", what, UNBLOCK)
     if what == target.what:
         return f"it blocks the event loop ({UNBLOCK})"
-    # A caller who lacks a function's scopes does not learn its name.
+    # Callers who lack a function's scopes must not learn its name.
     server = execution.server
     seen = (*(f"tool {name}" for name in server.tools), *(f"prompt {name}" for name in server.prompts))
     shown = what if what in (*seen, *(f"resource {uri}" for uri in server.resources)) else "another function"
     return f"{shown} blocks the event loop, on which all async functions run ({UNBLOCK})"
 
 
-def _by_author[T, G, V](execution: Execution, target: BoundFunction[T], make: Callable[[G], V], given: G) -> V | Failed:
+def _call_author_code[T, G, V](
+    execution: Execution, target: BoundFunction[T], make: Callable[[G], V], given: G
+) -> V | Failed:
     """Run a validator, serializer or generator. Its exception becomes the outcome, except `ProtocolError`."""
     try:
         return make(given)
     except ProtocolError:
         raise
-    except Exception as error:  # noqa: BLE001 - the exception becomes the outcome, and `_failed` logs it
-        return _failed(execution, target.name, error, Failure.INVALID)
+    except Exception as error:  # noqa: BLE001 - the exception becomes the outcome, and `_failed_outcome` logs it
+        return _failed_outcome(execution, target.name, error, Failure.INVALID)
 
 
-def _failed(
+def _failed_outcome(
     execution: Execution, name: str, error: BaseException, kind: Failure, secrets: Secrets = NO_SECRETS
 ) -> Failed:
     if isinstance(error, WrongResult):
@@ -304,15 +308,15 @@ def _failed(
     )
 
 
-def _ended[T](
-    execution: Execution, target: BoundFunction[T], bound: dict[str, Any], asking: Asking, options: CallOptions
+def _run_function[T](
+    execution: Execution, target: BoundFunction[T], bound: dict[str, Any], asking: AskerFactory, options: CallOptions
 ) -> tuple[Ending, Secrets]:
-    """How the function ended, and the addresses of callbacks that it has made."""
-    mailbox, signature, start = Mailbox(), target.signature, Start()
+    """Run the function. Returns how it ended, and the callback addresses that it has created."""
+    mailbox, signature, start = Mailbox(), target.signature, StartTicket()
     function = start.guard(target.function)
     own: Call | None = None
     if signature.context or signature.dependencies:
-        own = _call(execution, asking, mailbox, options)
+        own = _new_call(execution, asking, mailbox, options)
         if signature.context:
             bound = bound | {signature.context: Context(own)}
         if signature.dependencies:
@@ -337,7 +341,7 @@ def _ended[T](
             span.failed = _has_failed(ended)
         if own is None:
             return ended, NO_SECRETS
-        return NotBegun(own.waits_for) if isinstance(ended, NotBegun) else ended, own.secrets
+        return NotStarted(own.waits_for) if isinstance(ended, NotStarted) else ended, own.secrets
     finally:
         if own:
             own.abandoned = True
@@ -348,7 +352,7 @@ def _ended[T](
             execution.services.telemetry.add(ABANDONED_THREADS, abandoned)
 
 
-def _call(execution: Execution, asking: Asking, mailbox: Mailbox, options: CallOptions) -> Call:
+def _new_call(execution: Execution, asking: AskerFactory, mailbox: Mailbox, options: CallOptions) -> Call:
     own = Call(
         request_id=execution.exchange.request_id,
         owner=execution.owner,
@@ -360,7 +364,7 @@ def _call(execution: Execution, asking: Asking, mailbox: Mailbox, options: CallO
         progress=options.progress,
         attempt=options.attempt.number,
         key=options.attempt.key or own_key(),
-        read=partial(read_within, execution.server.resources),
+        read=partial(read_for_tool, execution.server.resources),
         claims=execution.claims,
         starts_task=options.starts_task,
         callback_url=lambda step: _callback_url(execution, options.attempt.place, step),
@@ -375,7 +379,8 @@ def _callback_url(execution: Execution, place: Place, step: str) -> str:
 
 
 def _has_failed(ended: Ending) -> bool:
-    """Whether traces show a failure. A tool that waits for answers, or continues in the background, has not failed."""
+    """Whether traces show the call as failed. A tool that asks the client or continues in the background has not
+    failed."""
     match ended:
         case Returned() | Raised(InputRequired() | TaskBegins()):
             return False
@@ -383,7 +388,7 @@ def _has_failed(ended: Ending) -> bool:
             return True
 
 
-def read_within(resources: Mapping[str, Resource], uri: str, context: object) -> list[ResourceContent]:
+def read_for_tool(resources: Mapping[str, Resource], uri: str, context: object) -> list[ResourceContent]:
     """Read a resource for a tool, in the tool's time and with its `Context`.
 
     Raises:
@@ -410,9 +415,9 @@ def read_within(resources: Mapping[str, Resource], uri: str, context: object) ->
 
     if _is_on_a_loop():
         raise TypeError(f"resource {uri}: its function is async def; write await ctx.aread_resource(…)")
-    from mcp_baton.server.running.event_loop import begin
+    from mcp_baton.server.running.event_loop import submit
 
-    return begin(read()).result()
+    return submit(read()).result()
 
 
 def _contents(uri: str, resource: Resource, returned: object) -> list[ResourceContent]:

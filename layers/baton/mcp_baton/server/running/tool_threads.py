@@ -38,7 +38,7 @@ class AbandonedThreads:
         return self._running.get(id(function), 0) >= MAX_ABANDONED
 
     def take_new(self) -> int:
-        """The number of threads that were abandoned since the last call."""
+        """Return how many threads were abandoned since the last call of this method."""
         if not self._new:
             return 0
         with self.lock:
@@ -56,7 +56,8 @@ class AbandonedThreads:
         self._new += change > 0
 
     def forget(self) -> None:
-        """Start again in a forked process: it has none of the threads, and one of them may hold the lock."""
+        """Reset the counts in a forked process. It has none of the threads, and a thread of its parent may hold the
+        lock."""
         self.lock = threading.Lock()
         self._running.clear()
         self._new = 0
@@ -98,12 +99,12 @@ KEEP_ALIVE_S = 15.0
 """The longest silence of a stream, seconds (docs/http.md)."""
 
 
-class Said(Struct, frozen=True):
+class SentNotification(Struct, frozen=True):
     method: str
     params: dict[str, Json]
 
 
-class Asked(Struct, frozen=True):
+class SentQuestion(Struct, frozen=True):
     identifier: str
     method: str
     params: JsonObject
@@ -123,14 +124,14 @@ class TimedOut(Struct, frozen=True):
     had_s: float
 
 
-class NotBegun(Struct, frozen=True):
+class NotStarted(Struct, frozen=True):
     """The time or the task ended before the function started. The function does not run."""
 
     waits_for: str | None = None
 
 
-class Start:
-    """Decides which of two threads is first: one starts the function, the other gives it up."""
+class StartTicket:
+    """A ticket that only one of two threads gets: the one that starts the function, or the one that gives it up."""
 
     __slots__ = ("_ticket",)
 
@@ -138,27 +139,27 @@ class Start:
         self._ticket = [True]
 
     def take(self) -> bool:
-        """Whether this is the first time."""
+        """Take the ticket. Returns `False` if it was taken before."""
         try:
             return self._ticket.pop()  # atomic
         except IndexError:
             return False
 
     def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, which runs only if it was not given up before."""
+        """Wrap a function, so that it does not run if the ticket was taken before."""
 
-        def begin(**arguments: Any) -> Any:
+        def start(**arguments: Any) -> Any:
             if not self.take():
                 raise Abandoned
             return function(**arguments)
 
-        return begin
+        return start
 
 
-type Ending = Returned | Raised | TimedOut | NotBegun
+type Ending = Returned | Raised | TimedOut | NotStarted
 """How the call of a function ended."""
 
-type Mail = Said | Asked | Returned | Raised
+type Mail = SentNotification | SentQuestion | Returned | Raised
 
 
 class Mailbox(queue.SimpleQueue[Mail]):
@@ -167,10 +168,10 @@ class Mailbox(queue.SimpleQueue[Mail]):
     __slots__ = ()
 
     def notify(self, method: str, params: dict[str, Json]) -> None:
-        self.put(Said(method, params))
+        self.put(SentNotification(method, params))
 
     def request(self, identifier: str, method: str, params: JsonObject) -> None:
-        self.put(Asked(identifier, method, params))
+        self.put(SentQuestion(identifier, method, params))
 
     def returned(self, value: object) -> None:
         self.put(Returned(value))
@@ -212,7 +213,7 @@ def run_and_deliver(
     arguments: dict[str, Any],
     mailbox: Mailbox,
     listener: Listener,
-    start: Start,
+    start: StartTicket,
     *,
     is_async: bool,
     left_s: Callable[[], float | None],
@@ -222,10 +223,10 @@ def run_and_deliver(
     """Run a function until it ends or its time is over. Raises `CallerGone` unless `stay`. `pulse` returns infinity
     if the function must not start."""
     left = had_s = left_s()
-    # A run may find here that its task has ended, before the function starts.
+    # Before the function starts, `pulse` may find that the task has ended.
     due_s = math.inf if left is not None and left <= 0 else pulse()
     if due_s == math.inf:
-        return NotBegun()
+        return NotStarted()
     if listener.gone and not stay:
         raise CallerGone
     wait_s = min(KEEP_ALIVE_S, due_s)
@@ -237,16 +238,16 @@ def run_and_deliver(
                 return mail
             case None:
                 listener.keep_alive()
-            case Said(method, params):
+            case SentNotification(method, params):
                 listener.notify(method, params)
-            case Asked(identifier, method, params):
+            case SentQuestion(identifier, method, params):
                 listener.request(identifier, method, params)
         left = left_s()
         if left is not None and left <= 0:
-            begun = not start.take()
+            was_started = not start.take()
             give_up()
-            return TimedOut(had_s or 0.0) if begun else NotBegun()
-        # Also after each message: a function that sends many must not delay the pulse.
+            return TimedOut(had_s or 0.0) if was_started else NotStarted()
+        # Call `pulse` after each message, too: a function that sends many must not delay it.
         wait_s = min(KEEP_ALIVE_S, pulse())
         if listener.gone and not stay:
             start.take()
@@ -263,23 +264,24 @@ def _start_coroutine(
 
 
 def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
-    in_a_thread(partial(run_and_report, function, arguments, mailbox))
+    run_in_thread(partial(run_and_report, function, arguments, mailbox))
     return lambda: None
 
 
-def in_a_thread(job: Callable[[Callable[[], None]], None]) -> None:
-    """Run a job in another thread, with the context of this one. The job calls its argument when the thread is free."""
+def run_in_thread(job: Callable[[Callable[[], None]], None]) -> None:
+    """Run a job in another thread, with the context of this one. The job calls its argument when the thread is free
+    again."""
     try:
-        worker = _idle.pop()  # the one that was used last
+        thread = _idle.pop()  # the one that was used last
     except IndexError:
-        worker = _Worker()
-    worker.take(partial(copy_context().run, job, partial(_idle.append, worker)))
+        thread = _ToolThread()
+    thread.take(partial(copy_context().run, job, partial(_idle.append, thread)))
 
 
 def run_and_report(
     function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox, ended: Callable[[], None]
 ) -> None:
-    """Run a `def` and put its end into the mailbox. `ended` is called before."""
+    """Run a `def`, call `ended`, and put the return value or the exception into the mailbox."""
     try:
         value = function(**arguments)
     except BaseException as error:  # noqa: BLE001 - the request's thread raises it
@@ -290,7 +292,7 @@ def run_and_report(
         mailbox.returned(value)
 
 
-class _Worker:
+class _ToolThread:
     """A thread that runs one job at a time and is kept for the next. It is a daemon, because an abandoned tool must not
     keep the process alive."""
 
@@ -304,7 +306,7 @@ class _Worker:
             self._jobs.get()()
 
 
-_idle: list[_Worker] = []
+_idle: list[_ToolThread] = []
 """The threads without a job. `pop` and `append` are atomic."""
 
 if hasattr(os, "register_at_fork"):  # threads are not copied

@@ -12,7 +12,7 @@ type Lifetime = Literal["request", "process"]
 """The `scope` of `Depends`: created for each call and closed after it, or kept for the process."""
 type Factory = Callable[..., object]
 
-MAKING_S: Final = 30.0
+CREATION_TIMEOUT_S: Final = 30.0
 """The default time limit to create a process-scoped dependency, seconds."""
 
 
@@ -21,11 +21,11 @@ class Dependency(Struct, frozen=True):
 
     factory: Factory
     scope: Lifetime
-    timeout_s: float = MAKING_S
+    timeout_s: float = CREATION_TIMEOUT_S
 
 
 def Depends(factory: Factory, scope: Lifetime = "request", timeout_s: float | None = None) -> Any:  # noqa: N802 - it is read as a type's name
-    """Let the server fill a parameter: `db: Annotated[Database, Depends(database)]`, or as its default.
+    """Let the server fill a parameter: `db: Annotated[Database, Depends(database)]`, or `Depends` as its default.
 
     Args:
         factory: A plain function, a generator, a context manager (a class, or a function with

@@ -1,7 +1,7 @@
-"""Plain types: their schema, check and dump are written here, with the results of pydantic but without importing it.
+"""Schemas, validation and serialization of plain types, with the results of pydantic but without importing it.
 
-Importing pydantic is most of the time of a first request, and most tools have only plain types. A value that is not
-exactly of its type is never refused here: it is left to pydantic, which converts it or explains the error.
+Importing pydantic takes most of the time of a first request, and most tools have only plain types. This module rejects
+no values: pydantic handles a value that is not exactly of its type, and converts it or explains the error.
 """
 
 import dataclasses
@@ -25,11 +25,11 @@ SMALL_BITS = 64
 
 
 class NotPlain(Exception):
-    """A type, or a value, that is left to pydantic."""
+    """The type or the value needs pydantic."""
 
 
 class Definitions:
-    """The schemas of dataclasses, which a schema refers to by name; `closed` refuses unknown members."""
+    """The schemas of dataclasses, to which a schema refers by name. If `closed`, they allow no unknown members."""
 
     def __init__(self, *, closed: bool = False) -> None:
         self.closed = closed
@@ -37,14 +37,14 @@ class Definitions:
         self._defined: dict[str, type] = {}
 
     def define(self, defined: type, schema: dict[str, Any]) -> dict[str, Any]:
-        """A reference to this type's schema."""
+        """Add the schema of a type. Returns a reference to it."""
         name = defined.__name__
         if self._defined.setdefault(name, defined) is not defined:
             raise NotPlain
         self.schemas[name] = schema
         return {"$ref": f"#/$defs/{name}"}
 
-    def at_the_root_of(self, schema: dict[str, Any]) -> dict[str, Any]:
+    def add_to(self, schema: dict[str, Any]) -> dict[str, Any]:
         return {"$defs": dict(sorted(self.schemas.items())), **schema} if self.schemas else schema
 
 
@@ -73,7 +73,7 @@ class Scalar:
         return self.dump(value)
 
     def dump(self, value: object) -> Any:
-        return value if type(value) is self._kind else _leave()
+        return value if type(value) is self._kind else _raise_not_plain()
 
 
 class Anything:
@@ -87,10 +87,10 @@ class Anything:
         return dict(self._schema)
 
     def bind(self, value: Json) -> Any:
-        return copy_json(value) if self._kind in (object, type(value)) else _leave()
+        return copy_json(value) if self._kind in (object, type(value)) else _raise_not_plain()
 
     def dump(self, value: object) -> Any:
-        return value if self._kind in (object, type(value)) else _leave()
+        return value if self._kind in (object, type(value)) else _raise_not_plain()
 
 
 class Choice:
@@ -102,7 +102,7 @@ class Choice:
         return {**named, "type": "string"}
 
     def dump(self, value: object) -> Any:
-        return value if type(value) is str and value in self._choices else _leave()
+        return value if type(value) is str and value in self._choices else _raise_not_plain()
 
     bind = dump
 
@@ -129,10 +129,10 @@ class ListOf:
         return {"items": self._item.schema(definitions), "type": "array"}
 
     def bind(self, value: Json) -> Any:
-        return [self._item.bind(item) for item in value] if type(value) is list else _leave()
+        return [self._item.bind(item) for item in value] if type(value) is list else _raise_not_plain()
 
     def dump(self, value: object) -> Any:
-        return [self._item.dump(item) for item in value] if type(value) is list else _leave()
+        return [self._item.dump(item) for item in value] if type(value) is list else _raise_not_plain()
 
 
 class MapOf:
@@ -150,10 +150,10 @@ class MapOf:
 
 
 def _items(value: object) -> Any:
-    return value.items() if type(value) is dict and all(type(key) is str for key in value) else _leave()
+    return value.items() if type(value) is dict and all(type(key) is str for key in value) else _raise_not_plain()
 
 
-def _leave() -> NoReturn:
+def _raise_not_plain() -> NoReturn:
     raise NotPlain
 
 
@@ -164,7 +164,7 @@ def is_plain_default(default: object) -> bool:
 
 
 def to_json(value: object) -> Json:
-    """Any Python value as JSON; `NaN` and infinities become `null`. Raises `ValueError`."""
+    """Convert any Python value to JSON; `NaN` and infinities become `null`. Raises `ValueError`."""
     kind = type(value)
     if kind is str or value is None or kind is bool or (kind is int and cast("int", value).bit_length() <= SMALL_BITS):
         return cast("Json", value)
@@ -213,7 +213,7 @@ def plain_type(annotation: object) -> PlainType | None:
 
 
 def _read(annotation: object, inside: frozenset[type]) -> PlainType:
-    """The plain type of an annotation within these dataclasses. A recursive type is left to pydantic."""
+    """Return the plain type of an annotation. `inside` are the dataclasses around it: recursive types need pydantic."""
     for bare, made in BARE_TYPES:
         if annotation is bare:
             return made
@@ -244,8 +244,8 @@ def plain_parameters(parameters: Sequence[Parameter]) -> dict[str, PlainType] | 
     return made
 
 
-def plain_arguments(parameters: Sequence[Parameter], plain: Mapping[str, PlainType]) -> dict[str, Any] | None:
-    """The schema of arguments; `None` if pydantic must make it."""
+def plain_arguments_schema(parameters: Sequence[Parameter], plain: Mapping[str, PlainType]) -> dict[str, Any] | None:
+    """Return the schema of arguments; `None` if only pydantic can create it."""
     if not all(parameter.required or is_plain_default(parameter.default) for parameter in parameters):
         return None
     definitions = Definitions(closed=True)
@@ -255,7 +255,7 @@ def plain_arguments(parameters: Sequence[Parameter], plain: Mapping[str, PlainTy
         return None
     required = [parameter.name for parameter in parameters if parameter.required]
     made: dict[str, Any] = {"additionalProperties": False, "properties": properties}
-    return definitions.at_the_root_of(made | ({"required": required} if required else {}) | {"type": "object"})
+    return definitions.add_to(made | ({"required": required} if required else {}) | {"type": "object"})
 
 
 def _property(parameter: Parameter, plain: PlainType, definitions: Definitions) -> dict[str, Any]:
@@ -264,20 +264,20 @@ def _property(parameter: Parameter, plain: PlainType, definitions: Definitions) 
     return dict(sorted({**plain.schema(definitions), **default, **text}.items()))
 
 
-def plain_value(plain: PlainType) -> dict[str, Any] | None:
+def plain_value_schema(plain: PlainType) -> dict[str, Any] | None:
     definitions = Definitions()
     try:
         # The root is the schema of the dataclass itself, not a reference to it.
         own: dict[str, Any] = getattr(plain, "own_schema", plain.schema)(definitions)
     except NotPlain:
         return None
-    return definitions.at_the_root_of(own)
+    return definitions.add_to(own)
 
 
 _HOOKS = frozenset(
     {"__new__", "__post_init__", "__deprecated__", "__get_pydantic_core_schema__", "__get_pydantic_json_schema__"}
 )
-"""Attributes of a class that does more than hold its fields."""
+"""Attributes of classes that need pydantic, because they do more than hold their fields."""
 
 
 class PlainDataclass:
@@ -295,7 +295,7 @@ class PlainDataclass:
         return definitions.define(self._made, self.own_schema(definitions))
 
     def own_schema(self, definitions: Definitions) -> dict[str, Any]:
-        # The docstring, unless `dataclass` made it from the signature.
+        # Use the docstring, unless `dataclass` created it from the signature.
         documentation = self._made.__doc__ or ""
         description = "" if documentation.startswith(f"{self._made.__name__}(") else inspect.cleandoc(documentation)
         properties: dict[str, Any] = {}
@@ -319,12 +319,12 @@ class PlainDataclass:
     def dump(self, value: object) -> Any:
         if type(value) is not self._made:
             raise NotPlain
-        # `self` stands for a deleted attribute: it is of no plain type, so pydantic handles the value.
+        # `self` replaces a deleted attribute. It has no plain type, so pydantic handles the value.
         return {name: member.dump(getattr(value, name, self)) for name, member in self._members.items()}
 
 
 def field_types(annotation: type) -> dict[str, Any]:
-    if not _is_its_fields(annotation):
+    if not _is_plain_dataclass(annotation):
         raise NotPlain
     try:
         hints = typing.get_type_hints(annotation, include_extras=True)
@@ -333,15 +333,15 @@ def field_types(annotation: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(annotation)}
 
 
-def _is_its_fields(annotation: type) -> bool:
+def _is_plain_dataclass(annotation: type) -> bool:
     bases = annotation.__mro__[:-1]
     if not bases or not all("__dataclass_fields__" in vars(base) for base in bases):
         return False
-    if any(_does_more(name, member) for base in bases for name, member in vars(base).items()):
+    if any(_is_hook(name, member) for base in bases for name, member in vars(base).items()):
         return False
     own = vars(annotation)
     declared: Any = own["__dataclass_fields__"]
-    if not isinstance(declared, dict):  # one of Baton's own
+    if not isinstance(declared, dict):  # a class of Baton
         return False
     # `__dataclass_fields__` also has class variables and `InitVar`s.
     has_others = len(dataclasses.fields(annotation)) != len(declared)
@@ -351,7 +351,7 @@ def _is_its_fields(annotation: type) -> bool:
     return made and all(_is_plain_field(field) for field in declared.values())
 
 
-def _does_more(name: str, member: object) -> bool:
+def _is_hook(name: str, member: object) -> bool:
     """Whether an attribute of a class is a hook or concerns pydantic."""
     is_pydantics = name.startswith("__pydantic") or type(member).__module__.partition(".")[0] == "pydantic"
     return is_pydantics or name in _HOOKS

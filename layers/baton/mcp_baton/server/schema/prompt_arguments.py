@@ -31,7 +31,7 @@ class ArgumentRefused(ProtocolError):
 
 
 def check_arguments(declared: Sequence[Argument], given: JsonObject) -> tuple[dict[str, str], dict[str, Json]]:
-    """The arguments as texts, and converted to their types. Raises `ArgumentRefused`."""
+    """Return the arguments as texts, and converted to their types. Raises `ArgumentRefused`."""
     by_name = {argument.name: argument for argument in declared}
     for name in given.keys() - by_name.keys():
         known = ", ".join(by_name) or "none"
@@ -50,7 +50,7 @@ def check_arguments(declared: Sequence[Argument], given: JsonObject) -> tuple[di
 
 
 def check_answers(questions: Sequence[Argument], given: JsonObject) -> dict[str, Json]:
-    """The answers, converted. Raises `ArgumentRefused`, which names all invalid ones."""
+    """Convert the answers. Raises `ArgumentRefused`, which names all invalid ones."""
     by_name = {question.name: question for question in questions}
     converted: dict[str, Json] = {}
     problems: list[str] = []
@@ -71,17 +71,18 @@ def check_answers(questions: Sequence[Argument], given: JsonObject) -> dict[str,
 
 
 def _is_placeholder(value: Json, question: str) -> bool:
-    """Whether a value stands for the answer in a suggested call: `<Who borrows the book?>`."""
+    """Whether a value is the placeholder for the answer in a suggested call: `<Who borrows the book?>`."""
     if not isinstance(value, str) or not (value.startswith("<") and value.endswith(">")):
         return False
     pattern = re.sub(r"\\{[^{}]+\\}", ".*", re.escape(question))
     return re.fullmatch(pattern, value[1:-1], re.DOTALL) is not None
 
 
-def default_fault(argument: Argument, *, in_full: bool) -> str | None:
-    """Why a default does not convert; `None` if it does, or if only pydantic knows and `in_full` is false."""
+def default_error(argument: Argument, *, in_full: bool) -> str | None:
+    """Return why a default does not convert. `None` if it converts, or if only pydantic can tell and `in_full` is
+    false."""
     text = as_text(argument.default)
-    if _by_hand(text, argument.type) is not None or not (in_full or argument.type in (str, int, float, bool)):
+    if _convert_text(text, argument.type) is not None or not (in_full or argument.type in (str, int, float, bool)):
         return None
     try:
         convert(text, argument.type)
@@ -90,7 +91,7 @@ def default_fault(argument: Argument, *, in_full: bool) -> str | None:
     return None
 
 
-def stored_arguments(stored: Mapping[str, Json], given: JsonObject) -> JsonObject:
+def with_stored_arguments(stored: Mapping[str, Json], given: JsonObject) -> JsonObject:
     return {**stored, **given}
 
 
@@ -108,25 +109,25 @@ def _convert(argument: Argument, value: Json) -> Json:
 
 
 def convert(value: Json, target: Any) -> Json:
-    """A prompt argument's string converted to its type, as JSON. The string may be the JSON of the value."""
-    by_hand = _by_hand(value, target) if isinstance(value, str) else _as_it_is(value, target)
-    if by_hand is not None:
-        return by_hand
+    """Convert a prompt argument to its type, and return it as JSON. A string may be the JSON text of the value."""
+    plain = _convert_text(value, target) if isinstance(value, str) else _convert_scalar(value, target)
+    if plain is not None:
+        return plain
     from pydantic import TypeAdapter, ValidationError
 
     adapter = TypeAdapter(target)
     try:
-        return _dumped(adapter, adapter.validate_python(value))
+        return _dump(adapter, adapter.validate_python(value))
     except ValidationError as error:
         first = error
     try:
-        return _dumped(adapter, adapter.validate_json(value if isinstance(value, str) else ""))
+        return _dump(adapter, adapter.validate_json(value if isinstance(value, str) else ""))
     except ValidationError:
         raise ValueError(explain(mismatch_of(first))) from first
 
 
-def _by_hand(text: str, target: Any) -> Json:
-    """An ordinary text converted to a scalar type with the result of pydantic; `None` if pydantic is needed."""
+def _convert_text(text: str, target: Any) -> Json:
+    """Convert a text to a scalar type as pydantic would; `None` if pydantic is needed."""
     if not isinstance(target, type) and typing.get_origin(target) in (typing.Union, types.UnionType):
         target = next(
             (part for part in (str, int, float, bool) if typing.get_args(target) == (part, types.NoneType)), None
@@ -142,19 +143,19 @@ def _by_hand(text: str, target: Any) -> Json:
     return None
 
 
-def _as_it_is(value: Json, target: Any) -> Json:
+def _convert_scalar(value: Json, target: Any) -> Json:
     if target is float and type(value) is int:
         return float(value) if abs(value) <= EXACT_INTEGERS else None
     return value if target in (int, float, bool) and type(value) is target else None
 
 
-def _dumped(adapter: "TypeAdapter[Any]", validated: object) -> Json:
+def _dump(adapter: "TypeAdapter[Any]", validated: object) -> Json:
     from pydantic_core import PydanticSerializationError
 
     try:
         dumped = adapter.dump_python(validated, mode="json")
     except PydanticSerializationError as error:
-        # It is a `ValueError`, but the client did not cause it: the code of the type failed.
+        # This is a `ValueError`, but the client did not cause it: the author's type failed.
         raise RuntimeError("an argument's serializer failed") from error
     # `dumps` refuses NaN and infinities. Otherwise the tool would get null.
     return loads(dumps(dumped))

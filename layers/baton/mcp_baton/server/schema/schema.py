@@ -1,7 +1,7 @@
-"""Input and output schemas from signatures, through pydantic, made at their first use.
+"""Input and output schemas from signatures, created at their first use.
 
-Importing pydantic is most of a cold start, so plain types (scalars, `Any`, `Literal` strings, lists, maps, `T | None`
-and dataclasses of such) are described and checked by hand; everything else goes to pydantic.
+Importing pydantic takes most of a cold start. So the module `plain` handles plain types (scalars, `Any`, `Literal`
+strings, lists, maps, `T | None` and dataclasses of such), and pydantic handles all others.
 """
 
 import typing
@@ -16,10 +16,10 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.schema.plain import (
     NotPlain,
     PlainType,
-    plain_arguments,
+    plain_arguments_schema,
     plain_parameters,
     plain_type,
-    plain_value,
+    plain_value_schema,
     to_json,
 )
 from mcp_baton.server.schema.signature import (
@@ -30,7 +30,7 @@ from mcp_baton.server.schema.signature import (
     is_field,
     parameter_error,
     return_error,
-    undescribable,
+    type_without_schema,
 )
 from mcp_baton.workflow.host import MAX_FIELDS, InvalidField, Mismatch
 
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
 
 
 MAX_ERRORS = 1_000
-"""The most errors of pydantic that are read. Each takes a kilobyte, and a large body can have a million."""
+"""If pydantic reports more errors, they are only counted. Each takes a kilobyte, and a large body can have a
+million."""
 
 
 class InvalidArguments(Exception):
-    """Arguments that do not satisfy a schema."""
+    """The arguments do not match the schema."""
 
     def __init__(self, mismatch: Mismatch) -> None:
         super().__init__(explain(mismatch))
@@ -56,7 +57,7 @@ def explain(mismatch: Mismatch) -> str:
 
 
 class InputSchema:
-    """The schema of a function's arguments. Unknown arguments are refused, because a typo should be an error."""
+    """The schema of a function's arguments. It rejects unknown arguments, because a typo should be an error."""
 
     def __init__(self, name: str, signature: Signature) -> None:
         self._name = name
@@ -66,16 +67,16 @@ class InputSchema:
     @cached_property
     def json_schema(self) -> dict[str, Any]:
         parameters, plain = self._signature.parameters, self._plain
-        if plain is not None and (by_hand := plain_arguments(parameters, plain)) is not None:
-            return by_hand
+        if plain is not None and (plain_schema := plain_arguments_schema(parameters, plain)) is not None:
+            return plain_schema
         schema = _untitled(self._adapter.json_schema(schema_generator=schema_generator()))
         properties = schema.get("properties", {})
-        return schema | {"properties": {item.published: properties[item.published] for item in parameters}}
+        return schema | {"properties": {item.published_name: properties[item.published_name] for item in parameters}}
 
     def bind(self, arguments: Mapping[str, Json]) -> dict[str, Any]:
-        """The keyword arguments, converted. Raises `InvalidArguments`, or the exception of an author's validator."""
-        if (bound_by_hand := self._bound_by_hand(arguments)) is not None:
-            return bound_by_hand
+        """Convert the keyword arguments. Raises `InvalidArguments`, or the exception of an author's validator."""
+        if (bound := self._bind_plain(arguments)) is not None:
+            return bound
         from pydantic import ValidationError
 
         try:
@@ -85,7 +86,7 @@ class InputSchema:
         return {parameter.name: getattr(bound, parameter.name) for parameter in self._signature.parameters}
 
     def problem_with(self, argument: str, value: Json) -> str | None:
-        """Why a value of one argument is refused; `None` if it is not."""
+        """Return why a value of one argument is invalid; `None` if it is valid."""
         from pydantic import ValidationError
 
         try:
@@ -101,13 +102,14 @@ class InputSchema:
         return self._plain is not None
 
     def canonical(self, arguments: JsonObject) -> JsonObject:
-        """Arguments converted to their types, without those that equal their default: `{"n": "5"}` for an `int` becomes
-        `{"n": 5}`. Arguments that do not match the schema are returned unchanged. Makes calls comparable."""
+        """Return the arguments in one form, so that calls can be compared: converted to their types (`{"n": "5"}` for
+        an `int` becomes `{"n": 5}`), and without those that equal their default. Arguments that do not match the schema
+        are returned unchanged."""
         try:
             bound = self.bind(arguments)
             made: dict[str, Json] = {}
             for parameter in self._signature.parameters:
-                published = parameter.published
+                published = parameter.published_name
                 if parameter.name not in bound or published not in arguments:
                     continue
                 value = to_json(bound[parameter.name])
@@ -117,7 +119,7 @@ class InputSchema:
             return arguments
         return made
 
-    def _bound_by_hand(self, arguments: Mapping[str, Json]) -> dict[str, Any] | None:
+    def _bind_plain(self, arguments: Mapping[str, Json]) -> dict[str, Any] | None:
         plain = self._plain
         if plain is None or not self._required <= arguments.keys() <= plain.keys():
             return None
@@ -137,7 +139,7 @@ class InputSchema:
 
         members: dict[str, Any] = {"__annotations__": {}, "__module__": __name__}
         for parameter in self._signature.parameters:
-            members["__annotations__"][parameter.name] = parameter.described
+            members["__annotations__"][parameter.name] = parameter.pydantic_type
             if is_field(parameter.default):
                 members[parameter.name] = parameter.default
             elif parameter.default is not NO_ANNOTATION:
@@ -168,12 +170,13 @@ class OutputSchema:
         return schema | ({"$defs": definitions} if definitions else {})
 
     def value(self, returned: object) -> Json:
-        """A returned value as JSON. Raises `ValueError` if it is not what the function declares, or not JSON."""
+        """Convert a returned value to JSON. Raises `ValueError` if it has another type than declared, or is not
+        JSON."""
         if self._plain is not None:
             try:
                 return to_json(self._plain.dump(returned))
             except NotPlain:
-                pass  # to be converted, or refused in words
+                pass  # pydantic converts it, or explains the error
         from pydantic import ValidationError
 
         try:
@@ -184,16 +187,16 @@ class OutputSchema:
 
     @property
     def is_plain(self) -> bool:
-        return self._by_hand is not None
+        return self._plain_schema is not None
 
     @cached_property
-    def _by_hand(self) -> dict[str, Any] | None:
-        return None if self._plain is None else plain_value(self._plain)
+    def _plain_schema(self) -> dict[str, Any] | None:
+        return None if self._plain is None else plain_value_schema(self._plain)
 
     @cached_property
     def value_schema(self) -> dict[str, Any]:
-        if self._by_hand is not None:
-            return self._by_hand
+        if self._plain_schema is not None:
+            return self._plain_schema
         schema = self._adapter.json_schema(mode="serialization", schema_generator=schema_generator())
         if "$ref" in schema:  # the type is recursive
             schema = {**schema["$defs"][schema["$ref"].removeprefix("#/$defs/")], "$defs": schema["$defs"]}
@@ -211,7 +214,7 @@ class OutputSchema:
 
 
 def mismatch_of(error: "ValidationError") -> Mismatch:
-    """What pydantic found wrong, as a mismatch; of many invalid fields the first."""
+    """Convert pydantic's error to a mismatch, with the first `MAX_FIELDS` invalid fields."""
     if error.error_count() > MAX_ERRORS:
         return Mismatch(invalid=(InvalidField("value", f"{error.error_count()} fields are missing or invalid"),))
     missing: list[str] = []
@@ -226,7 +229,7 @@ def mismatch_of(error: "ValidationError") -> Mismatch:
 
 
 def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema without titles that repeat the names of types."""
+    """Remove the titles that repeat the names of types."""
     made = {key: value for key, value in schema.items() if key != "title"}
     if "$defs" in made:
         definitions = made["$defs"].items()
@@ -238,11 +241,11 @@ def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def schema_generator() -> Any:
-    """Pydantic's generator, without titles that repeat names."""
+    """Return a schema generator of pydantic that leaves out the titles of fields."""
     from pydantic.json_schema import GenerateJsonSchema
 
     class Untitled(GenerateJsonSchema):
-        """Leaves out titles that repeat names, because they cost tokens."""
+        """Leaves out titles that only repeat names, because they cost tokens."""
 
         def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
             return False
@@ -254,7 +257,7 @@ type Purpose = Literal["validation", "serialization", "conversion"]
 """The use of a type: for input, for output, or for conversion, which needs no JSON Schema."""
 
 
-class Blamed(Struct, frozen=True):
+class UnsupportedType(Struct, frozen=True):
     """A type that has no schema."""
 
     part: object
@@ -262,13 +265,13 @@ class Blamed(Struct, frozen=True):
 
 
 def tool_error(what: str, signature: Signature, error: Exception, *, has_output: bool) -> RegistrationError:
-    """The error for a tool without a schema: names the parameter or the return type."""
+    """Return the error for a tool without a schema. It names the parameter or the return type."""
     refused = parameter_error_in(what, signature, "validation")
     if refused is not None:
         return refused
-    blamed = blamed_type(signature.returns, "serialization") if has_output else None
-    if blamed is not None:
-        return return_error(what, blamed.part, blamed.cause)
+    unsupported = unsupported_type(signature.returns, "serialization") if has_output else None
+    if unsupported is not None:
+        return return_error(what, unsupported.part, unsupported.cause)
     return RegistrationError(f"{what}: its schema cannot be made: {first_line(error)}; use simpler types")
 
 
@@ -276,14 +279,14 @@ def parameter_error_in(what: str, signature: Signature, purpose: Purpose) -> Reg
     for parameter in signature.parameters:
         default = parameter.default
         described: Any = Annotated[parameter.annotation, default] if is_field(default) else parameter.annotation
-        blamed = blamed_type(described, purpose)
-        if blamed is not None:
-            return parameter_error(what, parameter.name, blamed.part, blamed.cause)
+        unsupported = unsupported_type(described, purpose)
+        if unsupported is not None:
+            return parameter_error(what, parameter.name, unsupported.part, unsupported.cause)
     return None
 
 
-def blamed_type(annotation: Any, purpose: Purpose) -> Blamed | None:
-    """Why a type has no schema; `None` if it has one."""
+def unsupported_type(annotation: Any, purpose: Purpose) -> UnsupportedType | None:
+    """Return why a type has no schema; `None` if it has one."""
     from pydantic import TypeAdapter
 
     try:
@@ -291,12 +294,12 @@ def blamed_type(annotation: Any, purpose: Purpose) -> Blamed | None:
         if purpose != "conversion":
             adapter.json_schema(mode=purpose)
     except Exception as error:  # noqa: BLE001 - code of the author's type may raise anything
-        part = undescribable(annotation) or _field_to_blame(annotation)
-        return Blamed(annotation, first_line(error)) if part is None else Blamed(part, None)
+        part = type_without_schema(annotation) or _unsupported_field(annotation)
+        return UnsupportedType(annotation, first_line(error)) if part is None else UnsupportedType(part, None)
     return None
 
 
-def _field_to_blame(annotation: Any) -> type | None:
+def _unsupported_field(annotation: Any) -> type | None:
     import dataclasses
 
     if not isinstance(annotation, type) or not dataclasses.is_dataclass(annotation):
@@ -305,7 +308,7 @@ def _field_to_blame(annotation: Any) -> type | None:
         hints = typing.get_type_hints(annotation)
     except (NameError, TypeError):
         return None
-    return next((found for kind in hints.values() if (found := undescribable(kind)) is not None), None)
+    return next((found for kind in hints.values() if (found := type_without_schema(kind)) is not None), None)
 
 
 def _is_default(parameter: Parameter, value: Json) -> bool:

@@ -24,15 +24,15 @@ NO_ANNOTATION: typing.Final = inspect.Parameter.empty
 
 
 def is_async(function: Callable[..., object]) -> bool:
-    """Whether a call makes a coroutine, also of an object with an asynchronous `__call__`."""
+    """Whether a call returns a coroutine. This includes objects with an asynchronous `__call__`."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks whether `__call__` is async
 
 
-def filled_by_server(
-    function: Callable[..., object], what: str, *, alone: bool = False
+def injected_parameters(
+    function: Callable[..., object], what: str, *, is_factory: bool = False
 ) -> "tuple[str | None, Declared]":
-    """The parameter that takes the `Context`, and those with `Depends`. With `alone`, no caller fills the others, so
-    they need a default."""
+    """Return the parameter that takes the `Context`, and those with `Depends`. If `is_factory`, no caller fills the
+    other parameters, so they need a default."""
     context: str | None = None
     declared: list[tuple[str, Dependency]] = []
     hints = type_hints(function, what)
@@ -54,7 +54,7 @@ def filled_by_server(
                     f"{what}: both {context!r} and {name!r} take the Context; one of them is enough"
                 )
             context = name
-        elif alone and parameter.default is NO_ANNOTATION and not _is_rest(parameter):
+        elif is_factory and parameter.default is NO_ANNOTATION and not _is_rest(parameter):
             raise RegistrationError(f"{what}: the parameter {name!r} has no value; use Depends, Context or a default")
     return context, declared
 
@@ -67,7 +67,7 @@ def _parameters(function: Callable[..., object]) -> typing.Mapping[str, inspect.
 
 
 def type_hints(function: Callable[..., object], what: str) -> dict[str, typing.Any]:
-    """The resolved annotations of a function, of the `__init__` of a class, or of the `__call__` of an object."""
+    """Return the resolved annotations of a function, of a class's `__init__`, or of an object's `__call__`."""
     target = inspect.unwrap(function)
     while isinstance(target, functools.partial):
         target = target.func
@@ -85,7 +85,7 @@ def type_hints(function: Callable[..., object], what: str) -> dict[str, typing.A
 
 
 def check_kind(parameter: inspect.Parameter, what: str) -> None:
-    """Refuse a parameter that cannot be passed by its name."""
+    """Raise `RegistrationError` if a parameter cannot be passed by its name."""
     if _is_rest(parameter):
         each = "Any" if parameter.annotation is NO_ANNOTATION else inspect.formatannotation(parameter.annotation)
         several = f"dict[str, {each}]" if parameter.kind is parameter.VAR_KEYWORD else f"list[{each}]"
@@ -119,7 +119,7 @@ class Parameter(Struct, frozen=True):
     default: typing.Any
 
     @property
-    def published(self) -> str:
+    def published_name(self) -> str:
         """The name for callers: the alias of a pydantic `Field`, if there is one."""
         notes = self._notes
         if not notes:
@@ -149,8 +149,8 @@ class Parameter(Struct, frozen=True):
         return self.annotation if self.text is None else self.annotation.__origin__
 
     @property
-    def described(self) -> typing.Any:
-        """Its type with such a text as pydantic's description."""
+    def pydantic_type(self) -> typing.Any:
+        """The annotation, with that text as pydantic's description."""
         if self.text is None:
             return self.annotation
         from pydantic import Field
@@ -180,11 +180,11 @@ class Signature(Struct, frozen=True):
 
     @property
     def names(self) -> frozenset[str]:
-        return frozenset(parameter.published for parameter in self.parameters)
+        return frozenset(parameter.published_name for parameter in self.parameters)
 
     @property
     def required(self) -> frozenset[str]:
-        return frozenset(parameter.published for parameter in self.parameters if parameter.required)
+        return frozenset(parameter.published_name for parameter in self.parameters if parameter.required)
 
 
 def read_signature(function: Callable[..., object], what: str) -> Signature:
@@ -194,7 +194,7 @@ def read_signature(function: Callable[..., object], what: str) -> Signature:
         remedy = "collect its items and return a list"
         raise RegistrationError(f"{what}: an asynchronous generator returns no value; {remedy}")
     hints = type_hints(function, what)
-    context, declared = filled_by_server(function, what)
+    context, declared = injected_parameters(function, what)
     filled = {context, *(name for name, _ in declared)}
     parameters: list[Parameter] = []
     for name, parameter in inspect.signature(function).parameters.items():
@@ -209,7 +209,7 @@ def read_signature(function: Callable[..., object], what: str) -> Signature:
                     f"{what}: the parameter {made.name!r} has the function {made_by!r} as its default; "
                     f"write Depends({made_by}) to get its value"
                 )
-            unknown = undescribable(made.annotation)
+            unknown = type_without_schema(made.annotation)
             if unknown is not None:
                 raise parameter_error(what, made.name, unknown)
             parameters.append(made)
@@ -217,27 +217,33 @@ def read_signature(function: Callable[..., object], what: str) -> Signature:
     return Signature(tuple(parameters), context, returns, is_async(function), read_dependencies(declared, what))
 
 
-_HOOKS = ("__get_pydantic_core_schema__", "__pydantic_core_schema__", "__get_validators__", "__dataclass_fields__")
-_OTHERS = frozenset({"pydantic", "pydantic_core", "typing_extensions"})
+_PYDANTIC_HOOKS = (
+    "__get_pydantic_core_schema__",
+    "__pydantic_core_schema__",
+    "__get_validators__",
+    "__dataclass_fields__",
+)
+_SUPPORTED_LIBRARIES = frozenset({"pydantic", "pydantic_core", "typing_extensions"})
 
 
-def undescribable(annotation: typing.Any) -> type | None:
-    """The class in a type that surely has no schema, found without pydantic; `None` if there is none."""
+def type_without_schema(annotation: typing.Any) -> type | None:
+    """Return the class within a type that certainly has no schema; `None` if there is none. Does not import
+    pydantic."""
     if type(annotation) is type:
-        return annotation if _is_unknown(annotation) else None
+        return annotation if _has_no_schema(annotation) else None
     if getattr(annotation, "__origin__", None) is type or any(
         not isinstance(note, str) for note in getattr(annotation, "__metadata__", ())
     ):
         return None
     parts = getattr(annotation, "__args__", ())
-    return next((found for part in parts if (found := undescribable(part)) is not None), None)
+    return next((found for part in parts if (found := type_without_schema(part)) is not None), None)
 
 
-def _is_unknown(made: type) -> bool:
-    if made.__module__ == "builtins" or any(hasattr(made, hook) for hook in _HOOKS):
+def _has_no_schema(made: type) -> bool:
+    if made.__module__ == "builtins" or any(hasattr(made, hook) for hook in _PYDANTIC_HOOKS):
         return False
     homes = {base.__module__.partition(".")[0] for base in made.__mro__[:-1]}
-    return homes.isdisjoint(sys.stdlib_module_names) and homes.isdisjoint(_OTHERS)
+    return homes.isdisjoint(sys.stdlib_module_names) and homes.isdisjoint(_SUPPORTED_LIBRARIES)
 
 
 def read_dependencies(declared: Declared, what: str) -> "tuple[tuple[str, Provider], ...]":
@@ -250,32 +256,33 @@ REMEDY = "use a type that pydantic knows, such as str, a dataclass or a model"
 
 
 def parameter_error(what: str, name: str, annotation: object, cause: str | None = None) -> RegistrationError:
-    """The error for a parameter whose type has no schema."""
+    """Return the error for a parameter whose type has no schema."""
     shown = shown_type(annotation)
     filled = f"write {name}: Annotated[{shown}, Depends(…)] for a value that the server creates"
     return RegistrationError(
-        f"{what}: the parameter {name!r} has the type {shown}, which has no schema{_said(cause)}; {REMEDY}, or {filled}"
+        f"{what}: the parameter {name!r} has the type {shown}, which has no schema{_bracketed(cause)}; "
+        f"{REMEDY}, or {filled}"
     )
 
 
 def return_error(what: str, annotation: object, cause: str | None = None) -> RegistrationError:
     return RegistrationError(
-        f"{what}: its return type {shown_type(annotation)} has no schema{_said(cause)}; "
+        f"{what}: its return type {shown_type(annotation)} has no schema{_bracketed(cause)}; "
         "use a dict, a dataclass or a model, or leave out the return type"
     )
 
 
 def argument_cause(name: str, annotation: object, cause: str | None = None) -> str:
-    """The error text for a workflow's argument whose type cannot be converted to."""
+    """Return the error text for a workflow's argument whose type no text converts to."""
     return (
-        f"the argument {name!r} has the type {shown_type(annotation)}, to which no text converts{_said(cause)}; "
+        f"the argument {name!r} has the type {shown_type(annotation)}, to which no text converts{_bracketed(cause)}; "
         "give it a type= that pydantic knows"
     )
 
 
 def answer_cause(annotation: object, cause: str | None = None) -> str:
     return (
-        f"returns: an answer cannot have the type {shown_type(annotation)}{_said(cause)}; "
+        f"returns: an answer cannot have the type {shown_type(annotation)}{_bracketed(cause)}; "
         "use a type that pydantic knows, such as str, bool, a Literal or a dataclass"
     )
 
@@ -288,7 +295,7 @@ def first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0].rstrip(". ")
 
 
-def _said(cause: str | None) -> str:
+def _bracketed(cause: str | None) -> str:
     return f" ({cause})" if cause else ""
 
 
@@ -297,7 +304,7 @@ type Swap = Callable[[Factory], Factory]
 
 
 class Provider(Struct, frozen=True):
-    """A dependency whose factory has been read. `entered`: its value is a context manager."""
+    """A dependency with the properties of its factory. `entered` is whether its value is a context manager."""
 
     factory: Factory
     scope: Lifetime
@@ -340,7 +347,7 @@ def read_provider(
             f"{what}: {name_of(within)!r} is kept for the process and {name_of(factory)!r} is closed after each call; "
             f"give {name_of(factory)!r} scope='process', too"
         )
-    context, declared = filled_by_server(factory, f"{what}: the dependency {name_of(factory)!r}", alone=True)
+    context, declared = injected_parameters(factory, f"{what}: the dependency {name_of(factory)!r}", is_factory=True)
     if context is not None and scope == "process":
         raise RegistrationError(
             f"{what}: {name_of(factory)!r} is kept for the process, so it cannot take one call's Context"
@@ -355,9 +362,9 @@ def name_of(factory: Factory) -> str:
 
 
 def _kind(factory: Factory) -> tuple[bool, bool]:
-    """Whether the factory's value is entered, and whether the factory is asynchronous.
+    """Return whether the factory's value is entered as a context manager, and whether the factory is asynchronous.
 
-    The return value of a plain function is not entered, because it may be shared.
+    The return value of a plain function is not entered, because the function may share it.
     """
     if isinstance(factory, type):
         is_async = hasattr(factory, "__aenter__")
@@ -369,7 +376,7 @@ def _kind(factory: Factory) -> tuple[bool, bool]:
 
 
 def _innermost(factory: Factory) -> Any:
-    """The function without decorators and `functools.partial`; of an object its `__call__`."""
+    """Return the function without decorators and `functools.partial`; for an object, its `__call__`."""
     target: Any = factory
     while True:
         if isinstance(target, functools.partial):

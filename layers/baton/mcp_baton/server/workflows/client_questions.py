@@ -10,7 +10,7 @@ from mcp_baton.exceptions import Abandoned, BatonError, ProtocolError, ToolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.asking.asker import Identity, declares
-from mcp_baton.server.asking.questions import PRIMITIVES, Elicited, elicitation, inlined, is_choice_of_several
+from mcp_baton.server.asking.questions import PRIMITIVES, Elicited, elicitation, inline_references, is_choice_of_several
 from mcp_baton.server.asking.rounds import Rounds
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
@@ -37,7 +37,7 @@ MEMBERS: Final[Mapping[str, frozenset[str]]] = {
 """The members of a form's fields, by type (MCP client/elicitation, Requested Schema)."""
 
 
-class Missing(Struct, frozen=True):
+class MissingValues(Struct, frozen=True):
     """What a step lacks: arguments of its tool, or answers to `questions` of the workflow.
 
     Attributes:
@@ -52,12 +52,12 @@ class Missing(Struct, frozen=True):
     questions: bool = False
 
     def answers(self, content: JsonObject) -> dict[str, Json]:
-        """The arguments in a person's answer: those that were asked for, and nothing else."""
+        """Return the arguments in a person's answer: only those that were asked for."""
         return {name: content[name] for name in self.fields if content.get(name) is not None}
 
 
-def unanswered_in(run: EndedRun) -> Missing | None:
-    """The open questions to the user, as one form; `None` if no question fits into a form."""
+def unanswered_in(run: EndedRun) -> MissingValues | None:
+    """Return the open questions to the user as one form; `None` if no question fits into a form."""
     if not isinstance(run.pause, AnswersRequired):
         return None
     fields: dict[str, Json] = {}
@@ -71,19 +71,19 @@ def unanswered_in(run: EndedRun) -> Missing | None:
         return None
     message = texts[0] if len(texts) == 1 else f"To {run.workflow.description.rstrip('.')}, answer these questions."
     schema: JsonObject = {"type": "object", "properties": fields, "required": list(fields)}
-    return Missing(run.pause.step, tuple(fields), message, schema, questions=True)
+    return MissingValues(run.pause.step, tuple(fields), message, schema, questions=True)
 
 
-def missing_in(run: EndedRun, input_schema: JsonObject) -> Missing | None:
-    """What a person can be asked for, so that the run continues; `None` if it lacks something else, too.
+def missing_in(run: EndedRun, input_schema: JsonObject) -> MissingValues | None:
+    """Return what a person can be asked for, so that the run continues; `None` if the run also lacks something else.
 
     Args:
-        input_schema: That of the tool of the step at which it stopped.
+        input_schema: The input schema of the tool at whose step the run stopped.
     """
     step = run.workflow.step(run.pause.step) if run.pause else None
     if step is None or run.pause is None:
         return None
-    names = _lacking(run.pause, step, run.known)
+    names = _missing_arguments(run.pause, step, run.known)
     properties, definitions = input_schema.get("properties", {}), input_schema.get("$defs", {})
     if not names or not isinstance(properties, Mapping) or not isinstance(definitions, Mapping):
         return None
@@ -95,27 +95,27 @@ def missing_in(run: EndedRun, input_schema: JsonObject) -> Missing | None:
         fields[name] = field
     message = f"To {run.workflow.description.rstrip('.')}, step '{step.name}' needs what is not known yet."
     schema: JsonObject = {"type": "object", "properties": fields, "required": list(names)}
-    return Missing(step.name, names, message, schema)
+    return MissingValues(step.name, names, message, schema)
 
 
-def _lacking(pause: PauseReason, step: Step, known: Known) -> tuple[str, ...]:
-    """The arguments that the step lacks; none if something else is wrong, too."""
+def _missing_arguments(pause: PauseReason, step: Step, known: Known) -> tuple[str, ...]:
+    """Return the arguments that the step lacks; none if something else is wrong, too."""
     names = pause.missing_arguments
     if not isinstance(pause, UnresolvableParams):
         return names
-    # The name may be the placeholder of a URI, for which no argument gives a value.
+    # A name may belong to a URI's placeholder: no argument gives it a value.
     asked = step.arguments.keys() - known.answers.get(step.name, {}).keys()
     return tuple(name for name in names if name in asked and not isinstance(known.resolve(step.arguments[name]), Found))
 
 
 def _field(schema: Any, definitions: Mapping[str, Any]) -> JsonObject | None:
-    """A parameter as a form's field; `None` if no form can have it, or if it must not be typed into one."""
+    """Convert a parameter's schema to a form's field; `None` if no form can have it, or if it is a secret."""
     if not isinstance(schema, Mapping):
         return None
-    shown = inlined(dict(schema), definitions)
+    shown = inline_references(dict(schema), definitions)
     kind = shown.get("type")
     if shown.get("writeOnly") or shown.get("format") == "password":
-        return None  # MCP client/elicitation, Security Considerations: forms are no place for secrets
+        return None  # MCP client/elicitation, Security Considerations: forms must not ask for secrets
     if kind not in PRIMITIVES and not is_choice_of_several(shown):
         return None
     members = MEMBERS[str(kind)] | {"type", "title", "description"}
@@ -126,7 +126,7 @@ def _field(schema: Any, definitions: Mapping[str, Any]) -> JsonObject | None:
 
 
 def with_answers(given: JsonObject, answers: JsonObject) -> JsonObject:
-    """The arguments of the workflow's tool with more answers."""
+    """Add answers to the arguments of the workflow's tool."""
     if not answers:
         return given
     earlier = given.get(ANSWERS)
@@ -142,15 +142,15 @@ def run_asking(
 ) -> EndedRun:
     """Run a workflow. If it pauses for values that a person can give, ask for them and continue.
 
-    In the 2026 era each round resumes the task. Answers to the workflow's questions are given to that run. For missing
-    arguments it stops at the same step, which shows what was asked, and continues with them.
+    In the 2026 era each round resumes the task. Answers to the workflow's questions are passed to that run. If
+    arguments were asked for, the run stops at the same step again, and then continues with the answers.
     """
     rounds = request.rounds()
     if rounds is not None and rounds.earlier is not None:
         if task_id not in (None, rounds.earlier.task):
             raise ProtocolError(INVALID_PARAMS, "Invalid params: `requestState` cannot be used: it is of another task")
         task_id = rounds.earlier.task
-        given = with_answers(given, _answered(rounds, workflow))
+        given = with_answers(given, _earlier_answers(rounds, workflow))
     run = start(task_id, given, {})
     by_step: dict[str, dict[str, Json]] = {}
     while (missing := _missing(request, run)) is not None and run.task is not None:
@@ -174,7 +174,7 @@ def run_asking(
     return run
 
 
-def _answered(rounds: Rounds, workflow: Workflow) -> dict[str, Json]:
+def _earlier_answers(rounds: Rounds, workflow: Workflow) -> dict[str, Json]:
     names = {question.name for question in workflow.questions}
     answers: dict[str, Json] = {}
     for key, answer in rounds.answers.items():
@@ -185,7 +185,7 @@ def _answered(rounds: Rounds, workflow: Workflow) -> dict[str, Json]:
     return answers
 
 
-def _missing(request: Request, run: EndedRun) -> Missing | None:
+def _missing(request: Request, run: EndedRun) -> MissingValues | None:
     stored = run.task is not None and run.stored
     able = request.envelope.is_known and declares(request.envelope.capabilities, "elicitation")
     if not stored or not able or not (request.stateless or request.reply.may_ask):
@@ -202,16 +202,16 @@ def _tool_of(run: EndedRun) -> str:
 
 
 def _answers(
-    request: Request, rounds: Rounds | None, host: ServerHost, task: TaskRecord, missing: Missing
+    request: Request, rounds: Rounds | None, host: ServerHost, task: TaskRecord, missing: MissingValues
 ) -> dict[str, Json]:
-    """A person's answers; none if the person declined. In the handshake era also none if there was no answer."""
+    """Ask a person. Returns the answers; none if the person declined or, in the handshake era, did not answer."""
     key = f"{missing.step}-{task.task_id[-12:]}-{digest_of(dumps(missing.schema))}"
     lifetime_s = None
     if rounds is not None:
         rounds.identity = Identity(task=task.task_id)
         lifetime_s = max((task.created_ms + task.ttl_ms - request.now_ms()) / 1_000, 1)
     question = elicitation(key, missing.message, missing.schema, timeout_s=lifetime_s)
-    asker = request.asking(rounds)(request.reply.request, _waiting(request, host))
+    asker = request.asking(rounds)(request.reply.request, _wait_condition(request, host))
     try:
         answer: Elicited = question.read(asker.ask((question,))[0])
     except (ToolError, Abandoned) as error:
@@ -222,9 +222,9 @@ def _answers(
     return missing.answers(answer.content)
 
 
-def _waiting(request: Request, host: ServerHost) -> Callable[[], bool]:
-    """Whether to wait for an answer any longer: the client is connected, and a step could still start. Keeps the quiet
-    stream alive."""
+def _wait_condition(request: Request, host: ServerHost) -> Callable[[], bool]:
+    """Return a function that returns whether to wait longer for an answer: the client is connected, and a step could
+    still start. The function also keeps the quiet stream alive."""
     clock = request.services.clock
     sent_s = clock()
 

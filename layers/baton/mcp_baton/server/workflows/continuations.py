@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from mcp_baton.exceptions import Conflict, OutcomeUnknown, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.asking.asker import Identity, carried_to
+from mcp_baton.server.asking.asker import Identity, identity_for_task
 from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.execution import Asking
+from mcp_baton.server.execution import AskerFactory
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.schema.prompt_arguments import check_arguments
@@ -57,44 +57,44 @@ KEPT_CHANGING = "the task kept changing; make the call again"
 UNKNOWN_OUTCOME = "the task store's answer was lost; look at the task before you make the call again"
 NOTHING_RUN = "nothing was run"
 
-type Found = Plan | dict[str, Json]
+type PlanOrMeta = Plan | dict[str, Json]
 """The plan of a live task, or the `_meta` that says why nothing can be recorded."""
 
 
 class Recording(Struct, frozen=True):
-    """Whether a call was recorded: as members of the result's `_meta`, and as a text for a model that does not see
+    """Says whether a call was recorded: as members of the result's `_meta`, and as a text for models that do not see
     `_meta`."""
 
     meta: dict[str, Json]
     text: Callable[[], str]
 
 
-class NotMade(Struct, frozen=True):
-    """A call that must not be made."""
+class RefusedCall(Struct, frozen=True):
+    """A call that is refused: its tool must not run."""
 
     outcome: Failed
     recording: Recording
 
 
 class Continuation(Struct, frozen=True):
-    """A call that names a task, before it is made.
+    """A call that names a task, before the tool runs.
 
     Attributes:
         call: The call, with values instead of placeholders.
         identity: The origin of its idempotency key.
-        ranked: The steps that it may be, for the task as it was read.
-        at_ms: When it begins, epoch milliseconds.
+        ranked: The steps that may be meant, for the task as it was read.
+        at_ms: When the call starts, epoch milliseconds.
         began_s: The same on `Services.clock`.
-        place: Where the call belongs, for the guards of its tool.
+        place: The place of the call in its workflow, for the guards of its tool.
         rng: Chooses a step after a lost race.
     """
 
     request: Request
-    task: Found
+    task: PlanOrMeta
     call: ContinuationCall
     identity: Identity
     variables: TaskVariables
-    asking: Asking
+    asking: AskerFactory
     ranked: Sequence[Candidate]
     at_ms: int
     began_s: float
@@ -103,20 +103,20 @@ class Continuation(Struct, frozen=True):
 
     @property
     def options(self) -> CallOptions:
-        """How the tool runs. Once its task is found, it finishes even if the client goes away."""
+        """How the tool runs. If its task was found, it finishes even if the client disconnects."""
         live = isinstance(self.task, Plan)
         attempt = Attempt(key=self.identity.key, place=self.place)
         return CallOptions(self.variables if live else None, stay=live, attempt=attempt)
 
     def record(self, outcome: Outcome) -> Recording:
         if not isinstance(self.task, Plan):
-            return _unrecorded(self.task)
+            return _failure_recording(self.task)
         if isinstance(outcome, Failed) and outcome.not_approved is not None:
-            return _not_made(self.request, self.task.task.task_id, self.task, outcome.not_approved)
+            return _refused_recording(self.request, self.task.task.task_id, self.task, outcome.not_approved)
         request, plan, batches = self.request, self.task, list[Batch]()
         timing = Timing(self.at_ms, round((request.services.clock() - self.began_s) * 1000))
 
-        def decided(current: TaskRecord) -> Batch:
+        def decide(current: TaskRecord) -> Batch:
             call, variables = self.call, self.variables
             if current is plan.task:
                 batch = continuation_batch(plan, call, outcome, variables, ranked=self.ranked, timing=timing)
@@ -129,14 +129,14 @@ class Continuation(Struct, frozen=True):
         attempts = attempts_for(plan, self.call.tool)
         try:
             store, _ = request.own_tasks()
-            recorded = write_decided(store, plan.task, decided, attempts=attempts)
+            recorded = write_decided(store, plan.task, decide, attempts=attempts)
         except StoreError as error:
-            return _unrecorded(_refused(request, plan.task.task_id, error), plan.workflow)
+            return _failure_recording(_error_meta(request, plan.task.task_id, error), plan.workflow)
         after = plan_of(request, recorded.task)
-        return _recorded(request, after, batches[-1], recorded.oversized, self.call.arguments)
+        return _success_recording(request, after, batches[-1], recorded.oversized, self.call.arguments)
 
 
-def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> Continuation | NotMade:
+def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> Continuation | RefusedCall:
     """Read the task that a call names, replace placeholders by values, and choose the idempotency key."""
     rounds = request.rounds()
     plan, found = _find(request, task_id)
@@ -147,10 +147,10 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
     budget.read(sent.read_bytes)
     budget.take(sent.inserted_bytes)
     if sent.unknown:
-        return NotMade(Failed(unknown_text(sent.unknown)), _not_made(request, task_id, found))
-    earlier = carried_to(rounds.earlier, task_id) if rounds else None
+        return RefusedCall(Failed(unknown_text(sent.unknown)), _refused_recording(request, task_id, found))
+    earlier = identity_for_task(rounds.earlier, task_id) if rounds else None
     if earlier and earlier.values != sent.digest:
-        return NotMade(Failed(CHANGED), _not_made(request, task_id, found))
+        return RefusedCall(Failed(CHANGED), _refused_recording(request, task_id, found))
     # This includes finished tasks: a late call is not recorded, but needs the same key, so that nothing is paid twice.
     ranked = candidates(plan, tool.name, sent.arguments, sent.names) if plan else []
     identity = earlier or _identity(ranked, tool, sent, task_id)
@@ -166,11 +166,11 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
 
 
 def place_of(plan: Plan, tool: Tool, ranked: Sequence[Candidate], step: str | None, before: str | None) -> Place:
-    """The place of a call among the steps of its task. Only guards need the step.
+    """Return the place of a call among the steps of its task. Only guards need the step.
 
     Args:
-        step: The step whose idempotency key the call has, if it has one.
-        before: The earlier round of this call.
+        step: The step whose idempotency key the call has, if there is one.
+        before: The name of this call's attempt in an earlier round.
     """
     workflow = plan.workflow
     if not tool.only_in and not _may_need_approval(plan, tool):
@@ -203,21 +203,21 @@ def _identity(ranked: Sequence[Candidate], tool: Tool, sent: ReplacedArguments, 
     return Identity(key, task_id, step, sent.digest)
 
 
-def _find(request: Request, task_id: str) -> tuple[Plan | None, Found]:
-    """The plan of the task, which has the values for placeholders; and where the call can be recorded."""
+def _find(request: Request, task_id: str) -> tuple[Plan | None, PlanOrMeta]:
+    """Return the plan of the task, which has the values for placeholders; and where the call can be recorded."""
     try:
         store, owner = request.own_tasks()
         task = store.get(owner, task_id)
     except StoreError as error:
-        return None, _refused(request, task_id, error)
+        return None, _error_meta(request, task_id, error)
     plan = plan_of(request, task)
-    return plan, _refused(request, task_id, TaskFinished(task)) if task.status.terminal else plan
+    return plan, _error_meta(request, task_id, TaskFinished(task)) if task.status.terminal else plan
 
 
-def _recorded(
+def _success_recording(
     request: Request, after: Plan, batch: Batch, oversized: Sequence[str], arguments: JsonObject
 ) -> Recording:
-    """The recording of a call that was recorded. `after` is the plan after the write."""
+    """Return the recording of a call that was recorded. `after` is the plan after the write."""
     done = [step.name for step in batch.steps if step.expected is not StepStatus.COMPLETED]
     twice = [it for name in done for it in after.repeated(name, arguments)]
 
@@ -235,13 +235,13 @@ def _recorded(
 def recorded_meta(
     request: Request, after: Plan, oversized: Sequence[str], twice: Sequence[Repeat] = ()
 ) -> dict[str, Json]:
-    """The `_meta` of a continuation that was recorded: the task after the write."""
+    """Return the `_meta` of a continuation that was recorded: the task after the write."""
     meta = task_meta(request, after.task, after.steps) | {"next": remaining(request, after), "recorded": True}
     return meta | notes_meta(after.repeats(), twice, oversized)
 
 
-def _unrecorded(meta: dict[str, Json], workflow: Workflow | None = None) -> Recording:
-    """The recording of a call that was made, and was not recorded or may not have been."""
+def _failure_recording(meta: dict[str, Json], workflow: Workflow | None = None) -> Recording:
+    """Return the recording of a call whose tool ran, but which was not recorded, or may not have been."""
 
     def text() -> str:
         from mcp_baton.workflow.continuation import uncertain_text, unrecorded_text
@@ -254,7 +254,9 @@ def _unrecorded(meta: dict[str, Json], workflow: Workflow | None = None) -> Reco
     return Recording(meta, text)
 
 
-def _not_made(request: Request, task_id: str, found: Found, refused: NotApproved | None = None) -> Recording:
+def _refused_recording(
+    request: Request, task_id: str, found: PlanOrMeta, refused: NotApproved | None = None
+) -> Recording:
 
     def text() -> str:
         from mcp_baton.server.workflows.task_ids import handle_of
@@ -286,7 +288,7 @@ def remaining(request: Request, plan: Plan) -> list[JsonObject]:
     return next_calls(plan, request.server)
 
 
-def _refused(request: Request, task_id: str, error: StoreError) -> dict[str, Json]:
+def _error_meta(request: Request, task_id: str, error: StoreError) -> dict[str, Json]:
     if not isinstance(error, TaskNotFound | TaskFinished):
         request.services.telemetry.add(RECORDINGS_LOST)
     match error:
@@ -307,7 +309,7 @@ def _refused(request: Request, task_id: str, error: StoreError) -> dict[str, Jso
 
 
 def _prompt_arguments(workflow: Workflow | None, task: TaskRecord) -> tuple[dict[str, str], dict[str, Json]] | None:
-    """The prompt arguments of the task. `None` if they cannot be read: the call is recorded anyway."""
+    """Return the prompt arguments of the task. `None` if they cannot be read: the call is recorded anyway."""
     if workflow is None:
         return None
     try:
@@ -326,8 +328,8 @@ def unrecorded_meta(
     following: Sequence[Json] = (),
     recorded: Literal[False, "unknown"] = False,
 ) -> dict[str, Json]:
-    """The `_meta` of a continuation that was not recorded or may not have been; with the task, if its state is known,
-    and its suggested calls."""
+    """Return the `_meta` of a continuation that was not recorded, or may not have been. It has the task and its
+    suggested calls, if the task's state is known."""
     meta: dict[str, Json] = {"task_id": task_id}
     if task:
         meta = task_meta(request, task) | {"next": following}

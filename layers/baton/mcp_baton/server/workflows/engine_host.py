@@ -8,7 +8,7 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.workflow_tool import argument_schemas
 from mcp_baton.server.execution import DetachedExecution, Execution
-from mcp_baton.server.methods.resources import find_resource, readable, why_not
+from mcp_baton.server.methods.resources import contents_of_outcome, find_resource, why_not
 from mcp_baton.server.running.runner import BoundTools, CallOptions, bound_resource, call, run
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, Listener, no_pulse
 from mcp_baton.server.workflows.parallel_calls import ParallelCalls
@@ -35,13 +35,13 @@ class ServerHost:
         self.left_ms = execution.exchange.remaining_ms
         self.pulse: Callable[[], float] = no_pulse
         self._until_s = until_s
-        self._kept_ms = execution.services.settings.write_reserve_ms + START_MARGIN_MS
+        self._reserve_ms = execution.services.settings.write_reserve_ms + START_MARGIN_MS
         self._asking = execution.asking_in_workflow()
         self._tools = BoundTools(execution.server.tools)
         self.prepare = self._tools.prepare
         self.required, self.carries = execution.server.required, execution.server.carries
         self._is_in_thread = False
-        self._begun = 0
+        self._started = 0
         self._total = 0
         self._shown = 0.0
 
@@ -53,7 +53,7 @@ class ServerHost:
         return {**schemas[question.name], "$defs": definitions} if definitions else schemas[question.name]
 
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
-        """Run a tool. It continues when the client goes away: its result is recorded in the task."""
+        """Run a tool. It continues if the client disconnects: its result is recorded in the task."""
         target = self._tools[prepared.name]
         options = self._options(variables, attempt)
         try:
@@ -72,22 +72,24 @@ class ServerHost:
         resource, arguments = found
         try:
             target = bound_resource(resource, uri)
-            return [readable(uri, call(self._execution, target, arguments, self._asking, self._options(None)))]
+            return [
+                contents_of_outcome(uri, call(self._execution, target, arguments, self._asking, self._options(None)))
+            ]
         except ProtocolError as error:
             raise ResourceUnavailable(error.message) from error
 
     def _options(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> CallOptions:
-        return CallOptions(variables, self._within_step, stay=True, attempt=attempt, pulse=self.pulse)
+        return CallOptions(variables, self._map_progress, stay=True, attempt=attempt, pulse=self.pulse)
 
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
         """Send `notifications/progress`, if the client asked for it.
 
         The first one has the task's id in `_meta`, so that a client that loses its connection can resume the task.
         """
-        first = self._begun == 0
-        self._begun, self._total = begun, total
+        first = self._started == 0
+        self._started, self._total = begun, total
         if not begun > self._shown:
-            # The step was announced before: the run continues with the answers of a person.
+            # The step was announced before: the run continues with a person's answers.
             return
         self._shown = float(begun)
         token = self._execution.envelope.progress_token
@@ -104,7 +106,7 @@ class ServerHost:
         if self._until_s < math.inf and self._execution.services.clock() + after_s >= self._until_s:
             return False
         left = self._execution.exchange.remaining_ms()
-        return left is None or left - after_s * 1000 > self._kept_ms
+        return left is None or left - after_s * 1000 > self._reserve_ms
 
     def wait(self, seconds: float) -> None:
         while seconds > 0:
@@ -118,8 +120,8 @@ class ServerHost:
         return ParallelCalls(self._execution.listener, self._for_thread, self._options(None).pulse)
 
     def _for_thread(self, listener: Listener, pulse: Callable[[], float] | None) -> "ServerHost":
-        """This host for a call in another thread. The call's progress is not shown: several calls share the request's
-        progress, which must increase."""
+        """Return a copy of this host for a call in another thread. The call's progress is not shown: several calls
+        share the request's progress, which must increase."""
         made = copy.copy(self)
         made._enter_thread(listener, pulse or no_pulse)  # noqa: SLF001 - of this class
         return made
@@ -135,8 +137,8 @@ class ServerHost:
     def error_id(self, error: Exception) -> str | None:
         return self._execution.error_id(error)
 
-    def _within_step(self, progress: float, total: float | None) -> tuple[float, float | None] | None:
-        """A function's progress as a fraction of its step. `None` if the request's progress would not increase.
+    def _map_progress(self, progress: float, total: float | None) -> tuple[float, float | None] | None:
+        """Convert a function's progress to a fraction of its step. `None` if the request's progress would not increase.
 
         A step may call several functions, and a function may change its total. The value must increase with each
         notification (MCP basic/utilities/progress).
@@ -146,7 +148,7 @@ class ServerHost:
             return None
         of = total if total is not None and total > 0 else progress + 1
         fraction = min(max(progress / of, 0.0), 1.0) * 0.99 if of > 0 else 0.0
-        if not self._begun + fraction > self._shown:
+        if not self._started + fraction > self._shown:
             return None
-        self._shown = self._begun + fraction
+        self._shown = self._started + fraction
         return self._shown, self._total

@@ -1,7 +1,6 @@
 """Calls of a run's steps in other threads (docs/workflows.md, Parallel steps).
 
-Only the request's thread writes to the client and renews claims. The other threads send it what it has to do through a
-queue.
+Only the request's thread writes to the client and renews claims. The other threads send it jobs through a queue.
 """
 
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import Any
 
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, Listener, in_a_thread
+from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, Listener, run_in_thread
 from mcp_baton.workflow.host import Host
 
 type Job = Callable[[], object]
@@ -40,7 +39,7 @@ class ParallelCalls:
 
     def start(self, call: Callable[[Host], Any], pulse: Callable[[], float] | None) -> None:
         host = self._host_for(ForwardingListener(self._listener, self._jobs.put), pulse)
-        in_a_thread(partial(self._run, call, host))
+        run_in_thread(partial(self._run, call, host))
 
     def _run(self, call: Callable[[Host], Any], host: Host, free: Callable[[], None]) -> None:
         value, error = _outcome(partial(call, host))
@@ -83,7 +82,7 @@ def _value(value: Any, error: BaseException | None) -> Any:
 
 
 class ForwardingListener:
-    """Sends what a function says to the request's thread."""
+    """Forwards a function's notifications and questions to the request's thread."""
 
     def __init__(self, listener: Listener, post: Callable[[Job], None]) -> None:
         self._listener = listener
@@ -100,4 +99,4 @@ class ForwardingListener:
         self._post(partial(self._listener.request, identifier, method, params))
 
     def keep_alive(self) -> None:
-        """Does nothing: the request's thread keeps the connection alive."""
+        """Do nothing: the request's thread keeps the connection alive."""

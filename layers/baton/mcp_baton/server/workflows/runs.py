@@ -19,7 +19,12 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.workflow_tool import takes_null
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
-from mcp_baton.server.schema.prompt_arguments import ArgumentRefused, check_answers, check_arguments, stored_arguments
+from mcp_baton.server.schema.prompt_arguments import (
+    ArgumentRefused,
+    check_answers,
+    check_arguments,
+    with_stored_arguments,
+)
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.task_view import notes_meta, task_meta
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord
@@ -35,7 +40,7 @@ from mcp_baton.workflow.secrets import secret_placeholder
 from mcp_baton.workflow.wait import milliseconds
 
 
-class NotOfWorkflow(BatonError):
+class WrongWorkflow(BatonError):
     """The task belongs to another workflow, to a tool or to a background call. Nothing was run."""
 
     def __init__(self, task: TaskRecord) -> None:
@@ -43,7 +48,7 @@ class NotOfWorkflow(BatonError):
         self.task = task
 
 
-class Drifted(BatonError):
+class DefinitionChanged(BatonError):
     """The workflow has changed in steps that the task has completed. Nothing was run."""
 
     def __init__(self, steps: list[str]) -> None:
@@ -51,7 +56,7 @@ class Drifted(BatonError):
         self.steps = steps
 
 
-class NotRead(BatonError):
+class TaskUnreadable(BatonError):
     """The state of a task could not be read. Nothing was run: completed steps would have been repeated."""
 
     def __init__(self, error: StoreError) -> None:
@@ -59,10 +64,12 @@ class NotRead(BatonError):
         self.error = error
 
 
-type NotResumed = StoreBusy | TaskNotFound | TaskFinished | TaskHeld | NotOfWorkflow | Drifted | NotRead
+type NotResumed = (
+    StoreBusy | TaskNotFound | TaskFinished | TaskHeld | WrongWorkflow | DefinitionChanged | TaskUnreadable
+)
 """Why a run was not started, except for its arguments."""
 
-NOT_RESUMED = (StoreBusy, TaskNotFound, TaskFinished, TaskHeld, NotOfWorkflow, Drifted, NotRead)
+NOT_RESUMED = (StoreBusy, TaskNotFound, TaskFinished, TaskHeld, WrongWorkflow, DefinitionChanged, TaskUnreadable)
 
 
 def answer_with_run(
@@ -101,7 +108,7 @@ def run_workflow(
         given: Its arguments; for a resume only those that are given again.
         task_id: The task to resume. `None` starts a new one.
         ttl_ms: The lifetime that the client wants for a new task.
-        lives_ms: How long a resumed task has to live from now on. `None` does not change its lifetime.
+        lives_ms: The least time that a resumed task must live from now on. `None` does not change its lifetime.
         answers: Arguments that the user has given, by step.
     """
     services = execution.services
@@ -111,7 +118,7 @@ def run_workflow(
             ended = engine.start(workflow, new_input(execution, workflow, given, ttl_ms))
         else:
             ended = _resume(execution, workflow, engine, given, task_id, answers, lives_ms)
-    _note(execution, ended)
+    _add_metrics(execution, ended)
     return ended
 
 
@@ -126,7 +133,7 @@ def new_input(execution: Execution, workflow: Workflow, given: JsonObject, ttl_m
 
 
 def split_answers(workflow: Workflow, given: JsonObject) -> tuple[JsonObject, dict[str, JsonObject]]:
-    """The arguments without the answers to the workflow's questions; and the converted answers, each as
+    """Return the arguments without the answers to the workflow's questions; and the converted answers, each as
     `{question: answer}` by the name of the question's step."""
     questions = workflow.questions
     if not questions or ANSWERS not in given:
@@ -156,7 +163,8 @@ def _input(
 
 
 def _new_answers(workflow: Workflow, task: TaskRecord, answers: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
-    """The answers that the task does not have yet. One that differs from an answer that a step has used is refused."""
+    """Return the answers that the task does not have yet. Raises `ArgumentRefused` if an answer differs from one that a
+    step has used."""
     statuses = statuses_under(task, workflow)
     new: dict[str, JsonObject] = {}
     for name, answer in answers.items():
@@ -190,7 +198,7 @@ def _resume(
     lives_ms: int | None,
 ) -> EndedRun:
     """Claim the task and resume it. If that fails, the claim is released at once."""
-    task = _taken(execution, workflow, engine, task_id)
+    task = _claim(execution, workflow, engine, task_id)
     try:
         run_input = resumed_input(workflow, task, given)
         if lives_ms is not None and execution.store is not None:
@@ -204,31 +212,31 @@ def _resume(
     except Exception as error:
         engine.give_back(task)
         if isinstance(error, StoreError):
-            raise NotRead(error) from error
+            raise TaskUnreadable(error) from error
         raise
 
 
 def resumed_input(
     workflow: Workflow, task: TaskRecord, given: JsonObject, *, assumes_secrets: bool = False
 ) -> RunInput:
-    """The input of a resume: the stored arguments, replaced by those that are given again.
+    """Return the input of a resume: the stored arguments, replaced by those that are given again.
 
     Args:
         assumes_secrets: Whether to assume that the secret arguments of the first call are given again.
 
     Raises:
-        Drifted: the definition of a settled step has changed.
+        DefinitionChanged: the definition of a settled step has changed.
         ArgumentRefused: an argument is missing or does not convert.
     """
     changed = conflicting_steps(workflow, task)
     if changed:
-        raise Drifted(changed)
+        raise DefinitionChanged(changed)
     given, answers = split_answers(workflow, given)
     answers = _new_answers(workflow, task, answers)
-    arguments = stored_arguments(declared_arguments(workflow, task), given)
+    arguments = with_stored_arguments(declared_arguments(workflow, task), given)
     lost = sorted(given_secrets(workflow, task) - given.keys())
     if lost and (assumes_secrets or all(status.settled for status in statuses_under(task, workflow).values())):
-        # Without an open step, the run only completes the task: no call is left that needs a secret.
+        # Without an open step, the run only completes the task. So no call needs a secret.
         stand_ins = {name: secret_placeholder(name) for name in lost}
         kept = [argument for argument in workflow.arguments if argument.name not in stand_ins]
         return _input(task.owner, kept, arguments, stand_ins, answers)
@@ -238,7 +246,7 @@ def resumed_input(
     return _input(task.owner, workflow.arguments, arguments, {}, answers)
 
 
-def _taken(execution: Execution, workflow: Workflow, engine: Engine, task_id: str) -> TaskRecord:
+def _claim(execution: Execution, workflow: Workflow, engine: Engine, task_id: str) -> TaskRecord:
     _, owner = execution.own_tasks()
     try:
         return engine.take(workflow, owner, task_id)
@@ -246,11 +254,11 @@ def _taken(execution: Execution, workflow: Workflow, engine: Engine, task_id: st
         raise
     except StoreError as error:
         if isinstance(error, Conflict) and error.current.workflow != workflow.name:
-            raise NotOfWorkflow(error.current) from error
-        raise NotRead(error) from error
+            raise WrongWorkflow(error.current) from error
+        raise TaskUnreadable(error) from error
 
 
-def _note(execution: Execution, run: EndedRun) -> None:
+def _add_metrics(execution: Execution, run: EndedRun) -> None:
     """Add the metrics of a run (docs/operating.md)."""
     ran = [it.outcome for it in run.traces if not it.replayed and not isinstance(it.outcome, Skipped)]
     if ran:
@@ -272,7 +280,7 @@ def _note(execution: Execution, run: EndedRun) -> None:
 
 
 def run_meta(execution: Execution, run: EndedRun) -> dict[str, Json]:
-    """The `_meta` of a run. Empty for a run without a task.
+    """Return the `_meta` of a run; empty for a run without a task.
 
     Stored results are shown as they are stored, the others from memory. `persisted` is `False` if the store does not
     have all results, and `"unknown"` if that is not known.
@@ -288,7 +296,7 @@ def run_meta(execution: Execution, run: EndedRun) -> dict[str, Json]:
     if run.persisted is not True:
         meta["persisted"] = run.persisted
     if isinstance(run.stop, TaskOver) and run.stop.status is None:
-        del meta["task_status"]  # the task does not exist any more
+        del meta["task_status"]  # the task has expired
     if isinstance(run.stop, Superseded):
         meta["superseded"] = True
     return meta | notes_meta(run.before, run.twice, run.oversized)

@@ -13,14 +13,14 @@ from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.services import Services
 from mcp_baton.server.view import ServerView
 from mcp_baton.server.workflows.engine_host import ServerHost
-from mcp_baton.server.workflows.runs import Drifted, resumed_input, run_workflow
+from mcp_baton.server.workflows.runs import DefinitionChanged, resumed_input, run_workflow
 from mcp_baton.tasks.record import TaskRecord, statuses_of
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.run import EndedRun
 
 
 def why_refused(server: ServerView, task: TaskRecord) -> str | None:
-    """Why a resume of a live task would be refused under this code; `None` if the task would continue.
+    """Return why this code would refuse to resume a live task; `None` if the task would continue.
 
     The resume has no new arguments, except for secret ones: the client gives these again. A call in the background has
     no workflow. It would be refused if its tool is gone.
@@ -45,9 +45,9 @@ def why_refused(server: ServerView, task: TaskRecord) -> str | None:
 
 
 def refusal_text(error: Exception, workflow: Workflow, task: TaskRecord) -> str:
-    """Why a task was not resumed, for the operator."""
+    """Return why a task was not resumed, as a text for the operator."""
     match error:
-        case Drifted(steps=names):
+        case DefinitionChanged(steps=names):
             return "; ".join(_drift(name, workflow, task) for name in names)
         case ArgumentRefused(problem=problem):
             return problem
@@ -75,7 +75,7 @@ def resume_stored(services: Services, workflow: Workflow, owner: str, task_id: s
         claims=MappingProxyType({}),
         envelope=Envelope(Era.STATELESS, STATELESS_REVISIONS[0], {}, {}, None, None),
         exchange=exchange,
-        # What the run reports is dropped: the reply has no stream.
+        # The run's notifications are dropped: the reply has no stream.
         reports_to=Reply(exchange, streams=False),
         base_url=services.settings.base_url or "",
     )

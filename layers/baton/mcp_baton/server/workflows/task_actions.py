@@ -18,17 +18,25 @@ from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.definitions.workflow_tool import ACTIONS, WorkflowTool
 from mcp_baton.server.request import Request
 from mcp_baton.server.workflows.continuations import plan_of
-from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead
-from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_task
+from mcp_baton.server.workflows.runs import TaskUnreadable, WrongWorkflow
+from mcp_baton.server.workflows.task_ids import InvalidTaskReference, handle_of, named_task
 from mcp_baton.server.workflows.task_view import (
     facts_of,
     listed_meta,
-    readable,
+    read_variable,
     shown_pause,
     status_message_of,
     task_meta,
 )
-from mcp_baton.server.workflows.workflow_tools import ALL, LONG, NOTHING_RUN, Unusable, first_fitting, not_run, sentence
+from mcp_baton.server.workflows.workflow_tools import (
+    MAX_RESULT_BYTES,
+    MAX_TOTAL_BYTES,
+    NOTHING_RUN,
+    InvalidToolArguments,
+    first_fitting,
+    not_run,
+    sentence,
+)
 from mcp_baton.tasks.record import RESULT_PREFIX, WAITED, StepProgress, StepStatus, TaskRecord, paused_step, timestamp
 from mcp_baton.tasks.values import weight_of
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT, Step
@@ -43,57 +51,61 @@ from mcp_baton.workflow.stored_calls import shown_call
 
 logger = logging.getLogger(__name__)
 
-MOST = 50
+MAX_LISTED = 50
 """The most tasks in a list."""
 
-NAMED = 10
+MAX_NAMED = 10
 """The most tasks in the text of a list."""
 
 LONGEST_MESSAGE = 300
 """The longest status message in a list, characters."""
 
 
-def act(request: Request, tool: WorkflowTool) -> JsonObject:
+def run_action(request: Request, tool: WorkflowTool) -> JsonObject:
     if "task" in request.params:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: a call with {TASK_ACTION} cannot run as a task")
     try:
-        action, task_id, result = _asked(request, tool)
+        action, task_id, result = _read_action(request, tool)
         if action == "list":
-            return _listed(request)
-        return _done(request, tool, action, task_id, result)
-    except (NamedWrongly, Unusable) as refused:
+            return _list_tasks(request)
+        return _perform(request, tool, action, task_id, result)
+    except (InvalidTaskReference, InvalidToolArguments) as refused:
         return error_result(cut(f"{sentence(str(refused))} {NOTHING_RUN}."))
 
 
-def _asked(request: Request, tool: WorkflowTool) -> tuple[str, str, JsonObject]:
+def _read_action(request: Request, tool: WorkflowTool) -> tuple[str, str, JsonObject]:
     task_id, given = named_task(request, request.object("arguments"))
     action, result = given.get(TASK_ACTION), given.get(TASK_RESULT)
     if not isinstance(action, str) or action not in ACTIONS:
-        raise Unusable(f"{TASK_ACTION} must be one of {', '.join(ACTIONS)}; leave it out to run {tool.name}")
+        raise InvalidToolArguments(
+            f"{TASK_ACTION} must be one of {', '.join(ACTIONS)}; leave it out to run {tool.name}"
+        )
     takes = {TASK_ACTION, *([TASK_RESULT] if action == "complete" else [])}
     unknown = sorted(name for name, value in given.items() if name not in takes and value is not None)
     if unknown:
-        raise Unusable(f"{TASK_ACTION} {action} takes no {quoted_error(', '.join(unknown))}")
+        raise InvalidToolArguments(f"{TASK_ACTION} {action} takes no {quoted_error(', '.join(unknown))}")
     if task_id is None and action != "list":
-        raise Unusable(f"{TASK_ID} is missing: {TASK_ACTION} {action} needs the one that an earlier result gave")
+        raise InvalidToolArguments(
+            f"{TASK_ID} is missing: {TASK_ACTION} {action} needs the one that an earlier result gave"
+        )
     if result is not None and not isinstance(result, dict):
-        raise Unusable(f"{TASK_RESULT} must be an object, as every MCP result is")
+        raise InvalidToolArguments(f"{TASK_RESULT} must be an object, as every MCP result is")
     if action == "complete" and not request.envelope.shows_apps:
-        raise Unusable(
+        raise InvalidToolArguments(
             f"{TASK_ACTION} complete is for clients that show the page of MCP Apps; to let the server continue, call "
             f"{tool.name} with {TASK_ID} alone"
         )
     return action, task_id or "", result or {}
 
 
-def _done(request: Request, tool: WorkflowTool, action: str, task_id: str, result: JsonObject) -> JsonObject:
+def _perform(request: Request, tool: WorkflowTool, action: str, task_id: str, result: JsonObject) -> JsonObject:
     try:
         store, owner = request.own_tasks()
         match action:
             case "cancel":
                 task = store.cancel(owner, task_id)
             case _:
-                # A task's workflow never changes, so what is read here still holds at the write.
+                # A task's workflow never changes, so the check below still holds at the write.
                 task = store.get(owner, task_id)
                 if action == "complete" and task.job is not None:
                     return error_result(
@@ -101,7 +113,7 @@ def _done(request: Request, tool: WorkflowTool, action: str, task_id: str, resul
                         f"{TASK_ACTION} cancel ends it. Nothing was changed."
                     )
                 if task.workflow != tool.workflow.name:
-                    return not_run(request, tool, task_id, NotOfWorkflow(task))
+                    return not_run(request, tool, task_id, WrongWorkflow(task))
                 if action == "complete":
                     task = store.complete(owner, task_id, result)
         if action != "show":
@@ -114,27 +126,27 @@ def _done(request: Request, tool: WorkflowTool, action: str, task_id: str, resul
     except (TaskNotFound, StoreBusy) as refused:
         return not_run(request, tool, task_id, refused)
     except StoreError as failed:
-        return not_run(request, tool, task_id, NotRead(failed))
+        return not_run(request, tool, task_id, TaskUnreadable(failed))
 
 
 def _result(request: Request, tool: WorkflowTool, task: TaskRecord, action: str) -> JsonObject:
-    """The state of the task. For a task of another workflow only its status."""
+    """Return the state of the task; for a task of another workflow only its status."""
     meta = task_meta(request, task)
     if task.workflow != tool.workflow.name:
         text = f"This task is {task.status.value}."
         bare: JsonObject = {"message": text, "task_id": task.task_id, "task_status": task.status.value}
-        return _made(text, {**bare, "steps": [], "results": {}, "next": []}, meta)
-    board = Board(request, tool, task)
-    text = cut(board.text(shows=action == "show"))
-    return _made(text, board.structure(text, meta), meta)
+        return _tool_result(text, {**bare, "steps": [], "results": {}, "next": []}, meta)
+    details = TaskDetails(request, tool, task)
+    text = cut(details.text(shows=action == "show"))
+    return _tool_result(text, details.structure(text, meta), meta)
 
 
-def _made(text: str, structure: JsonObject, meta: JsonObject) -> JsonObject:
+def _tool_result(text: str, structure: JsonObject, meta: JsonObject) -> JsonObject:
     content: list[Json] = [{"type": "text", "text": text}]
     return {"content": content, "structuredContent": structure, "isError": False, "_meta": meta}
 
 
-class Board:
+class TaskDetails:
     """A task of a workflow, as its page shows it."""
 
     def __init__(self, request: Request, tool: WorkflowTool, task: TaskRecord) -> None:
@@ -159,7 +171,7 @@ class Board:
         self._next = first_fitting(self._remaining.entries()) if self._remaining else []
 
     def text(self, *, shows: bool) -> str:
-        """The state of the task; if it `shows`, also the next call."""
+        """Return the state of the task as a text; with `shows`, also the next call."""
         statuses = [StepStatus(step["status"]) for step in self._plan.steps]
         done, steps = sum(status.settled for status in statuses), len(statuses)
         settled, name = f"{done} of {steps} {'step' if steps == 1 else 'steps'} done", self._tool.name
@@ -173,7 +185,7 @@ class Board:
         return whole if len(whole.encode()) <= LIMIT else self._text(head, SHORT)
 
     def _text(self, head: list[str], longest: int) -> str:
-        """The text with the first of the calls that the model has to make, as the handoff has it."""
+        """Return the text with the first call that the model has to make, as in the handoff."""
         remaining = self._remaining
         if remaining is None:
             return " ".join(filter(None, head))
@@ -186,10 +198,12 @@ class Board:
         return "\n\n".join([happened, *before, *calls, *more, *after])
 
     def structure(self, message: str, meta: JsonObject) -> dict[str, Json]:
-        """The structured content: that of the workflow's tool, and `board`. It has at most 40 KB of JSON, not counting
-        the names and statuses of the steps: hosts cut results of more than about 25,000 tokens. The first call with
-        its form comes first, then the other calls in order, then the shortest values, then the other forms
-        (docs/console.md, How much is shown)."""
+        """Return the structured content: that of the workflow's tool, and `board`.
+
+        It has at most 40 KB of JSON, not counting the names and statuses of the steps: hosts cut results of more than
+        about 25,000 tokens. The space is used in this order: the first call with its form, the other calls, the
+        shortest values, the other forms (docs/console.md, How much is shown).
+        """
         facts = facts_of(self._task)
         timings, elements = (cast("JsonObject", facts.pop(name, {})) for name in ("timings", "elements"))
         steps = [self._step(step, timings, elements) for step in self._plan.steps]
@@ -214,7 +228,7 @@ class Board:
             "secrets": self._secrets(),
             "can": {"go_on": self._can_go_on, "complete": self._live, "cancel": self._live},
         }
-        room = Room(ALL - json_size(made))
+        room = RemainingBytes(MAX_TOTAL_BYTES - json_size(made))
         forms = self._calls()
         for place, (call, schema) in enumerate(forms):
             size = json_size(call) + 1
@@ -254,7 +268,7 @@ class Board:
         return sorted(known.secrets.names) if known and known.open_steps else []
 
     def _step(self, step: StepProgress, timings: JsonObject, elements: JsonObject) -> dict[str, Json]:
-        """A step without its values: name, tool or question or resource, status, error, elements, time."""
+        """Return a step without its values: name; tool, question, wait or resource; status, error, elements, time."""
         name, timing = step["name"], timings.get(step["name"])
         made: dict[str, Json] = {"name": name}
         declared = self._tool.workflow.step(name)
@@ -269,15 +283,16 @@ class Board:
         made["status"] = step["status"]
         weight = weight_of(self._task, f"{RESULT_PREFIX}{name}")
         if step["status"] == StepStatus.FAILED and weight is not None and not weight.outside:
-            stored = readable(self._task, f"{RESULT_PREFIX}{name}")
+            stored = read_variable(self._task, f"{RESULT_PREFIX}{name}")
             if isinstance(stored, Mapping) and isinstance(stored.get("error"), str):
                 made["error"] = cut(str(stored["error"]))
         if name in elements:
             made["elements"] = elements[name]
         return made | (dict(timing) if isinstance(timing, Mapping) else {})
 
-    def _values(self, step: dict[str, Json], results: dict[str, Json]) -> Iterator["Value"]:
-        """Put notes into a step in place of its result and its arguments. Returns the values that may replace them."""
+    def _values(self, step: dict[str, Json], results: dict[str, Json]) -> Iterator["ShownValue"]:
+        """Put notes into a step in place of its result and its arguments. Yields the values that may replace the
+        notes."""
         if "tool" not in step and step.get("wait") != "callback":
             return
         name, completed = str(step["name"]), step["status"] == StepStatus.COMPLETED
@@ -287,14 +302,16 @@ class Board:
             step["bytes"] = weight.text_bytes
             uri = value_uri(self._task.task_id, variable)
             step["result"] = results[name] = {"bytes": weight.text_bytes, "uri": uri}
-            if weight.text_bytes <= LONG and not weight.outside:
-                yield Value(weight.text_bytes, readable(self._task, variable), ((step, "result"), (results, name)))
+            if weight.text_bytes <= MAX_RESULT_BYTES and not weight.outside:
+                yield ShownValue(
+                    weight.text_bytes, read_variable(self._task, variable), ((step, "result"), (results, name))
+                )
         arguments = self._arguments(name, completed) if "tool" in step else None
         if arguments is not None:
             size = json_size(arguments)
             step["arguments"] = {"bytes": size}
-            if size <= LONG:
-                yield Value(size, arguments, ((step, "arguments"),))
+            if size <= MAX_RESULT_BYTES:
+                yield ShownValue(size, arguments, ((step, "arguments"),))
 
     def _arguments(self, name: str, completed: bool) -> JsonObject | None:
         try:
@@ -307,7 +324,7 @@ class Board:
         return RemainingCalls(known, self._request.server, self._reason).arguments(step)
 
     def _calls(self) -> list[tuple[dict[str, Json], JsonObject | None]]:
-        """The remaining calls of tools that a person can make, each with the schema of its form."""
+        """Return the remaining calls of tools that a person can make, each with the schema of its form."""
         made: list[tuple[dict[str, Json], JsonObject | None]] = []
         for step in self._remaining.known.open_steps if self._remaining else ():
             for entry in self._remaining.entries_of(step) if self._remaining and step.tool else ():
@@ -317,13 +334,13 @@ class Board:
         return made
 
     def _lacks(self, step: Step, name: str, value: Json) -> bool:
-        """Whether a person has to give an argument: nothing else provides it."""
+        """Whether a person has to give an argument, because nothing else provides it."""
         source, known = step.arguments.get(name), self._plan.known
         not_given = isinstance(source, PromptArg) and known is not None and source.name not in known.arguments
         return not_given or value in (f"<missing: {name}>", f"<invalid: {name}>")
 
     def _schema(self, step: Step) -> JsonObject | None:
-        """The input schema of a step's tool. `None` if a type of the author cannot be described."""
+        """Return the input schema of a step's tool; `None` if a type of the author has no schema."""
         try:
             return self._request.server.tools[step.tool or ""].input_schema
         except (BatonError, ProtocolError):
@@ -331,7 +348,7 @@ class Board:
             return None
 
 
-class Value(Struct, frozen=True):
+class ShownValue(Struct, frozen=True):
     """A value of a step, and the places where it may replace its note."""
 
     size: int
@@ -339,14 +356,14 @@ class Value(Struct, frozen=True):
     places: tuple[tuple[dict[str, Json], str], ...]
 
 
-class Room:
+class RemainingBytes:
     """The bytes that are left in a structured content."""
 
     def __init__(self, left: int) -> None:
         self.left = left
 
     def takes(self, more: int) -> bool:
-        """Whether so many bytes fit. If so, they are taken."""
+        """Take this many bytes if they fit. Returns whether they do."""
         fits = more <= self.left
         self.left -= more if fits else 0
         return fits
@@ -357,27 +374,27 @@ class Room:
             holder[name] = value
 
 
-def _listed(request: Request) -> JsonObject:
-    """The newest tasks of the owner, also those of tools and of other workflows, as in `tasks/list`."""
+def _list_tasks(request: Request) -> JsonObject:
+    """List the newest tasks of the owner, including those of tools and of other workflows, as in `tasks/list`."""
     try:
         store, owner = request.own_tasks()
         page = store.list(owner)
     except TaskNotFound:
-        return _list_of([], "This server keeps no tasks for this caller.")
+        return _list_result([], "This server keeps no tasks for this caller.")
     except StoreBusy as busy:
         return error_result(f"The server is busy. Make the same call again in {-(-busy.retry_after_ms // 1000)} s.")
     except StoreError:
         logger.exception("request %s: the tasks cannot be listed", request.exchange.request_id)
         return error_result("The tasks cannot be read now. Make the same call again later.")
-    tasks = [_entry(task, request.now_ms) for task in page.tasks[:MOST]]
-    lines = [_line(task) for task in tasks[:NAMED]]
-    more = [f"And {len(tasks) - NAMED} more."] if len(tasks) > NAMED else []
+    tasks = [_entry(task, request.now_ms) for task in page.tasks[:MAX_LISTED]]
+    lines = [_line(task) for task in tasks[:MAX_NAMED]]
+    more = [f"And {len(tasks) - MAX_NAMED} more."] if len(tasks) > MAX_NAMED else []
     head = f"The newest {'task' if len(tasks) == 1 else f'{len(tasks)} tasks'}:" if tasks else "There are no tasks."
-    return _list_of(tasks, cut("\n".join([head, *lines, *more])))
+    return _list_result(tasks, cut("\n".join([head, *lines, *more])))
 
 
-def _list_of(tasks: list[dict[str, Json]], text: str) -> JsonObject:
-    return _made(text, {"message": text, "steps": [], "results": {}, "next": [], "tasks": tasks}, {})
+def _list_result(tasks: list[dict[str, Json]], text: str) -> JsonObject:
+    return _tool_result(text, {"message": text, "steps": [], "results": {}, "next": [], "tasks": tasks}, {})
 
 
 def _entry(task: TaskRecord, now_ms: Callable[[], int]) -> dict[str, Json]:

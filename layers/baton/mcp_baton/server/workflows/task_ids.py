@@ -7,20 +7,20 @@ from mcp_baton.workflow.definition import TASK_ID, Workflow
 from mcp_baton.workflow.handoff import Handle
 
 
-class NamedWrongly(Exception):
+class InvalidTaskReference(Exception):
     """A call names a task incorrectly. The text is for the caller."""
 
 
 def named_task(request: Request, given: JsonObject) -> tuple[str | None, dict[str, Json]]:
-    """The task that a request names, in its arguments or in `_meta`, and the other arguments."""
+    """Return the task that a request names in its arguments or in `_meta`, and the other arguments."""
     others = {name: value for name, value in given.items() if name != TASK_ID}
     named, bound = given.get(TASK_ID), request.bound_task()
     if named is None or named == "":
         return bound, others
     if not isinstance(named, str):
-        raise NamedWrongly(f"{TASK_ID} must be a text: the one that an earlier result gave")
+        raise InvalidTaskReference(f"{TASK_ID} must be a text: the one that an earlier result gave")
     if bound is not None and bound != named:
-        raise NamedWrongly(f"the arguments name one task ({TASK_ID}) and _meta names another; keep one of them")
+        raise InvalidTaskReference(f"the arguments name one task ({TASK_ID}) and _meta names another; keep one of them")
     return named, others
 
 

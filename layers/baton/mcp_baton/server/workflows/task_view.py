@@ -106,7 +106,7 @@ def options_of(
 
 
 def task_meta(execution: Execution, task: TaskRecord, steps: Sequence[StepProgress] | None = None) -> dict[str, Json]:
-    """The members of a result's `_meta` about a task (docs/workflows.md)."""
+    """Return the members of a result's `_meta` about a task (docs/workflows.md)."""
     meta: dict[str, Json] = {
         "task_id": task.task_id,
         "task_status": task.status.value,
@@ -123,15 +123,15 @@ def task_meta(execution: Execution, task: TaskRecord, steps: Sequence[StepProgre
 
 
 def related_task(task_id: str) -> dict[str, Json]:
-    """The handshake era's standard reference to a task."""
+    """Return the handshake era's standard reference to a task."""
     return {RELATED_TASK_KEY: {"taskId": task_id}}
 
 
 def notes_meta(
     may_have_run: "Sequence[Repeat]", may_have_run_twice: "Sequence[Repeat]", oversized: Sequence[str]
 ) -> dict[str, Json]:
-    """The members of `_meta` about steps that may run more than once, with the idempotency keys of their calls
-    (docs/workflows.md, When a run is killed), and about results that were too long to store (docs/storage.md)."""
+    """Return the members of `_meta` about steps that may have run more than once, with the idempotency keys of their
+    calls (docs/workflows.md, When a run is killed), and about results that were too long to store (docs/storage.md)."""
     made: dict[str, Json] = {}
     for name, repeats in (("may_have_run", may_have_run), ("may_have_run_twice", may_have_run_twice)):
         if repeats:
@@ -142,7 +142,7 @@ def notes_meta(
 
 
 def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
-    """The result of `tasks/get`. `_meta` has a key for each variable, and the facts."""
+    """Return the result of `tasks/get`. `_meta` has a key for each variable, and the facts."""
     made = task_summary(task, options)
     if options.stateless:
         if task.status is TaskStatus.INPUT_REQUIRED and task.job is not None:
@@ -152,7 +152,7 @@ def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
     facts = facts_of(task)
     if options.following is not None and task.workflow is not None:
         facts["next"] = options.following(task)
-    state = _stored_state(task, options) | marked(facts)
+    state = _stored_state(task, options) | with_fact_prefix(facts)
     names = (
         []
         if options.values == NONE
@@ -162,7 +162,7 @@ def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
         names.insert(0, FINAL_RESULT)
     weights = {name: weight for name in names if (weight := weight_of(task, name))}
     left = options.budget.shown - json_size({**made, "_meta": state})
-    omitted = _left_out(task, weights, left, everything=options.values == ALL)
+    omitted = _notes_for_omitted(task, weights, left, everything=options.values == ALL)
     # The list of what is left out, and the facts, take the place of variables with the same names. These can still be
     # read by their URIs.
     omitted |= {name: {} for name in (*state, *([OMITTED_KEY] if omitted else [])) if name in weights}
@@ -173,13 +173,13 @@ def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
     if FINAL_RESULT in values:
         result = values.pop(FINAL_RESULT)
         if task.job is not None and FINAL_RESULT in omitted:
-            result = linked(omitted.pop(FINAL_RESULT))
+            result = link_to_result(omitted.pop(FINAL_RESULT))
         made["result"] = _as_returned(task, result)
-    return {**made, "_meta": {**values, **state, **_naming(omitted)}}
+    return {**made, "_meta": {**values, **state, **_omitted_names(omitted)}}
 
 
 def task_summary(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
-    """The view without variables: MCP's `Task`."""
+    """Return the view without variables: MCP's `Task`."""
     made: dict[str, Json] = {
         "taskId": task.task_id,
         "status": task.status.value,
@@ -201,8 +201,8 @@ def listed_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
 
 
 def listed_meta(task: TaskRecord, now_ms: Callable[[], int]) -> dict[str, Json]:
-    """Where a listed task stands. `pause_reason` is without its `error`, which can have any length; `tasks/get` has
-    it."""
+    """Return the state of a listed task. `pause_reason` has no `error`, because an error can have any length;
+    `tasks/get` has it."""
     if task.workflow is None:
         return {} if task.job is None else {"tool": task.job.work.tool}
     meta: dict[str, Json] = {"workflow": task.workflow}
@@ -216,19 +216,22 @@ def listed_meta(task: TaskRecord, now_ms: Callable[[], int]) -> dict[str, Json]:
 
 
 def facts_of(task: TaskRecord) -> dict[str, Json]:
-    """Facts about a task that are not variables: `timings`, when each step ran, `{"at": epoch milliseconds, "ms":
-    milliseconds}` by the step's name; `elements`, how many elements of an unfinished list have results, by the step's
-    name; `result_by`, if a client supplied the result."""
+    """Return facts about a task that are not variables.
+
+    - `timings`: when each step ran, `{"at": epoch milliseconds, "ms": milliseconds}` by the step's name.
+    - `elements`: how many elements of an unfinished list have results, by the step's name.
+    - `result_by`: `client`, if a client supplied the result.
+    """
     facts = {"timings": _timings_of(task), "elements": _elements_of(task)}
     return {name: it for name, it in facts.items() if it} | ({"result_by": "client"} if task.by_client else {})
 
 
-def marked(facts: JsonObject) -> dict[str, Json]:
+def with_fact_prefix(facts: JsonObject) -> dict[str, Json]:
     return {f"{FACT_PREFIX}{name}": value for name, value in facts.items()}
 
 
 def variables_in(meta: JsonObject) -> dict[str, Json]:
-    """The variables in the `_meta` of a view, without the facts."""
+    """Return the variables in the `_meta` of a view, without the facts."""
     return {name: value for name, value in meta.items() if not name.startswith(FACT_PREFIX)}
 
 
@@ -245,7 +248,8 @@ def _timings_of(task: TaskRecord) -> JsonObject:
 
 
 def _elements_of(task: TaskRecord) -> JsonObject:
-    """How many elements of each stored list have results. A list is left out if reading it takes a request."""
+    """Return how many elements of each stored list have results. A list is left out if it is stored outside the
+    item."""
     made: dict[str, Json] = {}
     for step in (name.removeprefix(ITEMS_PREFIX) for name in task.variables if name.startswith(ITEMS_PREFIX)):
         weight = weight_of(task, f"{ITEMS_PREFIX}{step}")
@@ -260,12 +264,12 @@ def _elements_of(task: TaskRecord) -> JsonObject:
 
 
 def result_mark(task: TaskRecord) -> dict[str, Json]:
-    """The member of a result's `_meta` that says that a client supplied the result."""
+    """Return the member of a result's `_meta` that says that a client supplied the result."""
     return {RESULT_BY_KEY: "client"} if task.by_client else {}
 
 
 def shown_pause(task: TaskRecord, now_ms: Callable[[], int]) -> JsonObject | None:
-    """Why a task is paused (docs/workflows.md, When a run is killed).
+    """Return why a task is paused (docs/workflows.md, When a run is killed).
 
     A task is not paused while a run holds it. If a run's claim has expired and steps are not settled, the run was
     interrupted. This replaces the pause reason that an earlier run has stored.
@@ -282,7 +286,7 @@ def shown_pause(task: TaskRecord, now_ms: Callable[[], int]) -> JsonObject | Non
 
 
 def status_message_of(task: TaskRecord, now_ms: Callable[[], int]) -> str | None:
-    """What the worker reports, or that the task is paused."""
+    """Return the worker's report, or that the task is paused."""
     if task.status_message or task.status is not TaskStatus.WORKING:
         return task.status_message
     reason = parse_pause(shown_pause(task, now_ms))
@@ -300,7 +304,8 @@ def waits_at(task: TaskRecord, reason: Waiting, now_ms: int) -> bool:
 
 
 def poll_interval_ms(task: TaskRecord, options: ViewOptions) -> int:
-    """How long the client should wait until it reads the task again (docs/background.md, Status and polling)."""
+    """Return how long the client should wait before it reads the task again (docs/background.md, Status and
+    polling)."""
     if options.poll_interval_s is not None:
         return max(1, round(options.poll_interval_s * 1000))
     if task.status is TaskStatus.INPUT_REQUIRED:
@@ -322,32 +327,33 @@ def poll_interval_ms(task: TaskRecord, options: ViewOptions) -> int:
 
 
 def result_view(task: TaskRecord, meta: dict[str, Json], budget: Budget) -> dict[str, Json]:
-    """A task's result as the answer to `tasks/result`, with these further members of `_meta`."""
+    """Return a task's result as the answer to `tasks/result`. `meta` has more members of its `_meta`."""
     meta = {**meta, **result_mark(task)}
     weight = weight_of(task, FINAL_RESULT)
     if weight is None:
         return {"result": None, "_meta": meta}
-    omitted = _left_out(task, {FINAL_RESULT: weight}, budget.shown, everything=True)
+    omitted = _notes_for_omitted(task, {FINAL_RESULT: weight}, budget.shown, everything=True)
     budget.read(0 if omitted else weight.text_bytes)
     if task.job is not None and omitted:
-        return {**linked(omitted[FINAL_RESULT]), "_meta": meta}
+        return {**link_to_result(omitted[FINAL_RESULT]), "_meta": meta}
     result = omitted[FINAL_RESULT] if omitted else _value(task, FINAL_RESULT)
     if task.job is not None and isinstance(result, Mapping):
         # The result of the call itself.
         return with_meta(result, meta)
-    return {"result": result, "_meta": {**meta, **_naming(omitted)}}
+    return {"result": result, "_meta": {**meta, **_omitted_names(omitted)}}
 
 
-def linked(note: Mapping[str, Json]) -> dict[str, Json]:
-    """A link in place of a call's result that is longer than an answer."""
+def link_to_result(note: Mapping[str, Json]) -> dict[str, Json]:
+    """Return a link in place of a call's result that is larger than an answer may be."""
     size, uri = note["bytes"], note["uri"]
     text = f"The result has {size} bytes, which is more than an answer holds. Read the resource {uri}."
     link: dict[str, Json] = {"type": "resource_link", "uri": uri, "name": "result", "mimeType": "application/json"}
     return {"content": [{"type": "text", "text": text}, link]}
 
 
-def readable(task: TaskRecord, name: str) -> Json:
-    """The value of a variable. If it cannot be read, the reason: the other values and the status are shown anyway."""
+def read_variable(task: TaskRecord, name: str) -> Json:
+    """Return the value of a variable. If it cannot be read, return the reason: the other values and the status are
+    shown anyway."""
     try:
         return task.variables[name]
     except StoreUnavailable:
@@ -358,7 +364,7 @@ def readable(task: TaskRecord, name: str) -> Json:
 
 
 def _stored_state(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
-    state = {name: readable(task, name) for name in ALWAYS if name in task.variables}
+    state = {name: read_variable(task, name) for name in ALWAYS if name in task.variables}
     if task.claim is None or not task.claim.until_ms:
         return state
     # A stored pause reason may be older than the run that holds the task, or that was killed.
@@ -368,8 +374,8 @@ def _stored_state(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
 
 
 def _as_returned(task: TaskRecord, result: Json) -> Json:
-    """A job's result as the call would have returned it: in the 2026 era every result names its type (MCP 2026-07-28,
-    basic/index)."""
+    """Return a job's result as the call would have returned it. In the 2026 era every result names its type (MCP
+    2026-07-28, basic/index)."""
     if task.job is None or not isinstance(result, Mapping):
         return result
     made = {"resultType": "complete", **result}
@@ -378,7 +384,7 @@ def _as_returned(task: TaskRecord, result: Json) -> Json:
 
 def _value(task: TaskRecord, name: str) -> Json:
     if name != FINAL_RESULT:
-        return readable(task, name)
+        return read_variable(task, name)
     try:
         return task.result
     except ValueLost as lost:
@@ -386,10 +392,10 @@ def _value(task: TaskRecord, name: str) -> Json:
         return {"error": str(lost)}
 
 
-def _left_out(
+def _notes_for_omitted(
     task: TaskRecord, weights: Mapping[str, Weight], left: int, *, everything: bool
 ) -> dict[str, dict[str, Json]]:
-    """Notes in place of the values that do not fit. The result is shown first, then the smallest values.
+    """Return notes in place of the values that do not fit. The result has priority, then the smallest values.
 
     Args:
         left: The bytes of the answer that the values may take.
@@ -412,5 +418,5 @@ def _entry_bytes(name: str, note: dict[str, Json]) -> int:
     return 2 * json_size(name) + json_size(note) + 3
 
 
-def _naming(omitted: Mapping[str, Json]) -> dict[str, Json]:
+def _omitted_names(omitted: Mapping[str, Json]) -> dict[str, Json]:
     return {OMITTED_KEY: list(omitted)} if omitted else {}

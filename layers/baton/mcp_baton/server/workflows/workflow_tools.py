@@ -21,15 +21,15 @@ from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.runs import (
     NOT_RESUMED,
-    Drifted,
-    NotOfWorkflow,
-    NotRead,
+    DefinitionChanged,
     NotResumed,
+    TaskUnreadable,
+    WrongWorkflow,
     answer_with_run,
     run_meta,
 )
-from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_task
-from mcp_baton.server.workflows.task_view import readable, task_meta
+from mcp_baton.server.workflows.task_ids import InvalidTaskReference, handle_of, named_task
+from mcp_baton.server.workflows.task_view import read_variable, task_meta
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, has_value, steps_of, timestamp
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 from mcp_baton.workflow.batch import run_result
@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 NOTHING_RUN = "Nothing was run"
 
 
-class Unusable(Exception):
+class InvalidToolArguments(Exception):
     """Invalid arguments of a workflow tool. The text tells the model what to do."""
 
 
@@ -66,14 +66,14 @@ def call_workflow_tool(request: Request, tool: WorkflowTool) -> JsonObject:
         from mcp_baton.server.background.creating import becomes_task
 
         as_task = becomes_task(request, tool)
-    answer = _answered(request, tool, as_task=as_task)
+    answer = _start_or_resume(request, tool, as_task=as_task)
     if as_task and not request.stateless and "task" not in answer:
         # A client that asks for a task accepts no other result.
         raise ProtocolError(INVALID_PARAMS, text_of(answer))
     return answer
 
 
-def _answered(request: Request, tool: WorkflowTool, *, as_task: bool) -> JsonObject:
+def _start_or_resume(request: Request, tool: WorkflowTool, *, as_task: bool) -> JsonObject:
     task_id = None
     try:
         task_id, given = named_task(request, request.object("arguments"))
@@ -84,7 +84,7 @@ def _answered(request: Request, tool: WorkflowTool, *, as_task: bool) -> JsonObj
             return start_workflow(request, tool, arguments, task_id)
         host = ServerHost(request, until_s=request.reply_due_s())
         return result_of_run(request, answer_with_run(request, tool.workflow, arguments, task_id, host))
-    except (NamedWrongly, Unusable) as refused:
+    except (InvalidTaskReference, InvalidToolArguments) as refused:
         return error_result(cut(f"{sentence(str(refused))} {NOTHING_RUN}."))
     except (ArgumentRefused, *NOT_RESUMED) as refused:
         return not_run(request, tool, task_id or "", refused)
@@ -92,29 +92,31 @@ def _answered(request: Request, tool: WorkflowTool, *, as_task: bool) -> JsonObj
 
 def _arguments(tool: WorkflowTool, given: JsonObject, task_id: str | None) -> dict[str, Json]:
     declared = {argument.name: argument for argument in tool.workflow.arguments}
-    # What else the tool takes, left empty, is what some hosts send where their model has left it out.
+    # Some hosts send empty values for the other arguments that their model has left out.
     given = {name: value for name, value in given.items() if value or name not in (TASK_ACTION, TASK_RESULT, ANSWERS)}
     answers = {ANSWERS: given.pop(ANSWERS)} if tool.workflow.questions and given.get(ANSWERS) else {}
     unknown = sorted(given.keys() - declared.keys())
     if unknown:
         takes = ", ".join([*declared, *([ANSWERS] if tool.workflow.questions else []), TASK_ID])
-        raise Unusable(f"unknown arguments: {quoted_error(', '.join(unknown))}; {tool.workflow.name} takes {takes}")
+        raise InvalidToolArguments(
+            f"unknown arguments: {quoted_error(', '.join(unknown))}; {tool.workflow.name} takes {takes}"
+        )
     present = {name: value for name, value in given.items() if value is not None or name not in tool.without_null}
     missing = [name for name, argument in declared.items() if argument.required and name not in present]
     if missing and task_id is None:
-        raise Unusable(f"missing: {', '.join(missing)} ({REQUIRED})")
+        raise InvalidToolArguments(f"missing: {', '.join(missing)} ({REQUIRED})")
     return present | answers
 
 
 def sentence(problem: str) -> str:
-    """A problem as a sentence."""
+    """Turn a problem into a sentence."""
     return f"{problem if problem.startswith('task_') else problem[0].upper() + problem[1:]}."
 
 
 def not_run(
     execution: Execution, tool: WorkflowTool, task_id: str, refused: NotResumed | ArgumentRefused
 ) -> JsonObject:
-    """The result if nothing was run: an error that says what to do; for a held or finished task, its state."""
+    """Return the result if nothing was run: an error that says what to do; for a held or finished task, its state."""
     workflow = tool.workflow
     anew = f"call {workflow.name} without {TASK_ID} to start anew"
     match refused:
@@ -127,11 +129,11 @@ def not_run(
             text = text_of_held_task(workflow, list(_statuses(task).values()), until, seconds, task.task_id)
             meta = task_meta(execution, task)
             same = handle_of(execution.server, workflow, task.task_id).resume_call()
-            return _made(execution, text, {**meta, "running_until": until}, meta, following=same)
+            return _tool_result(execution, text, {**meta, "running_until": until}, meta, following=same)
         case TaskFinished(current=task) if task.workflow == workflow.name:
-            return result_of_over(execution, workflow, task)
-        case TaskFinished(current=task) | NotOfWorkflow(task=task):
-            return _others(execution, tool, task)
+            return result_of_ended_task(execution, workflow, task)
+        case TaskFinished(current=task) | WrongWorkflow(task=task):
+            return _other_task_error(execution, tool, task)
         case TaskNotFound():
             known = "it never was, it has expired, or it is another's"
             return error_result(f"There is no such task: {known}. {NOTHING_RUN}: {anew}, with all its arguments.")
@@ -139,24 +141,24 @@ def not_run(
             return error_result(
                 f"The server is busy. {NOTHING_RUN}: make the same call again in {-(-after_ms // 1000)} s."
             )
-        case Drifted(steps=steps):
+        case DefinitionChanged(steps=steps):
             names = ", ".join(steps)
             why = f"The workflow has changed since this task was started, in steps that it has completed: {names}"
             return error_result(cut(f"{why}. {NOTHING_RUN}: {anew}, or make the remaining calls yourself."))
-        case NotRead(error=cause):
+        case TaskUnreadable(error=cause):
             logger.error("task %s: it could not be read, so it was not resumed", task_id, exc_info=cause)
-            return error_result(_unread(cause, anew))
+            return error_result(_unreadable_text(cause, anew))
 
 
-def _unread(cause: StoreError, anew: str) -> str:
+def _unreadable_text(cause: StoreError, anew: str) -> str:
     if isinstance(cause, ValueLost):
         return cut(f"The task cannot go on, since its arguments are gone: {cause}. {NOTHING_RUN}: {anew}.")
     return f"The task's state cannot be read now. {NOTHING_RUN}: make the same call again later."
 
 
-def _others(execution: Execution, tool: WorkflowTool, task: TaskRecord) -> JsonObject:
-    """The error for a task of another workflow, with the call that resumes it. A background call has a task of its own
-    beside the workflow's: starting a new one would run the workflow twice."""
+def _other_task_error(execution: Execution, tool: WorkflowTool, task: TaskRecord) -> JsonObject:
+    """Return the error for a task of another workflow, with the call that resumes that task. A background call has its
+    own task in addition to the workflow's: if the model started anew, the workflow would run twice."""
     if task.job is not None and task.job.work.workflow_task is not None:
         called, own = task.job.work.tool, dumps_spaced({TASK_ID: task.job.work.workflow_task})
         return error_result(
@@ -168,17 +170,17 @@ def _others(execution: Execution, tool: WorkflowTool, task: TaskRecord) -> JsonO
     return error_result(f"This task {of}. {NOTHING_RUN}: call {tool.workflow.name} without {TASK_ID} to start anew.")
 
 
-LONG: Final = 2_000
+MAX_RESULT_BYTES: Final = 2_000
 """The longest result in the structured content, bytes of JSON. A longer one is a resource."""
 
-ALL: Final = 40_000
-"""The longest results together, bytes of JSON: hosts cut results of more than about 25,000 tokens."""
+MAX_TOTAL_BYTES: Final = 40_000
+"""The most bytes of JSON for all results: hosts cut results of more than about 25,000 tokens."""
 
-UNKEPT: Final = 200_000
+MAX_UNSTORED_BYTES: Final = 200_000
 """The same for results that cannot be read as resources."""
 
-NEXT: Final = 20_000
-"""The longest `next`, bytes of JSON. Later results have the rest."""
+MAX_NEXT_BYTES: Final = 20_000
+"""The most bytes of JSON in `next`. Later results have the rest."""
 
 
 def text_of(result: JsonObject) -> str:
@@ -211,41 +213,48 @@ def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
     if run.pause:
         go_on = handle if run.stored else None
         following = first_fitting(RemainingCalls(known, server, run.pause, handle, go_on).entries())
-        links += _read(run)
+        links += _resource_links(run)
     steps: Json = meta.get("steps") or [{"name": name, "status": status.value} for name, status in run.statuses.items()]
     state: dict[str, Json] = {**meta, "steps": steps}
     warning = [*may_have_run_twice(run.twice), *may_have_run(open_repeats_before(run, known))]
     if warning:
         state["warning"] = " ".join(warning)
-    return _made(execution, text, state, meta, results, links, following)
+    return _tool_result(execution, text, state, meta, results, links, following)
 
 
-def result_of_over(execution: Execution, workflow: Workflow, task: TaskRecord) -> dict[str, Json]:
-    """The result for a finished task: its stored outcome."""
+def result_of_ended_task(execution: Execution, workflow: Workflow, task: TaskRecord) -> dict[str, Json]:
+    """Return the result for a finished task: its stored outcome."""
     meta, statuses = task_meta(execution, task), _statuses(task)
     completed = [step for step in steps_of(task) if step["status"] == StepStatus.COMPLETED and has_value(step)]
     names = {step["name"]: f"{RESULT_PREFIX}{step['name']}" for step in completed}
     weights = {step: weight for step, name in names.items() if (weight := weight_of(task, name))}
     uris = {step: value_uri(task.task_id, names[step]) for step in weights}
     sizes = {step: weight.text_bytes for step, weight in weights.items()}
-    results, links = _results(sizes, uris, lambda step: readable(task, names[step]))
+    results, links = _results(sizes, uris, lambda step: read_variable(task, names[step]))
     values = [
-        _stored(task, names[step["name"]], f"Result of {step.get('tool', step['name'])}") for step in completed[-1:]
+        _stored_value(task, names[step["name"]], f"Result of {step.get('tool', step['name'])}")
+        for step in completed[-1:]
     ]
-    final = _stored(task, FINAL_RESULT, "Result of the task" + (", which a client supplied" if task.by_client else ""))
+    final = _stored_value(
+        task, FINAL_RESULT, "Result of the task" + (", which a client supplied" if task.by_client else "")
+    )
     if weight_of(task, FINAL_RESULT) and (task.by_client or final.value != run_result(statuses)):
         values.insert(0, final)
     text = text_of_ended_task(workflow, task.status, list(statuses.values()), values)
-    return _made(execution, text, meta, meta, results, links)
+    return _tool_result(execution, text, meta, meta, results, links)
 
 
 def first_fitting(left: list[JsonObject]) -> list[JsonObject]:
-    """The first entries of `next` that fit, at least one."""
+    """Return the first entries of `next` that fit; at least one."""
     sizes = accumulate(json_size(entry) for entry in left)
-    return [entry for place, (entry, size) in enumerate(zip(left, sizes, strict=True)) if place == 0 or size <= NEXT]
+    return [
+        entry
+        for place, (entry, size) in enumerate(zip(left, sizes, strict=True))
+        if place == 0 or size <= MAX_NEXT_BYTES
+    ]
 
 
-def _made(
+def _tool_result(
     execution: Execution,
     text: str,
     state: JsonObject,
@@ -264,7 +273,7 @@ def _made(
 
 
 def _known(run: EndedRun, meta: JsonObject) -> Known:
-    """The known values of the run, with the steps that continuations have completed meanwhile."""
+    """Return the known values of the run, with the steps that continuations have completed meanwhile."""
     steps = meta.get("steps")
     stored = {
         step["name"]: step["status"] for step in (steps if isinstance(steps, list) else ()) if isinstance(step, Mapping)
@@ -276,8 +285,8 @@ def _known(run: EndedRun, meta: JsonObject) -> Known:
     return structs.replace(run.known, statuses=statuses)
 
 
-def _read(run: EndedRun) -> list[ResourceLink]:
-    """Links to the resources that were read for the model: their contents do not fit into a text."""
+def _resource_links(run: EndedRun) -> list[ResourceLink]:
+    """Return links to the resources that were read for the model: their contents do not fit into a text."""
     contents = [content for trace in run.traces for content in (*trace.resources, *trace.after)]
     contents += run.blocked.resources if run.blocked else ()
     found = {content.uri: content for content in contents if isinstance(content, FetchedResource)}
@@ -287,12 +296,12 @@ def _read(run: EndedRun) -> list[ResourceLink]:
 def _results(
     sizes: Mapping[str, int], uris: Mapping[str, str], read: Callable[[str], Json]
 ) -> tuple[dict[str, Json], list[ResourceLink]]:
-    """The results of completed steps, and links to those that are left out: the long ones, and the longest of the
-    others if they do not fit together."""
+    """Return the results of completed steps, and links to those that are left out: the long ones and, if the others do
+    not fit together, the longest of these."""
     out, total = set(), 0
     for name in sorted(sizes, key=lambda name: sizes[name]):
         total += sizes[name]
-        if (name in uris and (sizes[name] > LONG or total > ALL)) or total > UNKEPT:
+        if (name in uris and (sizes[name] > MAX_RESULT_BYTES or total > MAX_TOTAL_BYTES)) or total > MAX_UNSTORED_BYTES:
             out.add(name)
             total -= sizes[name]
     notes: dict[str, JsonObject] = {
@@ -306,12 +315,12 @@ def _results(
     return {name: notes[name] if name in out else read(name) for name in sizes}, links
 
 
-def _stored(task: TaskRecord, name: str, label: str) -> Value:
+def _stored_value(task: TaskRecord, name: str, label: str) -> Value:
     weight, uri = weight_of(task, name), value_uri(task.task_id, name)
-    if weight is None or weight.text_bytes > LONG:
+    if weight is None or weight.text_bytes > MAX_RESULT_BYTES:
         return Value(label, None, uri, weight.text_bytes if weight else 0)
     if name != FINAL_RESULT:
-        return Value(label, readable(task, name), uri)
+        return Value(label, read_variable(task, name), uri)
     try:
         return Value(label, task.result, uri)
     except StoreError as lost:
