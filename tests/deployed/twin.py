@@ -7,6 +7,7 @@
   function makes addresses.
 - Gateway responses that stand in an API's definition.
 - That an alias has settings of its own for asynchronous invocations: it reads the function's alone.
+- That the reserved concurrency of a function also limits its aliases: it limits the unpublished function alone.
 - That it stands for AWS, which is called over TLS: bucket and queue refuse whoever comes without.
 - That containers share a layer, which is read-only: it copies the layer into each of them.
 - That a container which is done with has nothing to finish: it asks each to stop, and waits.
@@ -118,6 +119,16 @@ def teach_asynchronous_invocations() -> None:
     lambda_svc.invoke_async_with_retry = invoke_alias
 
 
+def teach_reserved_concurrency() -> None:
+    """Limit the invocations of all aliases and versions by the reserved concurrency of their function."""
+
+    def reserved(_: dict[str, Any], config: dict[str, Any]) -> int | None:
+        limit = lambda_svc._functions[config["FunctionName"]].get("concurrency")
+        return None if limit is None else int(limit)
+
+    lambda_svc._reserved_concurrency = reserved
+
+
 def teach_tls() -> None:
     """Have policies take every request for one over TLS, which a loopback address does without."""
     pin = app.pin_request_origin
@@ -170,6 +181,7 @@ if __name__ == "__main__":
     teach_domain_names()
     teach_gateway_responses()
     teach_asynchronous_invocations()
+    teach_reserved_concurrency()
     teach_tls()
     teach_layers()
     teach_endings()

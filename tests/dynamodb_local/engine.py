@@ -50,19 +50,23 @@ def _java() -> int:
 
 
 @contextmanager
-def running(directory: Path) -> Iterator[str]:
-    """The URL of an empty one that keeps everything in memory; it ends with the context.
+def running(directory: Path, port: int | None = None, *, durable: bool = False) -> Iterator[str]:
+    """The URL of a running engine; it ends with the context.
 
     Args:
-        directory: Takes its log.
+        directory: Takes its log, and its tables if it is durable.
+        port: Where it listens; by default, a free port.
+        durable: A later engine in the same directory has the same tables, for all credentials. By default, an engine
+            begins empty and keeps everything in memory.
 
     Raises:
         EngineFailed: It ended, or took too long; with its log.
     """
-    port = free_port()
+    port = free_port() if port is None else port
     log = directory / "dynamodb-local.log"
     library = str(LIBRARY)
-    engine = ["-inMemory", "-disableTelemetry", "-port", str(port)]
+    tables = ["-dbPath", str(directory), "-sharedDb"] if durable else ["-inMemory"]
+    engine = [*tables, "-disableTelemetry", "-port", str(port)]
     with (
         log.open("wb") as output,
         subprocess.Popen(
