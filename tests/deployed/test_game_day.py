@@ -8,9 +8,9 @@ import pytest
 
 from tests.deployed.deployment import Stack
 from tests.dynamodb_local import engine
+from tests.game_day.clients import Reply
 from tests.game_day.game import Options, play, prepared, remove_containers
 from tests.game_day.judge import Stored, Verdict
-from tests.game_day.clients import Reply
 from tests.game_day.ledger import Effect, Ledger
 
 SHORT = Options(seed=20, clients=6, seconds=45, clock_ms=30_000)
@@ -53,6 +53,24 @@ def test_the_judge_accepts_replies_that_agree_with_what_is_stored() -> None:
 )
 def test_the_judge_notices_acknowledged_data_that_is_not_stored(stored: Stored | None) -> None:
     assert judged(TOLD, stored=stored).lost
+
+
+LINK = {"bytes": 9, "uri": "baton://tasks/t"}
+NOT_STORED = {"error": "could not be written"}
+
+
+@pytest.mark.parametrize(
+    ("told", "stored", "lost"),
+    [(LINK, "large", False), (LINK, NOT_STORED, True), ({"bytes": 9}, NOT_STORED, False)],
+    ids=["a link", "a link to nothing", "told as not stored"],
+)
+def test_the_judge_follows_links_to_large_values(told: dict[str, Any], stored: Any, lost: bool) -> None:
+    reply = Reply("t", 1, 2, "completed", frozenset({"draw"}), {"draw": told})
+    assert bool(judged(reply, stored=Stored("completed", {"draw": stored}, None)).lost) == lost
+
+
+def test_the_judge_does_not_miss_a_task_that_no_reply_confirmed() -> None:
+    assert not judged(Reply("t", 1, 2, unknown=True), stored=None).lost
 
 
 def test_the_judge_notices_a_result_of_a_background_task_that_changed() -> None:

@@ -42,7 +42,7 @@ class Reply:
         received: When the reply came.
         status: The task's status, if the reply has it.
         steps: The steps that are completed and stored, if the reply has them.
-        results: Their values, if the reply has them. None if the reply has only a link to the value.
+        results: Their values, if the reply has them.
         result: The result of a call in the background.
         not_recorded: The value of a continuation that was not recorded.
         unknown: No reply came, so a continuation may be recorded.
@@ -230,9 +230,8 @@ class Client:
             return
         order.task, order.seen, order.over = seen["task_id"], seen, seen["task_status"] in ENDED
         if "persisted" not in result["_meta"]:
-            results = {name: value_of(value) for name, value in seen["results"].items()}
-            reply = Reply(seen["task_id"], sent, time.monotonic(), seen["task_status"], completed(seen), results)
-            self.log.append(reply)
+            told = seen["task_status"], completed(seen), seen["results"]
+            self.log.append(Reply(seen["task_id"], sent, time.monotonic(), *told))
 
     def confirm(self, order: Order) -> None:
         """Make the call that the workflow waits for, with the code that only this client knows."""
@@ -259,11 +258,6 @@ class Client:
 
 def completed(seen: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(step["name"] for step in seen["steps"] if step["status"] == "completed")
-
-
-def value_of(value: Any) -> Any:
-    """A value of a reply, and None if the reply has only a link to it."""
-    return None if isinstance(value, dict) and "uri" in value else value
 
 
 @dataclass

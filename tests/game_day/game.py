@@ -47,23 +47,29 @@ BREAKS = {
 from mcp_baton.server.approvals import gate
 gate._Gate.refusal = lambda _: None
 """,
-    "conditions": """
+    "writes": """
 from mcp_baton import aws, clients
-def always_true(params, **_):
-    if "ConditionExpression" in params:
-        params["ConditionExpression"] = f"attribute_exists(pk) OR ({params['ConditionExpression']})"
-def without_conditions(connect=clients.dynamodb_client):
+def forgetful(connect=clients.dynamodb_client):
     client = connect()
-    client.meta.events.register("before-parameter-build.dynamodb.UpdateItem", always_true)
+    update_item = client.update_item
+    def forget_some(**request):
+        table, key = request["TableName"], request["Key"]
+        before = client.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
+        answer = update_item(**request)
+        if before and random.random() < 0.1:
+            client.put_item(TableName=table, Item=before)
+        return answer
+    client.update_item = forget_some
     return client
-clients.dynamodb_client = without_conditions
-aws.dynamodb_client = without_conditions
+aws.dynamodb_client = forgetful
 """,
 }
 """Code that breaks Baton in the deployed server. The judge must notice each."""
 ARRIVE_WITHIN_S = 20.0
-HEALS_AFTER_S = 60.0
-"""Claims of killed runs last for 45 s."""
+HEALS_AFTER_S = 720.0
+"""A task that waits for an approval looks for it each ten minutes, if the event of the decision was lost. Claims of
+killed runs last for 45 s, and longer if the clock was wrong.
+"""
 
 
 @dataclass(frozen=True)
@@ -193,7 +199,7 @@ def play(setup: Setup, options: Options, folder: Path) -> Outcome:
             for one in playing:
                 one.result()
             began = time.monotonic()
-            until = began + HEALS_AFTER_S + 2 * options.clock_ms / 1000 + 120
+            until = began + HEALS_AFTER_S + options.clock_ms / 1000
             for finishing in [threads.submit(client.finish, until) for client in clients]:
                 finishing.result()
             ended_after_s = time.monotonic() - began
