@@ -163,7 +163,7 @@ def read_task(api: Api, task: str) -> Stored:
 
 
 def differs(told: Any, stored: Any) -> bool:
-    """Whether a told value is not the stored one. Replies show a large value as a link, or without one if S3 refused it."""
+    """Whether a told value is not the stored one. A reply shows a large value as a link, or, if S3 refused it, its size."""
     if told is None or (isinstance(told, dict) and ("error" in told or told.keys() == {"bytes"})):
         return False
     if isinstance(told, dict) and told.keys() == {"bytes", "uri"}:
