@@ -163,7 +163,7 @@ def read_task(api: Api, task: str) -> Stored:
 
 
 def differs(told: Any, stored: Any) -> bool:
-    """Whether a told value is not the stored one. A reply shows a large value as a link, or, if S3 refused it, its size."""
+    """Whether a told value is not the stored one. A reply has a link to a large value, or its size if S3 refused it."""
     if told is None or (isinstance(told, dict) and ("error" in told or told.keys() == {"bytes"})):
         return False
     if isinstance(told, dict) and told.keys() == {"bytes", "uri"}:
