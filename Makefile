@@ -149,6 +149,10 @@ test-deployed: containers ## Deploy to an emulator of AWS on this machine and te
 sam-local: containers ## Test the built function under `sam local`
 	$(IN_CONTAINERS) tests/deployed/test_sam_local.py $(ARGS)
 
+.PHONY: game-day
+game-day: containers ## Let 50 clients use an emulator of AWS for ten minutes while things fail (SEED=1, ARGS="--clients 9 --seconds 60")
+	tests/deployed/.venv/bin/python -m tests.game_day --seed $(SEED) $(ARGS)
+
 CHECKS := check-types audit-stacks check-template check-code docs audit-code audit-advisories
 .PHONY: check
 check: setup-tests ## Check format, lint, types, the locks, the template and the documentation, and audit them

@@ -7,6 +7,7 @@
   domain name.
 - Gateway responses in an API's definition.
 - Settings of an alias for asynchronous invocations. MiniStack reads only the function's.
+- The reserved concurrency of a function also limits its aliases. MiniStack limits only the unpublished function.
 - Requests count as made over TLS. The policies of the bucket and the queue deny others.
 - Policies are checked for the ECS service that is updated, and for the sender of a mail. MiniStack checks the cluster,
   and no sender.
@@ -121,6 +122,16 @@ def patch_asynchronous_invocations() -> None:
     lambda_svc.invoke_async_with_retry = invoke_alias
 
 
+def patch_reserved_concurrency() -> None:
+    """Limit the invocations of all aliases and versions by the reserved concurrency of their function."""
+
+    def reserved(_: dict[str, Any], config: dict[str, Any]) -> int | None:
+        limit = lambda_svc._functions[config["FunctionName"]].get("concurrency")
+        return None if limit is None else int(limit)
+
+    lambda_svc._reserved_concurrency = reserved
+
+
 def patch_tls() -> None:
     """Let policies treat every request as made over TLS, though the emulator's loopback address has none."""
     pin = app.pin_request_origin
@@ -189,6 +200,7 @@ if __name__ == "__main__":
     patch_domain_names()
     patch_gateway_responses()
     patch_asynchronous_invocations()
+    patch_reserved_concurrency()
     patch_tls()
     patch_permissions()
     patch_layers()

@@ -1,0 +1,132 @@
+"""A short game day, and what the judge notices. `make game-day` plays the long one."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deployed.deployment import Stack
+from tests.dynamodb_local import engine
+from tests.game_day.clients import Reply
+from tests.game_day.game import Options, play, prepared, remove_containers
+from tests.game_day.judge import Stored, Verdict
+from tests.game_day.ledger import Effect, Ledger
+
+SHORT = Options(seed=20, clients=6, seconds=45, clock_ms=30_000)
+RESERVED = {"order": "o", "tool": "reserve", "receipt": 1}
+STORED = Stored("completed", {"reserve": RESERVED}, None)
+TOLD = Reply("t", 1, 2, "completed", frozenset({"reserve"}), {"reserve": RESERVED})
+
+
+@pytest.mark.last
+def test_in_a_short_game_nothing_is_lost_doubled_contradicted_or_stuck(stack: Stack, tmp_path: Path) -> None:
+    if missing := engine.left_out():
+        pytest.skip(missing)
+    with prepared(stack, tmp_path, SHORT) as setup:
+        try:
+            outcome = play(setup, SHORT, tmp_path)
+        finally:
+            remove_containers(setup.stack)
+    assert outcome.verdict.clean, outcome.report()
+
+
+def judged(*replies: Reply, stored: Stored | None = STORED) -> Verdict:
+    verdict = Verdict()
+    verdict.judge_task("t", replies, stored)
+    return verdict
+
+
+def test_the_judge_accepts_replies_that_agree_with_what_is_stored() -> None:
+    assert judged(Reply("t", 0, 1, "working", frozenset(), {}), TOLD).clean
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        None,
+        Stored("cancelled", {"reserve": RESERVED}, None),
+        Stored("completed", {}, None),
+        Stored("completed", {"reserve": {**RESERVED, "receipt": 2}}, None),
+    ],
+    ids=["no task", "another status", "no step", "another result"],
+)
+def test_the_judge_notices_acknowledged_data_that_is_not_stored(stored: Stored | None) -> None:
+    assert judged(TOLD, stored=stored).lost
+
+
+LINK = {"bytes": 9, "uri": "baton://tasks/t"}
+NOT_STORED = {"error": "could not be written"}
+
+
+@pytest.mark.parametrize(
+    ("told", "stored", "lost"),
+    [(LINK, "large", False), (LINK, NOT_STORED, True), ({"bytes": 9}, NOT_STORED, False)],
+    ids=["a link", "a link to nothing", "told as not stored"],
+)
+def test_the_judge_follows_links_to_large_values(told: dict[str, Any], stored: Any, lost: bool) -> None:
+    reply = Reply("t", 1, 2, "completed", frozenset({"draw"}), {"draw": told})
+    assert bool(judged(reply, stored=Stored("completed", {"draw": stored}, None)).lost) == lost
+
+
+def test_the_judge_does_not_miss_a_task_that_no_reply_confirmed() -> None:
+    assert not judged(Reply("t", 1, 2, unknown=True), stored=None).lost
+
+
+def test_the_judge_notices_a_result_of_a_background_task_that_changed() -> None:
+    assert judged(Reply("t", 1, 2, "completed", result={"a": 1}), stored=Stored("completed", {}, {"a": 2})).lost
+
+
+@pytest.mark.parametrize(
+    "later",
+    [Reply("t", 3, 4, "working"), Reply("t", 3, 4, steps=frozenset())],
+    ids=["the status", "a step"],
+)
+def test_the_judge_notices_a_later_reply_that_goes_back(later: Reply) -> None:
+    assert judged(TOLD, later).contradictions
+
+
+def test_the_judge_ignores_the_order_of_requests_that_were_sent_at_once() -> None:
+    assert judged(TOLD, Reply("t", 1, 3, "working", frozenset(), {})).clean
+
+
+def test_the_judge_notices_a_stored_result_that_was_told_to_be_not_recorded() -> None:
+    stored = Stored("completed", {"confirm": {"code": "a"}}, None)
+    assert judged(Reply("t", 1, 2, not_recorded={"code": "a"}), stored=stored).contradictions
+
+
+def refund(order: str = "o", amount: int = 5) -> Effect:
+    return Effect(1, "refund", order, {"amount": amount})
+
+
+APPROVED = {"state": "approved", "arguments": {"order": "o", "amount": 5}}
+
+
+@pytest.mark.parametrize(
+    ("effects", "approvals", "doubled"),
+    [
+        ([refund()], [APPROVED], False),
+        ([refund()], [], True),
+        ([refund()], [{**APPROVED, "state": "denied"}], True),
+        ([refund(amount=6)], [APPROVED], True),
+        ([refund(), refund()], [APPROVED], True),
+        ([Effect(1, "ship", "o", {}), Effect(2, "ship", "o", {})], [], True),
+    ],
+    ids=["approved", "not approved", "denied", "another amount", "twice", "two keys of one step"],
+)
+def test_the_judge_counts_effects_and_approvals(
+    effects: list[Effect], approvals: list[dict[str, Any]], doubled: bool
+) -> None:
+    verdict = Verdict()
+    verdict.judge_effects(records({str(number): effect for number, effect in enumerate(effects)}), approvals)
+    assert bool(verdict.doubled) == doubled
+
+
+def test_the_judge_notices_a_result_without_an_effect() -> None:
+    verdict = Verdict()
+    verdict.judge_receipts({"t": STORED}, [])
+    assert verdict.contradictions
+
+
+def records(effects: dict[str, Effect] | None = None) -> Ledger:
+    return Ledger(random.Random(0), 0, effects=effects or {})

@@ -1,0 +1,249 @@
+"""A game day: clients play on a deployed stack while things fail; then everything heals, and the judge looks.
+
+python -m tests.game_day --seed 7 --clients 50 --seconds 600
+"""
+
+import json
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from docker.errors import APIError
+
+from tests.deployed.containers import containers_of
+from tests.deployed.deployment import Stack
+from tests.game_day.clients import Api, Approver, Client, Supplier
+from tests.game_day.faults import Database, FaultSchedule, redirected, running_database, second_release
+from tests.game_day.judge import Verdict, judge
+from tests.game_day.ledger import Ledger, running_ledger
+from tests.game_day.proxy import Fault, FaultProxy, running_proxy
+
+APP = Path(__file__).with_name("app.py")
+PARAMETERS = {
+    "Overflow": "on",
+    "KeyRateLimit": "10000",
+    "KeyBurstLimit": "10000",
+    "ThrottleRate": "10000",
+    "ThrottleBurst": "5000",
+    "WorkerTimeout": "120",
+}
+CONTAINERS, WORKERS = 16, 6
+"""How many run at once. More would take the processors from each other."""
+USUAL = {
+    "dynamodb": {Fault.LOST: 0.005, Fault.ANSWER_LOST: 0.005, Fault.LATE: 0.005, Fault.FAILED_AFTER: 0.005},
+    "s3": {Fault.REFUSED: 0.02, Fault.ANSWER_LOST: 0.02},
+    "lambda": {Fault.DROPPED: 0.03, Fault.DOUBLED: 0.03},
+}
+BREAKS = {
+    "keys": "Context.idempotency_key = property(lambda _: os.urandom(16).hex())",
+    "approvals": """
+from mcp_baton.server.approvals import gate
+gate._Gate.refusal = lambda _: None
+""",
+    "writes": """
+from mcp_baton import aws, clients
+def forgetful(connect=clients.dynamodb_client):
+    client = connect()
+    update_item = client.update_item
+    def forget_some(**request):
+        table, key = request["TableName"], request["Key"]
+        before = client.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
+        answer = update_item(**request)
+        if before and random.random() < 0.1:
+            client.put_item(TableName=table, Item=before)
+        return answer
+    client.update_item = forget_some
+    return client
+aws.dynamodb_client = forgetful
+""",
+}
+"""Code that breaks Baton in the deployed server. The judge must notice each."""
+ARRIVE_WITHIN_S = 20.0
+HEALS_AFTER_S = 720.0
+"""A task that waits for an approval looks for it each ten minutes, if the event of the decision was lost. Claims of
+killed runs last for 45 s, and longer if the clock was wrong.
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a game is played.
+
+    Attributes:
+        seed: Decides what goes wrong, and in which order.
+        clock_ms: By how much clocks may be wrong.
+        broken: Which of `BREAKS` the deployed server has.
+    """
+
+    seed: int
+    clients: int
+    seconds: float
+    clock_ms: int = 300_000
+    broken: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What happened in a game."""
+
+    options: Options
+    verdict: Verdict
+    made: Counter[str]
+    requests: int
+    failures: int
+    orders: int
+    effects: int
+    decided: Counter[str]
+    ended_after_s: float
+
+    def report(self) -> str:
+        """Describe the game in lines of text."""
+        verdict = self.verdict
+        lines = [f"seed {self.options.seed}: {self.options.clients} clients, {self.options.seconds:.0f} s"]
+        lines += [f"  {count:6} {name}" for name, count in sorted(self.made.items())]
+        lines += [
+            f"{self.orders} orders, {self.requests} requests, {self.failures} of them without a usable reply",
+            f"{sum(verdict.tasks.values())} tasks: {dict(verdict.tasks)}",
+            f"{self.ended_after_s:.0f} s after the last fault, all tasks had ended or the clients gave up",
+            f"{self.effects} effects, {verdict.repeated} calls repeated with the same key",
+            f"approvals: {dict(self.decided)}",
+            f"{verdict.facts} acknowledged facts were compared",
+            f"{len(verdict.lost)} lost",
+            f"{len(verdict.doubled)} effects doubled",
+            f"{len(verdict.contradictions)} contradictions",
+            f"{len(verdict.stuck)} tasks stuck",
+        ]
+        return "\n".join(lines + verdict.lost + verdict.doubled + verdict.contradictions + verdict.stuck)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Everything that a game needs."""
+
+    stack: Stack
+    database: Database
+    proxies: dict[str, FaultProxy]
+    ledger: Ledger
+    keys: list[str]
+    second_release: Path
+
+
+@contextmanager
+def prepared(original: Stack, folder: Path, options: Options) -> Iterator[Setup]:
+    """Deploy a copy of a stack with the server of the game, whose functions reach AWS through the proxies."""
+    rng = random.Random(options.seed)
+    emulator_port = int(original.emulator.url.rpartition(":")[2])
+    with ExitStack() as running:
+        database = running.enter_context(running_database(made(folder / "database")))
+        ports = {"dynamodb": database.port, "s3": emulator_port, "lambda": emulator_port}
+        proxies = {
+            name: running.enter_context(running_proxy(FaultProxy(name, port, USUAL[name], random.Random(rng.random()))))
+            for name, port in ports.items()
+        }
+        ledger = running.enter_context(running_ledger(Ledger(random.Random(rng.random()), options.clock_ms)))
+        code = made(folder / "code")
+        text = APP.read_text().replace("# The place of `BREAKS`.", BREAKS.get(options.broken or "", ""))
+        (code / "app.py").write_text(text)
+        gateway = original.emulator.client("apigateway")
+        keys = [gateway.create_api_key(name=f"game-{number}", enabled=True) for number in range(options.clients + 1)]
+        approvers = json.dumps({"refunds": [keys[-1]["id"]]})
+        stack = original.copy(
+            f"game-{options.seed}", code, redirected(proxies, ledger), Approvers=approvers, **PARAMETERS
+        )
+        [plan] = stack.resources("AWS::ApiGateway::UsagePlan").values()
+        for key in keys:
+            gateway.create_usage_plan_key(usagePlanId=plan, keyId=key["id"], keyType="API_KEY")
+        # The emulator ignores the parameters of the template.
+        for function, most in ((stack.outputs["FunctionName"], CONTAINERS), (stack.worker, WORKERS)):
+            original.emulator.client("lambda").put_function_concurrency(
+                FunctionName=function, ReservedConcurrentExecutions=most
+            )
+        database.create_like(stack)
+        second = second_release(code, made(folder / "second"))
+        yield Setup(stack, database, proxies, ledger, [key["value"] for key in keys], second)
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def play(setup: Setup, options: Options, folder: Path) -> Outcome:
+    """Play a game to its end, and judge it. The replies, effects and items of the table are left in the folder."""
+    rng = random.Random(options.seed)
+    clients = [
+        Client(number, Api(setup.stack, key), random.Random(rng.random())) for number, key in enumerate(setup.keys[:-1])
+    ]
+    approver = Approver(Api(setup.stack, setup.keys[-1]), random.Random(rng.random()))
+    supplier = Supplier(Api(setup.stack, ""), setup.ledger, random.Random(rng.random()))
+    faults = FaultSchedule(
+        setup.stack, setup.database, setup.proxies, setup.ledger, random.Random(rng.random()), setup.second_release
+    )
+    over, ended = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(len(clients) + 3) as threads:
+        try:
+            helping = [threads.submit(helper.work, ended) for helper in (approver, supplier)]
+            playing = [threads.submit(faults.make, over, options.seconds)]
+            for client in clients:
+                playing.append(threads.submit(client.play, over))
+                time.sleep(min(ARRIVE_WITHIN_S, options.seconds / 4) / len(clients))
+            wait(playing, options.seconds, FIRST_EXCEPTION)
+            over.set()
+            for one in playing:
+                one.result()
+            began = time.monotonic()
+            until = began + HEALS_AFTER_S + options.clock_ms / 1000
+            for finishing in [threads.submit(client.finish, until) for client in clients]:
+                finishing.result()
+            ended_after_s = time.monotonic() - began
+        finally:
+            over.set()
+            ended.set()
+        for one in helping:
+            one.result()
+    stored = items(setup)
+    write_lines(folder / "replies.txt", (reply for client in clients for reply in client.log))
+    write_lines(folder / "effects.txt", setup.ledger.effects.items())
+    write_lines(folder / "items.txt", stored)
+    verdict = judge(clients, approver, supplier, setup.ledger, stored)
+    apis = [client.api for client in clients]
+    made = Counter(faults.made)
+    for proxy in setup.proxies.values():
+        made.update({f"{proxy.service}: {fault}": count for fault, count in proxy.made.items()})
+    made["clocks that were wrong"] = setup.ledger.moved
+    made["effects whose tool got no answer"] = setup.ledger.answers_lost
+    return Outcome(
+        options,
+        verdict,
+        made,
+        sum(api.requests for api in apis),
+        sum(api.failures for api in apis),
+        sum(client.placed for client in clients),
+        len(setup.ledger.effects),
+        Counter(approver.decided.values()),
+        ended_after_s,
+    )
+
+
+def write_lines(file: Path, lines: Iterable[object]) -> None:
+    file.write_text("".join(f"{line}\n" for line in lines))
+
+
+def items(setup: Setup) -> list[dict[str, Any]]:
+    """Read all items of the table from the database itself."""
+    pages = setup.database.client().get_paginator("scan").paginate(TableName=setup.stack.outputs["TaskTableName"])
+    return [item for page in pages for item in page["Items"]]
+
+
+def remove_containers(stack: Stack) -> None:
+    """Remove the containers that the emulator no longer knows, because they were frozen."""
+    for container in [*containers_of(stack), *containers_of(stack, worker=True)]:
+        with suppress(APIError):
+            container.remove(force=True)

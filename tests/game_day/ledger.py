@@ -1,0 +1,134 @@
+"""The ledger records the effects of the tools outside of Baton, and tells each container its clock."""
+
+import json
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, override
+
+ANSWER_LOST = 0.02
+"""The share of effects that happen although the tool gets no answer."""
+WRONG_CLOCKS = 0.3
+"""The share of containers whose clock is wrong."""
+
+
+@dataclass
+class Effect:
+    """What a provider did for one idempotency key.
+
+    Attributes:
+        calls: How many requests had this key.
+    """
+
+    receipt: int
+    tool: str
+    order: str
+    details: dict[str, Any]
+    calls: int = 1
+
+
+@dataclass
+class Ledger:
+    """The records.
+
+    Attributes:
+        most_ms: By how much a clock may be wrong.
+        address: Where containers find the ledger.
+        effects: Each effect, by its idempotency key.
+        mixed_keys: Keys that came with two different calls.
+        addresses: The addresses of callbacks that nobody has used yet, with their orders.
+        answers_lost: How many tools got no answer about their effect.
+        moved: How many times a clock was set wrong.
+        healed: Every tool gets its answer, and the right time.
+    """
+
+    rng: random.Random
+    most_ms: int
+    address: str = ""
+    effects: dict[str, Effect] = field(default_factory=dict)
+    mixed_keys: list[str] = field(default_factory=list)
+    addresses: list[tuple[str, str]] = field(default_factory=list)
+    answers_lost: int = 0
+    moved: int = 0
+    healed: bool = False
+    _clocks: dict[str, int] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def report(self, path: str, container: str, body: dict[str, Any]) -> dict[str, Any] | None:
+        """Take a report of a tool; returns the answer, or None if the answer is to be lost."""
+        with self._lock:
+            answer: dict[str, Any] = {"clock_ms": 0 if self.healed else self._clock(container)}
+            if path == "/addresses":
+                self.addresses.append((body["order"], body["address"]))
+            elif path == "/effects":
+                answer["receipt"] = self._effect(**body).receipt
+                if not self.healed and self.rng.random() < ANSWER_LOST:
+                    self.answers_lost += 1
+                    return None
+            return answer
+
+    def move_clocks(self) -> None:
+        """Give each container another clock, from its next report on."""
+        with self._lock:
+            self._clocks.clear()
+
+    def heal(self) -> None:
+        """Answer every tool, and set right the clock of every new container."""
+        self.healed = True
+
+    def _clock(self, container: str) -> int:
+        if container not in self._clocks:
+            wrong = self.rng.random() < WRONG_CLOCKS
+            self._clocks[container] = self.rng.randint(-self.most_ms, self.most_ms) if wrong else 0
+            self.moved += wrong
+        return self._clocks[container]
+
+    def _effect(self, key: str, tool: str, order: str, **details: Any) -> Effect:
+        effect = self.effects.get(key)
+        if effect is None:
+            effect = self.effects[key] = Effect(len(self.effects) + 1, tool, order, details)
+            return effect
+        effect.calls += 1
+        if (effect.tool, effect.order, effect.details) != (tool, order, details):
+            self.mixed_keys.append(key)
+        return effect
+
+
+@contextmanager
+def running_ledger(ledger: Ledger) -> Iterator[Ledger]:
+    server = _Server(("0.0.0.0", 0), _Report)
+    server.ledger = ledger
+    ledger.address = f"host.docker.internal:{server.server_port}"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield ledger
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+    ledger: Ledger
+
+
+class _Report(BaseHTTPRequestHandler):
+    server: _Server
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        answer = self.server.ledger.report(self.path, self.headers["X-Container"], body)
+        if answer is None:
+            return
+        with suppress(OSError):
+            self.send_response_only(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+    @override
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""

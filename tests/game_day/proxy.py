@@ -1,0 +1,169 @@
+"""The proxies between the functions and the services of AWS: an HTTP proxy for each service, which makes faults."""
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from http.client import HTTPConnection, HTTPException
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import override
+
+TIMEOUT_S = 30.0
+SLOW_S = (0.2, 0.9)
+"""Within the timeout of the functions' clients, which is one second."""
+LATE_S = (1.2, 4.0)
+"""After it: the sender has given up when the request arrives."""
+
+
+class Fault(StrEnum):
+    """What happens to one request."""
+
+    LOST = "request lost"
+    ANSWER_LOST = "answer lost"
+    SLOW = "slow"
+    LATE = "applied after the sender gave up"
+    THROTTLED = "throttled"
+    REFUSED = "refused"
+    FAILED_AFTER = "error 500 after the write"
+    DROPPED = "event accepted and dropped"
+    DOUBLED = "event doubled"
+
+
+ANSWERS: Mapping[Fault, tuple[int, bytes]] = {
+    Fault.THROTTLED: (
+        400,
+        b'{"__type": "com.amazonaws.dynamodb.v20120810#ThrottlingException", "message": "slow down"}',
+    ),
+    Fault.REFUSED: (503, b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"),
+    Fault.FAILED_AFTER: (
+        500,
+        b'{"__type": "com.amazonaws.dynamodb.v20120810#InternalServerError", "message": "failed"}',
+    ),
+    Fault.DROPPED: (202, b""),
+}
+type Chances = Mapping[Fault, float]
+"""The share of the requests that each fault hits."""
+
+
+@dataclass
+class FaultProxy:
+    """The way to one service.
+
+    Attributes:
+        service: Its name.
+        port: Where it listens on this machine.
+        usual: The faults that can happen at any time.
+        url: Where the functions send their requests.
+        now: The faults of this moment, in place of the usual ones.
+        made: How many of each have happened.
+    """
+
+    service: str
+    port: int
+    usual: Chances
+    rng: random.Random
+    url: str = ""
+    now: Chances | None = None
+    made: Counter[Fault] = field(default_factory=Counter)
+
+    def fault(self) -> Fault | None:
+        """Draw the fault of one request."""
+        drawn = self.rng.random()
+        for fault, chance in (self.usual if self.now is None else self.now).items():
+            drawn -= chance
+            if drawn < 0:
+                self.made[fault] += 1
+                return fault
+        return None
+
+
+@contextmanager
+def running_proxy(proxy: FaultProxy) -> Iterator[FaultProxy]:
+    """Serve the proxy on all addresses, as containers need it."""
+    server = _Server(("0.0.0.0", 0), _Request)
+    server.proxy = proxy
+    proxy.url = f"http://host.docker.internal:{server.server_port}"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield proxy
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+    proxy: FaultProxy
+
+
+class _Request(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def handle(self) -> None:
+        # The functions give up, and containers are killed, while their requests are here.
+        with suppress(OSError):
+            super().handle()
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        fault = self.server.proxy.fault()
+        match fault:
+            case Fault.LOST:
+                self.close_connection = True
+            case Fault.THROTTLED | Fault.REFUSED | Fault.DROPPED:
+                self._answer(*ANSWERS[fault])
+            case Fault.ANSWER_LOST:
+                self._forward(body)
+                self.close_connection = True
+            case Fault.FAILED_AFTER:
+                self._forward(body)
+                self._answer(*ANSWERS[fault])
+            case _:
+                self._deliver(fault, body)
+
+    def do_GET(self) -> None:
+        self.do_POST()
+
+    def do_PUT(self) -> None:
+        self.do_POST()
+
+    def _deliver(self, fault: Fault | None, body: bytes) -> None:
+        if fault in (Fault.SLOW, Fault.LATE):
+            time.sleep(self.server.proxy.rng.uniform(*(SLOW_S if fault is Fault.SLOW else LATE_S)))
+        if fault is Fault.DOUBLED:
+            self._forward(body)
+        answer = self._forward(body)
+        if answer is None:
+            self.close_connection = True
+        else:
+            self._answer(*answer)
+
+    def _forward(self, body: bytes) -> tuple[int, bytes, Mapping[str, str]] | None:
+        """Send the request to the service; returns its answer, and None if the service does not answer."""
+        with closing(HTTPConnection("127.0.0.1", self.server.proxy.port, timeout=TIMEOUT_S)) as connection:
+            try:
+                connection.request(self.command, self.path, body, dict(self.headers))
+                response = connection.getresponse()
+                return response.status, response.read(), dict(response.getheaders())
+            except (OSError, HTTPException):
+                return None
+
+    def _answer(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+        self.send_response_only(status)
+        for name, value in (headers or {}).items():
+            if name.lower() not in ("content-length", "connection", "transfer-encoding"):
+                self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    @override
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
