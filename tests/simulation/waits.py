@@ -404,10 +404,13 @@ class BackgroundWaitJudge(BackgroundJudge):
             self.suspended.add(process.name if process else "")
 
     def _is_wake_up(self, process: Process, before: Head, after: Head) -> bool:
-        """Return whether a write dispatches a job because a callback has arrived. A worker that has just let its job
-        wait dispatches it itself if a wait has ended in the meantime."""
+        """Return whether a write dispatches a job because a callback has arrived, or because a client has ended the
+        workflow's task. A worker that has just let its job wait dispatches it itself if a wait has ended in the
+        meantime."""
         came = self.waiting.accepted is not None and process.kind in {"callback", "sweep"}
-        fits = came or process.name in self.suspended
+        is_over = self.flow.head is not None and status_of(self.flow.head) in TERMINAL
+        ended = is_over and process.kind in {"cancel own", "complete own"}
+        fits = came or ended or process.name in self.suspended
         return fits and after.dispatches == before.dispatches + 1 and before.holder == after.holder
 
     def _check_writer(self, number: int, process: Process, before: Head, after: Head, own_ms: float) -> None:
@@ -418,6 +421,6 @@ class BackgroundWaitJudge(BackgroundJudge):
         if not self._is_wake_up(process, before, after):
             super()._check_dispatch(process, before, after, own_ms)
             return
-        self.world.struck.add(f"a {process.kind} woke a workflow after a callback")
+        self.world.struck.add(f"a {process.kind} woke a workflow")
         if before.status != "working" or before.started >= before.allowed or before.until_ms >= own_ms:
             self.wrong(12, f"{process.name} wakes a job that is {before}")

@@ -223,7 +223,7 @@ def test_the_check_adds_no_request_for_a_caller_with_all_scopes_and_one_read_bef
 
 
 @pytest.mark.parametrize(
-    ("protocol", "unchecked"), [(TaskStore, {"get", "read_status"}), (JobStore, {"claim", "look", "wake"})]
+    ("protocol", "unchecked"), [(TaskStore, {"get", "read_status"}), (JobStore, {"claim", "read_listed", "wake"})]
 )
 def test_every_store_method_that_takes_a_task_id_is_checked(protocol: type, unchecked: set[str]) -> None:
     methods = inspect.getmembers(protocol, inspect.isfunction)
