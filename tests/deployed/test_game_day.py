@@ -16,7 +16,7 @@ from tests.game_day.ledger import Effect, Ledger
 SHORT = Options(seed=20, clients=6, seconds=45, clock_ms=30_000)
 RESERVED = {"order": "o", "tool": "reserve", "receipt": 1}
 STORED = Stored("completed", {"reserve": RESERVED}, None)
-TOLD = Reply("t", 1, 2, "completed", frozenset({"reserve"}), {"reserve": RESERVED})
+SHOWN = Reply("t", 1, 2, "completed", frozenset({"reserve"}), {"reserve": RESERVED})
 
 
 @pytest.mark.last
@@ -38,7 +38,7 @@ def judged(*replies: Reply, stored: Stored | None = STORED) -> Verdict:
 
 
 def test_the_judge_accepts_replies_that_agree_with_what_is_stored() -> None:
-    assert judged(Reply("t", 0, 1, "working", frozenset(), {}), TOLD).clean
+    assert judged(Reply("t", 0, 1, "working", frozenset(), {}), SHOWN).clean
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_the_judge_accepts_replies_that_agree_with_what_is_stored() -> None:
     ids=["no task", "another status", "no step", "another result"],
 )
 def test_the_judge_notices_acknowledged_data_that_is_not_stored(stored: Stored | None) -> None:
-    assert judged(TOLD, stored=stored).lost
+    assert judged(SHOWN, stored=stored).lost
 
 
 LINK = {"bytes": 9, "uri": "baton://tasks/t"}
@@ -60,12 +60,12 @@ NOT_STORED = {"error": "could not be written"}
 
 
 @pytest.mark.parametrize(
-    ("told", "stored", "lost"),
+    ("shown", "stored", "lost"),
     [(LINK, "large", False), (LINK, NOT_STORED, True), ({"bytes": 9}, NOT_STORED, False)],
-    ids=["a link", "a link to nothing", "told as not stored"],
+    ids=["a link", "a link to nothing", "a value that a reply calls not stored"],
 )
-def test_the_judge_follows_links_to_large_values(told: dict[str, Any], stored: Any, lost: bool) -> None:
-    reply = Reply("t", 1, 2, "completed", frozenset({"draw"}), {"draw": told})
+def test_the_judge_follows_links_to_large_values(shown: dict[str, Any], stored: Any, lost: bool) -> None:
+    reply = Reply("t", 1, 2, "completed", frozenset({"draw"}), {"draw": shown})
     assert bool(judged(reply, stored=Stored("completed", {"draw": stored}, None)).lost) == lost
 
 
@@ -83,14 +83,14 @@ def test_the_judge_notices_a_result_of_a_background_task_that_changed() -> None:
     ids=["the status", "a step"],
 )
 def test_the_judge_notices_a_later_reply_that_goes_back(later: Reply) -> None:
-    assert judged(TOLD, later).contradictions
+    assert judged(SHOWN, later).contradictions
 
 
 def test_the_judge_ignores_the_order_of_requests_that_were_sent_at_once() -> None:
-    assert judged(TOLD, Reply("t", 1, 3, "working", frozenset(), {})).clean
+    assert judged(SHOWN, Reply("t", 1, 3, "working", frozenset(), {})).clean
 
 
-def test_the_judge_notices_a_stored_result_that_was_told_to_be_not_recorded() -> None:
+def test_the_judge_notices_a_stored_result_that_a_reply_calls_not_recorded() -> None:
     stored = Stored("completed", {"confirm": {"code": "a"}}, None)
     assert judged(Reply("t", 1, 2, not_recorded={"code": "a"}), stored=stored).contradictions
 

@@ -230,8 +230,8 @@ class Client:
             return
         order.task, order.seen, order.over = seen["task_id"], seen, seen["task_status"] in ENDED
         if "persisted" not in result["_meta"]:
-            told = seen["task_status"], completed(seen), seen["results"]
-            self.log.append(Reply(seen["task_id"], sent, time.monotonic(), *told))
+            shown = seen["task_status"], completed(seen), seen["results"]
+            self.log.append(Reply(seen["task_id"], sent, time.monotonic(), *shown))
 
     def confirm(self, order: Order) -> None:
         """Make the call that the workflow waits for, with the code that only this client knows."""

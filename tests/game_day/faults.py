@@ -1,4 +1,4 @@
-"""What goes wrong during a game: one kind of trouble after the other, in the order that a seed gives."""
+"""The faults of a game: one kind after the other, in the order that a seed gives."""
 
 import json
 import random
@@ -74,10 +74,10 @@ def running_database(directory: Path) -> Iterator[Database]:
 
 @dataclass
 class FaultSchedule:
-    """Makes trouble until it is told to stop, and then lets everything heal.
+    """Makes faults until it is stopped, and then lets everything heal.
 
     Attributes:
-        made: How often each kind of trouble was made.
+        made: How often each kind of fault was made.
     """
 
     stack: Stack
@@ -90,7 +90,7 @@ class FaultSchedule:
     _frozen: list[tuple[float, Container]] = field(default_factory=list)
 
     def make(self, over: threading.Event, seconds: float) -> None:
-        """Make trouble for so long. The deployment comes in the middle."""
+        """Make faults for this time. The deployment comes in the middle."""
         began = time.monotonic()
         kinds: list[Callable[[threading.Event], None]] = []
         while not over.is_set():
@@ -111,7 +111,7 @@ class FaultSchedule:
             self.made["containers killed"] += 1
 
     def freeze(self, _: threading.Event) -> None:
-        """Freeze a container, beside the other trouble."""
+        """Freeze a container, beside the other faults."""
         with suppress(IndexError, APIError):
             container = self.rng.choice(self.containers())
             container.pause()

@@ -1,4 +1,4 @@
-"""The judge compares what the clients were told with what is stored, and the effects with the approvals."""
+"""The judge compares the replies to the clients with what is stored, and the effects with the approvals."""
 
 import json
 import random
@@ -73,21 +73,21 @@ class Verdict:
     def _judge_reply(self, task: str, reply: Reply, stored: Stored, may_differ: set[str]) -> None:
         for step in reply.steps or ():
             self.facts += 1
-            told, is_stored = (reply.results or {}).get(step), stored.results.get(step)
+            shown, is_stored = (reply.results or {}).get(step), stored.results.get(step)
             if step not in stored.results:
-                self.lost.append(f"{task}: step {step} was told to be completed")
-            elif differs(told, is_stored) and step not in may_differ:
-                self.lost.append(f"{task}: step {step} had the result {told}, and has {is_stored}")
+                self.lost.append(f"{task}: a reply said that step {step} is completed; its result is not stored")
+            elif differs(shown, is_stored) and step not in may_differ:
+                self.lost.append(f"{task}: step {step} had the result {shown}, and has {is_stored}")
         if reply.status in ENDED:
             self.facts += 1
             if reply.status != stored.status:
-                self.lost.append(f"{task}: was told to be {reply.status}, and is {stored.status}")
+                self.lost.append(f"{task}: was {reply.status} in a reply, and is {stored.status}")
         if reply.result is not None:
             self.facts += 1
             if reply.result != stored.result:
                 self.lost.append(f"{task}: had the result {reply.result}, and has {stored.result}")
         if reply.not_recorded is not None and stored.results.get("confirm") == reply.not_recorded:
-            self.contradictions.append(f"{task}: {reply.not_recorded} was told to be not recorded, and is stored")
+            self.contradictions.append(f"{task}: a reply said that {reply.not_recorded} is not recorded; it is stored")
 
     def _judge_order(self, task: str, earlier: Reply, later: Reply) -> None:
         if later.steps is not None and not (earlier.steps or frozenset()) <= later.steps:
@@ -162,13 +162,14 @@ def read_task(api: Api, task: str) -> Stored:
     return Stored(shown["status"], results, result)
 
 
-def differs(told: Any, stored: Any) -> bool:
-    """Whether a told value is not the stored one. A reply has a link to a large value, or its size if S3 refused it."""
-    if told is None or (isinstance(told, dict) and ("error" in told or told.keys() == {"bytes"})):
+def differs(shown: Any, stored: Any) -> bool:
+    """Whether a reply shows another value than the stored one. For a large value, it has a link, or the size if S3
+    refused the value."""
+    if shown is None or (isinstance(shown, dict) and ("error" in shown or shown.keys() == {"bytes"})):
         return False
-    if isinstance(told, dict) and told.keys() == {"bytes", "uri"}:
+    if isinstance(shown, dict) and shown.keys() == {"bytes", "uri"}:
         return isinstance(stored, dict) and "error" in stored
-    return bool(told != stored)
+    return bool(shown != stored)
 
 
 def _value(api: Api, shown: Any) -> Any:
@@ -209,8 +210,8 @@ def judge(
         replies: dict[str, list[Reply]] = defaultdict(list)
         for reply in client.log:
             replies[reply.task].append(reply)
-        for task, told in replies.items():
-            verdict.judge_task(task, told, own.get(task))
+        for task, own_replies in replies.items():
+            verdict.judge_task(task, own_replies, own.get(task))
         stored |= own
     for item in items:
         if item["sk"]["S"].startswith("TASK#") and "status" in item:
