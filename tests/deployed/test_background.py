@@ -100,13 +100,21 @@ def item_of(stack: Stack, task_id: str) -> dict[str, Any]:
     return dict(item)
 
 
+@pytest.fixture(scope="session")
+def lost_task(stack: Stack) -> str:
+    """A task for which the worker was not invoked. A sweep does so while other tests run."""
+    return create_without_event(stack)
+
+
+def test_a_task_is_in_the_outbox_before_its_worker_runs(stack: Stack, lost_task: str) -> None:
+    assert "listed_at" in item_of(stack, lost_task)
+
+
 @pytest.mark.last
-def test_a_task_whose_event_was_lost_completes_without_a_poll(stack: Stack) -> None:
+def test_a_task_whose_event_was_lost_completes_without_a_poll(stack: Stack, lost_task: str) -> None:
     """The stack's schedule invokes the function every minute. It finds the task when the task is due."""
-    task_id = create_without_event(stack)
-    assert "listed_at" in item_of(stack, task_id)
-    wait_until(lambda: item_of(stack, task_id)["status"]["S"] != "working")
-    item = item_of(stack, task_id)
+    wait_until(lambda: item_of(stack, lost_task)["status"]["S"] != "working")
+    item = item_of(stack, lost_task)
 
     assert (item["status"]["S"], item["dispatches"]["N"], "listed_at" in item) == ("completed", "2", False)
 

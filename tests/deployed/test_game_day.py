@@ -1,15 +1,19 @@
 """A short game day, and what the judge notices. `make game-day` plays the long one."""
 
 import random
-from pathlib import Path
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from tests.deployed.deployment import Stack
+from tests.deployed.test_background import wait_until
 from tests.dynamodb_local import engine
 from tests.game_day.clients import Reply
-from tests.game_day.game import Options, play, prepared, remove_containers
+from tests.game_day.game import Options, Outcome, Setup, play, prepared, remove_containers
 from tests.game_day.judge import Stored, Verdict
 from tests.game_day.ledger import Effect, Ledger
 
@@ -19,15 +23,35 @@ STORED = Stored("completed", {"reserve": RESERVED}, None)
 SHOWN = Reply("t", 1, 2, "completed", frozenset({"reserve"}), {"reserve": RESERVED})
 
 
-@pytest.mark.last
-def test_in_a_short_game_nothing_is_lost_doubled_contradicted_or_stuck(stack: Stack, tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Game:
+    """A game that runs beside the other tests."""
+
+    setup: Setup
+    outcome: Future[Outcome]
+
+
+@pytest.fixture(scope="session")
+def game(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Game]:
     if missing := engine.left_out():
         pytest.skip(missing)
-    with prepared(stack, tmp_path, SHORT) as setup:
+    folder, ended = tmp_path_factory.mktemp("game"), threading.Event()
+    with prepared(stack, folder, SHORT) as setup, ThreadPoolExecutor(1) as thread:
         try:
-            outcome = play(setup, SHORT, tmp_path)
+            yield Game(setup, thread.submit(play, setup, SHORT, folder, ended))
         finally:
+            ended.set()
             remove_containers(setup.stack)
+
+
+def test_the_tools_of_a_game_have_effects(game: Game) -> None:
+    wait_until(lambda: game.outcome.done() or bool(game.setup.ledger.effects))
+    assert game.setup.ledger.effects
+
+
+@pytest.mark.last
+def test_in_a_short_game_nothing_is_lost_doubled_contradicted_or_stuck(game: Game) -> None:
+    outcome = game.outcome.result()
     assert outcome.verdict.clean, outcome.report()
 
 

@@ -5,8 +5,10 @@ older release gets the index and the schedule and keeps its tasks.
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import anyio
+import pytest
 
 from tests.deployed.conversation import whole_conversation
 from tests.deployed.deployment import Stack
@@ -55,18 +57,39 @@ def without_clock(template: str) -> str:
     return re.sub(r" +- AttributeName: listed_\w+\n +AttributeType: S\n", "", template)
 
 
-def test_a_stack_without_a_schedule_can_be_updated_while_it_has_tasks(stack: Stack, build: Path) -> None:
+@pytest.fixture(scope="session")
+def older(stack: Stack) -> Stack:
+    """A stack of a release that had no schedule and no index."""
     older = stack.copy("older", change=without_clock)
-    dynamodb, table = older.emulator.client("dynamodb"), older.outputs["TaskTableName"]
-    assert "GlobalSecondaryIndexes" not in dynamodb.describe_table(TableName=table)["Table"]
+    table = older.emulator.client("dynamodb").describe_table(TableName=older.outputs["TaskTableName"])["Table"]
+    assert "GlobalSecondaryIndexes" not in table
     assert not older.resources("AWS::Scheduler::Schedule")
-    waiting = create_without_event(older)
-    created = item_of(older, waiting)["created_at"]
+    return older
 
-    updated = older.emulator.deploy(build, "older")
-    [index] = dynamodb.describe_table(TableName=table)["Table"]["GlobalSecondaryIndexes"]
+
+@pytest.fixture(scope="session")
+def older_task(older: Stack) -> dict[str, Any]:
+    """The item of a task that was created before the update, and for which the worker was not invoked."""
+    return item_of(older, create_without_event(older))
+
+
+@pytest.fixture(scope="session")
+def updated(older: Stack, older_task: dict[str, Any], build: Path) -> Stack:
+    """The older stack after an update."""
+    return older.emulator.deploy(build, older.name)
+
+
+def test_a_stack_without_a_schedule_can_be_updated_while_it_has_tasks(
+    older: Stack, older_task: dict[str, Any], updated: Stack
+) -> None:
+    table = older.outputs["TaskTableName"]
+    [index] = updated.emulator.client("dynamodb").describe_table(TableName=table)["Table"]["GlobalSecondaryIndexes"]
     assert (updated.outputs["TaskTableName"], index["IndexName"], index["IndexStatus"]) == (table, "lists", "ACTIVE")
     assert len(updated.resources("AWS::Scheduler::Schedule")) == 1
-    assert item_of(updated, waiting)["created_at"] == created
-    # The schedule finds the task in the index, which includes items from before the update.
-    wait_until(lambda: item_of(updated, waiting)["status"]["S"] == "completed")
+    assert item_of(updated, older_task["sk"]["S"])["created_at"] == older_task["created_at"]
+
+
+@pytest.mark.last
+def test_a_sweep_finds_a_task_from_before_the_update(older_task: dict[str, Any], updated: Stack) -> None:
+    """The index includes items from before the update."""
+    wait_until(lambda: item_of(updated, older_task["sk"]["S"])["status"]["S"] == "completed")

@@ -136,11 +136,16 @@ class Client:
                 self.move(order)
                 over.wait(self.rng.uniform(*THINKS_S) + (SLOW_POLL_S if order.background else 0))
 
-    def finish(self, until: float) -> None:
-        """Bring all tasks of this client to their end, also those that it never learned of."""
+    def finish(self, until: float, stopped: threading.Event) -> None:
+        """Bring all tasks of this client to their end, also those that it never learned of.
+
+        Args:
+            until: When the client gives up, monotonic seconds.
+            stopped: Makes it give up earlier.
+        """
         self.may_cancel = False
         orders: dict[str, Order] = {}
-        while time.monotonic() < until:
+        while time.monotonic() < until and not stopped.is_set():
             tasks = self.tasks()
             live = [task for task in tasks or () if task["status"] not in ENDED]
             if tasks is not None and not live:

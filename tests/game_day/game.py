@@ -175,8 +175,12 @@ def made(folder: Path) -> Path:
     return folder
 
 
-def play(setup: Setup, options: Options, folder: Path) -> Outcome:
-    """Play a game to its end, and judge it. The replies, effects and items of the table are left in the folder."""
+def play(setup: Setup, options: Options, folder: Path, ended: threading.Event | None = None) -> Outcome:
+    """Play a game to its end, and judge it. The replies, effects and items of the table are left in the folder.
+
+    Args:
+        ended: Ends the game early, if another thread sets it.
+    """
     rng = random.Random(options.seed)
     clients = [
         Client(number, Api(setup.stack, key), random.Random(rng.random())) for number, key in enumerate(setup.keys[:-1])
@@ -186,7 +190,7 @@ def play(setup: Setup, options: Options, folder: Path) -> Outcome:
     faults = FaultSchedule(
         setup.stack, setup.database, setup.proxies, setup.ledger, random.Random(rng.random()), setup.second_release
     )
-    over, ended = threading.Event(), threading.Event()
+    over, ended = threading.Event(), ended or threading.Event()
     with ThreadPoolExecutor(len(clients) + 3) as threads:
         try:
             helping = [threads.submit(helper.work, ended) for helper in (approver, supplier)]
@@ -200,7 +204,7 @@ def play(setup: Setup, options: Options, folder: Path) -> Outcome:
                 one.result()
             began = time.monotonic()
             until = began + HEALS_AFTER_S + options.clock_ms / 1000
-            for finishing in [threads.submit(client.finish, until) for client in clients]:
+            for finishing in [threads.submit(client.finish, until, ended) for client in clients]:
                 finishing.result()
             ended_after_s = time.monotonic() - began
         finally:
