@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import httpx2
@@ -298,7 +299,7 @@ class Approver:
             found += answer[1]["approvals"]
             if not answer[1].get("nextCursor"):
                 return found
-            cursor = f"&cursor={answer[1]['nextCursor']}"
+            cursor = f"&cursor={quote(answer[1]['nextCursor'])}"
 
 
 @dataclass

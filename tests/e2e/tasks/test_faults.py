@@ -4,6 +4,7 @@ The faults are injected into botocore's client, which makes one attempt for each
 store's own retries are tested too. Its handling of each fault is tested in tests/store.
 """
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 from msgspec.structs import replace
 
-from mcp_baton import Server, Step, Workflow
+from mcp_baton import Context, Server, Step, Workflow
 from mcp_baton.aws import dynamodb_store
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.methods import prompts
@@ -363,3 +364,30 @@ def test_a_task_is_named_and_its_results_are_linked_only_if_the_last_write_was_m
     assert any(go_on in text for _, text in prompt.conversation) is stored
     called = client.call_tool("flow").result["structuredContent"]
     assert ("uri" in called["results"]["a"] if isinstance(called["results"]["a"], dict) else False) is stored
+
+
+def test_a_run_keeps_its_idempotency_keys_if_its_task_seems_not_to_exist(make_client: MakeClient, table: Table) -> None:
+    """The request that creates the task arrives late, after the run's checkpoint. A resume then repeats the calls."""
+    server, keys, sent = Server("s"), list[str](), list[Any]()
+
+    @server.tool
+    def count(ctx: Context) -> int:
+        keys.append(ctx.idempotency_key)
+        return 1
+
+    steps = [Step("one", tool=count, checkpoint=True), Step("two", tool=count)]
+    server.add_workflow(Workflow(name="flow", description="count", steps=steps))
+    events, client = cast("Any", table.client.meta.events), make_client(server)
+
+    def delay(params: dict[str, Any], **_: object) -> None:
+        sent.append(json.loads(params["body"]))
+        raise ReadTimeoutError(endpoint_url="")
+
+    events.register("before-call.dynamodb.PutItem", delay)
+    client.get_prompt("flow")
+    events.unregister("before-call.dynamodb.PutItem", delay)
+    item = sent[0]["Item"]
+    item["run"]["M"]["until"]["N"] = "0"  # the claim has expired
+    table.client.put_item(TableName=table.name, Item=item)
+    client.get_prompt("flow", task=item["sk"]["S"].removeprefix("TASK#"))
+    assert keys == [*keys[:2], *keys[:2]]

@@ -538,10 +538,10 @@ class Engine:
         """The idempotency key of all attempts of a call; `None` for a single call of a run without a task, which gets
         a key of its own."""
         step = call.step
-        if run.lease is None:
+        if run.task_id is None:
             return own_key() if step.retry else None
         name = step.name if call.index is None else item_name(step.name, call.index)
-        return step_key(run.lease.task.task_id, name, partial(self._host.canonical, prepared.name, prepared.arguments))
+        return step_key(run.task_id, name, partial(self._host.canonical, prepared.name, prepared.arguments))
 
     def _with_repeats(self, run: Run, ended: EndedRun) -> EndedRun:
         """The ended run, with the steps that it may have repeated and those that another run may repeat."""

@@ -281,6 +281,8 @@ class Run:
 
     Attributes:
         lease: The run's claim on its task; `None` for a run without a task.
+        task_id: The id of the task, for idempotency keys. It stays when the run continues without its task, because a
+            late request may still create that task.
         written: How many of the traces have been written.
         oversized: The task variables whose values were too large to store.
         lost: Why the stored result of a completed step is not available, by step.
@@ -306,6 +308,7 @@ class Run:
         self.workflow = workflow
         self.input = run_input
         self.lease = lease
+        self.task_id = None if lease is None else lease.task.task_id
         self.statuses = statuses
         self.move = move
         self.outputs: dict[str, Json] = {}
