@@ -23,9 +23,9 @@ from benchmarks.load_servers import NotAvailable, Running
 from benchmarks.memory import processor_s, resident_mb
 
 WARM_UP = 1 / 6
-"""The warm-up lasts so much of the measured time."""
+"""The length of the warm-up, as a share of the measured time."""
 FLOOR_S = 30.0
-"""A floor is measured for at most so long."""
+"""The longest time for which a floor is measured, seconds."""
 SHOWN_ERRORS = 5
 
 

@@ -6,8 +6,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, override
+from typing import Any
+
+from tests.game_day.serving import Handler, Server, serving
 
 ANSWER_LOST = 0.02
 """The share of effects that happen although the tool gets no answer."""
@@ -39,7 +40,7 @@ class Ledger:
         address: Where containers find the ledger.
         effects: Each effect, by its idempotency key.
         mixed_keys: Keys that came with two different calls.
-        addresses: The addresses of callbacks that nobody has used yet, with their orders.
+        addresses: The addresses to which the supplier has not sent a callback yet, with their orders.
         answers_lost: How many tools got no answer about their effect.
         moved: How many times a clock was set wrong.
         healed: Every tool gets its answer, and the right time.
@@ -99,36 +100,19 @@ class Ledger:
 
 @contextmanager
 def running_ledger(ledger: Ledger) -> Iterator[Ledger]:
-    server = _Server(("0.0.0.0", 0), _Report)
-    server.ledger = ledger
-    ledger.address = f"host.docker.internal:{server.server_port}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with serving(_Report, ledger) as ledger.address:
         yield ledger
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-    ledger: Ledger
-
-
-class _Report(BaseHTTPRequestHandler):
-    server: _Server
+class _Report(Handler):
+    server: Server[Ledger]
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        answer = self.server.ledger.report(self.path, self.headers["X-Container"], body)
+        answer = self.server.subject.report(self.path, self.headers["X-Container"], body)
         if answer is None:
             return
         with suppress(OSError):
             self.send_response_only(200)
             self.end_headers()
             self.wfile.write(json.dumps(answer).encode())
-
-    @override
-    def log_message(self, format: str, *args: object) -> None:
-        """Print nothing."""

@@ -1,7 +1,6 @@
 """The proxies between the functions and the services of AWS: an HTTP proxy for each service, which makes faults."""
 
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -9,8 +8,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from http.client import HTTPConnection, HTTPException
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import override
+
+from tests.game_day.serving import Handler, Server, serving
 
 TIMEOUT_S = 30.0
 SLOW_S = (0.2, 0.9)
@@ -84,27 +83,15 @@ class FaultProxy:
 @contextmanager
 def running_proxy(proxy: FaultProxy) -> Iterator[FaultProxy]:
     """Serve the proxy on all addresses, as containers need it."""
-    server = _Server(("0.0.0.0", 0), _Request)
-    server.proxy = proxy
-    proxy.url = f"http://host.docker.internal:{server.server_port}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with serving(_Request, proxy) as address:
+        proxy.url = f"http://{address}"
         yield proxy
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-    proxy: FaultProxy
-
-
-class _Request(BaseHTTPRequestHandler):
+class _Request(Handler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    server: _Server
+    server: Server[FaultProxy]
 
     def handle(self) -> None:
         # The functions give up, and containers are killed, while their requests are here.
@@ -113,7 +100,7 @@ class _Request(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        fault = self.server.proxy.fault()
+        fault = self.server.subject.fault()
         match fault:
             case Fault.LOST:
                 self.close_connection = True
@@ -136,7 +123,7 @@ class _Request(BaseHTTPRequestHandler):
 
     def _deliver(self, fault: Fault | None, body: bytes) -> None:
         if fault in (Fault.SLOW, Fault.LATE):
-            time.sleep(self.server.proxy.rng.uniform(*(SLOW_S if fault is Fault.SLOW else LATE_S)))
+            time.sleep(self.server.subject.rng.uniform(*(SLOW_S if fault is Fault.SLOW else LATE_S)))
         if fault is Fault.DOUBLED:
             self._forward(body)
         answer = self._forward(body)
@@ -146,8 +133,8 @@ class _Request(BaseHTTPRequestHandler):
             self._answer(*answer)
 
     def _forward(self, body: bytes) -> tuple[int, bytes, Mapping[str, str]] | None:
-        """Send the request to the service; returns its answer, and None if the service does not answer."""
-        with closing(HTTPConnection("127.0.0.1", self.server.proxy.port, timeout=TIMEOUT_S)) as connection:
+        """Send the request to the service; return its answer, or None if the service does not answer."""
+        with closing(HTTPConnection("127.0.0.1", self.server.subject.port, timeout=TIMEOUT_S)) as connection:
             try:
                 connection.request(self.command, self.path, body, dict(self.headers))
                 response = connection.getresponse()
@@ -163,7 +150,3 @@ class _Request(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-
-    @override
-    def log_message(self, format: str, *args: object) -> None:
-        """Print nothing."""

@@ -187,7 +187,7 @@ class ApprovalJudge(Judge):
     def acknowledged(self, process: Process, approval_id: str, state: ApprovalState) -> None:
         record = next(it for it in self.approvals.values() if it.approval_id == approval_id)
         if record.state is not state or record.decided_by not in PEOPLE:
-            self.wrong(22, f"{process.name} is told that it decided {state.value}, but the approval is {record}")
+            self.wrong(22, f"{process.name} gets the reply that it decided {state.value}, but the approval is {record}")
 
 
 def _decision(record: ApprovalRecord) -> tuple[object, ...]:

@@ -104,7 +104,9 @@ class Claims:
         """Check a resume that was refused because another run holds the task."""
         *_, last = self.holders.values()
         if min(last.released_ms, last.ended_ms) < process.asked_ms and self.judge.world.fast_ms <= 1_000:
-            self.judge.wrong(10, f"{process.name} is told that another run holds the task, but that run has ended")
+            self.judge.wrong(
+                10, f"{process.name} gets the reply that another run holds the task, but that run has ended"
+            )
 
     @staticmethod
     def reported(item: Item) -> str:

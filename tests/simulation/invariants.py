@@ -238,7 +238,7 @@ class Judge:
         if process.kind == "call" and process.meta.get("recorded") is False:
             for call in process.calls:
                 if call.serial in self.placed:
-                    self.wrong(6, f"{process.name} is told that call #{call.serial} is not recorded, but it is")
+                    self.wrong(6, f"{process.name} gets the reply that call #{call.serial} is not recorded, but it is")
         # If no time was left for a call, the last write has no result of a call.
         called_last = NOT_BEGUN not in dumps(process.meta.get("pause_reason"))
         if process.is_run and process.meta.get("persisted") is False and process.calls and called_last:
@@ -248,7 +248,9 @@ class Judge:
                 if at is None or not any(
                     sent.heard and sent.operation == "UpdateItem" for sent in process.requests[at:]
                 ):
-                    self.wrong(6, f"{process.name} is told that {place} is not stored, but write #{number} stored it")
+                    self.wrong(
+                        6, f"{process.name} gets the reply that {place} is not stored, but write #{number} stored it"
+                    )
 
     def _check_call(self, process: Process) -> None:
         if process.meta.get("recorded") is True and not process.meta.get("oversized"):
@@ -270,7 +272,7 @@ class Judge:
         for call in calls:
             if call.serial not in self.placed:
                 self.wrong(
-                    5, f"{process.name} is told that call #{call.serial} of {call.tool} is stored, but it is not"
+                    5, f"{process.name} gets the reply that call #{call.serial} of {call.tool} is stored, but it is not"
                 )
 
     def settled(self) -> None:

@@ -221,7 +221,7 @@ class Replies:
         _, last_ms = self._clock(process)
         versions = self.world.database.since(self._key(process.owner, task_id), process.writes)
         if all(version.item is not None and _expires_ms(version.item) > last_ms for version in versions):
-            self.wrong(14, f"{process.name} is told that the task {task_id} does not exist")
+            self.wrong(14, f"{process.name} gets the reply that the task {task_id} does not exist")
 
     def _check_superseded(self, process: Process, task_id: str) -> None:
         """Check a reply which says that another run has taken the task over."""
@@ -251,7 +251,7 @@ class Replies:
         if is_short or faults - {Fault.HOT} or (faults and not self._bears_heat(process)):
             return
         if meta.get("record_error") == STORE_DOWN:
-            self.wrong(15, f"{process.name} is told that nothing was recorded, without a fault")
+            self.wrong(15, f"{process.name} gets the reply that nothing was recorded, without a fault")
         if isinstance(answer, ProtocolError) and answer.code == INTERNAL_ERROR and "busy" not in answer.message:
             self.wrong(15, f"{process.name} is refused without a fault: {answer.message}")
 

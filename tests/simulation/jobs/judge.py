@@ -194,18 +194,22 @@ class JobJudge(Judge):
             case "start" if self.world.task_id is None:
                 self.wrong(5, "a task was acknowledged, but does not exist")
             case "cancel" | "complete" if self.head is not None and status_of(self.head) not in TERMINAL:
-                self.wrong(5, f"{process.name} is told that the task has ended, but it is {status_of(self.head)}")
+                self.wrong(
+                    5, f"{process.name} gets the reply that the task has ended, but it is {status_of(self.head)}"
+                )
             case "update" if self.head is not None and status_of(self.head) not in TERMINAL:
                 lost = self.jobs.given[process.name] - head_in(self.head).answers.keys()
                 if lost:
-                    self.wrong(5, f"{process.name} is told that its answers are stored, but {sorted(lost)} have none")
+                    self.wrong(
+                        5, f"{process.name} gets the reply that its answers are stored, but {sorted(lost)} have none"
+                    )
 
     def settled(self) -> None:
         for process in self.world.processes.values():
             answer = process.answer
             not_run = isinstance(answer, ProtocolError) and "nothing was run" in answer.message
             if process.kind == "start" and not_run and self.world.calls:
-                self.wrong(6, "the client is told that nothing was run, but a tool was called")
+                self.wrong(6, "the client gets the reply that nothing was run, but a tool was called")
 
     # Traces.
 
