@@ -95,11 +95,11 @@ async function work(client, seen, mode) {
 
 /** Does the same as a host's model, with tools and arguments only: the workflow tool, the step's tool, the workflow tool. */
 async function beAHost(client, seen) {
-  const begun = await client.callTool({ name: "refund_order", arguments: order });
-  const task = { task_id: begun.structuredContent.task_id };
+  const started = await client.callTool({ name: "refund_order", arguments: order });
+  const task = { task_id: started.structuredContent.task_id };
   const made = await client.callTool({ name: "refund", arguments: { ...order, amount: 240, approved_by: "Ada", ...task } });
   const done = await client.callTool({ name: "refund_order", arguments: task });
-  seen.hosted = [begun, made, done];
+  seen.hosted = [started, made, done];
 }
 
 async function session(mode) {

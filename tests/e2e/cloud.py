@@ -111,11 +111,11 @@ class Cloud:
 
     def invoke(self, event: JsonDict) -> str:
         """Invoke the worker once. Return the outcome."""
-        begun_ms = self.time.ms
+        started_ms = self.time.ms
         self.kills.dead = False
 
         def left_ms() -> int:
-            return max(0, begun_ms + round(self.lives_s * 1000) - self.time.ms)
+            return max(0, started_ms + round(self.lives_s * 1000) - self.time.ms)
 
         try:
             outcome = str(self._handle(event, FunctionContext(left_ms))["outcome"])

@@ -4,7 +4,8 @@
 3. A run writes and calls tools only while it holds the claim. Claim numbers increase, and a live claim is not taken. 4.
 The result of a call is written at most once, in one place, and in the right one. 5. Acknowledged data is stored. 6.
 Data that was reported as not recorded is not stored. 7. Every value of a task is readable until the task expires, and
-every item expires. 8. An idempotency key belongs to one step and one set of arguments. 9. (Background: a tool that is
+every item expires. 8. An idempotency key belongs to one step and one set of arguments, and all runs of a task give the
+same key to a step's call. 9. (Background: a tool that is
 not idempotent starts at most once.) 10. After the faults, every task that does not run states why and can be resumed
 within two leases. 11. Requests end in time. 12 and 13: `jobs/judge.py`. 14 to 17: `replies.py`.
 """
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 from mcp_baton.exceptions import ProtocolError, StoreError, ValueNotKept
 from mcp_baton.protocol.json import dumps
 from mcp_baton.protocol.jsonrpc import INVALID_REQUEST
-from mcp_baton.server.running.runner import NOT_BEGUN
+from mcp_baton.server.running.runner import NOT_STARTED
 from mcp_baton.tasks.record import EXTRA_PREFIX, LEASE_MS, PAUSE_REASON, RESULT_PREFIX
 from tests.simulation.claims import Claims
 from tests.simulation.dynamodb.database import Change
@@ -64,6 +65,7 @@ class Judge:
         self.head: Item | None = None
         self.placed: dict[int, list[tuple[int, str]]] = {}
         self.keys: dict[str, tuple[str, str]] = {}
+        self.step_keys: dict[tuple[str, str], str] = {}
         self.stopped_early: list[Process] = []
         self.claims = Claims(self)
         self.task_id = ""
@@ -212,6 +214,11 @@ class Judge:
         meant = call.tool, dumps(call.arguments, sort_keys=True)
         if self.keys.setdefault(call.key, meant) != meant:
             self.wrong(8, f"the key of {self.keys[call.key]} is given to {meant}")
+        step = self.world.meant_by(call)
+        if step is not None and call.process.is_run:
+            key = self.step_keys.setdefault((step, meant[1]), call.key)
+            if key != call.key:
+                self.wrong(8, f"{call.process.name} gives {step} another key than an earlier run")
 
     def stopped(self, process: Process) -> None:
         """Check a process that Lambda stopped because its time was over."""
@@ -240,7 +247,7 @@ class Judge:
                 if call.serial in self.placed:
                     self.wrong(6, f"{process.name} gets the reply that call #{call.serial} is not recorded, but it is")
         # If no time was left for a call, the last write has no result of a call.
-        called_last = NOT_BEGUN not in dumps(process.meta.get("pause_reason"))
+        called_last = NOT_STARTED not in dumps(process.meta.get("pause_reason"))
         if process.is_run and process.meta.get("persisted") is False and process.calls and called_last:
             last = process.calls[-1]
             for number, place in self.placed.get(last.serial, ()):

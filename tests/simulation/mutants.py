@@ -46,7 +46,7 @@ from tests.simulation.world import Rewrite, World
 
 MOST_SEEDS = 3_000
 _task_view, _run_meta, _pause_s = task_view.task_view, runs.run_meta, RetryPolicy.pause_s
-_outbox_entry = items.outbox_entry
+_outbox_entry, _not_written = items.outbox_entry, Engine._not_written  # noqa: SLF001
 
 type Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -174,6 +174,12 @@ def _unlisted_callback(sent: str, request: Mapping[str, Any]) -> Mapping[str, An
     return without_action("SET listed_")(sent, request) if is_callback else request
 
 
+def _forgets_task(engine: Engine, run: Run, *given: Any) -> object:
+    over = _not_written(engine, run, *given)
+    run.task_id = run.task_id if run.lease else None
+    return over
+
+
 def _without_wakes(services: Services, store: TaskStore, task: TaskRecord) -> bool:
     return dispatching.redispatch_if_due(services, store, task) is not task
 
@@ -241,6 +247,10 @@ MUTANTS = (
         patch=replaced(subscriptions, _notified_state=lambda _task: "as it was"),
     ),
     Mutant("a run begins calls without checking its claim", patch=NO_LOOK, is_rare=True),
+    Mutant(
+        "a run without its task forgets the task's keys",
+        patch=replaced(Engine, _not_written=_forgets_task),
+    ),
     Mutant(
         "a run stops for an older claim than its own",
         patch=replaced(TaskStanding, claim=property(lambda _self: Claim("another", 0, 1_000))),

@@ -153,7 +153,7 @@ class Scheduler:
             following = self._ended(following)
 
     def _ended(self, actor: Actor) -> Actor | None:
-        """Run an actor to its end. Return the next actor if it has not begun yet, otherwise `None`."""
+        """Run an actor to its end. Return the next actor if it has not started yet, otherwise `None`."""
         _here.actor, actor.started = actor, True
         try:
             if not actor.killed:

@@ -122,6 +122,8 @@ class World:
         self.dispatcher: Dispatcher | None = None
         self.kinds: tuple[str, ...] = CROWD if rng.random() < 0.15 else KINDS
         self._others = rng.randrange(7)
+        # Another generator chooses this, so that earlier seeds keep their course.
+        self._creation_is_late = Random(f"late creation {seed}").random() < 0.03
 
     # The course of a simulation.
 
@@ -236,7 +238,8 @@ class World:
         return None
 
     def steps(self) -> Sequence[Step]:
-        return self.server(edited=self.edited).workflows[self.plan.name].steps
+        workflow = self.server(edited=self.edited).workflows.get(self.plan.name)
+        return workflow.steps if workflow else ()
 
     def created(self, task_id: str) -> None:
         if self.task_id is None:
@@ -288,6 +291,9 @@ class World:
         return sent
 
     def strikes(self, sent: Sent) -> Fault | None:
+        creates = sent.operation == "PutItem" and sent.process.kind == "start" and sent.partition.startswith("OWNER#")
+        if creates and self._creation_is_late:
+            return Fault.LATE
         from_ms, to_ms, shard = self.hot
         if not self.weather.over and from_ms <= self.scheduler.now_ms < to_ms and sent.partition.endswith(f"#{shard}"):
             return Fault.HOT

@@ -276,7 +276,7 @@ def worker(clock: Clock) -> MakeClaim:
 
 @pytest.fixture
 def held_job(store: Store, create_job: Begin, worker: MakeClaim) -> HeldJob:
-    """Creates a job that the worker `a` has begun."""
+    """Creates a job that the worker `a` has started."""
 
     def begin(**work: Any) -> tuple[TaskRecord, Claim]:
         task = create_job(**work)

@@ -432,9 +432,9 @@ def test_a_worker_takes_over_the_task_of_a_run_that_died(
     order.cloud.lives_s = lives_s
     client, call, own = started(order.cloud, workflow="order", order=2)
     hold(order, own, held_s)
-    begun_ms = order.cloud.time.ms
+    started_ms = order.cloud.time.ms
     assert order.cloud.work() == outcomes
-    assert order.cloud.time.ms - begun_ms > held_s * 1000
+    assert order.cloud.time.ms - started_ms > held_s * 1000
     assert (state(client, call)["status"], order.paid) == ("completed", [20])
 
 
@@ -453,9 +453,9 @@ def test_a_worker_that_loses_the_workflows_task_before_it_extends_it_waits_for_t
         raise ClaimLost(structs.replace(task, claim=Claim("other", order.cloud.time.ms + 40_000, 2)))
 
     monkeypatch.setattr(DynamoDBJobStore, "extend", late)
-    begun_ms = order.cloud.time.ms
+    started_ms = order.cloud.time.ms
     assert order.cloud.work() == ["completed"]
-    assert order.cloud.time.ms - begun_ms > 40_000
+    assert order.cloud.time.ms - started_ms > 40_000
     assert (state(client, call)["status"], order.paid) == ("completed", [20])
 
 
@@ -588,9 +588,9 @@ def test_a_worker_extends_its_tasks_while_it_works(
     cloud = make_cloud(Server("none"), lives_s=900, default_ttl_ms=ttl_ms)
     cloud.deploy(shop.server(cloud.time.pass_s, steps=steps, step_s=600))
     client, call, own = started(cloud)
-    begun_ms = cloud.time.ms
+    started_ms = cloud.time.ms
     assert cloud.work() == ["handed over"] * (steps - 1) + ["completed"]
-    assert cloud.time.ms - begun_ms == steps * 600_000
+    assert cloud.time.ms - started_ms == steps * 600_000
     assert (state(client, call)["status"], state(client, own)["status"]) == ("completed", "completed")
 
 

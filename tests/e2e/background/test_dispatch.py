@@ -133,7 +133,7 @@ def test_a_worker_fails_the_task_if_no_attempt_is_left(jobs: Background, script:
     [
         ("fails", {}, WORKER_MS, "no such month"),
         ("large", {"size": VALUE_BYTES}, WORKER_MS, str(VALUE_BYTES)),
-        ("report", {}, 4_000, "not begun"),
+        ("report", {}, 4_000, "not started"),
     ],
     ids=["an error of the tool", "a result over the size limit", "too little time"],
 )

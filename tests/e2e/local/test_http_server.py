@@ -216,7 +216,7 @@ def test_a_stream_whose_application_fails_is_cut_off_and_logged_once(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     def app(request: HttpRequest, exchange: Exchange) -> None:
-        exchange.open_stream(200, {}).write(b"begun")
+        exchange.open_stream(200, {}).write(b"started")
         raise LookupError("after the stream began")
 
     with closing(connect(serve(adapted(app)))) as client:
@@ -224,7 +224,7 @@ def test_a_stream_whose_application_fails_is_cut_off_and_logged_once(
         response = client.getresponse()
         with pytest.raises(IncompleteRead) as caught:
             response.read()
-        assert caught.value.partial == b"begun"
+        assert caught.value.partial == b"started"
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 

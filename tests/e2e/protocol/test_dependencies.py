@@ -314,7 +314,7 @@ def test_a_tool_does_not_start_if_its_dependencies_used_all_the_time() -> None:
         client.remaining_s(0.3)
         text = client.call_tool("ask").text
         assert text == (
-            f"not begun: the time for this request was over: its dependency {slow.__qualname__!r} was not ready. "
+            f"not started: the time for this request was over: its dependency {slow.__qualname__!r} was not ready. "
             "Nothing was run."
         )
         go_on.set()

@@ -92,7 +92,7 @@ class Shop:
 
 
 @dataclass
-class Begun:
+class Started:
     """A task whose refund failed before the bank opened."""
 
     shop: Shop
@@ -103,14 +103,14 @@ class Begun:
         return self.client.call_tool(tool, {"task_id": self.task, **arguments})
 
 
-def started(make_client: MakeClient, era: Era = "2025", **workflow: Any) -> Begun:
+def started(make_client: MakeClient, era: Era = "2025", **workflow: Any) -> Started:
     shop = Shop(**workflow)
     client = make_client(shop.server, era=era)
     paused = client.get_prompt("refund_order", {"order_id": "A-17"})
     assert paused.statuses == ["completed", "failed", "pending"]
     shop.bank_is_open = True
     shop.calls.clear()
-    return Begun(shop, client, paused.task_id)
+    return Started(shop, client, paused.task_id)
 
 
 def reported(answer: Answer) -> str:

@@ -10,7 +10,9 @@ from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.testing import Client, Connect, connect
 from tests.e2e.support import Era
 
-REFUSED = "not begun: pay runs only as a step of refund, when it is that step's turn. Nothing was run. Call refund: the"
+REFUSED = (
+    "not started: pay runs only as a step of refund, when it is that step's turn. Nothing was run. Call refund: the"
+)
 
 
 class Bank:

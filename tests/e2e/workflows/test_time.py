@@ -237,11 +237,11 @@ def test_an_abandoned_coroutine_is_cancelled(make_client: MakeClient) -> None:
 def test_a_tool_with_ten_abandoned_threads_is_not_called_again(
     make_client: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server, clock, begun, let_go, ended = Server("s"), Clock(), Semaphore(0), Event(), Semaphore(0)
+    server, clock, started, let_go, ended = Server("s"), Clock(), Semaphore(0), Event(), Semaphore(0)
 
     @server.tool
     def hang(ctx: Context) -> str:
-        begun.release()
+        started.release()
         if not let_go.is_set():
             clock.ms = RESERVE_MS
             ctx.report_progress(1)
@@ -257,11 +257,11 @@ def test_a_tool_with_ten_abandoned_threads_is_not_called_again(
         return text
 
     assert [call().startswith("timed out: ") for _ in range(10)] == [True] * 10
-    assert [begun.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
+    assert [started.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
     refused = call()
-    assert refused.startswith("not begun: 10 earlier calls of this function timed out and still run.")
+    assert refused.startswith("not started: 10 earlier calls of this function timed out and still run.")
     assert "tool hang is not called any more" in caplog.text
-    assert not begun.acquire(blocking=False)
+    assert not started.acquire(blocking=False)
     let_go.set()
     assert [ended.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
     # One of the threads is about to end.
@@ -274,11 +274,11 @@ class Blocking:
     Attributes:
         blocked: Set when `block` blocks the loop.
         released: Ends `block`.
-        begun: Set when `wait` has started.
+        started: Set when `wait` has started.
     """
 
     def __init__(self, requires: Sequence[str] = ()) -> None:
-        self.blocked, self.released, self.begun = Event(), Event(), Event()
+        self.blocked, self.released, self.started = Event(), Event(), Event()
         self.server = Server("s")
         self.server.tool(requires=requires)(self.block)
         self.server.tool(self.wait)
@@ -290,7 +290,7 @@ class Blocking:
 
     async def wait(self) -> None:
         """Wait."""
-        self.begun.set()
+        self.started.set()
         await asyncio.sleep(BOUND_S)
 
     def remaining_ms(self) -> int:
@@ -322,11 +322,11 @@ def test_an_async_tool_does_not_start_while_another_one_blocks_the_loop(
         assert "isError" not in block.result(BOUND_S).result
     reported = IN_VAIN.replace("tool block", named)
     assert (
-        answer["content"][0]["text"] == f"not begun: the time for this request was over: {reported}. Nothing was run."
+        answer["content"][0]["text"] == f"not started: the time for this request was over: {reported}. Nothing was run."
     )
     assert "tool block blocks the event loop" in caplog.text
     assert call_as_admin(blocking, "block").result["content"] == []
-    assert not tools.begun.is_set()
+    assert not tools.started.is_set()
 
 
 def test_a_started_async_tool_times_out_if_another_one_blocks_the_loop(
@@ -336,7 +336,7 @@ def test_a_started_async_tool_times_out_if_another_one_blocks_the_loop(
     blocking, client = make_client(tools.server), make_client(tools.server, remaining_ms=tools.remaining_ms)
     with ThreadPoolExecutor(2) as pool:
         wait = pool.submit(client.call_tool, "wait")
-        assert tools.begun.wait(BOUND_S)
+        assert tools.started.wait(BOUND_S)
         block = pool.submit(blocking.call_tool, "block")
         [said] = wait.result(BOUND_S).result["content"]
         tools.released.set()
@@ -354,28 +354,28 @@ def test_the_error_of_an_async_tool_says_that_it_blocks_the_loop(make_client: Ma
     )
 
 
-NOT_BEGUN = "not begun: the time for this request was over. Nothing was run."
+NOT_STARTED = "not started: the time for this request was over. Nothing was run."
 
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_tool_is_not_started_when_the_time_is_over(make_client: MakeClient, is_async: bool) -> None:
-    server, begun = Server("s"), list[str]()
+    server, started = Server("s"), list[str]()
 
     def work() -> None:
-        begun.append("work")
+        started.append("work")
 
     async def work_async() -> None:
-        begun.append("work")
+        started.append("work")
 
     server.tool(name="work")(work_async if is_async else work)
     clock = Clock(RESERVE_MS)
     client = make_client(server, remaining_ms=clock)
     answer = client.call_tool("work")
     assert answer.result["isError"] is True
-    assert answer.result["content"] == [{"type": "text", "text": NOT_BEGUN}]
+    assert answer.result["content"] == [{"type": "text", "text": NOT_STARTED}]
     clock.ms = RESERVE_MS + 10_000
     assert "isError" not in client.call_tool("work").result
-    assert begun == ["work"]
+    assert started == ["work"]
 
 
 def test_a_tool_is_not_started_if_its_resources_took_all_the_time(make_client: MakeClient) -> None:

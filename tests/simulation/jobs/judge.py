@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ProtocolError, StoreError
 from mcp_baton.protocol.json import Json, dumps
-from mcp_baton.server.running.runner import NOT_BEGUN, TIMED_OUT
+from mcp_baton.server.running.runner import NOT_STARTED, TIMED_OUT
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
@@ -40,7 +40,7 @@ class JobJudge(Judge):
         super().__init__(world, strict=strict)
         self.jobs = world
         self.started: dict[str, tuple[str, int]] = {}
-        """By worker that has begun an attempt: its claim, and how many questions were answered at that time."""
+        """By worker that has started an attempt: its claim, and how many questions were answered at that time."""
         self.attempts = Counter[int]()
         self.starts = Counter[int]()
 
@@ -152,7 +152,7 @@ class JobJudge(Judge):
         found = _SERIAL.search(result)
         made = {str(call.serial) for call in process.calls}
         # A tool that timed out has no result, although it may have run. A tool that was not started has none either.
-        timed_out = found is None and (TIMED_OUT in result or NOT_BEGUN in result)
+        timed_out = found is None and (TIMED_OUT in result or NOT_STARTED in result)
         if not timed_out and (found is None or found[1] not in made):
             self.wrong(4, f"{process.name} has made the calls {made}, but the result is {result[:120]}")
 
@@ -164,10 +164,10 @@ class JobJudge(Judge):
             answered = self.started[call.process.name][1]
             self.starts[answered] += 1
             if self.starts[answered] > self.jobs.job.attempts:
-                self.wrong(9, f"{call.tool} is begun {self.starts[answered]} times with {answered} answers")
+                self.wrong(9, f"{call.tool} is started {self.starts[answered]} times with {answered} answers")
 
     def _check_holder(self, call: Called) -> bool:
-        """Return whether the calling worker has begun an attempt. Check that no other worker holds the job."""
+        """Return whether the calling worker has started an attempt. Check that no other worker holds the job."""
         mine, head = self.started.get(call.process.name), self.head
         if mine is None:
             self.wrong(3, f"{call.process.name} calls {call.tool} without an attempt")

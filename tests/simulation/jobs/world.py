@@ -223,7 +223,7 @@ class JobWorld(World):
         return super().strikes(sent)
 
     def started(self, until_ms: int) -> None:
-        """After a worker has begun, schedule polls for the end of its claim, when most errors are possible."""
+        """After a worker has started, schedule polls for the end of its claim, when most errors are possible."""
         if not self.weather.over and self._impatient:
             self._impatient -= 1
             for _ in range(self.rng.randrange(1, 5)):

@@ -49,7 +49,7 @@ def fails(request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
 
 
 def fails_in_its_stream(request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
-    exchange.open_stream(200, {}).write(b"begun")
+    exchange.open_stream(200, {}).write(b"started")
     raise LookupError("the secret cause")
 
 
@@ -123,7 +123,7 @@ def test_an_exception_in_a_stream_is_raised_to_the_receiver(
 ) -> None:
     with listening(Wire()) as wire, pytest.raises(LookupError, match="the secret cause"):
         adapt(fails_in_its_stream)(REST, CONTEXT)
-    assert wire.data == b"begun"
+    assert wire.data == b"started"
     assert caplog.records == []
 
 

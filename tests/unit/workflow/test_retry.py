@@ -193,7 +193,7 @@ def test_no_call_is_made_if_the_check_of_the_task_took_the_time() -> None:
 
 
 def test_a_call_that_did_not_begin_is_not_an_attempt() -> None:
-    never = Failed("not begun", kind=Failure.NOT_BEGUN)
+    never = Failed("not started", kind=Failure.NOT_STARTED)
 
     assert FakeHost([never]).tried(EVEN) == AttemptResult(never, 0)
     assert FakeHost([never], over=OVER).tried(EVEN) == AttemptResult(never, 0, OVER)

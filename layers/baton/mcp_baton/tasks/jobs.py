@@ -25,7 +25,7 @@ class Dispatcher(Protocol):
     """Invokes the worker asynchronously, on AWS with Lambda's `InvocationType=Event`."""
 
     def dispatch(self, event: JsonObject) -> None:
-        """Hand the event over. When this returns, it was accepted, but the job may not have begun. Raises
+        """Hand the event over. When this returns, it was accepted, but the job may not have started. Raises
         `NotDispatched` if it was not accepted, or that is unknown."""
 
 

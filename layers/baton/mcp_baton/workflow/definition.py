@@ -419,7 +419,7 @@ class Step(_Cached):
         if self.each is not None:
             parts.append({"each": source_json(self.each)})
         if self.is_wait:
-            # The end of a wait that has begun stays when the definition changes.
+            # The end of a wait that has started stays when the definition changes.
             parts.append({"wait": self.waits_for, "returns": str(self.callback.returns) if self.callback else None})
         return parts
 

@@ -711,7 +711,7 @@ def attempt(
 
 
 def _was_not_called(outcome: Outcome) -> bool:
-    return isinstance(outcome, Failed) and outcome.kind is Failure.NOT_BEGUN
+    return isinstance(outcome, Failed) and outcome.kind is Failure.NOT_STARTED
 
 
 def _may_retry(step: Step, failed: Failed, attempts: int) -> bool:

@@ -41,7 +41,7 @@ class Failure(StrEnum):
     RAISED = "raised"
     INVALID = "invalid"
     TIMED_OUT = "timed out"
-    NOT_BEGUN = "not begun"
+    NOT_STARTED = "not started"
 
 
 class Failed(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
@@ -223,7 +223,7 @@ class Host(Protocol):
     announces: bool
     """Whether the client is notified of steps (`announce`)."""
 
-    def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
+    def announce(self, started: int, total: int, step: str, task_id: str | None) -> None:
         """Notify the client that the step with this number begins. The first notification has the task's id."""
 
     def may_start(self, after_s: float = 0.0) -> bool:

@@ -290,8 +290,8 @@ class LeaseOfThread:
         return self._lease.over
 
     def begin(self) -> StartTime | Over | None:
-        begun: StartTime | Over | None = self._ask(self._lease.begin)
-        return begun
+        started: StartTime | Over | None = self._ask(self._lease.begin)
+        return started
 
     def check(self) -> Over | None:
         over: Over | None = self._ask(self._lease.check)

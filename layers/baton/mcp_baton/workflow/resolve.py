@@ -120,7 +120,7 @@ class Known(Struct, frozen=True):
         lost: Why the stored result of a completed step is not available, by step name. The run that made the result
             still has it in `outputs`.
         outside: The bytes that reading a task variable must fetch; 0 for one inside the item.
-        items: The items of the run's steps with `each` that have begun, by step name.
+        items: The items of the run's steps with `each` that have started, by step name.
         item: The current element of the list of a step with `each`.
     """
 
@@ -257,7 +257,7 @@ class Known(Struct, frozen=True):
     # Waits
 
     def waits(self) -> dict[str, int]:
-        """When the waits that have begun end at the latest, epoch milliseconds, by step."""
+        """When the waits that have started end at the latest, epoch milliseconds, by step."""
         names = (step.name for step in self.open_steps if step.is_wait or step.retry is not None)
         stored = {name: self.variables.get(f"{WAIT_PREFIX}{name}") for name in names}
         return {name: until for name, until in stored.items() if isinstance(until, int)}

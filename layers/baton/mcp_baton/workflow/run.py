@@ -166,7 +166,7 @@ class ListRun(Struct):
     """The calls of a step with `each` in this run.
 
     Attributes:
-        waiting: The elements whose calls have not begun.
+        waiting: The elements whose calls have not started.
         calls: For how many elements the tool was called, with `attempts` in all.
         unwritten: How many results were not written.
         stop: Why a call was not made, if the calls of other elements can still be made.
@@ -368,7 +368,7 @@ class Run:
 
     @property
     def running_steps(self) -> int:
-        """How many steps have begun and not ended."""
+        """How many steps have started and not ended."""
         if not self.lists:
             return len(self.running)
         return len(self.running.keys() | {name for name, it in self.lists.items() if it.waiting} - self.stops.keys())

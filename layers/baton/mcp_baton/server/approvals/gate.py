@@ -73,7 +73,7 @@ def refusal_without_approval(
 
 
 def _not_started(why: str) -> Failed:
-    return Failed(f"not begun: {why}. Nothing was run.", kind=Failure.NOT_BEGUN)
+    return Failed(f"not started: {why}. Nothing was run.", kind=Failure.NOT_STARTED)
 
 
 def _with_defaults(signature: Signature, bound: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,4 +277,4 @@ def _not_approved(record: ApprovalRecord) -> Failed:
     if record.state is ApprovalState.DENIED:
         reason = record.reason or ""
     waits = NotApproved(record.approval_id, record.audience, record.message, expires_at, reason)
-    return Failed(waits.text(record.tool), kind=Failure.NOT_BEGUN, not_approved=waits)
+    return Failed(waits.text(record.tool), kind=Failure.NOT_STARTED, not_approved=waits)

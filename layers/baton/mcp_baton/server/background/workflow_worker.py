@@ -91,9 +91,9 @@ class WorkerHost(ServerHost):
         except CallerGone as gone:
             raise ResourceUnavailable(STOPPED) from gone
 
-    def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
-        super().announce(begun, total, step, task_id)
-        self._monitor.unwritten = f"Step {begun}/{total}: {step}"
+    def announce(self, started: int, total: int, step: str, task_id: str | None) -> None:
+        super().announce(started, total, step, task_id)
+        self._monitor.unwritten = f"Step {started}/{total}: {step}"
 
     def may_start(self, after_s: float = 0.0) -> bool:
         """Whether a step may start or be retried. A step after another one starts in a new invocation, unless most of

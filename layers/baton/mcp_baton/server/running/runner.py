@@ -61,7 +61,7 @@ logger = logging.getLogger(__name__)
 TIMED_OUT: Final = "timed out: "
 """The prefix of the error of a call that timed out."""
 
-NOT_BEGUN: Final = "not begun: "
+NOT_STARTED: Final = "not started: "
 """The prefix of the error of a call that was not made."""
 
 MAY_HAVE_HAPPENED: Final = "it may still have happened"
@@ -173,9 +173,9 @@ def run[T](
     if not target.signature.is_async and THREADS.has_too_many(target.own_function):
         logger.error("%s is not called any more: %s calls of it timed out and still run", target.what, MAX_ABANDONED)
         return Failed(
-            f"{NOT_BEGUN}{MAX_ABANDONED} earlier calls of this function timed out and still run. Nothing was run. Tell "
-            "the user that the server needs its operator.",
-            kind=Failure.NOT_BEGUN,
+            f"{NOT_STARTED}{MAX_ABANDONED} earlier calls of this function timed out and still run. Nothing was run. "
+            "Tell the user that the server needs its operator.",
+            kind=Failure.NOT_STARTED,
         )
     stopped = _check_guards(execution, target, prepared, options)
     if stopped is not None:
@@ -196,7 +196,7 @@ def run[T](
             if options.variables is not None and options.attempt.number == 1:
                 # The next run may use the approval, because this call did nothing.
                 options.variables.forget(f"{APPROVAL_PREFIX}{options.attempt.place.name}")
-            return Failed(_not_started_text(execution, target, waits_for), kind=Failure.NOT_BEGUN)
+            return Failed(_not_started_text(execution, target, waits_for), kind=Failure.NOT_STARTED)
 
 
 def hide_secrets[T](outcome: T | Failed, secrets: Secrets) -> T | Failed:
@@ -215,7 +215,7 @@ def _check_guards(
     """Check the guards of a tool, just before it runs. Returns why it must not run; `None` if it may."""
     place = options.attempt.place
     if target.only_in and not place.allows(target.only_in):
-        return Failed(_not_its_turn_text(target.name, target.only_in), kind=Failure.NOT_BEGUN)
+        return Failed(_not_its_turn_text(target.name, target.only_in), kind=Failure.NOT_STARTED)
     approval = target.approval or place.approval
     if approval is None:
         return None
@@ -227,7 +227,7 @@ def _check_guards(
 def _not_its_turn_text(tool: str, only_in: Sequence[str]) -> str:
     workflows = " or ".join(only_in)
     return (
-        f"{NOT_BEGUN}{tool} runs only as a step of {workflows}, when it is that step's turn. Nothing was run. Call "
+        f"{NOT_STARTED}{tool} runs only as a step of {workflows}, when it is that step's turn. Nothing was run. Call "
         f"{workflows}: the server makes this call."
     )
 
@@ -248,7 +248,7 @@ def _not_started_text(execution: Execution, target: BoundFunction[Any], waits_fo
     blocked = _blocker_text(execution, target)
     if waits_for and not blocked:
         blocked = f"its dependency {waits_for!r} was not ready"
-    return f"{NOT_BEGUN}the time for this request was over{f': {blocked}' if blocked else ''}. Nothing was run."
+    return f"{NOT_STARTED}the time for this request was over{f': {blocked}' if blocked else ''}. Nothing was run."
 
 
 def _blocker_text(execution: Execution, target: BoundFunction[Any]) -> str:

@@ -81,22 +81,22 @@ class ServerHost:
     def _options(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> CallOptions:
         return CallOptions(variables, self._map_progress, stay=True, attempt=attempt, pulse=self.pulse)
 
-    def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
+    def announce(self, started: int, total: int, step: str, task_id: str | None) -> None:
         """Send `notifications/progress`, if the client asked for it.
 
         The first one has the task's id in `_meta`, so that a client that loses its connection can resume the task.
         """
         first = self._started == 0
-        self._started, self._total = begun, total
-        if not begun > self._shown:
+        self._started, self._total = started, total
+        if not started > self._shown:
             # The step was announced before: the run continues with a person's answers.
             return
-        self._shown = float(begun)
+        self._shown = float(started)
         token = self._execution.envelope.progress_token
         if token is None:
             return
-        params: dict[str, Json] = {"progressToken": token, "progress": begun, "total": total}
-        params["message"] = f"Step {begun}/{total}: {step}"
+        params: dict[str, Json] = {"progressToken": token, "progress": started, "total": total}
+        params["message"] = f"Step {started}/{total}: {step}"
         if first and task_id is not None:
             params["_meta"] = {"task_id": task_id}
         self._execution.listener.notify("notifications/progress", params)
