@@ -340,6 +340,12 @@ MUTANTS = (
             ("sweeps ignore callbacks", None, replaced(sweep, _check=_without_wakes), False),
             ("any run removes a callback from the outbox", None, replaced(engine, Claim=_workers_claim), True),
             (
+                "a repeated event starts a job that waits",
+                without_condition(r"\(attribute_not_exists\(run\.dispatch"),
+                None,
+                True,
+            ),
+            (
                 "a waiting workflow does not store its job",
                 without_action(NAMES_JOB),
                 None,

@@ -396,7 +396,7 @@ class BackgroundWaitJudge(BackgroundJudge):
         if change.before is None:
             return
         before, after = head_in(change.before), head_in(change.after)
-        if (after.dispatches, after.started) != (before.dispatches, before.started):
+        if after.dispatches != before.dispatches:
             self.is_asleep = False
         elif before.until_ms and not after.until_ms and after.allowed != before.allowed and after.status == "working":
             self.world.struck.add("a workflow waited without a worker")
@@ -409,7 +409,7 @@ class BackgroundWaitJudge(BackgroundJudge):
         meantime."""
         came = self.waiting.accepted is not None and process.kind in {"callback", "sweep"}
         is_over = self.flow.head is not None and status_of(self.flow.head) in TERMINAL
-        ended = is_over and process.kind in {"cancel own", "complete own"}
+        ended = is_over and process.kind in {"cancel own", "complete own", "resume"}
         fits = came or ended or process.name in self.suspended
         return fits and after.dispatches == before.dispatches + 1 and before.holder == after.holder
 

@@ -162,8 +162,8 @@ def test_a_call_that_was_cancelled_is_not_woken(jobs: Background, shop: Shop) ->
     assert jobs.sweep() == NOTHING
 
 
-@pytest.mark.parametrize("end", ["cancel", "complete", "task_action"])
-def test_a_call_ends_at_once_if_a_client_ends_the_task_of_its_workflow(jobs: Background, end: str) -> None:
+@pytest.mark.parametrize("end", ["cancel", "complete", "task_action", "resume"])
+def test_a_call_ends_at_once_if_a_client_ends_the_task_of_its_workflow(jobs: Background, shop: Shop, end: str) -> None:
     task, client = waiting(jobs), jobs.client()
     workflow_task = client.task("get", task).result["_meta"][WORKFLOW_TASK]
     match end:
@@ -171,6 +171,9 @@ def test_a_call_ends_at_once_if_a_client_ends_the_task_of_its_workflow(jobs: Bac
             client.call_tool("release", {"task_id": workflow_task, "task_action": "cancel"})
         case "complete":
             client.request("tasks/cancel", {"taskId": workflow_task, "result": {"content": []}})
+        case "resume":
+            send_and_die(jobs, shop)
+            client.get_prompt("release", task=workflow_task)
         case _:
             client.task("cancel", workflow_task)
     assert (jobs.work(), jobs.status(task)) == ("completed", "completed")
@@ -380,6 +383,14 @@ def test_a_callback_to_an_address_from_a_continuation_wakes_the_job(jobs: Backgr
     assert len(shop.urls) == 2
     assert send(jobs, shop) == 200
     assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])
+
+
+def test_a_repeated_event_does_not_start_a_job_that_waits(jobs: Background) -> None:
+    """If its worker were killed, the callback could not wake the job."""
+    jobs.begin("release", {"branch": "main"})
+    [event] = jobs.queue.events
+    assert jobs.work() == "waits"
+    assert jobs.work(event) == "nothing to do: working"
 
 
 def test_a_sweep_wakes_a_workflow_whose_wait_began_after_a_late_event(jobs: Background, shop: Shop) -> None:

@@ -43,7 +43,8 @@ class JobStore(Protocol):
         Raises:
             TaskHeld: another worker has a live claim; contains the task, whose `claim.dispatch` says by which dispatch.
             NoAttemptLeft: no attempts are left, and there is no live claim.
-            Conflict: the task waits for the client's answers, or it is no job.
+            Conflict: the task waits for the client's answers, it is no job, or a worker has handled this dispatch
+                already and no further one is due.
         """
 
     def dispatch_again(self, task: TaskRecord) -> TaskRecord | None:

@@ -27,7 +27,7 @@ from mcp_baton.server.schema.prompt_arguments import (
 )
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.task_view import notes_meta, task_meta
-from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord
+from mcp_baton.tasks.record import JOB, RESULT_PREFIX, StepStatus, TaskRecord
 from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
 from mcp_baton.workflow.approval import GRACE_MS
 from mcp_baton.workflow.definition import ANSWERS, Argument, Workflow
@@ -118,8 +118,18 @@ def run_workflow(
             ended = engine.start(workflow, new_input(execution, workflow, given, ttl_ms))
         else:
             ended = _resume(execution, workflow, engine, given, task_id, answers, lives_ms)
+    if execution.job_id is None and ended.task is not None and ended.task.status.terminal:
+        _wake_waiting_job(execution, ended.task)
     _add_metrics(execution, ended)
     return ended
+
+
+def _wake_waiting_job(execution: Execution, task: TaskRecord) -> None:
+    """Wake the job that waits with a task which a request has completed, so that the job ends, too."""
+    if execution.store is not None and JOB in task.variables:
+        from mcp_baton.server.background.dispatching import wake_waiting_job
+
+        wake_waiting_job(execution.services, execution.store, task)
 
 
 def new_input(execution: Execution, workflow: Workflow, given: JsonObject, ttl_ms: int | None = None) -> RunInput:
