@@ -71,8 +71,8 @@ class DynamoDBJobStore:
         now_ms = self._tasks.now_ms()
         update = guarded_update(now_ms, new_token())
         _require_startable(update)
-        # A repeated event must not start a job that waits. If its worker died, the job would continue only at the end of
-        # its wait, because a job with a claim is not woken.
+        # A repeated event must not start a job that waits. If its worker died, the job would continue only at the end
+        # of its wait, because a job with a claim is not woken.
         last = update.path(RUN, "dispatch")
         update.require(
             f"(attribute_not_exists({last}) OR {last}<{update.number(dispatch)} OR "
