@@ -12,14 +12,14 @@ def approver(client: Client, owner: str = "kim", scopes: str = "refunds") -> Cli
     return replace(client, owner=owner, claims={"scope": scopes})
 
 
-def waiting(person: Client, state: str = "waiting") -> list[JsonDict]:
+def approvals_of(person: Client, state: str = "waiting") -> list[JsonDict]:
     """Return the approvals in this state that the person sees."""
     answer = person.post(
         None, resource="/approvals", path="/approvals", httpMethod="GET", queryStringParameters={"state": state}
     )
     assert answer.status == 200, answer.body
-    found: list[JsonDict] = json.loads(answer.body)["approvals"]
-    return found
+    approvals: list[JsonDict] = json.loads(answer.body)["approvals"]
+    return approvals
 
 
 def decide(person: Client, approval: JsonDict, decision: str = "approve", **members: Any) -> Answer:

@@ -37,12 +37,12 @@ class Time:
     """A clock that moves only if a test moves it or if code sleeps.
 
     Attributes:
-        slept: The lengths of all sleeps, in seconds.
+        sleeps: The lengths of all sleeps, in seconds.
         meanwhile: Functions that run at the end of the next sleeps, one for each sleep.
     """
 
     s: float = EPOCH_S
-    slept: list[float] = field(default_factory=list)
+    sleeps: list[float] = field(default_factory=list)
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
 
     @property
@@ -59,7 +59,7 @@ class Time:
         self.s += seconds
 
     def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
+        self.sleeps.append(seconds)
         self.pass_s(seconds)
         if self.meanwhile:
             self.meanwhile.pop(0)()
@@ -122,8 +122,8 @@ class Background:
     queue: Queue = field(default_factory=Queue)
 
     def container(self) -> Handler:
-        chosen = Settings(table=self.table.name, **self.settings)
-        return container(self.server, self.table, chosen, self.time, self.queue)
+        settings = Settings(table=self.table.name, **self.settings)
+        return container(self.server, self.table, settings, self.time, self.queue)
 
     def client(
         self, era: Era = "2026", owner: str = "alice", remaining_ms: Callable[[], int] = lambda: 60_000
@@ -132,7 +132,7 @@ class Background:
 
     def begin(self, tool: str, arguments: JsonDict | None = None, era: Era = "2026", owner: str = "alice") -> str:
         """Call a tool as a task. Return the task's id."""
-        task: str = created(call(self.client(era, owner), tool, arguments))["taskId"]
+        task: str = created_task(call(self.client(era, owner), tool, arguments))["taskId"]
         return task
 
     def work(self, event: JsonObject | None = None, remaining_ms: Callable[[], int] = lambda: WORKER_MS) -> str:
@@ -150,10 +150,10 @@ class Background:
 
     def kill(self, event: JsonObject | None = None) -> None:
         """Deliver an event to a worker that is killed before it writes its result to the table."""
-        sent = iter(range(1_000))
+        request_numbers = iter(range(1_000))
 
         def strike(**_: object) -> None:
-            if next(sent) == 1:  # after the claim
+            if next(request_numbers) == 1:  # after the claim
                 raise Killed
 
         events = self.table.client.meta.events
@@ -198,18 +198,18 @@ type MakeBackground = Callable[..., Background]
 
 
 def call(client: Client, tool: str, arguments: JsonDict | None = None) -> Answer:
-    asked = {"task": {"ttl": 600_000}} if client.era == "2025" else {}
-    return client.request("tools/call", {"name": tool, "arguments": arguments or {}, **asked})
+    task_params = {"task": {"ttl": 600_000}} if client.era == "2025" else {}
+    return client.request("tools/call", {"name": tool, "arguments": arguments or {}, **task_params})
 
 
-def created(answer: Answer) -> JsonDict:
+def created_task(answer: Answer) -> JsonDict:
     result = answer.result
-    made: JsonDict = result.get("task", result)
-    return made
+    task: JsonDict = result.get("task", result)
+    return task
 
 
 @contextmanager
-def away(client: "DynamoDBClient", operation: str) -> Iterator[None]:
+def unreachable(client: "DynamoDBClient", operation: str) -> Iterator[None]:
     """Fail every request of this operation with a connection error."""
 
     def refuse(**_: object) -> None:

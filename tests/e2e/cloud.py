@@ -41,22 +41,22 @@ class Kills:
     """Kills the process at a point: before or after a request to DynamoDB, a dispatch or a tool's effect.
 
     Attributes:
-        after: The number of points to pass before the kill. `None` means no kill.
-        dead: Whether the process was killed. All further points then raise `Killed` too.
+        points: The number of points to pass before the kill. `None` means no kill.
+        is_dead: Whether the process was killed. All further points then raise `Killed` too.
     """
 
-    after: int | None = None
-    dead: bool = False
+    points: int | None = None
+    is_dead: bool = False
     count: int = 0
 
     def point(self, **_: object) -> None:
         """Mark a point at which the process may be killed."""
-        if self.after is not None and not self.dead:
-            self.after -= 1
-            if self.after < 0:
-                self.dead, self.after = True, None
+        if self.points is not None and not self.is_dead:
+            self.points -= 1
+            if self.points < 0:
+                self.is_dead, self.points = True, None
                 self.count += 1
-        if self.dead:
+        if self.is_dead:
             raise Killed
 
 
@@ -65,8 +65,8 @@ class Cloud:
     """A server with its table, its workers and their queue.
 
     Attributes:
-        lives_s: The time limit of a worker's invocation, in seconds.
-        sent: All dispatched events, in order.
+        timeout_s: The time limit of a worker's invocation, in seconds.
+        events: All dispatched events, in order.
         outcomes: The outcome of each invocation: the handler's outcome, the name of its exception, or `killed`.
         refuses: The number of further events that the queue refuses.
         at_once: Run the worker during the dispatch instead of queueing the event.
@@ -76,8 +76,8 @@ class Cloud:
     settings: Settings
     time: Time = field(default_factory=Time)
     kills: Kills = field(default_factory=Kills)
-    lives_s: float = 10.0
-    sent: list[JsonDict] = field(default_factory=list)
+    timeout_s: float = 10.0
+    events: list[JsonDict] = field(default_factory=list)
     queue: list[Delivery] = field(default_factory=list)
     outcomes: list[str] = field(default_factory=list)
     refuses: int = 0
@@ -102,7 +102,7 @@ class Cloud:
         if self.refuses:
             self.refuses -= 1
             raise NotDispatched("the queue is full")
-        self.sent.append(dict(event))
+        self.events.append(dict(event))
         if self.at_once:
             self.invoke(dict(event))
         else:
@@ -112,21 +112,21 @@ class Cloud:
     def invoke(self, event: JsonDict) -> str:
         """Invoke the worker once. Return the outcome."""
         started_ms = self.time.ms
-        self.kills.dead = False
+        self.kills.is_dead = False
 
-        def left_ms() -> int:
-            return max(0, started_ms + round(self.lives_s * 1000) - self.time.ms)
+        def remaining_ms() -> int:
+            return max(0, started_ms + round(self.timeout_s * 1000) - self.time.ms)
 
         try:
-            outcome = str(self._handle(event, FunctionContext(left_ms))["outcome"])
+            outcome = str(self._handle(event, FunctionContext(remaining_ms))["outcome"])
         except Killed:
             outcome = "killed"
         except Exception as error:  # noqa: BLE001 - Lambda takes any exception for a failure
             outcome = type(error).__name__
-        if self.kills.dead:
+        if self.kills.is_dead:
             # Code that ran after the kill may have caught the exception.
-            outcome, self.kills.dead = "killed", False
-        self.kills.after = None
+            outcome, self.kills.is_dead = "killed", False
+        self.kills.points = None
         self.outcomes.append(outcome)
         return outcome
 
@@ -141,11 +141,11 @@ class Cloud:
             self.queue.append(Delivery(due_ms, delivery.event, delivery.attempt + 1))
         return outcome
 
-    def work(self, most: int = 100) -> list[str]:
+    def work(self, limit: int = 100) -> list[str]:
         outcomes = []
         while self.queue:
             outcomes.append(self.deliver())
-            assert len(outcomes) < most, outcomes
+            assert len(outcomes) < limit, outcomes
         return outcomes
 
 

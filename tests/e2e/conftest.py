@@ -33,7 +33,7 @@ ON_MINISTACK = pytest.mark.parametrize("engine", ["ministack"], indirect=True)
 """Runs a test against MiniStack, for races: it is a separate process and answers several requests at once. All other
 tests here give the same result with any DynamoDB, because tests/store compares the engines."""
 
-type Streaming = Callable[[Sink, Callable[[], Answer]], Future[Answer]]
+type Submit = Callable[[Sink, Callable[[], Answer]], Future[Answer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +80,11 @@ class MakeClient:
             now_ms: Returns the wall clock in epoch milliseconds. The default is the machine's clock.
         """
         name = table_name or self.table.name
-        chosen = Settings(table=name, overflow_bucket=bucket.name if bucket else None, **settings)
+        server_settings = Settings(table=name, overflow_bucket=bucket.name if bucket else None, **settings)
         pauses = Pauses()
         store = dynamodb_store(
             name,
-            chosen,
+            server_settings,
             connect=lambda: self.table.client,
             connect_s3=lambda: self.engine.s3,
             now_ms=now_ms,
@@ -92,7 +92,7 @@ class MakeClient:
             sleep=pauses.sleep,
             random=lambda: 0.99,
         )
-        return Client(compose(server, chosen, store=store, clock=clock), owner, era, remaining_ms)
+        return Client(compose(server, server_settings, store=store, clock=clock), owner, era, remaining_ms)
 
 
 @pytest.fixture(autouse=True)
@@ -118,8 +118,8 @@ def ministack_engine(ministack_url: str) -> Iterator[Engine]:
 @pytest.fixture
 def engine(request: pytest.FixtureRequest) -> Engine:
     """The engine in memory, or MiniStack for tests with `ON_MINISTACK`."""
-    chosen: Engine = request.getfixturevalue(f"{getattr(request, 'param', 'memory')}_engine")
-    return chosen
+    selected_engine: Engine = request.getfixturevalue(f"{getattr(request, 'param', 'memory')}_engine")
+    return selected_engine
 
 
 @pytest.fixture(params=["2025", "2026"])
@@ -160,20 +160,20 @@ def make_client(engine: Engine, table: Table) -> MakeClient:
 @pytest.fixture
 def requests(engine: Engine, table: Table) -> Iterator[Requests]:
     """The requests that are sent after the table was created, retries included."""
-    with noted(engine.client, engine.s3) as sent:
-        yield sent
+    with noted(engine.client, engine.s3) as sent_requests:
+        yield sent_requests
 
 
 @pytest.fixture
-def streaming() -> Iterator[Streaming]:
+def submit() -> Iterator[Submit]:
     """Sends a request from another thread. Its answer is streamed to a sink."""
     with ThreadPoolExecutor(4) as pool:
 
         def send(sink: Sink, request: Callable[[], Answer]) -> Future[Answer]:
-            def streamed() -> Answer:
+            def call() -> Answer:
                 stream_opener.set(sink.open)
                 return request()
 
-            return pool.submit(streamed)
+            return pool.submit(call)
 
         yield send

@@ -57,12 +57,12 @@ class Processes:
 
 
 @contextmanager
-def running[P: Processes](module: str, folder: Path, kind: type[P]) -> Iterator[P]:
+def run_module[P: Processes](module: str, folder: Path, kind: type[P]) -> Iterator[P]:
     """Run a module that forks a process for each event."""
     memory = MemoryDynamoDB()
     memory.create("tasks")
-    with closing(memory_client(memory)) as client, closing(loopback_server(memory)) as served:
-        command = [sys.executable, "-m", module, f"http://{served.address}", str(folder)]
+    with closing(memory_client(memory)) as client, closing(loopback_server(memory)) as server:
+        command = [sys.executable, "-m", module, f"http://{server.address}", str(folder)]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
             yield kind(Table(client, "tasks"), folder, process)

@@ -115,11 +115,11 @@ def events_in(stream: str) -> list[JsonDict]:
     ]
 
 
-def about_task(method: str, named: str, params: JsonDict) -> tuple[JsonDict, dict[str, str]]:
+def about_task(method: str, mcp_name: str, params: JsonDict) -> tuple[JsonDict, dict[str, str]]:
     """Return the message and the headers of a request about a task, in the 2026 era."""
     meta = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}}
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
-    return message, {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": named}
+    return message, {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": mcp_name}
 
 
 def proxy_event(body: str | None, owner: str | None, headers: Mapping[str, str], **changes: Any) -> JsonDict:
@@ -177,23 +177,23 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """Send a request in the client's era. `headers` are added to those that the era requires."""
-        sent = {**(params or {})}
+        all_params = {**(params or {})}
         if meta or self.era == "2026":
-            sent["_meta"] = {**self._own_meta(), **(meta or {})}
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": sent})
-        return self.post(body, {**self._headers(method, sent), **(headers or {})})
+            all_params["_meta"] = {**self._own_meta(), **(meta or {})}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": all_params})
+        return self.post(body, {**self._headers(method, all_params), **(headers or {})})
 
     def get_prompt(
         self, name: str, arguments: JsonDict | None = None, *, task: str | None = None, meta: JsonDict | None = None
     ) -> Answer:
         """Get a prompt: run a workflow, or resume it if `task` is given."""
-        return self.request("prompts/get", {"name": name, "arguments": arguments or {}}, naming(task, meta))
+        return self.request("prompts/get", {"name": name, "arguments": arguments or {}}, task_meta(task, meta))
 
     def call_tool(
         self, name: str, arguments: JsonDict | None = None, *, task: str | None = None, meta: JsonDict | None = None
     ) -> Answer:
         """Call a tool. With `task` the call is a continuation."""
-        return self.request("tools/call", {"name": name, "arguments": arguments or {}}, naming(task, meta))
+        return self.request("tools/call", {"name": name, "arguments": arguments or {}}, task_meta(task, meta))
 
     def task(self, method: str, task_id: str, **params: Any) -> Answer:
         """Send `tasks/<method>` for a task."""
@@ -216,16 +216,16 @@ class Client:
         if self.era == "2025":
             return {"MCP-Protocol-Version": "2025-11-25"}
         headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method}
-        named_by = NAMED_IN_HEADER.get(method, "taskId")
-        return {**headers, "Mcp-Name": str(params[named_by])} if named_by in params else headers
+        name_param = NAMED_IN_HEADER.get(method, "taskId")
+        return {**headers, "Mcp-Name": str(params[name_param])} if name_param in params else headers
 
 
-def naming(task: str | None, meta: JsonDict | None = None) -> JsonDict:
+def task_meta(task: str | None, meta: JsonDict | None = None) -> JsonDict:
     """Return a `_meta` that names the task."""
     return {**(meta or {}), **({TASK_ID_KEY: task} if task else {})}
 
 
-def related(era: Era, task_id: str) -> JsonDict:
+def related_meta(era: Era, task_id: str) -> JsonDict:
     """Return the member that `_meta` has beside `task_id` in the 2025 era."""
     return {RELATED_TASK_KEY: {"taskId": task_id}} if era == "2025" else {}
 
@@ -299,18 +299,18 @@ class Script:
     """Controls what a server's tools do.
 
     Attributes:
-        called: The names of the called tools, in order.
+        calls: The names of the called tools, in order.
         errors: The error texts of the tools that fail, by tool.
         meanwhile: By tool, a function that runs once, during the tool's next call.
     """
 
-    called: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
     meanwhile: dict[str, Callable[[], object]] = field(default_factory=dict)
 
     def play[Value](self, tool: str, value: Value) -> Value:
         """Record a call, run the function for it in `meanwhile`, and raise the tool's error or return `value`."""
-        self.called.append(tool)
+        self.calls.append(tool)
         if tool in self.meanwhile:
             self.meanwhile.pop(tool)()
         if tool in self.errors:
@@ -319,8 +319,8 @@ class Script:
 
     def take(self) -> list[str]:
         """Return the calls since the last `take`."""
-        taken, self.called = self.called, []
-        return taken
+        calls, self.calls = self.calls, []
+        return calls
 
 
 class Sink:
@@ -344,7 +344,7 @@ class Sink:
         """Wait for the next message and return it."""
         return self._messages.get(timeout=BOUND_S)
 
-    def next_told(self) -> JsonDict:
+    def next_params(self) -> JsonDict:
         """Return the params of the next message, a notification."""
         params: JsonDict = self.next()["params"]
         return params

@@ -16,10 +16,10 @@ class Virtual:
 
     def __init__(self) -> None:
         self.s = 0.0
-        self._due: list[tuple[float, int, Semaphore]] = []
+        self._sleepers: list[tuple[float, int, Semaphore]] = []
         self._order = count()
         self._yielded = Semaphore(0)
-        self._own: dict[Thread, Semaphore] = {}
+        self._semaphores: dict[Thread, Semaphore] = {}
 
     def monotonic(self) -> float:
         return self.s
@@ -30,33 +30,33 @@ class Virtual:
 
     def sleep(self, seconds: float) -> None:
         """Let other threads run for this time. A thread that was not started by `begin` returns at once."""
-        own = self._own.get(current_thread())
-        if own is not None:
-            self._wait(own, seconds)
+        semaphore = self._semaphores.get(current_thread())
+        if semaphore is not None:
+            self._wait(semaphore, seconds)
 
     def begin(self, at_s: float, work: Callable[[], None]) -> None:
         """Start a thread whose work begins at this time."""
-        own = Semaphore(0)
+        semaphore = Semaphore(0)
 
         def run() -> None:
-            own.acquire()
+            semaphore.acquire()
             try:
                 work()
             finally:
                 self._yielded.release()
 
         thread = Thread(target=run, daemon=True)
-        self._own[thread] = own
-        heapq.heappush(self._due, (at_s, next(self._order), own))
+        self._semaphores[thread] = semaphore
+        heapq.heappush(self._sleepers, (at_s, next(self._order), semaphore))
         thread.start()
 
     def run(self) -> None:
-        while self._due:
-            self.s, _, own = heapq.heappop(self._due)
-            own.release()
+        while self._sleepers:
+            self.s, _, semaphore = heapq.heappop(self._sleepers)
+            semaphore.release()
             self._yielded.acquire()
 
-    def _wait(self, own: Semaphore, seconds: float) -> None:
-        heapq.heappush(self._due, (self.s + seconds, next(self._order), own))
+    def _wait(self, semaphore: Semaphore, seconds: float) -> None:
+        heapq.heappush(self._sleepers, (self.s + seconds, next(self._order), semaphore))
         self._yielded.release()
-        own.acquire()
+        semaphore.acquire()

@@ -25,7 +25,7 @@ from tests.dynamodb_local.engine import left_out
 from tests.fakes import Pauses
 from tests.memory_dynamodb import MemoryDynamoDB, memory_client
 from tests.sent import Requests, noted
-from tests.store.given import Begin, HeldJob, MakeClaim, Rounds, Store, Stores
+from tests.store.fixture_types import Begin, HeldJob, MakeClaim, Rounds, Store, Stores
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -136,8 +136,8 @@ def memory_engine() -> Iterator[Engine]:
 @pytest.fixture(params=["memory", "embedded", "dynamodb_local"])
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Each engine in turn."""
-    chosen: Engine = request.getfixturevalue(f"{request.param}_engine")
-    return chosen
+    selected_engine: Engine = request.getfixturevalue(f"{request.param}_engine")
+    return selected_engine
 
 
 @pytest.fixture
@@ -169,8 +169,7 @@ def stores(engine: Engine, clock: Clock, pauses: Pauses) -> Stores:
         for name in TaskTable.__struct_fields__:
             if name in options:
                 times[name] = options.pop(name)
-        table = TaskTable(TABLE, LazyClient(lambda: engine.client), **times)
-        return DynamoDBTaskStore(table, **options)
+        return DynamoDBTaskStore(TaskTable(TABLE, LazyClient(lambda: engine.client), **times), **options)
 
     return make
 
@@ -188,7 +187,7 @@ def bucket(engine: Engine) -> Bucket:
 
 
 @pytest.fixture
-def overflowing(stores: Stores, bucket: Bucket) -> Store:
+def s3_store(stores: Stores, bucket: Bucket) -> Store:
     """A store that writes large values to the bucket."""
     return stores(objects=S3ObjectStore(bucket.name, lambda: bucket.client))
 
@@ -198,8 +197,8 @@ def begin(store: Store, owner: str) -> Begin:
     """Creates a task with that many pending steps, named `s0`, `s1` and so on."""
 
     def create(steps: int = 1, **options: Any) -> TaskRecord:
-        listed: list[Json] = [{"name": f"s{index}", "tool": "work", "status": "pending"} for index in range(steps)]
-        progress: Json = {"goal": "flow: do the work", "steps": listed, "schemaVersion": 1}
+        step_list: list[Json] = [{"name": f"s{index}", "tool": "work", "status": "pending"} for index in range(steps)]
+        progress: Json = {"goal": "flow: do the work", "steps": step_list, "schemaVersion": 1}
         return store.create(NewTask(owner, {PROGRESS: progress}, **options))
 
     return create
@@ -208,12 +207,12 @@ def begin(store: Store, owner: str) -> Begin:
 @pytest.fixture
 def requests(engine: Engine) -> Iterator[Requests]:
     """The requests sent since the fixture was created, including retries."""
-    with noted(engine.client, engine.s3) as sent:
-        yield sent
+    with noted(engine.client, engine.s3) as sent_requests:
+        yield sent_requests
 
 
 @pytest.fixture
-def lost(engine: Engine) -> Iterator[LostReplies]:
+def losses(engine: Engine) -> Iterator[LostReplies]:
     """Loses responses on demand."""
     replies = LostReplies(engine.url)
     events = engine.client.meta.events
@@ -232,7 +231,7 @@ class AfterRead:
 
     run: Callable[[], object] | None = None
 
-    def came(self, **_: object) -> None:
+    def run_writer(self, **_: object) -> None:
         """A handler of botocore's `after-call`."""
         run, self.run = self.run, None
         if run is not None:
@@ -242,10 +241,10 @@ class AfterRead:
 @pytest.fixture
 def after_read(engine: Engine) -> Iterator[AfterRead]:
     """Runs another writer after the next `GetItem`."""
-    made = AfterRead()
-    engine.client.meta.events.register("after-call.dynamodb.GetItem", made.came)
-    yield made
-    engine.client.meta.events.unregister("after-call.dynamodb.GetItem", made.came)
+    hook = AfterRead()
+    engine.client.meta.events.register("after-call.dynamodb.GetItem", hook.run_writer)
+    yield hook
+    engine.client.meta.events.unregister("after-call.dynamodb.GetItem", hook.run_writer)
 
 
 @pytest.fixture
@@ -259,7 +258,7 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 def rounds(engine: Engine) -> Rounds:
     """How many rounds a race test runs: the most in memory, which is fast; one on moto, which handles requests in
     turn."""
-    return lambda most: range({"memory": most, "embedded": 1}.get(engine.name, most // 4))
+    return lambda maximum: range({"memory": maximum, "embedded": 1}.get(engine.name, maximum // 4))
 
 
 @pytest.fixture
@@ -280,8 +279,8 @@ def held_job(store: Store, create_job: Begin, worker: MakeClaim) -> HeldJob:
 
     def begin(**work: Any) -> tuple[TaskRecord, Claim]:
         task = create_job(**work)
-        taken = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
-        assert taken.claim
-        return taken, taken.claim
+        claimed_task = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
+        assert claimed_task.claim
+        return claimed_task, claimed_task.claim
 
     return begin

@@ -11,13 +11,13 @@ from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import StepStatus, TaskPage, TaskRecord, steps_of
 from mcp_baton.tasks.store import StepWrite
 from mcp_baton.tasks.texts import VALUE_BYTES
-from tests.store.given import Threads
+from tests.store.fixture_types import Threads
 
 type Outcome = TaskRecord | StoreError | None
 
 
 @contextmanager
-def hooked(client: Any, event: str, handler: Callable[..., object]) -> Iterator[None]:
+def hook(client: Any, event: str, handler: Callable[..., object]) -> Iterator[None]:
     """Call a handler first at each event of botocore, such as `before-send.dynamodb.GetItem`."""
     client.meta.events.register_first(event, handler)
     try:
@@ -26,7 +26,7 @@ def hooked(client: Any, event: str, handler: Callable[..., object]) -> Iterator[
         client.meta.events.unregister(event, handler)
 
 
-def done(index: int, result: Json = "value", name: str | None = None) -> StepWrite:
+def completion(index: int, result: Json = "value", name: str | None = None) -> StepWrite:
     """Return the write of a step that completes with this result."""
     return StepWrite(index, name or f"s{index}", StepStatus.PENDING, StepStatus.COMPLETED, result)
 
@@ -47,8 +47,8 @@ def statuses(task: TaskRecord) -> list[str]:
 def note(value: str) -> Json:
     """Return the note in place of a result that is too long, or that could not be written outside the item."""
     size = len(value) + 2
-    why = "exceeds the task's size limit" if size > VALUE_BYTES else "could not be written outside the task's item"
-    return {"error": f"result of {size} bytes {why}"}
+    cause = "exceeds the task's size limit" if size > VALUE_BYTES else "could not be written outside the task's item"
+    return {"error": f"result of {size} bytes {cause}"}
 
 
 def all_pages(store: DynamoDBTaskStore, owner: str) -> list[TaskPage]:
@@ -59,10 +59,10 @@ def all_pages(store: DynamoDBTaskStore, owner: str) -> list[TaskPage]:
     return pages
 
 
-def at_once(
+def call_at_once(
     threads: Threads,
     calls: Sequence[Callable[[], TaskRecord | None]],
-    caught: tuple[type[StoreError], ...] = (StoreError,),
+    errors: tuple[type[StoreError], ...] = (StoreError,),
 ) -> list[Outcome]:
     """Run calls at the same time. Return each call's result or exception."""
     barrier = Barrier(len(calls))
@@ -71,7 +71,7 @@ def at_once(
         barrier.wait(60)
         try:
             return call()
-        except caught as error:
+        except errors as error:
             return error
 
     return list(threads.map(run, calls))

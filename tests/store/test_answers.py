@@ -13,7 +13,7 @@ from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
 from mcp_baton.tasks.ids import new_question
 from tests.sent import Requests
 from tests.store.conftest import Clock, Engine
-from tests.store.given import Rounds, Store, Threads
+from tests.store.fixture_types import Rounds, Store, Threads
 
 TTL_S = 60
 YES: JsonObject = {"result": {"action": "accept", "content": {"name": "Kim"}}}
@@ -28,9 +28,9 @@ def answers(store: Store) -> DynamoDBAnswerStore:
 @pytest.fixture
 def question(answers: DynamoDBAnswerStore, owner: str) -> str:
     """An open question."""
-    made = new_question()
-    answers.ask(owner, made, TTL_S)
-    return made
+    question_id = new_question()
+    answers.ask(owner, question_id, TTL_S)
+    return question_id
 
 
 def test_a_question_is_open_until_it_is_answered(answers: DynamoDBAnswerStore, owner: str, question: str) -> None:
@@ -77,16 +77,16 @@ def test_a_question_is_answered_once(answers: DynamoDBAnswerStore, owner: str, q
 
 
 @pytest.mark.parametrize(
-    "unknown",
+    "question_id",
     ["", "baton-", "baton-" + "0" * 32, "baton-" + "G" * 32, "0" * 38, "no such question", "x" * 5000, "\ud800", "a#b"],
     ids=["empty", "prefix", "well-formed", "letters", "no prefix", "text", "long", "lone surrogate", "hash"],
 )
 def test_an_unknown_question_cannot_be_answered(
-    answers: DynamoDBAnswerStore, owner: str, unknown: str, requests: Requests
+    answers: DynamoDBAnswerStore, owner: str, question_id: str, requests: Requests
 ) -> None:
     with pytest.raises(TaskNotFound):
-        answers.answer(owner, unknown, YES)
-    assert bool(requests.sent) == (unknown == "baton-" + "0" * 32)
+        answers.answer(owner, question_id, YES)
+    assert bool(requests.sent) == (question_id == "baton-" + "0" * 32)
 
 
 def test_only_the_owner_can_answer_a_question(answers: DynamoDBAnswerStore, owner: str, question: str) -> None:
@@ -101,12 +101,12 @@ def test_only_the_owner_can_answer_a_question(answers: DynamoDBAnswerStore, owne
 
 def test_a_question_expires(answers: DynamoDBAnswerStore, owner: str, question: str, clock: Clock) -> None:
     answers.answer(owner, question, YES)
-    late = new_question()
-    answers.ask(owner, late, TTL_S)
+    late_question = new_question()
+    answers.ask(owner, late_question, TTL_S)
 
     clock.ms += TTL_S * 1000
     with pytest.raises(TaskNotFound):
-        answers.answer(owner, late, YES)
+        answers.answer(owner, late_question, YES)
     assert answers.answered(owner, question) is None
 
 
@@ -121,12 +121,12 @@ def test_a_closed_question_cannot_be_answered(
     assert answers.answered(owner, question) is None
     with pytest.raises(TaskNotFound):
         answers.answer(owner, question, YES)
-    left = engine.client.query(
+    page = engine.client.query(
         TableName="tasks",
         KeyConditionExpression="pk = :pk",
         ExpressionAttributeValues={":pk": {"S": f"OWNER#{owner}"}},
     )
-    assert left["Items"] == []
+    assert page["Items"] == []
 
 
 def test_a_question_id_can_be_used_once(answers: DynamoDBAnswerStore, owner: str, question: str) -> None:
@@ -140,7 +140,7 @@ def test_a_question_id_can_be_used_once(answers: DynamoDBAnswerStore, owner: str
 def test_questions_are_not_listed_as_tasks(store: Store, owner: str, question: str, begin: Callable[..., Any]) -> None:
     task = begin()
 
-    assert [listed.task_id for listed in store.list(owner).tasks] == [task.task_id]
+    assert [entry.task_id for entry in store.list(owner).tasks] == [task.task_id]
     with pytest.raises(TaskNotFound):
         store.get(owner, question)
 
@@ -149,19 +149,19 @@ def test_one_of_several_simultaneous_answers_is_stored(
     answers: DynamoDBAnswerStore, owner: str, threads: Threads, rounds: Rounds
 ) -> None:
     for _ in rounds(20):
-        question, barrier, won = new_question(), Barrier(4), list[int]()
+        question, barrier, wins = new_question(), Barrier(4), list[int]()
         answers.ask(owner, question, TTL_S)
 
-        def send(number: int, question: str = question, barrier: Barrier = barrier, won: list[int] = won) -> None:
+        def send(number: int, question: str = question, barrier: Barrier = barrier, wins: list[int] = wins) -> None:
             barrier.wait(60)
             with suppress(TaskNotFound):
                 answers.answer(owner, question, {"result": {"number": number}})
-                won.append(number)
+                wins.append(number)
 
         list(threads.map(send, range(4)))
 
-        assert len(won) == 1
-        assert answers.answered(owner, question) == {"result": {"number": won[0]}}
+        assert len(wins) == 1
+        assert answers.answered(owner, question) == {"result": {"number": wins[0]}}
 
 
 def test_a_too_large_answer_is_refused(answers: DynamoDBAnswerStore, owner: str, question: str) -> None:

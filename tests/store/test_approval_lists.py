@@ -3,10 +3,10 @@
 from mcp_baton.tasks.approvals import ApprovalRecord, ApprovalState
 from mcp_baton.tasks.dynamodb.approvals import SLACK_MS
 from tests.store.conftest import TABLE, Clock, Engine
-from tests.store.given import Store
+from tests.store.fixture_types import Store
 
 
-def listed(store: Store, audience: str) -> list[ApprovalRecord]:
+def waiting_approvals(store: Store, audience: str) -> list[ApprovalRecord]:
     return list(store.approvals.list([audience], ApprovalState.WAITING).approvals)
 
 
@@ -18,10 +18,10 @@ def test_a_reader_with_a_fast_clock_removes_no_approval_from_the_list(
     record, _ = store.approvals.ask(new, 0, is_limited=False)
 
     clock.ms = until_ms + SLACK_MS - 1
-    assert listed(store, audience) == []
+    assert waiting_approvals(store, audience) == []
     clock.ms = until_ms - 1
-    assert listed(store, audience) == [record]
+    assert waiting_approvals(store, audience) == [record]
     clock.ms = until_ms + SLACK_MS
-    assert listed(store, audience) == []
+    assert waiting_approvals(store, audience) == []
     key = {"pk": {"S": f"APPROVAL#{record.approval_id[:16]}"}, "sk": {"S": record.approval_id[16:34]}}
     assert "listed_in" not in engine.client.get_item(TableName=TABLE, Key=key)["Item"]

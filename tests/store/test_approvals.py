@@ -15,7 +15,7 @@ from mcp_baton.tasks.approvals import (
 )
 from mcp_baton.tasks.dynamodb.approvals import PAGE_SIZE, DynamoDBApprovalStore
 from tests.store.conftest import Clock
-from tests.store.given import Store
+from tests.store.fixture_types import Store
 
 HOUR_MS = 3_600_000
 AUDIENCE = "refunds"
@@ -52,7 +52,7 @@ def decision(record: ApprovalRecord, *, approves: bool = True, **members: Any) -
     return Decision(approves, **{"digest": record.digest, "by": "kim", "origin": "api", **members})
 
 
-def approved(store: Store, call: ApprovalRecord) -> ApprovalRecord:
+def ask_and_approve(store: Store, call: ApprovalRecord) -> ApprovalRecord:
     return store.approvals.decide(ask(store, call), decision(call))
 
 
@@ -65,32 +65,32 @@ def test_a_requested_approval_is_read_back_unchanged(store: Store, call: Approva
 
 
 def test_the_same_call_is_requested_once(store: Store, call: ApprovalRecord) -> None:
-    first = ask(store, call)
-    again, is_new = store.approvals.ask(replace(call, asked_ms=call.asked_ms + 5), 0, is_limited=False)
-    next_one, is_next_new = store.approvals.ask(call, 1, is_limited=False)
+    first_record = ask(store, call)
+    second_record, is_new = store.approvals.ask(replace(call, asked_ms=call.asked_ms + 5), 0, is_limited=False)
+    next_record, is_next_new = store.approvals.ask(call, 1, is_limited=False)
 
-    assert (again, is_new, is_next_new) == (first, False, True)
-    assert next_one.approval_id != first.approval_id
+    assert (second_record, is_new, is_next_new) == (first_record, False, True)
+    assert next_record.approval_id != first_record.approval_id
 
 
 def test_an_id_cannot_be_guessed_from_the_call(store: Store, call: ApprovalRecord) -> None:
-    known = ask(store, call).approval_id
-    guessed = known[:-1] + ("0" if known[-1] != "0" else "1")
+    known_id = ask(store, call).approval_id
+    guessed_id = known_id[:-1] + ("0" if known_id[-1] != "0" else "1")
 
-    assert store.approvals.get(guessed) is None
+    assert store.approvals.get(guessed_id) is None
     assert store.approvals.get("no id") is None
 
 
 def test_an_approval_is_decided_once(store: Store, call: ApprovalRecord, clock: Clock) -> None:
     record = ask(store, call)
     clock.ms += 5
-    decided = store.approvals.decide(record, decision(call, approves=False, source="1.2.3.4", reason="no"))
-    with pytest.raises(NotDecided) as late:
+    decided_record = store.approvals.decide(record, decision(call, approves=False, source="1.2.3.4", reason="no"))
+    with pytest.raises(NotDecided) as error_info:
         store.approvals.decide(record, decision(call))
 
     expected = replace(record, state=ApprovalState.DENIED, decided_ms=clock.ms, decided_by="kim")
-    assert decided == replace(expected, decided_from="api", source="1.2.3.4", reason="no")
-    assert late.value.current == decided == store.approvals.get(record.approval_id)
+    assert decided_record == replace(expected, decided_from="api", source="1.2.3.4", reason="no")
+    assert error_info.value.current == decided_record == store.approvals.get(record.approval_id)
 
 
 def test_a_decision_needs_the_digest_and_comes_before_the_expiry(
@@ -107,111 +107,112 @@ def test_a_decision_needs_the_digest_and_comes_before_the_expiry(
 
 
 def test_an_approval_is_used_once(store: Store, call: ApprovalRecord, clock: Clock) -> None:
-    waiting = ask(store, call)
-    assert store.approvals.use(call, 0, "run:1") == waiting
-    decided = store.approvals.decide(waiting, decision(call))
-    used = store.approvals.use(call, 0, "run:1")
-    second = store.approvals.use(call, 0, "run:2")
+    waiting_record = ask(store, call)
+    assert store.approvals.use(call, 0, "run:1") == waiting_record
+    decided_record = store.approvals.decide(waiting_record, decision(call))
+    first_use = store.approvals.use(call, 0, "run:1")
+    second_use = store.approvals.use(call, 0, "run:2")
 
-    assert used == second == replace(decided, used_by="run:1", used_ms=clock.ms)
+    assert first_use == second_use == replace(decided_record, used_by="run:1", used_ms=clock.ms)
     assert store.approvals.use(call, 1, "run:1") is None
 
 
 def test_an_attempt_that_repeats_another_uses_its_approval(store: Store, call: ApprovalRecord) -> None:
-    approved(store, call)
-    for by, before, after in (
+    ask_and_approve(store, call)
+    for attempt, earlier_attempt, used_by in (
         ("run:1", "run:0", "run:1"),  # the earlier attempt had not used it
         ("run:3", "run:2", "run:1"),  # another attempt has used it
         ("run:2", "run:1", "run:2"),
     ):
-        used = store.approvals.use(call, 0, by, before)
-        assert used is not None
-        assert used.used_by == after
+        record = store.approvals.use(call, 0, attempt, earlier_attempt)
+        assert record is not None
+        assert record.used_by == used_by
 
 
 def test_a_denied_expired_or_different_call_is_not_used(store: Store, call: ApprovalRecord, clock: Clock) -> None:
-    denied = replace(call, digest="11" * 32)
-    store.approvals.decide(ask(store, denied), decision(denied, approves=False))
-    approved(store, call)
+    denied_call = replace(call, digest="11" * 32)
+    store.approvals.decide(ask(store, denied_call), decision(denied_call, approves=False))
+    ask_and_approve(store, call)
     # Its key is equal, but the call is different.
-    similar = replace(call, digest=call.digest[:-1] + "0")
-    tried = [store.approvals.use(it, 0, "run:1") for it in (denied, similar)]
+    similar_call = replace(call, digest=call.digest[:-1] + "0")
+    records = [store.approvals.use(record, 0, "run:1") for record in (denied_call, similar_call)]
     clock.ms = call.until_ms
-    tried.append(store.approvals.use(call, 0, "run:1"))
+    records.append(store.approvals.use(call, 0, "run:1"))
 
-    assert [it and it.used_by for it in tried] == [None, None, None]
+    assert [record and record.used_by for record in records] == [None, None, None]
 
 
 def test_a_waiting_approval_is_withdrawn_and_a_decided_one_is_not(store: Store, call: ApprovalRecord) -> None:
     record = ask(store, call)
-    other = approved(store, replace(call, digest="11" * 32))
-    withdrawn = store.approvals.withdraw(record)
+    approved_record = ask_and_approve(store, replace(call, digest="11" * 32))
+    withdrawn_record = store.approvals.withdraw(record)
 
-    assert withdrawn == replace(record, state=ApprovalState.WITHDRAWN) == store.approvals.withdraw(record)
-    assert store.approvals.withdraw(replace(other, state=ApprovalState.WAITING)) == other
+    assert withdrawn_record == replace(record, state=ApprovalState.WITHDRAWN) == store.approvals.withdraw(record)
+    assert store.approvals.withdraw(replace(approved_record, state=ApprovalState.WAITING)) == approved_record
     with pytest.raises(NotDecided):
         store.approvals.decide(record, decision(call))
 
 
 def test_a_list_has_the_approvals_of_its_audiences_and_its_state(store: Store, call: ApprovalRecord) -> None:
-    first, others = ask(store, call), f"others of {call.owner}"
-    second = ask(store, replace(call, digest="11" * 32, audience=others, asked_ms=call.asked_ms + 1))
-    decided = approved(store, replace(call, digest="22" * 32))
-    listed = [
+    first_record, other_audience = ask(store, call), f"others of {call.owner}"
+    second_record = ask(store, replace(call, digest="11" * 32, audience=other_audience, asked_ms=call.asked_ms + 1))
+    decided_record = ask_and_approve(store, replace(call, digest="22" * 32))
+    lists = [
         store.approvals.list(audiences, state).approvals
         for audiences, state in (
-            ([call.audience, others], ApprovalState.WAITING),
-            ([others], ApprovalState.WAITING),
-            ([call.audience, others], ApprovalState.APPROVED),
+            ([call.audience, other_audience], ApprovalState.WAITING),
+            ([other_audience], ApprovalState.WAITING),
+            ([call.audience, other_audience], ApprovalState.APPROVED),
             ([call.audience], ApprovalState.DENIED),
             ([], ApprovalState.WAITING),
         )
     ]
 
-    assert listed == [[second, first], [second], [decided], [], []]
+    assert lists == [[second_record, first_record], [second_record], [decided_record], [], []]
 
 
 def test_a_list_has_pages_newest_first(store: Store, call: ApprovalRecord) -> None:
-    made = [
+    records = [
         ask(store, replace(call, digest=f"{number:02x}" * 32, asked_ms=call.asked_ms + number // 3))
         for number in range(2 * PAGE_SIZE + 1)
     ]
-    found: list[ApprovalRecord] = []
+    items: list[ApprovalRecord] = []
     sizes, cursor = list[int](), None
     while not sizes or cursor is not None:
         page = store.approvals.list([call.audience], ApprovalState.WAITING, cursor)
-        found += page.approvals
+        items += page.approvals
         sizes.append(len(page.approvals))
         cursor = page.cursor
 
     assert sizes == [PAGE_SIZE, PAGE_SIZE, 1]
-    assert sorted(found, key=lambda it: it.approval_id) == sorted(made, key=lambda it: it.approval_id)
-    assert [it.asked_ms for it in found] == sorted((it.asked_ms for it in made), reverse=True)
+    assert sorted(items, key=lambda record: record.approval_id) == sorted(
+        records, key=lambda record: record.approval_id
+    )
+    assert [record.asked_ms for record in items] == sorted((record.asked_ms for record in records), reverse=True)
     with pytest.raises(ValueError, match="cursor"):
         store.approvals.list([call.audience], ApprovalState.WAITING, "not a cursor")
 
 
 def test_expired_approvals_leave_the_list_of_waiting_ones(store: Store, call: ApprovalRecord, clock: Clock) -> None:
     record = ask(store, call)
-    later = ask(store, replace(call, digest="11" * 32, until_ms=call.until_ms + HOUR_MS))
+    later_record = ask(store, replace(call, digest="11" * 32, until_ms=call.until_ms + HOUR_MS))
     clock.ms = call.until_ms
-    listed = store.approvals.list([call.audience], ApprovalState.WAITING).approvals
 
-    assert listed == [later]
+    assert store.approvals.list([call.audience], ApprovalState.WAITING).approvals == [later_record]
     assert store.approvals.get(record.approval_id) == record
 
 
 def test_a_task_has_a_limited_number_of_waiting_approvals(store: Store, call: ApprovalRecord, clock: Clock) -> None:
-    made = [replace(call, digest=f"{number:02x}" * 32) for number in range(MOST_WAITING + 2)]
-    for it in made[:MOST_WAITING]:
-        ask(store, it)
+    calls = [replace(call, digest=f"{number:02x}" * 32) for number in range(MOST_WAITING + 2)]
+    for waiting_call in calls[:MOST_WAITING]:
+        ask(store, waiting_call)
     with pytest.raises(TooManyWaiting):
-        store.approvals.ask(made[-1], 0, is_limited=True)
-    store.approvals.ask(replace(made[-1], task_id="another"), 0, is_limited=True)
-    approved(store, made[0])
-    assert store.approvals.ask(made[-1], 0, is_limited=True)[1]
+        store.approvals.ask(calls[-1], 0, is_limited=True)
+    store.approvals.ask(replace(calls[-1], task_id="another"), 0, is_limited=True)
+    ask_and_approve(store, calls[0])
+    assert store.approvals.ask(calls[-1], 0, is_limited=True)[1]
     clock.ms = call.until_ms
-    assert store.approvals.ask(replace(made[-2], until_ms=clock.ms + HOUR_MS), 0, is_limited=True)[1]
+    assert store.approvals.ask(replace(calls[-2], until_ms=clock.ms + HOUR_MS), 0, is_limited=True)[1]
 
 
 def test_one_of_two_processes_notifies(store: Store, call: ApprovalRecord) -> None:
@@ -219,8 +220,7 @@ def test_one_of_two_processes_notifies(store: Store, call: ApprovalRecord) -> No
 
     assert store.approvals.notified(record, 7)
     assert not store.approvals.notified(record, 8)
-    found = store.approvals.get(record.approval_id)
-    assert found == replace(record, notify_ms=7)
+    assert store.approvals.get(record.approval_id) == replace(record, notify_ms=7)
 
 
 def test_a_link_finds_its_approval_until_the_expiry(store: Store, call: ApprovalRecord, clock: Clock) -> None:

@@ -5,7 +5,7 @@ import pytest
 from mcp_baton.exceptions import StoreError
 from mcp_baton.tasks.callbacks import Pointer
 from tests.store.conftest import Clock
-from tests.store.given import Store
+from tests.store.fixture_types import Store
 
 
 def test_an_address_belongs_to_its_step_until_it_expires(store: Store, owner: str, clock: Clock) -> None:

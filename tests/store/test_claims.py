@@ -15,10 +15,10 @@ from mcp_baton.tasks.record import LEASE_MS, Claim, StepStatus, TaskRecord, step
 from mcp_baton.tasks.store import Batch, StepWrite
 from tests.sent import Requests
 from tests.store.conftest import Clock, LostReplies
-from tests.store.given import Begin, MakeClaim, Rounds, Store, Threads
+from tests.store.fixture_types import Begin, MakeClaim, Rounds, Store, Threads
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
-DONE = Batch(steps=(StepWrite(0, "s0", PENDING, COMPLETED, "value"),))
+BATCH = Batch(steps=(StepWrite(0, "s0", PENDING, COMPLETED, "value"),))
 
 
 @pytest.fixture
@@ -51,11 +51,11 @@ def test_taking_a_task_is_one_request_that_also_reads_it(
 ) -> None:
     task = begin(workflow="flow")
     requests.take()
-    taken = store.take(task.owner, task.task_id, "flow", run("a"))
+    claimed_task = store.take(task.owner, task.task_id, "flow", run("a"))
     assert requests.take() == ["UpdateItem"]
-    assert taken == store.get(task.owner, task.task_id)
-    assert (taken.claim, steps_of(taken)) == (Claim("a", run("a").until_ms, 1), steps_of(task))
-    assert (taken.version, taken.updated_at) == (task.version, task.updated_at)
+    assert claimed_task == store.get(task.owner, task.task_id)
+    assert (claimed_task.claim, steps_of(claimed_task)) == (Claim("a", run("a").until_ms, 1), steps_of(task))
+    assert (claimed_task.version, claimed_task.updated_at) == (task.version, task.updated_at)
 
 
 def test_a_live_claim_cannot_be_taken_but_an_expired_one_can(
@@ -64,39 +64,39 @@ def test_a_live_claim_cannot_be_taken_but_an_expired_one_can(
     task = begin(claim=run("a"), workflow="flow")
     until_ms = run("a").until_ms
     clock.ms = until_ms
-    with pytest.raises(TaskHeld) as held:
+    with pytest.raises(TaskHeld) as error_info:
         store.take(task.owner, task.task_id, "flow", run("b"))
-    assert (held.value.until_ms, held.value.current) == (until_ms, store.get(task.owner, task.task_id))
+    assert (error_info.value.until_ms, error_info.value.current) == (until_ms, store.get(task.owner, task.task_id))
     clock.ms += 1
-    taken = store.take(task.owner, task.task_id, "flow", run("b"))
-    assert taken.claim == Claim("b", run("b").until_ms, 2, interrupted=True)
+    claimed_task = store.take(task.owner, task.task_id, "flow", run("b"))
+    assert claimed_task.claim == Claim("b", run("b").until_ms, 2, interrupted=True)
 
 
 def test_later_claims_show_that_an_earlier_one_expired_without_release(
     store: Store, begin: Begin, run: MakeClaim, clock: Clock, requests: Requests
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")
-    ended = store.write(task, batch(run("a"), release=True)).task
-    taken = store.take(task.owner, task.task_id, "flow", run("b"))
-    assert (ended.claim, taken.claim) == (Claim("a", 0, 1), Claim("b", run("b").until_ms, 2))
+    released_task = store.write(task, batch(run("a"), release=True)).task
+    claimed_task = store.take(task.owner, task.task_id, "flow", run("b"))
+    assert (released_task.claim, claimed_task.claim) == (Claim("a", 0, 1), Claim("b", run("b").until_ms, 2))
     for name in ("c", "d", "e"):
         clock.ms += LEASE_MS + 1
         requests.take()
-        taken = store.take(task.owner, task.task_id, "flow", run(name))
+        claimed_task = store.take(task.owner, task.task_id, "flow", run(name))
         assert requests.take() == ["UpdateItem"]
-        assert taken.claim is not None
-        assert taken.claim.interrupted
-    assert taken.claim is not None
-    store.write(taken, batch(taken.claim, release=True))
-    last = store.take(task.owner, task.task_id, "flow", run("f")).claim
-    assert last == Claim("f", run("f").until_ms, 6, interrupted=True)
+        assert claimed_task.claim is not None
+        assert claimed_task.claim.interrupted
+    assert claimed_task.claim is not None
+    store.write(claimed_task, batch(claimed_task.claim, release=True))
+    last_claim = store.take(task.owner, task.task_id, "flow", run("f")).claim
+    assert last_claim == Claim("f", run("f").until_ms, 6, interrupted=True)
 
 
 def test_a_run_can_repeat_its_own_claim(store: Store, begin: Begin, run: MakeClaim) -> None:
     task = begin(claim=run("a"), workflow="flow")
-    again = store.take(task.owner, task.task_id, "flow", run("a")).claim
-    assert again is not None
-    assert (again.id, again.until_ms, again.number) == ("a", run("a").until_ms, 2)
+    claim = store.take(task.owner, task.task_id, "flow", run("a")).claim
+    assert claim is not None
+    assert (claim.id, claim.until_ms, claim.number) == ("a", run("a").until_ms, 2)
 
 
 @pytest.mark.parametrize(
@@ -111,19 +111,19 @@ def test_a_released_claim_can_be_taken_at_once(
     store: Store, begin: Begin, run: MakeClaim, end: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord]
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")
-    given_up = end(store, task, run("a"))
-    assert given_up.claim == store.get(task.owner, task.task_id).claim == Claim("a", 0, 1)
+    released_task = end(store, task, run("a"))
+    assert released_task.claim == store.get(task.owner, task.task_id).claim == Claim("a", 0, 1)
     assert store.take(task.owner, task.task_id, "flow", run("b")).claim == Claim("b", run("b").until_ms, 2)
 
 
 @pytest.mark.parametrize("end", ["cancel", "complete"])
 def test_a_terminal_task_cannot_be_taken(store: Store, begin: Begin, run: MakeClaim, end: str) -> None:
     task = begin(claim=run("a"), workflow="flow")
-    over = store.cancel(task.owner, task.task_id) if end == "cancel" else store.complete(task.owner, task.task_id, {})
+    record = store.cancel(task.owner, task.task_id) if end == "cancel" else store.complete(task.owner, task.task_id, {})
     for claim in (run("a"), run("b")):
-        with pytest.raises(TaskFinished) as finished:
+        with pytest.raises(TaskFinished) as error_info:
             store.take(task.owner, task.task_id, "flow", claim)
-        assert finished.value.current == over
+        assert error_info.value.current == record
     with pytest.raises(TaskFinished):
         store.renew(task, run("a"))
 
@@ -133,9 +133,9 @@ def test_a_task_of_another_workflow_cannot_be_taken(store: Store, begin: Begin, 
     with pytest.raises(Conflict) as conflict:
         store.take(task.owner, task.task_id, "another", run("a"))
     assert conflict.value.current == task
-    tools = begin()
+    tool_task = begin()
     with pytest.raises(Conflict):
-        store.take(tools.owner, tools.task_id, "flow", run("a"))
+        store.take(tool_task.owner, tool_task.task_id, "flow", run("a"))
 
 
 def test_a_missing_or_foreign_task_cannot_be_taken_or_renewed(
@@ -164,16 +164,16 @@ def test_renewing_a_claim_is_one_request_that_fails_after_a_takeover(
     task = begin(claim=run("a"), workflow="flow")
     requests.take()
     clock.ms += LEASE_MS + 1_000
-    late = store.renew(task, run("a"))
+    renewed_task = store.renew(task, run("a"))
     assert requests.take() == ["UpdateItem"]
-    assert late == store.get(task.owner, task.task_id)
-    assert (late.claim, late.version) == (Claim("a", run("a").until_ms, 1), task.version)
+    assert renewed_task == store.get(task.owner, task.task_id)
+    assert (renewed_task.claim, renewed_task.version) == (Claim("a", run("a").until_ms, 1), task.version)
     assert tokens(store.get(task.owner, task.task_id)) == tokens(task)  # a renewal has no token
     clock.ms += LEASE_MS + 1
-    taken = store.take(task.owner, task.task_id, "flow", run("b"))
-    with pytest.raises(ClaimLost) as lost:
-        store.renew(late, run("a"))
-    assert lost.value.current == taken
+    claimed_task = store.take(task.owner, task.task_id, "flow", run("b"))
+    with pytest.raises(ClaimLost) as error_info:
+        store.renew(renewed_task, run("a"))
+    assert error_info.value.current == claimed_task
 
 
 def test_a_renewal_after_the_release_is_refused(store: Store, begin: Begin, run: MakeClaim) -> None:
@@ -188,20 +188,20 @@ def test_a_renewal_after_the_release_is_refused(store: Store, begin: Begin, run:
 def test_a_run_without_the_claim_cannot_write(
     store: Store, begin: Begin, run: MakeClaim, clock: Clock, release: bool
 ) -> None:
-    first = run("a")
-    task = begin(claim=first, workflow="flow")
+    first_claim = run("a")
+    task = begin(claim=first_claim, workflow="flow")
     clock.ms += LEASE_MS + 1
-    taken = store.take(task.owner, task.task_id, "flow", run("b"))
-    assert taken.claim is not None
-    second = taken.claim
-    with pytest.raises(ClaimLost) as lost:
-        store.write(task, batch(first, release=release))
-    assert lost.value.current == taken == store.get(task.owner, task.task_id)
-    written = store.write(taken, batch(second, release=release)).task
-    assert written.variables["by"] == "b"
-    assert written.claim == replace(second, until_ms=0 if release else second.until_ms)
+    claimed_task = store.take(task.owner, task.task_id, "flow", run("b"))
+    assert claimed_task.claim is not None
+    second_claim = claimed_task.claim
+    with pytest.raises(ClaimLost) as error_info:
+        store.write(task, batch(first_claim, release=release))
+    assert error_info.value.current == claimed_task == store.get(task.owner, task.task_id)
+    written_task = store.write(claimed_task, batch(second_claim, release=release)).task
+    assert written_task.variables["by"] == "b"
+    assert written_task.claim == replace(second_claim, until_ms=0 if release else second_claim.until_ms)
     with pytest.raises(ClaimLost):
-        store.write(task, batch(first, release=release))
+        store.write(task, batch(first_claim, release=release))
 
 
 def test_a_checkpoint_renews_the_claim(store: Store, begin: Begin, run: MakeClaim, clock: Clock) -> None:
@@ -221,10 +221,9 @@ def test_a_run_with_an_expired_claim_can_end_if_no_other_run_took_over(
 
 def test_a_continuation_needs_no_claim(store: Store, begin: Begin, run: MakeClaim) -> None:
     task = begin(claim=run("a"), workflow="flow")
-    written = store.write(task, DONE).task
-    assert written.claim == task.claim
+    assert store.write(task, BATCH).task.claim == task.claim
     with pytest.raises(Conflict):
-        store.write(task, Batch(steps=DONE.steps, claim=run("a"), release=True))
+        store.write(task, Batch(steps=BATCH.steps, claim=run("a"), release=True))
 
 
 def test_one_of_several_simultaneous_takers_gets_the_task(
@@ -236,41 +235,41 @@ def test_one_of_several_simultaneous_takers_gets_the_task(
         def take(name: int, task: TaskRecord = task, barrier: Barrier = barrier) -> str | None:
             barrier.wait(60)
             try:
-                taken = store.take(task.owner, task.task_id, "flow", run(f"r{name}"))
+                claimed_task = store.take(task.owner, task.task_id, "flow", run(f"r{name}"))
             except TaskHeld:
                 return None
-            return taken.claim.id if taken.claim else ""
+            return claimed_task.claim.id if claimed_task.claim else ""
 
         [winner] = [name for name in threads.map(take, range(8)) if name is not None]
         assert (store.get(task.owner, task.task_id).claim or run("none")).id == winner
 
 
 def test_a_run_without_claim_response_has_no_claim_after_a_takeover(
-    store: Store, begin: Begin, run: MakeClaim, clock: Clock, lost: LostReplies
+    store: Store, begin: Begin, run: MakeClaim, clock: Clock, losses: LostReplies
 ) -> None:
     """The function stalls between the two attempts of its request, and another run takes the task."""
-    task, first = begin(workflow="flow"), run("a")
+    task, first_claim = begin(workflow="flow"), run("a")
 
-    def stand_still() -> None:
+    def stall() -> None:
         clock.ms += LEASE_MS + 1
         store.take(task.owner, task.task_id, "flow", run("b"))
 
-    lost.times, lost.meanwhile = 1, stand_still
-    with pytest.raises(TaskHeld) as held:
-        store.take(task.owner, task.task_id, "flow", first)
-    assert held.value.current == store.get(task.owner, task.task_id)
+    losses.times, losses.meanwhile = 1, stall
+    with pytest.raises(TaskHeld) as error_info:
+        store.take(task.owner, task.task_id, "flow", first_claim)
+    assert error_info.value.current == store.get(task.owner, task.task_id)
 
 
 def test_a_run_claims_again_if_the_run_that_took_over_has_ended(
-    store: Store, begin: Begin, run: MakeClaim, clock: Clock, lost: LostReplies
+    store: Store, begin: Begin, run: MakeClaim, clock: Clock, losses: LostReplies
 ) -> None:
-    task, first = begin(workflow="flow"), run("a")
+    task, first_claim = begin(workflow="flow"), run("a")
 
-    def stand_still() -> None:
+    def stall() -> None:
         clock.ms += LEASE_MS + 1
-        taken = store.take(task.owner, task.task_id, "flow", run("b"))
-        store.write(taken, batch(run("b"), release=True))
+        claimed_task = store.take(task.owner, task.task_id, "flow", run("b"))
+        store.write(claimed_task, batch(run("b"), release=True))
 
-    lost.times, lost.meanwhile = 1, stand_still
-    taken = store.take(task.owner, task.task_id, "flow", first)
-    assert taken.claim == Claim("a", first.until_ms, 3, interrupted=True)
+    losses.times, losses.meanwhile = 1, stall
+    claimed_task = store.take(task.owner, task.task_id, "flow", first_claim)
+    assert claimed_task.claim == Claim("a", first_claim.until_ms, 3, interrupted=True)

@@ -25,8 +25,8 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite, TaskStore
 from tests.sent import Requests
 from tests.store.conftest import Clock, Engine
-from tests.store.given import BUT_EMBEDDED, ON_MEMORY, Begin, Store, Stores
-from tests.store.steps import all_pages, hooked, statuses
+from tests.store.fixture_types import NOT_ON_MOTO, ON_MEMORY, Begin, Store, Stores
+from tests.store.steps import all_pages, hook, statuses
 
 PENDING, COMPLETED, FAILED = StepStatus.PENDING, StepStatus.COMPLETED, StepStatus.FAILED
 PAUSE: JsonObject = {
@@ -39,12 +39,12 @@ PAUSE: JsonObject = {
 UNKNOWN_ID = new_task_id(0)
 
 
-def done(index: int, result: object = None) -> StepWrite:
+def completion(index: int, result: object = None) -> StepWrite:
     return StepWrite(index, f"s{index}", PENDING, COMPLETED, {"value": str(result)})
 
 
-def finish(store: TaskStore, task: TaskRecord, how: str) -> TaskRecord:
-    match how:
+def finish(store: TaskStore, task: TaskRecord, ending: str) -> TaskRecord:
+    match ending:
         case "cancel":
             return store.cancel(task.owner, task.task_id)
         case "complete":
@@ -67,14 +67,14 @@ def refuse_missing(store: TaskStore, owner: str, task_id: str) -> None:
 
 
 def test_a_created_task_is_read_back_as_it_was_created(store: Store, owner: str, clock: Clock, begin: Begin) -> None:
-    created = begin(2, workflow="flow", definition="hash", arguments={"amount": "30.0"})
-    assert store.get(owner, created.task_id) == created
-    assert created.status is TaskStatus.WORKING
-    assert created.created_at == created.updated_at == timestamp(clock.ms)
-    assert (created.workflow, created.definition, created.arguments) == ("flow", "hash", {"amount": "30.0"})
-    assert created.version == 1
-    assert created.result is None
-    assert statuses(created) == ["pending", "pending"]
+    task = begin(2, workflow="flow", definition="hash", arguments={"amount": "30.0"})
+    assert store.get(owner, task.task_id) == task
+    assert task.status is TaskStatus.WORKING
+    assert task.created_at == task.updated_at == timestamp(clock.ms)
+    assert (task.workflow, task.definition, task.arguments) == ("flow", "hash", {"amount": "30.0"})
+    assert task.version == 1
+    assert task.result is None
+    assert statuses(task) == ["pending", "pending"]
 
 
 def test_reading_a_status_is_one_request(store: Store, begin: Begin, requests: Requests) -> None:
@@ -90,32 +90,34 @@ def test_reading_a_status_is_one_request(store: Store, begin: Begin, requests: R
 def test_a_status_read_has_four_attributes_and_is_eventually_consistent(
     store: Store, begin: Begin, engine: Engine
 ) -> None:
-    task, sent = begin(2), list[dict[str, object]]()
+    task, requests = begin(2), list[dict[str, object]]()
 
     def note(params: dict[str, object], **_: object) -> None:
-        sent.append(params)
+        requests.append(params)
 
-    with hooked(engine.client, "provide-client-params.dynamodb.GetItem", note):
+    with hook(engine.client, "provide-client-params.dynamodb.GetItem", note):
         store.read_status(task.owner, task.task_id)
-    [read] = sent
-    assert read["ConsistentRead"] is False
-    assert read["ExpressionAttributeNames"] == {"#0": "status", "#1": "expires_at", "#2": "version", "#3": "run"}
+    [request] = requests
+    assert request["ConsistentRead"] is False
+    assert request["ExpressionAttributeNames"] == {"#0": "status", "#1": "expires_at", "#2": "version", "#3": "run"}
 
 
 @ON_MEMORY
-@pytest.mark.parametrize("knows", [False, True], ids=["no item", "an older item"])
-def test_a_stale_replica_does_not_make_a_task_missing(store: Store, begin: Begin, engine: Engine, knows: bool) -> None:
+@pytest.mark.parametrize("has_old_item", [False, True], ids=["no item", "an older item"])
+def test_a_stale_replica_does_not_make_a_task_missing(
+    store: Store, begin: Begin, engine: Engine, has_old_item: bool
+) -> None:
     task = begin(1)
-    if knows:
+    if has_old_item:
         assert isinstance(task.source, dict)
-        before = {**task.source, **key_of(task.owner, UNKNOWN_ID), "expires_at": {"N": "1"}}
-        engine.client.put_item(TableName="tasks", Item=before)
+        old_item = {**task.source, **key_of(task.owner, UNKNOWN_ID), "expires_at": {"N": "1"}}
+        engine.client.put_item(TableName="tasks", Item=old_item)
 
     def lag(params: dict[str, object], **_: object) -> None:
         if not params["ConsistentRead"]:
             params["Key"] = key_of(task.owner, UNKNOWN_ID)
 
-    with hooked(engine.client, "provide-client-params.dynamodb.GetItem", lag):
+    with hook(engine.client, "provide-client-params.dynamodb.GetItem", lag):
         assert store.read_status(task.owner, task.task_id).status is TaskStatus.WORKING
 
 
@@ -133,17 +135,17 @@ def test_a_damaged_status_is_a_store_error(
 
 @pytest.mark.parametrize("name", ['"quoted"', "Zoë 🎉", "lone \ud800 half", "with#hash and space", ""])
 def test_owner_and_workflow_names_may_contain_any_text(store: Store, owner: str, name: str) -> None:
-    created = store.create(NewTask(name + owner, {f"v{name}": name}, workflow=name))
-    read = store.get(name + owner, created.task_id)
-    assert (read.owner, read.workflow, dict(read.variables)) == (name + owner, name, {f"v{name}": name})
+    task = store.create(NewTask(name + owner, {f"v{name}": name}, workflow=name))
+    record = store.get(name + owner, task.task_id)
+    assert (record.owner, record.workflow, dict(record.variables)) == (name + owner, name, {f"v{name}": name})
 
 
 @ON_MEMORY
 @pytest.mark.parametrize(
-    ("asked", "granted"), [(None, 3_600_000), (0, 1), (-5, 1), (1, 1), (60_000, 60_000), (10**12, 86_400_000)]
+    ("requested_ms", "granted_ms"), [(None, 3_600_000), (0, 1), (-5, 1), (1, 1), (60_000, 60_000), (10**12, 86_400_000)]
 )
-def test_a_lifetime_is_limited_to_the_maximum(begin: Begin, asked: int | None, granted: int) -> None:
-    assert begin(ttl_ms=asked).ttl_ms == granted
+def test_a_lifetime_is_limited_to_the_maximum(begin: Begin, requested_ms: int | None, granted_ms: int) -> None:
+    assert begin(ttl_ms=requested_ms).ttl_ms == granted_ms
 
 
 def test_an_expired_task_is_not_found(store: Store, owner: str, clock: Clock, begin: Begin) -> None:
@@ -153,7 +155,7 @@ def test_an_expired_task_is_not_found(store: Store, owner: str, clock: Clock, be
     clock.ms += 1
     refuse_missing(store, owner, task.task_id)
     with pytest.raises(TaskNotFound):
-        store.write(task, Batch(steps=(done(0),)))
+        store.write(task, Batch(steps=(completion(0),)))
     assert store.list(owner).tasks == ()
 
 
@@ -167,9 +169,9 @@ def test_a_terminal_task_expires_too(store: Store, owner: str, clock: Clock, beg
 def test_writes_keep_the_lifetime(store: Store, owner: str, clock: Clock, begin: Begin) -> None:
     task = begin(ttl_ms=10_000)
     clock.ms += 9_000
-    written = store.write(task, Batch(steps=(done(0),))).task
-    assert (written.ttl_ms, written.created_at) == (10_000, task.created_at)
-    assert written.updated_at == timestamp(clock.ms)
+    written_task = store.write(task, Batch(steps=(completion(0),))).task
+    assert (written_task.ttl_ms, written_task.created_at) == (10_000, task.created_at)
+    assert written_task.updated_at == timestamp(clock.ms)
     clock.ms += 1_000
     with pytest.raises(TaskNotFound):
         store.get(owner, task.task_id)
@@ -186,22 +188,22 @@ def test_an_unknown_task_is_not_found(store: Store, owner: str, task_id: str) ->
 
 def test_another_owner_sees_nothing_and_changes_nothing(store: Store, owner: str, begin: Begin) -> None:
     task = begin()
-    foreign = store.create(NewTask(owner + "#TASK#", {}))
-    refuse_missing(store, foreign.owner, task.task_id)
-    assert [listed.task_id for listed in store.list(foreign.owner).tasks] == [foreign.task_id]
+    foreign_task = store.create(NewTask(owner + "#TASK#", {}))
+    refuse_missing(store, foreign_task.owner, task.task_id)
+    assert [entry.task_id for entry in store.list(foreign_task.owner).tasks] == [foreign_task.task_id]
     assert store.get(owner, task.task_id) == task
 
 
 def test_a_batch_is_written_as_a_whole(store: Store, owner: str, begin: Begin) -> None:
     task = begin(3)
-    failed = StepWrite(1, "s1", PENDING, FAILED, {"error": "timeout"})
-    batch = Batch(steps=(done(0), failed), pause=SetPause(PAUSE), variables={"note": [1, 2.0]})
-    written = store.write(task, batch)
-    assert written.oversized == ()
-    assert written.task == store.get(owner, task.task_id)
-    assert statuses(written.task) == ["completed", "failed", "pending"]
-    assert written.task.version == 2
-    assert {name: value for name, value in written.task.variables.items() if name != PROGRESS} == {
+    failed_step = StepWrite(1, "s1", PENDING, FAILED, {"error": "timeout"})
+    batch = Batch(steps=(completion(0), failed_step), pause=SetPause(PAUSE), variables={"note": [1, 2.0]})
+    outcome = store.write(task, batch)
+    assert outcome.oversized == ()
+    assert outcome.task == store.get(owner, task.task_id)
+    assert statuses(outcome.task) == ["completed", "failed", "pending"]
+    assert outcome.task.version == 2
+    assert {name: value for name, value in outcome.task.variables.items() if name != PROGRESS} == {
         "_workflow.result.s0": {"value": "None"},
         "_workflow.result.s1": {"error": "timeout"},
         PAUSE_REASON: PAUSE,
@@ -211,77 +213,77 @@ def test_a_batch_is_written_as_a_whole(store: Store, owner: str, begin: Begin) -
 
 def test_a_batch_with_a_result_completes_the_task(store: Store, owner: str, begin: Begin) -> None:
     result = {"completed": True, "steps_completed": 1}
-    written = store.write(begin(), Batch(steps=(done(0),), result=result)).task
-    assert (written.status, written.result) == (TaskStatus.COMPLETED, result)
-    assert store.get(owner, written.task_id) == written
+    task = store.write(begin(), Batch(steps=(completion(0),), result=result)).task
+    assert (task.status, task.result) == (TaskStatus.COMPLETED, result)
+    assert store.get(owner, task.task_id) == task
 
 
 def test_variables_are_removed(store: Store, begin: Begin) -> None:
     task = store.write(begin(), Batch(variables={"a": 1, "b": 2, "c": 3})).task
-    left = store.write(task, Batch(variables={"c": 4}, removed=frozenset({"a", "c", "never was"}))).task
-    assert {name: value for name, value in left.variables.items() if name != PROGRESS} == {"b": 2, "c": 4}
+    changed_task = store.write(task, Batch(variables={"c": 4}, removed=frozenset({"a", "c", "never was"}))).task
+    assert {name: value for name, value in changed_task.variables.items() if name != PROGRESS} == {"b": 2, "c": 4}
 
 
 def test_a_step_with_an_unexpected_status_is_a_conflict_that_shows_the_winner(
     store: Store, owner: str, begin: Begin
 ) -> None:
     task = begin(2)
-    winner = store.write(task, Batch(steps=(done(0, "first"),))).task
+    winner = store.write(task, Batch(steps=(completion(0, "first"),))).task
     with pytest.raises(Conflict) as conflict:
-        store.write(task, Batch(steps=(done(1), done(0, "second")), variables={"stray": 1}))
+        store.write(task, Batch(steps=(completion(1), completion(0, "second")), variables={"stray": 1}))
     assert conflict.value.current == winner == store.get(owner, task.task_id)
 
 
 def test_a_write_for_another_definition_is_a_conflict(store: Store, begin: Begin) -> None:
     """In the new definition, the steps may have other positions."""
-    created = begin(2, definition="one two")
-    turned: list[Json] = [{"name": f"s{index}", "tool": "work", "status": "pending"} for index in (1, 0)]
-    progress: Json = {"goal": "flow", "steps": turned, "schemaVersion": 1}
-    moved = store.write(created, Batch(variables={PROGRESS: progress}, definition="two one")).task
-    assert (moved.definition, steps_of(moved)) == ("two one", turned)
-    for batch in (Batch(steps=(done(1),)), Batch(variables={"seen": 1})):
+    task = begin(2, definition="one two")
+    new_steps: list[Json] = [{"name": f"s{index}", "tool": "work", "status": "pending"} for index in (1, 0)]
+    progress: Json = {"goal": "flow", "steps": new_steps, "schemaVersion": 1}
+    changed_task = store.write(task, Batch(variables={PROGRESS: progress}, definition="two one")).task
+    assert (changed_task.definition, steps_of(changed_task)) == ("two one", new_steps)
+    for batch in (Batch(steps=(completion(1),)), Batch(variables={"seen": 1})):
         with pytest.raises(Conflict) as conflict:
-            store.write(created, batch)
-        assert conflict.value.current == moved
-    assert statuses(store.write(moved, Batch(steps=(done(0),))).task) == ["completed", "pending"]
+            store.write(task, batch)
+        assert conflict.value.current == changed_task
+    assert statuses(store.write(changed_task, Batch(steps=(completion(0),))).task) == ["completed", "pending"]
 
 
 def test_the_task_of_a_conflict_can_be_written_to(store: Store, begin: Begin) -> None:
     task = begin(2)
-    store.write(task, Batch(steps=(done(0),), variables={"large": "x" * 20_000}))
+    store.write(task, Batch(steps=(completion(0),), variables={"large": "x" * 20_000}))
     with pytest.raises(Conflict) as conflict:
-        store.write(task, Batch(steps=(done(0),)))
-    written = store.write(conflict.value.current, Batch(steps=(done(1),))).task
-    assert statuses(written) == ["completed", "completed"]
-    assert written.variables["large"] == "x" * 20_000
+        store.write(task, Batch(steps=(completion(0),)))
+    changed_task = store.write(conflict.value.current, Batch(steps=(completion(1),))).task
+    assert statuses(changed_task) == ["completed", "completed"]
+    assert changed_task.variables["large"] == "x" * 20_000
 
 
 def test_a_result_can_be_replaced_without_a_status_change(store: Store, begin: Begin) -> None:
-    task = store.write(begin(), Batch(steps=(done(0, "old"),))).task
-    again = StepWrite(0, "s0", COMPLETED, COMPLETED, {"value": "new"})
-    written = store.write(task, Batch(steps=(again,))).task
-    assert written.variables["_workflow.result.s0"] == {"value": "new"}
-    assert statuses(written) == ["completed"]
+    task = store.write(begin(), Batch(steps=(completion(0, "old"),))).task
+    replacement = StepWrite(0, "s0", COMPLETED, COMPLETED, {"value": "new"})
+    changed_task = store.write(task, Batch(steps=(replacement,))).task
+    assert changed_task.variables["_workflow.result.s0"] == {"value": "new"}
+    assert statuses(changed_task) == ["completed"]
 
 
 def test_a_stale_writer_of_another_step_does_not_conflict(store: Store, begin: Begin) -> None:
     task = begin(2)
-    store.write(task, Batch(steps=(done(0),)))
-    assert statuses(store.write(task, Batch(steps=(done(1),))).task) == ["completed", "completed"]
+    store.write(task, Batch(steps=(completion(0),)))
+    assert statuses(store.write(task, Batch(steps=(completion(1),))).task) == ["completed", "completed"]
 
 
 def test_a_pause_reason_that_was_read_can_be_cleared(store: Store, begin: Begin) -> None:
     task = store.write(begin(), Batch(pause=SetPause({"b": 1.5, "a": ["é", None], "c": {"e": 1, "d": 2}}))).task
-    cleared = store.write(task, Batch(pause=ClearPause({"a": ["é", None], "b": 1.5, "c": {"d": 2, "e": 1}}))).task
-    assert PAUSE_REASON not in cleared.variables
+    changed_task = store.write(task, Batch(pause=ClearPause({"a": ["é", None], "b": 1.5, "c": {"d": 2, "e": 1}}))).task
+    assert PAUSE_REASON not in changed_task.variables
 
 
 def test_another_pause_reason_is_not_cleared(store: Store, begin: Begin) -> None:
-    paused = store.write(begin(), Batch(pause=SetPause(PAUSE))).task
-    other = store.write(paused, Batch(pause=SetPause({**PAUSE, "error": "another"}))).task
+    paused_task = store.write(begin(), Batch(pause=SetPause(PAUSE))).task
+    changed_task = store.write(paused_task, Batch(pause=SetPause({**PAUSE, "error": "another"}))).task
     with pytest.raises(Conflict) as conflict:
-        store.write(paused, Batch(steps=(done(0),), pause=ClearPause(PAUSE)))
-    assert conflict.value.current == other
+        store.write(paused_task, Batch(steps=(completion(0),), pause=ClearPause(PAUSE)))
+    assert conflict.value.current == changed_task
 
 
 def test_a_missing_pause_reason_is_not_cleared_again(store: Store, begin: Begin) -> None:
@@ -293,68 +295,68 @@ def test_a_missing_pause_reason_is_not_cleared_again(store: Store, begin: Begin)
 @pytest.mark.parametrize("second", ["cancel", "complete", "write"])
 def test_a_terminal_task_cannot_be_changed(store: Store, owner: str, begin: Begin, first: str, second: str) -> None:
     task = begin()
-    over = finish(store, task, first)
-    assert over.status.terminal
-    with pytest.raises(TaskFinished) as finished:
+    ended_task = finish(store, task, first)
+    assert ended_task.status.terminal
+    with pytest.raises(TaskFinished) as error_info:
         finish(store, task, second)
-    assert finished.value.current == over == store.get(owner, task.task_id)
+    assert error_info.value.current == ended_task == store.get(owner, task.task_id)
 
 
 def test_cancelling_keeps_recorded_results(store: Store, begin: Begin) -> None:
-    task = store.write(begin(), Batch(steps=(done(0),))).task
-    cancelled = store.cancel(task.owner, task.task_id)
-    assert (cancelled.status, cancelled.result) == (TaskStatus.CANCELLED, None)
-    assert cancelled.variables == task.variables
+    task = store.write(begin(), Batch(steps=(completion(0),))).task
+    cancelled_task = store.cancel(task.owner, task.task_id)
+    assert (cancelled_task.status, cancelled_task.result) == (TaskStatus.CANCELLED, None)
+    assert cancelled_task.variables == task.variables
 
 
 def test_completion_stores_the_result_and_that_a_client_supplied_it(store: Store, owner: str, begin: Begin) -> None:
-    completed = store.complete(owner, begin().task_id, {"total": 30.0})
-    assert (completed.status, completed.result) == (TaskStatus.COMPLETED, {"total": 30.0})
-    assert completed.by_client
-    assert store.get(owner, completed.task_id) == completed
-    others = store.complete(owner, begin().task_id, {}, by_client=False), finish(store, begin(), "write")
-    assert [other.by_client for other in others] == [False, False]
+    task = store.complete(owner, begin().task_id, {"total": 30.0})
+    assert (task.status, task.result) == (TaskStatus.COMPLETED, {"total": 30.0})
+    assert task.by_client
+    assert store.get(owner, task.task_id) == task
+    other_tasks = store.complete(owner, begin().task_id, {}, by_client=False), finish(store, begin(), "write")
+    assert [other.by_client for other in other_tasks] == [False, False]
 
 
 def test_tasks_are_listed_newest_first_in_pages(stores: Stores, owner: str, clock: Clock, requests: Requests) -> None:
     store = stores(limits=Limits(page_size=2))
-    created = []
+    tasks = []
     for _ in range(5):
         clock.ms += 1
-        created.append(store.create(NewTask(owner, {"large": "x" * 1000}, workflow="flow")))
+        tasks.append(store.create(NewTask(owner, {"large": "x" * 1000}, workflow="flow")))
     requests.sent.clear()
     pages = all_pages(store, owner)
-    listed = [task for page in pages for task in page.tasks]
-    assert [task.task_id for task in listed] == [task.task_id for task in reversed(created)]
+    listed_tasks = [task for page in pages for task in page.tasks]
+    assert [task.task_id for task in listed_tasks] == [task.task_id for task in reversed(tasks)]
     assert requests.sent == ["Query"] * len(pages)
-    assert all((dict(task.variables), task.workflow) == ({}, "flow") for task in listed)
+    assert all((dict(task.variables), task.workflow) == ({}, "flow") for task in listed_tasks)
 
 
-@BUT_EMBEDDED
+@NOT_ON_MOTO
 def test_after_shards_are_added_all_tasks_are_listed(
     stores: Stores, owner: str, clock: Clock, requests: Requests
 ) -> None:
-    created = []
+    tasks = []
     for shards in (1, 8, 32):
         store = stores(limits=Limits(page_size=7, shards=shards))
         for _ in range(20):
             clock.ms += 1
-            created.append(store.create(NewTask(owner, {})))
-            if len(created) % 9 == 0:
+            tasks.append(store.create(NewTask(owner, {})))
+            if len(tasks) % 9 == 0:
                 clock.ms += 1
                 store.create(NewTask(owner, {}, ttl_ms=1))
     clock.ms += 2000
     requests.sent.clear()
     store = stores(limits=Limits(page_size=7, shards=32))
     pages = all_pages(store, owner)
-    listed = [task.task_id for page in pages for task in page.tasks]
-    assert listed == [task.task_id for task in reversed(created)]
+    listed_ids = [task.task_id for page in pages for task in page.tasks]
+    assert listed_ids == [task.task_id for task in reversed(tasks)]
     assert len(pages) == 9
     assert len(requests.sent) < len(pages) * 40
-    assert all(store.get(owner, task.task_id) == task for task in created)
+    assert all(store.get(owner, task.task_id) == task for task in tasks)
 
 
-@BUT_EMBEDDED
+@NOT_ON_MOTO
 def test_tasks_of_all_shards_are_counted(stores: Stores, owner: str) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=12, shards=8))
     for _ in range(12):
@@ -371,14 +373,14 @@ def test_a_list_that_fits_on_one_page_has_no_cursor(store: Store, owner: str, be
 
 def test_a_cursor_lists_only_the_callers_tasks(stores: Stores, owner: str, clock: Clock) -> None:
     store = stores(limits=Limits(page_size=1))
-    other = owner + "-other"
-    mine = store.create(NewTask(owner, {}))
+    other_owner = owner + "-other"
+    own_task = store.create(NewTask(owner, {}))
     for _ in range(2):
         clock.ms += 1
-        store.create(NewTask(other, {}))
-    cursor = store.list(other).cursor
+        store.create(NewTask(other_owner, {}))
+    cursor = store.list(other_owner).cursor
     assert cursor is not None
-    assert [task.task_id for task in store.list(owner, cursor).tasks] == [mine.task_id]
+    assert [task.task_id for task in store.list(owner, cursor).tasks] == [own_task.task_id]
 
 
 @ON_MEMORY
@@ -393,17 +395,17 @@ def test_a_forged_cursor_is_refused(store: Store, owner: str, cursor: str, reque
 def test_a_listed_task_cannot_be_written_to(store: Store, owner: str, begin: Begin) -> None:
     begin()
     with pytest.raises(ValueError, match="read"):
-        store.write(store.list(owner).tasks[0], Batch(steps=(done(0),)))
+        store.write(store.list(owner).tasks[0], Batch(steps=(completion(0),)))
 
 
 def test_an_owner_has_no_more_live_tasks_than_allowed(stores: Stores, owner: str, clock: Clock) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=2))
     store.create(NewTask(owner, {}, ttl_ms=1000))
-    second = store.create(NewTask(owner, {}))
+    second_task = store.create(NewTask(owner, {}))
     with pytest.raises(StoreError):
         store.create(NewTask(owner, {}))
     store.create(NewTask(owner + "-other", {}))
-    store.cancel(owner, second.task_id)
+    store.cancel(owner, second_task.task_id)
     store.create(NewTask(owner, {}))
     with pytest.raises(StoreError):
         store.create(NewTask(owner, {}))
@@ -412,41 +414,40 @@ def test_an_owner_has_no_more_live_tasks_than_allowed(stores: Stores, owner: str
     store.create(NewTask(owner, {}))
 
 
-@pytest.mark.parametrize("how", ["cancel", "complete", "write"])
-def test_an_ended_task_is_not_counted(stores: Stores, owner: str, how: str) -> None:
+@pytest.mark.parametrize("ending", ["cancel", "complete", "write"])
+def test_an_ended_task_is_not_counted(stores: Stores, owner: str, ending: str) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=1, shards=8))
     for _ in range(3):
         task = store.create(NewTask(owner, {}))
         with pytest.raises(StoreError, match="1 live task"):
             store.create(NewTask(owner, {}))
-        finish(store, task, how)
+        finish(store, task, ending)
         with pytest.raises(TaskFinished):
-            finish(store, task, how)
+            finish(store, task, ending)
 
 
 @ON_MEMORY
 @pytest.mark.parametrize(
-    ("a_second", "ttls_ms"),
+    ("per_second", "ttls_ms"),
     [(5, (None,)), (0.01, (86_400_000,)), (0.05, (*(1_000 << power for power in range(17)), 50_000_000, 86_400_000))],
     ids=["five a second", "the longest lifetime", "lifetimes of all lengths"],
 )
 def test_a_count_stays_one_write_unit(
-    stores: Stores, engine: Engine, owner: str, clock: Clock, a_second: float, ttls_ms: tuple[int | None, ...]
+    stores: Stores, engine: Engine, owner: str, clock: Clock, per_second: float, ttls_ms: tuple[int | None, ...]
 ) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=10_000))
     for ttl_ms in islice(cycle(ttls_ms), 500):
-        clock.ms += int(1000 / a_second)
+        clock.ms += int(1000 / per_second)
         task = store.create(NewTask(owner, {}, ttl_ms=ttl_ms))
         if task.task_id[-1] < "g":
             store.cancel(owner, task.task_id)
-    count = engine.client.get_item(TableName="tasks", Key=count_key(owner, "00"))["Item"]
-    assert item_size(count) <= 1024
+    assert item_size(engine.client.get_item(TableName="tasks", Key=count_key(owner, "00"))["Item"]) <= 1024
 
 
-@BUT_EMBEDDED
-@pytest.mark.parametrize(("ttl_ms", "late_ms"), [(1_000, 64_000), (3_600_000, 450_000), (86_400_000, 10_800_000)])
+@NOT_ON_MOTO
+@pytest.mark.parametrize(("ttl_ms", "extra_ms"), [(1_000, 64_000), (3_600_000, 450_000), (86_400_000, 10_800_000)])
 def test_an_expired_task_stays_counted_for_at_most_an_eighth_of_its_lifetime(
-    stores: Stores, engine: Engine, owner: str, clock: Clock, ttl_ms: int, late_ms: int
+    stores: Stores, engine: Engine, owner: str, clock: Clock, ttl_ms: int, extra_ms: int
 ) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=1))
     for _ in range(20):
@@ -454,7 +455,7 @@ def test_an_expired_task_stays_counted_for_at_most_an_eighth_of_its_lifetime(
         clock.ms += ttl_ms - 1
         with pytest.raises(StoreError, match="1 live task"):
             store.create(NewTask(owner, {}))
-        clock.ms += late_ms + 1_000
+        clock.ms += extra_ms + 1_000
     count = engine.client.get_item(TableName="tasks", Key=count_key(owner, "00"), ConsistentRead=True)["Item"]
     # Spans that are over are removed.
     assert len(count.keys() - {"pk", "sk", "expires_at"}) <= 2
@@ -463,9 +464,9 @@ def test_an_expired_task_stays_counted_for_at_most_an_eighth_of_its_lifetime(
 @ON_MEMORY
 def test_an_ended_task_is_not_counted_after_the_maximum_lifetime_changed(stores: Stores, owner: str) -> None:
     task = stores(limits=Limits(max_tasks_per_owner=1)).create(NewTask(owner, {}))
-    longer = stores(limits=Limits(max_tasks_per_owner=1, max_ttl_ms=400 * 86_400_000))
-    longer.cancel(owner, task.task_id)
-    assert longer.create(NewTask(owner, {}))
+    new_store = stores(limits=Limits(max_tasks_per_owner=1, max_ttl_ms=400 * 86_400_000))
+    new_store.cancel(owner, task.task_id)
+    assert new_store.create(NewTask(owner, {}))
 
 
 @ON_MEMORY
@@ -477,9 +478,9 @@ def test_shards_are_read_four_at_once(stores: Stores, engine: Engine, owner: str
     def wait(**_: object) -> None:
         barrier.wait(30)
 
-    with hooked(engine.client, f"before-send.dynamodb.{operation}", wait):
+    with hook(engine.client, f"before-send.dynamodb.{operation}", wait):
         task = store.create(NewTask(owner, {}))
-        assert [listed.task_id for listed in store.list(owner).tasks] == [task.task_id]
+        assert [entry.task_id for entry in store.list(owner).tasks] == [task.task_id]
 
 
 @ON_MEMORY
@@ -501,10 +502,10 @@ def test_a_failed_creation_is_not_counted(stores: Stores, owner: str) -> None:
 
 def test_a_used_id_is_refused_and_the_first_task_stays(stores: Stores, owner: str) -> None:
     store = stores(new_id=lambda *_: UNKNOWN_ID)
-    first = store.create(NewTask(owner, {"first": True}))
+    first_task = store.create(NewTask(owner, {"first": True}))
     with pytest.raises(StoreError):
         store.create(NewTask(owner, {"first": False}))
-    assert store.get(owner, UNKNOWN_ID) == first
+    assert store.get(owner, UNKNOWN_ID) == first_task
 
 
 @ON_MEMORY
@@ -520,9 +521,9 @@ def test_each_method_is_one_request(stores: Stores, owner: str, requests: Reques
     task = begin(2)
     assert requests.sent == ["PutItem"]
     store.get(owner, task.task_id)
-    store.write(task, Batch(steps=(done(0),), pause=SetPause(PAUSE)))
+    store.write(task, Batch(steps=(completion(0),), pause=SetPause(PAUSE)))
     with pytest.raises(Conflict):
-        store.write(task, Batch(steps=(done(0),)))
+        store.write(task, Batch(steps=(completion(0),)))
     store.list(owner)
     store.cancel(owner, task.task_id)
     with pytest.raises(TaskFinished):

@@ -39,8 +39,8 @@ from mcp_baton.tasks.store import Batch
 from tests.fakes import Pauses
 from tests.sent import Requests
 from tests.store.conftest import WORK, AfterRead, Clock, Engine, LostReplies
-from tests.store.given import ON_MEMORY, Begin, HeldJob, MakeClaim, Store, Stores
-from tests.store.steps import hooked
+from tests.store.fixture_types import ON_MEMORY, Begin, HeldJob, MakeClaim, Store, Stores
+from tests.store.steps import hook
 
 WORKING, INPUT_REQUIRED, FAILED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED, TaskStatus.FAILED
 ERROR: JsonObject = {"code": -32603, "message": "the worker was lost"}
@@ -53,14 +53,14 @@ def job_of(task: TaskRecord) -> Job:
     return task.job
 
 
-def answered(store: Store, task: TaskRecord, answers: JsonObject) -> TaskRecord:
-    after = store.jobs.answer(task.owner, task.task_id, answers)
-    assert after
-    return after
+def answer_job(store: Store, task: TaskRecord, answers: JsonObject) -> TaskRecord:
+    changed_task = store.jobs.answer(task.owner, task.task_id, answers)
+    assert changed_task
+    return changed_task
 
 
 def keys(number: int) -> list[str]:
-    return [f"q{place}" for place in range(number)]
+    return [f"q{index}" for index in range(number)]
 
 
 def questions(number: int) -> dict[str, JsonObject]:
@@ -72,10 +72,10 @@ def test_a_job_is_read_back_as_it_was_created(
 ) -> None:
     task = create_job()
     assert requests.take() == ["PutItem"]
-    read = store.get(task.owner, task.task_id)
-    assert read == task
-    assert read.job == Job(WORK, due_ms=clock.ms + FIRST_DISPATCH_MS, dispatches=1, allowed=2)
-    assert (read.status, read.arguments, read.claim, read.error) == (WORKING, {"month": 3}, None, None)
+    record = store.get(task.owner, task.task_id)
+    assert record == task
+    assert record.job == Job(WORK, due_ms=clock.ms + FIRST_DISPATCH_MS, dispatches=1, allowed=2)
+    assert (record.status, record.arguments, record.claim, record.error) == (WORKING, {"month": 3}, None, None)
     assert event_of(task, 1) == {"batonTask": {"owner": task.owner, "taskId": task.task_id, "dispatch": 1}}
 
 
@@ -99,9 +99,9 @@ def test_a_task_without_a_job_spec_is_not_a_job(store: Store, begin: Begin, work
 def test_a_listed_job_has_its_tool_and_status_message(store: Store, held_job: HeldJob) -> None:
     task, claim = held_job()
     store.jobs.report(task, claim, "half of it")
-    (listed,) = store.list(task.owner).tasks
-    assert listed.job == Job(JobSpec("report", request_id=""), due_ms=0, dispatches=0, allowed=0)
-    assert (listed.status_message, listed.claim, listed.arguments) == ("half of it", claim, {})
+    (entry,) = store.list(task.owner).tasks
+    assert entry.job == Job(JobSpec("report", request_id=""), due_ms=0, dispatches=0, allowed=0)
+    assert (entry.status_message, entry.claim, entry.arguments) == ("half of it", claim, {})
 
 
 # Begin
@@ -112,47 +112,47 @@ def test_beginning_a_job_is_one_request_that_also_reads_it(
 ) -> None:
     task = create_job()
     requests.take()
-    taken = store.jobs.claim(task.owner, task.task_id, worker("a"), 7)
+    record = store.jobs.claim(task.owner, task.task_id, worker("a"), 7)
     assert requests.take() == ["UpdateItem"]
-    assert taken == store.get(task.owner, task.task_id)
-    assert taken.claim == structs.replace(worker("a"), number=1, dispatch=7)
-    assert store.read_status(task.owner, task.task_id) == TaskStanding(WORKING, taken.claim, taken.version)
-    assert (taken.job, taken.version) == (task.job, task.version)
+    assert record == store.get(task.owner, task.task_id)
+    assert record.claim == structs.replace(worker("a"), number=1, dispatch=7)
+    assert store.read_status(task.owner, task.task_id) == TaskStanding(WORKING, record.claim, record.version)
+    assert (record.job, record.version) == (task.job, task.version)
 
 
 def test_a_claimed_job_cannot_start_until_its_claim_ends(
     store: Store, create_job: Begin, worker: MakeClaim, clock: Clock
 ) -> None:
-    task, first = create_job(), worker("a")
-    taken = store.jobs.claim(task.owner, task.task_id, first, 1)
-    clock.ms = first.until_ms
-    with pytest.raises(TaskHeld) as refused:
+    task, first_claim = create_job(), worker("a")
+    claimed_task = store.jobs.claim(task.owner, task.task_id, first_claim, 1)
+    clock.ms = first_claim.until_ms
+    with pytest.raises(TaskHeld) as error_info:
         store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
-    assert (refused.value.until_ms, refused.value.current) == (first.until_ms, taken)
+    assert (error_info.value.until_ms, error_info.value.current) == (first_claim.until_ms, claimed_task)
     clock.ms += 1
-    after = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
-    assert after.claim == structs.replace(worker("b"), number=2, dispatch=2)
+    second_task = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
+    assert second_task.claim == structs.replace(worker("b"), number=2, dispatch=2)
 
 
 def test_a_job_starts_at_most_as_often_as_its_attempts(
     store: Store, create_job: Begin, worker: MakeClaim, clock: Clock
 ) -> None:
     task = create_job(attempts=1)
-    taken = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
+    claimed_task = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
     with pytest.raises(TaskHeld):
         store.jobs.claim(task.owner, task.task_id, worker("b"), 1)
     clock.ms += LEASE_MS + 1
-    with pytest.raises(NoAttemptLeft) as refused:
+    with pytest.raises(NoAttemptLeft) as error_info:
         store.jobs.claim(task.owner, task.task_id, worker("b"), 1)
-    assert refused.value.current == taken == store.get(task.owner, task.task_id)
+    assert error_info.value.current == claimed_task == store.get(task.owner, task.task_id)
 
 
 def test_a_job_that_waits_for_the_client_does_not_start(store: Store, held_job: HeldJob, worker: MakeClaim) -> None:
     task, claim = held_job()
-    waiting = store.jobs.ask(task, claim, {"name": NAME})
-    with pytest.raises(Conflict) as refused:
+    waiting_task = store.jobs.ask(task, claim, {"name": NAME})
+    with pytest.raises(Conflict) as error_info:
         store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
-    assert refused.value.current == waiting
+    assert error_info.value.current == waiting_task
 
 
 @pytest.mark.parametrize("name", ["claim", "answer"])
@@ -161,17 +161,17 @@ def test_a_missing_or_foreign_job_is_not_found(
 ) -> None:
     task = create_job()
 
-    def do(owner: str, task_id: str) -> TaskRecord | None:
+    def call(owner: str, task_id: str) -> TaskRecord | None:
         if name == "claim":
             return store.jobs.claim(owner, task_id, worker("a"), 1)
         return store.jobs.answer(owner, task_id, {"name": KIM})
 
     for owner, task_id in ((task.owner + "x", task.task_id), (task.owner, new_task_id(0)), (task.owner, "no id")):
         with pytest.raises(TaskNotFound):
-            do(owner, task_id)
+            call(owner, task_id)
     clock.ms += task.ttl_ms + 1_000
     with pytest.raises(TaskNotFound):
-        do(task.owner, task.task_id)
+        call(task.owner, task.task_id)
 
 
 # A worker's writes, and the claim that they need
@@ -198,10 +198,10 @@ def test_a_worker_cannot_write_after_a_takeover(
 ) -> None:
     task, claim = held_job()
     clock.ms += LEASE_MS + 1
-    taken = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
-    with pytest.raises(ClaimLost) as lost:
+    claimed_task = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
+    with pytest.raises(ClaimLost) as error_info:
         write(store, task, claim)
-    assert lost.value.current == taken == store.get(task.owner, task.task_id)
+    assert error_info.value.current == claimed_task == store.get(task.owner, task.task_id)
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
@@ -222,57 +222,56 @@ def test_a_worker_cannot_write_after_the_release(
     is_answered: bool,
 ) -> None:
     task, claim = held_job()
-    stands = store.jobs.ask(task, claim, {"name": NAME})
+    expected = store.jobs.ask(task, claim, {"name": NAME})
     if is_answered:
-        stands = answered(store, task, {"name": KIM})
+        expected = answer_job(store, task, {"name": KIM})
     with pytest.raises(ClaimLost):
         write(store, task, claim)
-    assert store.get(task.owner, task.task_id) == stands
+    assert store.get(task.owner, task.task_id) == expected
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-@pytest.mark.parametrize("asking", [False, True], ids=["working", "input_required"])
+@pytest.mark.parametrize("is_asking", [False, True], ids=["working", "input_required"])
 def test_nothing_is_written_after_a_cancellation(
     store: Store,
     held_job: HeldJob,
     worker: MakeClaim,
     write: Write,
-    asking: bool,
+    is_asking: bool,
 ) -> None:
     task, claim = held_job()
-    if asking:
+    if is_asking:
         store.jobs.ask(task, claim, {"name": NAME})
-    cancelled = store.cancel(task.owner, task.task_id)
-    assert cancelled.status is TaskStatus.CANCELLED
+    cancelled_task = store.cancel(task.owner, task.task_id)
+    assert cancelled_task.status is TaskStatus.CANCELLED
     with pytest.raises(TaskFinished):
         write(store, task, claim)
     with pytest.raises(TaskFinished):
         store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
     with pytest.raises(TaskFinished):
         store.jobs.answer(task.owner, task.task_id, {"name": KIM})
-    assert store.get(task.owner, task.task_id) == cancelled
+    assert store.get(task.owner, task.task_id) == cancelled_task
 
 
 def test_a_result_ends_the_job(store: Store, held_job: HeldJob) -> None:
     task, claim = held_job()
-    batch = Batch(result={"content": []}, variables={"rows": 3}, claim=claim, release=True)
-    after = store.write(task, batch).task
-    assert after == store.get(task.owner, task.task_id)
-    assert (after.status, after.result, dict(after.variables)) == (
+    ended_task = store.write(task, Batch(result={"content": []}, variables={"rows": 3}, claim=claim, release=True)).task
+    assert ended_task == store.get(task.owner, task.task_id)
+    assert (ended_task.status, ended_task.result, dict(ended_task.variables)) == (
         TaskStatus.COMPLETED,
         {"content": []},
         {"rows": 3},
     )
-    assert after.claim == structs.replace(claim, until_ms=0)
+    assert ended_task.claim == structs.replace(claim, until_ms=0)
 
 
 def test_a_failure_ends_the_job_with_its_error(store: Store, held_job: HeldJob, requests: Requests) -> None:
     task, claim = held_job()
     requests.take()
-    failed = store.jobs.fail(task, claim, ERROR)
+    failed_task = store.jobs.fail(task, claim, ERROR)
     assert requests.take() == ["UpdateItem"]
-    assert failed == store.get(task.owner, task.task_id)
-    assert (failed.status, failed.error, failed.status_message) == (FAILED, ERROR, ERROR["message"])
+    assert failed_task == store.get(task.owner, task.task_id)
+    assert (failed_task.status, failed_task.error, failed_task.status_message) == (FAILED, ERROR, ERROR["message"])
 
 
 @ON_MEMORY
@@ -280,17 +279,17 @@ def test_long_messages_are_cut(store: Store, held_job: HeldJob) -> None:
     task, claim = held_job()
     assert store.jobs.report(task, claim, "x" * 1_000).status_message == "x" * 1_000
     assert store.jobs.report(task, claim, "x" * 500_000).status_message == "x" * 999 + "…"
-    failed = store.jobs.fail(task, claim, {"code": 1, "message": "y" * 500_000})
-    assert failed.error == {"code": 1, "message": "y" * 999 + "…"}
+    failed_task = store.jobs.fail(task, claim, {"code": 1, "message": "y" * 500_000})
+    assert failed_task.error == {"code": 1, "message": "y" * 999 + "…"}
 
 
 def test_a_report_renews_the_claim(store: Store, held_job: HeldJob, clock: Clock) -> None:
     task, claim = held_job()
     clock.ms += 15_000
-    later = structs.replace(claim, until_ms=claim.until_ms + 15_000)
-    reported = store.jobs.report(task, later, "half")
-    assert (reported.claim, reported.status_message) == (later, "half")
-    assert reported == store.get(task.owner, task.task_id)
+    later_claim = structs.replace(claim, until_ms=claim.until_ms + 15_000)
+    changed_task = store.jobs.report(task, later_claim, "half")
+    assert (changed_task.claim, changed_task.status_message) == (later_claim, "half")
+    assert changed_task == store.get(task.owner, task.task_id)
 
 
 @pytest.mark.parametrize("end", ["result", "fail", "give up", "cancel"])
@@ -298,23 +297,23 @@ def test_a_job_that_has_ended_is_not_counted_as_live(
     stores: Stores, owner: str, worker: MakeClaim, clock: Clock, end: str
 ) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=1))
-    new = NewTask(owner, {}, work=structs.replace(WORK, attempts=1))
-    task = store.create(new)
+    new_job = NewTask(owner, {}, work=structs.replace(WORK, attempts=1))
+    task = store.create(new_job)
     with pytest.raises(StoreError, match="live tasks"):
-        store.create(new)
-    taken = store.jobs.claim(owner, task.task_id, worker("a"), 1)
-    assert taken.claim
+        store.create(new_job)
+    claimed_task = store.jobs.claim(owner, task.task_id, worker("a"), 1)
+    assert claimed_task.claim
     match end:
         case "result":
-            store.write(taken, Batch(result={}, claim=taken.claim, release=True))
+            store.write(claimed_task, Batch(result={}, claim=claimed_task.claim, release=True))
         case "fail":
-            store.jobs.fail(taken, taken.claim, ERROR)
+            store.jobs.fail(claimed_task, claimed_task.claim, ERROR)
         case "give up":
             clock.ms += LEASE_MS + 1
-            assert store.jobs.give_up(taken, ERROR)
+            assert store.jobs.give_up(claimed_task, ERROR)
         case _:
             store.cancel(owner, task.task_id)
-    assert store.create(new).status is WORKING
+    assert store.create(new_job).status is WORKING
 
 
 # Redispatch and give-up
@@ -329,27 +328,27 @@ def test_a_job_is_dispatched_again_once_it_is_due(
     assert store.jobs.dispatch_again(task) is None
     assert requests.take() == []
     clock.ms += 1
-    again = store.jobs.dispatch_again(task)
+    dispatched_task = store.jobs.dispatch_again(task)
     assert requests.take() == ["UpdateItem"]
-    assert again
-    assert again == store.get(task.owner, task.task_id)
-    assert (job_of(again).dispatches, job_of(again).due_ms) == (2, clock.ms + 2 * FIRST_DISPATCH_MS)
+    assert dispatched_task
+    assert dispatched_task == store.get(task.owner, task.task_id)
+    assert (job_of(dispatched_task).dispatches, job_of(dispatched_task).due_ms) == (2, clock.ms + 2 * FIRST_DISPATCH_MS)
     # A poll that read the task before the dispatch does not dispatch it again.
     assert store.jobs.dispatch_again(task) is None
-    assert store.get(task.owner, task.task_id) == again
+    assert store.get(task.owner, task.task_id) == dispatched_task
 
 
 @ON_MEMORY
 def test_each_dispatch_doubles_the_wait_up_to_ten_minutes(store: Store, create_job: Begin, clock: Clock) -> None:
-    task, waits = create_job(), list[int]()
+    task, intervals = create_job(), list[int]()
     for _ in range(8):
         clock.ms = job_of(task).due_ms + 1
-        again = store.jobs.dispatch_again(task)
-        assert again
-        task = again
-        waits.append(job_of(task).due_ms - clock.ms)
-    assert waits[:4] == [60_000, 120_000, 240_000, 480_000]
-    assert set(waits[4:]) == {LONGEST_DISPATCH_MS}
+        dispatched_task = store.jobs.dispatch_again(task)
+        assert dispatched_task
+        task = dispatched_task
+        intervals.append(job_of(task).due_ms - clock.ms)
+    assert intervals[:4] == [60_000, 120_000, 240_000, 480_000]
+    assert set(intervals[4:]) == {LONGEST_DISPATCH_MS}
 
 
 def test_a_claimed_job_is_not_dispatched_again(
@@ -357,16 +356,16 @@ def test_a_claimed_job_is_not_dispatched_again(
 ) -> None:
     task = create_job()
     clock.ms += FIRST_DISPATCH_MS + 1
-    taken = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
-    assert store.jobs.dispatch_again(taken) is None
+    claimed_task = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
+    assert store.jobs.dispatch_again(claimed_task) is None
     # A poll that read the job before the claim does not dispatch it either.
     assert store.jobs.dispatch_again(task) is None
     clock.ms = worker("a").until_ms - LEASE_MS
-    assert store.jobs.dispatch_again(taken) is None
+    assert store.jobs.dispatch_again(claimed_task) is None
     clock.ms += LEASE_MS + 1
-    again = store.jobs.dispatch_again(taken)
-    assert again
-    assert (job_of(again).dispatches, again.claim) == (2, taken.claim)
+    dispatched_task = store.jobs.dispatch_again(claimed_task)
+    assert dispatched_task
+    assert (job_of(dispatched_task).dispatches, dispatched_task.claim) == (2, claimed_task.claim)
 
 
 def test_only_a_job_without_attempts_is_given_up(
@@ -374,19 +373,19 @@ def test_only_a_job_without_attempts_is_given_up(
 ) -> None:
     task = create_job()
     assert store.jobs.give_up(task, ERROR) is None
-    first = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
+    first_task = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
     clock.ms += LEASE_MS + 1
-    assert store.jobs.give_up(first, ERROR) is None
-    second = store.jobs.claim(task.owner, task.task_id, worker("b"), 1)
-    assert store.jobs.give_up(second, ERROR) is None
+    assert store.jobs.give_up(first_task, ERROR) is None
+    second_task = store.jobs.claim(task.owner, task.task_id, worker("b"), 1)
+    assert store.jobs.give_up(second_task, ERROR) is None
     clock.ms += LEASE_MS + 1
-    assert store.jobs.dispatch_again(second) is None
-    failed = store.jobs.give_up(second, ERROR)
-    assert failed
-    assert failed == store.get(task.owner, task.task_id)
-    assert (failed.status, failed.error, failed.status_message) == (FAILED, ERROR, ERROR["message"])
+    assert store.jobs.dispatch_again(second_task) is None
+    failed_task = store.jobs.give_up(second_task, ERROR)
+    assert failed_task
+    assert failed_task == store.get(task.owner, task.task_id)
+    assert (failed_task.status, failed_task.error, failed_task.status_message) == (FAILED, ERROR, ERROR["message"])
     with pytest.raises(TaskFinished):
-        store.jobs.give_up(second, ERROR)
+        store.jobs.give_up(second_task, ERROR)
 
 
 def test_an_outdated_poll_does_not_end_a_job(store: Store, held_job: HeldJob, clock: Clock) -> None:
@@ -396,10 +395,10 @@ def test_an_outdated_poll_does_not_end_a_job(store: Store, held_job: HeldJob, cl
     store.renew(task, structs.replace(claim, until_ms=clock.ms + LEASE_MS))
     assert store.jobs.give_up(task, ERROR) is None
     assert store.jobs.dispatch_again(task) is None
-    waiting = store.jobs.ask(task, claim, {"name": NAME})
+    waiting_task = store.jobs.ask(task, claim, {"name": NAME})
     assert store.jobs.give_up(task, ERROR) is None
     assert store.jobs.dispatch_again(task) is None
-    assert store.get(task.owner, task.task_id) == waiting
+    assert store.get(task.owner, task.task_id) == waiting_task
 
 
 # Questions and answers
@@ -410,31 +409,31 @@ def test_a_job_is_dispatched_again_after_the_last_answer(
 ) -> None:
     task, claim = held_job(attempts=1)
     requests.take()
-    waiting = store.jobs.ask(task, claim, questions(2))
+    waiting_task = store.jobs.ask(task, claim, questions(2))
     assert requests.take() == ["UpdateItem"]
-    assert waiting == store.get(task.owner, task.task_id)
-    assert (waiting.status, waiting.claim) == (INPUT_REQUIRED, structs.replace(claim, until_ms=0))
-    assert (job_of(waiting).open, job_of(waiting).allowed) == (questions(2), 2)
+    assert waiting_task == store.get(task.owner, task.task_id)
+    assert (waiting_task.status, waiting_task.claim) == (INPUT_REQUIRED, structs.replace(claim, until_ms=0))
+    assert (job_of(waiting_task).open, job_of(waiting_task).allowed) == (questions(2), 2)
     clock.ms += 100_000
-    assert store.jobs.dispatch_again(waiting) is None
+    assert store.jobs.dispatch_again(waiting_task) is None
     requests.take()
 
-    first = answered(store, task, {"q1": KIM})
+    first_task = answer_job(store, task, {"q1": KIM})
     assert requests.take() == ["GetItem", "UpdateItem"]
-    assert (first.status, job_of(first).open, job_of(first).dispatches) == (
+    assert (first_task.status, job_of(first_task).open, job_of(first_task).dispatches) == (
         INPUT_REQUIRED,
         {"q0": questions(1)["q0"]},
         1,
     )
 
-    last = answered(store, task, {"q0": {"action": "decline"}})
-    assert last == store.get(task.owner, task.task_id)
-    assert (last.status, job_of(last).open) == (WORKING, {})
-    assert (job_of(last).dispatches, job_of(last).due_ms) == (2, clock.ms + FIRST_DISPATCH_MS)
-    assert job_of(last).answers == {"q1": KIM, "q0": {"action": "decline"}}
+    last_task = answer_job(store, task, {"q0": {"action": "decline"}})
+    assert last_task == store.get(task.owner, task.task_id)
+    assert (last_task.status, job_of(last_task).open) == (WORKING, {})
+    assert (job_of(last_task).dispatches, job_of(last_task).due_ms) == (2, clock.ms + FIRST_DISPATCH_MS)
+    assert job_of(last_task).answers == {"q1": KIM, "q0": {"action": "decline"}}
 
-    taken = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
-    assert taken.claim == structs.replace(worker("b"), number=2, dispatch=2)
+    claimed_task = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
+    assert claimed_task.claim == structs.replace(worker("b"), number=2, dispatch=2)
     with pytest.raises(ClaimLost):
         store.jobs.fail(task, claim, ERROR)
 
@@ -444,45 +443,45 @@ def test_answers_to_questions_that_are_not_open_change_nothing(
 ) -> None:
     task, claim = held_job()
     assert store.jobs.answer(task.owner, task.task_id, {"q0": KIM}) is None
-    waiting = store.jobs.ask(task, claim, questions(2))
+    waiting_task = store.jobs.ask(task, claim, questions(2))
     requests.take()
     assert store.jobs.answer(task.owner, task.task_id, {"unknown": KIM}) is None
-    assert store.get(task.owner, task.task_id) == waiting
+    assert store.get(task.owner, task.task_id) == waiting_task
     requests.take()
     assert store.jobs.answer(task.owner, task.task_id, {}) is None
     assert requests.take() == ["GetItem"]
-    first = answered(store, task, {"q0": KIM, "unknown": KIM})
+    first_task = answer_job(store, task, {"q0": KIM, "unknown": KIM})
     assert store.jobs.answer(task.owner, task.task_id, {"q0": {"action": "cancel"}}) is None
-    assert job_of(first).answers == {"q0": KIM}
-    last = answered(store, task, {"q0": {"action": "cancel"}, "q1": KIM})
-    assert job_of(last).answers == {"q0": KIM, "q1": KIM}
+    assert job_of(first_task).answers == {"q0": KIM}
+    last_task = answer_job(store, task, {"q0": {"action": "cancel"}, "q1": KIM})
+    assert job_of(last_task).answers == {"q0": KIM, "q1": KIM}
     assert store.jobs.answer(task.owner, task.task_id, {"q1": {"action": "cancel"}}) is None
-    assert store.get(task.owner, task.task_id) == last
+    assert store.get(task.owner, task.task_id) == last_task
 
 
 @pytest.mark.parametrize("key", ["", "a.b#c", "\ud800", '"', "é🎉", "k" * 1_000])
 def test_any_text_can_be_the_key_of_a_question(store: Store, held_job: HeldJob, key: str) -> None:
     task, claim = held_job()
     assert job_of(store.jobs.ask(task, claim, {key: NAME})).open == {key: NAME}
-    assert job_of(answered(store, task, {key: KIM})).answers == {key: KIM}
+    assert job_of(answer_job(store, task, {key: KIM})).answers == {key: KIM}
 
 
 @ON_MEMORY
 def test_a_key_cannot_be_used_for_two_questions(store: Store, held_job: HeldJob, worker: MakeClaim) -> None:
     task, claim = held_job()
     store.jobs.ask(task, claim, {"name": NAME})
-    given = answered(store, task, {"name": KIM})
-    again = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
-    assert again.claim
+    answered_task = answer_job(store, task, {"name": KIM})
+    record = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
+    assert record.claim
     with pytest.raises(ValueError, match="'name' was used for another question"):
-        store.jobs.ask(again, again.claim, {"name": {**NAME, "params": {"message": "Who?"}}, "more": NAME})
+        store.jobs.ask(record, record.claim, {"name": {**NAME, "params": {"message": "Who?"}}, "more": NAME})
     with pytest.raises(ValueError, match="every question is answered: name"):
-        store.jobs.ask(again, again.claim, {"name": dict(sorted(NAME.items(), reverse=True))})
+        store.jobs.ask(record, record.claim, {"name": dict(sorted(NAME.items(), reverse=True))})
     with pytest.raises(ValueError, match="every question is answered: there is none"):
-        store.jobs.ask(again, again.claim, {})
-    assert store.get(task.owner, task.task_id) == structs.replace(given, claim=again.claim)
-    asked = store.jobs.ask(again, again.claim, {"name": NAME, "more": NAME})
-    assert (asked.status, job_of(asked).open) == (INPUT_REQUIRED, {"more": NAME})
+        store.jobs.ask(record, record.claim, {})
+    assert store.get(task.owner, task.task_id) == structs.replace(answered_task, claim=record.claim)
+    waiting_task = store.jobs.ask(record, record.claim, {"name": NAME, "more": NAME})
+    assert (waiting_task.status, job_of(waiting_task).open) == (INPUT_REQUIRED, {"more": NAME})
 
 
 def test_a_hundred_questions_are_asked_and_answered_in_one_write_each(store: Store, held_job: HeldJob) -> None:
@@ -491,40 +490,40 @@ def test_a_hundred_questions_are_asked_and_answered_in_one_write_each(store: Sto
         store.jobs.ask(task, claim, questions(101))
     assert store.get(task.owner, task.task_id) == task
     store.jobs.ask(task, claim, questions(100))
-    after = answered(store, task, dict.fromkeys(keys(100), KIM))
-    assert (after.status, job_of(after).answers) == (WORKING, dict.fromkeys(keys(100), KIM))
+    changed_task = answer_job(store, task, dict.fromkeys(keys(100), KIM))
+    assert (changed_task.status, job_of(changed_task).answers) == (WORKING, dict.fromkeys(keys(100), KIM))
 
 
 @ON_MEMORY
 def test_too_large_questions_are_refused_without_a_change(stores: Stores, owner: str, worker: MakeClaim) -> None:
     store = stores(limits=Limits(item_bytes=4_000, compress_over_bytes=100_000))
-    created = store.create(NewTask(owner, {}, work=WORK))
-    task = store.jobs.claim(owner, created.task_id, worker("a"), 1)
+    new_job = store.create(NewTask(owner, {}, work=WORK))
+    task = store.jobs.claim(owner, new_job.task_id, worker("a"), 1)
     assert task.claim
     with pytest.raises(TooLarge, match="of 3000"):
         store.jobs.ask(task, task.claim, {"long": {"method": "m", "params": {"message": "x" * 3_000}}})
     assert store.get(owner, task.task_id) == task
-    waiting = store.jobs.ask(task, task.claim, questions(2))
+    waiting_task = store.jobs.ask(task, task.claim, questions(2))
     with pytest.raises(TooLarge, match="of 4000"):
         store.jobs.answer(owner, task.task_id, {"q0": KIM, "q1": {"text": "x" * 4_000}})
-    assert store.get(owner, task.task_id) == waiting
-    assert answered(store, task, dict.fromkeys(keys(2), KIM)).status is WORKING
+    assert store.get(owner, task.task_id) == waiting_task
+    assert answer_job(store, task, dict.fromkeys(keys(2), KIM)).status is WORKING
 
 
 def test_too_large_answers_are_refused_and_no_other_answer_is_lost(
     stores: Stores, owner: str, worker: MakeClaim
 ) -> None:
     store = stores(limits=Limits(item_bytes=900_000, compress_over_bytes=1_000_000))
-    created = store.create(NewTask(owner, {}, work=WORK))
-    task = store.jobs.claim(owner, created.task_id, worker("a"), 1)
+    new_job = store.create(NewTask(owner, {}, work=WORK))
+    task = store.jobs.claim(owner, new_job.task_id, worker("a"), 1)
     assert task.claim
     with pytest.raises(TooLarge):
         store.jobs.ask(task, task.claim, {"q0": {"text": "x" * 500_000}})
     store.jobs.ask(task, task.claim, questions(2))
-    first = store.jobs.answer(owner, task.task_id, {"q0": KIM})
+    first_task = store.jobs.answer(owner, task.task_id, {"q0": KIM})
     with pytest.raises(TooLarge):
         store.jobs.answer(owner, task.task_id, {"q1": {"text": "x" * 500_000}})
-    assert store.get(owner, task.task_id) == first
+    assert store.get(owner, task.task_id) == first_task
 
 
 @ON_MEMORY
@@ -548,11 +547,11 @@ def test_answers_are_decided_again_after_a_lost_race(
     requests.take()
     after_read.run = lambda: store.jobs.answer(task.owner, task.task_id, {"q0": KIM})
     decline: JsonObject = {"action": "decline"}
-    after = answered(store, task, {"q0": decline, "q1": decline})
+    changed_task = answer_job(store, task, {"q0": decline, "q1": decline})
     assert requests.take() == ["GetItem", "GetItem", "UpdateItem", "UpdateItem", "UpdateItem"]
     assert len(pauses.taken) == 1
     assert pauses.taken[0] <= 0.005
-    assert (after.status, job_of(after).answers) == (WORKING, {"q0": KIM, "q1": decline})
+    assert (changed_task.status, job_of(changed_task).answers) == (WORKING, {"q0": KIM, "q1": decline})
 
 
 def test_an_answer_after_a_cancellation_is_refused(store: Store, held_job: HeldJob, after_read: AfterRead) -> None:
@@ -570,20 +569,20 @@ def test_an_answer_after_a_cancellation_is_refused(store: Store, held_job: HeldJ
 def test_a_handover_dispatches_a_new_worker_and_extends_the_job(
     store: Store, owner: str, worker: MakeClaim, clock: Clock
 ) -> None:
-    created = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
+    new_job = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
     clock.ms += 60_000
-    task = store.jobs.claim(owner, created.task_id, worker("a"), 1)
+    task = store.jobs.claim(owner, new_job.task_id, worker("a"), 1)
     assert task.claim
-    after = store.jobs.hand_over(task, task.claim, 100_000)
-    assert after == store.get(owner, task.task_id)
-    assert (after.status, after.claim, after.ttl_ms) == (WORKING, structs.replace(task.claim, until_ms=0), 160_000)
-    assert (job_of(after).dispatches, job_of(after).due_ms) == (2, clock.ms + FIRST_DISPATCH_MS)
-    assert job_of(after).allowed == 1 + WORK.attempts
+    record = store.jobs.hand_over(task, task.claim, 100_000)
+    assert record == store.get(owner, task.task_id)
+    assert (record.status, record.claim, record.ttl_ms) == (WORKING, structs.replace(task.claim, until_ms=0), 160_000)
+    assert (job_of(record).dispatches, job_of(record).due_ms) == (2, clock.ms + FIRST_DISPATCH_MS)
+    assert job_of(record).allowed == 1 + WORK.attempts
     clock.ms += 99_000
-    again = store.jobs.claim(owner, task.task_id, worker("b"), 2)
-    assert again.claim == structs.replace(worker("b"), number=2, dispatch=2)
+    second_task = store.jobs.claim(owner, task.task_id, worker("b"), 2)
+    assert second_task.claim == structs.replace(worker("b"), number=2, dispatch=2)
     # A shorter lifetime than the current one is ignored.
-    assert store.jobs.hand_over(again, again.claim, 10).ttl_ms == 160_000
+    assert store.jobs.hand_over(second_task, second_task.claim, 10).ttl_ms == 160_000
     clock.ms += 2_000
     with pytest.raises(TaskNotFound):
         store.get(owner, task.task_id)
@@ -594,9 +593,9 @@ def test_a_job_lives_at_most_for_the_maximum_lifetime(
     stores: Stores, owner: str, worker: MakeClaim, clock: Clock
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=120_000))
-    created = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
+    new_job = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
     clock.ms += 50_000
-    task = store.jobs.claim(owner, created.task_id, worker("a"), 1)
+    task = store.jobs.claim(owner, new_job.task_id, worker("a"), 1)
     assert task.claim
     assert store.jobs.hand_over(task, task.claim, 500_000).ttl_ms == 120_000
     clock.ms += 71_000
@@ -614,18 +613,18 @@ def test_extending_a_task_is_one_request_or_none(
     assert store.jobs.extend(task, 100_000) is task
     assert requests.take() == []
     clock.ms += 51_000
-    longer = store.jobs.extend(task, 100_000)
+    extended_task = store.jobs.extend(task, 100_000)
     assert requests.take() == ["UpdateItem"]
-    assert longer == store.get(owner, task.task_id)
-    assert (longer.ttl_ms, longer.version, longer.status) == (151_000, task.version, WORKING)
+    assert extended_task == store.get(owner, task.task_id)
+    assert (extended_task.ttl_ms, extended_task.version, extended_task.status) == (151_000, task.version, WORKING)
     # Another worker that read the task before the extension gets the current task.
-    assert store.jobs.extend(task, 100_000) == longer
+    assert store.jobs.extend(task, 100_000) == extended_task
     clock.ms += 99_000
-    assert store.jobs.extend(longer, 900_000).ttl_ms == 250_000
+    assert store.jobs.extend(extended_task, 900_000).ttl_ms == 250_000
     clock.ms += 99_000
     requests.take()
-    last = store.get(owner, task.task_id)
-    assert store.jobs.extend(last, 900_000) is last  # the maximum lifetime is reached
+    last_task = store.get(owner, task.task_id)
+    assert store.jobs.extend(last_task, 900_000) is last_task  # the maximum lifetime is reached
     clock.ms += 2_000
     with pytest.raises(TaskNotFound):
         store.get(owner, task.task_id)
@@ -640,26 +639,26 @@ def test_an_ended_task_is_not_extended(stores: Stores, owner: str, clock: Clock)
         store.jobs.extend(task, 100_000)
 
 
-@pytest.mark.parametrize("when", ["before", "between the request and its repetition"])
+@pytest.mark.parametrize("moment", ["before", "between the request and its repetition"])
 def test_extending_a_task_after_a_takeover_raises_claim_lost(
-    stores: Stores, owner: str, worker: MakeClaim, clock: Clock, lost: LostReplies, when: str
+    stores: Stores, owner: str, worker: MakeClaim, clock: Clock, losses: LostReplies, moment: str
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=250_000))
-    created = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
-    mine = store.jobs.claim(owner, created.task_id, worker("a"), 1)
+    new_job = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
+    own_task = store.jobs.claim(owner, new_job.task_id, worker("a"), 1)
     clock.ms += 51_000
 
     def claim() -> None:
-        store.jobs.claim(owner, created.task_id, structs.replace(worker("b"), until_ms=clock.ms + 1_000), 2)
+        store.jobs.claim(owner, new_job.task_id, structs.replace(worker("b"), until_ms=clock.ms + 1_000), 2)
 
-    if when == "before":
+    if moment == "before":
         claim()
     else:
-        lost.times, lost.meanwhile = 1, claim
+        losses.times, losses.meanwhile = 1, claim
     with pytest.raises(ClaimLost) as conflict:
-        store.jobs.extend(mine, 100_000)
-    assert conflict.value.current == store.get(owner, created.task_id)
-    assert conflict.value.current.ttl_ms == (100_000 if when == "before" else 151_000)
+        store.jobs.extend(own_task, 100_000)
+    assert conflict.value.current == store.get(owner, new_job.task_id)
+    assert conflict.value.current.ttl_ms == (100_000 if moment == "before" else 151_000)
 
 
 def test_a_worker_that_has_seen_a_takeover_cannot_ask(
@@ -668,10 +667,10 @@ def test_a_worker_that_has_seen_a_takeover_cannot_ask(
     """The stored task has the questions of the other worker, and their answers."""
     task, claim = held_job()
     clock.ms = claim.until_ms + 1
-    other = structs.replace(worker("b"), until_ms=clock.ms + 1_000)
-    taken = store.jobs.claim(task.owner, task.task_id, other, 2)
-    store.jobs.ask(taken, other, questions(1))
-    answered(store, task, {"q0": KIM})
+    other_claim = structs.replace(worker("b"), until_ms=clock.ms + 1_000)
+    claimed_task = store.jobs.claim(task.owner, task.task_id, other_claim, 2)
+    store.jobs.ask(claimed_task, other_claim, questions(1))
+    answer_job(store, task, {"q0": KIM})
     with pytest.raises(ClaimLost):
         store.jobs.ask(store.get(task.owner, task.task_id), claim, questions(1))
 
@@ -680,61 +679,61 @@ def test_an_extended_job_is_counted_until_its_new_end(
     stores: Stores, owner: str, worker: MakeClaim, clock: Clock
 ) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=1, max_ttl_ms=86_400_000))
-    new = NewTask(owner, {}, work=WORK, ttl_ms=3_600_000)
-    task = store.jobs.claim(owner, store.create(new).task_id, worker("a"), 1)
+    new_job = NewTask(owner, {}, work=WORK, ttl_ms=3_600_000)
+    task = store.jobs.claim(owner, store.create(new_job).task_id, worker("a"), 1)
     assert task.claim
-    longer = store.jobs.hand_over(task, task.claim, 10 * 3_600_000)
+    record = store.jobs.hand_over(task, task.claim, 10 * 3_600_000)
     clock.ms += 5 * 3_600_000
     with pytest.raises(StoreError, match="live tasks"):
-        store.create(new)
-    taken = store.jobs.claim(owner, task.task_id, worker("b"), longer.job.dispatches if longer.job else 0)
-    assert taken.claim
-    store.jobs.fail(taken, taken.claim, ERROR)
-    assert store.create(new).status is WORKING
+        store.create(new_job)
+    claimed_task = store.jobs.claim(owner, task.task_id, worker("b"), record.job.dispatches if record.job else 0)
+    assert claimed_task.claim
+    store.jobs.fail(claimed_task, claimed_task.claim, ERROR)
+    assert store.create(new_job).status is WORKING
     with pytest.raises(StoreError, match="live tasks"):
-        store.create(new)
+        store.create(new_job)
 
 
 @ON_MEMORY
 def test_extending_a_job_from_before_the_limit_creates_no_count_item(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim
 ) -> None:
-    before = stores()
-    task = before.jobs.claim(owner, before.create(NewTask(owner, {}, work=WORK)).task_id, worker("a"), 1)
+    old_store = stores()
+    task = old_store.jobs.claim(owner, old_store.create(NewTask(owner, {}, work=WORK)).task_id, worker("a"), 1)
     stores(limits=Limits(max_tasks_per_owner=1)).jobs.extend(task, 10 * 3_600_000)
     items = engine.client.scan(TableName="tasks", ConsistentRead=True)["Items"]
     assert [item for item in items if owner in item["pk"]["S"] and "expires_at" not in item] == []
 
 
-@pytest.mark.parametrize("ended", ["before", "after"])
+@pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_job_that_ends_while_it_is_extended_is_not_counted(
-    stores: Stores, engine: Engine, owner: str, worker: MakeClaim, ended: str
+    stores: Stores, engine: Engine, owner: str, worker: MakeClaim, moment: str
 ) -> None:
     """The job is cancelled just before or just after the write that extends it, while its count is moved."""
     store = stores(limits=Limits(max_tasks_per_owner=1))
-    new = NewTask(owner, {}, work=WORK, ttl_ms=3_600_000)
-    task = store.jobs.claim(owner, store.create(new).task_id, worker("a"), 1)
+    new_job = NewTask(owner, {}, work=WORK, ttl_ms=3_600_000)
+    task = store.jobs.claim(owner, store.create(new_job).task_id, worker("a"), 1)
     assert task.claim
     writes_head = False
 
-    def sending(params: dict[str, Any], **_: object) -> None:
+    def check_target(params: dict[str, Any], **_: object) -> None:
         nonlocal writes_head
         writes_head = params["Key"]["sk"]["S"].startswith("TASK#")
 
-    cancelling = iter([lambda: store.cancel(owner, task.task_id)])
+    cancellations = iter([lambda: store.cancel(owner, task.task_id)])
 
     def cancel(**_: object) -> None:
         if writes_head:
-            next(cancelling, lambda: None)()
+            next(cancellations, lambda: None)()
 
-    when = "before-send" if ended == "before" else "after-call"
+    event_name = "before-send" if moment == "before" else "after-call"
     with (
         suppress(TaskFinished),
-        hooked(engine.client, "provide-client-params.dynamodb.UpdateItem", sending),
-        hooked(engine.client, f"{when}.dynamodb.UpdateItem", cancel),
+        hook(engine.client, "provide-client-params.dynamodb.UpdateItem", check_target),
+        hook(engine.client, f"{event_name}.dynamodb.UpdateItem", cancel),
     ):
         store.jobs.extend(task, 36_000_000)
     assert store.get(owner, task.task_id).status is TaskStatus.CANCELLED
-    assert store.create(new).status is WORKING
+    assert store.create(new_job).status is WORKING
     with pytest.raises(StoreError, match="live tasks"):
-        store.create(new)
+        store.create(new_job)

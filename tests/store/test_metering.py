@@ -15,14 +15,14 @@ WIDE = replace(TYPICAL, name="wide", value_bytes=25_000, before=4, by_client=2, 
 
 
 @pytest.fixture(scope="module")
-def reported(dynamodb_local_url: str) -> Iterator[Place]:
+def dynamodb_place(dynamodb_local_url: str) -> Iterator[Place]:
     """Units that DynamoDB Local reports."""
     with by_consumed_capacity(dynamodb_local_url) as place:
         yield place
 
 
 @pytest.fixture(scope="module")
-def computed() -> Iterator[Place]:
+def size_place() -> Iterator[Place]:
     """Units computed from item sizes."""
     with by_sizes() as place:
         yield place
@@ -36,17 +36,17 @@ def units(usage: Usage) -> tuple[float, ...]:
     ("workload", "kind", "bucket"), [(TYPICAL, "JSON", False), (WIDE, "opaque", False), (WIDE, "opaque", True)]
 )
 def test_sizes_give_the_units_that_dynamodb_local_reports(
-    reported: Place, computed: Place, workload: Workload, kind: Kind, bucket: bool
+    dynamodb_place: Place, size_place: Place, workload: Workload, kind: Kind, bucket: bool
 ) -> None:
-    usages = [Driver(place, workload, kind, bucket=bucket).whole() for place in (reported, computed)]
+    usages = [Driver(place, workload, kind, bucket=bucket).whole() for place in (dynamodb_place, size_place)]
 
     assert units(usages[0]) == units(usages[1])
     assert usages[0].writes > 0
 
 
-def test_a_list_costs_the_same_both_ways(reported: Place, computed: Place) -> None:
+def test_a_list_costs_the_same_both_ways(dynamodb_place: Place, size_place: Place) -> None:
     pages: list[Usage] = []
-    for place in (reported, computed):
+    for place in (dynamodb_place, size_place):
         driver = Driver(place, chain(10, 2_000, paused=True), "JSON", bucket=False)
         for _ in range(4):
             driver.run()
@@ -56,11 +56,11 @@ def test_a_list_costs_the_same_both_ways(reported: Place, computed: Place) -> No
     assert pages[0].reads > 0
 
 
-@pytest.fixture(params=["reported", "computed"])
+@pytest.fixture(params=["dynamodb_place", "size_place"])
 def place(request: pytest.FixtureRequest) -> Place:
     """Both ways of counting, in turn."""
-    chosen: Place = request.getfixturevalue(request.param)
-    return chosen
+    selected_place: Place = request.getfixturevalue(request.param)
+    return selected_place
 
 
 def test_a_write_whose_condition_fails_is_billed_by_the_stored_item(place: Place) -> None:
@@ -96,7 +96,7 @@ def test_a_request_that_cannot_be_metered_is_refused(place: Place) -> None:
         place.counted.scan(TableName="any")
 
 
-@pytest.mark.parametrize(("kind", "left"), [("JSON", 0.25), ("opaque", 0.76)])
-def test_values_have_the_given_size_and_compression(kind: Kind, left: float) -> None:
+@pytest.mark.parametrize(("kind", "share"), [("JSON", 0.25), ("opaque", 0.76)])
+def test_values_have_the_given_size_and_compression(kind: Kind, share: float) -> None:
     assert [len(text_of(value(kind, size, 1))) for size in (100, 2_048, 20_480)] == [100, 2_048, 20_480]
-    assert zipped_share(kind, 20_480) == pytest.approx(left, abs=0.01)
+    assert zipped_share(kind, 20_480) == pytest.approx(share, abs=0.01)

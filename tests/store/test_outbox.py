@@ -15,11 +15,11 @@ from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LEASE_MS, Claim, NewTask, 
 from mcp_baton.tasks.store import Batch
 from tests.sent import Requests
 from tests.store.conftest import TABLE, WORK, Clock, Engine
-from tests.store.given import ON_MEMORY, Begin, HeldJob, MakeClaim, Store, on
-from tests.store.steps import hooked
+from tests.store.fixture_types import ON_MEMORY, Begin, HeldJob, MakeClaim, Store, run_on
+from tests.store.steps import hook
 
 ERROR: JsonObject = {"code": -32603, "message": "the worker was lost"}
-ASKED: dict[str, JsonObject] = {"name": {"method": "elicitation/create", "params": {"message": "Whose?"}}}
+QUESTIONS: dict[str, JsonObject] = {"name": {"method": "elicitation/create", "params": {"message": "Whose?"}}}
 KIM: JsonObject = {"action": "accept", "content": {"name": "Kim"}}
 RESULT: JsonObject = {"content": []}
 DAYS = count(1)
@@ -42,13 +42,12 @@ def listed_at(engine: Engine, task: TaskRecord) -> int | None:
 
 
 def test_only_a_new_job_is_due_after_half_a_minute(store: Store, begin: Begin, create_job: Begin, clock: Clock) -> None:
-    job, run = create_job(), begin()
+    job, workflow_task = create_job(), begin()
     clock.ms += FIRST_DISPATCH_MS
     assert not is_due(store, job)
     clock.ms += 1
-    assert (is_due(store, job), is_due(store, run)) == (True, False)
-    looked = store.jobs.read_listed(job.owner, job.task_id)
-    assert looked == store.get(job.owner, job.task_id)
+    assert (is_due(store, job), is_due(store, workflow_task)) == (True, False)
+    assert store.jobs.read_listed(job.owner, job.task_id) == store.get(job.owner, job.task_id)
 
 
 def shard_of(task_id: str) -> int:
@@ -63,16 +62,16 @@ def in_shard(task_ids: list[str], shard: int) -> list[str]:
 def test_jobs_of_all_shards_are_found_in_random_order(
     store: Store, create_job: Begin, clock: Clock, requests: Requests
 ) -> None:
-    made = [create_job().task_id for _ in range(400)]
+    task_ids = [create_job().task_id for _ in range(400)]
     clock.ms += FIRST_DISPATCH_MS + 1
     requests.take()
-    first = [task_id for _, task_id in store.jobs.due() if task_id in set(made)]
+    first_ids = [task_id for _, task_id in store.jobs.due() if task_id in set(task_ids)]
     assert requests.take() == ["Query"] * OUTBOX_SHARDS
-    second = [task_id for _, task_id in store.jobs.due() if task_id in set(made)]
-    assert sorted(first) == sorted(second) == sorted(made)
-    assert {shard_of(task_id) for task_id in made} == set(range(OUTBOX_SHARDS))
-    assert in_shard(first, 3) != in_shard(second, 3)
-    assert [shard_of(task_id) for task_id in first] != [shard_of(task_id) for task_id in second]
+    second_ids = [task_id for _, task_id in store.jobs.due() if task_id in set(task_ids)]
+    assert sorted(first_ids) == sorted(second_ids) == sorted(task_ids)
+    assert {shard_of(task_id) for task_id in task_ids} == set(range(OUTBOX_SHARDS))
+    assert in_shard(first_ids, 3) != in_shard(second_ids, 3)
+    assert [shard_of(task_id) for task_id in first_ids] != [shard_of(task_id) for task_id in second_ids]
 
 
 @ON_MEMORY
@@ -92,7 +91,7 @@ ENDS: dict[str, Callable[[Store, TaskRecord, Claim], object]] = {
     "failed": lambda store, task, claim: store.jobs.fail(task, claim, ERROR),
     "cancelled": lambda store, task, _: store.cancel(task.owner, task.task_id),
     "completed by the client": lambda store, task, _: store.complete(task.owner, task.task_id, RESULT),
-    "asks the client": lambda store, task, claim: store.jobs.ask(task, claim, ASKED),
+    "asks the client": lambda store, task, claim: store.jobs.ask(task, claim, QUESTIONS),
 }
 
 
@@ -122,7 +121,7 @@ def test_the_last_answer_returns_a_job_to_the_outbox(
     store: Store, held_job: HeldJob, create_job: Begin, clock: Clock, engine: Engine
 ) -> None:
     task, claim = held_job()
-    store.jobs.ask(task, claim, {**ASKED, "more": {**ASKED["name"], "params": {"message": "More?"}}})
+    store.jobs.ask(task, claim, {**QUESTIONS, "more": {**QUESTIONS["name"], "params": {"message": "More?"}}})
     clock.ms += 3_600_000 // 2
     store.jobs.answer(task.owner, task.task_id, {"name": KIM})
     assert listed_at(engine, task) is None
@@ -134,18 +133,18 @@ def test_claims_dispatches_and_handovers_do_not_move_the_entry(
     store: Store, create_job: Begin, clock: Clock, engine: Engine, worker: MakeClaim
 ) -> None:
     task = create_job()
-    first = listed_at(engine, task)
+    listed_ms = listed_at(engine, task)
     claim = worker("a")
-    held = store.jobs.claim(task.owner, task.task_id, claim, 1)
-    store.renew(held, claim)
-    store.jobs.report(held, claim, "half of it")
+    claimed_task = store.jobs.claim(task.owner, task.task_id, claim, 1)
+    store.renew(claimed_task, claim)
+    store.jobs.report(claimed_task, claim, "half of it")
     clock.ms += LEASE_MS + 1
-    again = store.jobs.dispatch_again(store.get(task.owner, task.task_id))
-    assert again
+    dispatched_task = store.jobs.dispatch_again(store.get(task.owner, task.task_id))
+    assert dispatched_task
     claim = worker("b")
-    held = store.jobs.claim(task.owner, task.task_id, claim, 2)
-    store.jobs.hand_over(held, claim, 600_000)
-    assert (listed_at(engine, task), is_due(store, task)) == (first, True)
+    claimed_task = store.jobs.claim(task.owner, task.task_id, claim, 2)
+    store.jobs.hand_over(claimed_task, claim, 600_000)
+    assert (listed_at(engine, task), is_due(store, task)) == (listed_ms, True)
 
 
 def test_a_suspended_job_is_due_later_and_a_woken_one_soon(
@@ -167,16 +166,15 @@ def without_entry(engine: Engine, task: TaskRecord) -> None:
 def test_the_next_dispatch_adds_a_job_of_an_older_release(
     store: Store, create_job: Begin, clock: Clock, engine: Engine, worker: MakeClaim
 ) -> None:
-    dispatched, handed = create_job(), create_job()
-    for task in (dispatched, handed):
+    dispatched_job, handed_job = create_job(), create_job()
+    for task in (dispatched_job, handed_job):
         without_entry(engine, task)
     claim = worker("a")
-    held = store.jobs.claim(handed.owner, handed.task_id, claim, 1)
-    store.jobs.hand_over(held, claim, 600_000)
-    assert listed_at(engine, handed) == clock.ms + FIRST_DISPATCH_MS
+    store.jobs.hand_over(store.jobs.claim(handed_job.owner, handed_job.task_id, claim, 1), claim, 600_000)
+    assert listed_at(engine, handed_job) == clock.ms + FIRST_DISPATCH_MS
     clock.ms += FIRST_DISPATCH_MS + 1
-    store.jobs.dispatch_again(store.get(dispatched.owner, dispatched.task_id))
-    assert listed_at(engine, dispatched) == clock.ms + 2 * FIRST_DISPATCH_MS
+    store.jobs.dispatch_again(store.get(dispatched_job.owner, dispatched_job.task_id))
+    assert listed_at(engine, dispatched_job) == clock.ms + 2 * FIRST_DISPATCH_MS
 
 
 # Checks by sweeps
@@ -214,7 +212,7 @@ def test_a_stale_index_entry_changes_nothing(
     store: Store, held_job: HeldJob, owner: str, engine: Engine, requests: Requests
 ) -> None:
     task, claim = held_job()
-    store.jobs.ask(task, claim, ASKED)
+    store.jobs.ask(task, claim, QUESTIONS)
     requests.take()
     assert store.jobs.read_listed(task.owner, task.task_id) is None
     assert store.jobs.read_listed(owner, new_task_id(system_ms())) is None
@@ -247,7 +245,7 @@ def test_a_job_that_continues_during_its_removal_stays(
 # Cost
 
 
-@on("dynamodb_local")
+@run_on("dynamodb_local")
 def test_the_outbox_costs_two_write_units_a_job_and_two_for_each_round_of_questions(
     store: Store, create_job: Begin, engine: Engine, worker: MakeClaim, clock: Clock
 ) -> None:
@@ -263,21 +261,20 @@ def test_the_outbox_costs_two_write_units_a_job_and_two_for_each_round_of_questi
     names = ("PutItem", "UpdateItem")
     with ExitStack() as stack:
         for name in names:
-            stack.enter_context(hooked(engine.client, f"provide-client-params.dynamodb.{name}", ask))
-            stack.enter_context(hooked(engine.client, f"after-call.dynamodb.{name}", note))
+            stack.enter_context(hook(engine.client, f"provide-client-params.dynamodb.{name}", ask))
+            stack.enter_context(hook(engine.client, f"after-call.dynamodb.{name}", note))
         task = create_job()
         claim = worker("a")
-        held = store.jobs.claim(task.owner, task.task_id, claim, 1)
-        store.renew(held, claim)
-        store.jobs.ask(held, claim, ASKED)
+        claimed_task = store.jobs.claim(task.owner, task.task_id, claim, 1)
+        store.renew(claimed_task, claim)
+        store.jobs.ask(claimed_task, claim, QUESTIONS)
         store.jobs.answer(task.owner, task.task_id, {"name": KIM})
         claim = worker("b")
-        held = store.jobs.claim(task.owner, task.task_id, claim, 2)
-        store.jobs.hand_over(held, claim, 600_000)
+        claimed_task = store.jobs.claim(task.owner, task.task_id, claim, 2)
+        store.jobs.hand_over(claimed_task, claim, 600_000)
         claim = worker("c")
-        held = store.jobs.claim(task.owner, task.task_id, claim, 3)
-        store.write(held, Batch(result=RESULT, claim=claim, release=True))
+        claimed_task = store.jobs.claim(task.owner, task.task_id, claim, 3)
+        store.write(claimed_task, Batch(result=RESULT, claim=claim, release=True))
 
-    create, claimed, renewed, asked, answered, again, handed, last, ended = units
-    assert (create, asked, answered, ended) == (1, 1, 1, 1)
-    assert (claimed, renewed, again, handed, last) == (0, 0, 0, 0, 0)
+    # The creation, a claim, its renewal, the questions, the answer, a claim, the handover, a claim, the result.
+    assert units == [1, 0, 0, 1, 1, 0, 0, 0, 1]

@@ -18,9 +18,9 @@ from tests.hanging import Hang, values_in
 from tests.noise import noise
 from tests.sent import Requests
 from tests.store.conftest import Clock, Engine
-from tests.store.given import BUT_EMBEDDED, ON_MEMORY, Begin, Store, Stores
-from tests.store.steps import done, hooked, note, result
-from tests.store.test_overflow import BIG, moved
+from tests.store.fixture_types import NOT_ON_MOTO, ON_MEMORY, Begin, Store, Stores
+from tests.store.steps import completion, hook, note, result
+from tests.store.test_overflow import BIG, outside
 from tests.store.test_overflow_faults import Killed, killed_before_the_update
 
 LARGEST = noise(5_999_998, 7)
@@ -42,9 +42,9 @@ def value_item(engine: Engine, key: dict[str, Any]) -> dict[str, Any]:
     return engine.client.get_item(TableName="tasks", Key=key, ConsistentRead=True)["Item"]
 
 
-def at_each(engine: Engine, operation: str, do: Callable[..., object]) -> AbstractContextManager[None]:
+def at_each(engine: Engine, operation: str, handler: Callable[..., object]) -> AbstractContextManager[None]:
     """Call a function before each request of this operation."""
-    return hooked(engine.client, f"before-send.dynamodb.{operation}", do)
+    return hook(engine.client, f"before-send.dynamodb.{operation}", handler)
 
 
 def fail(**_: object) -> None:
@@ -56,56 +56,56 @@ def test_six_megabytes_are_stored_without_a_bucket(
 ) -> None:
     task = begin(2)
     requests.take()
-    written = store.write(task, Batch(steps=(done(0, LARGEST), done(1, "small"))))
-    assert written.oversized == ()
-    sent = requests.take()
-    assert sent == ["PutItem"] * 13 + ["UpdateItem"]
-    read = store.get(owner, task.task_id)
-    assert result(read, 1) == "small"
+    outcome = store.write(task, Batch(steps=(completion(0, LARGEST), completion(1, "small"))))
+    assert outcome.oversized == ()
+    assert requests.take() == ["PutItem"] * 13 + ["UpdateItem"]
+    record = store.get(owner, task.task_id)
+    assert result(record, 1) == "small"
     assert requests.take() == ["GetItem"]
-    assert result(read, 0) == LARGEST
+    assert result(record, 0) == LARGEST
     assert set(requests.take()) == {"GetItem"}
-    assert text_of(read, "_workflow.result.s0") == f'"{LARGEST}"'
+    assert text_of(record, "_workflow.result.s0") == f'"{LARGEST}"'
     assert (
-        max(len(value_item(engine, key)["data"]["B"]) for key in pieces(engine, read, "_workflow.result.s0")) <= 350_000
+        max(len(value_item(engine, key)["data"]["B"]) for key in pieces(engine, record, "_workflow.result.s0"))
+        <= 350_000
     )
 
 
 @ON_MEMORY
 def test_a_note_replaces_a_value_over_six_megabytes(store: Store, owner: str, begin: Begin) -> None:
-    task, longer = begin(2), f"{LARGEST}x"
-    written = store.write(task, Batch(steps=(done(0, longer), done(1, "small"))))
-    assert written.oversized == ("_workflow.result.s0",)
-    assert [result(written.task, index) for index in range(2)] == [note(longer), "small"]
+    task, long_text = begin(2), f"{LARGEST}x"
+    outcome = store.write(task, Batch(steps=(completion(0, long_text), completion(1, "small"))))
+    assert outcome.oversized == ("_workflow.result.s0",)
+    assert [result(outcome.task, index) for index in range(2)] == [note(long_text), "small"]
     with pytest.raises(TooLarge):
-        store.complete(owner, task.task_id, {"text": longer})
+        store.complete(owner, task.task_id, {"text": long_text})
 
 
-@BUT_EMBEDDED
+@NOT_ON_MOTO
 def test_arguments_variables_and_results_are_stored_without_a_bucket(store: Store, owner: str) -> None:
     task = store.create(NewTask(owner, {"large": BIG}, arguments={"text": BIG}))
-    assert moved(task) == ["arguments", "large"]
+    assert outside(task) == ["arguments", "large"]
     store.complete(owner, task.task_id, {"text": BIG})
-    read = store.get(owner, task.task_id)
-    assert (read.variables["large"], read.arguments, read.result) == (BIG, {"text": BIG}, {"text": BIG})
+    record = store.get(owner, task.task_id)
+    assert (record.variables["large"], record.arguments, record.result) == (BIG, {"text": BIG}, {"text": BIG})
 
 
 @ON_MEMORY
 def test_small_results_stay_and_large_ones_share_an_item(store: Store, begin: Begin, requests: Requests) -> None:
     task = begin(20)
     requests.take()
-    small = Batch(steps=tuple(done(index, "x" * 200) for index in range(10)))
-    task = store.write(task, small).task
+    small_batch = Batch(steps=tuple(completion(index, "x" * 200) for index in range(10)))
+    task = store.write(task, small_batch).task
     assert requests.take() == ["UpdateItem"]
-    larger = Batch(steps=tuple(done(index, noise(6_000, index)) for index in range(10, 15)))
-    task = store.write(task, larger).task
+    large_batch = Batch(steps=tuple(completion(index, noise(6_000, index)) for index in range(10, 15)))
+    task = store.write(task, large_batch).task
     assert requests.take() == ["PutItem", "UpdateItem"]
     assert [result(task, index) for index in range(10, 15)] == [noise(6_000, index) for index in range(10, 15)]
     assert requests.take() == ["GetItem"]
-    completed = Batch(
-        steps=tuple(done(index, noise(3_000, index)) for index in range(15, 20)), result={"completed": True}
+    end_batch = Batch(
+        steps=tuple(completion(index, noise(3_000, index)) for index in range(15, 20)), result={"completed": True}
     )
-    assert moved(store.write(task, completed).task) == moved(task)
+    assert outside(store.write(task, end_batch).task) == outside(task)
     assert requests.take() == ["UpdateItem"]
 
 
@@ -114,33 +114,33 @@ def test_a_value_item_expires_after_its_task(stores: Stores, engine: Engine, clo
     store = stores(limits=Limits(max_ttl_ms=10_000_000))
     task = store.create(NewTask(owner, {"large": BIG}, ttl_ms=5_000_000))
     clock.ms += 4_000_000
-    later = stores(limits=Limits(max_ttl_ms=1_000)).write(task, Batch(variables={"late": noise(600_000, 3)})).task
-    assert isinstance(later.source, dict)
-    day, head = 86_400, int(later.source["expires_at"]["N"])
+    record = stores(limits=Limits(max_ttl_ms=1_000)).write(task, Batch(variables={"late": noise(600_000, 3)})).task
+    assert isinstance(record.source, dict)
+    day_s, expiry_s = 86_400, int(record.source["expires_at"]["N"])
     for name in ("large", "late"):
-        for key in pieces(engine, later, name):
-            assert int(value_item(engine, key)["expires_at"]["N"]) >= head + day
+        for key in pieces(engine, record, name):
+            assert int(value_item(engine, key)["expires_at"]["N"]) >= expiry_s + day_s
 
 
 @ON_MEMORY
-@pytest.mark.parametrize("lost", [0, 1])
-def test_a_lost_piece_loses_only_its_value(store: Store, engine: Engine, owner: str, begin: Begin, lost: int) -> None:
-    task, other = begin(2), noise(600_000, 5)
-    task = store.write(task, Batch(steps=(done(0, BIG), done(1, other)))).task
-    engine.client.delete_item(TableName="tasks", Key=pieces(engine, task, "_workflow.result.s0")[lost])
-    read = store.get(owner, task.task_id)
-    with pytest.raises(ValueLost, match=f"piece {lost + 1} is missing"):
-        result(read, 0)
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_lost_piece_loses_only_its_value(store: Store, engine: Engine, owner: str, begin: Begin, index: int) -> None:
+    task, other_text = begin(2), noise(600_000, 5)
+    task = store.write(task, Batch(steps=(completion(0, BIG), completion(1, other_text)))).task
+    engine.client.delete_item(TableName="tasks", Key=pieces(engine, task, "_workflow.result.s0")[index])
+    record = store.get(owner, task.task_id)
+    with pytest.raises(ValueLost, match=f"piece {index + 1} is missing"):
+        result(record, 0)
     with pytest.raises(ValueLost):
-        text_of(read, "_workflow.result.s0")
-    assert result(read, 1) == other
-    assert result(store.write(read, Batch(steps=())).task, 1) == other
+        text_of(record, "_workflow.result.s0")
+    assert result(record, 1) == other_text
+    assert result(store.write(record, Batch(steps=())).task, 1) == other_text
 
 
 @ON_MEMORY
 @pytest.mark.parametrize("content", [b"", b"something else"])
 def test_a_changed_piece_is_a_lost_value(store: Store, engine: Engine, begin: Begin, content: bytes) -> None:
-    task = store.write(begin(), Batch(steps=(done(0, BIG),))).task
+    task = store.write(begin(), Batch(steps=(completion(0, BIG),))).task
     key = pieces(engine, task, "_workflow.result.s0")[1]
     engine.client.put_item(TableName="tasks", Item={**key, "data": {"B": content}})
     with pytest.raises(ValueLost, match="damaged"):
@@ -155,17 +155,17 @@ def test_a_missing_piece_is_read_again_consistently(
 ) -> None:
     task = store.write(begin(), Batch(variables={"v": noise(6_000)})).task
     [key] = pieces(engine, task, "v")
-    item, looks = value_item(engine, key), list[bool]()
+    item, consistent_reads = value_item(engine, key), list[bool]()
     engine.client.delete_item(TableName="tasks", Key=key)
 
-    def come_late(request: Any, **_: object) -> None:
-        looks.append(b'"ConsistentRead": true' in request.body)
-        if looks[-1]:
+    def restore(request: Any, **_: object) -> None:
+        consistent_reads.append(b'"ConsistentRead": true' in request.body)
+        if consistent_reads[-1]:
             engine.client.put_item(TableName="tasks", Item=item)
 
-    with at_each(engine, "GetItem", come_late):
+    with at_each(engine, "GetItem", restore):
         assert task.variables["v"] == noise(6_000)
-    assert looks == [False, True]
+    assert consistent_reads == [False, True]
 
 
 @ON_MEMORY
@@ -180,28 +180,28 @@ def test_a_run_killed_between_two_pieces_does_not_change_the_task_and_can_be_rep
             raise Killed
 
     with at_each(engine, "PutItem", stop), pytest.raises(Killed):
-        store.write(task, Batch(steps=(done(0, LARGEST),)))
+        store.write(task, Batch(steps=(completion(0, LARGEST),)))
     assert store.get(owner, task.task_id) == task
     with killed_before_the_update(engine):
-        store.write(task, Batch(steps=(done(0, LARGEST),)))
+        store.write(task, Batch(steps=(completion(0, LARGEST),)))
     assert store.get(owner, task.task_id) == task
-    assert result(store.write(task, Batch(steps=(done(0, LARGEST),))).task, 0) == LARGEST
+    assert result(store.write(task, Batch(steps=(completion(0, LARGEST),))).task, 0) == LARGEST
 
 
 @ON_MEMORY
 def test_a_piece_that_cannot_be_written_affects_only_its_value(store: Store, engine: Engine, begin: Begin) -> None:
-    failed = list[bytes]()
+    failures = list[bytes]()
 
     def refuse_one(request: Any, **_: object) -> None:
         if b"#12" in request.body:  # the thirteenth piece, which only the longer value has
-            failed.append(request.body[:10])
+            failures.append(request.body[:10])
             raise StoreUnavailable("down")
 
     with at_each(engine, "PutItem", refuse_one):
-        written = store.write(begin(2), Batch(steps=(done(0, LARGEST), done(1, BIG))))
-    assert len(failed) == 1
-    assert written.oversized == ("_workflow.result.s0",)
-    assert [result(written.task, index) for index in range(2)] == [note(LARGEST), BIG]
+        outcome = store.write(begin(2), Batch(steps=(completion(0, LARGEST), completion(1, BIG))))
+    assert len(failures) == 1
+    assert outcome.oversized == ("_workflow.result.s0",)
+    assert [result(outcome.task, index) for index in range(2)] == [note(LARGEST), BIG]
 
 
 @ON_MEMORY
@@ -210,10 +210,10 @@ def test_a_value_that_cannot_be_written_outside_stays_if_there_is_room(
 ) -> None:
     task, value = begin(), noise(20_000)
     with at_each(engine, "PutItem", fail):
-        written = store.write(task, Batch(steps=(done(0, value),)))
+        outcome = store.write(task, Batch(steps=(completion(0, value),)))
         with pytest.raises(StoreUnavailable):
             store.complete(owner, task.task_id, {"large": BIG})
-    assert (written.oversized, moved(written.task), result(written.task, 0)) == ((), [], value)
+    assert (outcome.oversized, outside(outcome.task), result(outcome.task, 0)) == ((), [], value)
 
 
 @ON_MEMORY
@@ -221,36 +221,36 @@ def test_a_value_that_cannot_be_written_outside_stays_if_there_is_room(
 def test_a_hanging_table_does_not_extend_the_time_of_a_write(
     stores: Stores, engine: Engine, begin: Begin, limit_s: float
 ) -> None:
-    task, time, ended = begin(2), Virtual(), list[tuple[float, Written]]()
+    task, time, ends = begin(2), Virtual(), list[tuple[float, Written]]()
     store = stores(limits=Limits(values_ms=200), monotonic=time.monotonic, sleep=time.sleep)
     hang = Hang(time, limit_s)
 
     def write() -> None:
-        written = store.write(task, Batch(steps=(done(0, BIG), done(1, "small"))))
-        ended.append((time.s, written))
+        outcome = store.write(task, Batch(steps=(completion(0, BIG), completion(1, "small"))))
+        ends.append((time.s, outcome))
 
     time.begin(0.0, write)
     with values_in(time), hang.of(engine.client, "dynamodb.PutItem"):
         time.run()
-    [(ended_s, written)] = ended
-    assert 0.2 <= ended_s < 0.21
+    [(end_s, outcome)] = ends
+    assert 0.2 <= end_s < 0.21
     assert len(hang.began_s) == 2
-    assert written.oversized == ("_workflow.result.s0",)
-    assert [result(written.task, index) for index in range(2)] == [note(BIG), "small"]
+    assert outcome.oversized == ("_workflow.result.s0",)
+    assert [result(outcome.task, index) for index in range(2)] == [note(BIG), "small"]
 
 
 @pytest.mark.parametrize("owners", [("a#b", "a"), ("a", "a#b"), ("o" * 1_900, "o" * 1_901), ("kim", "Kim")])
 def test_a_copied_pointer_reads_no_other_owners_items(store: Store, engine: Engine, owners: tuple[str, str]) -> None:
-    theirs = store.create(NewTask(owners[0], {"secret": BIG}))
-    mine = store.create(NewTask(owners[1], {"secret": "mine"}))
-    assert isinstance(theirs.source, dict)
-    assert isinstance(mine.source, dict)
-    engine.client.put_item(TableName="tasks", Item={**mine.source, "variables": theirs.source["variables"]})
-    read = store.get(owners[1], mine.task_id)
-    assert moved(read) == ["secret"]
+    their_task = store.create(NewTask(owners[0], {"secret": BIG}))
+    own_task = store.create(NewTask(owners[1], {"secret": "mine"}))
+    assert isinstance(their_task.source, dict)
+    assert isinstance(own_task.source, dict)
+    engine.client.put_item(TableName="tasks", Item={**own_task.source, "variables": their_task.source["variables"]})
+    record = store.get(owners[1], own_task.task_id)
+    assert outside(record) == ["secret"]
     with pytest.raises(ValueLost, match="missing"):
-        _ = read.variables["secret"]
-    assert theirs.variables["secret"] == BIG
+        _ = record.variables["secret"]
+    assert their_task.variables["secret"] == BIG
 
 
 @ON_MEMORY
@@ -259,11 +259,11 @@ def test_several_values_are_fetched_at_once_and_each_only_once(
 ) -> None:
     task = begin(6)
     for index in range(6):
-        task = store.write(task, Batch(steps=(done(index, noise(6_000, index)),))).task
-    read = store.get(owner, task.task_id)
+        task = store.write(task, Batch(steps=(completion(index, noise(6_000, index)),))).task
+    record = store.get(owner, task.task_id)
     names = [f"_workflow.result.s{index}" for index in range(6)]
     requests.take()
-    read_ahead(read.variables, [*names, "unknown"])
+    read_ahead(record.variables, [*names, "unknown"])
     assert requests.take() == ["GetItem"] * 6
-    assert [read.variables[name] for name in names] == [noise(6_000, index) for index in range(6)]
+    assert [record.variables[name] for name in names] == [noise(6_000, index) for index in range(6)]
     assert requests.take() == []

@@ -16,8 +16,8 @@ from tests.hanging import Hang, values_in
 from tests.noise import noise
 from tests.sent import Requests
 from tests.store.conftest import Engine
-from tests.store.given import ON_MEMORY, Begin, Store, Stores
-from tests.store.steps import done, result
+from tests.store.fixture_types import ON_MEMORY, Begin, Store, Stores
+from tests.store.steps import completion, result
 from tests.store.test_overflow import BIG
 from tests.store.test_pieces import at_each, pieces, value_item
 
@@ -38,10 +38,10 @@ def test_reading_ahead_has_a_memory_limit(
 ) -> None:
     task = begin(4)
     for index in range(4):
-        task = store.write(task, Batch(steps=(done(index, noise(6_000, index)),))).task
+        task = store.write(task, Batch(steps=(completion(index, noise(6_000, index)),))).task
     names = [f"_workflow.result.s{index}" for index in range(4)]
-    room = sum(bundle_bytes(task, name) for name in names[:2]) + 1
-    monkeypatch.setattr("mcp_baton.tasks.dynamodb.outside.KEPT_BYTES", room)
+    limit = sum(bundle_bytes(task, name) for name in names[:2]) + 1
+    monkeypatch.setattr("mcp_baton.tasks.dynamodb.outside.KEPT_BYTES", limit)
     requests.take()
     read_ahead(task.variables, names)
     assert requests.take() == ["GetItem"] * 2
@@ -52,19 +52,19 @@ def test_reading_ahead_has_a_memory_limit(
 
 
 def test_pieces_are_joined_in_order(stores: Stores, engine: Engine, begin: Begin) -> None:
-    time, came, values = Virtual(), list[bool](), list[object]()
+    time, order, values = Virtual(), list[bool](), list[object]()
     store = stores(monotonic=time.monotonic, sleep=time.sleep)
-    task = store.write(begin(), Batch(steps=(done(0, BIG),))).task
+    task = store.write(begin(), Batch(steps=(completion(0, BIG),))).task
 
     def delay(request: Any, **_: object) -> None:
-        first = FIRST_PIECE in request.body
-        time.sleep(1.0 if first else 0.0)
-        came.append(first)
+        is_first = FIRST_PIECE in request.body
+        time.sleep(1.0 if is_first else 0.0)
+        order.append(is_first)
 
     time.begin(0.0, lambda: values.append(result(task, 0)))
     with values_in(time), at_each(engine, "GetItem", delay):
         time.run()
-    assert came == [False, True]
+    assert order == [False, True]
     assert values == [BIG]
 
 
@@ -72,7 +72,7 @@ def test_a_piece_of_the_same_length_with_another_text_is_a_lost_value(
     stores: Stores, engine: Engine, begin: Begin
 ) -> None:
     store = stores(limits=Limits(compress_over_bytes=10**9, values_ms=60_000))
-    task = store.write(begin(), Batch(steps=(done(0, BIG),))).task
+    task = store.write(begin(), Batch(steps=(completion(0, BIG),))).task
     key = pieces(engine, task, "_workflow.result.s0")[1]
     data = value_item(engine, key)["data"]["B"]
     engine.client.put_item(TableName="tasks", Item={**key, "data": {"B": b"x" * (len(data) - 1) + b'"'}})
@@ -81,29 +81,29 @@ def test_a_piece_of_the_same_length_with_another_text_is_a_lost_value(
 
 
 def test_after_s3_has_failed_a_write_uses_only_items(
-    overflowing: Store, bucket: Bucket, begin: Begin, requests: Requests
+    s3_store: Store, bucket: Bucket, begin: Begin, requests: Requests
 ) -> None:
     task = begin(2)
     requests.take()
     with bucket.refusing("PutObject", SLOW_DOWN):
-        written = overflowing.write(task, Batch(steps=(done(0, BIG), done(1, "x" * 6_000_001))))
+        outcome = s3_store.write(task, Batch(steps=(completion(0, BIG), completion(1, "x" * 6_000_001))))
     assert requests.take() == ["PutObject", "PutItem", "PutItem", "UpdateItem"]
-    assert written.oversized == ("_workflow.result.s1",)
-    assert result(written.task, 0) == BIG
+    assert outcome.oversized == ("_workflow.result.s1",)
+    assert result(outcome.task, 0) == BIG
 
 
 def test_values_leave_time_for_the_item_if_the_function_has_little_left(
     stores: Stores, engine: Engine, begin: Begin
 ) -> None:
-    task, time, ended_s = begin(), Virtual(), list[float]()
+    task, time, end_times = begin(), Virtual(), list[float]()
     store = stores(limits=Limits(), monotonic=time.monotonic, sleep=time.sleep)
     store = store.within(lambda: 3_000 - int(time.s * 1000))
 
     def write() -> None:
-        store.write(task, Batch(steps=(done(0, BIG),)))
-        ended_s.append(time.s)
+        store.write(task, Batch(steps=(completion(0, BIG),)))
+        end_times.append(time.s)
 
     time.begin(0.0, write)
     with values_in(time), Hang(time, 1_000.0).of(engine.client, "dynamodb.PutItem"):
         time.run()
-    assert [round(s, 1) for s in ended_s] == [0.5]
+    assert [round(seconds, 1) for seconds in end_times] == [0.5]

@@ -12,8 +12,8 @@ from mcp_baton.tasks.dynamodb.values import item_size
 from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause
 from tests.sent import Requests
-from tests.store.given import BUT_EMBEDDED, ON_MEMORY, Begin, Store, Stores
-from tests.store.steps import done, result, statuses
+from tests.store.fixture_types import NOT_ON_MOTO, ON_MEMORY, Begin, Store, Stores
+from tests.store.steps import completion, result, statuses
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 
@@ -24,16 +24,16 @@ def noise(size: int) -> str:
 
 
 @pytest.fixture
-def plain(stores: Stores) -> Store:
+def uncompressed_store(stores: Stores) -> Store:
     """A store that compresses nothing."""
     return stores(limits=Limits(compress_over_bytes=10**9))
 
 
-def filled(store: Store, task: TaskRecord, size: int) -> TaskRecord:
+def fill_item(store: Store, task: TaskRecord, size: int) -> TaskRecord:
     """Fill a task's item to nearly this size with small variables."""
     names = (f"v{number:03}" for number in count())
-    while (room := size - bytes_of(task)) > 60:
-        lengths = [4_000] * min(room // 4_010, 40) or [room - 40]
+    while (free_bytes := size - bytes_of(task)) > 60:
+        lengths = [4_000] * min(free_bytes // 4_010, 40) or [free_bytes - 40]
         task = store.write(task, Batch(variables={next(names): "x" * length for length in lengths})).task
     return task
 
@@ -43,45 +43,44 @@ def bytes_of(task: TaskRecord) -> int:
     return item_size(task.source)
 
 
-def test_a_full_item_still_accepts_progress_and_pause_reason(plain: Store, begin: Begin) -> None:
-    task = filled(plain, begin(2), 399_800)
+def test_a_full_item_still_accepts_progress_and_pause_reason(uncompressed_store: Store, begin: Begin) -> None:
+    task = fill_item(uncompressed_store, begin(2), 399_800)
     pause = SetPause({"type": "toolError", "error": "e" * 900})
-    written = plain.write(task, Batch(steps=(done(0, "r"), done(1, "r")), pause=pause))
-    assert written.oversized == ()
-    assert (statuses(written.task), bytes_of(written.task) > 400_000) == (["completed", "completed"], True)
+    outcome = uncompressed_store.write(task, Batch(steps=(completion(0, "r"), completion(1, "r")), pause=pause))
+    assert outcome.oversized == ()
+    assert (statuses(outcome.task), bytes_of(outcome.task) > 400_000) == (["completed", "completed"], True)
 
 
 def test_a_refused_write_changes_nothing(stores: Stores, owner: str, begin: Begin) -> None:
     store = stores(limits=Limits(compress_over_bytes=10**9, item_bytes=10**9))
-    task = filled(store, begin(2), 300_000)
+    task = fill_item(store, begin(2), 300_000)
     pause = SetPause({"type": "toolError", "error": "e" * 200_000})
     with pytest.raises(StoreError, match="full"):
-        store.write(task, Batch(steps=(done(1, {}),), pause=pause))
+        store.write(task, Batch(steps=(completion(1, {}),), pause=pause))
     assert store.get(owner, task.task_id) == task
 
 
-@BUT_EMBEDDED
+@NOT_ON_MOTO
 def test_compressed_values_count_as_they_are_stored(store: Store, owner: str, begin: Begin) -> None:
     values = [noise(120_000) for _ in range(5)]
-    written = store.write(begin(5), Batch(steps=tuple(done(i, value) for i, value in enumerate(values))))
-    assert written.oversized == ()
-    assert [result(store.get(owner, written.task.task_id), index) for index in range(5)] == values
+    outcome = store.write(begin(5), Batch(steps=tuple(completion(index, value) for index, value in enumerate(values))))
+    assert outcome.oversized == ()
+    assert [result(store.get(owner, outcome.task.task_id), index) for index in range(5)] == values
 
 
 def test_an_item_of_the_computed_maximum_size_is_accepted(stores: Stores, owner: str, begin: Begin) -> None:
     """An item that nearly has the maximum size is accepted. Then a slightly larger value is stored outside."""
-    unlimited = stores(limits=Limits(compress_over_bytes=10**9, item_bytes=10**9))
-    full = filled(unlimited, begin(4), 409_600)
-    assert 409_500 < bytes_of(full) <= 409_600
-    over = unlimited.write(full, Batch(variables={"v000": "x" * 4_090})).task
-    assert bytes_of(over) < 409_600 - 3_900
+    unlimited_store = stores(limits=Limits(compress_over_bytes=10**9, item_bytes=10**9))
+    full_task = fill_item(unlimited_store, begin(4), 409_600)
+    assert 409_500 < bytes_of(full_task) <= 409_600
+    assert bytes_of(unlimited_store.write(full_task, Batch(variables={"v000": "x" * 4_090})).task) < 409_600 - 3_900
 
 
 @pytest.mark.parametrize("steps", [60, 101])
 def test_many_steps_with_long_names_are_one_request(store: Store, begin: Begin, requests: Requests, steps: int) -> None:
     task = begin(steps)
     requests.sent.clear()
-    writes = tuple(done(index, {"index": index}, f"{index:0200}") for index in range(steps))
+    writes = tuple(completion(index, {"index": index}, f"{index:0200}") for index in range(steps))
     batch = Batch(
         steps=writes,
         variables={f"{'v' * 200}{index}": index for index in range(50)},
@@ -89,35 +88,33 @@ def test_many_steps_with_long_names_are_one_request(store: Store, begin: Begin, 
         removed=frozenset({"gone"}),
         result={"completed": True},
     )
-    written = store.write(task, batch).task
+    changed_task = store.write(task, batch).task
     assert requests.sent == ["UpdateItem"]
-    assert written.status is TaskStatus.COMPLETED
-    assert statuses(written) == ["completed"] * steps
-    assert all(written.variables[f"_workflow.result.{write.name}"] == write.result for write in writes)
-    assert written.variables["v" * 200 + "49"] == 49
+    assert changed_task.status is TaskStatus.COMPLETED
+    assert statuses(changed_task) == ["completed"] * steps
+    assert all(changed_task.variables[f"_workflow.result.{write.name}"] == write.result for write in writes)
+    assert changed_task.variables["v" * 200 + "49"] == 49
 
 
 def test_a_batch_with_many_steps_requires_the_whole_progress(store: Store, begin: Begin) -> None:
     task = begin(120)
-    winner = store.write(task, Batch(steps=(done(119, "first"),))).task
-    batch = Batch(steps=tuple(done(index, "later") for index in range(110)))
+    winner = store.write(task, Batch(steps=(completion(119, "first"),))).task
+    batch = Batch(steps=tuple(completion(index, "later") for index in range(110)))
     with pytest.raises(Conflict) as conflict:
         store.write(task, batch)
     assert conflict.value.current == winner
-    written = store.write(winner, batch).task
-    assert statuses(written) == ["completed"] * 110 + ["pending"] * 9 + ["completed"]
+    assert statuses(store.write(winner, batch).task) == ["completed"] * 110 + ["pending"] * 9 + ["completed"]
 
 
 def test_replacing_the_progress_requires_the_one_that_was_read(store: Store, begin: Begin) -> None:
     task = begin(2)
     steps: list[Json] = [{"name": name, "tool": "work", "status": "pending"} for name in ("new", "s0", "s1")]
-    replaced = Batch(
-        steps=(done(1, "r"),), variables={PROGRESS: {"goal": "flow: again", "steps": steps, "schemaVersion": 1}}
+    replacement = Batch(
+        steps=(completion(1, "r"),), variables={PROGRESS: {"goal": "flow: again", "steps": steps, "schemaVersion": 1}}
     )
-    written = store.write(task, replaced).task
-    assert statuses(written) == ["pending", "completed", "pending"]
+    assert statuses(store.write(task, replacement).task) == ["pending", "completed", "pending"]
     with pytest.raises(Conflict):
-        store.write(task, replaced)
+        store.write(task, replacement)
 
 
 @ON_MEMORY
@@ -134,4 +131,4 @@ def test_a_batch_with_more_values_than_one_expression_can_name_is_refused(
 @ON_MEMORY
 def test_a_step_that_the_task_does_not_have_is_refused(store: Store, begin: Begin) -> None:
     with pytest.raises(StoreError, match="no step"):
-        store.write(begin(1), Batch(steps=(done(1, "r"),)))
+        store.write(begin(1), Batch(steps=(completion(1, "r"),)))

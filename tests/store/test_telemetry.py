@@ -11,12 +11,12 @@ from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.telemetry import STORE_CONFLICTS, STORE_ERRORS, STORE_LATENCY, Collector
 from tests.store.conftest import Engine
-from tests.store.given import ON_MEMORY, Begin, Store, Stores
+from tests.store.fixture_types import ON_MEMORY, Begin, Store, Stores
 from tests.store.test_overflow import BIG
 
 pytestmark = ON_MEMORY
 
-DONE = Batch(steps=(StepWrite(0, "s0", StepStatus.PENDING, StepStatus.COMPLETED, 1),))
+BATCH = Batch(steps=(StepWrite(0, "s0", StepStatus.PENDING, StepStatus.COMPLETED, 1),))
 
 
 @pytest.fixture
@@ -25,43 +25,44 @@ def collector() -> Collector:
 
 
 @pytest.fixture
-def watched(stores: Stores, collector: Collector) -> Store:
+def timed_store(stores: Stores, collector: Collector) -> Store:
     return stores(telemetry=collector)
 
 
-def noted(collector: Collector) -> list[tuple[str, str]]:
+def metric_names(collector: Collector) -> list[tuple[str, str]]:
     return [(measurement.metric.name, measurement.of) for measurement in collector.take().measurements]
 
 
-def test_each_request_is_timed_under_its_name(watched: Store, collector: Collector, begin: Begin, owner: str) -> None:
-    task = begin()
-    watched.write(watched.get(owner, task.task_id), DONE)
-    watched.list(owner)
+def test_each_request_is_timed_under_its_name(
+    timed_store: Store, collector: Collector, begin: Begin, owner: str
+) -> None:
+    timed_store.write(timed_store.get(owner, begin().task_id), BATCH)
+    timed_store.list(owner)
     notes = collector.take()
     assert [measurement.of for measurement in notes.measurements] == ["GetItem", "UpdateItem", "Query"]
     assert all(measurement.metric is STORE_LATENCY and measurement.value > 0 for measurement in notes.measurements)
     assert [span.details["operation"] for span in notes.spans] == ["GetItem", "UpdateItem", "Query"]
 
 
-def test_a_lost_race_is_counted_but_is_not_an_error(watched: Store, collector: Collector, begin: Begin) -> None:
+def test_a_lost_race_is_counted_but_is_not_an_error(timed_store: Store, collector: Collector, begin: Begin) -> None:
     task = begin()
-    watched.write(task, DONE)
+    timed_store.write(task, BATCH)
     collector.take()
     with pytest.raises(Conflict):
-        watched.write(task, DONE)
-    assert noted(collector) == [(STORE_LATENCY.name, "UpdateItem"), (STORE_CONFLICTS.name, "")]
+        timed_store.write(task, BATCH)
+    assert metric_names(collector) == [(STORE_LATENCY.name, "UpdateItem"), (STORE_CONFLICTS.name, "")]
 
 
 def test_a_write_to_an_ended_task_is_not_counted_as_a_lost_race(
-    watched: Store, collector: Collector, begin: Begin, owner: str
+    timed_store: Store, collector: Collector, begin: Begin, owner: str
 ) -> None:
     task = begin()
-    watched.cancel(owner, task.task_id)
+    timed_store.cancel(owner, task.task_id)
     collector.take()
     with pytest.raises(TaskFinished):
-        watched.write(task, DONE)
+        timed_store.write(task, BATCH)
     notes = collector.take()
-    assert [(one.metric, one.of) for one in notes.measurements] == [(STORE_LATENCY, "UpdateItem")]
+    assert [(entry.metric, entry.of) for entry in notes.measurements] == [(STORE_LATENCY, "UpdateItem")]
     # A failed condition is a response, not a failure of the request.
     assert [span.failed for span in notes.spans] == [False]
 
@@ -87,8 +88,8 @@ def test_objects_are_timed_and_their_failures_counted(
     assert span.details == {"operation": "PutObject", "bucket_name": bucket.name}
     with bucket.silent("GetObject"), pytest.raises(StoreUnavailable):
         list(objects.get(bucket.keys[0], len(BIG)))
-    assert noted(collector) == [(STORE_LATENCY.name, "GetObject"), (STORE_ERRORS.name, "")]
+    assert metric_names(collector) == [(STORE_LATENCY.name, "GetObject"), (STORE_ERRORS.name, "")]
     bucket.expire(bucket.keys[0])
     with pytest.raises(ValueLost):
         _ = task.variables["large"]
-    assert noted(collector) == [(STORE_LATENCY.name, "GetObject"), (STORE_ERRORS.name, "")]
+    assert metric_names(collector) == [(STORE_LATENCY.name, "GetObject"), (STORE_ERRORS.name, "")]

@@ -10,54 +10,54 @@ from mcp_baton.tasks.record import PROGRESS, StepStatus
 from mcp_baton.tasks.store import Batch, StepWrite, Timing, timings_of
 from tests.sent import Requests
 from tests.store.conftest import Clock, Engine
-from tests.store.given import Begin, Store
+from tests.store.fixture_types import Begin, Store
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 
 
-def ran(index: int, timing: Timing, before: StepStatus = PENDING) -> StepWrite:
-    return StepWrite(index, f"s{index}", before, COMPLETED, index, timing=timing)
+def step(index: int, timing: Timing, expected: StepStatus = PENDING) -> StepWrite:
+    return StepWrite(index, f"s{index}", expected, COMPLETED, index, timing=timing)
 
 
 def test_timings_are_written_with_their_steps_only(
     store: Store, begin: Begin, clock: Clock, requests: Requests
 ) -> None:
     task = begin(3, workflow="flow")
-    first, second, again = Timing(clock.ms + 5, 120), Timing(clock.ms + 130, 0), Timing(clock.ms + 86_400_000, 9)
+    first, second, third = Timing(clock.ms + 5, 120), Timing(clock.ms + 130, 0), Timing(clock.ms + 86_400_000, 9)
     requests.take()
-    store.write(task, Batch(steps=(ran(0, first),)))
+    store.write(task, Batch(steps=(step(0, first),)))
     # Based on the created task, like a simultaneous writer.
-    store.write(task, Batch(steps=(ran(1, second),)))
+    store.write(task, Batch(steps=(step(1, second),)))
     assert requests.take() == ["UpdateItem", "UpdateItem"]
     task = store.get(task.owner, task.task_id)
     assert timings_of(task) == {"s0": first, "s1": second}
-    task = store.write(task, Batch(steps=(ran(0, again, COMPLETED), replace(ran(2, first), timing=None)))).task
-    assert timings_of(task) == {"s0": again, "s1": second}
+    task = store.write(task, Batch(steps=(step(0, third, COMPLETED), replace(step(2, first), timing=None)))).task
+    assert timings_of(task) == {"s0": third, "s1": second}
 
 
 def test_a_task_without_timings_gets_them_with_its_next_steps(store: Store, begin: Begin, clock: Clock) -> None:
     task = begin(2)
     assert "timings" not in task.kept
-    task = store.write(task, Batch(steps=(ran(0, Timing(clock.ms, 1)),))).task
-    task = store.write(task, Batch(steps=(ran(1, Timing(clock.ms + 1, 2)),))).task
+    task = store.write(task, Batch(steps=(step(0, Timing(clock.ms, 1)),))).task
+    task = store.write(task, Batch(steps=(step(1, Timing(clock.ms + 1, 2)),))).task
     assert timings_of(task) == {"s0": Timing(clock.ms, 1), "s1": Timing(clock.ms + 1, 2)}
 
 
 def test_steps_that_remain_keep_their_timings_after_a_replacement(store: Store, begin: Begin, clock: Clock) -> None:
     task = begin(3, workflow="flow", definition="old")
-    one, two = Timing(clock.ms, 1), Timing(clock.ms + 1, 2)
-    task = store.write(task, Batch(steps=(ran(0, one), ran(1, one)))).task
-    listed: list[Json] = [{"name": name, "status": "pending"} for name in ("new", "s1", "s2")]
-    progress: Json = {"goal": "flow", "steps": listed, "schemaVersion": 1}
-    task = store.write(task, Batch(steps=(ran(2, two),), variables={PROGRESS: progress}, definition="new")).task
-    assert timings_of(task) == {"s1": one, "s2": two}
+    first, second = Timing(clock.ms, 1), Timing(clock.ms + 1, 2)
+    task = store.write(task, Batch(steps=(step(0, first), step(1, first)))).task
+    step_list: list[Json] = [{"name": name, "status": "pending"} for name in ("new", "s1", "s2")]
+    progress: Json = {"goal": "flow", "steps": step_list, "schemaVersion": 1}
+    task = store.write(task, Batch(steps=(step(2, second),), variables={PROGRESS: progress}, definition="new")).task
+    assert timings_of(task) == {"s1": first, "s2": second}
 
 
 def test_a_batch_with_many_steps_has_timings(store: Store, begin: Begin, clock: Clock) -> None:
     task = begin(STEPWISE_LIMIT + 2, workflow="flow")
-    task = store.write(task, Batch(steps=(ran(STEPWISE_LIMIT + 1, Timing(clock.ms, 7)),))).task
+    task = store.write(task, Batch(steps=(step(STEPWISE_LIMIT + 1, Timing(clock.ms, 7)),))).task
     task = store.write(
-        task, Batch(steps=tuple(ran(index, Timing(clock.ms + index, 1)) for index in range(STEPWISE_LIMIT + 1)))
+        task, Batch(steps=tuple(step(index, Timing(clock.ms + index, 1)) for index in range(STEPWISE_LIMIT + 1)))
     ).task
     timings = timings_of(task)
     assert len(timings) == STEPWISE_LIMIT + 2
@@ -66,18 +66,18 @@ def test_a_batch_with_many_steps_has_timings(store: Store, begin: Begin, clock: 
 
 
 def test_timings_support_any_step_name_and_a_clock_that_is_behind(store: Store, begin: Begin, clock: Clock) -> None:
-    task, early = begin(1, workflow="flow"), Timing(clock.ms - 40, 3)
+    task, timing = begin(1, workflow="flow"), Timing(clock.ms - 40, 3)
     for name in ('"s0"', "\ud800"):
-        task = store.write(task, Batch(steps=(replace(ran(0, early, PENDING), name=name, status=PENDING),))).task
-    assert timings_of(task) == {'"s0"': early, "\ud800": early}
+        task = store.write(task, Batch(steps=(replace(step(0, timing, PENDING), name=name, status=PENDING),))).task
+    assert timings_of(task) == {'"s0"': timing, "\ud800": timing}
 
 
-@pytest.mark.parametrize("damaged", [{"M": {"s0": {"S": "soon"}}}, {"S": '"soon"'}], ids=["timing", "all"])
+@pytest.mark.parametrize("damage", [{"M": {"s0": {"S": "soon"}}}, {"S": '"soon"'}], ids=["timing", "all"])
 def test_damaged_timings_are_a_store_error(
-    store: Store, begin: Begin, engine: Engine, damaged: dict[str, object]
+    store: Store, begin: Begin, engine: Engine, damage: dict[str, object]
 ) -> None:
     task = begin(1, workflow="flow")
     assert isinstance(task.source, dict)
-    engine.client.put_item(TableName="tasks", Item={**task.source, "timings": damaged})
+    engine.client.put_item(TableName="tasks", Item={**task.source, "timings": damage})
     with pytest.raises(StoreError, match=r"the task \S+ is damaged"):
         timings_of(store.get(task.owner, task.task_id))

@@ -17,12 +17,12 @@ from mcp_baton.tasks.texts import zipped
 from mcp_baton.tasks.values import Weight, weight_of
 from tests.examples import JSON, TEXT, examples
 from tests.store.conftest import Engine
-from tests.store.given import BUT_EMBEDDED, ON_MEMORY, Begin, Store, Stores
+from tests.store.fixture_types import NOT_ON_MOTO, ON_MEMORY, Begin, Store, Stores
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 
 
-def nested(depth: int) -> Json:
+def nest(depth: int) -> Json:
     value: Json = []
     for level in range(depth):
         value = [value] if level % 2 else {"": value}
@@ -53,15 +53,15 @@ EXACT: list[Json] = [
     {"\udfff": "\ud83c"},
     "NUL \x00, separator \u2028, emoji 🎉, noncharacter \uffff",
     '"quoted"',
-    nested(200),
+    nest(200),
 ]
 
 variable_names = st.text(st.characters(exclude_categories=()), min_size=1, max_size=20)
 
 
-def same(left: object, right: object) -> bool:
+def are_equal(first: object, second: object) -> bool:
     """Return whether two values are equal in value and type: 30 is not 30.0, 1 is not true, 0.0 is not -0.0."""
-    return repr(left) == repr(right)
+    return repr(first) == repr(second)
 
 
 @pytest.mark.parametrize("value", EXACT, ids=range(len(EXACT)))
@@ -69,40 +69,40 @@ def test_a_value_comes_back_exactly_from_every_place(store: Store, owner: str, b
     task = begin(arguments={"argument": value})
     step = StepWrite(0, "s0", PENDING, COMPLETED, value)
     store.write(task, Batch(steps=(step,), variables={"variable": value}, result={"result": value}))
-    read = store.get(owner, task.task_id)
-    assert same(read.arguments, {"argument": value})
-    assert same(read.variables["variable"], value)
-    assert same(read.variables["_workflow.result.s0"], value)
-    assert same(read.result, {"result": value})
+    stored_task = store.get(owner, task.task_id)
+    assert are_equal(stored_task.arguments, {"argument": value})
+    assert are_equal(stored_task.variables["variable"], value)
+    assert are_equal(stored_task.variables["_workflow.result.s0"], value)
+    assert are_equal(stored_task.result, {"result": value})
 
 
-@BUT_EMBEDDED
+@NOT_ON_MOTO
 @settings(examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(variable_names.filter(lambda name: not name.startswith("_workflow.")), JSON, max_size=4))
 def test_any_json_comes_back_exactly(store: Store, owner: str, variables: dict[str, Json]) -> None:
     task = store.create(NewTask(owner, variables))
-    assert same(sorted(store.get(owner, task.task_id).variables.items()), sorted(variables.items()))
-    written = store.write(task, Batch(variables=variables)).task
-    assert same(sorted(written.variables.items()), sorted(variables.items()))
+    assert are_equal(sorted(store.get(owner, task.task_id).variables.items()), sorted(variables.items()))
+    changed_task = store.write(task, Batch(variables=variables)).task
+    assert are_equal(sorted(changed_task.variables.items()), sorted(variables.items()))
 
 
-@BUT_EMBEDDED
+@NOT_ON_MOTO
 @settings(examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(TEXT, JSON, max_size=4))
 def test_any_pause_reason_is_recognised(store: Store, owner: str, reason: dict[str, Json]) -> None:
     task = store.write(store.create(NewTask(owner, {})), Batch(pause=SetPause(reason))).task
-    stored = task.variables[PAUSE_REASON]
-    assert isinstance(stored, dict)
-    assert json.dumps(stored, sort_keys=True) == json.dumps(reason, sort_keys=True)
-    cleared = store.write(task, Batch(pause=ClearPause(dict(reversed(stored.items()))))).task
-    assert PAUSE_REASON not in cleared.variables
+    stored_reason = task.variables[PAUSE_REASON]
+    assert isinstance(stored_reason, dict)
+    assert json.dumps(stored_reason, sort_keys=True) == json.dumps(reason, sort_keys=True)
+    changed_task = store.write(task, Batch(pause=ClearPause(dict(reversed(stored_reason.items()))))).task
+    assert PAUSE_REASON not in changed_task.variables
 
 
 @pytest.mark.parametrize("text", ["a" * 50_000, noise(50_000), "é" * 8_192, noise(8_190)])
 def test_large_values_come_back_exactly_however_they_compress(store: Store, owner: str, text: str) -> None:
     task = store.create(NewTask(owner, {"large": text}, arguments={"large": [text]}))
-    read = store.get(owner, task.task_id)
-    assert (read.variables["large"], read.arguments) == (text, {"large": [text]})
+    stored_task = store.get(owner, task.task_id)
+    assert (stored_task.variables["large"], stored_task.arguments) == (text, {"large": [text]})
 
 
 @ON_MEMORY
@@ -110,8 +110,8 @@ def test_compression_begins_above_the_threshold(stores: Stores, owner: str) -> N
     store = stores(limits=Limits(compress_over_bytes=100))
     task = store.create(NewTask(owner, {"at": "x" * 98, "over": "x" * 99}))
     assert isinstance(task.source, dict)
-    stored = task.source["variables"]["M"]
-    assert (list(stored["at"]), list(stored["over"])) == (["S"], ["B"])
+    attributes = task.source["variables"]["M"]
+    assert (list(attributes["at"]), list(attributes["over"])) == (["S"], ["B"])
 
 
 @ON_MEMORY
@@ -130,8 +130,8 @@ def test_a_value_that_is_not_json_is_refused_before_any_write(
 def test_a_filter_finds_tasks_with_the_same_pause_reason(
     store: Store, engine: Engine, owner: str, begin: Begin
 ) -> None:
-    failed = [begin(), begin()]
-    for task in failed:
+    failed_tasks = [begin(), begin()]
+    for task in failed_tasks:
         store.write(task, Batch(pause=SetPause({"type": "toolError", "failedStep": "s0", "retryable": True})))
     store.write(begin(), Batch(pause=SetPause({"type": "deadlineExceeded", "blockedStep": "s0"})))
     begin()
@@ -143,8 +143,8 @@ def test_a_filter_finds_tasks_with_the_same_pause_reason(
         ExpressionAttributeNames={"#p": PAUSE_REASON, "#t": "type"},
         ExpressionAttributeValues={":toolError": {"S": "toolError"}, ":owner": {"S": f"OWNER#{owner}#00"}},
     )
-    found = {item["sk"]["S"] for page in pages for item in page["Items"]}
-    assert found == {f"TASK#{task.task_id}" for task in failed}
+    keys = {item["sk"]["S"] for page in pages for item in page["Items"]}
+    assert keys == {f"TASK#{task.task_id}" for task in failed_tasks}
 
 
 def test_progress_pause_reason_and_arguments_can_be_read_in_the_console(store: Store, begin: Begin) -> None:
@@ -172,15 +172,15 @@ def test_a_hostile_gzip_stream_loses_only_its_value_and_uses_no_memory(
     task = begin()
     assert isinstance(task.source, dict)
     bomb = zipped(b"0" * 100_000_000)
-    stored = {"said": {"B": bomb}, "unsaid": {"B": bomb[:-4] + b"\1\0\0\0"}, "other": {"S": "1"}}
-    engine.client.put_item(TableName="tasks", Item={**task.source, "variables": {"M": stored}})
-    read = store.get(owner, task.task_id)
+    attributes = {"true_size": {"B": bomb}, "false_size": {"B": bomb[:-4] + b"\1\0\0\0"}, "other": {"S": "1"}}
+    engine.client.put_item(TableName="tasks", Item={**task.source, "variables": {"M": attributes}})
+    stored_task = store.get(owner, task.task_id)
     tracemalloc.start()
-    for name in ("said", "unsaid"):
+    for name in ("true_size", "false_size"):
         with pytest.raises(ValueLost):
-            _ = read.variables[name]
-        assert weight_of(read, name) in (Weight(100_000_000, outside=False), Weight(1, outside=False))
+            _ = stored_task.variables[name]
+        assert weight_of(stored_task, name) in (Weight(100_000_000, outside=False), Weight(1, outside=False))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1_000_000
-    assert read.variables["other"] == 1
+    assert stored_task.variables["other"] == 1

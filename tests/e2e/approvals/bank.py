@@ -13,13 +13,13 @@ class Bank:
     """A server whose tool `pay` needs an approval. The workflow `refund` has the steps `fetch` and `pay`.
 
     Attributes:
-        paid: The order, amount and idempotency key of each call of `pay`.
-        down: Whether each tool fails.
+        payments: The order, amount and idempotency key of each call of `pay`.
+        is_down: Whether each tool fails.
     """
 
     def __init__(self, approval: Approval | None = REFUNDS, step: Approval | None = None, **options: Any) -> None:
-        self.paid: list[tuple[str, float, str]] = []
-        self.down = {"fetch": False, "pay": False}
+        self.payments: list[tuple[str, float, str]] = []
+        self.is_down = {"fetch": False, "pay": False}
         self.server = Server("bank", task_ids="text")
         self.server.add_tool(self.fetch)
         self.server.add_tool(self.pay, approval=approval, **options)
@@ -28,25 +28,24 @@ class Bank:
         pay = Step("pay", arguments, tool="pay", approval=step)
         argument = Argument("order", required=True)
         for name in ("refund", "return"):
-            made = Workflow(name=name, description=name, arguments=[argument], steps=[fetch, pay])
-            self.server.add_workflow(made)
+            self.server.add_workflow(Workflow(name=name, description=name, arguments=[argument], steps=[fetch, pay]))
 
     def fetch(self) -> dict[str, float]:
         """Fetch an order."""
-        if self.down["fetch"]:
+        if self.is_down["fetch"]:
             raise ToolError("fetch is down")
         return {"amount": 250.0}
 
     def pay(self, ctx: Context, order: str, amount: float, note: str = "") -> str:
         """Pay an amount."""
-        self.paid.append((order, amount, ctx.idempotency_key))
-        if self.down["pay"]:
+        self.payments.append((order, amount, ctx.idempotency_key))
+        if self.is_down["pay"]:
             raise ToolError("pay is down")
         return f"paid {amount} for {order}{note}"
 
     @property
     def amounts(self) -> list[float]:
-        return [amount for _, amount, _ in self.paid]
+        return [amount for _, amount, _ in self.payments]
 
 
 ORDER = {"order": "A-17"}
@@ -58,13 +57,13 @@ def kim(client: Client) -> Client:
     return client.as_owner("kim", scopes=["refunds"])
 
 
-def waiting(client: Client) -> list[str]:
+def waiting_ids(client: Client) -> list[str]:
     """Return the ids of the approvals that wait for the group."""
-    return [it["approvalId"] for it in kim(client).approvals()]
+    return [approval["approvalId"] for approval in kim(client).approvals()]
 
 
 def approve_all(client: Client) -> None:
-    for approval_id in waiting(client):
+    for approval_id in waiting_ids(client):
         kim(client).approve(approval_id)
 
 
@@ -79,11 +78,11 @@ def approved_run(baton: Connect) -> tuple[Bank, Client, Run]:
 
 def guarded_server() -> tuple[Server, list[str]]:
     """Return a server whose tool `pay` needs an approval and that has no workflows, and the list of paid orders."""
-    server, paid = Server("bank"), list[str]()
+    server, payments = Server("bank"), list[str]()
 
     @server.tool(approval=Approval("refunds"))
     def pay(order: str) -> str:
-        paid.append(order)
+        payments.append(order)
         return order
 
-    return server, paid
+    return server, payments

@@ -16,7 +16,7 @@ from mcp_baton.local.dynamodb import http_client
 from mcp_baton.protocol.json import loads
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.dynamodb.attributes import decode
-from tests.e2e.approvals_support import approver, decide, waiting
+from tests.e2e.approvals_support import approvals_of, approver, decide
 from tests.e2e.background_support import Time, container
 from tests.e2e.support import Client, Table
 from tests.fakes import FunctionContext
@@ -30,14 +30,14 @@ AMOUNTS = (1, 2)
 class Killer:
     """Kills its process at a point: before or after a request to DynamoDB, before or after the effect."""
 
-    def __init__(self, after: int | None) -> None:
-        self.after = after
+    def __init__(self, points: int | None) -> None:
+        self.points = points
 
     def point(self, **_: object) -> None:
-        if self.after is None:
+        if self.points is None:
             return
-        self.after -= 1
-        if self.after < 0:
+        self.points -= 1
+        if self.points < 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -51,30 +51,32 @@ class Payments:
         """Pay an amount, once for each idempotency key."""
         self.killer.point()
         owner, key = str(ctx.owner), sha256(str(ctx.idempotency_key).encode()).hexdigest()
-        used = self.used(owner, amount)
-        line = json.dumps({"owner": owner, "amount": amount, "key": key, "used": used})
+        used_ids = self.used_ids(owner, amount)
+        line = json.dumps({"owner": owner, "amount": amount, "key": key, "used": used_ids})
         with (self.folder / "calls").open("a") as calls:
             calls.write(f"{line}\n")
         (self.folder / f"effect-{key}").touch()
         self.killer.point()
         return f"paid {amount}"
 
-    def used(self, owner: str, amount: int) -> list[str]:
+    def used_ids(self, owner: str, amount: int) -> list[str]:
         """Return the ids of this payment's approvals that are approved and marked as used in the table."""
-        killer, self.killer.after = self.killer.after, None
-        found = [it for it in self.table.items if it["pk"]["S"].startswith("APPROVAL#") and "used_by" in it]
-        self.killer.after = killer
-        fixed: list[tuple[dict[str, Any], Any]] = [(it, decode(it["record"])) for it in found]
+        points, self.killer.points = self.killer.points, None
+        rows = [row for row in self.table.items if row["pk"]["S"].startswith("APPROVAL#") and "used_by" in row]
+        self.killer.points = points
+        pairs: list[tuple[dict[str, Any], Any]] = [(row, decode(row["record"])) for row in rows]
         return [
-            it["sk"]["S"]
-            for it, record in fixed
-            if record["owner"] == owner and record["arguments"] == {"amount": amount} and it["state"]["S"] == "approved"
+            row["sk"]["S"]
+            for row, record in pairs
+            if record["owner"] == owner
+            and record["arguments"] == {"amount": amount}
+            and row["state"]["S"] == "approved"
         ]
 
     def server(self) -> Server:
         server = Server("payments")
         server.add_tool(self.pay, approval=Approval("refunds", message="Pay {amount}?"))
-        steps = [Step(f"pay{it}", {"amount": constant(it)}, tool="pay", checkpoint=True) for it in AMOUNTS]
+        steps = [Step(f"pay{amount}", {"amount": constant(amount)}, tool="pay", checkpoint=True) for amount in AMOUNTS]
         server.add_workflow(Workflow(name="payments", description="pay", steps=steps))
         return server
 
@@ -86,7 +88,7 @@ def warm_up(folder: Path) -> None:
     table = Table(memory_client(memory), "tasks")
     handler = container(Payments(folder, table).server(), table, SETTINGS, Time())
     run = Client(handler).get_prompt("payments")
-    [approval] = waiting(approver(Client(handler)))
+    [approval] = approvals_of(approver(Client(handler)))
     decide(approver(Client(handler)), approval, "deny")
     Client(handler).get_prompt("payments", task=run.task_id)
 
@@ -101,7 +103,7 @@ def main(url: str, folder: Path) -> None:
         order: Any = loads(line)
         child = os.fork()
         if child == 0:
-            payments.killer.after = order["kill"]
+            payments.killer.points = order["kill"]
             events = client.meta.events
             events.register("before-send.dynamodb", payments.killer.point)
             events.register("after-call.dynamodb", payments.killer.point)

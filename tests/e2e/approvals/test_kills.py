@@ -12,9 +12,9 @@ from random import Random
 import pytest
 
 from tests.e2e.approvals.killed import AMOUNTS, SETTINGS, Payments
-from tests.e2e.approvals_support import approver, decide, waiting
+from tests.e2e.approvals_support import approvals_of, approver, decide
 from tests.e2e.background_support import container
-from tests.e2e.killed_support import Killed, Processes, running
+from tests.e2e.killed_support import Killed, Processes, run_module
 from tests.e2e.support import Client, JsonDict
 
 KILLS = int(os.environ.get("APPROVAL_KILLS", "40"))
@@ -33,14 +33,14 @@ class Payers(Processes):
         return Client(container(server, self.table, SETTINGS, self.time), owner)
 
     def calls(self, owner: str) -> list[JsonDict]:
-        made = [json.loads(line) for line in self.lines("calls")]
-        return [call for call in made if call["owner"] == owner]
+        calls = [json.loads(line) for line in self.lines("calls")]
+        return [call for call in calls if call["owner"] == owner]
 
 
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Payers]:
-    with running("tests.e2e.approvals.killed", tmp_path, Payers) as made:
-        yield made
+    with run_module("tests.e2e.approvals.killed", tmp_path, Payers) as payers:
+        yield payers
 
 
 def pay_all(processes: Payers, owner: str, rng: Random) -> "Counter[int]":
@@ -51,7 +51,7 @@ def pay_all(processes: Payers, owner: str, rng: Random) -> "Counter[int]":
     for _ in range(MOST_STEPS):
         if processes.table.item(task, owner)["status"]["S"] == "completed":
             return decisions
-        for approval in waiting(person):
+        for approval in approvals_of(person):
             if approval["owner"] == owner and rng.random() < 0.7:
                 assert decide(person, approval).status == 200
                 decisions[approval["arguments"]["amount"]] += 1

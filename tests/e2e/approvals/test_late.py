@@ -1,7 +1,7 @@
 """Approvals of calls that do not start because the function's time is over."""
 
 from mcp_baton import Approval, Retry, Server, Step, ToolError, Workflow
-from tests.e2e.approvals_support import approver, decide, waiting
+from tests.e2e.approvals_support import approvals_of, approver, decide
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Client, Clock
 
@@ -12,7 +12,7 @@ class Shop:
     """A server whose tool `pay` needs an approval. While `slow` is set, `when` uses up the time that is left."""
 
     def __init__(self, retry: Retry | None = None) -> None:
-        self.clock, self.slow, self.fails, self.paid = Clock(), False, False, 0
+        self.clock, self.slow, self.fails, self.payments = Clock(), False, False, 0
         self.server = Server("shop")
         self.server.add_tool(self.pay, approval=Approval("refunds", when=self.when))
         steps = [Step("pay", tool="pay", retry=retry)]
@@ -24,13 +24,13 @@ class Shop:
 
     def pay(self) -> str:
         """Pay."""
-        self.paid += 1
+        self.payments += 1
         if self.fails:
             self.slow = True
             raise ToolError("no answer")
         return "paid"
 
-    def resumed(self, client: Client, task_id: str) -> list[str]:
+    def resume(self, client: Client, task_id: str) -> list[str]:
         """Resume the task with plenty of time. Return the steps' statuses."""
         self.clock.ms = 600_000
         return client.get_prompt("refund", task=task_id).statuses
@@ -40,26 +40,26 @@ def test_a_call_that_did_not_start_has_not_used_its_approval(make_client: MakeCl
     shop = Shop()
     client = make_client(shop.server, remaining_ms=shop.clock)
     task_id = client.get_prompt("refund").task_id
-    [approval] = waiting(approver(client))
+    [approval] = approvals_of(approver(client))
     decide(approver(client), approval)
     shop.slow = True
-    late = shop.resumed(client, task_id), shop.paid
+    late_outcome = shop.resume(client, task_id), shop.payments
     shop.slow = False
 
-    assert late == (["failed"], 0)
-    assert (shop.resumed(client, task_id), shop.paid) == (["completed"], 1)
+    assert late_outcome == (["failed"], 0)
+    assert (shop.resume(client, task_id), shop.payments) == (["completed"], 1)
 
 
 def test_a_call_whose_first_attempt_ran_has_used_its_approval(make_client: MakeClient) -> None:
     shop = Shop(Retry(2, first_s=0.001))
     client = make_client(shop.server, remaining_ms=shop.clock)
     task_id = client.get_prompt("refund").task_id
-    [approval] = waiting(approver(client))
+    [approval] = approvals_of(approver(client))
     decide(approver(client), approval)
     shop.fails = True
-    failed = shop.resumed(client, task_id), shop.paid
+    failed_outcome = shop.resume(client, task_id), shop.payments
     shop.slow = shop.fails = False
 
-    assert failed == (["failed"], 1)
-    assert (shop.resumed(client, task_id), shop.paid) == (["failed"], 1)
-    assert len(waiting(approver(client))) == 1
+    assert failed_outcome == (["failed"], 1)
+    assert (shop.resume(client, task_id), shop.payments) == (["failed"], 1)
+    assert len(approvals_of(approver(client))) == 1

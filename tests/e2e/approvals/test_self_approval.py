@@ -17,7 +17,7 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods import METHODS
 from mcp_baton.tasks.dynamodb import approvals
 from mcp_baton.testing import Client, Connect, JsonRpcError
-from tests.e2e.approvals.bank import CALL, ORDER, REFUNDS, Bank, approve_all, guarded_server, kim, waiting
+from tests.e2e.approvals.bank import CALL, ORDER, REFUNDS, Bank, approve_all, guarded_server, kim, waiting_ids
 from tests.e2e.support import Era
 
 KNOWN_METHODS = {
@@ -45,18 +45,17 @@ def test_no_method_decides_an_approval(baton: Connect, era: Era, method: str) ->
     if method not in METHODS[ProtocolEra.HANDSHAKE if era == "2025" else ProtocolEra.STATELESS]:
         pytest.skip("this era has no such method")
     decision = {**DECISION, "approvalId": approval_id, "digest": approval["digest"], "id": approval_id}
-    names = ("approve", "approvals", "refund", "pay", approval_id)
-    for name in names:
+    for name in ("approve", "approvals", "refund", "pay", approval_id):
         for task in (run.task_id, approval_id):
             uri = f"approvals://{approval_id}"
             ref = {"type": "ref/prompt", "name": "refund"}
-            named: dict[str, Any] = {"name": name, "uri": uri, "taskId": task, "ref": ref, "level": "info"}
+            target: dict[str, Any] = {"name": name, "uri": uri, "taskId": task, "ref": ref, "level": "info"}
             argument = {"name": "order", "value": approval_id}
-            more = {"argument": argument, "arguments": {**decision, **CALL}, "inputResponses": {approval_id: decision}}
-            attempt(lambda: client.request(method, {**decision, **named, **more}, {"task_id": task}))  # noqa: B023
+            body = {"argument": argument, "arguments": {**decision, **CALL}, "inputResponses": {approval_id: decision}}
+            attempt(lambda: client.request(method, {**decision, **target, **body}, {"task_id": task}))  # noqa: B023
 
-    decided = kim(client).wire.http("GET", f"/approvals/{approval_id}")
-    assert (decided["state"] in ("waiting", "withdrawn"), bank.paid) == (True, [])
+    record = kim(client).wire.http("GET", f"/approvals/{approval_id}")
+    assert (record["state"] in ("waiting", "withdrawn"), bank.payments) == (True, [])
 
 
 def attempt(action: Callable[[], object]) -> None:
@@ -84,14 +83,14 @@ def test_no_argument_of_the_workflows_tool_approves(baton: Connect, era: Era, ar
     )
     attempt(lambda: client.call_workflow("refund", task=run.task_id))
 
-    assert bank.paid == []
+    assert bank.payments == []
     assert kim(client).approvals("approved") == []
 
 
 def every_way_to_call(client: Client, tool: str = "pay", workflow: str = "refund") -> Mapping[str, Callable[[], Any]]:
     """Return all ways in which a client can call a tool."""
     task = client.call_workflow(workflow, ORDER).task_id
-    related = {"io.modelcontextprotocol/related-task": {"taskId": task}}
+    meta = {"io.modelcontextprotocol/related-task": {"taskId": task}}
     call: JsonObject = {"name": tool, "arguments": CALL}
     return {
         "run by prompt": lambda: client.get_prompt(workflow, ORDER),
@@ -100,7 +99,7 @@ def every_way_to_call(client: Client, tool: str = "pay", workflow: str = "refund
         "resume by tool": lambda: client.call_workflow(workflow, task=task),
         "continuation in _meta": lambda: client.call_tool(tool, CALL, task=task),
         "continuation by the prefixed key": lambda: client.request("tools/call", call, {"mcp-baton/task_id": task}),
-        "continuation by the related task": lambda: client.request("tools/call", call, related),
+        "continuation by the related task": lambda: client.request("tools/call", call, meta),
         "continuation by argument": lambda: client.call_tool(tool, {**CALL, "task_id": task}),
         "continuation of a foreign task": lambda: client.as_owner("eve").call_tool(tool, CALL, task=task),
         "continuation of an unknown task": lambda: client.call_tool(tool, CALL, task="0" * 37),
@@ -117,8 +116,8 @@ def test_no_way_to_call_the_tool_avoids_the_approval(baton: Connect, era: Era) -
     while client.waiting_events:
         client.run_worker()
 
-    assert bank.paid == []
-    assert waiting(client)
+    assert bank.payments == []
+    assert waiting_ids(client)
 
 
 def test_no_way_to_call_an_included_tool_avoids_the_approval(baton: Connect, era: Era) -> None:
@@ -128,28 +127,28 @@ def test_no_way_to_call_an_included_tool_avoids_the_approval(baton: Connect, era
     for call in every_way_to_call(client, "bank_pay", "bank_refund").values():
         attempt(call)
 
-    assert bank.paid == []
-    assert waiting(client)
+    assert bank.payments == []
+    assert waiting_ids(client)
 
 
 def test_the_approvals_api_refuses_the_requester_and_other_groups(baton: Connect) -> None:
     client = baton(Bank().server)
     client.call_tool("pay", CALL)
-    [approval] = waiting(client)
-    guessed = approval[:-1] + ("0" if approval[-1] != "0" else "1")
-    itself = client.as_owner("tester", scopes=["refunds"])
+    [approval] = waiting_ids(client)
+    guessed_id = approval[:-1] + ("0" if approval[-1] != "0" else "1")
+    requester = client.as_owner("tester", scopes=["refunds"])
 
-    for caller, wanted, status in (
+    for caller, approval_id, status in (
         (client, approval, 403),
-        (itself, approval, 403),
+        (requester, approval, 403),
         (client.as_owner("eve", scopes=["refund", "refundss", "admin"]), approval, 404),
         (client.as_owner("anonymous"), approval, 404),
-        (kim(client), guessed, 404),
+        (kim(client), guessed_id, 404),
         (kim(client), "approvals", 404),
     ):
         with pytest.raises(BatonError, match=f"HTTP {status}"):
-            caller.wire.http("POST", f"/approvals/{wanted}", {"decision": "approve", "digest": "0" * 64})
-    assert itself.approvals() == kim(client).approvals()  # the requester may be in the group and see the approvals
+            caller.wire.http("POST", f"/approvals/{approval_id}", {"decision": "approve", "digest": "0" * 64})
+    assert requester.approvals() == kim(client).approvals()  # the requester may be in the group and see the approvals
     assert client.call_tool("pay", CALL).is_error
 
 
@@ -160,13 +159,13 @@ def test_an_incomplete_or_invalid_decision_is_refused(baton: Connect, body: dict
     client = baton(Bank().server)
     client.call_tool("pay", CALL)
     with pytest.raises(BatonError, match="HTTP 400: d"):
-        kim(client).wire.http("POST", f"/approvals/{waiting(client)[0]}", body)
+        kim(client).wire.http("POST", f"/approvals/{waiting_ids(client)[0]}", body)
 
 
 def test_a_decision_with_another_digest_is_refused(baton: Connect) -> None:
     client = baton(Bank().server)
     client.call_tool("pay", CALL)
-    target, decision = f"/approvals/{waiting(client)[0]}", {"decision": "approve", "digest": "0" * 64}
+    target, decision = f"/approvals/{waiting_ids(client)[0]}", {"decision": "approve", "digest": "0" * 64}
     with pytest.raises(BatonError, match="HTTP 409: digest"):
         kim(client).wire.http("POST", target, decision)
 
@@ -176,8 +175,8 @@ def test_by_requester_lets_the_requester_decide_through_the_api_only(baton: Conn
     client = baton(bank.server, era=era)
     client.answers({"approve": True, "ok": "yes"})
     client.call_tool("pay", CALL)
-    [approval] = waiting(client)
-    assert bank.paid == []
+    [approval] = waiting_ids(client)
+    assert bank.payments == []
     client.approve(approval)
 
     assert not client.call_tool("pay", CALL).is_error
@@ -189,93 +188,93 @@ def replace_approval(**members: Any) -> Approval:
 
 @pytest.mark.parametrize("answer", [{"ok": True}, "accept", {"decision": "approve"}])
 def test_a_client_that_answers_every_elicitation_approves_nothing(baton: Connect, era: Era, answer: Any) -> None:
-    ran = list[str]()
+    calls = list[str]()
     server = Server("bank")
 
     @server.tool(approval=Approval("refunds"))
     def pay(ctx: Context) -> str:
         ctx.elicit("ok", "Pay?", {"type": "object", "properties": {"ok": {"type": "boolean"}}})
-        ran.append("pay")
+        calls.append("pay")
         return "paid"
 
     client = baton(server, era=era)
     client.answers({"ok": answer})
     for _ in range(3):
         assert client.call_tool("pay").is_error
-    assert ran == []
+    assert calls == []
 
 
-ASKING: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}}
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
 
-class Asking:
+class AskingBank:
     """A server whose tool needs an approval and asks the client before it pays."""
 
     def __init__(self) -> None:
-        self.paid = list[str]()
+        self.payments = list[str]()
         self.server = Server("asking")
         self.server.add_tool(self.pay, approval=Approval("refunds"))
 
     def pay(self, ctx: Context) -> str:
         """Pay."""
-        ctx.elicit("n", "How many?", ASKING)
-        self.paid.append(ctx.idempotency_key)
+        ctx.elicit("n", "How many?", SCHEMA)
+        self.payments.append(ctx.idempotency_key)
         return "paid"
 
 
-def approved_question(baton: Connect) -> tuple[Asking, Client]:
+def approved_question(baton: Connect) -> tuple[AskingBank, Client]:
     """Return a server and a client whose call of `pay` was approved after its question was answered."""
-    asking = Asking()
-    client = baton(asking.server)
+    bank = AskingBank()
+    client = baton(bank.server)
     client.answers({"n": {"n": 1}})
     client.call_tool("pay")
     approve_all(client)
-    return asking, client
+    return bank, client
 
 
 def rounds_of(client: Client) -> tuple[JsonObject, JsonObject]:
     """Return the reply to the first round of an approved call and the params of its second round."""
     client.answers({"n": {"n": 1}})
     meta: dict[str, Any] = {}
-    first = client.wire._once("tools/call", {"name": "pay", "arguments": {}}, meta)[0]  # noqa: SLF001
+    reply = client.wire._once("tools/call", {"name": "pay", "arguments": {}}, meta)[0]  # noqa: SLF001
     responses: JsonObject = {"n": {"action": "accept", "content": {"n": 1}}}
-    state = first["requestState"]
-    return first, {"name": "pay", "arguments": {}, "requestState": state, "inputResponses": responses}
+    state = reply["requestState"]
+    return reply, {"name": "pay", "arguments": {}, "requestState": state, "inputResponses": responses}
 
 
 def test_a_call_that_asks_its_client_keeps_its_approval_over_the_rounds(baton: Connect, era: Era) -> None:
-    asking = Asking()
-    client = baton(asking.server, era=era)
+    bank = AskingBank()
+    client = baton(bank.server, era=era)
     client.answers({"n": {"n": 1}})
     client.call_tool("pay")
     approve_all(client)
 
     assert not client.call_tool("pay").is_error
-    assert (len(asking.paid), waiting(client)) == (1, [])
+    assert (len(bank.payments), waiting_ids(client)) == (1, [])
 
 
 def test_a_round_that_is_replayed_64_times_continues_once(baton: Connect) -> None:
-    asking, client = approved_question(baton)
-    _, later = rounds_of(client)
+    bank, client = approved_question(baton)
+    _, second_round = rounds_of(client)
     with ThreadPoolExecutor(16) as threads:
-        results = list(threads.map(lambda _: client.wire._once("tools/call", later, {})[0], range(64)))  # noqa: SLF001
+        results = list(threads.map(lambda _: client.wire._once("tools/call", second_round, {})[0], range(64)))  # noqa: SLF001
 
-    assert sum(not it.get("isError") for it in results) == 1
-    assert len(asking.paid) == 1
+    assert sum(not result.get("isError") for result in results) == 1
+    assert len(bank.payments) == 1
 
 
 def test_a_forged_state_continues_nothing(baton: Connect) -> None:
-    asking, client = approved_question(baton)
-    _, later = rounds_of(client)
-    state = str(later["requestState"])
-    for forged in (state[:-2] + "AA", state + "A", "", json.dumps({"by": "call:1"})):
+    bank, client = approved_question(baton)
+    _, second_round = rounds_of(client)
+    state = str(second_round["requestState"])
+    for forged_state in (state[:-2] + "AA", state + "A", "", json.dumps({"by": "call:1"})):
         with pytest.raises(JsonRpcError):
-            client.request("tools/call", {**later, "requestState": forged})
-    assert asking.paid == []
+            client.request("tools/call", {**second_round, "requestState": forged_state})
+    assert bank.payments == []
 
 
 @pytest.mark.parametrize(
-    ("approved", "called", "same"),
+    ("approved_arguments", "call_arguments", "is_covered"),
     [
         ({"amount": 250}, {"amount": 250.0}, True),
         ({"amount": 250}, {"amount": "250"}, True),  # converted: the tool gets 250.0
@@ -290,16 +289,16 @@ def test_a_forged_state_continues_nothing(baton: Connect) -> None:
     ],
 )
 def test_an_approval_covers_equal_arguments_only(
-    baton: Connect, approved: dict[str, Any], called: dict[str, Any], same: bool
+    baton: Connect, approved_arguments: dict[str, Any], call_arguments: dict[str, Any], is_covered: bool
 ) -> None:
     bank = Bank()
     client = baton(bank.server)
-    client.call_tool("pay", {**CALL, **approved})
+    client.call_tool("pay", {**CALL, **approved_arguments})
     approve_all(client)
-    result = client.call_tool("pay", dict(reversed({**CALL, **called}.items())))
+    result = client.call_tool("pay", dict(reversed({**CALL, **call_arguments}.items())))
 
-    assert result.is_error is not same
-    assert len(bank.paid) == same
+    assert result.is_error is not is_covered
+    assert len(bank.payments) == is_covered
 
 
 def test_an_approval_of_a_call_with_an_equal_key_is_not_used(baton: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,7 +310,7 @@ def test_an_approval_of_a_call_with_an_equal_key_is_not_used(baton: Connect, mon
     approve_all(client)
 
     assert client.call_tool("pay", {**CALL, "amount": 9_000}).is_error
-    assert bank.paid == []
+    assert bank.payments == []
     assert not client.call_tool("pay", CALL).is_error
 
 
@@ -322,7 +321,7 @@ def test_an_approval_covers_one_owner(baton: Connect) -> None:
     approve_all(client)
 
     assert client.as_owner("eve").call_tool("pay", CALL).is_error
-    assert bank.paid == []
+    assert bank.payments == []
 
 
 def test_an_approval_covers_one_step_of_one_task(baton: Connect, era: Era) -> None:
@@ -331,22 +330,22 @@ def test_an_approval_covers_one_step_of_one_task(baton: Connect, era: Era) -> No
     run = client.call_workflow("refund", ORDER)
     approve_all(client)
 
-    for other in (
+    for result in (
         client.call_tool("pay", CALL),
         client.call_tool("pay", CALL, task=client.call_workflow("refund", ORDER).task_id),
         client.call_tool("pay", CALL, task=client.call_workflow("return", ORDER).task_id),
     ):
-        assert other.is_error
-    assert bank.paid == []
+        assert result.is_error
+    assert bank.payments == []
     assert client.call_workflow("refund", task=run.task_id).completed
 
 
 def renamed_step(bank: Bank) -> None:
-    change_steps(bank, lambda it: replace(it, name="payment"))
+    change_steps(bank, lambda pay: replace(pay, name="payment"))
 
 
 def other_arguments(bank: Bank) -> None:
-    change_steps(bank, lambda it: replace(it, arguments={**it.arguments, "note": constant("")}))
+    change_steps(bank, lambda pay: replace(pay, arguments={**pay.arguments, "note": constant("")}))
 
 
 def change_steps(bank: Bank, change: Callable[[Step], Step]) -> None:
@@ -368,34 +367,34 @@ def other_schema(bank: Bank) -> None:
 
 
 @pytest.mark.parametrize("change", [renamed_step, other_arguments, other_audience, other_message, other_schema])
-@pytest.mark.parametrize("decided", ["before", "after"])
+@pytest.mark.parametrize("decision_time", ["before", "after"])
 def test_a_changed_definition_needs_another_approval(
-    baton: Connect, change: Callable[[Bank], None], decided: str
+    baton: Connect, change: Callable[[Bank], None], decision_time: str
 ) -> None:
-    bank, changed = Bank(), Bank()
-    change(changed)
+    bank, changed_bank = Bank(), Bank()
+    change(changed_bank)
     client = baton(bank.server)
     run = client.call_workflow("refund", ORDER)
-    if decided == "before":
+    if decision_time == "before":
         approve_all(client)
-    deployed = client.deployed(changed.server)
-    resumed = deployed.call_workflow("refund", task=run.task_id)
-    if decided == "after":
-        first = next(it for it in kim(client).approvals() if it["message"] == "Pay 250.0 EUR for A-17?")
+    new_client = client.deployed(changed_bank.server)
+    resumed_run = new_client.call_workflow("refund", task=run.task_id)
+    if decision_time == "after":
+        approval = next(record for record in kim(client).approvals() if record["message"] == "Pay 250.0 EUR for A-17?")
         assert run.pause is not None
         kim(client).approve(run.pause.approval_id)
-        resumed = deployed.call_workflow("refund", task=run.task_id)
-        assert first["digest"]
+        resumed_run = new_client.call_workflow("refund", task=run.task_id)
+        assert approval["digest"]
 
-    assert resumed.pause is not None
-    assert resumed.pause.type == "approvalRequired"
+    assert resumed_run.pause is not None
+    assert resumed_run.pause.type == "approvalRequired"
     assert run.pause is not None
-    assert resumed.pause.approval_id != run.pause.approval_id
-    assert (bank.paid, changed.paid) == ([], [])
+    assert resumed_run.pause.approval_id != run.pause.approval_id
+    assert (bank.payments, changed_bank.payments) == ([], [])
 
 
 def test_the_approved_arguments_are_those_that_run_even_if_when_changes_them(baton: Connect) -> None:
-    ran = list[list[str]]()
+    payments = list[list[str]]()
     server = Server("bank")
 
     def sneaky(orders: list[str]) -> bool:
@@ -404,7 +403,7 @@ def test_the_approved_arguments_are_those_that_run_even_if_when_changes_them(bat
 
     @server.tool(approval=Approval("refunds", message="Pay {orders}?", when=sneaky))
     def pay(orders: list[str]) -> str:
-        ran.append(list(orders))
+        payments.append(list(orders))
         return "paid"
 
     client = baton(server)
@@ -413,17 +412,17 @@ def test_the_approved_arguments_are_those_that_run_even_if_when_changes_them(bat
     approve_all(client)
     client.call_tool("pay", {"orders": ["A-17"]})
 
-    assert ran == [approval["arguments"]["orders"]]
+    assert payments == [approval["arguments"]["orders"]]
 
 
 def test_a_secret_is_in_no_record_and_another_secret_needs_another_approval(
     baton: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server, paid = Server("bank"), list[str]()
+    server, payments = Server("bank"), list[str]()
 
     @server.tool(approval=Approval("refunds", message="Pay with {pin} to {order}?"))
     def pay(pin: str, order: str) -> str:
-        paid.append(pin)
+        payments.append(pin)
         return "paid"
 
     @server.workflow
@@ -435,13 +434,13 @@ def test_a_secret_is_in_no_record_and_another_secret_needs_another_approval(
     run = client.call_workflow("refund", {"pin": "hunter2-hunter2", "order": "A-17"})
     [approval] = kim(client).approvals()
     approve_all(client)
-    other = client.call_workflow("refund", {"pin": "password1"}, task=run.task_id)
-    assert (other.pause and other.pause.type, paid) == ("approvalRequired", [])
+    rerun = client.call_workflow("refund", {"pin": "password1"}, task=run.task_id)
+    assert (rerun.pause and rerun.pause.type, payments) == ("approvalRequired", [])
     assert client.call_workflow("refund", {"pin": "hunter2-hunter2"}, task=run.task_id).completed
 
     assert approval["arguments"] == {"pin": "<secret>", "order": "A-17"}
     assert approval["message"] == "Pay with <secret> to A-17?"
-    for text in (json.dumps(kim(client).approvals("approved")), caplog.text, other.text, str(client.task(run.task_id))):
+    for text in (json.dumps(kim(client).approvals("approved")), caplog.text, rerun.text, str(client.task(run.task_id))):
         assert "hunter2" not in text
         assert "password1" not in text
 
@@ -461,51 +460,51 @@ def test_the_same_secret_has_another_digest_in_another_task(baton: Connect) -> N
     client = baton(server)
     for _ in range(2):
         client.call_workflow("refund", {"pin": "1234"})
-    assert len({it["digest"] for it in kim(client).approvals()}) == 2
+    assert len({approval["digest"] for approval in kim(client).approvals()}) == 2
 
 
-@pytest.mark.parametrize("end", ["used", "withdrawn", "expired", "denied"])
-def test_an_approval_that_has_ended_is_not_decided_again(baton: Connect, end: str) -> None:
+@pytest.mark.parametrize("ended_by", ["used", "withdrawn", "expired", "denied"])
+def test_an_approval_that_has_ended_is_not_decided_again(baton: Connect, ended_by: str) -> None:
     bank = Bank()
     client = baton(bank.server)
     run = client.call_workflow("refund", ORDER)
-    [approval] = waiting(client)
-    if end == "used":
+    [approval] = waiting_ids(client)
+    if ended_by == "used":
         approve_all(client)
         client.call_workflow("refund", task=run.task_id)
-    elif end == "withdrawn":
+    elif ended_by == "withdrawn":
         client.cancel(run.task_id)
-    elif end == "denied":
+    elif ended_by == "denied":
         kim(client).deny(approval)
     else:
         client.clock.advance(timedelta(hours=2, seconds=1).total_seconds())
-    ran = len(bank.paid)
+    payments = len(bank.payments)
     for decide in (kim(client).approve, kim(client).deny):
         with pytest.raises(BatonError, match=r"HTTP 4(09|10)"):
             decide(approval)
     attempt(lambda: client.call_workflow("refund", task=run.task_id))
     attempt(lambda: client.call_tool("pay", CALL, task=run.task_id))
 
-    assert len(bank.paid) == ran
+    assert len(bank.payments) == payments
 
 
 def test_no_result_shows_how_to_decide(baton: Connect, era: Era) -> None:
     client = baton(Bank().server, era=era)
     run = client.call_workflow("refund", ORDER)
-    direct = client.call_tool("pay", CALL)
-    shown = json.dumps([run.text, run.meta, direct.text, direct.structured, client.list_tools()])
+    direct_call = client.call_tool("pay", CALL)
+    texts = json.dumps([run.text, run.meta, direct_call.text, direct_call.structured, client.list_tools()])
 
-    assert "digest" not in shown
-    assert "/approve" not in shown
+    assert "digest" not in texts
+    assert "/approve" not in texts
 
 
 def test_each_step_of_a_workflow_of_guarded_steps_needs_its_own_approval(baton: Connect) -> None:
-    server, paid = guarded_server()
+    server, payments = guarded_server()
     steps = [Step(name, {"order": constant(name)}, tool="pay") for name in ("a", "b")]
     server.add_workflow(Workflow(name="refund", description="refund", steps=steps))
     client = baton(server)
     run = client.call_workflow("refund")
     approve_all(client)
-    second = client.call_workflow("refund", task=run.task_id)
+    resumed_run = client.call_workflow("refund", task=run.task_id)
 
-    assert (second.pause and second.pause.step, paid) == ("b", ["a"])
+    assert (resumed_run.pause and resumed_run.pause.step, payments) == ("b", ["a"])

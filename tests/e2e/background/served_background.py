@@ -9,7 +9,7 @@ server = Server("background", version="1.0.0")
 
 
 @server.tool(task="required")
-def wait(began: str, gate: str, ctx: Context) -> dict[str, object]:
+def wait(start_pipe: str, gate: str, ctx: Context) -> dict[str, object]:
     """Write the process id to one named pipe, then wait until the test writes to the other one."""
-    Path(began).write_text(f"{os.getpid()}\n")
-    return {"said": Path(gate).read_text(), "owner": ctx.owner, "pid": os.getpid(), "attempt": ctx.attempt}
+    Path(start_pipe).write_text(f"{os.getpid()}\n")
+    return {"text": Path(gate).read_text(), "owner": ctx.owner, "pid": os.getpid(), "attempt": ctx.attempt}

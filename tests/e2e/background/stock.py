@@ -15,9 +15,9 @@ STEP_S = 0.3
 """The duration of a step. A worker starts steps in the first tenth of an invocation of 10 s, so four of them run."""
 
 
-def cloud_of(server: Server, table: Table, kills: Kills, *, lives_s: float = 10.0, **settings: Any) -> Cloud:
-    chosen = Settings(table=table.name, **{"write_reserve_ms": 2_000, **settings})
-    cloud = Cloud(table, chosen, kills=kills, lives_s=lives_s)
+def cloud_of(server: Server, table: Table, kills: Kills, *, timeout_s: float = 10.0, **settings: Any) -> Cloud:
+    all_settings = Settings(table=table.name, **{"write_reserve_ms": 2_000, **settings})
+    cloud = Cloud(table, all_settings, kills=kills, timeout_s=timeout_s)
     cloud.deploy(server)
     return cloud
 
@@ -27,14 +27,14 @@ class Shop:
     """A server with a long workflow, and the effects of its steps.
 
     Attributes:
-        sold: The effects of the steps that honour their idempotency key: the step's number by key.
-        done: The number of calls of each step that ignores its key.
+        effects: The effects of the steps that honour their idempotency key: the step's number by key.
+        calls: The number of calls of each step that ignores its key.
         meanwhile: Runs within each step, before its effect.
         point: Runs at the start and the end of each step. It may kill the process.
     """
 
-    sold: dict[str, int] = field(default_factory=dict)
-    done: Counter[int] = field(default_factory=Counter)
+    effects: dict[str, int] = field(default_factory=dict)
+    calls: Counter[int] = field(default_factory=Counter)
     meanwhile: Callable[[int], object] = lambda _number: None
     point: Callable[[], None] = lambda: None
 
@@ -50,7 +50,7 @@ class Shop:
             self.point()
             pass_s(step_s)
             self.meanwhile(number)
-            self.sold.setdefault(ctx.idempotency_key, number)
+            self.effects.setdefault(ctx.idempotency_key, number)
             self.point()
             return number
 
@@ -59,34 +59,34 @@ class Shop:
             self.point()
             pass_s(step_s)
             self.meanwhile(number)
-            self.done[number] += 1
+            self.calls[number] += 1
             self.point()
             return number
 
-        made = [
+        workflow_steps = [
             Step(f"s{number}", tool="note" if number % 2 else "sell", arguments={"number": constant(number)})
             for number in range(steps)
         ]
-        server.add_workflow(Workflow(name="stock", description="take stock", steps=made, background=True))
+        server.add_workflow(Workflow(name="stock", description="take stock", steps=workflow_steps, background=True))
         return server
 
 
-def opened(client: Client, name: str, arguments: JsonDict | None = None) -> str:
+def call_as_task(client: Client, name: str, arguments: JsonDict | None = None) -> str:
     """Call a workflow as a task. Return the id of the call's task."""
     if client.era == "2026":
-        made = client.call_tool(name, arguments).result
-        assert made["resultType"] == "task"
-        return str(made["taskId"])
-    made = client.request("tools/call", {"name": name, "arguments": arguments or {}, "task": {}}).result
-    return str(made["task"]["taskId"])
+        result = client.call_tool(name, arguments).result
+        assert result["resultType"] == "task"
+        return str(result["taskId"])
+    result = client.request("tools/call", {"name": name, "arguments": arguments or {}, "task": {}}).result
+    return str(result["task"]["taskId"])
 
 
 def state(client: Client, task_id: str) -> JsonDict:
     return client.task("get", task_id).result
 
 
-def own_task(client: Client, call: str) -> str:
-    return str(state(client, call)["_meta"]["_workflow.task_id"])
+def workflow_task_of(client: Client, call_id: str) -> str:
+    return str(state(client, call_id)["_meta"]["_workflow.task_id"])
 
 
 def steps_of(client: Client, task_id: str) -> list[str]:
@@ -94,8 +94,8 @@ def steps_of(client: Client, task_id: str) -> list[str]:
     return [step["status"] for step in progress["steps"]]
 
 
-def returned(client: Client, call: str) -> JsonDict:
-    ended = state(client, call)
-    assert ended["status"] == "completed", ended
-    result: JsonDict = ended["result"]
+def result_of(client: Client, call_id: str) -> JsonDict:
+    task = state(client, call_id)
+    assert task["status"] == "completed", task
+    result: JsonDict = task["result"]
     return result

@@ -11,20 +11,19 @@ from msgspec import structs
 
 from mcp_baton import Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable
-from mcp_baton.server.background import workflow_worker as hops
+from mcp_baton.server.background import workflow_worker
 from mcp_baton.server.workflows.runs import run_workflow
 from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord
 from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.run import EndedRun
-from tests.e2e.background.stock import STEPS, Shop, cloud_of, opened, own_task, returned, state, steps_of
-from tests.e2e.background_support import Killed, created
-from tests.e2e.background_support import call as called
+from tests.e2e.background.stock import STEPS, Shop, call_as_task, cloud_of, result_of, state, steps_of, workflow_task_of
+from tests.e2e.background_support import Killed, call, created_task
 from tests.e2e.cloud import Cloud, Kills, has_failed, quick_table
 from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, Table
 
-LOOKS = 400
+MOST_POLLS = 400
 """The maximum number of polls until a test finds the status message that a worker's thread writes."""
 
 
@@ -40,8 +39,8 @@ def table(kills: Kills) -> Table:
 
 @pytest.fixture
 def make_cloud(table: Table, kills: Kills) -> Callable[..., Cloud]:
-    def make(server: Server, *, lives_s: float = 10.0, **settings: Any) -> Cloud:
-        return cloud_of(server, table, kills, lives_s=lives_s, **settings)
+    def make(server: Server, *, timeout_s: float = 10.0, **settings: Any) -> Cloud:
+        return cloud_of(server, table, kills, timeout_s=timeout_s, **settings)
 
     return make
 
@@ -53,43 +52,43 @@ def shop() -> Shop:
 
 @pytest.fixture
 def cloud(make_cloud: Callable[..., Cloud], shop: Shop) -> Cloud:
-    made = make_cloud(Server("none"))
-    made.deploy(shop.server(made.time.pass_s))
-    return made
+    new_cloud = make_cloud(Server("none"))
+    new_cloud.deploy(shop.server(new_cloud.time.pass_s))
+    return new_cloud
 
 
-def started(cloud: Cloud, era: Era = "2026", workflow: str = "stock", **arguments: Any) -> tuple[Client, str, str]:
+def start(cloud: Cloud, era: Era = "2026", workflow: str = "stock", **arguments: Any) -> tuple[Client, str, str]:
     """Call a workflow as a task. Return the client, the id of the call's task and the id of the workflow's own task."""
     client = cloud.client(era)
-    call = opened(client, workflow, arguments)
-    return client, call, own_task(client, call)
+    call_id = call_as_task(client, workflow, arguments)
+    return client, call_id, workflow_task_of(client, call_id)
 
 
 # Calls
 
 
 def test_a_client_that_supports_tasks_gets_one_and_polls_it_to_the_end(cloud: Cloud, shop: Shop, era: Era) -> None:
-    client, call, own = started(cloud, era)
-    assert state(client, call)["status"] == "working"
-    assert steps_of(client, own) == ["pending"] * STEPS
-    assert shop.done.total() == 0
+    client, call_id, task_id = start(cloud, era)
+    assert state(client, call_id)["status"] == "working"
+    assert steps_of(client, task_id) == ["pending"] * STEPS
+    assert shop.calls.total() == 0
 
     cloud.work()
 
-    result = client.task("result", call).result if era == "2025" else returned(client, call)
+    result = client.task("result", call_id).result if era == "2025" else result_of(client, call_id)
     assert result["structuredContent"]["message"].startswith(f"Done: {STEPS} of {STEPS} steps.")
-    assert (result["_meta"]["task_id"], result["isError"]) == (own, False)
+    assert (result["_meta"]["task_id"], result["isError"]) == (task_id, False)
     related = result["_meta"].get("io.modelcontextprotocol/related-task")
-    assert related == ({"taskId": call} if era == "2025" else None)
+    assert related == ({"taskId": call_id} if era == "2025" else None)
     # An inlined result has no related task (SEP-2663), whatever the era of its call was.
-    inlined = returned(cloud.client("2026"), call)["_meta"]
-    assert "io.modelcontextprotocol/related-task" not in inlined
-    assert (state(client, own)["status"], steps_of(client, own)) == ("completed", ["completed"] * STEPS)
+    meta = result_of(cloud.client("2026"), call_id)["_meta"]
+    assert "io.modelcontextprotocol/related-task" not in meta
+    assert (state(client, task_id)["status"], steps_of(client, task_id)) == ("completed", ["completed"] * STEPS)
 
 
 def test_the_reply_says_that_the_model_may_do_other_work_meanwhile(cloud: Cloud, era: Era) -> None:
-    answer = called(cloud.client(era), "stock")
-    task = created(answer)
+    answer = call(cloud.client(era), "stock")
+    task = created_task(answer)
     text = f"stock runs in the background as task {task['taskId']}. You may do other work meanwhile."
     assert answer.result["_meta"]["io.modelcontextprotocol/model-immediate-response"] == text
     assert task.get("statusMessage") == (text if era == "2026" else None)
@@ -98,15 +97,15 @@ def test_the_reply_says_that_the_model_may_do_other_work_meanwhile(cloud: Cloud,
 
 
 def test_forty_steps_take_ten_invocations_with_a_time_limit_of_ten_seconds(cloud: Cloud, shop: Shop) -> None:
-    opened(cloud.client(), "stock")
+    call_as_task(cloud.client(), "stock")
     assert cloud.work() == ["handed over"] * 9 + ["completed"]
-    assert [event["batonTask"]["dispatch"] for event in cloud.sent] == list(range(1, 11))
-    assert sorted(shop.sold.values()) == list(range(0, STEPS, 2))
-    assert shop.done == Counter(range(1, STEPS, 2))
+    assert [event["batonTask"]["dispatch"] for event in cloud.events] == list(range(1, 11))
+    assert sorted(shop.effects.values()) == list(range(0, STEPS, 2))
+    assert shop.calls == Counter(range(1, STEPS, 2))
 
 
 @pytest.mark.parametrize(
-    ("why", "outcomes", "done"),
+    ("cause", "outcomes", "call_count"),
     [
         ("maximum of dispatches", ["handed over", "completed"], 4),
         ("no dispatcher", ["completed"], 2),
@@ -114,41 +113,42 @@ def test_forty_steps_take_ten_invocations_with_a_time_limit_of_ten_seconds(cloud
     ],
 )
 def test_a_worker_that_cannot_hand_the_call_over_ends_it_with_the_pause(
-    cloud: Cloud, shop: Shop, monkeypatch: pytest.MonkeyPatch, why: str, outcomes: list[str], done: int
+    cloud: Cloud, shop: Shop, monkeypatch: pytest.MonkeyPatch, cause: str, outcomes: list[str], call_count: int
 ) -> None:
-    monkeypatch.setattr(hops, "MOST_DISPATCHES", 2 if why == "maximum of dispatches" else hops.MOST_DISPATCHES)
-    cloud.lives_s = 2.5 if why == "too little time for a step" else cloud.lives_s
-    client, call, _ = started(cloud)
-    cloud.deploy(shop.server(cloud.time.pass_s), dispatches=why != "no dispatcher")
+    if cause == "maximum of dispatches":
+        monkeypatch.setattr(workflow_worker, "MOST_DISPATCHES", 2)
+    cloud.timeout_s = 2.5 if cause == "too little time for a step" else cloud.timeout_s
+    client, call_id, _ = start(cloud)
+    cloud.deploy(shop.server(cloud.time.pass_s), dispatches=cause != "no dispatcher")
     assert cloud.work() == outcomes
-    paused = returned(client, call)["structuredContent"]
-    assert (paused["pause_reason"]["type"], paused["task_status"]) == ("deadlineExceeded", "working")
-    assert (len(cloud.sent), shop.done.total()) == (len(outcomes), done)
+    content = result_of(client, call_id)["structuredContent"]
+    assert (content["pause_reason"]["type"], content["task_status"]) == ("deadlineExceeded", "working")
+    assert (len(cloud.events), shop.calls.total()) == (len(outcomes), call_count)
 
 
 def test_the_status_of_the_call_says_which_step_runs(cloud: Cloud, shop: Shop) -> None:
-    client, seen = cloud.client(), list[int]()
-    call = opened(client, "stock")
+    client, reported_steps = cloud.client(), list[int]()
+    call_id = call_as_task(client, "stock")
 
-    def says(text: str) -> bool:
-        return state(client, call).get("statusMessage") == text or Event().wait(0.02)
+    def status_is(text: str) -> bool:
+        return state(client, call_id).get("statusMessage") == text or Event().wait(0.02)
 
     def meanwhile(number: int) -> None:
         # The worker writes at most one message a second: here for the first step of each invocation.
-        if number % 4 == 0 and any(says(f"Step {number + 1}/40: s{number}") for _ in range(LOOKS)):
-            seen.append(number)
+        if number % 4 == 0 and any(status_is(f"Step {number + 1}/40: s{number}") for _ in range(MOST_POLLS)):
+            reported_steps.append(number)
 
     shop.meanwhile = meanwhile
     cloud.work()
-    assert seen == list(range(0, STEPS, 4))
-    assert state(client, call)["statusMessage"] == "Step 40/40: s39"
+    assert reported_steps == list(range(0, STEPS, 4))
+    assert state(client, call_id)["statusMessage"] == "Step 40/40: s39"
 
 
 def test_a_prompt_and_a_client_without_tasks_run_the_workflow_in_the_request(cloud: Cloud, shop: Shop) -> None:
     answer = cloud.client("2025").call_tool("stock")
     assert answer.result["structuredContent"]["task_status"] == "completed"
     assert cloud.client().get_prompt("stock").meta["task_status"] == "completed"
-    assert (cloud.sent, shop.done.total()) == ([], STEPS)
+    assert (cloud.events, shop.calls.total()) == ([], STEPS)
 
 
 def test_lists_of_the_2025_era_show_that_the_workflow_supports_tasks(cloud: Cloud) -> None:
@@ -170,8 +170,8 @@ def test_a_call_as_a_task_is_refused_if_the_workflow_is_not_a_background_workflo
         Workflow(name="count", description="count", steps=[Step("one", tool="note", arguments={"number": constant(7)})])
     )
     client = make_cloud(server).client("2025")
-    refused = client.request("tools/call", {"name": "count", "arguments": {}, "task": {}})
-    assert (refused.error["code"], shop.done.total()) == (-32601, 0)
+    answer = client.request("tools/call", {"name": "count", "arguments": {}, "task": {}})
+    assert (answer.error["code"], shop.calls.total()) == (-32601, 0)
 
 
 # Errors that are reported at once
@@ -186,13 +186,13 @@ class Order:
     """A server with a background workflow of three steps: `fetch`, `pay` and `send`.
 
     Attributes:
-        refuse: The error that `pay` raises. `None` if it succeeds.
+        pay_error: The error that `pay` raises. `None` if it succeeds.
     """
 
     def __init__(self, make_cloud: Callable[..., Cloud]) -> None:
-        self.paid: list[int] = []
-        self.sent: list[int] = []
-        self.refuse: str | None = None
+        self.payments: list[int] = []
+        self.mails: list[int] = []
+        self.pay_error: str | None = None
         self.cloud = make_cloud(self.server())
 
     def server(self, *, fetch: str = "fetch", send: bool = True) -> Server:
@@ -205,31 +205,31 @@ class Order:
 
         @server.tool(task="optional", idempotent=False)
         def charge(amount: int) -> int:
-            self.paid.append(amount)
-            self.cloud.kills.after = 0
+            self.payments.append(amount)
+            self.cloud.kills.points = 0
             self.cloud.kills.point()
             return amount
 
         @server.tool
         def pay(amount: int) -> int:
             self.cloud.time.pass_s(2)
-            if self.refuse:
-                raise ToolError(self.refuse)
-            self.paid.append(amount)
+            if self.pay_error:
+                raise ToolError(self.pay_error)
+            self.payments.append(amount)
             return amount
 
         @server.tool
         def send_parcel(order: int) -> int:
-            self.sent.append(order)
+            self.mails.append(order)
             return order
 
         amount = step_output(fetch, "amount")
         steps = [Step(fetch, tool="fetch_order", arguments={"order": prompt_arg("order")})]
-        paying = Step("pay", tool="pay", arguments={"amount": amount})
-        sending = [Step("send", tool="send_parcel", arguments={"order": prompt_arg("order")})] if send else []
-        server.add_workflow(_order("order", [*steps, paying, *sending]))
-        charging = [*steps, Step("charge", tool="charge", arguments={"amount": amount}), *sending]
-        server.add_workflow(_order("charged", charging))
+        pay_step = Step("pay", tool="pay", arguments={"amount": amount})
+        send_steps = [Step("send", tool="send_parcel", arguments={"order": prompt_arg("order")})] if send else []
+        server.add_workflow(_order("order", [*steps, pay_step, *send_steps]))
+        charge_steps = [*steps, Step("charge", tool="charge", arguments={"amount": amount}), *send_steps]
+        server.add_workflow(_order("charged", charge_steps))
         return server
 
 
@@ -243,7 +243,7 @@ def text_of(answer: Answer) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "text"),
     [
         ({}, "Missing: order"),
         ({"order": "many"}, "order"),
@@ -253,57 +253,57 @@ def text_of(answer: Answer) -> str:
     ids=["missing", "not a number", "unknown", "no such task"],
 )
 def test_invalid_arguments_are_refused_and_create_no_task(
-    order: Order, table: Table, era: Era, arguments: JsonDict, said: str
+    order: Order, table: Table, era: Era, arguments: JsonDict, text: str
 ) -> None:
     client = order.cloud.client(era)
     if era == "2026":
         answer = client.call_tool("order", arguments)
-        assert (answer.result["isError"], said in text_of(answer)) == (True, True)
+        assert (answer.result["isError"], text in text_of(answer)) == (True, True)
     else:
-        refused = client.request("tools/call", {"name": "order", "arguments": arguments, "task": {}}).error
-        assert (refused["code"], said in refused["message"]) == (-32602, True)
-    assert (table.statuses, order.cloud.sent) == ([], [])
+        error = client.request("tools/call", {"name": "order", "arguments": arguments, "task": {}}).error
+        assert (error["code"], text in error["message"]) == (-32602, True)
+    assert (table.statuses, order.cloud.events) == ([], [])
 
 
 def test_an_ended_task_and_a_task_of_another_workflow_are_reported_at_once(order: Order, table: Table) -> None:
-    client, _, own = started(order.cloud, workflow="order", order=1)
+    client, _, task_id = start(order.cloud, workflow="order", order=1)
     order.cloud.work()
-    assert "This task is completed; nothing was run." in text_of(client.call_tool("order", {"task_id": own}))
-    assert "is not one of this workflow" in text_of(client.call_tool("charged", {"task_id": own}))
+    assert "This task is completed; nothing was run." in text_of(client.call_tool("order", {"task_id": task_id}))
+    assert "is not one of this workflow" in text_of(client.call_tool("charged", {"task_id": task_id}))
     assert len(table.statuses) == 2
 
 
-@pytest.mark.parametrize("over", [False, True], ids=["live", "over"])
-@pytest.mark.parametrize("asked", [{}, {"task_action": "show"}], ids=["resume", "show"])
+@pytest.mark.parametrize("is_over", [False, True], ids=["live", "over"])
+@pytest.mark.parametrize("action", [{}, {"task_action": "show"}], ids=["resume", "show"])
 def test_the_id_of_a_calls_task_starts_nothing_and_the_reply_names_the_workflows_own_task(
-    order: Order, table: Table, over: bool, asked: JsonDict
+    order: Order, table: Table, is_over: bool, action: JsonDict
 ) -> None:
-    client, call, own = started(order.cloud, workflow="order", order=1)
-    if over:
+    client, call_id, task_id = start(order.cloud, workflow="order", order=1)
+    if is_over:
         order.cloud.work()
-    named = text_of(client.call_tool("order", {"task_id": call, **asked}))
-    said = 'This task is a call of order in the background. Nothing was run: call order with {"task_id": "%s"}.'
-    assert named == said % own
-    answer = client.call_tool("order", {"task_id": own})
+    text = text_of(client.call_tool("order", {"task_id": call_id, **action}))
+    expected = 'This task is a call of order in the background. Nothing was run: call order with {"task_id": "%s"}.'
+    assert text == expected % task_id
+    answer = client.call_tool("order", {"task_id": task_id})
     assert answer.result.get("isError") is not True
-    assert len(table.statuses) == (2 if over else 3)
+    assert len(table.statuses) == (2 if is_over else 3)
 
 
 def test_a_claimed_task_is_reported_at_once(cloud: Cloud, shop: Shop, table: Table) -> None:
-    (client, _, own), reported = started(cloud), list[str]()
-    shop.at(1, lambda: reported.append(text_of(client.call_tool("stock", {"task_id": own}))))
+    (client, _, task_id), replies = start(cloud), list[str]()
+    shop.at(1, lambda: replies.append(text_of(client.call_tool("stock", {"task_id": task_id}))))
     cloud.deliver()
-    assert "call stock again" in reported[0]
+    assert "call stock again" in replies[0]
     assert len(table.statuses) == 2
 
 
 def test_a_changed_completed_step_is_reported_at_once(order: Order) -> None:
-    order.refuse = "no funds"
-    client, _, own = started(order.cloud, workflow="order", order=1)
+    order.pay_error = "no funds"
+    client, _, task_id = start(order.cloud, workflow="order", order=1)
     order.cloud.work()
     order.cloud.deploy(order.server(fetch="get"))
     assert "The workflow has changed since this task was started" in text_of(
-        client.call_tool("order", {"task_id": own})
+        client.call_tool("order", {"task_id": task_id})
     )
 
 
@@ -311,37 +311,37 @@ def test_a_changed_completed_step_is_reported_at_once(order: Order) -> None:
 
 
 def test_a_pause_ends_the_call_and_the_model_can_continue(order: Order, era: Era) -> None:
-    order.refuse = "no funds"
-    client, call, own = started(order.cloud, era, "order", order=3)
+    order.pay_error = "no funds"
+    client, call_id, task_id = start(order.cloud, era, "order", order=3)
     assert order.cloud.work() == ["handed over", "completed"]
 
-    result = client.task("result", call).result if era == "2025" else returned(client, call)
+    result = client.task("result", call_id).result if era == "2025" else result_of(client, call_id)
     assert "Call pay with" in result["structuredContent"]["message"]
     assert result["structuredContent"]["pause_reason"]["type"] == "toolError"
-    assert (state(client, own)["status"], steps_of(client, own)) == ("working", ["completed", "failed", "pending"])
+    assert state(client, task_id)["status"] == "working"
+    assert steps_of(client, task_id) == ["completed", "failed", "pending"]
 
-    order.refuse = None
-    recorded = client.call_tool("pay", {"amount": 30, "task_id": own})
-    assert recorded.meta["recorded"] is True
-    arguments = {"task_id": own}
-    again = opened(client, "order", arguments)
+    order.pay_error = None
+    continuation = client.call_tool("pay", {"amount": 30, "task_id": task_id})
+    assert continuation.meta["recorded"] is True
+    second_id = call_as_task(client, "order", {"task_id": task_id})
     assert order.cloud.work() == ["completed"]
-    assert (state(client, own)["status"], order.paid, order.sent) == ("completed", [30], [3])
-    assert state(client, again)["status"] == "completed"
+    assert (state(client, task_id)["status"], order.payments, order.mails) == ("completed", [30], [3])
+    assert state(client, second_id)["status"] == "completed"
 
 
 def test_each_invocation_gets_the_arguments_of_the_resume(order: Order) -> None:
-    order.refuse = "no funds"
-    client, _, own = started(order.cloud, workflow="order", order=3)
+    order.pay_error = "no funds"
+    client, _, task_id = start(order.cloud, workflow="order", order=3)
     order.cloud.work()
-    order.refuse = None
-    opened(client, "order", {"task_id": own, "order": 4})
+    order.pay_error = None
+    call_as_task(client, "order", {"task_id": task_id, "order": 4})
     assert order.cloud.work() == ["handed over", "completed"]
-    assert (order.paid, order.sent) == ([30], [4])
+    assert (order.payments, order.mails) == ([30], [4])
 
 
 def test_a_run_whose_last_write_failed_is_not_handed_over_but_run_again(cloud: Cloud, shop: Shop) -> None:
-    client, call, _ = started(cloud)
+    client, call_id, _ = start(cloud)
     database: Any = cloud.table.client
     update_item = database.update_item
 
@@ -352,12 +352,11 @@ def test_a_run_whose_last_write_failed_is_not_handed_over_but_run_again(cloud: C
         return answer
 
     database.update_item = refuse
-    outcome = cloud.deliver()
-    assert has_failed(outcome)
-    assert len(cloud.sent) == 1
+    assert has_failed(cloud.deliver())
+    assert len(cloud.events) == 1
     cloud.work()
-    assert state(client, call)["status"] == "completed"
-    assert sorted(shop.sold.values()) == list(range(0, STEPS, 2))
+    assert state(client, call_id)["status"] == "completed"
+    assert sorted(shop.effects.values()) == list(range(0, STEPS, 2))
 
 
 def test_a_run_is_handed_over_if_its_last_write_succeeded_even_if_an_earlier_write_is_unknown(
@@ -366,8 +365,8 @@ def test_a_run_is_handed_over_if_its_last_write_succeeded_even_if_an_earlier_wri
     def unsure(*arguments: Any, **options: Any) -> EndedRun:
         return structs.replace(run_workflow(*arguments, **options), persisted="unknown")
 
-    monkeypatch.setattr(hops, "run_workflow", unsure)
-    started(cloud)
+    monkeypatch.setattr(workflow_worker, "run_workflow", unsure)
+    start(cloud)
     assert cloud.work() == ["handed over"] * 9 + ["completed"]
 
 
@@ -378,125 +377,125 @@ def test_a_handover_is_written_before_its_event_is_dispatched(cloud: Cloud, shop
     """Each new worker is invoked during the dispatch, so it finds only what was written before. No client polls
     here."""
     cloud.at_once = True
-    call = opened(cloud.client(), "stock")
+    call_id = call_as_task(cloud.client(), "stock")
     assert cloud.outcomes == ["completed"] + ["handed over"] * 9
-    assert state(cloud.client(), call)["status"] == "completed"
-    assert shop.done == Counter(range(1, STEPS, 2))
+    assert state(cloud.client(), call_id)["status"] == "completed"
+    assert shop.calls == Counter(range(1, STEPS, 2))
 
 
 def test_a_handover_whose_dispatch_failed_is_dispatched_again(cloud: Cloud) -> None:
-    client, call, _ = started(cloud)
+    client, call_id, _ = start(cloud)
     cloud.refuses = 1
     assert cloud.work() == ["NotDispatched"] + ["handed over"] * 8 + ["completed"]
-    assert state(client, call)["status"] == "completed"
+    assert state(client, call_id)["status"] == "completed"
 
 
 def test_an_open_step_follows_the_deployed_definition(order: Order) -> None:
-    client, call, _ = started(order.cloud, workflow="order", order=2)
+    client, call_id, _ = start(order.cloud, workflow="order", order=2)
     assert order.cloud.deliver() == "handed over"
     order.cloud.deploy(order.server(send=False))
     order.cloud.work()
-    assert returned(client, call)["structuredContent"]["task_status"] == "completed"
-    assert (order.paid, order.sent) == ([20], [])
+    assert result_of(client, call_id)["structuredContent"]["task_status"] == "completed"
+    assert (order.payments, order.mails) == ([20], [])
 
 
 def test_a_changed_completed_step_ends_the_call_with_an_error(order: Order) -> None:
-    client, call, _ = started(order.cloud, workflow="order", order=2)
+    client, call_id, _ = start(order.cloud, workflow="order", order=2)
     assert order.cloud.deliver() == "handed over"
     order.cloud.deploy(order.server(fetch="get"))
     assert order.cloud.work() == ["completed"]
-    result = returned(client, call)
-    assert (result["isError"], order.paid) == (True, [])
+    result = result_of(client, call_id)
+    assert (result["isError"], order.payments) == (True, [])
     assert "The workflow has changed since this task was started" in result["content"][0]["text"]
 
 
 def test_a_call_fails_if_its_workflow_was_removed(order: Order) -> None:
-    client, call, own = started(order.cloud, workflow="order", order=2)
+    client, call_id, task_id = start(order.cloud, workflow="order", order=2)
     order.cloud.deploy(Server("none"))
     assert order.cloud.work() == ["failed"]
-    assert state(client, call)["error"]["message"] == "Unknown tool: order"
-    assert state(client, own)["status"] == "working"
+    assert state(client, call_id)["error"]["message"] == "Unknown tool: order"
+    assert state(client, task_id)["status"] == "working"
 
 
 # Concurrent runs
 
 
 @pytest.mark.parametrize(
-    ("lives_s", "held_s", "outcomes"),
+    ("timeout_s", "held_s", "outcomes"),
     [(900, 40, ["completed"]), (10, 30, ["TaskHeld", "handed over", "handed over", "completed"])],
     ids=["waits for the end of the claim", "leaves the call to the next delivery"],
 )
 def test_a_worker_takes_over_the_task_of_a_run_that_died(
-    order: Order, lives_s: float, held_s: float, outcomes: list[str]
+    order: Order, timeout_s: float, held_s: float, outcomes: list[str]
 ) -> None:
-    order.cloud.lives_s = lives_s
-    client, call, own = started(order.cloud, workflow="order", order=2)
-    hold(order, own, held_s)
+    order.cloud.timeout_s = timeout_s
+    client, call_id, task_id = start(order.cloud, workflow="order", order=2)
+    hold(order, task_id, held_s)
     started_ms = order.cloud.time.ms
     assert order.cloud.work() == outcomes
     assert order.cloud.time.ms - started_ms > held_s * 1000
-    assert (state(client, call)["status"], order.paid) == ("completed", [20])
+    assert (state(client, call_id)["status"], order.payments) == ("completed", [20])
 
 
 def test_a_worker_that_loses_the_workflows_task_before_it_extends_it_waits_for_the_other_run(
     order: Order, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order.cloud.lives_s = 900
-    client, call, own = started(order.cloud, workflow="order", order=2)
-    extend, others = DynamoDBJobStore.extend, [own]
+    order.cloud.timeout_s = 900
+    client, call_id, task_id = start(order.cloud, workflow="order", order=2)
+    extend, tasks_to_lose = DynamoDBJobStore.extend, [task_id]
 
-    def late(store: DynamoDBJobStore, task: TaskRecord, ttl_ms: int) -> TaskRecord:
-        if task.task_id not in others:
+    def lose_claim(store: DynamoDBJobStore, task: TaskRecord, ttl_ms: int) -> TaskRecord:
+        if task.task_id not in tasks_to_lose:
             return extend(store, task, ttl_ms)
-        others.clear()
-        hold(order, own, seconds=40)
+        tasks_to_lose.clear()
+        hold(order, task_id, seconds=40)
         raise ClaimLost(structs.replace(task, claim=Claim("other", order.cloud.time.ms + 40_000, 2)))
 
-    monkeypatch.setattr(DynamoDBJobStore, "extend", late)
+    monkeypatch.setattr(DynamoDBJobStore, "extend", lose_claim)
     started_ms = order.cloud.time.ms
     assert order.cloud.work() == ["completed"]
     assert order.cloud.time.ms - started_ms > 40_000
-    assert (state(client, call)["status"], order.paid) == ("completed", [20])
+    assert (state(client, call_id)["status"], order.payments) == ("completed", [20])
 
 
 def test_a_worker_that_loses_the_calls_task_before_it_extends_it_stops(
     order: Order, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def late(_store: DynamoDBJobStore, task: TaskRecord, _ttl_ms: int) -> TaskRecord:
+    def lose_claim(_store: DynamoDBJobStore, task: TaskRecord, _ttl_ms: int) -> TaskRecord:
         raise ClaimLost(task)
 
-    started(order.cloud, workflow="order", order=2)
-    monkeypatch.setattr(DynamoDBJobStore, "extend", late)
+    start(order.cloud, workflow="order", order=2)
+    monkeypatch.setattr(DynamoDBJobStore, "extend", lose_claim)
     assert order.cloud.deliver() == "stopped: another run has taken the task over"
-    assert order.paid == []
+    assert order.payments == []
 
 
 def test_a_worker_that_cannot_release_its_claim_still_leaves_the_call_to_the_next_delivery(
     order: Order, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def down(_store: DynamoDBTaskStore, _task: TaskRecord, _claim: Claim) -> TaskRecord:
+    def fail(_store: DynamoDBTaskStore, _task: TaskRecord, _claim: Claim) -> TaskRecord:
         raise StoreUnavailable("down")
 
-    client, call, own = started(order.cloud, workflow="order", order=2)
-    hold(order, own, seconds=30)
-    with monkeypatch.context() as broken:
-        broken.setattr(DynamoDBTaskStore, "renew", down)
+    client, call_id, task_id = start(order.cloud, workflow="order", order=2)
+    hold(order, task_id, seconds=30)
+    with monkeypatch.context() as patch:
+        patch.setattr(DynamoDBTaskStore, "renew", fail)
         assert order.cloud.deliver() == "TaskHeld"
     order.cloud.time.pass_s(LEASE_MS / 1000)
     order.cloud.work()
-    assert (state(client, call)["status"], order.paid) == ("completed", [20])
+    assert (state(client, call_id)["status"], order.payments) == ("completed", [20])
 
 
 def test_a_workflow_that_another_run_holds_for_long_ends_the_call_with_the_end_of_the_claim(order: Order) -> None:
-    client, call, own = started(order.cloud, workflow="order", order=2)
-    hold(order, own, seconds=1_000)
+    client, call_id, task_id = start(order.cloud, workflow="order", order=2)
+    hold(order, task_id, seconds=1_000)
     assert order.cloud.work() == ["TaskHeld", "TaskHeld", "completed"]
-    assert "running_until" in returned(client, call)["structuredContent"]
-    assert (state(client, own)["status"], order.paid) == ("working", [])
+    assert "running_until" in result_of(client, call_id)["structuredContent"]
+    assert (state(client, task_id)["status"], order.payments) == ("working", [])
 
 
-def hold(order: Order, own: str, seconds: float) -> None:
-    item = order.cloud.table.item(own)
+def hold(order: Order, task_id: str, seconds: float) -> None:
+    item = order.cloud.table.item(task_id)
     until_ms = order.cloud.time.ms + round(seconds * 1000)
     run = {"id": {"S": "other"}, "number": {"N": "1"}, "until": {"N": str(until_ms)}}
     order.cloud.table.replace({**item, "run": {"M": run}})
@@ -506,73 +505,73 @@ def hold(order: Order, own: str, seconds: float) -> None:
 
 
 def test_cancelling_the_call_stops_the_run_and_the_workflow_can_be_resumed(cloud: Cloud, shop: Shop) -> None:
-    client, call, own = started(cloud)
+    client, call_id, task_id = start(cloud)
 
     def cancel() -> None:
-        client.task("cancel", call)
+        client.task("cancel", call_id)
         cloud.time.pass_s(2)  # the worker checks the task every two seconds
 
     shop.at(9, cancel)
-    outcomes = cloud.work()
-    assert outcomes[-1] == "dropped: the task is cancelled"
-    assert state(client, call)["status"] == "cancelled"
-    assert state(client, own)["status"] == "working"
-    assert steps_of(client, own).count("completed") in (9, 10)
-    assert max(shop.done) == 9
+    assert cloud.work()[-1] == "dropped: the task is cancelled"
+    assert state(client, call_id)["status"] == "cancelled"
+    assert state(client, task_id)["status"] == "working"
+    assert steps_of(client, task_id).count("completed") in (9, 10)
+    assert max(shop.calls) == 9
 
-    again = opened(client, "stock", {"task_id": own})
+    second_id = call_as_task(client, "stock", {"task_id": task_id})
     cloud.work()
-    assert (state(client, again)["status"], state(client, own)["status"]) == ("completed", "completed")
-    assert sorted(shop.sold.values()) == list(range(0, STEPS, 2))
+    assert (state(client, second_id)["status"], state(client, task_id)["status"]) == ("completed", "completed")
+    assert sorted(shop.effects.values()) == list(range(0, STEPS, 2))
 
 
 def test_cancelling_the_workflow_while_it_runs_ends_the_call(cloud: Cloud, shop: Shop) -> None:
-    client, call, own = started(cloud)
+    client, call_id, task_id = start(cloud)
 
-    shop.at(9, lambda: client.task("cancel", own))
+    shop.at(9, lambda: client.task("cancel", task_id))
     assert cloud.work()[-1] == "completed"
-    result = returned(client, call)
+    result = result_of(client, call_id)
     assert result["structuredContent"]["task_status"] == "cancelled"
     assert "The task was cancelled" in result["structuredContent"]["message"]
-    assert max(shop.done) <= 11
+    assert max(shop.calls) <= 11
 
 
 def test_cancelling_the_workflow_between_two_invocations_ends_the_call(cloud: Cloud) -> None:
-    client, call, own = started(cloud)
+    client, call_id, task_id = start(cloud)
     cloud.deliver()
-    client.task("cancel", own)
+    client.task("cancel", task_id)
     assert cloud.work() == ["completed"]
-    assert returned(client, call)["structuredContent"]["message"].startswith("This task is cancelled; 4 of 40 steps")
+    message = result_of(client, call_id)["structuredContent"]["message"]
+    assert message.startswith("This task is cancelled; 4 of 40 steps")
 
 
-@pytest.mark.parametrize("cancelled", ["the call", "the workflow"])
-def test_cancelling_ends_an_asynchronous_tool_at_once(make_cloud: Callable[..., Cloud], cancelled: str) -> None:
+@pytest.mark.parametrize("target", ["the call", "the workflow"])
+def test_cancelling_ends_an_asynchronous_tool_at_once(make_cloud: Callable[..., Cloud], target: str) -> None:
     import asyncio
 
-    server, ended = Server("slow"), Event()
+    server, end = Server("slow"), Event()
 
     @server.tool
     async def stall() -> None:
-        client.task("cancel", call if cancelled == "the call" else own)
+        client.task("cancel", call_id if target == "the call" else task_id)
         # The worker checks the call's task every 2 s and renews its claim on the workflow's task every 15 s.
         cloud.time.pass_s(16)
         try:
             await asyncio.sleep(BOUND_S)
         except asyncio.CancelledError:
-            ended.set()
+            end.set()
             raise
 
     server.add_workflow(Workflow(name="wait", description="wait", steps=[Step("stall", tool="stall")], background=True))
-    cloud = make_cloud(server, lives_s=900)
-    client, call, own = started(cloud, workflow="wait")
+    cloud = make_cloud(server, timeout_s=900)
+    client, call_id, task_id = start(cloud, workflow="wait")
     outcomes = cloud.work()
-    assert ended.wait(BOUND_S)
-    if cancelled == "the call":
+    assert end.wait(BOUND_S)
+    if target == "the call":
         assert outcomes == ["stopped: it is over, or another worker's"]
-        assert "it may still have happened" in state(client, own)["_meta"]["_workflow.pause_reason"]["error"]
+        assert "it may still have happened" in state(client, task_id)["_meta"]["_workflow.pause_reason"]["error"]
     else:
         assert outcomes == ["completed"]
-        assert "The task was cancelled" in returned(client, call)["structuredContent"]["message"]
+        assert "The task was cancelled" in result_of(client, call_id)["structuredContent"]["message"]
 
 
 # Lifetimes
@@ -585,13 +584,13 @@ def test_a_worker_extends_its_tasks_while_it_works(
     make_cloud: Callable[..., Cloud], shop: Shop, steps: int, ttl_ms: int
 ) -> None:
     """The work takes longer than the lifetime of its tasks, so the worker has to extend them."""
-    cloud = make_cloud(Server("none"), lives_s=900, default_ttl_ms=ttl_ms)
+    cloud = make_cloud(Server("none"), timeout_s=900, default_ttl_ms=ttl_ms)
     cloud.deploy(shop.server(cloud.time.pass_s, steps=steps, step_s=600))
-    client, call, own = started(cloud)
+    client, call_id, task_id = start(cloud)
     started_ms = cloud.time.ms
     assert cloud.work() == ["handed over"] * (steps - 1) + ["completed"]
     assert cloud.time.ms - started_ms == steps * 600_000
-    assert (state(client, call)["status"], state(client, own)["status"]) == ("completed", "completed")
+    assert (state(client, call_id)["status"], state(client, task_id)["status"]) == ("completed", "completed")
 
 
 # Crashes between two writes
@@ -601,15 +600,15 @@ def test_a_crash_between_the_two_creations_leaves_a_workflow_that_can_be_resumed
     cloud: Cloud, shop: Shop, table: Table
 ) -> None:
     client = cloud.client()
-    cloud.kills.after = 2  # two points for the workflow's own task, so the kill comes before the call's task is created
+    cloud.kills.points = 2  # two for the workflow's own task, so the kill comes before the call's task is created
     with pytest.raises(Killed):
         client.call_tool("stock")
-    cloud.kills.dead = False
-    (own,) = [item["sk"]["S"].removeprefix("TASK#") for item in table.items]
-    assert (state(client, own)["status"], steps_of(client, own)) == ("working", ["pending"] * STEPS)
-    opened(client, "stock", {"task_id": own})
+    cloud.kills.is_dead = False
+    (task_id,) = [item["sk"]["S"].removeprefix("TASK#") for item in table.items]
+    assert (state(client, task_id)["status"], steps_of(client, task_id)) == ("working", ["pending"] * STEPS)
+    call_as_task(client, "stock", {"task_id": task_id})
     cloud.work()
-    assert state(client, own)["status"] == "completed"
+    assert state(client, task_id)["status"] == "completed"
 
 
 def test_a_call_whose_task_cannot_be_created_cancels_its_workflow(
@@ -617,16 +616,16 @@ def test_a_call_whose_task_cannot_be_created_cancels_its_workflow(
 ) -> None:
     cloud = make_cloud(shop.server(lambda _s: None), max_tasks_per_owner=1)
     assert cloud.client().call_tool("stock").error["code"] == -32600
-    assert (table.statuses, cloud.sent) == (["cancelled"], [])
+    assert (table.statuses, cloud.events) == (["cancelled"], [])
 
 
 def test_a_step_with_idempotent_false_is_not_repeated_after_a_kill(order: Order, table: Table) -> None:
-    order.cloud.lives_s = 900
-    client, call, own = started(order.cloud, workflow="charged", order=2)
+    order.cloud.timeout_s = 900
+    client, call_id, task_id = start(order.cloud, workflow="charged", order=2)
     order.cloud.deliver()
-    assert (order.cloud.outcomes, order.paid) == (["killed"], [20])
+    assert (order.cloud.outcomes, order.payments) == (["killed"], [20])
     order.cloud.work()
-    ended = state(client, call)
-    assert (ended["status"], order.paid) == ("failed", [20])
-    assert own in ended["error"]["message"]
-    assert state(client, own)["_meta"]["_workflow.pause_reason"]["type"] == "interrupted"
+    call = state(client, call_id)
+    assert (call["status"], order.payments) == ("failed", [20])
+    assert task_id in call["error"]["message"]
+    assert state(client, task_id)["_meta"]["_workflow.pause_reason"]["type"] == "interrupted"

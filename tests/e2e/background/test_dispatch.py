@@ -11,7 +11,7 @@ from mcp_baton.server.background import job
 from mcp_baton.server.background.worker import StillHeld
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.tasks.texts import VALUE_BYTES
-from tests.e2e.background_support import WORKER_MS, Background, MakeBackground, call, created
+from tests.e2e.background_support import WORKER_MS, Background, MakeBackground, call, created_task
 from tests.e2e.support import Era, Script, Table
 
 LEASE_S = LEASE_MS / 1000
@@ -60,11 +60,11 @@ def test_a_worker_makes_the_call_and_clients_of_both_eras_get_its_result(
     assert (script.take(), jobs.status(task, era)) == ([], "working")
     assert jobs.work() == "completed"
     assert script.take() == ["report"]
-    whole = {"content": [{"type": "text", "text": "report 3"}], "structuredContent": {"result": "report 3"}}
-    assert jobs.client("2026").task("get", task).result["result"] == {"resultType": "complete", **whole}
+    expected = {"content": [{"type": "text", "text": "report 3"}], "structuredContent": {"result": "report 3"}}
+    assert jobs.client("2026").task("get", task).result["result"] == {"resultType": "complete", **expected}
     result = jobs.client("2025").task("result", task).result
     assert result.pop("_meta") == {"io.modelcontextprotocol/related-task": {"taskId": task}}
-    assert result == whole
+    assert result == expected
 
 
 def test_an_update_of_a_task_dispatches_it_again_if_that_is_due(jobs: Background) -> None:
@@ -93,12 +93,12 @@ def test_a_stalled_worker_changes_nothing_after_another_worker_has_taken_its_tas
     monkeypatch.setattr(job, "CHECK_AFTER_S", 60.0)
     task = jobs.begin("report")
 
-    def taken_over() -> None:
+    def take_over() -> None:
         jobs.time.s += LEASE_S + 1
         assert jobs.status(task) == "working"
         jobs.kill()
 
-    script.meanwhile["report"] = taken_over
+    script.meanwhile["report"] = take_over
     assert jobs.work().startswith(("dropped", "stopped"))
     assert jobs.head(task) == ("working", 2, 2)
     assert script.take() == ["report"] * 2
@@ -110,9 +110,9 @@ def test_a_task_whose_workers_die_three_times_has_failed(jobs: Background, scrip
         jobs.kill()
         assert jobs.head(task)[2] == attempt
         jobs.time.s += 700
-        found = jobs.client().task("get", task).result
-    assert (found["status"], found["error"]["code"]) == ("failed", -32603)
-    assert found["statusMessage"] == found["error"]["message"]
+        state = jobs.client().task("get", task).result
+    assert (state["status"], state["error"]["code"]) == ("failed", -32603)
+    assert state["statusMessage"] == state["error"]["message"]
     assert (jobs.queue.events, script.take()) == ([], ["report"] * 3)
     assert jobs.client("2025").task("result", task).error["code"] == -32603
 
@@ -123,9 +123,9 @@ def test_a_worker_fails_the_task_if_no_attempt_is_left(jobs: Background, script:
     jobs.kill(event)
     jobs.time.s += LEASE_S + 1
     assert jobs.work(event) == "given up: failed"
-    found = jobs.client().task("get", task).result
-    assert (script.take(), found["status"]) == (["pay"], "failed")
-    assert "it is not run again" in found["error"]["message"]
+    state = jobs.client().task("get", task).result
+    assert (script.take(), state["status"]) == (["pay"], "failed")
+    assert "it is not run again" in state["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,9 @@ def test_an_error_of_the_tool_completes_the_task(
 ) -> None:
     task = jobs.begin(tool, dict(arguments))
     assert jobs.work(remaining_ms=lambda: remaining_ms) == "completed"
-    found = jobs.client().task("get", task).result
-    assert (found["status"], found["result"]["isError"], script.take()) == ("completed", True, [])
-    assert text in found["result"]["content"][0]["text"]
+    state = jobs.client().task("get", task).result
+    assert (state["status"], state["result"]["isError"], script.take()) == ("completed", True, [])
+    assert text in state["result"]["content"][0]["text"]
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_a_json_rpc_error_is_the_tasks_error(jobs: Background, script: Script, t
     task = jobs.begin(tool)
     del jobs.server.tools["report"]
     assert (jobs.work(), script.take()) == ("failed", [])
-    found = jobs.client().task("get", task).result
-    assert (found["status"], found["error"]) == ("failed", error)
+    state = jobs.client().task("get", task).result
+    assert (state["status"], state["error"]) == ("failed", error)
     assert jobs.client("2025").task("result", task).error == error
 
 
@@ -188,22 +188,22 @@ def test_each_attempt_has_its_number_and_all_have_one_idempotency_key(
     jobs.time.s += LEASE_S + 1
     assert jobs.work(event) == "completed"
     assert (script.take(), jobs.head(task)) == (["attempts"] * 2, ("completed", 1, 2))
-    first, key, left_ms = jobs.client().task("get", task).result["result"]["structuredContent"]["result"]
-    assert (first, len(key), left_ms) == (2, 32, 900_000)
+    attempt, key, remaining_ms = jobs.client().task("get", task).result["result"]["structuredContent"]["result"]
+    assert (attempt, len(key), remaining_ms) == (2, 32, 900_000)
     assert key == json.loads(table.item(task)["work"]["S"])["key"]
 
 
 @pytest.mark.parametrize(
-    "named", [{}, {"owner": "alice", "taskId": "t"}, {"owner": 1, "taskId": "t", "dispatch": 1}], ids=str
+    "content", [{}, {"owner": "alice", "taskId": "t"}, {"owner": 1, "taskId": "t", "dispatch": 1}], ids=str
 )
-def test_an_event_that_is_not_batons_is_refused(jobs: Background, named: JsonObject) -> None:
+def test_an_event_that_is_not_batons_is_refused(jobs: Background, content: JsonObject) -> None:
     with pytest.raises(Exception, match="batonTask"):
-        jobs.work({"batonTask": named})
+        jobs.work({"batonTask": content})
 
 
 def test_a_task_does_not_expire_while_it_is_worked_on(jobs: Background, script: Script) -> None:
-    made = jobs.client("2025").request("tools/call", {"name": "report", "arguments": {}, "task": {"ttl": 20_000}})
-    task = created(made)["taskId"]
+    answer = jobs.client("2025").request("tools/call", {"name": "report", "arguments": {}, "task": {"ttl": 20_000}})
+    task = created_task(answer)["taskId"]
 
     def take_long() -> None:
         jobs.time.s += 60
@@ -221,10 +221,10 @@ def test_an_event_of_an_unknown_task_is_ignored(jobs: Background) -> None:
 def test_background_tasks_count_towards_the_owners_limit(background: MakeBackground, script: Script) -> None:
     jobs = background(job_server(script), max_tasks_per_owner=1)
     task = jobs.begin("report")
-    refused = call(jobs.client(), "report")
-    assert refused.refusal == (400, -32600)
-    assert "1 live tasks" in refused.error["message"]
+    answer = call(jobs.client(), "report")
+    assert answer.refusal == (400, -32600)
+    assert "1 live tasks" in answer.error["message"]
     assert len(jobs.queue.events) == 1
     jobs.work()
     assert jobs.status(task) == "completed"
-    assert created(call(jobs.client(), "report"))["status"] == "working"
+    assert created_task(call(jobs.client(), "report"))["status"] == "working"

@@ -24,42 +24,42 @@ COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main
 
 
 @dataclass
-class Served:
+class Service:
     """A running `baton serve` and the two named pipes that its tool waits at."""
 
     process: subprocess.Popen[str]
     client: httpx.Client
-    began: Path
+    start_pipe: Path
     gate: Path
 
     def start(self) -> str:
-        arguments = {"began": str(self.began), "gate": str(self.gate)}
+        arguments = {"start_pipe": str(self.start_pipe), "gate": str(self.gate)}
         return str(self.request("tools/call", "wait", name="wait", arguments=arguments)["taskId"])
 
     def worker(self) -> int:
         """Wait until the tool has started. Return the id of its process."""
-        return int(self.began.read_text())
+        return int(self.start_pipe.read_text())
 
     def task(self, task_id: str) -> Any:
         return self.request("tasks/get", task_id, taskId=task_id)
 
-    def request(self, method: str, named: str, **params: Any) -> Any:
-        message, headers = about_task(method, named, params)
+    def request(self, method: str, mcp_name: str, **params: Any) -> Any:
+        message, headers = about_task(method, mcp_name, params)
         return self.client.post("/mcp", json=message, headers={**headers, "X-User": "kim"}).json()["result"]
 
 
 @pytest.fixture
-def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
+def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
     """A running `baton serve`. All its processes end with the test."""
-    began, gate, where = tmp_path / "began", tmp_path / "gate", "embedded"
-    os.mkfifo(began)
+    start_pipe, gate, database_url = tmp_path / "start", tmp_path / "gate", "embedded"
+    os.mkfifo(start_pipe)
     os.mkfifo(gate)
     with ExitStack() as stack:
         if request.param == "URL":
             database = loopback_server(MemoryDynamoDB())
             stack.callback(database.close)
-            where = f"http://{database.address}"
-        options = ("--port", "0", "--dynamodb", where, "--worker-retries", "0.1,0.1", "--owner-header", "X-User")
+            database_url = f"http://{database.address}"
+        options = ("--port", "0", "--dynamodb", database_url, "--worker-retries", "0.1,0.1", "--owner-header", "X-User")
         process = stack.enter_context(
             subprocess.Popen([*COMMAND, "serve", SERVED, *options], stdout=subprocess.PIPE, text=True)
         )
@@ -68,31 +68,31 @@ def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
         url = process.stdout.readline().split()[-1]
         client = httpx.Client(base_url=url.removesuffix("/mcp"), timeout=BOUND_S)
         stack.callback(client.close)
-        yield Served(process, client, began, gate)
+        yield Service(process, client, start_pipe, gate)
 
 
 @pytest.mark.parametrize(
-    ("served", "number", "code"),
+    ("service", "number", "code"),
     [("embedded", signal.SIGTERM, 0), ("URL", signal.SIGKILL, -9), ("URL", signal.SIGINT, 130)],
-    indirect=["served"],
+    indirect=["service"],
 )
 def test_a_worker_process_makes_the_call_and_does_not_outlive_its_server(
-    served: Served, number: signal.Signals, code: int
+    service: Service, number: signal.Signals, code: int
 ) -> None:
-    task_id = served.start()
-    worker = served.worker()
-    assert worker != served.process.pid
-    assert served.task(task_id)["status"] == "working"
-    served.gate.write_text("done")
-    wait_for(lambda: served.task(task_id)["status"] == "completed")
-    result = served.task(task_id)["result"]["structuredContent"]
-    assert result == {"said": "done", "owner": "kim", "pid": worker, "attempt": 1}
+    task_id = service.start()
+    worker = service.worker()
+    assert worker != service.process.pid
+    assert service.task(task_id)["status"] == "working"
+    service.gate.write_text("done")
+    wait_for(lambda: service.task(task_id)["status"] == "completed")
+    result = service.task(task_id)["result"]["structuredContent"]
+    assert result == {"text": "done", "owner": "kim", "pid": worker, "attempt": 1}
 
-    served.start()
-    at_work = served.worker()
-    served.process.send_signal(number)
-    assert served.process.wait(BOUND_S) == code
-    wait_for(lambda: not is_running(worker) and not is_running(at_work))
+    service.start()
+    second_worker = service.worker()
+    service.process.send_signal(number)
+    assert service.process.wait(BOUND_S) == code
+    wait_for(lambda: not is_running(worker) and not is_running(second_worker))
 
 
 @pytest.mark.parametrize("option", ["--worker-timeout=5", "--worker-retries=soon", "--worker-timeout=0"])

@@ -55,7 +55,7 @@ sys.exit(code)
 """
 
 
-class Running:
+class Process:
     """A server process whose requests wait until the test opens the gate, a named pipe."""
 
     def __init__(self, process: subprocess.Popen[str], gate: Path) -> None:
@@ -87,7 +87,7 @@ def output(pipe: IO[str] | None) -> IO[str]:
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
+def server(tmp_path: Path) -> Iterator[Process]:
     """A server process that is killed at the end of the test."""
     script, gate = tmp_path / "server.py", tmp_path / "gate"
     script.write_text(SERVER)
@@ -100,42 +100,42 @@ def running(tmp_path: Path) -> Iterator[Running]:
         watchdog = threading.Timer(BOUND_S, process.kill)
         watchdog.start()
         stack.callback(watchdog.cancel)
-        yield Running(process, gate)
+        yield Process(process, gate)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_an_idle_server_ends_with_the_signals_exit_code(running: Running, number: signal.Signals, code: int) -> None:
-    with socket.create_connection(("127.0.0.1", running.port), timeout=BOUND_S):
-        running.send(number)
-        assert running.exit_code() == code
+def test_an_idle_server_ends_with_the_signals_exit_code(server: Process, number: signal.Signals, code: int) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=BOUND_S):
+        server.send(number)
+        assert server.exit_code() == code
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", running.port), timeout=BOUND_S)
+        socket.create_connection(("127.0.0.1", server.port), timeout=BOUND_S)
 
 
-def test_an_open_request_is_answered_before_the_server_ends(running: Running) -> None:
-    with closing(running.request("/mcp")) as client:
+def test_an_open_request_is_answered_before_the_server_ends(server: Process) -> None:
+    with closing(server.request("/mcp")) as client:
         response = client.getresponse()
         assert response.read1() == b"first"
-        running.send(signal.SIGTERM)
-        running.gate.write_text("")
+        server.send(signal.SIGTERM)
+        server.gate.write_text("")
         assert response.read() == b"second"
-    assert running.exit_code() == 0
+    assert server.exit_code() == 0
 
 
-def test_a_request_that_never_ends_does_not_keep_the_server_alive(running: Running) -> None:
-    with closing(running.request("/mcp")) as client:
+def test_a_request_that_never_ends_does_not_keep_the_server_alive(server: Process) -> None:
+    with closing(server.request("/mcp")) as client:
         response = client.getresponse()
         assert response.read1() == b"first"
-        running.send(signal.SIGTERM)
-        assert running.exit_code() == 0
+        server.send(signal.SIGTERM)
+        assert server.exit_code() == 0
         with pytest.raises((IncompleteRead, ConnectionError)):
             response.read()
 
 
 def test_a_signal_in_any_thread_ends_the_server_even_if_a_request_left_a_thread_behind(
-    running: Running,
+    server: Process,
 ) -> None:
     for path in ("/leave-a-thread", "/take-the-signal"):
-        with closing(running.request(path)) as client:
+        with closing(server.request(path)) as client:
             assert client.getresponse().status == 200
-    assert running.exit_code() == 0
+    assert server.exit_code() == 0

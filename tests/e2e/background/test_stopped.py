@@ -15,7 +15,7 @@ from mcp_baton.telemetry import STEPS_RUN, Collector
 from mcp_baton.testing import Client, Connect
 from mcp_baton.transport.adapter import LambdaAdapter
 from tests.e2e import support
-from tests.e2e.conftest import MakeClient, Streaming
+from tests.e2e.conftest import MakeClient, Submit
 from tests.e2e.support import BOUND_S, Sink, Table
 from tests.fakes import services_of
 from tests.sent import Requests
@@ -34,20 +34,20 @@ def three_steps(*checkpoints: str, run: Callable[[str], object] = str, durable: 
     return server
 
 
-def ran(client: Client) -> list[str]:
+def steps_run(client: Client) -> list[str]:
     return [name for name in STEPS if client.calls(name)]
 
 
-def ending(client: Client, how: str, after_s: float) -> Callable[[], object]:
+def task_ender(client: Client, outcome: str, after_s: float) -> Callable[[], object]:
     """Return a function that ends the owner's only task and advances the clock."""
 
     def end() -> None:
         [task] = client.tasks()
-        if how == "expired":
+        if outcome == "expired":
             client.clock.advance(3_700)
             client.remaining_s(120)
         else:
-            _ = client.cancel(task.task_id) if how == "cancelled" else client.complete(task.task_id, {"by": "me"})
+            _ = client.cancel(task.task_id) if outcome == "cancelled" else client.complete(task.task_id, {"by": "me"})
             client.clock.advance(after_s)
 
     return end
@@ -60,44 +60,44 @@ EVENTS = {
 }
 
 
-@pytest.mark.parametrize("how", EVENTS)
-def test_a_run_whose_task_is_ended_during_a_step_does_not_run_the_next(baton: Connect, how: str) -> None:
+@pytest.mark.parametrize("outcome", EVENTS)
+def test_a_run_whose_task_is_ended_during_a_step_does_not_run_the_next(baton: Connect, outcome: str) -> None:
     client = baton(three_steps())
-    client.during("two", ending(client, how, 2.0))
+    client.during("two", task_ender(client, outcome, 2.0))
     run = client.get_prompt("flow")
-    assert ran(client) == ["one", "two"]
+    assert steps_run(client) == ["one", "two"]
     assert run.messages[-1].text == (
-        f"{EVENTS[how]} while this run was under way. Step 'two' ran last. These steps were not run: 'three'."
+        f"{EVENTS[outcome]} while this run was under way. Step 'two' ran last. These steps were not run: 'three'."
     )
     assert run.meta["persisted"] is False
     assert run.steps == {"one": "completed", "two": "completed", "three": "pending"}
-    assert run.meta.get("task_status") == (None if how == "expired" else how)
+    assert run.meta.get("task_status") == (None if outcome == "expired" else outcome)
     assert not run.paused
-    if how != "expired":
-        assert client.task(run.task_id).status == how
+    if outcome != "expired":
+        assert client.task(run.task_id).status == outcome
 
 
-@pytest.mark.parametrize("how", EVENTS)
-def test_a_checkpoint_that_the_task_refuses_stops_the_run(baton: Connect, how: str) -> None:
+@pytest.mark.parametrize("outcome", EVENTS)
+def test_a_checkpoint_that_the_task_refuses_stops_the_run(baton: Connect, outcome: str) -> None:
     client = baton(three_steps("two"))
-    end = ending(client, how, 0.0)
+    end = task_ender(client, outcome, 0.0)
 
-    def unseen() -> None:
+    def end_unseen() -> None:
         end()
         # The read fails, so only the write can detect that the task has ended.
         client.store.fails("GetItem", times=None)
 
-    client.during("two", unseen)
+    client.during("two", end_unseen)
     run = client.get_prompt("flow")
-    assert ran(client) == ["one", "two"]
-    assert run.messages[-1].text.startswith(f"{EVENTS[how]} while this run was under way. Step 'two' ran last.")
+    assert steps_run(client) == ["one", "two"]
+    assert run.messages[-1].text.startswith(f"{EVENTS[outcome]} while this run was under way. Step 'two' ran last.")
     assert run.meta["persisted"] is False
 
 
 def test_the_reply_does_not_report_a_stored_checkpoint_as_lost(
     make_client: MakeClient, requests: Requests, table: Table
 ) -> None:
-    passed_s, ran = [0.0], list[str]()
+    passed_s, calls = [0.0], list[str]()
 
     def remaining_ms() -> int:
         """Cancel the task two seconds after the checkpoint. Return the function's remaining time."""
@@ -108,25 +108,25 @@ def test_the_reply_does_not_report_a_stored_checkpoint_as_lost(
             requests.take()
         return 30_000
 
-    client = make_client(three_steps("one", run=ran.append), clock=lambda: passed_s[0], remaining_ms=remaining_ms)
+    client = make_client(three_steps("one", run=calls.append), clock=lambda: passed_s[0], remaining_ms=remaining_ms)
     answer = client.get_prompt("flow")
-    assert ran == ["one"]
+    assert calls == ["one"]
     assert (answer.meta["task_status"], answer.statuses) == ("cancelled", ["completed", "pending", "pending"])
     assert "persisted" not in answer.meta
     assert "_workflow.result.one" in client.variables(answer.task_id)
 
 
-@pytest.mark.parametrize("takes_s", [0.0, 2.0], ids=["at its end", "before a step"])
+@pytest.mark.parametrize("delay_s", [0.0, 2.0], ids=["at its end", "before a step"])
 def test_a_stopped_run_is_not_counted_as_completed_paused_or_lost(
-    make_client: MakeClient, table: Table, takes_s: float
+    make_client: MakeClient, table: Table, delay_s: float
 ) -> None:
     collector, settings = Collector(), Settings(table=table.name)
-    passed_s, ran = [0.0], list[str]()
+    passed_s, calls = [0.0], list[str]()
 
     def run(name: str) -> None:
-        ran.append(name)
+        calls.append(name)
         if name == "two":
-            passed_s[0] += takes_s
+            passed_s[0] += delay_s
             [item] = table.items
             make_client(Server("other")).task("cancel", item["sk"]["S"].removeprefix("TASK#"))
 
@@ -135,16 +135,16 @@ def test_a_stopped_run_is_not_counted_as_completed_paused_or_lost(
     endpoint = Endpoint(services_of(server, store, settings, telemetry=collector, clock=lambda: passed_s[0]))
     answer = support.Client(LambdaAdapter(endpoint, allow_anonymous=False, streaming=False)).get_prompt("flow")
     assert answer.meta["task_status"] == "cancelled"
-    noted = [(measured.metric, measured.value) for measured in collector.take().measurements]
-    assert noted == [(STEPS_RUN, len(ran))]
+    measurements = [(measurement.metric, measurement.value) for measurement in collector.take().measurements]
+    assert measurements == [(STEPS_RUN, len(calls))]
 
 
 def test_the_first_progress_of_a_resume_names_its_task_and_a_run_without_a_task_names_none(
-    make_client: MakeClient, streaming: Streaming
+    make_client: MakeClient, submit: Submit
 ) -> None:
-    sink, plain = Sink(), make_client(three_steps(durable=False))
-    streaming(sink, lambda: plain.get_prompt("flow", meta=LISTENING)).result(BOUND_S)
-    assert [("_meta" in sink.next_told()) for _ in STEPS] == [False] * 3
+    sink, plain_client = Sink(), make_client(three_steps(durable=False))
+    submit(sink, lambda: plain_client.get_prompt("flow", meta=LISTENING)).result(BOUND_S)
+    assert [("_meta" in sink.next_params()) for _ in STEPS] == [False] * 3
 
     def run(name: str) -> None:
         if name == "two":
@@ -152,6 +152,6 @@ def test_the_first_progress_of_a_resume_names_its_task_and_a_run_without_a_task_
 
     sink, client = Sink(), make_client(three_steps(run=run))
     task = client.get_prompt("flow").task_id
-    streaming(sink, lambda: client.get_prompt("flow", task=task, meta=LISTENING)).result(BOUND_S)
-    reported = sink.next_told()
-    assert (reported["message"], reported["_meta"]) == ("Step 2/3: two", {"task_id": task})
+    submit(sink, lambda: client.get_prompt("flow", task=task, meta=LISTENING)).result(BOUND_S)
+    progress = sink.next_params()
+    assert (progress["message"], progress["_meta"]) == ("Step 2/3: two", {"task_id": task})

@@ -10,14 +10,14 @@ from mcp_baton.tasks.dynamodb.items import OUTBOX_SHARDS
 from mcp_baton.tasks.ids import ALPHABET
 from mcp_baton.tasks.record import LEASE_MS, LONGEST_DISPATCH_MS
 from mcp_baton.telemetry import STORE_ERRORS, Collector
-from tests.e2e.approvals_support import approver, decide, waiting
+from tests.e2e.approvals_support import approvals_of, approver, decide
 from tests.e2e.background.test_waiting_for_approvals import CALLS, shop
-from tests.e2e.background_support import Background, MakeBackground, away, measured_sweep
+from tests.e2e.background_support import Background, MakeBackground, measured_sweep, unreachable
 from tests.e2e.support import Script, Table
-from tests.e2e.tasks.test_task_questions import asked, update
+from tests.e2e.tasks.test_task_questions import update, waiting_task
 from tests.fakes import Line, services_of
 from tests.sent import Requests
-from tests.store.steps import hooked
+from tests.store.steps import hook
 
 NOTHING = {"looked": 0, "woken": 0}
 LEASE_S = LEASE_MS / 1000
@@ -111,7 +111,7 @@ def test_a_refused_event_is_sent_by_a_later_sweep(jobs: Background) -> None:
 
 
 def test_a_task_that_waits_for_its_client_is_not_dispatched_until_the_answer(jobs: Background) -> None:
-    task = asked(jobs, "delete")
+    task = waiting_task(jobs, "delete")
     jobs.time.s += 1_000
     assert jobs.sweep() == NOTHING
     answer = {"sure": {"action": "accept", "content": {"value": True}}}
@@ -131,7 +131,7 @@ def test_a_task_whose_approval_was_decided_continues_although_its_wake_up_was_lo
     jobs.work()
     jobs.time.s += 61
     assert jobs.sweep() == NOTHING
-    [approval] = waiting(approver(jobs.client()))
+    [approval] = approvals_of(approver(jobs.client()))
     decide(approver(jobs.client()), approval)
     jobs.queue.lose()
     script.take()
@@ -157,16 +157,16 @@ def test_a_suspended_task_that_was_not_woken_is_dispatched_after_the_longest_int
 
 def test_a_task_that_cannot_be_read_does_not_keep_others_waiting(jobs: Background, table: Table) -> None:
     tasks = [jobs.begin("report"), jobs.begin("report")]
-    damaged, other = sorted(
+    damaged_task, other_task = sorted(
         tasks, key=lambda task: ALPHABET.index(task[-1]) % OUTBOX_SHARDS
     )  # in the order of the sweep
     jobs.queue.lose()
     jobs.time.s += 31
-    item = table.item(damaged)
+    item = table.item(damaged_task)
     key = {"pk": item["pk"], "sk": item["sk"]}
     table.client.update_item(TableName=table.name, Key=key, UpdateExpression="REMOVE ttl_ms")
     assert jobs.sweep() == {"looked": 2, "woken": 1}
-    assert jobs.head(other) == ("working", 2, 0)
+    assert jobs.head(other_task) == ("working", 2, 0)
 
 
 def test_a_sweep_without_time_leaves_tasks_to_the_next_sweep(jobs: Background) -> None:
@@ -186,7 +186,7 @@ def test_the_next_sweep_dispatches_a_task_after_a_request_to_the_table_failed(
     jobs.begin("report")
     jobs.queue.lose()
     jobs.time.s += 31
-    with away(table.client, operation):
+    with unreachable(table.client, operation):
         assert jobs.sweep()["woken"] == 0
     assert jobs.sweep()["woken"] == 1
 
@@ -195,16 +195,16 @@ def test_two_sweeps_at_once_send_one_event(jobs: Background, table: Table) -> No
     task = jobs.begin("report")
     jobs.queue.lose()
     jobs.time.s += 31
-    others = list[object]()
+    reports = list[object]()
 
-    def another(**_: object) -> None:
-        if not others:
-            others.append(None)
-            others[0] = jobs.sweep()
+    def sweep_again(**_: object) -> None:
+        if not reports:
+            reports.append(None)
+            reports[0] = jobs.sweep()
 
-    with hooked(table.client, "before-call.dynamodb.UpdateItem", another):
+    with hook(table.client, "before-call.dynamodb.UpdateItem", sweep_again):
         assert jobs.sweep() == {"looked": 1, "woken": 0}
-    assert (others, len(jobs.queue.events)) == ([{"looked": 1, "woken": 1}], 1)
+    assert (reports, len(jobs.queue.events)) == ([{"looked": 1, "woken": 1}], 1)
     assert jobs.head(task) == ("working", 2, 0)
 
 
@@ -229,6 +229,6 @@ def test_a_sweep_with_nothing_to_do_reads_the_index_and_reports_nothing(
 
 def test_a_sweep_that_cannot_read_the_index_counts_an_error(jobs: Background, table: Table) -> None:
     telemetry = Collector()
-    with away(table.client, "Query"):
+    with unreachable(table.client, "Query"):
         assert measured_sweep(jobs, telemetry) == NOTHING
-    assert [measured.metric for measured in telemetry.take().measurements] == [STORE_ERRORS]
+    assert [measurement.metric for measurement in telemetry.take().measurements] == [STORE_ERRORS]

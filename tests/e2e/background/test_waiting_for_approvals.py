@@ -12,7 +12,7 @@ from mcp_baton.protocol.http import HttpRequest
 from mcp_baton.tasks.dynamodb.approvals import DynamoDBApprovalStore
 from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
 from mcp_baton.telemetry import APPROVAL_AGE, Collector
-from tests.e2e.approvals_support import approver, decide, waiting
+from tests.e2e.approvals_support import approvals_of, approver, decide
 from tests.e2e.background_support import Background, MakeBackground, measured_endpoint
 from tests.e2e.support import Era, JsonDict, Script
 from tests.fakes import Line
@@ -34,8 +34,8 @@ def shop(script: Script) -> Server:
     @server.workflow(background=True)
     def refund_order(order: str) -> None:
         """refund an order"""
-        found = step(find)(order=order)
-        step(refund)(amount=found["amount"])
+        order_data = step(find)(order=order)
+        step(refund)(amount=order_data["amount"])
 
     return server
 
@@ -50,8 +50,8 @@ def jobs(background: MakeBackground, script: Script) -> Background:
 
 @pytest.fixture(params=[*CALLS])
 def tool(request: pytest.FixtureRequest) -> str:
-    called: str = request.param
-    return called
+    tool_name: str = request.param
+    return tool_name
 
 
 def test_a_call_stays_working_until_the_decision_and_ends_after_it(
@@ -59,12 +59,12 @@ def test_a_call_stays_working_until_the_decision_and_ends_after_it(
 ) -> None:
     task = jobs.begin(tool, CALLS[tool], era)
     outcome = jobs.work()
-    shown = jobs.client(era).task("get", task).result
-    [approval] = waiting(approver(jobs.client(era)))
+    state = jobs.client(era).task("get", task).result
+    [approval] = approvals_of(approver(jobs.client(era)))
     script.take()
 
-    assert (outcome, shown["status"], jobs.queue.events) == ("waits for an approval", "working", [])
-    assert shown["statusMessage"] == f"waits for an approval of refunds until {approval['expiresAt']}"
+    assert (outcome, state["status"], jobs.queue.events) == ("waits for an approval", "working", [])
+    assert state["statusMessage"] == f"waits for an approval of refunds until {approval['expiresAt']}"
     assert decide(approver(jobs.client(era)), approval).status == 200
     assert (len(jobs.queue.events), jobs.work(), script.take()) == (1, "completed", ["refund"])
     assert jobs.status(task, era) == "completed"
@@ -73,7 +73,7 @@ def test_a_call_stays_working_until_the_decision_and_ends_after_it(
 def test_a_denied_call_ends_with_the_reason(jobs: Background, script: Script, tool: str) -> None:
     task = jobs.begin(tool, CALLS[tool])
     jobs.work()
-    [approval] = waiting(approver(jobs.client()))
+    [approval] = approvals_of(approver(jobs.client()))
     script.take()
     decide(approver(jobs.client()), approval, "deny", reason="The order was never paid")
     outcome = jobs.work()
@@ -87,14 +87,14 @@ def test_a_decision_that_comes_while_the_worker_still_holds_the_task_wakes_it(
     jobs: Background, script: Script, tool: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs.begin(tool, CALLS[tool])
-    asked = DynamoDBApprovalStore.ask
+    original_ask = DynamoDBApprovalStore.ask
 
     def ask(*arguments: object, **options: object) -> object:
-        made = asked(*arguments, **options)  # type: ignore[arg-type]
+        result = original_ask(*arguments, **options)  # type: ignore[arg-type]
         person = approver(jobs.client())
-        for approval in waiting(person):
+        for approval in approvals_of(person):
             decide(person, approval)
-        return made
+        return result
 
     monkeypatch.setattr(DynamoDBApprovalStore, "ask", ask)
     outcome = jobs.work()
@@ -107,7 +107,7 @@ def test_a_decision_that_comes_while_the_worker_still_holds_the_task_wakes_it(
 def test_a_poll_wakes_a_task_whose_wake_up_was_lost(jobs: Background, script: Script, tool: str) -> None:
     task = jobs.begin(tool, CALLS[tool])
     jobs.work()
-    [approval] = waiting(approver(jobs.client()))
+    [approval] = approvals_of(approver(jobs.client()))
     decide(approver(jobs.client()), approval)
     jobs.queue.lose()
     script.take()
@@ -120,7 +120,7 @@ def test_a_task_that_waits_lives_longer_than_its_approval(jobs: Background, scri
     task = jobs.begin(tool, CALLS[tool])
     jobs.work()
     jobs.time.pass_s(timedelta(hours=2, minutes=59).total_seconds())
-    [approval] = waiting(approver(jobs.client()))
+    [approval] = approvals_of(approver(jobs.client()))
     decide(approver(jobs.client()), approval)
     script.take()
 
@@ -131,13 +131,13 @@ def test_an_expired_approval_is_requested_again(jobs: Background, script: Script
     task = jobs.begin(tool, CALLS[tool])
     jobs.work()
     person = approver(jobs.client())
-    [first] = waiting(person)
+    [first_approval] = approvals_of(person)
     jobs.time.pass_s(timedelta(hours=3, minutes=1).total_seconds())
     assert jobs.status(task) == "working"
-    assert (decide(person, first).status, jobs.work()) == (410, "waits for an approval")
-    [second] = waiting(person)
-    assert second["approvalId"] != first["approvalId"]
-    decide(person, second)
+    assert (decide(person, first_approval).status, jobs.work()) == (410, "waits for an approval")
+    [second_approval] = approvals_of(person)
+    assert second_approval["approvalId"] != first_approval["approvalId"]
+    decide(person, second_approval)
     script.take()
 
     assert (jobs.work(), script.take()) == ("completed", ["refund"])
@@ -147,18 +147,18 @@ def test_a_cancelled_task_withdraws_its_approval(jobs: Background, tool: str) ->
     task = jobs.begin(tool, CALLS[tool])
     jobs.work()
     person = approver(jobs.client())
-    [approval] = waiting(person)
+    [approval] = approvals_of(person)
     jobs.client().task("cancel", task)
     if tool == "refund_order":
         jobs.client().task("cancel", approval["task"])
 
-    assert (waiting(person), decide(person, approval).status) == ([], 409)
-    assert [it["state"] for it in waiting(person, "withdrawn")] == ["withdrawn"]
+    assert (approvals_of(person), decide(person, approval).status) == ([], 409)
+    assert [record["state"] for record in approvals_of(person, "withdrawn")] == ["withdrawn"]
 
 
 def ages(telemetry: Collector) -> list[float]:
     """The new values of `ApprovalAge`, in order, milliseconds."""
-    return [it.value for it in telemetry.take().measurements if it.metric is APPROVAL_AGE]
+    return [measurement.value for measurement in telemetry.take().measurements if measurement.metric is APPROVAL_AGE]
 
 
 def test_an_approval_is_measured_when_a_worker_meets_it_again_and_when_it_is_decided(
@@ -179,7 +179,7 @@ def test_an_approval_is_measured_when_a_worker_meets_it_again_and_when_it_is_dec
     work()
     assert ages(telemetry) == [LONGEST_DISPATCH_MS + 1_000]
 
-    [approval] = waiting(approver(jobs.client()))
+    [approval] = approvals_of(approver(jobs.client()))
     jobs.time.pass_s(60)
     body = json.dumps({"decision": "approve", "digest": approval["digest"]}).encode()
     path, claims = f"/approvals/{approval['approvalId']}", {"scope": "refunds"}

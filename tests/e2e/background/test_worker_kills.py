@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from mcp_baton import Server
-from tests.e2e.background.stock import STEPS, Shop, cloud_of, opened, own_task, state, steps_of
+from tests.e2e.background.stock import STEPS, Shop, call_as_task, cloud_of, state, steps_of, workflow_task_of
 from tests.e2e.cloud import Kills, quick_table
 from tests.e2e.support import Client, JsonDict, about_task
 from tests.serving import served
@@ -26,7 +26,7 @@ CHUNKS, SEEDS = 8, 25
 def test_a_long_workflow_completes_although_its_workers_are_killed_and_its_events_lost_or_doubled(chunk: int) -> None:
     runs = [Chaos(seed) for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS)]
     for run in runs:
-        run.to_the_end()
+        run.run_to_end()
     assert sum(run.kills.count for run in runs) > SEEDS
 
 
@@ -34,39 +34,39 @@ class Chaos:
     """One run of a long workflow with killed workers and with lost and doubled events."""
 
     def __init__(self, seed: int) -> None:
-        self.what, self.random = f"seed {seed}", Random(seed)
+        self.label, self.random = f"seed {seed}", Random(seed)
         self.shop, self.kills = Shop(), Kills()
         self.cloud = cloud_of(Server("none"), quick_table(self.kills), self.kills)
         self.cloud.deploy(self.shop.server(self.cloud.time.pass_s))
         self.shop.point = self.kills.point
-        self.ended: dict[str, tuple[str, int]] = {}
+        self.final_states: dict[str, tuple[str, int]] = {}
 
-    def to_the_end(self) -> None:
-        client = self.cloud.client(owner=self.what)
-        calls = [opened(client, "stock")]
-        own = own_task(client, calls[0])
+    def run_to_end(self) -> None:
+        client = self.cloud.client(owner=self.label)
+        calls = [call_as_task(client, "stock")]
+        task_id = workflow_task_of(client, calls[0])
         for _ in range(500):
-            self.look(calls)
+            self.check_ended(calls)
             if self.status(calls[-1]) == "failed":
                 # Each of its workers was killed. The workflow's own task still exists.
-                calls.append(opened(client, "stock", {"task_id": own}))
+                calls.append(call_as_task(client, "stock", {"task_id": task_id}))
             if self.status(calls[-1]) == "completed":
                 break
             self.step(client, calls[-1])
         while self.cloud.queue:  # late deliveries change nothing
             self.cloud.deliver()
-        self.look(calls)
-        assert self.status(calls[-1]) == "completed", self.what
-        assert state(client, own)["status"] == "completed", self.what
-        assert steps_of(client, own) == ["completed"] * STEPS, self.what
-        assert Counter(self.shop.sold.values()) == Counter(range(0, STEPS, 2)), self.what
-        assert set(self.shop.done) == set(range(1, STEPS, 2)), self.what
+        self.check_ended(calls)
+        assert self.status(calls[-1]) == "completed", self.label
+        assert state(client, task_id)["status"] == "completed", self.label
+        assert steps_of(client, task_id) == ["completed"] * STEPS, self.label
+        assert Counter(self.shop.effects.values()) == Counter(range(0, STEPS, 2)), self.label
+        assert set(self.shop.calls) == set(range(1, STEPS, 2)), self.label
 
-    def step(self, client: Client, call: str) -> None:
+    def step(self, client: Client, call_id: str) -> None:
         """Deliver an event. If none is queued, let some time pass and poll."""
         if not self.cloud.queue:
             self.cloud.time.pass_s(self.random.choice((5, 31, 61, 601)))
-            state(client, call)
+            state(client, call_id)
             return
         chance = self.random.random()
         if chance < 0.05:
@@ -75,20 +75,20 @@ class Chaos:
             self.cloud.queue.append(self.random.choice(self.cloud.queue))
         if self.cloud.queue:
             if self.random.random() < 0.4:
-                self.kills.after = self.random.randrange(40)
+                self.kills.points = self.random.randrange(40)
             self.cloud.deliver()
 
-    def status(self, call: str) -> str:
-        return str(self.cloud.table.item(call, self.what)["status"]["S"])
+    def status(self, call_id: str) -> str:
+        return str(self.cloud.table.item(call_id, self.label)["status"]["S"])
 
-    def look(self, calls: list[str]) -> None:
+    def check_ended(self, calls: list[str]) -> None:
         """Check that tasks that have ended do not change."""
-        for call in calls:
-            item = self.cloud.table.item(call, self.what)
+        for call_id in calls:
+            item = self.cloud.table.item(call_id, self.label)
             status, version = item["status"]["S"], int(item["version"]["N"])
             if status != "working":
-                assert self.ended.setdefault(call, (status, version)) == (status, version), self.what
-            assert status != "working" or call not in self.ended, self.what
+                assert self.final_states.setdefault(call_id, (status, version)) == (status, version), self.label
+            assert status != "working" or call_id not in self.final_states, self.label
 
 
 SERVED = f"{Path(__file__).with_name('served_stock.py')}:server"
@@ -98,8 +98,8 @@ SERVED_STEPS, FATAL = 12, 4
 POLLS = 60
 
 
-def ask(client: httpx.Client, method: str, named: str, **params: object) -> JsonDict:
-    message, headers = about_task(method, named, params)
+def ask(client: httpx.Client, method: str, mcp_name: str, **params: object) -> JsonDict:
+    message, headers = about_task(method, mcp_name, params)
     answer: JsonDict = client.post("", json=message, headers=headers).raise_for_status().json()
     result: JsonDict = answer["result"]
     return result
@@ -107,11 +107,11 @@ def ask(client: httpx.Client, method: str, named: str, **params: object) -> Json
 
 def wait_for_end(client: httpx.Client, task: str) -> JsonDict:
     for _ in range(POLLS):
-        found = ask(client, "tasks/get", task, taskId=task)
-        if found["status"] != "working":
-            return found
+        task_state = ask(client, "tasks/get", task, taskId=task)
+        if task_state["status"] != "working":
+            return task_state
         Event().wait(0.5)
-    raise AssertionError(f"the task does not end: {found}")
+    raise AssertionError(f"the task does not end: {task_state}")
 
 
 def test_worker_processes_of_baton_serve_complete_a_workflow_although_one_is_killed(
@@ -124,8 +124,8 @@ def test_worker_processes_of_baton_serve_complete_a_workflow_although_one_is_kil
         task = wait_for_end(client, call["taskId"])
 
     assert (task["status"], task["result"]["structuredContent"]["task_status"]) == ("completed", "completed")
-    done = sorted(int(path.name.split("-")[1]) for path in tmp_path.glob("done-*"))
-    assert done == list(range(SERVED_STEPS))
+    numbers = sorted(int(path.name.split("-")[1]) for path in tmp_path.glob("done-*"))
+    assert numbers == list(range(SERVED_STEPS))
     calls = Counter(map(int, (tmp_path / "calls").read_text().split()))
     assert calls[FATAL] > 1
     # The server's own process, the killed worker process and its successor.

@@ -39,25 +39,25 @@ LAUNCH = Launch("probe.py", "t", "http://127.0.0.1:1", Settings())
 
 
 @dataclass
-class Held:
+class Invocation:
     connection: socket.socket
-    reported: dict[str, Any]
+    report: dict[str, Any]
 
     @classmethod
     def of(cls, connection: socket.socket) -> Self:
         connection.settimeout(BOUND_S)
-        held = cls(connection, {})
-        held.reported = held.read()
-        return held
+        invocation = cls(connection, {})
+        invocation.report = invocation.read()
+        return invocation
 
     def read(self) -> Any:
         with self.connection.makefile() as lines:
             return json.loads(lines.readline())
 
-    def tell(self, what: str) -> None:
-        self.connection.sendall(f"{what}\n".encode())
+    def instruct(self, instruction: str) -> None:
+        self.connection.sendall(f"{instruction}\n".encode())
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Wait until the other end has closed the connection. Return whether it sent nothing before."""
         try:
             return self.connection.recv(1) == b""
@@ -72,17 +72,17 @@ class Probe:
         self.event = {"port": self.listener.getsockname()[1]}
         self._connections: list[socket.socket] = []
 
-    def next(self) -> Held:
+    def next(self) -> Invocation:
         """Wait for the next invocation and return it."""
         connection, _ = self.listener.accept()
         self._connections.append(connection)
-        return Held.of(connection)
+        return Invocation.of(connection)
 
     def close(self) -> None:
         for connection in (self.listener, *self._connections):
             connection.close()
 
-    def waiting(self) -> bool:
+    def has_next(self) -> bool:
         """Return whether another invocation has connected."""
         self.listener.setblocking(False)
         try:
@@ -110,9 +110,9 @@ def pool() -> Iterator[MakePool]:
     with ExitStack() as stack:
 
         def make(*, retry_after_s: Sequence[float] = (0.01, 0.01), timeout_s: float = BOUND_S, **options: Any) -> Pool:
-            made = Pool(lambda: LAUNCH, timeout_s, retry_after_s, **{"command": PROBE, **options})
-            stack.callback(made.stop, 0)
-            return made
+            new_pool = Pool(lambda: LAUNCH, timeout_s, retry_after_s, **{"command": PROBE, **options})
+            stack.callback(new_pool.stop, 0)
+            return new_pool
 
         yield make
 
@@ -121,14 +121,14 @@ def test_a_worker_handles_one_event_after_the_other(pool: MakePool, probe: Probe
     workers = pool()
     workers.dispatch({**probe.event, "number": 1})
     first = probe.next()
-    first.tell("return")
-    assert first.ended()
+    first.instruct("return")
+    assert first.has_ended()
     workers.dispatch({**probe.event, "number": 2})
     second = probe.next()
-    assert [first.reported["event"]["number"], second.reported["event"]["number"]] == [1, 2]
-    assert first.reported["request_id"] != second.reported["request_id"]
-    assert 0 < first.reported["remaining_ms"] <= BOUND_S * 1000
-    second.tell("return")
+    assert [first.report["event"]["number"], second.report["event"]["number"]] == [1, 2]
+    assert first.report["request_id"] != second.report["request_id"]
+    assert 0 < first.report["remaining_ms"] <= BOUND_S * 1000
+    second.instruct("return")
 
 
 def test_a_handler_that_raises_is_invoked_again_with_the_same_id(
@@ -136,10 +136,10 @@ def test_a_handler_that_raises_is_invoked_again_with_the_same_id(
 ) -> None:
     pool().dispatch(probe.event)
     first = probe.next()
-    first.tell("raise")
-    again = probe.next()
-    assert again.reported["request_id"] == first.reported["request_id"]
-    again.tell("return")
+    first.instruct("raise")
+    second = probe.next()
+    assert second.report["request_id"] == first.report["request_id"]
+    second.instruct("return")
     assert "attempt 1 of an event failed (RuntimeError: the bank said no)" in caplog.text
 
 
@@ -147,12 +147,12 @@ def test_after_a_file_has_changed_the_next_event_goes_to_a_new_process(pool: Mak
     workers, pids = pool(at_once=1), list[int]()
     for renew_while_at_work in (True, False, None):
         workers.dispatch(probe.event)
-        held = probe.next()
-        pids.append(held.reported["pid"])
+        invocation = probe.next()
+        pids.append(invocation.report["pid"])
         if renew_while_at_work:
             workers.renew()
-        held.tell("return")
-        assert held.ended()
+        invocation.instruct("return")
+        assert invocation.has_ended()
         if renew_while_at_work is False:
             workers.renew()
     assert len(set(pids)) == 3
@@ -163,32 +163,32 @@ def test_with_two_workers_the_third_event_waits(pool: MakePool, probe: Probe) ->
     for _ in range(3):
         workers.dispatch(probe.event)
     first, second = probe.next(), probe.next()
-    assert first.reported["pid"] != second.reported["pid"]
-    assert not probe.waiting()
+    assert first.report["pid"] != second.report["pid"]
+    assert not probe.has_next()
     assert len(workers.processes) == 2
-    first.tell("return")
+    first.instruct("return")
     third = probe.next()
-    assert third.reported["pid"] == first.reported["pid"]
-    second.tell("return")
-    third.tell("return")
+    assert third.report["pid"] == first.report["pid"]
+    second.instruct("return")
+    third.instruct("return")
 
 
 def test_an_event_whose_process_dies_is_retried_and_then_given_up(
     pool: MakePool, probe: Probe, caplog: pytest.LogCaptureFixture
 ) -> None:
-    workers, killed = pool(), list[dict[str, Any]]()
+    workers, reports = pool(), list[dict[str, Any]]()
     workers.dispatch(probe.event)
     for code in (7, 8, 9):
-        held = probe.next()
-        killed.append(held.reported)
-        held.tell(f"exit {code}")
+        invocation = probe.next()
+        reports.append(invocation.report)
+        invocation.instruct(f"exit {code}")
     workers.dispatch({**probe.event, "next": True})
-    held = probe.next()
-    assert held.reported["event"]["next"] is True
-    held.tell("return")
-    assert len({reported["pid"] for reported in killed}) == 3
-    assert len({reported["request_id"] for reported in killed}) == 1
-    assert f"worker {killed[0]['pid']} ended unexpectedly with exit code 7" in caplog.text
+    invocation = probe.next()
+    assert invocation.report["event"]["next"] is True
+    invocation.instruct("return")
+    assert len({report["pid"] for report in reports}) == 3
+    assert len({report["request_id"] for report in reports}) == 1
+    assert f"worker {reports[0]['pid']} ended unexpectedly with exit code 7" in caplog.text
     assert "discarded after 3 attempts (the worker ended with exit code 9)" in caplog.text
     assert json.dumps(probe.event, separators=(",", ":")) in caplog.text
 
@@ -206,22 +206,22 @@ def test_an_invocation_that_times_out_is_killed_with_its_child_processes(
 ) -> None:
     workers = pool(timeout_s=5, retry_after_s=())
     workers.dispatch(probe.event)
-    held = probe.next()
-    held.tell("child")
+    invocation = probe.next()
+    invocation.instruct("child")
     child = probe.next()
-    assert held.ended()
-    assert child.ended()
+    assert invocation.has_ended()
+    assert child.has_ended()
     workers.dispatch(probe.event)
-    probe.next().tell("return")
-    assert f"worker {held.reported['pid']} did not finish within 5 s and is killed" in caplog.text
+    probe.next().instruct("return")
+    assert f"worker {invocation.report['pid']} did not finish within 5 s and is killed" in caplog.text
     assert "discarded after 1 attempts (the worker did not finish within 5 s)" in caplog.text
 
 
 def test_a_worker_that_cannot_be_started_fails_the_attempt(pool: MakePool, caplog: pytest.LogCaptureFixture) -> None:
     workers = pool(command=UNSTARTABLE, retry_after_s=())
     workers.dispatch({})
-    why = "it could not be started: ZeroDivisionError: division by zero"
-    wait_for(lambda: f"discarded after 1 attempts ({why})" in caplog.text)
+    cause = "it could not be started: ZeroDivisionError: division by zero"
+    wait_for(lambda: f"discarded after 1 attempts ({cause})" in caplog.text)
 
 
 def test_a_worker_imports_no_modules_from_the_working_directory(
@@ -235,23 +235,23 @@ def test_a_worker_imports_no_modules_from_the_working_directory(
 
 def test_a_tool_reads_an_empty_input_and_may_print_and_send_events(pool: MakePool, probe: Probe) -> None:
     pool().dispatch(probe.event)
-    held = probe.next()
-    held.tell("read")
-    assert held.read() == ""
-    held.tell("send")
-    sent = probe.next()
-    assert sent.reported["event"] == {**probe.event, "sent": True}
-    held.tell("return")
-    sent.tell("return")
+    invocation = probe.next()
+    invocation.instruct("read")
+    assert invocation.read() == ""
+    invocation.instruct("send")
+    second = probe.next()
+    assert second.report["event"] == {**probe.event, "sent": True}
+    invocation.instruct("return")
+    second.instruct("return")
 
 
 def test_stopping_waits_for_invocations_that_end_within_the_grace_period(pool: MakePool, probe: Probe) -> None:
     workers = pool()
     workers.dispatch(probe.event)
-    held = probe.next()
-    held.tell("return")
+    invocation = probe.next()
+    invocation.instruct("return")
     workers.stop(BOUND_S)
-    assert held.ended()
+    assert invocation.has_ended()
     wait_for(lambda: not workers.processes)
     with pytest.raises(NotDispatched):
         workers.dispatch(probe.event)
@@ -262,9 +262,9 @@ def test_stopping_kills_invocations_after_the_grace_period(
 ) -> None:
     workers = pool()
     workers.dispatch(probe.event)
-    held = probe.next()
+    invocation = probe.next()
     workers.stop(0)
-    assert held.ended()
+    assert invocation.has_ended()
     assert "1 workers were still running" in caplog.text
 
 
@@ -280,13 +280,13 @@ sys.stdin.read()
 """
     root = str(Path(__file__).parents[3])
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, cwd=root) as server:
-        held, idle = probe.next(), probe.next()
-        idle.tell("return")
-        idle.connection.close()
+        invocation, idle_invocation = probe.next(), probe.next()
+        idle_invocation.instruct("return")
+        idle_invocation.connection.close()
         server.send_signal(signal.SIGKILL)
-        assert held.ended()
-    for process in (held, idle):
-        wait_for(lambda pid=process.reported["pid"]: not is_running(pid))  # type: ignore[misc]
+        assert invocation.has_ended()
+    for process in (invocation, idle_invocation):
+        wait_for(lambda pid=process.report["pid"]: not is_running(pid))  # type: ignore[misc]
 
 
 def is_running(pid: int) -> bool:
@@ -299,50 +299,50 @@ def is_running(pid: int) -> bool:
     return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
-def wait_for(happened: Callable[[], bool]) -> None:
+def wait_for(condition: Callable[[], bool]) -> None:
     from time import monotonic, sleep
 
-    end = monotonic() + BOUND_S
-    while not happened():
-        assert monotonic() < end, "it did not happen"
+    deadline = monotonic() + BOUND_S
+    while not condition():
+        assert monotonic() < deadline, "it did not happen"
         sleep(0.01)
 
 
 def test_each_handover_is_counted_and_all_invocations_have_the_id_of_one_request(table: Table) -> None:
-    server, left_ms = Server("shop", version="1.0.0"), [0]
+    server, remaining_ms = Server("shop", version="1.0.0"), [0]
 
     @server.tool
     def step(number: int) -> int:
         """Take eight seconds of the function's time."""
-        left_ms[0] -= 8_000
+        remaining_ms[0] -= 8_000
         return number
 
     steps = [Step(f"step_{number}", tool=step, arguments={"number": constant(number)}) for number in range(4)]
     server.add_workflow(Workflow(name="long", description="take four steps", steps=steps, background=True))
     settings = Settings(table=table.name, worker="baton-worker:live")
-    telemetry, queue, correlated = Collector(), Queue(), list[str]()
-    telemetry.begin(correlated.append)
+    telemetry, queue, request_ids = Collector(), Queue(), list[str]()
+    telemetry.begin(request_ids.append)
     store = dynamodb_store(table.name, settings, lambda: table.client)
     endpoint = Endpoint(services_of(server, store, settings, telemetry=telemetry, dispatcher=queue))
     message, headers = about_task("tools/call", "long", {"name": "long", "arguments": {}})
-    lower = {name.lower(): value for name, value in headers.items()}
+    lower_headers = {name.lower(): value for name, value in headers.items()}
     request = HttpRequest(
-        "POST", "/mcp", {"content-type": "application/json", **lower}, json.dumps(message).encode(), "kim"
+        "POST", "/mcp", {"content-type": "application/json", **lower_headers}, json.dumps(message).encode(), "kim"
     )
     endpoint(request, Line(request_id="gateway-7", can_stream=False))
     telemetry.take()
-    assert correlated == []
+    assert request_ids == []
 
     outcomes = []
     while queue.events:
-        left_ms[0] = 20_000
-        line = Line(request_id="invocation-1", can_stream=False, left_ms=lambda: left_ms[0])
+        remaining_ms[0] = 20_000
+        line = Line(request_id="invocation-1", can_stream=False, left_ms=lambda: remaining_ms[0])
         event: Any = queue.events.pop()
         outcomes.append(endpoint.work(event["batonTask"], line)["outcome"])
 
-    hops = outcomes.count("handed over")
-    assert outcomes == ["handed over"] * hops + ["completed"]
-    assert hops >= 1
-    counts = Counter(measured.metric.name for measured in telemetry.take().measurements)
-    assert (counts["TasksHandedOver"], counts["TasksDispatched"]) == (hops, hops)
-    assert correlated == ["gateway-7"] * (hops + 1)
+    handovers = outcomes.count("handed over")
+    assert outcomes == ["handed over"] * handovers + ["completed"]
+    assert handovers >= 1
+    counts = Counter(measurement.metric.name for measurement in telemetry.take().measurements)
+    assert (counts["TasksHandedOver"], counts["TasksDispatched"]) == (handovers, handovers)
+    assert request_ids == ["gateway-7"] * (handovers + 1)

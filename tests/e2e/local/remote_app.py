@@ -93,24 +93,24 @@ def greeting(name: str) -> str:
     return f"Greet {name}."
 
 
-fetching = Step("fetch", tool=fetch, arguments={"order": prompt_arg("order")})
-refunding = Step("refund", tool=refund, arguments={"order": prompt_arg("order")}, guidance="Ask a supervisor.")
+fetch_step = Step("fetch", tool=fetch, arguments={"order": prompt_arg("order")})
+refund_step = Step("refund", tool=refund, arguments={"order": prompt_arg("order")}, guidance="Ask a supervisor.")
 email = {"email": step_output("fetch", "email")}
 order = Argument("order", "The order", required=True)
-server.add_workflow(Workflow(name="done", description="do it", arguments=[order], steps=[fetching]))
+server.add_workflow(Workflow(name="done", description="do it", arguments=[order], steps=[fetch_step]))
 server.add_workflow(
     Workflow(
         name="paused",
         description="refund it",
         arguments=[order],
-        steps=[fetching, refunding, Step("notify", tool=notify, arguments=email)],
+        steps=[fetch_step, refund_step, Step("notify", tool=notify, arguments=email)],
     )
 )
 
 account, pin = Argument("account", required=True), Argument("pin", required=True, secret=True, type=int)
-signing = Step("sign", tool=sign, arguments={"account": prompt_arg("account")})
-transferring = Step("transfer", tool=transfer, arguments={"pin": prompt_arg("pin"), "note": step_output("sign")})
-server.add_workflow(Workflow(name="pay", description="pay", arguments=[account, pin], steps=[signing, transferring]))
+sign_step = Step("sign", tool=sign, arguments={"account": prompt_arg("account")})
+transfer_step = Step("transfer", tool=transfer, arguments={"pin": prompt_arg("pin"), "note": step_output("sign")})
+server.add_workflow(Workflow(name="pay", description="pay", arguments=[account, pin], steps=[sign_step, transfer_step]))
 
 
 @server.workflow

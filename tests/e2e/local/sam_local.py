@@ -22,7 +22,7 @@ def environment(template: str, variables: dict[str, dict[str, str]]) -> dict[str
     """Return the environment of a container, without the variables that the emulator adds."""
     stacks, _ = module("samcli.lib.providers.sam_stack_provider").SamLocalStackProvider.get_stacks(template)
     function = module("samcli.lib.providers.sam_function_provider").SamFunctionProvider(stacks).get("McpFunction")
-    resolved: dict[str, str] = (
+    values: dict[str, str] = (
         module("samcli.local.lambdafn.env_vars")
         .EnvironmentVariables(
             function.name,
@@ -34,22 +34,22 @@ def environment(template: str, variables: dict[str, dict[str, str]]) -> dict[str
         )
         .resolve()
     )
-    return resolved
+    return values
 
 
-def ended(*command: str) -> object:
+def exit_status(*command: str) -> object:
     """Run a command and return its exit status."""
     try:
         module("samcli.cli.main").cli(command)
-    except SystemExit as exited:
-        return exited.code
+    except SystemExit as error:
+        return error.code
     return None
 
 
 if __name__ == "__main__":
     os.environ.setdefault("AWS_DEFAULT_REGION", "eu-central-1")
-    found = {
+    report = {
         "environment": environment(sys.argv[1], json.loads(Path(sys.argv[2]).read_text())),
-        "ended": [ended("local", command, "--debug") for command in ("start-api", "invoke")],
+        "exit_statuses": [exit_status("local", command, "--debug") for command in ("start-api", "invoke")],
     }
-    sys.stdout.write(json.dumps(found))
+    sys.stdout.write(json.dumps(report))

@@ -27,14 +27,14 @@ def broken() -> None:
     raise RuntimeError("the bank at https://bank.example.com/?api_key=k-1 said no")
 
 
-other = Server("other", version="1.0.0")
+other_server = Server("other", version="1.0.0")
 
 
 def add_to_both() -> None:
     """Add a tool and a workflow to both servers."""
-    for either in (server, other):
-        either.tool(whoami)
-        either.add_workflow(Workflow(name="asking", description="ask", steps=[Step("whoami", tool="whoami")]))
+    for target in (server, other_server):
+        target.tool(whoami)
+        target.add_workflow(Workflow(name="asking", description="ask", steps=[Step("whoami", tool="whoami")]))
 
 
 add_to_both()

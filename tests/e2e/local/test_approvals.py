@@ -34,8 +34,8 @@ def baton(url: str, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(owner: str, command: str, *words: str, text: bool = False) -> tuple[int, Any]:
         options = ["--header", f"X-Owner: {owner}", *([] if text else ["--json"])]
         code = main([command, url, *words, *options])
-        printed = capsys.readouterr()
-        return code, printed.out + printed.err if text else json.loads(printed.out)
+        captured = capsys.readouterr()
+        return code, captured.out + captured.err if text else json.loads(captured.out)
 
     return run
 
@@ -45,9 +45,9 @@ def approval(baton: Run, request: pytest.FixtureRequest) -> str:
     """The id of a new approval for each test."""
     order = request.node.name
     baton("ann", "call", "pay", f"order={order}", "amount=5")
-    listed = baton("kim", "approvals")[1]["approvals"]
-    found: str = next(it["approvalId"] for it in listed if it["arguments"]["order"] == order)
-    return found
+    records = baton("kim", "approvals")[1]["approvals"]
+    approval_id: str = next(record["approvalId"] for record in records if record["arguments"]["order"] == order)
+    return approval_id
 
 
 def test_a_person_sees_the_call_and_approves_it(
@@ -57,7 +57,7 @@ def test_a_person_sees_the_call_and_approves_it(
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr("mcp_baton.cli.remote.questions.at_terminal", lambda: True)
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    code, shown = baton("kim", "approve", approval, text=True)
+    code, output = baton("kim", "approve", approval, text=True)
 
     assert code == 0
     for expected in (
@@ -68,10 +68,10 @@ def test_a_person_sees_the_call_and_approves_it(
         "Approve this call? [y/N]",
         "approved",
     ):
-        assert expected in shown
+        assert expected in output
     assert baton("ann", "call", "pay", f"order={order}", "amount=5")[0] == 0
-    used = baton("kim", "approvals", "--state", "approved")[1]["approvals"][0]
-    assert (used["decidedFrom"], used["usedBy"][:5]) == ("cli", "call:")
+    record = baton("kim", "approvals", "--state", "approved")[1]["approvals"][0]
+    assert (record["decidedFrom"], record["usedBy"][:5]) == ("cli", "call:")
 
 
 def test_a_workflow_shows_that_it_waits_for_an_approval_and_continues_after_it(
@@ -79,24 +79,24 @@ def test_a_workflow_shows_that_it_waits_for_an_approval_and_continues_after_it(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     order = request.node.name
-    code, paused = baton("ann", "run", "pay_order", f"order={order}", "amount=5", text=True)
+    code, run_output = baton("ann", "run", "pay_order", f"order={order}", "amount=5", text=True)
     task = baton("ann", "tasks")[1]["tasks"][0]["taskId"]
-    [approval] = [it for it in baton("kim", "approvals")[1]["approvals"] if it.get("task") == task]
+    [approval] = [record for record in baton("kim", "approvals")[1]["approvals"] if record.get("task") == task]
 
     assert code == 3
-    waits = "waits for an approval of refunds"
-    for shown in (paused, baton("ann", "show", task, text=True)[1]):
-        assert f"working, paused at pay: {waits}\n" in shown
-    listed = baton("ann", "tasks", text=True)[1]
-    assert f"working, paused: {waits}  " in listed
+    cause = "waits for an approval of refunds"
+    for output in (run_output, baton("ann", "show", task, text=True)[1]):
+        assert f"working, paused at pay: {cause}\n" in output
+    list_output = baton("ann", "tasks", text=True)[1]
+    assert f"working, paused: {cause}  " in list_output
     baton("kim", "approve", approval["approvalId"], "--yes")
     assert baton("ann", "resume", task[:20])[0] == 0
 
 
-@pytest.mark.parametrize("typed", ["n\n", "\n", "approve\n"])
-def test_a_decision_is_confirmed(baton: Run, approval: str, monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
+@pytest.mark.parametrize("answer", ["n\n", "\n", "approve\n"])
+def test_a_decision_is_confirmed(baton: Run, approval: str, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
     monkeypatch.setattr("mcp_baton.cli.remote.questions.at_terminal", lambda: True)
-    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
 
     assert baton("kim", "approve", approval, text=True)[0] == 1
     assert approval in baton("kim", "approvals", text=True)[1]
@@ -105,15 +105,14 @@ def test_a_decision_is_confirmed(baton: Run, approval: str, monkeypatch: pytest.
 def test_a_call_can_be_denied_with_a_reason_without_a_terminal(
     baton: Run, approval: str, request: pytest.FixtureRequest
 ) -> None:
-    code, denied = baton("kim", "deny", approval, "--reason", "Never paid", "--yes")
+    code, record = baton("kim", "deny", approval, "--reason", "Never paid", "--yes")
 
-    assert (code, denied["state"], denied["reason"]) == (0, "denied", "Never paid")
-    result = baton("ann", "call", "pay", f"order={request.node.name}", "amount=5", text=True)[1]
-    assert "Never paid" in result
+    assert (code, record["state"], record["reason"]) == (0, "denied", "Never paid")
+    assert "Never paid" in baton("ann", "call", "pay", f"order={request.node.name}", "amount=5", text=True)[1]
 
 
 @pytest.mark.parametrize(
-    ("owner", "spoil", "code", "problem"),
+    ("owner", "suffix", "code", "problem"),
     [
         ("ann", "", 1, "The requester cannot decide an approval: another person has to. (403)"),
         ("lee", "", 1, "There is no such approval in your groups. (404)"),
@@ -121,11 +120,11 @@ def test_a_call_can_be_denied_with_a_reason_without_a_terminal(
     ],
 )
 def test_a_refused_decision_shows_the_reason(
-    baton: Run, approval: str, owner: str, spoil: str, code: int, problem: str
+    baton: Run, approval: str, owner: str, suffix: str, code: int, problem: str
 ) -> None:
-    ended, printed = baton(owner, "approve", approval + spoil, "--yes")
+    exit_code, output = baton(owner, "approve", approval + suffix, "--yes")
 
-    assert (ended, printed) == (code, {"error": {"message": problem}})
+    assert (exit_code, output) == (code, {"error": {"message": problem}})
 
 
 def test_a_decided_approval_is_not_decided_again(baton: Run, approval: str) -> None:

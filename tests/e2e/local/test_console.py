@@ -23,8 +23,8 @@ def client_of(make_client: MakeClient, **settings: Any) -> Client:
 
 def page(client: Client, method: str = "GET", path: str = "/console", headers: dict[str, str] | None = None) -> Answer:
     """Request the page as a browser does, without credentials."""
-    sent = {"Content-Type": "", "Accept": "text/html", "Host": HOST, **(headers or {})}
-    return client.as_owner(None).post(None, sent, httpMethod=method, resource=path, path=path)
+    request_headers = {"Content-Type": "", "Accept": "text/html", "Host": HOST, **(headers or {})}
+    return client.as_owner(None).post(None, request_headers, httpMethod=method, resource=path, path=path)
 
 
 def test_the_console_is_off_by_default(make_client: MakeClient) -> None:
@@ -81,17 +81,16 @@ def test_a_local_server_shows_the_console_only_under_local_names(make_client: Ma
 def test_only_pages_of_the_same_host_may_call(
     make_client: MakeClient, settings: dict[str, Any], origin: str, status: int
 ) -> None:
-    client = client_of(make_client, **settings)
 
-    assert client.post(PING, {"Host": HOST, "Origin": origin}).status == status
+    assert client_of(make_client, **settings).post(PING, {"Host": HOST, "Origin": origin}).status == status
 
 
 @pytest.mark.parametrize(("origin", "status"), [(f"https://{HOST}", 200), ("https://evil.example", 403)])
 def test_only_the_page_of_the_same_host_may_see_approvals(make_client: MakeClient, origin: str, status: int) -> None:
     client = client_of(make_client, console=True)
 
-    sent = {"Host": HOST, "Origin": origin}
-    assert client.post(None, sent, httpMethod="GET", resource="/approvals", path="/approvals").status == status
+    headers = {"Host": HOST, "Origin": origin}
+    assert client.post(None, headers, httpMethod="GET", resource="/approvals", path="/approvals").status == status
 
 
 def test_callers_from_the_page_need_an_identity(make_client: MakeClient) -> None:
@@ -121,6 +120,6 @@ print(send("GET", "/console", None), "mcp_baton.console" in sys.modules)
 
 def test_the_console_is_loaded_when_it_is_first_opened() -> None:
     command = [sys.executable, "-c", REQUESTS_AND_REPORT]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
 
-    assert done.stdout.split() == ["200", "False", "200", "True"]
+    assert process.stdout.split() == ["200", "False", "200", "True"]

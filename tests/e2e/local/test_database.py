@@ -112,9 +112,9 @@ def test_a_handler_stores_its_tasks_in_baton_dynamodb(client: "DynamoDBClient") 
 def sam_local() -> "subprocess.CompletedProcess[str]":
     """The output of sam_local.py for the template and `samconfig.toml`."""
     command = [SAM_INTERPRETER, SAM_LOCAL, ROOT / "template.yaml", ROOT / "sam-local.json"]
-    without_docker = {**os.environ, "DOCKER_HOST": "tcp://127.0.0.1:9", "SAM_CLI_TELEMETRY": "0"}
+    environment = {**os.environ, "DOCKER_HOST": "tcp://127.0.0.1:9", "SAM_CLI_TELEMETRY": "0"}
     return subprocess.run(
-        command, cwd=ROOT, env=without_docker, capture_output=True, text=True, check=True, timeout=BOUND_S
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=BOUND_S
     )
 
 
@@ -125,13 +125,13 @@ def test_under_sam_local_the_sample_stores_its_task_in_baton_dynamodb(
     # A container calls this machine host.docker.internal. The test uses its own port and table.
     create_table(client, "sample")
     assert environment["AWS_ENDPOINT_URL_DYNAMODB"] == f"http://host.docker.internal:{DATABASE_PORT}"
-    here = {"AWS_ENDPOINT_URL_DYNAMODB": client.meta.endpoint_url, "BATON_TABLE": "sample", "PATH": os.defpath}
+    overrides = {"AWS_ENDPOINT_URL_DYNAMODB": client.meta.endpoint_url, "BATON_TABLE": "sample", "PATH": os.defpath}
     params = {"name": "refund_order", "arguments": {"order_id": "A-18"}}
     event = proxy_event(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": params}), None, {})
 
-    called = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", ANSWER, json.dumps(event)],
-        env={**environment, **here},
+        env={**environment, **overrides},
         cwd=ROOT / "examples" / "sample",
         capture_output=True,
         text=True,
@@ -139,8 +139,8 @@ def test_under_sam_local_the_sample_stores_its_task_in_baton_dynamodb(
         timeout=BOUND_S,
     )
 
-    assert called.returncode == 0, called.stderr
-    answer = json.loads(called.stdout.splitlines()[-1])
+    assert process.returncode == 0, process.stderr
+    answer = json.loads(process.stdout.splitlines()[-1])
     assert answer["statusCode"] == 200, answer
     meta = json.loads(answer["body"])["result"]["_meta"]
     [item] = client.scan(TableName="sample")["Items"]
@@ -151,14 +151,14 @@ def test_under_sam_local_the_sample_stores_its_task_in_baton_dynamodb(
 def test_sam_local_accepts_the_options_in_samconfig(sam_local: "subprocess.CompletedProcess[str]") -> None:
     config = tomllib.loads((ROOT / "samconfig.toml").read_text())["default"]
     # SAM parses the options before it looks for Docker. A wrong option would end the command with 2.
-    assert json.loads(sam_local.stdout)["ended"] == [1, 1], sam_local.stderr
+    assert json.loads(sam_local.stdout)["exit_statuses"] == [1, 1], sam_local.stderr
     assert sam_local.stderr.count("requires a container runtime") == 2, sam_local.stderr
-    read = re.findall(r"Configuration values are: (.*)", sam_local.stderr)
-    assert ["sam-local.json" in values for values in read] == [True, True], sam_local.stderr
+    configurations = re.findall(r"Configuration values are: (.*)", sam_local.stderr)
+    assert ["sam-local.json" in values for values in configurations] == [True, True], sam_local.stderr
     for command in ("start_api", "invoke"):
-        said = config[f"local_{command}"]["parameters"]
-        assert said["env_vars"] == "sam-local.json"
-        assert said["add_host"] == ["host.docker.internal:host-gateway"]
+        parameters = config[f"local_{command}"]["parameters"]
+        assert parameters["env_vars"] == "sam-local.json"
+        assert parameters["add_host"] == ["host.docker.internal:host-gateway"]
 
 
 def test_an_error_of_dynamodb_reaches_the_client(client: "DynamoDBClient") -> None:

@@ -14,9 +14,9 @@ import pytest
 from tests.site import record
 
 DEMO = Path(__file__).parents[3] / "examples" / "demo.py"
-WITHIN_S = 120
+TIMEOUT_S = 120
 
-BEATS = [
+TEXTS = [
     "Example shop 1.0.0, MCP 2025-11-25",
     "refund_order refund an order according to our policy",
     'prompts/get {"name": "refund_order"',
@@ -54,47 +54,47 @@ BEATS = [
 ]
 
 
-def printed(*arguments: str) -> tuple[int, str]:
+def demo_output(*arguments: str) -> tuple[int, str]:
     """Run the demo. Return its exit code and its output."""
-    done = subprocess.run(
-        [sys.executable, DEMO, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False
+    process = subprocess.run(
+        [sys.executable, DEMO, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
-    assert done.stderr == ""
-    return done.returncode, done.stdout
+    assert process.stderr == ""
+    return process.returncode, process.stdout
 
 
 def run_demo(*arguments: str) -> tuple[int, str]:
     """Run the demo. Return its exit code and its output with single spaces."""
-    code, output = printed(*arguments)
+    code, output = demo_output(*arguments)
     return code, " ".join(output.replace("│", " ").split())
 
 
 @pytest.fixture(scope="module")
-def printed_once() -> tuple[int, str]:
+def demo_run() -> tuple[int, str]:
     """The exit code and the output of one run of the demo with the sample."""
-    return printed()
+    return demo_output()
 
 
-def positions(beats: list[str], output: str) -> list[int]:
+def positions(texts: list[str], output: str) -> list[int]:
     """Return the position of each beat after the previous one. From the first missing beat on, the positions are -1."""
-    found, start = [], 0
-    for beat in beats:
-        start = output.find(beat, start) if start >= 0 else -1
-        found.append(start)
-    return found
+    result, start = [], 0
+    for text in texts:
+        start = output.find(text, start) if start >= 0 else -1
+        result.append(start)
+    return result
 
 
-def test_the_demo_completes_both_workflows(printed_once: tuple[int, str]) -> None:
-    code, output = printed_once[0], " ".join(printed_once[1].replace("│", " ").split())
+def test_the_demo_completes_both_workflows(demo_run: tuple[int, str]) -> None:
+    code, output = demo_run[0], " ".join(demo_run[1].replace("│", " ").split())
 
     assert code == 0, output
-    found = dict(zip(BEATS, positions(BEATS, output), strict=False))
-    assert [beat for beat, position in found.items() if position < 0] == []
+    position_by_text = dict(zip(TEXTS, positions(TEXTS, output), strict=False))
+    assert [text for text, position in position_by_text.items() if position < 0] == []
     assert "\x1b[" not in output
 
 
-def test_the_recording_shows_what_the_demo_prints(printed_once: tuple[int, str]) -> None:
-    lines = record.first_workflow(printed_once[1])
+def test_the_recording_shows_what_the_demo_prints(demo_run: tuple[int, str]) -> None:
+    lines = record.first_workflow(demo_run[1])
 
     # If this fails, run `make record`.
     assert record.shown(record.PICTURE.read_text()) == record.words("\n".join(line.plain for line in lines))
@@ -122,24 +122,24 @@ def test_the_demo_shows_why_its_server_does_not_start(tmp_path: Path) -> None:
 @pytest.fixture
 def _ctrl_c_is_heard() -> Iterator[None]:
     """Handle SIGINT. Background jobs of a shell ignore it, and their child processes would inherit that."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    previous_handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, previous_handler)
 
 
 @pytest.mark.usefixtures("_ctrl_c_is_heard")
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_the_demo_stops_its_server_when_it_is_stopped(sent: signal.Signals, code: int) -> None:
+@pytest.mark.parametrize(("stop_signal", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_the_demo_stops_its_server_when_it_is_stopped(stop_signal: signal.Signals, code: int) -> None:
     with subprocess.Popen([sys.executable, DEMO], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/mcp", demo.stdout.readline())
-        assert found is not None
-        demo.send_signal(sent)
-        _, errors = demo.communicate(timeout=WITHIN_S)
+        match = re.search(r"http://127\.0\.0\.1:(\d+)/mcp", demo.stdout.readline())
+        assert match is not None
+        demo.send_signal(stop_signal)
+        _, errors = demo.communicate(timeout=TIMEOUT_S)
 
     assert (demo.returncode, errors) == (code, "")
     with (
-        closing(HTTPConnection("127.0.0.1", int(found[1]), timeout=5)) as connection,
+        closing(HTTPConnection("127.0.0.1", int(match[1]), timeout=5)) as connection,
         pytest.raises(ConnectionRefusedError),
     ):
         connection.request("GET", "/mcp")

@@ -40,8 +40,10 @@ class Hostile:
 
 @pytest.fixture
 def hostile(monkeypatch: pytest.MonkeyPatch) -> Hostile:
-    made, server = httpx.Client, Hostile()
-    monkeypatch.setattr(httpx, "Client", lambda **options: made(**options, transport=httpx.MockTransport(server)))
+    client_class, server = httpx.Client, Hostile()
+    monkeypatch.setattr(
+        httpx, "Client", lambda **options: client_class(**options, transport=httpx.MockTransport(server))
+    )
     return server
 
 
@@ -66,22 +68,23 @@ def stream(pieces: Iterator[bytes]) -> httpx.Response:
     return httpx.Response(200, headers={"Content-Type": "text/event-stream"}, content=pieces)
 
 
-def calling(answer: Any) -> Answer:
+def reply(answer: Any) -> Answer:
     """Return the answers of a server with one tool, whose calls have this result."""
 
-    def answered(message: dict[str, Any]) -> httpx.Response:
+    def respond(message: dict[str, Any]) -> httpx.Response:
         tools = {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]}
         return result(tools if message["method"] == "tools/list" else answer)(message)
 
-    return answered
+    return respond
 
 
 def unsafe(text: str) -> str:
     """Return the characters of a text that must not reach a terminal."""
-    return "".join(it for it in text if unicodedata.category(it) in ("Cc", "Cf", "Cs", "Zl", "Zp") and it not in "\n\t")
+    categories = ("Cc", "Cf", "Cs", "Zl", "Zp")
+    return "".join(char for char in text if unicodedata.category(char) in categories and char not in "\n\t")
 
 
-DOWN = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "down"}}
+DOWN_ERROR = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "down"}}
 
 
 @pytest.mark.parametrize(
@@ -94,7 +97,7 @@ DOWN = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "down"}}
         (body(200, "hello"), 4, "is not an MCP endpoint: it answered 200"),
         (body(200, {"jsonrpc": "2.0", "id": 1}), 4, "is incomplete"),
         (events(": keep-alive\n\n"), 4, "is incomplete"),
-        (body(500, DOWN), 1, "the server rejected the request: down (-32603)"),
+        (body(500, DOWN_ERROR), 1, "the server rejected the request: down (-32603)"),
     ],
 )
 def test_the_exit_code_and_the_message_depend_on_the_answer(
@@ -124,13 +127,13 @@ def test_the_exit_code_and_the_message_depend_on_the_answer(
         (result({**TASK, "status": "completed", "result": ATTACK}), ["show", "0" * 37]),
         (result({"prompts": [{"name": ATTACK}]}), ["run", "look"]),
         (result({"tools": [{"name": ATTACK}]}), ["call", "look"]),
-        (calling({"content": [{"type": "text", "text": ATTACK}]}), ["call", "look"]),
-        (calling({"isError": True, "content": [{"type": ATTACK, "mimeType": ATTACK}]}), ["call", "look"]),
+        (reply({"content": [{"type": "text", "text": ATTACK}]}), ["call", "look"]),
+        (reply({"isError": True, "content": [{"type": ATTACK, "mimeType": ATTACK}]}), ["call", "look"]),
         (
-            calling({"content": [], "_meta": {"recorded": False, "record_error": ATTACK, "next": [{"tool": ATTACK}]}}),
+            reply({"content": [], "_meta": {"recorded": False, "record_error": ATTACK, "next": [{"tool": ATTACK}]}}),
             ["call", "look"],
         ),
-        (calling({"resultType": "task", "taskId": ATTACK, "status": "failed"}), ["call", "look"]),
+        (reply({"resultType": "task", "taskId": ATTACK, "status": "failed"}), ["call", "look"]),
         (
             events(f"data: {json.dumps({'method': 'notifications/progress', 'params': {'message': ATTACK}})}\n\n"),
             ["tasks"],
@@ -141,8 +144,8 @@ def test_no_text_of_a_server_controls_the_terminal(
     hostile: Hostile, answer: Answer, words: list[str], json_: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hostile.answer = answer
-    command, *rest = words
-    main([command, hostile.url, *rest, *(["--json"] if json_ else [])])
+    command, *arguments = words
+    main([command, hostile.url, *arguments, *(["--json"] if json_ else [])])
 
     captured = capsys.readouterr()
     assert captured.out + captured.err
@@ -219,7 +222,7 @@ def test_an_endless_or_malformed_answer_ends_the_command_with_two_lines(
 
 def test_a_value_with_the_maximum_nesting_is_printed(hostile: Hostile, capsys: pytest.CaptureFixture[str]) -> None:
     value = json.loads("[" * 500 + "]" * 500)
-    hostile.answer = calling({"content": [], "structuredContent": {"result": value}})
+    hostile.answer = reply({"content": [], "structuredContent": {"result": value}})
 
     assert main(["call", hostile.url, "look", "--json"]) == 0
 
@@ -237,21 +240,21 @@ def test_an_event_may_arrive_in_any_pieces_and_contain_any_line_separator(
 
 
 def test_a_server_can_choose_the_poll_interval_within_limits(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = iter([1e300, -5, 1])
-    slept: list[float] = []
-    monkeypatch.setattr("time.sleep", slept.append)
+    intervals = iter([1e300, -5, 1])
+    sleeps: list[float] = []
+    monkeypatch.setattr("time.sleep", sleeps.append)
     task = {"resultType": "task", "taskId": "1", "status": "working"}
 
-    def answered(message: dict[str, Any]) -> httpx.Response:
-        interval = next(looks, None)
-        ended = {"status": "completed", "result": {"content": []}}
-        working = {"status": "working", "pollIntervalMs": interval}
-        return result(ended if interval is None else working)(message)
+    def respond(message: dict[str, Any]) -> httpx.Response:
+        interval = next(intervals, None)
+        completed_task = {"status": "completed", "result": {"content": []}}
+        working_task = {"status": "working", "pollIntervalMs": interval}
+        return result(completed_task if interval is None else working_task)(message)
 
-    hostile.answer = lambda message: answered(message) if message["method"] == "tasks/get" else calling(task)(message)
+    hostile.answer = lambda message: respond(message) if message["method"] == "tasks/get" else reply(task)(message)
 
     assert main(["call", hostile.url, "look"]) == 0
-    assert slept == [1, 60, 0.1, 0.1]
+    assert sleeps == [1, 60, 0.1, 0.1]
 
 
 def test_an_error_of_a_tool_in_this_process_does_not_control_the_terminal(tmp_path: Path) -> None:
@@ -265,8 +268,8 @@ def test_an_error_of_a_tool_in_this_process_does_not_control_the_terminal(tmp_pa
         f"    raise ValueError({ATTACK!a})\n"
     )
 
-    done = subprocess.run([BATON, "call", app, "broken"], capture_output=True, text=True, check=False)
+    process = subprocess.run([BATON, "call", app, "broken"], capture_output=True, text=True, check=False)
 
-    assert done.returncode == 1
-    assert "title" in done.stderr
-    assert unsafe(done.stdout + done.stderr) == ""
+    assert process.returncode == 1
+    assert "title" in process.stderr
+    assert unsafe(process.stdout + process.stderr) == ""

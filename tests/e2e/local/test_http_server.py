@@ -37,7 +37,7 @@ def serve() -> Iterator[Serve]:
         assert server.drain(BOUND_S) == 0
 
 
-def adapted(app: Application, *, allow_anonymous: bool = True) -> LambdaAdapter:
+def adapter(app: Application, *, allow_anonymous: bool = True) -> LambdaAdapter:
     return LambdaAdapter(app, allow_anonymous=allow_anonymous, streaming=True)
 
 
@@ -67,7 +67,7 @@ def send_raw(port: int, data: bytes) -> bytes:
 
 
 def test_a_request_reaches_the_application_and_its_answer_comes_back(serve: Serve) -> None:
-    with closing(connect(serve(adapted(echo)))) as client:
+    with closing(connect(serve(adapter(echo)))) as client:
         client.request("POST", "/mcp?x=1", b"\x00\xff\xfe", {"Content-Type": "application/octet-stream"})
         response = client.getresponse()
         assert (response.status, response.read()) == (200, b"\x00\xff\xfe")
@@ -75,21 +75,21 @@ def test_a_request_reaches_the_application_and_its_answer_comes_back(serve: Serv
 
 
 def test_a_stream_arrives_in_pieces_while_the_application_runs(serve: Serve) -> None:
-    seen = threading.Event()
+    client_has_read = threading.Event()
 
     def app(request: HttpRequest, exchange: Exchange) -> None:
         sink = exchange.open_stream(200, {"Content-Type": "text/event-stream"})
         sink.write(b"data: first\n\n")
-        assert seen.wait(BOUND_S)
+        assert client_has_read.wait(BOUND_S)
         sink.write(b"data: second\n\n")
 
-    with closing(connect(serve(adapted(app)))) as client:
+    with closing(connect(serve(adapter(app)))) as client:
         client.request("POST", "/mcp", b"{}")
         response = client.getresponse()
         assert response.headers["Content-Type"] == "text/event-stream"
         assert response.headers["Transfer-Encoding"] == "chunked"
         assert response.read1() == b"data: first\n\n"
-        seen.set()
+        client_has_read.set()
         assert response.read() == b"data: second\n\n"
         client.request("POST", "/mcp", b"{}")
         assert client.getresponse().read() == b"data: first\n\ndata: second\n\n"
@@ -97,7 +97,7 @@ def test_a_stream_arrives_in_pieces_while_the_application_runs(serve: Serve) -> 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "OPTIONS", "PUT", "PATCH", "PROPFIND"])
 def test_the_application_gets_requests_of_every_method(serve: Serve, method: str) -> None:
-    assert ask(serve(adapted(echo)), method).headers["X-Method"] == method
+    assert ask(serve(adapter(echo)), method).headers["X-Method"] == method
 
 
 def test_head_is_answered_without_a_body(serve: Serve) -> None:
@@ -107,7 +107,7 @@ def test_head_is_answered_without_a_body(serve: Serve) -> None:
         exchange.open_stream(200, {}).write(b"streamed")
         return None
 
-    with closing(connect(serve(adapted(app)))) as client:
+    with closing(connect(serve(adapter(app)))) as client:
         for method, path, body in [
             ("HEAD", "/whole", b""),
             ("HEAD", "/stream", b""),
@@ -119,7 +119,7 @@ def test_head_is_answered_without_a_body(serve: Serve) -> None:
 
 
 def test_a_chunked_request_body_is_accepted(serve: Serve) -> None:
-    with closing(connect(serve(adapted(echo)))) as client:
+    with closing(connect(serve(adapter(echo)))) as client:
         for _ in range(2):
             client.request("POST", "/mcp", iter([b"one,", b"two,", b"three"]), encode_chunked=True)
             assert client.getresponse().read() == b"one,two,three"
@@ -129,7 +129,7 @@ def test_a_client_that_disconnects_during_a_stream_stops_the_application(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    gone = threading.Event()
+    client_gone = threading.Event()
 
     def app(request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
         if request.method == "GET":
@@ -139,15 +139,15 @@ def test_a_client_that_disconnects_during_a_stream_stops_the_application(
             while True:
                 sink.write(b"x" * 65536)
         except ClientGone:
-            gone.set()
+            client_gone.set()
             raise
 
-    port = serve(adapted(app))
+    port = serve(adapter(app))
     with socket.create_connection(("127.0.0.1", port), timeout=BOUND_S) as client:
         client.sendall(b"POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
         assert client.recv(12) == b"HTTP/1.1 200"
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    assert gone.wait(BOUND_S)
+    assert client_gone.wait(BOUND_S)
     assert ask(port, "GET").status == 200
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
 
@@ -165,7 +165,7 @@ def test_a_client_that_disconnects_during_a_stream_stops_the_application(
 def test_a_client_that_disconnects_during_its_request_is_ignored(
     serve: Serve, beginning: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    port = serve(adapted(echo))
+    port = serve(adapter(echo))
     with socket.create_connection(("127.0.0.1", port), timeout=BOUND_S) as client:
         client.sendall(beginning)
         client.shutdown(socket.SHUT_WR)
@@ -178,7 +178,7 @@ def test_a_client_that_disconnects_during_its_request_is_ignored(
 def test_a_body_that_is_too_large_is_refused_and_the_server_continues(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    port = serve(adapted(echo))
+    port = serve(adapter(echo))
     head, _, body = send_raw(port, b"POST /mcp HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n").partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 413 ")
     assert body
@@ -187,7 +187,7 @@ def test_a_body_that_is_too_large_is_refused_and_the_server_continues(
 
 
 def test_a_client_that_expects_100_continue_gets_it_once(serve: Serve) -> None:
-    port = serve(adapted(echo))
+    port = serve(adapter(echo))
     request = b"POST /mcp HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), timeout=BOUND_S) as client:
         client.sendall(request % 4)
@@ -219,12 +219,12 @@ def test_a_stream_whose_application_fails_is_cut_off_and_logged_once(
         exchange.open_stream(200, {}).write(b"started")
         raise LookupError("after the stream began")
 
-    with closing(connect(serve(adapted(app)))) as client:
+    with closing(connect(serve(adapter(app)))) as client:
         client.request("POST", "/mcp")
         response = client.getresponse()
-        with pytest.raises(IncompleteRead) as caught:
+        with pytest.raises(IncompleteRead) as error_info:
             response.read()
-        assert caught.value.partial == b"started"
+        assert error_info.value.partial == b"started"
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
@@ -232,7 +232,7 @@ def test_the_servers_framing_headers_replace_those_of_the_answer(serve: Serve) -
     def app(request: HttpRequest, exchange: Exchange) -> HttpResponse:
         return HttpResponse(200, {"content-length": "999", "Transfer-Encoding": "chunked", "X": "y"}, b"four")
 
-    with closing(connect(serve(adapted(app)))) as client:
+    with closing(connect(serve(adapter(app)))) as client:
         client.request("POST", "/mcp")
         response = client.getresponse()
         assert (response.read(), response.headers["X"]) == (b"four", "y")
@@ -240,6 +240,6 @@ def test_the_servers_framing_headers_replace_those_of_the_answer(serve: Serve) -
 
 
 def test_a_port_in_use_is_an_os_error(serve: Serve) -> None:
-    port = serve(adapted(echo))
+    port = serve(adapter(echo))
     with pytest.raises(OSError, match="in use"):
-        LocalServer("127.0.0.1", port, Function(adapted(echo), 60))
+        LocalServer("127.0.0.1", port, Function(adapter(echo), 60))

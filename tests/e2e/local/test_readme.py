@@ -22,9 +22,9 @@ LOCALLY = (ROOT / "docs" / "local.md").read_text()
 
 def block(language: str, page: str = README) -> str:
     """Return the first code block of a page in this language. The default page is the README."""
-    found = re.search(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert found is not None
-    return found[1]
+    match = re.search(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert match is not None
+    return match[1]
 
 
 def test_the_server_in_twenty_lines_pauses_with_the_shown_handoff(tmp_path: Path, baton: Connect) -> None:
@@ -48,8 +48,8 @@ def test_the_workflow_of_the_workflows_page_pauses_with_the_shown_handoff(tmp_pa
 
     run = baton(load(str(file), Server)).call_workflow("refund_order", {"order_id": "A-17"})
 
-    shown = block("text", page.partition("\n## Pausing\n")[2]).rstrip("\n")
-    assert run.text.replace(str(run.task_id), "01m8…") == shown
+    handoff = block("text", page.partition("\n## Pausing\n")[2]).rstrip("\n")
+    assert run.text.replace(str(run.task_id), "01m8…") == handoff
 
 
 @mock_aws
@@ -57,20 +57,20 @@ def test_the_client_of_the_storage_page_has_batons_timeouts(tmp_path: Path, monk
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     file = tmp_path / "clients.py"
     file.write_text(block("python", (ROOT / "docs" / "storage.md").read_text()))
-    given: list[Any] = []
+    clients: list[Any] = []
 
-    run_path(str(file), {"server": None, "handler": lambda _server, dynamodb: given.append(dynamodb)})
+    run_path(str(file), {"server": None, "handler": lambda _server, dynamodb: clients.append(dynamodb)})
 
-    [shown], own = given, dynamodb_client()
+    [documented_client], default_client = clients, dynamodb_client()
     for name in ("connect_timeout", "read_timeout", "retries"):
-        assert getattr(shown.meta.config, name) == getattr(own.meta.config, name)
+        assert getattr(documented_client.meta.config, name) == getattr(default_client.meta.config, name)
 
 
 def test_the_events_for_sam_local_exist() -> None:
-    under_sam = LOCALLY.partition("\n## Under `sam local`\n")[2]
-    first, second = re.findall(r"^```sh\n(.*?)^```", under_sam, re.MULTILINE | re.DOTALL)
+    section = LOCALLY.partition("\n## Under `sam local`\n")[2]
+    commands, text = re.findall(r"^```sh\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
     template = (ROOT / "template.yaml").read_text()
-    lines = [shlex.split(line) for line in first.splitlines()]
+    lines = [shlex.split(line) for line in commands.splitlines()]
 
     # tests/deployed/test_sam_local.py runs these commands if Docker is available.
     assert [line[:3] for line in lines if line[0] == "sam"] == [
@@ -78,10 +78,10 @@ def test_the_events_for_sam_local_exist() -> None:
         ["sam", "local", "invoke"],
         ["sam", "local", "start-api"],
     ]
-    [invoke] = [line for line in lines if "invoke" in line]
-    assert f"\n  {invoke[3]}:\n    Type: AWS::Serverless::Function\n" in template
-    assert (ROOT / invoke[invoke.index("--event") + 1]).exists()
-    assert "http://127.0.0.1:3000/mcp" in second
+    [invoke_command] = [line for line in lines if "invoke" in line]
+    assert f"\n  {invoke_command[3]}:\n    Type: AWS::Serverless::Function\n" in template
+    assert (ROOT / invoke_command[invoke_command.index("--event") + 1]).exists()
+    assert "http://127.0.0.1:3000/mcp" in text
 
 
 def test_the_server_of_the_tools_page_works(tmp_path: Path, baton: Connect) -> None:
@@ -112,15 +112,15 @@ def test_the_resource_of_the_tools_page_stays_in_its_folder(tmp_path: Path, bato
 
     assert client.read_resource("manual://parts/belt.md").text == "# Belt"
     for path in ("../secret.md", "parts/%2e%2e/../secret.md", "..%2Fsecret.md", str(secret), "out/secret.md"):
-        with pytest.raises(JsonRpcError) as refused:
+        with pytest.raises(JsonRpcError) as error_info:
             client.read_resource(f"manual://{path}")
-        assert "secret" not in str(refused.value).replace(path, ""), path
+        assert "secret" not in str(error_info.value).replace(path, ""), path
 
 
 def test_the_named_parameters_exist_in_the_template() -> None:
     template = (ROOT / "template.yaml").read_text()
     rows = re.findall(r"^\| (`[A-Z][A-Za-z]+`(?:, `[A-Z][A-Za-z]+`)*) \|", README, re.MULTILINE)
-    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    names = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
 
-    assert named
-    assert [name for name in named if f"\n  {name}:\n    Type: " not in template] == []
+    assert names
+    assert [name for name in names if f"\n  {name}:\n    Type: " not in template] == []

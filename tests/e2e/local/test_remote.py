@@ -43,16 +43,16 @@ def baton(
     def run(command: str, *words: str, json_: bool = True) -> tuple[int, Any]:
         options = ["--header", f"X-Owner: {request.node.name}", *(["--json"] if json_ else [])]
         code = main([command, url, *words, *options])
-        out = capsys.readouterr().out
-        return code, json.loads(out) if json_ else out
+        output = capsys.readouterr().out
+        return code, json.loads(output) if json_ else output
 
     return run
 
 
 def test_a_workflow_that_completes_is_shown_step_by_step(baton: Run) -> None:
-    code, printed = baton("run", "done", "order=A-1")
-    [step] = printed["steps"]
-    assert (code, printed["status"], printed["results"]) == (
+    code, output = baton("run", "done", "order=A-1")
+    [step] = output["steps"]
+    assert (code, output["status"], output["results"]) == (
         0,
         "completed",
         {"fetch": {"order": "A-1", "email": "A-1@example.com"}},
@@ -67,17 +67,17 @@ def test_a_workflow_is_continued_by_a_call_and_a_resume(baton: Run) -> None:
     assert (code, run["pause"]["failedStep"]) == (3, "refund")
     assert [entry["tool"] for entry in run["next"]] == ["refund", "paused"]
     assert "make these tool calls" in run["handoff"]
-    beginning = run["taskId"][:20]
-    code, called = baton("call", "refund", "order=A-1", "approved_by=kim", "--task", beginning)
-    assert (code, called["_meta"]["recorded"]) == (0, True)
-    code, resumed = baton("resume", beginning)
-    assert (code, resumed["pause"]["missingFields"]) == (3, ["text"])
-    code, called = baton("call", "notify", "email=a@example.com", "text=30", "copies=2", "--task", beginning)
-    assert (code, called["content"][0]["text"]) == (0, "a@example.com: 30 (2)")
-    assert baton("resume", beginning)[0] == 0
-    code, shown = baton("show", beginning)
-    assert [step["status"] for step in shown["steps"]] == ["completed"] * 3
-    assert baton("resume", beginning) == (
+    prefix = run["taskId"][:20]
+    code, result = baton("call", "refund", "order=A-1", "approved_by=kim", "--task", prefix)
+    assert (code, result["_meta"]["recorded"]) == (0, True)
+    code, run = baton("resume", prefix)
+    assert (code, run["pause"]["missingFields"]) == (3, ["text"])
+    code, result = baton("call", "notify", "email=a@example.com", "text=30", "copies=2", "--task", prefix)
+    assert (code, result["content"][0]["text"]) == (0, "a@example.com: 30 (2)")
+    assert baton("resume", prefix)[0] == 0
+    code, view = baton("show", prefix)
+    assert [step["status"] for step in view["steps"]] == ["completed"] * 3
+    assert baton("resume", prefix) == (
         1,
         {"error": {"message": f"the task {run['taskId']} is completed and cannot be changed"}},
     )
@@ -91,11 +91,11 @@ def test_the_progress_of_a_list_is_shown_beside_its_step(baton: Run) -> None:
 
 def test_tasks_are_listed_newest_first_and_ended_once(baton: Run) -> None:
     first, second = (baton("run", "paused", "order=A-1")[1]["taskId"] for _ in range(2))
-    code, listed = baton("tasks")
-    assert (code, [task["taskId"] for task in listed["tasks"]]) == (0, [second, first])
+    code, page = baton("tasks")
+    assert (code, [task["taskId"] for task in page["tasks"]]) == (0, [second, first])
     assert baton("cancel", first)[1]["status"] == "cancelled"
-    code, printed = baton("complete", second, "--result", '{"refunded": true}')
-    assert (code, printed["status"], printed["result"], printed["resultBy"]) == (
+    code, output = baton("complete", second, "--result", '{"refunded": true}')
+    assert (code, output["status"], output["result"], output["resultBy"]) == (
         0,
         "completed",
         {"refunded": True},
@@ -104,28 +104,28 @@ def test_tasks_are_listed_newest_first_and_ended_once(baton: Run) -> None:
     assert "Result, supplied by a client\n" in baton("show", second, json_=False)[1]
     for command in (("cancel", second), ("complete", second, "--result", "{}")):
         assert baton(*command) == (1, {"error": {"message": f"the task {second} is completed and cannot be changed"}})
-    code, printed = baton("show", "0")
-    assert (code, printed["error"]["message"].split(":")[0]) == (2, "2 tasks begin with '0'")
-    code, printed = baton("show", "zz")
-    assert (code, printed["error"]["message"].split(":")[0]) == (2, "no task begins with 'zz'")
+    code, output = baton("show", "0")
+    assert (code, output["error"]["message"].split(":")[0]) == (2, "2 tasks begin with '0'")
+    code, output = baton("show", "zz")
+    assert (code, output["error"]["message"].split(":")[0]) == (2, "no task begins with 'zz'")
 
 
 def test_output_fits_80_columns_and_texts_are_not_markup(baton: Run) -> None:
-    code, out = baton("run", "paused", "order=A-1", json_=False)
+    code, output = baton("run", "paused", "order=A-1", json_=False)
     assert code == 3
-    assert max(map(len, out.splitlines())) <= 80
-    assert "working, paused at refund: waits for the model" in out
-    assert "not [bold]approved[/bold]" in out
+    assert max(map(len, output.splitlines())) <= 80
+    assert "working, paused at refund: waits for the model" in output
+    assert "not [bold]approved[/bold]" in output
     # The client makes the first call, and the server then continues.
-    assert re.search(r"1\. refund order=A-1 --task (\w{37})\n +Ask a supervisor\.\n +2\. paused task_id=\1\n", out)
-    assert "\x1b" not in out
-    listed = baton("tasks", json_=False)[1]
-    assert "refund (toolError)" in listed
-    assert "working, paused:" in listed
-    shown = baton("show", listed.splitlines()[1].split()[0], json_=False)[1]
-    assert "\x1b" not in shown
-    assert r"\u001b[31m" in " ".join(shown.split())
-    assert max(map(len, shown.splitlines())) <= 80
+    assert re.search(r"1\. refund order=A-1 --task (\w{37})\n +Ask a supervisor\.\n +2\. paused task_id=\1\n", output)
+    assert "\x1b" not in output
+    list_output = baton("tasks", json_=False)[1]
+    assert "refund (toolError)" in list_output
+    assert "working, paused:" in list_output
+    task_output = baton("show", list_output.splitlines()[1].split()[0], json_=False)[1]
+    assert "\x1b" not in task_output
+    assert r"\u001b[31m" in " ".join(task_output.split())
+    assert max(map(len, task_output.splitlines())) <= 80
 
 
 def test_each_next_call_is_one_line_that_can_be_pasted(
@@ -133,15 +133,15 @@ def test_each_next_call_is_one_line_that_can_be_pasted(
 ) -> None:
     task = baton("run", "pay", "account=A 1's", "pin=4711")[1]["taskId"]
     monkeypatch.setenv("COLUMNS", "20")
-    printed = [line for line in baton("show", task, json_=False)[1].splitlines() if " sign " in line]
-    called = ["call", url, "sign", "account=A 1's", "kind=now", "--task", task]
-    assert main([*called, "--header", "X-Owner: test_each_next_call_is_one_line_that_can_be_pasted"]) == 0
-    printed += [line for line in capsys.readouterr().err.splitlines() if line.startswith("Next: ")]
+    printed_lines = [line for line in baton("show", task, json_=False)[1].splitlines() if " sign " in line]
+    command = ["call", url, "sign", "account=A 1's", "kind=now", "--task", task]
+    assert main([*command, "--header", "X-Owner: test_each_next_call_is_one_line_that_can_be_pasted"]) == 0
+    printed_lines += [line for line in capsys.readouterr().err.splitlines() if line.startswith("Next: ")]
 
-    lines = [re.sub(r"^ *(Next: |\d\. )", "", line) for line in printed]
+    lines = [re.sub(r"^ *(Next: |\d\. )", "", line) for line in printed_lines]
     script = "; echo; ".join(f"printf '%s\\0' {line}" for line in lines)
-    pasted = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
-    assert pasted.split("\n") == [
+    output = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert output.split("\n") == [
         f"sign\0account=A 1's\0kind=<missing: kind>\0--task\0{task}\0",
         f"pay\0task_id={task}\0pin=<secret pin>\0",
     ]
@@ -172,22 +172,22 @@ def test_steps_are_printed_while_they_run(baton: Run, url: str, capsys: pytest.C
     ],
 )
 def test_errors_name_the_remedy(words: tuple[str, ...], code: int, complaint: str, baton: Run) -> None:
-    ended, printed = baton(*words)
-    assert ended == code
-    assert complaint in printed["error"]["message"]
+    exit_code, output = baton(*words)
+    assert exit_code == code
+    assert complaint in output["error"]["message"]
 
 
 def test_a_failed_tool_or_an_unrecorded_call_ends_with_code_1(baton: Run) -> None:
-    code, printed = baton("call", "refund", "order=A-1")
-    assert (code, printed["isError"]) == (1, True)
+    code, output = baton("call", "refund", "order=A-1")
+    assert (code, output["isError"]) == (1, True)
     task = baton("run", "done", "order=A-1")[1]["taskId"]
-    code, printed = baton("call", "fetch", "order=A-1", "--task", task)
-    assert (code, printed["_meta"]["recorded"]) == (1, False)
+    code, output = baton("call", "fetch", "order=A-1", "--task", task)
+    assert (code, output["_meta"]["recorded"]) == (1, False)
 
 
 def test_a_plain_prompt_is_shown_and_parameters_are_sent_in_headers(baton: Run) -> None:
-    code, printed = baton("run", "greeting", "name=Kim")
-    assert (code, printed["messages"][0]["content"]["text"]) == (0, "Greet Kim.")
+    code, output = baton("run", "greeting", "name=Kim")
+    assert (code, output["messages"][0]["content"]["text"]) == (0, "Greet Kim.")
     assert baton("call", "region", "where=nördlich")[1]["content"][0]["text"] == "nördlich"
 
 
@@ -196,26 +196,26 @@ def test_a_server_that_does_not_answer_ends_with_code_4(capsys: pytest.CaptureFi
     assert re.search("cannot be reached.*is `baton serve` running", capsys.readouterr().err)
 
 
-type Typed = Callable[..., None]
+type TypeLines = Callable[..., None]
 
 
 @pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch) -> Typed:
+def type_lines(monkeypatch: pytest.MonkeyPatch) -> TypeLines:
     """Enters these lines at the terminal, and the secrets at the hidden prompts."""
 
-    def type_(*lines: str, secrets: Sequence[str] = ()) -> None:
+    def enter_lines(*lines: str, secrets: Sequence[str] = ()) -> None:
         monkeypatch.setattr("mcp_baton.cli.remote.connection.at_terminal", lambda: True)
         monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
         monkeypatch.setattr("getpass.getpass", Mock(side_effect=secrets))
 
-    return type_
+    return enter_lines
 
 
 def test_continue_makes_the_clients_calls_until_the_workflow_is_done(
-    url: str, typed: Typed, capsys: pytest.CaptureFixture[str]
+    url: str, type_lines: TypeLines, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # The refund fails without a name and succeeds with one. The text follows, then a number, which is invalid at first.
-    typed("y", "e", "", "kim", "y", "Hello", "e", "", "", "two", "2", "y")
+    type_lines("y", "e", "", "kim", "y", "Hello", "e", "", "", "two", "2", "y")
     assert main(["run", url, "paused", "order=A-2", "--continue", *KIM]) == 0
     captured = capsys.readouterr()
     assert "A-2@example.com: Hello (2)" in captured.out
@@ -224,9 +224,9 @@ def test_continue_makes_the_clients_calls_until_the_workflow_is_done(
 
 @pytest.mark.parametrize("lines", [("s",), ()])
 def test_continue_stops_on_request(
-    url: str, typed: Typed, capsys: pytest.CaptureFixture[str], lines: tuple[str, ...]
+    url: str, type_lines: TypeLines, capsys: pytest.CaptureFixture[str], lines: tuple[str, ...]
 ) -> None:
-    typed(*lines)
+    type_lines(*lines)
     assert main(["run", url, "paused", "order=A-2", "--continue", *KIM]) == 3
     captured = capsys.readouterr()
     assert captured.out.count("paused at refund") == 1
@@ -234,11 +234,11 @@ def test_continue_stops_on_request(
 
 
 def test_continue_uses_a_given_secret_and_does_not_show_it(
-    url: str, typed: Typed, capsys: pytest.CaptureFixture[str]
+    url: str, type_lines: TypeLines, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # The first choice is invalid, and the tool refuses the second one. The empty line selects the edit, which changes
     # both arguments.
-    typed("never", "later", "y", "", "A 2", "now", "y")
+    type_lines("never", "later", "y", "", "A 2", "now", "y")
     assert main(["run", url, "pay", "account=A 1", "pin=4711", "--continue", *KIM]) == 0
     captured = capsys.readouterr()
     assert "A 2 signed it's now" in captured.out
@@ -249,9 +249,9 @@ def test_continue_uses_a_given_secret_and_does_not_show_it(
 
 
 def test_continue_sends_a_given_secret_with_the_answers_and_does_not_show_it(
-    url: str, typed: Typed, capsys: pytest.CaptureFixture[str]
+    url: str, type_lines: TypeLines, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    typed("the back door")
+    type_lines("the back door")
     assert main(["run", url, "enter", "pin=4711", "--continue", *KIM]) == 0
     captured = capsys.readouterr()
     assert "the back door is open" in captured.out
@@ -259,7 +259,7 @@ def test_continue_sends_a_given_secret_with_the_answers_and_does_not_show_it(
 
 
 def test_resume_asks_for_the_secret_and_does_not_show_it(
-    url: str, typed: Typed, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    url: str, type_lines: TypeLines, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "profiles.toml").write_text(f'[bank]\nurl = "{url}"\nheaders = {{X-Owner = "ada"}}\n')
     monkeypatch.setenv("BATON_PROFILES", str(tmp_path / "profiles.toml"))
@@ -268,7 +268,7 @@ def test_resume_asks_for_the_secret_and_does_not_show_it(
     command = capsys.readouterr().err.splitlines()[-1].removeprefix("To continue here: ")
     assert re.fullmatch("baton resume bank [0-9a-z]{16} --api-key env:BANK_KEY --continue", command)
 
-    typed("now", "y", secrets=["4711"])
+    type_lines("now", "y", secrets=["4711"])
 
     assert main(command.split()[1:]) == 0
     captured = capsys.readouterr()
@@ -276,10 +276,12 @@ def test_resume_asks_for_the_secret_and_does_not_show_it(
     assert "4711" not in captured.out + captured.err
 
 
-def test_a_call_asks_again_for_a_wrong_secret(url: str, typed: Typed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_call_asks_again_for_a_wrong_secret(
+    url: str, type_lines: TypeLines, capsys: pytest.CaptureFixture[str]
+) -> None:
     # The first "y" runs sign. The second one runs transfer with a wrong PIN, which fails. The edit asks for the PIN
     # again.
-    typed("now", "y", "y", "", "", "y", secrets=["1234", "many", "4711"])
+    type_lines("now", "y", "y", "", "", "y", secrets=["1234", "many", "4711"])
 
     assert main(["run", url, "pay", "account=A-1", "--continue", *KIM]) == 0
     captured = capsys.readouterr()
@@ -289,9 +291,9 @@ def test_a_call_asks_again_for_a_wrong_secret(url: str, typed: Typed, capsys: py
 
 
 def test_a_question_of_the_workflow_is_answered_at_the_terminal(
-    url: str, typed: Typed, capsys: pytest.CaptureFixture[str]
+    url: str, type_lines: TypeLines, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    typed("many", "2")
+    type_lines("many", "2")
 
     assert main(["run", url, "tell", "order=A-1", "--continue", *KIM]) == 0
     captured = capsys.readouterr()
@@ -300,11 +302,11 @@ def test_a_question_of_the_workflow_is_answered_at_the_terminal(
 
 
 def test_without_a_terminal_a_secret_is_not_asked_for(baton: Run) -> None:
-    code, printed = baton("run", "pay", "account=A-1")
-    assert (code, printed["error"]["code"], printed["error"]["data"]) == (2, -32602, {"secretArguments": ["pin"]})
+    code, output = baton("run", "pay", "account=A-1")
+    assert (code, output["error"]["code"], output["error"]["data"]) == (2, -32602, {"secretArguments": ["pin"]})
     task = baton("run", "pay", "account=A-1", "pin=4711")[1]["taskId"]
-    code, printed = baton("resume", task)
-    assert (code, printed["error"]["data"]) == (2, {"secretArguments": ["pin"]})
+    code, output = baton("resume", task)
+    assert (code, output["error"]["data"]) == (2, {"secretArguments": ["pin"]})
     assert baton("resume", task, "pin=4711")[0] == 3
 
 
@@ -318,16 +320,16 @@ def test_without_a_terminal_a_secret_is_not_asked_for(baton: Run) -> None:
     ],
 )
 def test_a_question_of_the_server_is_asked_at_the_terminal(
-    url: str, typed: Typed, capsys: pytest.CaptureFixture[str], lines: tuple[str, ...], answer: str
+    url: str, type_lines: TypeLines, capsys: pytest.CaptureFixture[str], lines: tuple[str, ...], answer: str
 ) -> None:
-    typed(*lines)
+    type_lines(*lines)
     assert main(["call", url, "approve", *KIM]) == 0
     assert capsys.readouterr().out.strip() == answer
 
 
 def test_without_a_terminal_a_question_is_declined(baton: Run) -> None:
-    code, printed = baton("call", "approve")
-    assert (code, printed["content"][0]["text"]) == (0, "decline")
+    code, output = baton("call", "approve")
+    assert (code, output["content"][0]["text"]) == (0, "decline")
 
 
 def test_a_file_is_served_in_this_process_with_its_background_tasks(

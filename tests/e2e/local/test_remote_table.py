@@ -35,15 +35,14 @@ def database() -> Iterator[tuple[TaskStore, str]]:
 def task(database: tuple[TaskStore, str]) -> str:
     """A paused task with one completed step."""
     store = database[0]
-    names = ("fetch", "refund")
-    steps: list[Json] = [{"name": name, "tool": name, "status": "pending"} for name in names]
+    steps: list[Json] = [{"name": name, "tool": name, "status": "pending"} for name in ("fetch", "refund")]
     progress: Json = {"goal": "flow: work", "steps": steps, "schemaVersion": 1}
-    made = store.create(NewTask(OWNER, {PROGRESS: progress, "note": "x" * 40}, workflow="flow"))
+    new_task = store.create(NewTask(OWNER, {PROGRESS: progress, "note": "x" * 40}, workflow="flow"))
     write = StepWrite(
         0, "fetch", StepStatus.PENDING, StepStatus.COMPLETED, {"total": 1.5}, timing=Timing(store.now_ms(), 7)
     )
-    store.write(made, Batch(steps=(write,), pause=SetPause(PAUSE)))
-    return made.task_id
+    store.write(new_task, Batch(steps=(write,), pause=SetPause(PAUSE)))
+    return new_task.task_id
 
 
 @pytest.fixture
@@ -61,17 +60,17 @@ def baton(
 
 
 def test_a_task_is_shown_from_its_item(baton: Callable[..., tuple[int, Any]], task: str) -> None:
-    code, printed = baton("show", task)
-    assert (code, printed["workflow"], printed["status"], printed["pause"]) == (0, "flow", "working", PAUSE)
-    fetch, refund = printed["steps"]
+    code, output = baton("show", task)
+    assert (code, output["workflow"], output["status"], output["pause"]) == (0, "flow", "working", PAUSE)
+    fetch, refund = output["steps"]
     assert (fetch["status"], fetch["ms"], fetch["bytes"]) == ("completed", 7, len('{"total":1.5}'))
     assert refund == {"name": "refund", "tool": "refund", "status": "pending"}
 
 
 def test_an_owners_tasks_are_listed_and_found_by_prefix(baton: Callable[..., tuple[int, Any]], task: str) -> None:
-    code, printed = baton("tasks")
-    [listed] = [each for each in printed["tasks"] if each["taskId"] == task]
-    assert (code, listed["_meta"]["step"]) == (0, "refund")
+    code, output = baton("tasks")
+    [record] = [entry for entry in output["tasks"] if entry["taskId"] == task]
+    assert (code, record["_meta"]["step"]) == (0, "refund")
     assert baton("show", task[:30])[1]["taskId"] == task
     assert baton("tasks", owner="bob") == (0, {"tasks": []})
     assert baton("show", task, owner="bob")[0] == 2
@@ -83,12 +82,12 @@ def test_an_owners_tasks_are_listed_and_found_by_prefix(baton: Callable[..., tup
 def test_a_task_ends_once(
     baton: Callable[..., tuple[int, Any]], task: str, words: tuple[str, ...], status: str
 ) -> None:
-    code, printed = baton(words[0], task, *words[1:])
-    assert (code, printed["status"]) == (0, status)
-    assert printed.get("result") == ({"by": "hand"} if status == "completed" else None)
-    assert printed.get("resultBy") == ("client" if status == "completed" else None)
-    code, printed = baton(words[0], task, *words[1:])
-    assert (code, printed) == (1, {"error": {"message": f"the task is {status} and cannot be changed"}})
+    code, output = baton(words[0], task, *words[1:])
+    assert (code, output["status"]) == (0, status)
+    assert output.get("result") == ({"by": "hand"} if status == "completed" else None)
+    assert output.get("resultBy") == ("client" if status == "completed" else None)
+    code, output = baton(words[0], task, *words[1:])
+    assert (code, output) == (1, {"error": {"message": f"the task is {status} and cannot be changed"}})
 
 
 def test_a_table_needs_an_owner_and_an_available_dynamodb(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ print(*(name for name in sys.argv[2:] if name in sys.modules))
 
 
 def test_importing_the_sample_is_fast() -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", IMPORT_AND_REPORT, str(FUNCTION), *SLOW],
         capture_output=True,
         text=True,
@@ -42,7 +42,7 @@ def test_importing_the_sample_is_fast() -> None:
         timeout=60,
     )
 
-    assert done.stdout.split() == []
+    assert process.stdout.split() == []
 
 
 @pytest.mark.parametrize("order", orders.ORDERS.values(), ids=lambda order: order.order_id)
@@ -58,27 +58,27 @@ def test_a_refund_within_the_policy_needs_no_approval(baton: Connect, order: ord
 @pytest.mark.parametrize("amount", [0.0, -1.0, 240.01])
 def test_a_refund_above_the_total_is_refused_without_asking_a_supervisor(baton: Connect, amount: float) -> None:
     client = baton(shop.server)
-    refused = client.call_tool("issue_refund", {"order_id": "A-17", "amount": amount})
+    result = client.call_tool("issue_refund", {"order_id": "A-17", "amount": amount})
 
-    assert refused.is_error
-    assert "cannot be refunded: order A-17 came to EUR 240.00" in refused.text
+    assert result.is_error
+    assert "cannot be refunded: order A-17 came to EUR 240.00" in result.text
     assert client.as_owner("ada", scopes=["refunds"]).approvals() == []
 
 
 def test_a_repeated_refund_is_paid_once(baton: Connect) -> None:
     client = baton(shop.server)
-    paid = len(orders.PAYMENTS)
+    payments_before = len(orders.PAYMENTS)
     run = client.get_prompt("refund_order", {"order_id": "A-17", "amount": "300"})
     assert run.paused
     refund: dict[str, Any] = {"order_id": "A-17", "amount": 100}
 
     refunds = [client.call_tool("issue_refund", refund, task=run.task_id) for _ in range(3)]
 
-    assert all(it.recorded and it.value == refunds[0].value for it in refunds)
-    assert len(orders.PAYMENTS) == paid + 1
+    assert all(result.recorded and result.value == refunds[0].value for result in refunds)
+    assert len(orders.PAYMENTS) == payments_before + 1
     client.call_tool("issue_refund", {**refund, "amount": 90}, task=run.task_id)
     client.call_tool("issue_refund", {**refund, "amount": 90})
-    assert len(orders.PAYMENTS) == paid + 3
+    assert len(orders.PAYMENTS) == payments_before + 3
 
 
 def test_a_supervisor_approves_a_refund_above_the_limit(baton: Connect) -> None:
@@ -96,12 +96,12 @@ def test_an_unknown_order_month_or_region_is_named(baton: Connect) -> None:
     client = baton(shop.server)
 
     assert client.call_tool("fetch_order", {"order_id": "A-99"}).text == "there is no order 'A-99'"
-    sales_of = client.call_tool("extract_sales", {"month": "1999-01"})
-    assert sales_of.text == "there are no sales for '1999-01'; there are for 2026-09"
-    regions = client.call_tool("find_regions", {"month": "1999-01"})
-    assert regions.text == "there are no regions for '1999-01'; there are for 2026-09, 2026-10"
-    counted = client.call_tool("count_orders", {"month": "2026-10", "region": "Porto"})
-    assert counted.text == "there was no shop in 'Porto' in '2026-10'"
+    sales_result = client.call_tool("extract_sales", {"month": "1999-01"})
+    assert sales_result.text == "there are no sales for '1999-01'; there are for 2026-09"
+    regions_result = client.call_tool("find_regions", {"month": "1999-01"})
+    assert regions_result.text == "there are no regions for '1999-01'; there are for 2026-09, 2026-10"
+    orders_result = client.call_tool("count_orders", {"month": "2026-10", "region": "Porto"})
+    assert orders_result.text == "there was no shop in 'Porto' in '2026-10'"
     with pytest.raises(JsonRpcError, match="no policy for 'toys'; there is one for books, electronics, furniture"):
         client.read_resource("policy://refunds/toys")
 
@@ -134,8 +134,8 @@ class Topic:
 
     def messages(self) -> list[Any]:
         """Return the messages that were published since the last call."""
-        received = boto3.client("sqs").receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10)
-        return [json.loads(message["Body"]) for message in received.get("Messages", [])]
+        response = boto3.client("sqs").receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10)
+        return [json.loads(message["Body"]) for message in response.get("Messages", [])]
 
 
 @pytest.fixture
@@ -155,18 +155,18 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[Topic]:
 
 
 def test_a_message_is_published_to_the_topic_with_its_recipient(topic: Topic) -> None:
-    with patch("boto3.client", wraps=boto3.client) as made:
-        sent = shop.send_message("kim@example.com", "Your refund is on its way.", "R-A-17")
-        assert made.call_count == 1
-        [received] = topic.messages()
-        made.reset_mock()
+    with patch("boto3.client", wraps=boto3.client) as client_factory:
+        result = shop.send_message("kim@example.com", "Your refund is on its way.", "R-A-17")
+        assert client_factory.call_count == 1
+        [record] = topic.messages()
+        client_factory.reset_mock()
         shop.send_message("kim@example.com", "Two.")
-        assert made.call_count == 0
+        assert client_factory.call_count == 0
         assert [message["Message"] for message in topic.messages()] == ["Two."]
 
-    assert (received["Subject"], received["Message"]) == ("News from the shop (R-A-17)", "Your refund is on its way.")
-    assert received["MessageAttributes"] == {"to": {"Type": "String", "Value": "kim@example.com"}}
-    assert sent.message_id == received["MessageId"]
+    assert (record["Subject"], record["Message"]) == ("News from the shop (R-A-17)", "Your refund is on its way.")
+    assert record["MessageAttributes"] == {"to": {"Type": "String", "Value": "kim@example.com"}}
+    assert result.message_id == record["MessageId"]
 
 
 def test_a_subject_is_shortened_for_sns_and_returned_in_full(topic: Topic) -> None:
@@ -178,11 +178,10 @@ def test_a_subject_is_shortened_for_sns_and_returned_in_full(topic: Topic) -> No
         "x" * 79: f"News from the shop ({'x' * 76}...",
     }
     for reference, subject in subjects.items():
-        sent = shop.send_message("kim@example.com", reference, reference)
-        assert sent.subject == f"News from the shop ({reference})"
+        assert shop.send_message("kim@example.com", reference, reference).subject == f"News from the shop ({reference})"
         assert len(subject) < 100
 
-    assert {received["Message"]: received["Subject"] for received in topic.messages()} == subjects
+    assert {message["Message"]: message["Subject"] for message in topic.messages()} == subjects
 
 
 def test_a_rejected_message_is_reported_without_names_from_the_account(
@@ -190,10 +189,10 @@ def test_a_rejected_message_is_reported_without_names_from_the_account(
 ) -> None:
     monkeypatch.setenv("TOPIC_ARN", f"{topic.arn}-that-is-gone")
 
-    with pytest.raises(ToolError) as caught:
+    with pytest.raises(ToolError) as error_info:
         shop.send_message("kim@example.com", "Hello.")
 
-    assert str(caught.value) == "nothing was sent: SNS refused the message (NotFound)"
+    assert str(error_info.value) == "nothing was sent: SNS refused the message (NotFound)"
     assert "NotFound" in caplog.text
 
 
@@ -205,16 +204,16 @@ def test_a_message_with_an_unknown_outcome_is_not_reported_as_unsent(topic: Topi
     failure: Any = {"Error": {"Code": "InternalError", "Message": "sorry"}, "ResponseMetadata": {"HTTPStatusCode": 500}}
 
     for error in (client.exceptions.ClientError(failure, "Publish"), ReadTimeoutError(endpoint_url="https://sns")):
-        with patch.object(client, "publish", side_effect=error), pytest.raises(type(error)) as caught:
+        with patch.object(client, "publish", side_effect=error), pytest.raises(type(error)) as error_info:
             shop.send_message("kim@example.com", "Hello.")
-        assert caught.value is error
+        assert error_info.value is error
     assert topic.messages() == []
 
 
 def test_without_a_topic_nothing_is_published(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOPIC_ARN", "")
 
-    sent = shop.send_message("kim@example.com", "Hello.", "R-A-17")
+    message = shop.send_message("kim@example.com", "Hello.", "R-A-17")
 
-    assert sent == shop.Message("kim@example.com", "News from the shop (R-A-17)", "Hello.", None)
+    assert message == shop.Message("kim@example.com", "News from the shop (R-A-17)", "Hello.", None)
     assert topic.messages() == []

@@ -59,7 +59,7 @@ class Baton:
 
 
 @contextmanager
-def running(*options: str, stderr: int | IO[str] | None = None, folder: Path | None = None) -> Iterator[Baton]:
+def start_serve(*options: str, stderr: int | IO[str] | None = None, folder: Path | None = None) -> Iterator[Baton]:
     """Run `baton serve` and kill it at the end."""
     command = [*COMMAND, *options, "--port", "0"]
     with ExitStack() as stack:
@@ -76,9 +76,9 @@ def running(*options: str, stderr: int | IO[str] | None = None, folder: Path | N
 
 
 @contextmanager
-def serving(*options: str, stderr: IO[str] | None = None) -> Iterator[Baton]:
+def serve(*options: str, stderr: IO[str] | None = None) -> Iterator[Baton]:
     """Run `baton serve`. It must end with code 0 after a signal."""
-    with running(*options, stderr=stderr) as baton:
+    with start_serve(*options, stderr=stderr) as baton:
         yield baton
         assert (baton.stop(), baton.stdout.read()) == (0, "")
 
@@ -92,17 +92,17 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def baton(terminal: Path) -> Iterator[Baton]:
     """A running `baton serve` for the tests that need no options."""
-    with terminal.open("w") as stderr, serving(SERVED, stderr=stderr) as baton:
+    with terminal.open("w") as stderr, serve(SERVED, stderr=stderr) as baton:
         yield baton
 
 
-def failed(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
+def start_error(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Run a command that must fail at its start, and return its standard error. Modules that it imported are
     removed."""
     with patch.dict(sys.modules), patch.object(sys, "path", [*sys.path]):
-        code, said = main(["serve", *arguments]), capfd.readouterr()
-    assert (code, said.out) == (2, "")
-    return said.err
+        code, captured = main(["serve", *arguments]), capfd.readouterr()
+    assert (code, captured.out) == (2, "")
+    return captured.err
 
 
 def test_one_line_on_stdout_has_the_url(baton: Baton) -> None:
@@ -113,15 +113,15 @@ def test_one_line_on_stdout_has_the_url(baton: Baton) -> None:
 
 def test_calls_run_in_parallel(baton: Baton) -> None:
     with ThreadPoolExecutor(2) as pool:
-        places = pool.map(lambda _: baton.tool("meet")["result"], range(2))
-        assert sorted(places) == [0, 1]
+        results = pool.map(lambda _: baton.tool("meet")["result"], range(2))
+        assert sorted(results) == [0, 1]
 
 
 def test_an_exception_of_a_tool_is_logged_and_the_client_gets_its_id(baton: Baton, terminal: Path) -> None:
     [block] = baton.call("tools/call", name="broken", arguments={})["content"]
-    found = re.fullmatch(r"internal error in broken \(id ([0-9a-f-]{36})\)", block["text"])
-    assert found
-    line, _, traceback = terminal.read_text().partition(f"request {found[1]}: internal error in broken\n")
+    match = re.fullmatch(r"internal error in broken \(id ([0-9a-f-]{36})\)", block["text"])
+    assert match
+    line, _, traceback = terminal.read_text().partition(f"request {match[1]}: internal error in broken\n")
     assert "ERROR" in line
     assert traceback.startswith("Traceback (most recent call last):\n")
     assert 'served.py", line' in traceback
@@ -129,34 +129,34 @@ def test_an_exception_of_a_tool_is_logged_and_the_client_gets_its_id(baton: Bato
 
 
 def test_a_timeout_without_time_to_work_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
-    said = failed(capfd, SERVED, "--timeout", "6", "--port", "0")
-    assert "--timeout 6" in said
-    assert "BATON_WRITE_RESERVE_MS" in said
-    assert "more than 6 seconds" in said
+    error_text = start_error(capfd, SERVED, "--timeout", "6", "--port", "0")
+    assert "--timeout 6" in error_text
+    assert "BATON_WRITE_RESERVE_MS" in error_text
+    assert "more than 6 seconds" in error_text
 
 
 def test_only_pages_of_this_machine_may_call(baton: Baton) -> None:
-    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
+    preflight_headers = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
 
     page = {"Origin": "http://localhost:6274"}
-    preflight = baton.client.options("/mcp", headers=page | asked)
+    preflight = baton.client.options("/mcp", headers=page | preflight_headers)
     assert (preflight.status_code, preflight.content) == (204, b"")
     assert preflight.headers["access-control-allow-origin"] == "http://localhost:6274"
     assert preflight.headers["access-control-allow-headers"] == "content-type"
-    called = {"name": "whoami", "arguments": {}}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": called}
-    for params, kind in (called, "application/json"), (called | {"_meta": {"progressToken": "p"}}, "text/event-stream"):
+    call = {"name": "whoami", "arguments": {}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    for params, kind in (call, "application/json"), (call | {"_meta": {"progressToken": "p"}}, "text/event-stream"):
         answer = baton.client.post("/mcp", json=message | {"params": params}, headers=page)
         assert answer.headers["content-type"] == kind
         assert answer.headers["access-control-allow-origin"] == "http://localhost:6274"
 
-    stranger = {"Origin": "https://evil.example"}
-    for refused in (
-        baton.client.options("/mcp", headers=stranger | asked),
-        baton.client.post("/mcp", json=message, headers=stranger),
+    foreign_page = {"Origin": "https://evil.example"}
+    for response in (
+        baton.client.options("/mcp", headers=foreign_page | preflight_headers),
+        baton.client.post("/mcp", json=message, headers=foreign_page),
     ):
-        assert refused.status_code == 403
-        assert [name for name in refused.headers if name.startswith("access-control-")] == []
+        assert response.status_code == 403
+        assert [name for name in response.headers if name.startswith("access-control-")] == []
 
 
 def test_callers_are_anonymous_and_own_tasks(baton: Baton) -> None:
@@ -168,18 +168,18 @@ def test_options_select_the_object_the_owner_the_timeout_and_the_dynamodb() -> N
     kim, lee = {"X-User": "kim"}, {"X-User": "lee"}
     memory = MemoryDynamoDB()
     database = loopback_server(memory)
-    over = ("--dynamodb", f"http://{database.address}", "--table", "own", "--owner-header", "X-User")
-    with serving(SERVED.replace(":server", ":other"), *over, "--timeout", "7") as baton:
-        opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t"}}
-        assert baton.call("initialize", kim, **opening)["serverInfo"]["name"] == "other"
-        whoami = baton.tool("whoami", kim)
-        assert (whoami["owner"], 0 < whoami["remaining_ms"] <= 7000) == ("kim", True)
-        refused = baton.client.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
-        assert (refused.status_code, "--owner-header" in refused.json()["error"]["message"]) == (403, True)
+    options = ("--dynamodb", f"http://{database.address}", "--table", "own", "--owner-header", "X-User")
+    with serve(SERVED.replace(":server", ":other_server"), *options, "--timeout", "7") as baton:
+        client_params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t"}}
+        assert baton.call("initialize", kim, **client_params)["serverInfo"]["name"] == "other"
+        caller = baton.tool("whoami", kim)
+        assert (caller["owner"], 0 < caller["remaining_ms"] <= 7000) == ("kim", True)
+        response = baton.client.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
+        assert (response.status_code, "--owner-header" in response.json()["error"]["message"]) == (403, True)
         task_id = baton.call("prompts/get", kim, name="asking")["_meta"]["task_id"]
         assert memory.names == ["own"]
     # the table still exists after the server has ended
-    with serving(SERVED, *over) as baton:
+    with serve(SERVED, *options) as baton:
         assert [task["taskId"] for task in baton.call("tasks/list", kim)["tasks"]] == [task_id]
         assert baton.call("tasks/list", lee)["tasks"] == []
     database.close()
@@ -189,17 +189,17 @@ def test_an_invalid_target_is_reported_in_one_line_with_exit_code_2(
     baton: Baton, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     port = baton.line.rpartition(":")[2].removesuffix("/mcp\n")
-    broken, absent = tmp_path / "broken.py", tmp_path / "absent.py"
-    broken.write_text("import no_such_module_anywhere\n")
-    several = SERVED.removesuffix(":server")
-    assert failed(capfd, str(absent)) == f"baton: no such file: {absent}\n"
-    assert "holds server, other: choose one" in failed(capfd, several)
-    assert "No module named 'no_such_module_anywhere'" in failed(capfd, str(broken))
+    broken_file, absent_file = tmp_path / "broken.py", tmp_path / "absent.py"
+    broken_file.write_text("import no_such_module_anywhere\n")
+    ambiguous_target = SERVED.removesuffix(":server")
+    assert start_error(capfd, str(absent_file)) == f"baton: no such file: {absent_file}\n"
+    assert "holds server, other_server: choose one" in start_error(capfd, ambiguous_target)
+    assert "No module named 'no_such_module_anywhere'" in start_error(capfd, str(broken_file))
     for options, ending in (
         (["--port", port], "or --port 0 for a free port\n"),
         (["--dynamodb", UNREACHABLE], ""),
     ):
         command = [*COMMAND, SERVED, "--port", "0", *options]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-        assert done.stderr.endswith(ending)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)
+        assert (process.returncode, process.stdout, process.stderr.count("\n")) == (2, "", 1)
+        assert process.stderr.endswith(ending)

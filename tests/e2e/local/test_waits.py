@@ -38,8 +38,8 @@ def baton(url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
 
     def run(command: str, *words: str, text: bool = False) -> tuple[int, Any]:
         code = main([command, url, *words, *([] if text else ["--json"])])
-        printed = capsys.readouterr()
-        return code, printed.out + printed.err if text else json.loads(printed.out)
+        captured = capsys.readouterr()
+        return code, captured.out + captured.err if text else json.loads(captured.out)
 
     return run
 
@@ -53,9 +53,9 @@ def branch(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def task(baton: Run, branch: str) -> str:
     """A task that waits for its callback."""
-    code, paused = baton("run", "release", f"branch={branch}")
-    assert (code, paused["pause"]["type"]) == (3, "waiting")
-    return str(paused["taskId"])
+    code, run = baton("run", "release", f"branch={branch}")
+    assert (code, run["pause"]["type"]) == (3, "waiting")
+    return str(run["taskId"])
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def address(baton: Run, task: str, branch: str) -> str:
     return str(baton("call", "address_of", f"branch={branch}")[1]["structuredContent"]["result"])
 
 
-def listed(baton: Run, task: str) -> str:
+def list_line(baton: Run, task: str) -> str:
     """Return the task's line in the list."""
     lines: list[str] = baton("tasks", text=True)[1].splitlines()
     return next(line for line in lines if line.startswith(task[:16]))
@@ -71,17 +71,17 @@ def listed(baton: Run, task: str) -> str:
 
 @pytest.mark.parametrize("part", ["the address", "its last part"])
 def test_a_callback_ends_the_wait_and_the_server_continues(baton: Run, task: str, address: str, part: str) -> None:
-    named = address if part == "the address" else address.rpartition("/")[2]
-    assert baton("callback", named, GREEN, text=True) == (0, "accepted\n")
-    assert baton("callback", named, GREEN) == (0, {"accepted": True})  # a repetition
-    over = "paused: its wait is over; continue it"
-    assert f"working, {over}  deploy (waiting)" in listed(baton, task)
-    shown = baton("show", task, text=True)[1]
-    assert "paused at build: its wait is over; continue it\n" in shown
-    assert "nothing needs to be done" not in shown
-    assert "\nNext\n" in shown
-    code, done = baton("resume", task)
-    assert (code, done["results"]["deploy"]) == (0, "shop:7 is deployed")
+    target = address if part == "the address" else address.rpartition("/")[2]
+    assert baton("callback", target, GREEN, text=True) == (0, "accepted\n")
+    assert baton("callback", target, GREEN) == (0, {"accepted": True})  # a repetition
+    status_text = "paused: its wait is over; continue it"
+    assert f"working, {status_text}  deploy (waiting)" in list_line(baton, task)
+    task_output = baton("show", task, text=True)[1]
+    assert "paused at build: its wait is over; continue it\n" in task_output
+    assert "nothing needs to be done" not in task_output
+    assert "\nNext\n" in task_output
+    code, run = baton("resume", task)
+    assert (code, run["results"]["deploy"]) == (0, "shop:7 is deployed")
 
 
 def test_a_refused_callback_shows_the_reason(baton: Run, address: str) -> None:
@@ -98,22 +98,22 @@ def test_a_refused_callback_shows_the_reason(baton: Run, address: str) -> None:
 def test_the_servers_log_has_no_address_of_a_callback(baton: Run, address: str, log: Path) -> None:
     for body in ("{}7", '{"image": 7}', GREEN):
         baton("callback", address, body)
-    written = log.read_text()
-    assert "POST /callbacks/…" in written
-    assert "422 The body does not match its type" in written
-    assert address.rpartition("/")[2] not in written
+    text = log.read_text()
+    assert "POST /callbacks/…" in text
+    assert "422 The body does not match its type" in text
+    assert address.rpartition("/")[2] not in text
 
 
 def test_the_commands_show_what_a_task_waits_for_and_until_when(baton: Run, task: str, branch: str) -> None:
-    waits = rf"waits for a callback until {TIME}"
-    assert re.search(rf"working, paused: {waits}  build \(waiting\)", listed(baton, task))
-    for shown in (baton("show", task, text=True)[1], baton("run", "release", f"branch={branch}", text=True)[1]):
-        assert re.search(rf"working, paused at build: {waits}\n", shown)
-        assert "Until then, nothing needs to be done." in shown
-        assert "\nAfter the wait\n" in shown
-    assert "\nTo continue here after the wait: baton resume" in shown
-    later = baton("run", "release_later", "branch=main", text=True)[1]
-    assert re.search(rf"working, paused at night: waits until {TIME}\n", later)
+    pattern = rf"waits for a callback until {TIME}"
+    assert re.search(rf"working, paused: {pattern}  build \(waiting\)", list_line(baton, task))
+    for output in (baton("show", task, text=True)[1], baton("run", "release", f"branch={branch}", text=True)[1]):
+        assert re.search(rf"working, paused at build: {pattern}\n", output)
+        assert "Until then, nothing needs to be done." in output
+        assert "\nAfter the wait\n" in output
+    assert "\nTo continue here after the wait: baton resume" in output
+    later_output = baton("run", "release_later", "branch=main", text=True)[1]
+    assert re.search(rf"working, paused at night: waits until {TIME}\n", later_output)
 
 
 def test_the_graph_shows_what_a_step_waits_for(capsys: pytest.CaptureFixture[str]) -> None:

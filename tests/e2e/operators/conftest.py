@@ -41,8 +41,8 @@ def fetch_order(order_id: str, currency: str = "EUR") -> dict[str, float]:
 @server.tool
 def refund(amount: float, order_id: str) -> str:
     "Refund an order."
-    with CLOSED.with_name("tried").open("a") as tried:
-        tried.write(f"{order_id}\\n")
+    with CLOSED.with_name("attempts").open("a") as attempts:
+        attempts.write(f"{order_id}\\n")
     if CLOSED.exists() and order_id not in CLOSED.read_text().split():
         raise ToolError("the bank is closed")
     return f"R-{order_id}"
@@ -71,18 +71,18 @@ class Requests:
 
     Attributes:
         times: The times of the requests, by operation.
-        most: The number of requests of an operation that are allowed. Further ones are refused.
+        limits: The number of allowed requests, by operation. Further ones are refused.
     """
 
     application: Callable[..., Any]
     times: dict[str, list[float]] = field(default_factory=dict)
-    most: dict[str, int] = field(default_factory=dict)
+    limits: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, environment: dict[str, Any], start: Callable[..., Any]) -> Any:
         operation = environment.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
-        seen = self.times.setdefault(operation, [])
-        seen.append(time.monotonic())
-        if len(seen) > self.most.get(operation, len(seen)):
+        times = self.times.setdefault(operation, [])
+        times.append(time.monotonic())
+        if len(times) > self.limits.get(operation, len(times)):
             start("400 Bad Request", [("Content-Type", "application/x-amz-json-1.0")])
             return [b'{"__type": "AccessDeniedException", "message": "not today"}']
         return self.application(environment, start)
@@ -118,11 +118,11 @@ class Shop:
         (self.folder / "closed").write_text(" ".join(orders))
 
     @property
-    def tried(self) -> list[str]:
+    def attempts(self) -> list[str]:
         """Return the orders whose refunds were tried."""
-        return (self.folder / "tried").read_text().split()
+        return (self.folder / "attempts").read_text().split()
 
-    def paused(self, order: str = "A-17", owner: str = "kim") -> str:
+    def paused_task(self, order: str = "A-17", owner: str = "kim") -> str:
         """Return a task that is paused at the refund."""
         return self.client(owner=owner).get_prompt("refund_order", {"order_id": order}).task_id
 
@@ -141,7 +141,7 @@ def database() -> Iterator[tuple[Any, Requests, str]]:
 def shop(database: tuple[Any, Requests, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
     """A shop with an empty table, in which refunds fail."""
     client, requests, url = database
-    requests.times, requests.most = {}, {}
+    requests.times, requests.limits = {}, {}
     for name in ("BATON_OVERFLOW_BUCKET", "BATON_SHARDS", "BATON_TABLE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -149,9 +149,9 @@ def shop(database: tuple[Any, Requests, str], tmp_path: Path, monkeypatch: pytes
     create_table(client, table)
     store = dynamodb_store(table, Settings(table=table), connect=lambda: client)
     assert isinstance(store, DynamoDBTaskStore)
-    made = Shop(table, url, tmp_path, store, requests)
-    made.close()
-    yield made
+    new_shop = Shop(table, url, tmp_path, store, requests)
+    new_shop.close()
+    yield new_shop
     for name in [name for name in sys.modules if name.startswith("shop_")]:
         del sys.modules[name]
 
@@ -167,8 +167,8 @@ def baton(shop: Shop, capsys: pytest.CaptureFixture[str]) -> Baton:
     def run(*words: object) -> tuple[int, str, str]:
         capsys.readouterr()
         code = main([*map(str, words), "--table", shop.table, "--dynamodb", shop.url])
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
 
     return run
 
@@ -178,7 +178,7 @@ def baton_json(baton: Baton) -> BatonJson:
     """Runs a command with `--json`. Returns the exit code and the JSON output."""
 
     def run(*words: object) -> tuple[int, Any]:
-        code, out, _ = baton(*words, "--json")
-        return code, json.loads(out)
+        code, output, _ = baton(*words, "--json")
+        return code, json.loads(output)
 
     return run

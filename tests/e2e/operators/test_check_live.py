@@ -11,88 +11,88 @@ from mcp_baton.cli.app import main
 from mcp_baton.tasks.record import JobSpec, NewTask
 from tests.e2e.operators.conftest import Baton, BatonJson, Shop
 
-CHANGED = ('arguments={"order_id": ORDER_ID}),', 'arguments={"order_id": ORDER_ID, "currency": ORDER_ID}),')
-REMOVED = (
+STEP_CHANGE = ('arguments={"order_id": ORDER_ID}),', 'arguments={"order_id": ORDER_ID, "currency": ORDER_ID}),')
+STEP_REMOVAL = (
     ('Step("fetch", tool=fetch_order, arguments={"order_id": ORDER_ID}),', ""),
     ('step_output("fetch", "total")', "constant(3.0)"),
     ("import Argument", "import constant, Argument"),
 )
-GUIDED = ("tool=refund, ", 'tool=refund, guidance="Look twice", ')
-REQUIRED = ('[Argument("order_id", required=True)]', '[Argument("order_id"), Argument("why", required=True)]')
-SECRET = ('Argument("order_id", required=True)', 'Argument("order_id", required=True, secret=True)')
+GUIDANCE_CHANGE = ("tool=refund, ", 'tool=refund, guidance="Look twice", ')
+REQUIRED_ARGUMENT = ('[Argument("order_id", required=True)]', '[Argument("order_id"), Argument("why", required=True)]')
+SECRET_ARGUMENT = ('Argument("order_id", required=True)', 'Argument("order_id", required=True, secret=True)')
 
 
 def fill(shop: Shop, tasks: int) -> None:
     """Store tasks of a removed workflow, of about 100 KB each. A page of a scan has at most 1 MB."""
-    for place in range(tasks):
+    for index in range(tasks):
         values = {f"v{number}": os.urandom(1_900).hex() for number in range(50)}
-        shop.store.create(NewTask(f"owner {place}", values, workflow="gone"))
+        shop.store.create(NewTask(f"owner {index}", values, workflow="gone"))
 
 
 def test_a_task_whose_completed_step_has_changed_is_named(shop: Shop, baton: Baton) -> None:
-    task = shop.paused()
-    ended = shop.paused()
-    shop.client().task("cancel", ended)
-    yesterday = replace(shop.store.table, clock_ms=lambda: shop.store.now_ms() - 86_400_000)
-    replace(shop.store, table=yesterday).create(NewTask("kim", {}, workflow="expired"))
+    task = shop.paused_task()
+    cancelled_task = shop.paused_task()
+    shop.client().task("cancel", cancelled_task)
+    old_table = replace(shop.store.table, clock_ms=lambda: shop.store.now_ms() - 86_400_000)
+    replace(shop.store, table=old_table).create(NewTask("kim", {}, workflow="expired"))
 
-    code, out, _ = baton("check", shop.version(GUIDED), "--live")
-    assert (code, out.splitlines()[-1]) == (0, "1 task: 1 continue, 0 would be refused")
+    code, output, _ = baton("check", shop.version(GUIDANCE_CHANGE), "--live")
+    assert (code, output.splitlines()[-1]) == (0, "1 task: 1 continue, 0 would be refused")
 
-    code, out, _ = baton("check", shop.version(CHANGED), "--live")
-    why = "step 'fetch' is completed and its definition changed"
+    code, output, _ = baton("check", shop.version(STEP_CHANGE), "--live")
+    reason = "step 'fetch' is completed and its definition changed"
     assert code == 1
-    assert f"1 task: 0 continue, 1 would be refused: refund_order {task}: {why}\n" in out
+    assert f"1 task: 0 continue, 1 would be refused: refund_order {task}: {reason}\n" in output
 
 
 def test_tasks_with_the_same_reason_share_a_line(shop: Shop, baton: Baton) -> None:
     for _ in range(3):
-        shop.paused()
-    made = shop.store.create(NewTask("ann", {}, work=JobSpec("report", request_id="1")))
+        shop.paused_task()
+    job = shop.store.create(NewTask("ann", {}, work=JobSpec("report", request_id="1")))
 
-    gone = ('@server.tool(task="optional")', '@server.tool(name="other")')
-    code, out, _ = baton("check", shop.version(CHANGED, gone), "--live")
+    removal = ('@server.tool(task="optional")', '@server.tool(name="other")')
+    code, output, _ = baton("check", shop.version(STEP_CHANGE, removal), "--live")
     assert code == 1
-    assert "4 tasks: 0 continue, 4 would be refused:\n" in out
-    assert re.search(r"^  refund_order \w{37} and 2 more: step 'fetch' is completed and", out, re.MULTILINE)
-    assert f"\n  report {made.task_id}: the tool 'report' is gone\n" in out
+    assert "4 tasks: 0 continue, 4 would be refused:\n" in output
+    assert re.search(r"^  refund_order \w{37} and 2 more: step 'fetch' is completed and", output, re.MULTILINE)
+    assert f"\n  report {job.task_id}: the tool 'report' is gone\n" in output
 
 
 @pytest.mark.parametrize(
-    ("changes", "why"),
+    ("changes", "reason"),
     [
-        (REMOVED, "step 'fetch' is completed and it was removed"),
+        (STEP_REMOVAL, "step 'fetch' is completed and it was removed"),
         ([('name="refund_order"', 'name="refund_it"')], "its workflow is gone"),
-        ([REQUIRED], "the argument 'why' is required"),
-        ([SECRET], None),
+        ([REQUIRED_ARGUMENT], "the argument 'why' is required"),
+        ([SECRET_ARGUMENT], None),
     ],
 )
 def test_a_task_that_a_resume_would_refuse_is_reported_with_the_reason(
-    shop: Shop, baton_json: BatonJson, changes: list[tuple[str, str]], why: str | None
+    shop: Shop, baton_json: BatonJson, changes: list[tuple[str, str]], reason: str | None
 ) -> None:
     """A client supplies secrets again at a resume, so a new secret argument is not a reason."""
-    task = shop.paused(owner="ann")
-    code, printed = baton_json("check", shop.version(*changes), "--live")
-    refused = (
+    task = shop.paused_task(owner="ann")
+    code, output = baton_json("check", shop.version(*changes), "--live")
+    problems = (
         []
-        if why is None
-        else [{"task": task, "owner": "ann", "what": "refund_order", "outcome": "would be refused", "why": why}]
+        if reason is None
+        else [{"task": task, "owner": "ann", "what": "refund_order", "outcome": "would be refused", "why": reason}]
     )
-    assert code == len(refused)
-    assert printed["live"]["problems"] == refused
-    assert (printed["live"]["tasks"], printed["live"]["whole"]) == (1, True)
+    assert code == len(problems)
+    assert output["live"]["problems"] == problems
+    assert (output["live"]["tasks"], output["live"]["whole"]) == (1, True)
 
 
 def test_an_interrupted_check_continues_where_it_stopped(shop: Shop, baton: Baton, baton_json: BatonJson) -> None:
     fill(shop, 12)
-    shop.requests.most["Scan"] = 1
-    code, out, err = baton("check", shop.version(), "--live")
+    shop.requests.limits["Scan"] = 1
+    code, output, err = baton("check", shop.version(), "--live")
     assert code == 4
-    before = int(re.findall(r"(\d+) tasks so far: 0 continue", out)[0])
-    shop.requests.most.clear()
-    rest = baton_json("check", shop.version(), "--live", *re.findall(r"--after \S+", err)[0].split())[1]["live"]
-    assert 0 < before < 12
-    assert rest["tasks"] == 12 - before
+    first_count = int(re.findall(r"(\d+) tasks so far: 0 continue", output)[0])
+    shop.requests.limits.clear()
+    live = baton_json("check", shop.version(), "--live", *re.findall(r"--after \S+", err)[0].split())[1]["live"]
+    assert 0 < first_count < 12
+    assert live["tasks"] == 12 - first_count
 
 
 def test_the_scan_keeps_to_the_rate(shop: Shop, baton: Baton) -> None:
@@ -107,10 +107,10 @@ def test_a_terminal_shows_the_progress(shop: Shop, baton: Baton, monkeypatch: py
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    code, out, err = baton("check", shop.version(), "--live")
+    code, output, err = baton("check", shop.version(), "--live")
     assert "2 tasks so far: 0 continue, 2 would be refused" in err
     assert "2/2" in err
-    assert (code, "so far" in out) == (1, False)
+    assert (code, "so far" in output) == (1, False)
 
 
 def test_wrong_usage_names_the_option_and_the_remedy(

@@ -23,7 +23,7 @@ from mcp_baton.tasks.record import Claim, JobSpec, NewTask
 from mcp_baton.tasks.store import Batch
 from tests.e2e.operators.conftest import Baton, Shop
 
-KIM, OTHERS = "kim", ("ann", "kim#00", "ki")
+KIM, OTHER_OWNERS = "kim", ("ann", "kim#00", "ki")
 LARGE = os.urandom(200_000).hex()
 FORGET = ("forget", "--owner", KIM, "--yes")
 
@@ -41,11 +41,11 @@ def bucket(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 
 
 def items(shop: Shop) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = shop.store.table.connection.client().scan(TableName=shop.table)["Items"]
-    return found
+    table_items: list[dict[str, Any]] = shop.store.table.connection.client().scan(TableName=shop.table)["Items"]
+    return table_items
 
 
-def stored(shop: Shop, store: DynamoDBTaskStore, owner: str) -> str:
+def store_items(shop: Shop, store: DynamoDBTaskStore, owner: str) -> str:
     """Store an item of each kind for an owner. Return the id of the owner's task with a large value."""
     task = store.create(
         NewTask(owner, {"large": LARGE, "note": f"of {owner}"}, workflow="flow", arguments={"order": 1})
@@ -53,17 +53,17 @@ def stored(shop: Shop, store: DynamoDBTaskStore, owner: str) -> str:
     work = JobSpec("report", request_id="1", scopes=("read",), capabilities={"elicitation": {}})
     job = store.create(NewTask(owner, {}, arguments={"month": "May"}, work=work))
     claim = Claim("c", store.now_ms() + 60_000)
-    claimed = store.jobs.claim(owner, job.task_id, claim, 1)
-    store.jobs.ask(claimed, claim, {"sure": {"method": "elicitation/create", "params": {"message": "Sure?"}}})
+    claimed_job = store.jobs.claim(owner, job.task_id, claim, 1)
+    store.jobs.ask(claimed_job, claim, {"sure": {"method": "elicitation/create", "params": {"message": "Sure?"}}})
     pointer = Pointer(owner, task.task_id, "signed")
     store.callbacks.add(f"digest of an address {owner}", pointer, store.now_ms() + 60_000)
     question = new_question()
     store.answers.ask(owner, question, 60)
     store.answers.answer(owner, question, {"content": {"name": "Kim"}})
-    for place, task_id in enumerate((task.task_id, None)):
-        asked = ApprovalRecord(
+    for number, task_id in enumerate((task.task_id, None)):
+        approval = ApprovalRecord(
             "",
-            f"{owner} {place}".encode().hex().ljust(64, "0"),
+            f"{owner} {number}".encode().hex().ljust(64, "0"),
             ApprovalState.WAITING,
             "refund",
             {"amount": 30},
@@ -74,67 +74,66 @@ def stored(shop: Shop, store: DynamoDBTaskStore, owner: str) -> str:
             store.now_ms() + 60_000,
             task_id=task_id,
         )
-        record, _ = store.approvals.ask(asked, 0, is_limited=False)
-        store.approvals.add_link(record, f"digest of a token {owner} {place}")
-        if place:
+        record, _ = store.approvals.ask(approval, 0, is_limited=False)
+        store.approvals.add_link(record, f"digest of a token {owner} {number}")
+        if number:
             store.approvals.decide(record, Decision(True, record.digest, "boss", "api"))
     return task.task_id
 
 
 def with_limit(shop: Shop, bucket: str | None = None) -> DynamoDBTaskStore:
     """Return the shop's store with a limit on live tasks and a bucket."""
-    chosen = Settings(table=shop.table, max_tasks_per_owner=100, overflow_bucket=bucket)
-    made = dynamodb_store(shop.table, chosen, connect=shop.store.table.connection.client)
-    assert isinstance(made, DynamoDBTaskStore)
-    return made
+    settings = Settings(table=shop.table, max_tasks_per_owner=100, overflow_bucket=bucket)
+    store = dynamodb_store(shop.table, settings, connect=shop.store.table.connection.client)
+    assert isinstance(store, DynamoDBTaskStore)
+    return store
 
 
-def exported(baton: Baton, owner: str = KIM) -> list[dict[str, Any]]:
-    code, out, _ = baton("export", "--owner", owner)
+def export_lines(baton: Baton, owner: str = KIM) -> list[dict[str, Any]]:
+    code, output, _ = baton("export", "--owner", owner)
     assert code == 0
-    return [json.loads(line) for line in out.splitlines()]
+    return [json.loads(line) for line in output.splitlines()]
 
 
 def test_all_data_of_an_owner_is_exported(shop: Shop, baton: Baton) -> None:
     store = with_limit(shop)
-    tasks = {owner: stored(shop, store, owner) for owner in (KIM, *OTHERS)}
+    tasks = {owner: store_items(shop, store, owner) for owner in (KIM, *OTHER_OWNERS)}
 
-    lines = exported(baton)
+    rows = export_lines(baton)
 
-    kinds = "approval approval callback link link question task task"
-    assert sorted(it["kind"] for it in lines) == kinds.split()
-    [task] = [it for it in lines if it.get("workflow") == "flow"]
+    assert " ".join(sorted(row["kind"] for row in rows)) == "approval approval callback link link question task task"
+    [task] = [row for row in rows if row.get("workflow") == "flow"]
     assert (task["task_id"], task["owner"], task["arguments"]) == (tasks[KIM], KIM, {"order": 1})
     assert task["variables"] == {"large": LARGE, "note": "of kim"}
-    [job] = [it for it in lines if it.get("job")]
+    [job] = [row for row in rows if row.get("job")]
     assert (job["arguments"], job["status"]) == ({"month": "May"}, "input_required")
     assert (job["job"]["work"]["scopes"], job["job"]["asked"]["sure"]["params"]) == (["read"], {"message": "Sure?"})
-    assert [it["answer"] for it in lines if it["kind"] == "question"] == [{"content": {"name": "Kim"}}]
-    approvals = [it for it in lines if it["kind"] == "approval"]
-    assert {it["state"]: (it["owner"], it["arguments"]) for it in approvals} == dict.fromkeys(
+    assert [row["answer"] for row in rows if row["kind"] == "question"] == [{"content": {"name": "Kim"}}]
+    approvals = [row for row in rows if row["kind"] == "approval"]
+    assert {row["state"]: (row["owner"], row["arguments"]) for row in approvals} == dict.fromkeys(
         ("waiting", "approved"), (KIM, {"amount": 30})
     )
-    assert {it["approvalId"] for it in lines if it["kind"] == "link"} == {it["approvalId"] for it in approvals}
+    assert {row["approvalId"] for row in rows if row["kind"] == "link"} == {row["approvalId"] for row in approvals}
 
 
 def test_a_lost_value_is_exported_with_the_reason(shop: Shop, baton: Baton) -> None:
-    stored(shop, shop.store, KIM)
+    store_items(shop, shop.store, KIM)
     for item in items(shop):
         if item["sk"]["S"] == "VALUE":
             shop.store.table.delete({"pk": item["pk"], "sk": item["sk"]})
-    [task] = [it for it in exported(baton) if it.get("workflow") == "flow"]
+    [task] = [line for line in export_lines(baton) if line.get("workflow") == "flow"]
     assert task["variables"]["note"] == "of kim"
     assert "missing" in task["variables"]["large"]["error"]
 
 
 def test_all_data_of_an_owner_is_deleted_and_no_data_of_others(shop: Shop, baton: Baton) -> None:
     store = with_limit(shop)
-    for owner in OTHERS:
-        stored(shop, store, owner)
-    others = items(shop)
-    stored(shop, store, KIM)
+    for owner in OTHER_OWNERS:
+        store_items(shop, store, owner)
+    other_items = items(shop)
+    store_items(shop, store, KIM)
 
-    code, out, _ = baton(*FORGET)
+    code, output, _ = baton(*FORGET)
 
     expected = {
         "approvals without arguments": 2,
@@ -145,14 +144,14 @@ def test_all_data_of_an_owner_is_deleted_and_no_data_of_others(shop: Shop, baton
         "tasks": 2,
         "values": 1,
     }
-    done = {what.removesuffix(" deleted"): int(number) for what, number in re.findall(r"([\w ]+): (\d+)", out)}
-    assert (code, {what.strip(): number for what, number in done.items()}) == (0, expected)
-    left = [it for it in items(shop) if it not in others]
-    assert len(left) == 2
-    assert others == [it for it in items(shop) if it not in left]
-    approvals = {it["state"]: it for it in exported(baton)}
+    counts = {label.removesuffix(" deleted"): int(number) for label, number in re.findall(r"([\w ]+): (\d+)", output)}
+    assert (code, {label.strip(): number for label, number in counts.items()}) == (0, expected)
+    remaining_items = [row for row in items(shop) if row not in other_items]
+    assert len(remaining_items) == 2
+    assert other_items == [row for row in items(shop) if row not in remaining_items]
+    approvals = {row["state"]: row for row in export_lines(baton)}
     assert approvals.keys() == {"withdrawn", "approved"}
-    assert [(it["arguments"], it["message"], len(it["digest"])) for it in approvals.values()] == [({}, "", 64)] * 2
+    assert [(row["arguments"], row["message"], len(row["digest"])) for row in approvals.values()] == [({}, "", 64)] * 2
     assert approvals["approved"]["decidedBy"] == "boss"
 
     assert baton(*FORGET)[:2] == (0, "nothing was deleted\n")
@@ -161,12 +160,12 @@ def test_all_data_of_an_owner_is_deleted_and_no_data_of_others(shop: Shop, baton
 def test_an_interrupted_deletion_is_completed_by_the_next_one(shop: Shop, baton: Baton) -> None:
     for _ in range(3):
         shop.store.create(NewTask(KIM, {"large": LARGE}, workflow="flow"))
-    shop.requests.most["DeleteItem"] = 4
-    code, out, err = baton(*FORGET)
+    shop.requests.limits["DeleteItem"] = 4
+    code, output, err = baton(*FORGET)
     assert code == 4
     assert re.search(r"--after \S+", err)
-    assert sum(map(int, re.findall(r"deleted: (\d+)", out))) == 4
-    shop.requests.most.clear()
+    assert sum(map(int, re.findall(r"deleted: (\d+)", output))) == 4
+    shop.requests.limits.clear()
     assert baton(*FORGET)[0] == 0
     assert items(shop) == []
 
@@ -175,21 +174,21 @@ def test_objects_in_the_bucket_are_exported_and_deleted(
     shop: Shop, bucket: Bucket, baton: Baton, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = with_limit(shop, bucket.name)
-    stored(shop, store, "ann")
-    [others] = bucket.keys
-    stored(shop, store, KIM)
+    store_items(shop, store, "ann")
+    [other_key] = bucket.keys
+    store_items(shop, store, KIM)
     assert len(bucket.keys) == 2
 
-    assert [it["variables"]["large"] for it in exported(baton) if it.get("workflow") == "flow"] == [LARGE]
+    assert [line["variables"]["large"] for line in export_lines(baton) if line.get("workflow") == "flow"] == [LARGE]
     monkeypatch.delenv("BATON_OVERFLOW_BUCKET")
     code, _, err = baton(*FORGET)
     assert (code, "set BATON_OVERFLOW_BUCKET" in err) == (2, True)
     assert len(bucket.keys) == 2
 
     monkeypatch.setenv("BATON_OVERFLOW_BUCKET", bucket.name)
-    code, out, _ = baton(*FORGET)
-    assert (code, "objects deleted: 1" in out) == (0, True)
-    assert bucket.keys == [others]
+    code, output, _ = baton(*FORGET)
+    assert (code, "objects deleted: 1" in output) == (0, True)
+    assert bucket.keys == [other_key]
 
 
 def test_a_late_run_of_a_deleted_task_stores_nothing(shop: Shop, baton: Baton) -> None:
@@ -201,10 +200,10 @@ def test_a_late_run_of_a_deleted_task_stores_nothing(shop: Shop, baton: Baton) -
 
 
 def test_nothing_is_deleted_without_yes(shop: Shop, baton: Baton, capsys: pytest.CaptureFixture[str]) -> None:
-    stored(shop, shop.store, KIM)
-    before = items(shop)
+    store_items(shop, shop.store, KIM)
+    items_before = items(shop)
     code, _, err = baton(*FORGET[:-1])
     assert (code, "add --yes" in err) == (2, True)
-    assert items(shop) == before
+    assert items(shop) == items_before
     assert main(["forget", "--yes", "--table", shop.table]) == 2
     assert "--owner" in capsys.readouterr().err

@@ -7,32 +7,32 @@ import pytest
 from mcp_baton.cli.app import main
 from mcp_baton.tasks.record import PAUSE_REASON, NewTask
 from tests.e2e.operators.conftest import Baton, BatonJson, Shop
-from tests.e2e.operators.test_check_live import CHANGED
+from tests.e2e.operators.test_check_live import STEP_CHANGE
 
-SELECTED = ("--all", "--workflow", "refund_order", "--pause", "toolError", "--rate", 1000)
+SELECTION = ("--all", "--workflow", "refund_order", "--pause", "toolError", "--rate", 1000)
 
 
 def status(shop: Shop, task: str, owner: str = "kim") -> str:
-    found: str = shop.client(owner=owner).task("get", task).result["status"]
-    return found
+    task_status: str = shop.client(owner=owner).task("get", task).result["status"]
+    return task_status
 
 
 def test_the_selected_tasks_are_resumed_and_the_others_are_listed(shop: Shop, baton: Baton) -> None:
-    tasks = {order: shop.paused(order, owner) for order, owner in (("A", "kim"), ("B", "ann"), ("C", "kim"))}
+    tasks = {order: shop.paused_task(order, owner) for order, owner in (("A", "kim"), ("B", "ann"), ("C", "kim"))}
     shop.close("A", "B")
 
-    code, out, _ = baton("resume", shop.version(), *SELECTED)
+    code, output, _ = baton("resume", shop.version(), *SELECTION)
 
     assert code == 3
-    assert out.startswith("3 tasks: 2 completed, 1 paused, 0 refused, 0 not stored, 0 skipped: ")
-    assert f"refund_order {tasks['C']}: step 'refund': toolError: " in out
-    assert "the bank is closed" in out
+    assert output.startswith("3 tasks: 2 completed, 1 paused, 0 refused, 0 not stored, 0 skipped: ")
+    assert f"refund_order {tasks['C']}: step 'refund': toolError: " in output
+    assert "the bank is closed" in output
     assert [status(shop, tasks["A"]), status(shop, tasks["B"], "ann")] == ["completed", "completed"]
 
     shop.close("C")
-    code, out, _ = baton("resume", shop.version(), *SELECTED)
-    assert (code, out) == (0, "1 task: 1 completed, 0 paused, 0 refused, 0 not stored, 0 skipped\n")
-    assert (status(shop, tasks["C"]), sorted(shop.tried)) == ("completed", ["A", "A", "B", "B", "C", "C", "C"])
+    code, output, _ = baton("resume", shop.version(), *SELECTION)
+    assert (code, output) == (0, "1 task: 1 completed, 0 paused, 0 refused, 0 not stored, 0 skipped\n")
+    assert (status(shop, tasks["C"]), sorted(shop.attempts)) == ("completed", ["A", "A", "B", "B", "C", "C", "C"])
 
 
 @pytest.mark.parametrize(
@@ -47,64 +47,65 @@ def test_the_selected_tasks_are_resumed_and_the_others_are_listed(shop: Shop, ba
 def test_tasks_can_be_selected_by_step_pause_and_owner(
     shop: Shop, baton_json: BatonJson, selection: tuple[str, ...], count: int
 ) -> None:
-    shop.paused(owner="kim")
-    shop.paused(owner="ann")
+    shop.paused_task(owner="kim")
+    shop.paused_task(owner="ann")
     shop.store.create(NewTask("kim", {PAUSE_REASON: {"type": "toolError", "failedStep": "refund"}}, workflow="other"))
-    code, printed = baton_json("resume", shop.version(), *SELECTED, *selection)
-    assert (code, printed["tasks"]) == (3 if count else 0, count)
-    assert len(shop.tried) == 2 + count
+    code, output = baton_json("resume", shop.version(), *SELECTION, *selection)
+    assert (code, output["tasks"]) == (3 if count else 0, count)
+    assert len(shop.attempts) == 2 + count
 
 
 def test_a_dry_run_prints_the_verdicts_and_runs_nothing(shop: Shop, baton: Baton) -> None:
-    task = shop.paused()
-    code, out, _ = baton("resume", shop.version(), *SELECTED, "--dry-run")
-    assert (code, out) == (0, "1 task: 1 continue, 0 would be refused\n")
-    code, out, _ = baton("resume", shop.version(CHANGED), *SELECTED, "--dry-run")
+    task = shop.paused_task()
+    code, output, _ = baton("resume", shop.version(), *SELECTION, "--dry-run")
+    assert (code, output) == (0, "1 task: 1 continue, 0 would be refused\n")
+    code, output, _ = baton("resume", shop.version(STEP_CHANGE), *SELECTION, "--dry-run")
     assert code == 1
-    assert out.startswith(f"1 task: 0 continue, 1 would be refused: refund_order {task}: step 'fetch' is completed and")
-    assert shop.tried == ["A-17"]
+    verdict = f"1 task: 0 continue, 1 would be refused: refund_order {task}: step 'fetch' is completed and"
+    assert output.startswith(verdict)
+    assert shop.attempts == ["A-17"]
 
 
 def test_a_task_that_does_not_match_the_code_is_not_changed(shop: Shop, baton_json: BatonJson) -> None:
-    task = shop.paused()
-    before = shop.client().task("get", task).result
-    code, printed = baton_json("resume", shop.version(CHANGED), *SELECTED)
-    assert (code, printed["outcomes"]["refused"]) == (1, 1)
-    assert printed["problems"][0]["why"] == "step 'fetch' is completed and its definition changed"
-    assert shop.client().task("get", task).result == before
+    task = shop.paused_task()
+    state_before = shop.client().task("get", task).result
+    code, output = baton_json("resume", shop.version(STEP_CHANGE), *SELECTION)
+    assert (code, output["outcomes"]["refused"]) == (1, 1)
+    assert output["problems"][0]["why"] == "step 'fetch' is completed and its definition changed"
+    assert shop.client().task("get", task).result == state_before
 
 
 def test_a_tool_that_requires_scopes_runs_and_an_approval_is_requested(shop: Shop, baton: Baton) -> None:
-    task = shop.paused()
-    told = 'server.on_approval(lambda it: CLOSED.with_name("told").write_text(it.record["task"]))'
-    approved = (
+    task = shop.paused_task()
+    notification = 'server.on_approval(lambda request: CLOSED.with_name("notified").write_text(request.record["task"]))'
+    changes = (
         ("import Argument", "import Approval, Argument"),
         ("@server.tool\ndef refund", '@server.tool(requires=["refund"], approval=Approval("refunds"))\ndef refund'),
-        ("lambda_handler", f"{told}\nlambda_handler"),
+        ("lambda_handler", f"{notification}\nlambda_handler"),
     )
-    code, out, _ = baton("resume", shop.version(*approved), *SELECTED)
-    assert (code, "approvalRequired" in out) == (3, True)
-    assert (shop.folder / "told").read_text() == task
+    code, output, _ = baton("resume", shop.version(*changes), *SELECTION)
+    assert (code, "approvalRequired" in output) == (3, True)
+    assert (shop.folder / "notified").read_text() == task
 
 
 def test_an_interrupted_command_tries_each_task_once(shop: Shop, baton: Baton) -> None:
     """A resume sends two `UpdateItem`s, so DynamoDB refuses the requests from the third task on."""
     for order in range(5):
-        shop.paused(f"A-{order}")
-    shop.requests.most["UpdateItem"] = len(shop.requests.times.get("UpdateItem", ())) + 4
-    code, out, err = baton("resume", shop.version(), *SELECTED)
-    assert (code, out.partition(":")[0]) == (4, "2 tasks so far")
+        shop.paused_task(f"A-{order}")
+    shop.requests.limits["UpdateItem"] = len(shop.requests.times.get("UpdateItem", ())) + 4
+    code, output, err = baton("resume", shop.version(), *SELECTION)
+    assert (code, output.partition(":")[0]) == (4, "2 tasks so far")
 
-    shop.requests.most.clear()
-    code, out, _ = baton("resume", shop.version(), *SELECTED, *re.findall(r"--after \S+", err)[0].split())
-    assert (code, out.partition(":")[0]) == (3, "3 tasks")
-    assert sorted(shop.tried) == sorted([f"A-{order}" for order in range(5)] * 2)
+    shop.requests.limits.clear()
+    code, output, _ = baton("resume", shop.version(), *SELECTION, *re.findall(r"--after \S+", err)[0].split())
+    assert (code, output.partition(":")[0]) == (3, "3 tasks")
+    assert sorted(shop.attempts) == sorted([f"A-{order}" for order in range(5)] * 2)
 
 
 def test_the_resumes_keep_to_the_rate(shop: Shop, baton: Baton) -> None:
     for order in "AB":
-        shop.paused(order)
-    baton("resume", shop.version(), *SELECTED, "--rate", 2)
+        shop.paused_task(order)
+    baton("resume", shop.version(), *SELECTION, "--rate", 2)
     first, _, second, _ = shop.requests.times["UpdateItem"]
     assert second - first >= 0.45
 

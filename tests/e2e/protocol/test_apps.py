@@ -15,7 +15,7 @@ URI = "ui://baton/tasks"
 MIME = "text/html;profile=mcp-app"
 EXTENSION = "io.modelcontextprotocol/ui"
 SHOWS_PAGES: JsonDict = {"extensions": {EXTENSION: {"mimeTypes": [MIME]}}}
-OTHERS: list[JsonDict] = [
+OTHER_CAPABILITIES: list[JsonDict] = [
     {},
     {"extensions": {}},
     {"extensions": {EXTENSION: {"mimeTypes": ["image/svg+xml"]}}},
@@ -37,22 +37,23 @@ def server_of(*, tool: bool = True) -> Server:
     return server
 
 
-def ask(client: Client, method: str, able: JsonDict, params: JsonDict | None = None) -> Any:
+def ask(client: Client, method: str, capabilities: JsonDict, params: JsonDict | None = None) -> Any:
     if client.era == "2026":
-        return client.request(method, params, {CAPABILITIES_KEY: able}).result
-    return client.request(method, params, headers=handshake(client, able)).result
+        return client.request(method, params, {CAPABILITIES_KEY: capabilities}).result
+    return client.request(method, params, headers=handshake(client, capabilities)).result
 
 
-def announced(client: Client, able: JsonDict) -> JsonDict:
+def announced_capabilities(client: Client, capabilities: JsonDict) -> JsonDict:
     if client.era == "2026":
-        return dict(client.request("server/discover", {}, {CAPABILITIES_KEY: able}).result["capabilities"])
-    params = {"protocolVersion": "2025-11-25", "capabilities": able, "clientInfo": {"name": "c", "version": "1"}}
+        return dict(client.request("server/discover", {}, {CAPABILITIES_KEY: capabilities}).result["capabilities"])
+    info = {"name": "c", "version": "1"}
+    params = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info}
     return dict(client.request("initialize", params).result["capabilities"])
 
 
-def workflow_tool(client: Client, able: JsonDict) -> JsonDict:
-    [found] = [tool for tool in ask(client, "tools/list", able)["tools"] if tool["name"] == "flow"]
-    return dict(found)
+def workflow_tool(client: Client, capabilities: JsonDict) -> JsonDict:
+    [flow_tool] = [tool for tool in ask(client, "tools/list", capabilities)["tools"] if tool["name"] == "flow"]
+    return dict(flow_tool)
 
 
 @pytest.fixture
@@ -61,29 +62,29 @@ def client(make_client: MakeClient, era: Era) -> Client:
 
 
 def test_a_client_that_shows_pages_gets_the_page(client: Client) -> None:
-    reported = announced(client, SHOWS_PAGES)
+    capabilities = announced_capabilities(client, SHOWS_PAGES)
 
-    assert reported["extensions"][EXTENSION] == {"mimeTypes": [MIME]}
-    assert reported["resources"] == {}
+    assert capabilities["extensions"][EXTENSION] == {"mimeTypes": [MIME]}
+    assert capabilities["resources"] == {}
 
 
-@pytest.mark.parametrize("able", OTHERS)
-def test_other_clients_are_not_told_of_the_page(client: Client, able: JsonDict) -> None:
-    assert EXTENSION not in announced(client, able).get("extensions", {})
-    assert "task_action" not in workflow_tool(client, able)["inputSchema"]["properties"]
+@pytest.mark.parametrize("capabilities", OTHER_CAPABILITIES)
+def test_other_clients_are_not_told_of_the_page(client: Client, capabilities: JsonDict) -> None:
+    assert EXTENSION not in announced_capabilities(client, capabilities).get("extensions", {})
+    assert "task_action" not in workflow_tool(client, capabilities)["inputSchema"]["properties"]
 
 
 def test_a_server_without_workflow_tools_has_no_page(make_client: MakeClient, era: Era) -> None:
     client = make_client(server_of(tool=False), era=era)
 
-    assert EXTENSION not in announced(client, SHOWS_PAGES).get("extensions", {})
+    assert EXTENSION not in announced_capabilities(client, SHOWS_PAGES).get("extensions", {})
     assert client.request("resources/read", {"uri": URI}).error["code"] == (-32002 if era == "2025" else -32602)
 
 
 def test_only_workflow_tools_name_the_page_and_they_name_it_to_every_client(client: Client) -> None:
-    for able in (SHOWS_PAGES, {}):
-        named = {tool["name"]: tool.get("_meta") for tool in ask(client, "tools/list", able)["tools"]}
-        assert named == {"one": None, "flow": {"ui": {"resourceUri": URI}}}
+    for capabilities in (SHOWS_PAGES, {}):
+        meta_by_tool = {tool["name"]: tool.get("_meta") for tool in ask(client, "tools/list", capabilities)["tools"]}
+        assert meta_by_tool == {"one": None, "flow": {"ui": {"resourceUri": URI}}}
 
 
 def test_the_page_can_be_read_and_connects_only_to_its_host(client: Client) -> None:
@@ -97,12 +98,12 @@ def test_the_page_can_be_read_and_connects_only_to_its_host(client: Client) -> N
 
 
 def test_the_schema_has_the_pages_actions_for_clients_that_show_it(client: Client) -> None:
-    found = workflow_tool(client, SHOWS_PAGES)
+    tool = workflow_tool(client, SHOWS_PAGES)
 
-    assert list(found["inputSchema"]["properties"]) == ["task_id", "task_action", "task_result"]
-    assert found["inputSchema"]["properties"]["task_action"]["enum"] == ["show", "list", "cancel", "complete"]
-    assert {"board", "tasks"} <= found["outputSchema"]["properties"].keys()
-    assert "required" not in found["inputSchema"]
+    assert list(tool["inputSchema"]["properties"]) == ["task_id", "task_action", "task_result"]
+    assert tool["inputSchema"]["properties"]["task_action"]["enum"] == ["show", "list", "cancel", "complete"]
+    assert {"board", "tasks"} <= tool["outputSchema"]["properties"].keys()
+    assert "required" not in tool["inputSchema"]
 
 
 def test_a_list_that_depends_on_the_client_is_private(make_client: MakeClient) -> None:
@@ -120,16 +121,15 @@ def test_a_server_cannot_use_the_pages_uri() -> None:
 
 @pytest.mark.parametrize("name", ["task_action", "task_result"])
 def test_a_workflow_tool_cannot_have_arguments_with_these_names(name: str) -> None:
-    def served(*, tool: bool) -> None:
+    def build(*, tool: bool) -> None:
         server = server_of()
         step = Step("one", tool="one")
-        workflow = Workflow(name="x", description="x", steps=[step], arguments=[Argument(name)], tool=tool)
-        server.add_workflow(workflow)
+        server.add_workflow(Workflow(name="x", description="x", steps=[step], arguments=[Argument(name)], tool=tool))
         server.check()
 
     with pytest.raises(WorkflowError, match=f"'{name}': this name is taken, by the workflow's tool"):
-        served(tool=True)
-    served(tool=False)
+        build(tool=True)
+    build(tool=False)
 
 
 def test_a_caller_without_the_scopes_of_any_workflow_has_no_page(make_client: MakeClient, era: Era) -> None:
@@ -139,4 +139,4 @@ def test_a_caller_without_the_scopes_of_any_workflow_has_no_page(make_client: Ma
     client = make_client(server, era=era)
 
     assert "error" in client.request("resources/read", {"uri": URI}).messages[-1]
-    assert EXTENSION not in announced(client, SHOWS_PAGES).get("extensions", {})
+    assert EXTENSION not in announced_capabilities(client, SHOWS_PAGES).get("extensions", {})

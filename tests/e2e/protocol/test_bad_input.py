@@ -17,7 +17,7 @@ from tests.e2e.support import Client, Era, Script, Table
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
 UNKNOWN_TASK = new_task_id(0)
-OTHER = new_task_id(1)
+OTHER_TASK = new_task_id(1)
 REVISIONS = ["2025-06-18", "2025-11-25", "2026-07-28"]
 
 
@@ -49,10 +49,10 @@ def client(make_client: MakeClient, script: Script) -> Client:
 
 
 @pytest.fixture
-def untouched(client: Client, script: Script, table: Table) -> Any:
+def no_changes(client: Client, script: Script, table: Table) -> Any:
     """Check at the end of the test that no function was called and no task was created."""
     yield
-    assert script.called == []
+    assert script.calls == []
     assert table.items == []
 
 
@@ -65,9 +65,9 @@ def wire_status(era: Era, status: int = 400) -> int:
     return 200 if era == "2025" else status
 
 
-@pytest.mark.usefixtures("untouched")
+@pytest.mark.usefixtures("no_changes")
 @pytest.mark.parametrize(
-    ("name", "arguments", "named"),
+    ("name", "arguments", "text"),
     [
         ("nothing", {}, "nothing"),
         ("", {}, ""),
@@ -84,14 +84,14 @@ def wire_status(era: Era, status: int = 400) -> int:
     ],
 )
 def test_an_error_names_the_unknown_prompt_or_the_unknown_missing_or_invalid_argument(
-    client: Client, era: Era, name: str, arguments: dict[str, Any], named: str
+    client: Client, era: Era, name: str, arguments: dict[str, Any], text: str
 ) -> None:
     answer = client.in_era(era).get_prompt(name, arguments)
     assert answer.refusal == (wire_status(era), INVALID_PARAMS)
-    assert named in answer.error["message"]
+    assert text in answer.error["message"]
 
 
-@pytest.mark.usefixtures("untouched")
+@pytest.mark.usefixtures("no_changes")
 def test_an_unknown_tool_is_named(client: Client, era: Era) -> None:
     for task in (None, UNKNOWN_TASK):
         answer = client.in_era(era).call_tool("nothing", task=task)
@@ -99,7 +99,7 @@ def test_an_unknown_tool_is_named(client: Client, era: Era) -> None:
         assert "nothing" in answer.error["message"]
 
 
-@pytest.mark.usefixtures("untouched")
+@pytest.mark.usefixtures("no_changes")
 @pytest.mark.parametrize("arguments", [{}, {"amount": "many"}, {"amount": None}, {"amount": 1, "colour": "red"}])
 def test_invalid_arguments_are_an_error_of_the_tool(client: Client, era: Era, arguments: dict[str, Any]) -> None:
     result = client.in_era(era).call_tool("work", arguments).result
@@ -107,7 +107,7 @@ def test_invalid_arguments_are_an_error_of_the_tool(client: Client, era: Era, ar
     assert ("colour" if "colour" in arguments else "amount") in result["content"][0]["text"]
 
 
-@pytest.mark.usefixtures("untouched")
+@pytest.mark.usefixtures("no_changes")
 @pytest.mark.parametrize("uri", ["docs://a/b", "nothing://a", "", "docs://"])
 def test_an_unknown_resource_is_named(client: Client, era: Era, uri: str) -> None:
     answer = client.in_era(era).request("resources/read", {"uri": uri})
@@ -115,13 +115,13 @@ def test_an_unknown_resource_is_named(client: Client, era: Era, uri: str) -> Non
     assert answer.error["data"] == {"uri": uri}
 
 
-@pytest.mark.usefixtures("untouched")
+@pytest.mark.usefixtures("no_changes")
 @pytest.mark.parametrize("method", ["nothing", "tools", "tools/List", "", "prompts/run"])
 def test_an_unknown_method_is_refused(client: Client, era: Era, method: str) -> None:
     assert client.in_era(era).request(method).refusal == (wire_status(era, 404), METHOD_NOT_FOUND)
 
 
-@pytest.mark.usefixtures("untouched")
+@pytest.mark.usefixtures("no_changes")
 @pytest.mark.parametrize("ttl", ["soon", 0, -1, 1.5, True, []])
 def test_an_invalid_ttl_is_refused(client: Client, ttl: Any) -> None:
     params = {"name": "flow", "arguments": {"amount": "1"}, "task": {"ttl": ttl}}
@@ -140,7 +140,7 @@ def test_a_batch_of_the_first_revision_is_answered_message_by_message(client: Cl
     assert script.take() == ["work"]
 
 
-@pytest.mark.usefixtures("untouched")
+@pytest.mark.usefixtures("no_changes")
 def test_a_batch_of_notifications_has_an_empty_reply(client: Client) -> None:
     notification = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     answer = client.post(json.dumps([notification, notification]))

@@ -9,7 +9,7 @@ import pytest
 from mcp_baton import Context, ProtocolError, Server, ToolError, elicitation
 from mcp_baton.testing import Client, Era, connect
 from mcp_baton.testing.answers import Unanswered
-from tests.e2e.conftest import MakeClient, Streaming
+from tests.e2e.conftest import MakeClient, Submit
 from tests.e2e.protocol.test_questions import FORM
 from tests.e2e.support import Sink
 
@@ -22,11 +22,10 @@ def with_tool(function: Any) -> Server:
 
 def test_questions_without_keys_are_distinguished_by_their_place_and_text(era: Era) -> None:
     def tool(ctx: Context) -> list[Any]:
-        first, again = ctx.elicit("How many?", int).data, ctx.elicit("How many?", int).data
-        return [first, again, ctx.elicit("Who?", response_type=str).data]
+        first, second = ctx.elicit("How many?", int).data, ctx.elicit("How many?", int).data
+        return [first, second, ctx.elicit("Who?", response_type=str).data]
 
-    server = with_tool(tool)
-    with connect(server, era=era) as client:
+    with connect(with_tool(tool), era=era) as client:
         client.answers({"How many?": {"value": 3}, "Who?": {"value": "Kim"}})
         assert client.call_tool("tool").value == [3, 3, "Kim"]
 
@@ -38,32 +37,32 @@ def test_a_question_without_a_key_keeps_its_key_over_the_rounds_and_has_another_
         return "done"
 
     def keys(client: Client, **arguments: Any) -> list[str]:
-        found: list[str] = []
+        question_keys: list[str] = []
         for _ in range(2):
-            with pytest.raises(Unanswered) as asked:
+            with pytest.raises(Unanswered) as error_info:
                 client.call_tool("tool", arguments)
-            found.append(str(asked.value.key))
-            client.answers({found[-1]: {}})
+            question_keys.append(str(error_info.value.key))
+            client.answers({question_keys[-1]: {}})
         assert client.call_tool("tool", arguments).value == "done"
         client.answers(None)
         client.answers({})
-        return found
+        return question_keys
 
     with connect(with_tool(tool)) as client:
         first, second = keys(client)
         assert keys(client) == [first, second]
         assert first != second
-        other, same = keys(client, first="B?")
-        assert (other != first, same) == (True, second)
+        other_key, same_key = keys(client, first="B?")
+        assert (other_key != first, same_key) == (True, second)
 
 
-@pytest.mark.parametrize("together", [False, True])
-def test_a_key_with_two_different_questions_in_one_call_is_refused_by_name(era: Era, together: bool) -> None:
+@pytest.mark.parametrize("in_one_ask", [False, True])
+def test_a_key_with_two_different_questions_in_one_call_is_refused_by_name(era: Era, in_one_ask: bool) -> None:
     errors: list[str] = []
 
     def tool(ctx: Context) -> str:
         try:
-            if together:
+            if in_one_ask:
                 ctx.ask(elicitation("who", "Who?", FORM), elicitation("who", "Where?", FORM))
             else:
                 ctx.elicit("Who?", FORM, key="who")
@@ -79,12 +78,12 @@ def test_a_key_with_two_different_questions_in_one_call_is_refused_by_name(era: 
     assert "'who'" in errors[0]
 
 
-def test_a_url_question_has_an_elicitation_id_up_to_2025_11_25(make_client: MakeClient, streaming: Streaming) -> None:
+def test_a_url_question_has_an_elicitation_id_up_to_2025_11_25(make_client: MakeClient, submit: Submit) -> None:
     def tool(ctx: Context) -> str:
         return ctx.elicit_url("Please sign in.", "https://example.com").action
 
     client, sink = make_client(with_tool(tool)), Sink()
-    streaming(sink, lambda: client.call_tool("tool"))
+    submit(sink, lambda: client.call_tool("tool"))
     question = sink.next()
     body = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}}
     client.post(json.dumps(body), {"MCP-Protocol-Version": "2025-11-25"})
@@ -146,7 +145,7 @@ def add_readers(server: Server) -> None:
             raise ToolError(str(error)) from error
 
     @server.tool
-    def caught(uri: str, ctx: Context) -> str:
+    def read_errors(uri: str, ctx: Context) -> str:
         try:
             return str(ctx.read_resource(uri))
         except (KeyError, ToolError, ProtocolError) as error:
@@ -170,9 +169,9 @@ def test_a_tool_reads_a_resource_of_its_server(tool: str, uri: str, mime_type: s
 def test_an_asynchronous_tool_must_await_an_asynchronous_resource() -> None:
     with connect(library()) as client:
         assert client.call_tool("read_at_once", {"uri": "docs://a"}).value == "'# a'"
-        refused = client.call_tool("read_at_once", {"uri": "logo://mine"})
-        assert refused.is_error
-        assert "await" in refused.text
+        result = client.call_tool("read_at_once", {"uri": "logo://mine"})
+        assert result.is_error
+        assert "await" in result.text
 
 
 @pytest.mark.parametrize(
@@ -185,7 +184,7 @@ def test_an_asynchronous_tool_must_await_an_asynchronous_resource() -> None:
 )
 def test_a_resource_that_cannot_be_read_raises_in_the_tool(uri: str, error: str) -> None:
     with connect(library()) as client:
-        assert str(client.call_tool("caught", {"uri": uri}).value).startswith(error)
+        assert str(client.call_tool("read_errors", {"uri": uri}).value).startswith(error)
 
 
 def test_a_resource_that_a_tool_reads_may_ask_the_client(era: Era) -> None:

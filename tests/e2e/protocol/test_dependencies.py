@@ -100,21 +100,21 @@ def server_of(log: Log, *, is_async: bool) -> Server:
         return [first, second, third, fourth, fifth, type(sixth).__name__]
 
     @functools.wraps(refund)
-    async def refund_async(*values: Any, **named: Any) -> list[str]:
+    async def refund_async(*values: Any, **keywords: Any) -> list[str]:
         await asyncio.sleep(0)
-        return refund(*values, **named)
+        return refund(*values, **keywords)
 
     server.add_tool(refund_async if is_async else refund, name="refund")
     return server
 
 
-def asking(*factories: Callable[..., object], **options: Any) -> Server:
+def server_with(*factories: Callable[..., object], **options: Any) -> Server:
     """Return a server whose tool `ask` depends on these factories and returns the value of the last one."""
     server = Server("shop")
     first, last = Depends(factories[0], **options), Depends(factories[-1], **options)
 
-    def ask(before: Any = first, it: Any = last) -> Any:
-        return it
+    def ask(other_value: Any = first, value: Any = last) -> Any:
+        return value
 
     server.add_tool(ask, name="ask")
     return server
@@ -149,10 +149,10 @@ def test_an_error_reaches_the_open_dependencies_and_the_client(is_async: bool) -
 
 
 def test_each_call_makes_one_instance_and_factories_can_use_the_context_and_other_factories() -> None:
-    made: list[object] = []
+    owners: list[object] = []
 
     def database(ctx: Context) -> object:
-        made.append(ctx.owner)
+        owners.append(ctx.owner)
         return object()
 
     def orders(db: Annotated[object, Depends(database)]) -> object:
@@ -161,24 +161,26 @@ def test_each_call_makes_one_instance_and_factories_can_use_the_context_and_othe
     server = Server("shop")
 
     @server.tool
-    def same(db: Annotated[object, Depends(database)], of: Annotated[object, Depends(orders)], ctx: Context) -> bool:
-        return db is of
+    def same(
+        db: Annotated[object, Depends(database)], orders_db: Annotated[object, Depends(orders)], ctx: Context
+    ) -> bool:
+        return db is orders_db
 
     with connect(server, owner="kim") as client:
         assert client.call_tool("same").value is True
         assert client.call_tool("same").value is True
-    assert made == ["kim", "kim"]
+    assert owners == ["kim", "kim"]
 
 
 def test_a_process_makes_one_instance_at_its_first_use_even_if_calls_are_simultaneous() -> None:
-    made: list[int] = []
+    created_from: list[int] = []
     started = threading.Barrier(4, timeout=BOUND_S)
 
     def inner() -> int:
         return 1
 
     async def slow(inner: Annotated[int, Depends(inner, scope="process")]) -> object:
-        made.append(inner)
+        created_from.append(inner)
         await asyncio.sleep(0.05)
         return object()
 
@@ -188,22 +190,22 @@ def test_a_process_makes_one_instance_at_its_first_use_even_if_calls_are_simulta
         started.wait()
 
     @server.tool
-    def plain(_gate: Annotated[None, Depends(enter)], it: Annotated[object, Depends(slow, scope="process")]) -> int:
-        return id(it)
+    def plain(_gate: Annotated[None, Depends(enter)], value: Annotated[object, Depends(slow, scope="process")]) -> int:
+        return id(value)
 
     @server.tool
-    async def asynchronous(it: Annotated[object, Depends(slow, scope="process")]) -> int:
-        return id(it)
+    async def asynchronous(value: Annotated[object, Depends(slow, scope="process")]) -> int:
+        return id(value)
 
     with connect(server) as client, ThreadPoolExecutor(8) as pool:
-        assert made == []
+        assert created_from == []
         calls = [pool.submit(client.call_tool, "plain") for _ in range(4)]
         calls += [pool.submit(client.call_tool, "asynchronous") for _ in range(4)]
         values = {call.result(BOUND_S).value for call in calls}
-        again = client.call_tool("asynchronous")
+        later_call = client.call_tool("asynchronous")
     assert len(values) == 1
-    assert values == {again.value}
-    assert made == [1]
+    assert values == {later_call.value}
+    assert created_from == [1]
 
 
 @pytest.mark.parametrize("scope", ["request", "process"])
@@ -218,7 +220,7 @@ def test_an_error_of_a_factory_is_masked_and_the_next_call_tries_again(scope: An
             raise ToolError("the database is down")
         return "up"
 
-    with connect(asking(database, scope=scope)) as client:
+    with connect(server_with(database, scope=scope)) as client:
         first, second, third = (client.call_tool("ask") for _ in range(3))
     assert "internal error in ask" in first.text
     assert "secret" not in first.text
@@ -232,22 +234,22 @@ def test_open_dependencies_are_closed_when_a_later_factory_fails() -> None:
     def broken() -> str:
         raise ToolError("no")
 
-    with connect(asking(log.async_generator, broken)) as client:
+    with connect(server_with(log.async_generator, broken)) as client:
         assert client.call_tool("ask").text == "no"
     assert log.events == ["open async generator", "close async generator"]
 
 
-@pytest.mark.parametrize("fails", [OSError("disk"), SystemExit(1)])
+@pytest.mark.parametrize("error", [OSError("disk"), SystemExit(1)])
 def test_an_error_while_closing_is_logged_and_does_not_change_the_result(
-    caplog: pytest.LogCaptureFixture, fails: BaseException
+    caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
     log = Log()
 
     def broken() -> Iterator[str]:
         yield "value"
-        raise fails
+        raise error
 
-    with connect(asking(log.generator, broken)) as client, caplog.at_level(logging.ERROR):
+    with connect(server_with(log.generator, broken)) as client, caplog.at_level(logging.ERROR):
         assert client.call_tool("ask").value == "value"
     assert log.events == ["open generator", "close generator"]
     assert [record.message for record in caplog.records if "broken" in record.message]
@@ -261,7 +263,7 @@ def test_a_manager_that_swallows_errors_does_not_change_the_result() -> None:
     server = Server("shop")
 
     @server.tool
-    def ask(it: Annotated[str, Depends(swallowing)]) -> None:
+    def ask(value: Annotated[str, Depends(swallowing)]) -> None:
         raise ToolError("declined")
 
     with connect(server) as client:
@@ -270,7 +272,7 @@ def test_a_manager_that_swallows_errors_does_not_change_the_result() -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_dependencies_of_an_abandoned_tool_are_closed_when_it_ends(is_async: bool) -> None:
-    closed, go_on = threading.Event(), threading.Event()
+    closed, release = threading.Event(), threading.Event()
 
     def database() -> Iterator[str]:
         try:
@@ -281,7 +283,7 @@ def test_dependencies_of_an_abandoned_tool_are_closed_when_it_ends(is_async: boo
     server = Server("shop")
 
     def plain(db: str = Depends(database)) -> None:
-        go_on.wait(BOUND_S)
+        release.wait(BOUND_S)
 
     async def asynchronous(db: str = Depends(database)) -> None:
         await asyncio.sleep(BOUND_S)
@@ -290,16 +292,16 @@ def test_dependencies_of_an_abandoned_tool_are_closed_when_it_ends(is_async: boo
     with connect(server, settings=Settings(write_reserve_ms=0)) as client:
         client.remaining_s(0.3)
         assert client.call_tool("ask").text.startswith("timed out: ")
-        go_on.set()
+        release.set()
         assert closed.wait(BOUND_S)
 
 
 def test_a_tool_does_not_start_if_its_dependencies_used_all_the_time() -> None:
-    closed, go_on, ran = threading.Event(), threading.Event(), threading.Event()
+    closed, release, tool_ran = threading.Event(), threading.Event(), threading.Event()
 
     def slow() -> Iterator[str]:
         try:
-            go_on.wait(BOUND_S)
+            release.wait(BOUND_S)
             yield "db"
         finally:
             closed.set()
@@ -308,18 +310,17 @@ def test_a_tool_does_not_start_if_its_dependencies_used_all_the_time() -> None:
 
     @server.tool
     def ask(db: Annotated[str, Depends(slow)]) -> None:
-        ran.set()
+        tool_ran.set()
 
     with connect(server, settings=Settings(write_reserve_ms=0)) as client:
         client.remaining_s(0.3)
-        text = client.call_tool("ask").text
-        assert text == (
+        assert client.call_tool("ask").text == (
             f"not started: the time for this request was over: its dependency {slow.__qualname__!r} was not ready. "
             "Nothing was run."
         )
-        go_on.set()
+        release.set()
         assert closed.wait(BOUND_S)
-    assert not ran.is_set()
+    assert not tool_ran.is_set()
 
 
 def test_resources_prompts_completions_and_steps_have_dependencies_too() -> None:
@@ -349,8 +350,8 @@ def test_resources_prompts_completions_and_steps_have_dependencies_too() -> None
         assert client.read_resource("docs://a").text == "a: generator"
         assert client.get_prompt("greeting", {"name": "Kim"}).messages[0].text == "Kim: async generator"
         ref = {"ref": {"type": "ref/resource", "uri": "docs://{topic}"}, "argument": {"name": "topic", "value": "x"}}
-        completed: Any = client.request("completion/complete", ref)
-        assert completed["completion"]["values"] == ["x", "coroutine", "tester"]
+        completion: Any = client.request("completion/complete", ref)
+        assert completion["completion"]["values"] == ["x", "coroutine", "tester"]
         run = client.get_prompt("go", {"order_id": "A-17"})
         assert run.completed
         assert client.task(run.task_id).variables["_workflow.result.step"] == "A-17: plain"
@@ -367,7 +368,7 @@ def test_a_client_cannot_pass_a_dependency_as_an_argument() -> None:
 
 
 @pytest.fixture
-def overridden() -> tuple[Server, Callable[[], str], list[str]]:
+def override_parts() -> tuple[Server, Callable[[], str], list[str]]:
     events: list[str] = []
 
     def database() -> str:
@@ -377,13 +378,13 @@ def overridden() -> tuple[Server, Callable[[], str], list[str]]:
     def orders(db: Annotated[str, Depends(database, scope="process")]) -> str:
         return f"orders of {db}"
 
-    return asking(orders, scope="process"), database, events
+    return server_with(orders, scope="process"), database, events
 
 
 def test_an_override_replaces_a_factory_everywhere_until_it_ends(
-    overridden: tuple[Server, Callable[[], str], list[str]],
+    override_parts: tuple[Server, Callable[[], str], list[str]],
 ) -> None:
-    server, database, events = overridden
+    server, database, events = override_parts
 
     def fake() -> Iterator[str]:
         yield "fake"
@@ -402,61 +403,61 @@ def test_an_override_replaces_a_factory_everywhere_until_it_ends(
     assert events == ["real", "fake closed"]
 
 
-def test_an_invalid_override_is_refused(overridden: tuple[Server, Callable[[], str], list[str]]) -> None:
-    server, database, _ = overridden
+def test_an_invalid_override_is_refused(override_parts: tuple[Server, Callable[[], str], list[str]]) -> None:
+    server, database, _ = override_parts
 
-    def around(real: Annotated[str, Depends(database)]) -> str:
+    def wrap(real: Annotated[str, Depends(database)]) -> str:
         return real
 
     def with_context(ctx: Context) -> str:
         return ""
 
-    bad: Any = "fake"
-    refused: list[tuple[Callable[[], str], Any, str]] = [
+    wrong_override: Any = "fake"
+    cases: list[tuple[Callable[[], str], Any, str]] = [
         (str, lambda: "", "nothing of this server depends on it"),
-        (database, bad, "lambda: 'fake'"),
-        (database, around, "around -> .*around"),
+        (database, wrong_override, "lambda: 'fake'"),
+        (database, wrap, "wrap -> .*wrap"),
         (database, with_context, "Context"),
     ]
     with connect(server) as client:
-        for factory, by, cause in refused:
-            with pytest.raises(RegistrationError, match=cause), client.override(factory, by):
+        for factory, override, cause in cases:
+            with pytest.raises(RegistrationError, match=cause), client.override(factory, override):
                 pytest.fail("it was accepted")
 
 
-class Hanging:
+class Hang:
     """One factory of each kind that hangs until the test releases it.
 
     Attributes:
         hangs: Whether new calls hang.
-        let_go: Ends the calls that hang.
+        release_event: Ends the calls that hang.
         started: Counts the started calls.
         closed: Counts the closed dependencies.
     """
 
     def __init__(self) -> None:
-        self.hangs, self.let_go = True, threading.Event()
+        self.hangs, self.release_event = True, threading.Event()
         self.started = threading.Semaphore(0)
         self.closed = threading.Semaphore(0)
-        hanging = self
+        hang = self
 
         class Manager:
             def __init__(self) -> None:
-                if hanging.hangs:
-                    hanging.let_go.wait(BOUND_S)
+                if hang.hangs:
+                    hang.release_event.wait(BOUND_S)
 
             def __enter__(self) -> str:
                 return "db"
 
             def __exit__(self, *_: object) -> None:
-                hanging.closed.release()
+                hang.closed.release()
 
         self.manager = Manager
 
     def plain(self) -> Iterator[str]:
         self.started.release()
         if self.hangs:
-            self.let_go.wait(BOUND_S)
+            self.release_event.wait(BOUND_S)
         try:
             yield "db"
         finally:
@@ -489,48 +490,47 @@ class Hanging:
 def test_a_factory_that_hangs_fails_its_calls_and_the_next_call_tries_again(
     kind: str, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hanging = Hanging()
-    factory = getattr(hanging, kind)
-    with connect(hanging.server(factory, is_async=is_async)) as client:
-        failed = client.call_tool("ask")
-        assert failed.is_error
-        assert failed.text == (
+    hang = Hang()
+    factory = getattr(hang, kind)
+    with connect(hang.server(factory, is_async=is_async)) as client:
+        result = client.call_tool("ask")
+        assert result.is_error
+        assert result.text == (
             f"the dependency {factory.__qualname__!r} was not ready after 0.5 s. The function was not run."
         )
         assert "longer timeout_s" in caplog.text
-        hanging.hangs = False
+        hang.hangs = False
         assert client.call_tool("ask").text == "db"
         # A dependency that is ready too late is closed.
-        hanging.let_go.set()
-        assert hanging.closed.acquire(timeout=BOUND_S)
+        hang.release_event.set()
+        assert hang.closed.acquire(timeout=BOUND_S)
 
 
 def test_calls_that_wait_for_a_hanging_factory_fail_together() -> None:
-    hanging = Hanging()
-    server = hanging.server(hanging.plain, is_async=False, timeout_s=1.0)
-    with connect(server) as client, ThreadPoolExecutor(4) as pool:
+    hang = Hang()
+    with connect(hang.server(hang.plain, is_async=False, timeout_s=1.0)) as client, ThreadPoolExecutor(4) as pool:
         first = pool.submit(client.call_tool, "ask")
-        assert hanging.started.acquire(timeout=BOUND_S)
+        assert hang.started.acquire(timeout=BOUND_S)
         calls = [first, *(pool.submit(client.call_tool, "ask") for _ in range(3))]
         texts = [call.result(BOUND_S).text for call in calls]
-        hanging.let_go.set()
-    assert [text.startswith("the dependency 'Hanging.plain' was not ready") for text in texts] == [True] * 4
-    assert not hanging.started.acquire(blocking=False)
+        hang.release_event.set()
+    assert [text.startswith("the dependency 'Hang.plain' was not ready") for text in texts] == [True] * 4
+    assert not hang.started.acquire(blocking=False)
 
 
 def test_a_factory_that_hangs_in_ten_calls_is_not_called_again_until_one_of_them_ends() -> None:
-    hanging = Hanging()
-    with connect(hanging.server(hanging.plain, is_async=False, timeout_s=0.001)) as client:
+    hang = Hang()
+    with connect(hang.server(hang.plain, is_async=False, timeout_s=0.001)) as client:
         texts = (client.call_tool("ask").text for _ in range(1_000))
         # An attempt that times out before its thread has started does not count as hanging.
-        refused = next(text for text in texts if "was not ready" not in text)
-        assert refused.startswith("the dependency 'Hanging.plain' cannot be made: 10 attempts at it hang.")
-        assert [hanging.started.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
-        assert not hanging.started.acquire(blocking=False)
-        hanging.hangs = False
-        hanging.let_go.set()
+        refusal = next(text for text in texts if "was not ready" not in text)
+        assert refusal.startswith("the dependency 'Hang.plain' cannot be made: 10 attempts at it hang.")
+        assert [hang.started.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
+        assert not hang.started.acquire(blocking=False)
+        hang.hangs = False
+        hang.release_event.set()
         for _ in range(10):
-            assert hanging.closed.acquire(timeout=BOUND_S)
+            assert hang.closed.acquire(timeout=BOUND_S)
         assert "db" in texts
 
 

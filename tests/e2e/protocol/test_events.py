@@ -25,7 +25,7 @@ TOOLS = [
 ]
 WORKFLOWS = ["refund_order", "monthly_report", "regional_report"]
 PAGE = "https://app.example.com"
-STARTERS = "prompts-get-borrow-pauses"
+STARTER_EVENT = "prompts-get-borrow-pauses"
 """The event that starts a task of the server in functions/mcp, which is the default deployment."""
 PAUSE = "result/_meta/pause_reason/type"
 
@@ -42,7 +42,7 @@ OUTCOMES: Mapping[str, Mapping[str, object]] = {
     "resources-read": {"result/contents/*/mimeType": ["text/markdown"]},
     "tools-call": {"result/structuredContent/order_id": "A-17"},
     "tools-call-tool-error": {"result/isError": True, "result/content/*/type": ["text"]},
-    STARTERS: {PAUSE: "answersRequired"},
+    STARTER_EVENT: {PAUSE: "answersRequired"},
     "prompts-get-apology": {"result/messages/*/role": ["user"]},
     "prompts-get-missing-argument": {"error/code": -32602},
     "prompts-get-refund-completes": {"result/_meta/task_status": "completed"},
@@ -107,23 +107,23 @@ def run(handler: Handler, name: str, task_id: str = "") -> dict[str, Any]:
     }
 
 
-def at(value: Any, path: str) -> Any:
+def value_at(value: Any, path: str) -> Any:
     """Return the value at the path, or `None` if there is none."""
-    head, _, rest = path.partition("/")
+    head, _, tail = path.partition("/")
     if head == "*":
-        return [at(item, rest) for item in value]
+        return [value_at(item, tail) for item in value]
     if isinstance(value, list):
         value = value[int(head)]
     elif isinstance(value, dict):
         value = value.get(head)
     else:
         value = None
-    return at(value, rest) if rest else value
+    return value_at(value, tail) if tail else value
 
 
 def paused_task(handler: Handler) -> str:
     """Return the id of a refund that waits for an approval."""
-    task_id = at(run(handler, "prompts-get-refund-pauses"), "result/_meta/task_id")
+    task_id = value_at(run(handler, "prompts-get-refund-pauses"), "result/_meta/task_id")
     assert isinstance(task_id, str)
     return task_id
 
@@ -135,7 +135,7 @@ def test_every_event_has_a_documented_outcome() -> None:
     assert [name for name in FILES if f"`{name}.json`" not in readme] == []
 
 
-@pytest.mark.parametrize("name", sorted(set(FILES) - {STARTERS}))
+@pytest.mark.parametrize("name", sorted(set(FILES) - {STARTER_EVENT}))
 def test_an_event_gives_its_documented_outcome(name: str, lambda_handler: Handler) -> None:
     text = PATHS[name].read_text()
     task_id = paused_task(lambda_handler) if "TASK_ID" in text or name == "tasks-list" else ""
@@ -143,7 +143,7 @@ def test_an_event_gives_its_documented_outcome(name: str, lambda_handler: Handle
     answer = run(lambda_handler, name, task_id)
 
     expected = {"status": 200, **OUTCOMES[name]}
-    assert {path: at(answer, path) for path in expected} == expected
+    assert {path: value_at(answer, path) for path in expected} == expected
 
 
 @needs_the_starter
@@ -153,11 +153,14 @@ def test_an_event_that_does_not_need_the_sample_succeeds_in_the_default_deployme
     name: str, lambda_handler: Handler
 ) -> None:
     text = PATHS[name].read_text()
-    begins = "TASK_ID" in text or name == "tasks-list"
-    task_id = at(run(lambda_handler, STARTERS), "result/_meta/task_id") if begins else ""
+    needs_task = "TASK_ID" in text or name == "tasks-list"
+    task_id = value_at(run(lambda_handler, STARTER_EVENT), "result/_meta/task_id") if needs_task else ""
 
     answer = run(lambda_handler, name, task_id)
 
     expected = OUTCOMES[name]
-    assert (answer["status"], at(answer, "error/code")) == (expected.get("status", 200), expected.get("error/code"))
-    assert at(answer, PAUSE) == expected.get(PAUSE)
+    assert (answer["status"], value_at(answer, "error/code")) == (
+        expected.get("status", 200),
+        expected.get("error/code"),
+    )
+    assert value_at(answer, PAUSE) == expected.get(PAUSE)

@@ -71,8 +71,8 @@ class Run:
         self.answers = list[Answer]()
         self._engine = engine
         time, settings = self.time, Settings(table=table.name, overflow_bucket=bucket.name)
-        made = container(self._server(), table, settings, time, connect_s3=lambda: engine.s3)
-        self.client = Client(made, remaining_ms=lambda: int((FUNCTION_S - time.s) * 1000))
+        handler = container(self._server(), table, settings, time, connect_s3=lambda: engine.s3)
+        self.client = Client(handler, remaining_ms=lambda: int((FUNCTION_S - time.s) * 1000))
 
     def _server(self) -> Server:
         server = Server("s")
@@ -95,11 +95,11 @@ class Run:
     def go(self) -> Answer:
         """Run the workflow and record the time of its reply."""
 
-        def come() -> None:
+        def send() -> None:
             self.answers.append(self.client.get_prompt("flow"))
             self.replied_s = self.time.s
 
-        self.time.begin(0.0, come)
+        self.time.begin(0.0, send)
         with self._in_virtual_time():
             self.time.run()
         for hang in self.hangs.values():
@@ -125,8 +125,8 @@ class Run:
 def task_values(client: Client, task_id: str) -> list[object]:
     """Read the results of the steps as resources."""
     uris = [f"baton://tasks/{task_id}/_workflow.result.{name}" for name in STEPS]
-    read = [client.request("resources/read", {"uri": uri}) for uri in uris]
-    return [json.loads(answer.result["contents"][0]["text"]) for answer in read]
+    answers = [client.request("resources/read", {"uri": uri}) for uri in uris]
+    return [json.loads(answer.result["contents"][0]["text"]) for answer in answers]
 
 
 @pytest.mark.parametrize("limit_s", [ATTEMPT_S, FOR_EVER_S], ids=["times out", "never ends"])
@@ -142,10 +142,10 @@ def test_a_run_replies_in_time_when_s3_and_dynamodb_hang_at_once(
     )
     answer = run.go()
     objects, items, heads = (hang.began_s for hang in run.hangs.values())
-    zipped_s = objects[0] - TOOLS_S
-    assert 0.7 <= zipped_s <= 0.7 + 2 * ZIP_S
+    zip_s = objects[0] - TOOLS_S
+    assert 0.7 <= zip_s <= 0.7 + 2 * ZIP_S
     assert items[0] - objects[0] <= 1.2 + SLACK_S
-    assert [round(FUNCTION_S - began_s, 1) for began_s in heads] == [2.5, 1.4]
+    assert [round(FUNCTION_S - start_s, 1) for start_s in heads] == [2.5, 1.4]
     assert FUNCTION_S - run.replied_s >= REPLY_S
     assert answer.meta["persisted"] == "unknown"
     assert answer.statuses == ["completed"] * len(VALUES)

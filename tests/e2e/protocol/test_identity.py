@@ -22,14 +22,14 @@ FORBIDDEN = (403, INVALID_REQUEST)
 
 @pytest.fixture
 def server(script: Script) -> Server:
-    made = Server("s")
+    new_server = Server("s")
 
-    @made.tool
+    @new_server.tool
     def work() -> int:
         return script.play("work", 1)
 
-    made.add_workflow(Workflow(name="flow", description="work", steps=[Step("only", tool="work")]))
-    return made
+    new_server.add_workflow(Workflow(name="flow", description="work", steps=[Step("only", tool="work")]))
+    return new_server
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_every_request_without_an_identity_is_refused_and_runs_nothing(
     assert answer.refusal == FORBIDDEN
     assert "authorizer" in answer.error["message"]
     assert "BATON_ALLOW_ANONYMOUS=on" in answer.error["message"]
-    assert (script.called, table.items) == ([], [])
+    assert (script.calls, table.items) == ([], [])
 
 
 def test_a_page_can_read_the_error_for_a_missing_identity(client: Client) -> None:
@@ -80,22 +80,22 @@ def test_a_local_server_names_the_option_for_the_owner_header(server: Server) ->
     assert "--owner-header" in client.request("tools/list").error["message"]
 
 
-@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize("is_trusted", [False, True])
 def test_sessions_of_one_role_have_one_owner_unless_session_names_are_trusted(
-    server: Server, make_client: MakeClient, trusted: bool
+    server: Server, make_client: MakeClient, is_trusted: bool
 ) -> None:
-    client = make_client(server, trust_session_names=trusted)
+    client = make_client(server, trust_session_names=is_trusted)
 
     def ask(session: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
         identity = {"user": f"AROA2DREO3S2AEXAMPLE:{session}", "caller": f"AROA2DREO3S2AEXAMPLE:{session}"}
         event = proxy_event(body, None, {}, requestContext={"requestId": "api-1", "identity": identity})
-        made: dict[str, Any] = json.loads(client.handler(event, FunctionContext(lambda: 30_000))["body"])
-        return made
+        response: dict[str, Any] = json.loads(client.handler(event, FunctionContext(lambda: 30_000))["body"])
+        return response
 
     task = ask("kim", "prompts/get", {"name": "flow"})["result"]["_meta"]["task_id"]
     assert ask("kim", "tasks/get", {"taskId": task})["result"]["status"] == "completed"
-    assert ("error" in ask("mallory", "tasks/get", {"taskId": task})) == trusted
+    assert ("error" in ask("mallory", "tasks/get", {"taskId": task})) == is_trusted
 
 
 LONGEST = ["a" * MAX_OWNER_BYTES, "é" * (MAX_OWNER_BYTES // 2), '"' + "a" * (MAX_OWNER_BYTES - 4)]
@@ -106,12 +106,12 @@ LONGEST = ["a" * MAX_OWNER_BYTES, "é" * (MAX_OWNER_BYTES // 2), '"' + "a" * (MA
 def test_the_longest_identity_can_own_tasks_and_a_longer_one_is_refused(
     server: Server, make_client: MakeClient, era: Era, script: Script, table: Table, owner: str
 ) -> None:
-    longest = make_client(server, owner=owner, era=era)
-    assert longest.variables(longest.get_prompt("flow").task_id)
+    allowed_client = make_client(server, owner=owner, era=era)
+    assert allowed_client.variables(allowed_client.get_prompt("flow").task_id)
     script.take()
-    kept = len(table.items)
-    too_long = longest.as_owner(f"{owner}a")
-    for answer in (too_long.get_prompt("flow"), too_long.call_tool("work"), too_long.request("tools/list")):
+    item_count = len(table.items)
+    other_client = allowed_client.as_owner(f"{owner}a")
+    for answer in (other_client.get_prompt("flow"), other_client.call_tool("work"), other_client.request("tools/list")):
         assert answer.refusal == FORBIDDEN
         assert str(MAX_OWNER_BYTES) in answer.error["message"]
-    assert (script.called, len(table.items)) == ([], kept)
+    assert (script.calls, len(table.items)) == ([], item_count)

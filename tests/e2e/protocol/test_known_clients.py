@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcp_baton import Context, Server, Step, Workflow
-from tests.e2e.conftest import MakeClient, Streaming
+from tests.e2e.conftest import MakeClient, Submit
 from tests.e2e.protocol.test_questions import FORM, questions_in
 from tests.e2e.support import BOUND_S, Client, JsonDict, Sink, Table
 
@@ -22,7 +22,7 @@ def asking_server() -> Server:
         return str(ctx.elicit("Who?", FORM).content["name"])
 
     @server.tool
-    def able(ctx: Context) -> list[str]:
+    def capabilities(ctx: Context) -> list[str]:
         return [name for name in ("elicitation", "elicitation.url", "sampling", "roots") if ctx.client_supports(name)]
 
     server.add_workflow(Workflow(name="flow", description="ask", steps=[Step("ask", tool="who")]))
@@ -45,9 +45,9 @@ def call(client: Client, tool: str, headers: dict[str, str], method: str = "tool
     return client.request(method, {"name": tool, "arguments": {}}, headers=headers)
 
 
-def able(client: Client, headers: dict[str, str]) -> list[str]:
-    listed: list[str] = call(client, "able", headers).result["structuredContent"]["result"]
-    return listed
+def known_capabilities(client: Client, headers: dict[str, str]) -> list[str]:
+    names: list[str] = call(client, "capabilities", headers).result["structuredContent"]["result"]
+    return names
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def test_a_tool_knows_what_the_client_declared_in_its_handshake(
     client = make_client(asking_server())
 
     # This is another function, so it knows only what the client sends.
-    assert able(make_client(asking_server()), handshake(client, capabilities)) == names
+    assert known_capabilities(make_client(asking_server()), handshake(client, capabilities)) == names
 
 
 @pytest.mark.parametrize("headers", [{}, {HEADER: "nonsense"}, {HEADER: "x" * 500}])
 def test_without_a_valid_session_id_all_capabilities_are_assumed(
     make_client: MakeClient, headers: dict[str, str]
 ) -> None:
-    assert len(able(make_client(asking_server()), headers)) == 4
+    assert len(known_capabilities(make_client(asking_server()), headers)) == 4
 
 
 def test_two_handshakes_have_two_ids_and_invalid_capabilities_are_refused(make_client: MakeClient) -> None:
@@ -83,12 +83,12 @@ def test_two_handshakes_have_two_ids_and_invalid_capabilities_are_refused(make_c
 
 
 def test_a_question_fails_at_once_if_the_client_has_not_declared_the_capability(
-    make_client: MakeClient, streaming: Streaming, table: Table
+    make_client: MakeClient, submit: Submit, table: Table
 ) -> None:
     client, sink = make_client(asking_server()), Sink()
     headers = handshake(client, {"sampling": {}})
 
-    answer = streaming(sink, lambda: call(client, "who", headers)).result(BOUND_S)
+    answer = submit(sink, lambda: call(client, "who", headers)).result(BOUND_S)
 
     assert answer.result["isError"] is True
     assert answer.result["content"][0]["text"] == (
@@ -98,12 +98,12 @@ def test_a_question_fails_at_once_if_the_client_has_not_declared_the_capability(
 
 
 def test_in_a_workflow_such_a_question_fails_the_step_and_the_handoff_suggests_no_separate_call(
-    make_client: MakeClient, streaming: Streaming
+    make_client: MakeClient, submit: Submit
 ) -> None:
     client, sink = make_client(asking_server()), Sink()
     headers = handshake(client, {})
 
-    answer = streaming(sink, lambda: call(client, "flow", headers, "prompts/get")).result(BOUND_S)
+    answer = submit(sink, lambda: call(client, "flow", headers, "prompts/get")).result(BOUND_S)
 
     pause = answer.meta["pause_reason"]
     assert (pause["type"], pause["retryable"]) == ("toolError", False)

@@ -78,8 +78,8 @@ def wire_status(era: Era, status: int) -> int:
     return 200 if era == "2025" else status
 
 
-def complete(client: Client, kind: str, of: str, argument: str, value: str = "", **params: Any) -> Answer:
-    ref = {"type": f"ref/{kind}", "name" if kind == "prompt" else "uri": of}
+def complete(client: Client, kind: str, target: str, argument: str, value: str = "", **params: Any) -> Answer:
+    ref = {"type": f"ref/{kind}", "name" if kind == "prompt" else "uri": target}
     return client.request("completion/complete", {"ref": ref, "argument": {"name": argument, "value": value}, **params})
 
 
@@ -112,7 +112,7 @@ def test_a_completion_that_returns_a_text_instead_of_a_list_is_an_error(client: 
 
 
 @pytest.mark.parametrize(
-    ("kind", "of", "argument"),
+    ("kind", "target", "argument"),
     [
         ("prompt", "ask", "size"),
         ("prompt", "nobody", "tone"),
@@ -120,19 +120,19 @@ def test_a_completion_that_returns_a_text_instead_of_a_list_is_an_error(client: 
         ("tool", "ask", "tone"),
     ],
 )
-def test_an_unknown_argument_has_no_completion(client: Client, era: Era, kind: str, of: str, argument: str) -> None:
-    assert complete(client, kind, of, argument).refusal == (wire_status(era, 400), INVALID_PARAMS)
+def test_an_unknown_argument_has_no_completion(client: Client, era: Era, kind: str, target: str, argument: str) -> None:
+    assert complete(client, kind, target, argument).refusal == (wire_status(era, 400), INVALID_PARAMS)
 
 
 def test_in_2025_a_log_message_of_level_info_or_higher_opens_a_stream(make_client: MakeClient) -> None:
     client = make_client(shop_server())
-    loud, quiet = client.call_tool("talk"), client.call_tool("whisper")
+    loud_answer, quiet_answer = client.call_tool("talk"), client.call_tool("whisper")
 
-    assert loud.headers["Content-Type"] == "text/event-stream"
-    assert [note["level"] for note in loud.notifications] == list(LOG_LEVELS[1:])
-    assert loud.notifications[0] == {"level": "info", "data": {"level": "info"}, "logger": "shop"}
-    assert loud.result["structuredContent"] == {"result": "done"}
-    assert quiet.headers["Content-Type"] == "application/json"
+    assert loud_answer.headers["Content-Type"] == "text/event-stream"
+    assert [note["level"] for note in loud_answer.notifications] == list(LOG_LEVELS[1:])
+    assert loud_answer.notifications[0] == {"level": "info", "data": {"level": "info"}, "logger": "shop"}
+    assert loud_answer.result["structuredContent"] == {"result": "done"}
+    assert quiet_answer.headers["Content-Type"] == "application/json"
 
 
 def test_in_2025_a_client_that_accepts_no_stream_gets_no_logs(make_client: MakeClient) -> None:
@@ -148,8 +148,8 @@ def test_in_2025_a_client_that_accepts_no_stream_gets_no_logs(make_client: MakeC
 def test_in_2026_the_request_chooses_the_log_level(make_client: MakeClient, level: str | None) -> None:
     answer = make_client(shop_server(), era="2026").call_tool("talk", meta={LOG_LEVEL_KEY: level} if level else None)
 
-    heard = [] if level is None else list(LOG_LEVELS[LOG_LEVELS.index(level) :])
-    assert [note["level"] for note in answer.notifications] == heard
+    levels = [] if level is None else list(LOG_LEVELS[LOG_LEVELS.index(level) :])
+    assert [note["level"] for note in answer.notifications] == levels
     assert (answer.headers["Content-Type"] == "text/event-stream") is (level is not None)
 
 
@@ -160,9 +160,8 @@ def test_every_log_level_can_be_set_in_2025(make_client: MakeClient, level: str)
 
 @pytest.mark.parametrize("level", ["loud", "INFO", "", None, 5, ["info"]], ids=repr)
 def test_an_unknown_log_level_is_refused(make_client: MakeClient, level: Any) -> None:
-    answer = make_client(shop_server()).request("logging/setLevel", {"level": level})
 
-    assert answer.refusal == (200, INVALID_PARAMS)
+    assert make_client(shop_server()).request("logging/setLevel", {"level": level}).refusal == (200, INVALID_PARAMS)
 
 
 def test_a_subscription_to_a_resource_is_acknowledged_in_2025(make_client: MakeClient) -> None:

@@ -20,20 +20,20 @@ from mcp_baton.aws import compose
 from mcp_baton.observability import PACKAGE, VERBOSE_LOGGERS
 from mcp_baton.open_telemetry import OpenTelemetry
 from mcp_baton.settings import Settings
-from tests.e2e.background_support import Queue, away, created
+from tests.e2e.background_support import Queue, created_task, unreachable
 from tests.e2e.support import Answer, Client, Era, Table
 from tests.fakes import FunctionContext
 
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "00f067aa0ba902b7"
 TRACEPARENT = f"00-{TRACE_ID}-{SPAN_ID}-01"
-OTHER = "00-4bf92f3577b34da6a3ce929d0e0e4736-b7ad6b7169203331-01"
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-b7ad6b7169203331-01"
 SECRET = "hunter2"
 
 type Tree = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedFunction:
     """A function on Lambda, its queue, and the spans that its layer exports."""
 
     server: Server
@@ -57,16 +57,16 @@ class Traced:
         return self.exporter.get_finished_spans()
 
     def span(self, name: str) -> ReadableSpan:
-        [found] = [span for span in self.spans if span.name == name]
-        return found
+        [only_span] = [span for span in self.spans if span.name == name]
+        return only_span
 
     def tree(self, parent: str = SPAN_ID) -> list[Tree | str]:
         """Return the names of the spans within a span, in the order of their starts. Check that all are in the client's
         trace."""
-        within = [span for span in self.spans if parent_of(span) == parent]
-        assert {hex_of(span.context.trace_id, 32) for span in within} <= {TRACE_ID}
-        parts = [(span.name, self.tree(hex_of(span.context.span_id, 16))) for span in sorted(within, key=began)]
-        return [{name: inner} if inner else name for name, inner in parts]
+        child_spans = [span for span in self.spans if parent_of(span) == parent]
+        assert {hex_of(span.context.trace_id, 32) for span in child_spans} <= {TRACE_ID}
+        names = [(span.name, self.tree(hex_of(span.context.span_id, 16))) for span in sorted(child_spans, key=start_ns)]
+        return [{name: inner} if inner else name for name, inner in names]
 
 
 def hex_of(number: int, digits: int) -> str:
@@ -77,7 +77,7 @@ def parent_of(span: ReadableSpan) -> str | None:
     return hex_of(span.parent.span_id, 16) if span.parent else None
 
 
-def began(span: ReadableSpan) -> int:
+def start_ns(span: ReadableSpan) -> int:
     return span.start_time or 0
 
 
@@ -132,11 +132,11 @@ def server() -> Server:
 
 
 @pytest.fixture
-def traced(server: Server, table: Table, exporter: InMemorySpanExporter) -> Traced:
-    return Traced(server, table, exporter)
+def function(server: Server, table: Table, exporter: InMemorySpanExporter) -> TracedFunction:
+    return TracedFunction(server, table, exporter)
 
 
-def sent(
+def send(
     client: Client, method: str, params: dict[str, Any], meta: Mapping[str, Any], headers: dict[str, str]
 ) -> Answer:
     return client.request(method, params, dict(meta), headers)
@@ -147,7 +147,7 @@ META_OR_HEADER = pytest.mark.parametrize(
     [
         ({"traceparent": TRACEPARENT}, {}),
         ({}, {"Traceparent": TRACEPARENT}),
-        ({"traceparent": TRACEPARENT}, {"Traceparent": OTHER}),
+        ({"traceparent": TRACEPARENT}, {"Traceparent": PARENT}),
         ({"traceparent": "00-invalid"}, {"Traceparent": TRACEPARENT}),
     ],
     ids=["in _meta", "in the header", "in both", "invalid in _meta"],
@@ -156,45 +156,44 @@ META_OR_HEADER = pytest.mark.parametrize(
 
 @META_OR_HEADER
 def test_the_spans_of_a_request_its_steps_and_its_store_calls_are_in_the_clients_trace(
-    traced: Traced, era: Era, meta: dict[str, str], headers: dict[str, str]
+    function: TracedFunction, era: Era, meta: dict[str, str], headers: dict[str, str]
 ) -> None:
-    sent(traced.client(era), "prompts/get", {"name": "settle", "arguments": {}}, meta, headers)
+    send(function.client(era), "prompts/get", {"name": "settle", "arguments": {}}, meta, headers)
     run = ["DynamoDB.PutItem", {"execute_tool find": ["own"]}, "execute_tool refund", "DynamoDB.UpdateItem"]
-    assert traced.tree() == [{"prompts/get settle": [{"invoke_workflow settle": run}]}]
+    assert function.tree() == [{"prompts/get settle": [{"invoke_workflow settle": run}]}]
 
 
 @META_OR_HEADER
 def test_the_workers_span_is_a_child_of_the_request_that_created_its_task(
-    traced: Traced, meta: dict[str, str], headers: dict[str, str]
+    function: TracedFunction, meta: dict[str, str], headers: dict[str, str]
 ) -> None:
-    sent(traced.client(), "tools/call", {"name": "report", "arguments": {"month": 3}}, meta, headers)
-    traced.work()
+    send(function.client(), "tools/call", {"name": "report", "arguments": {"month": 3}}, meta, headers)
+    function.work()
     worker = {"process task": ["DynamoDB.UpdateItem", "execute_tool report", "DynamoDB.UpdateItem"]}
-    assert traced.tree() == [{"tools/call report": ["DynamoDB.PutItem", worker]}]
-    assert traced.span("process task").kind is SpanKind.CONSUMER
+    assert function.tree() == [{"tools/call report": ["DynamoDB.PutItem", worker]}]
+    assert function.span("process task").kind is SpanKind.CONSUMER
 
 
 def test_an_event_that_a_poll_dispatches_again_names_the_request_that_created_the_task(
-    traced: Traced, monkeypatch: pytest.MonkeyPatch
+    function: TracedFunction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = traced.client()
+    client = function.client()
     params = {"name": "report", "arguments": {"month": 3}}
-    task = created(sent(client, "tools/call", params, {"traceparent": TRACEPARENT}, {}))["taskId"]
-    traced.queue.lose()
-    item = traced.table.item(task)
-    traced.table.replace({**item, "due": {"N": "1"}})
-    client.request("tasks/get", {"taskId": task}, {"traceparent": OTHER})
-    traced.work()
-    request = traced.span("tools/call report")
+    task = created_task(send(client, "tools/call", params, {"traceparent": TRACEPARENT}, {}))["taskId"]
+    function.queue.lose()
+    function.table.replace({**function.table.item(task), "due": {"N": "1"}})
+    client.request("tasks/get", {"taskId": task}, {"traceparent": PARENT})
+    function.work()
+    request = function.span("tools/call report")
     assert request.context
-    assert parent_of(traced.span("process task")) == hex_of(request.context.span_id, 16)
+    assert parent_of(function.span("process task")) == hex_of(request.context.span_id, 16)
 
 
-def test_spans_have_the_attributes_of_the_semantic_conventions(traced: Traced) -> None:
-    client = traced.client()
+def test_spans_have_the_attributes_of_the_semantic_conventions(function: TracedFunction) -> None:
+    client = function.client()
     client.call_tool("find", {"order": "A-1"})
     client.get_prompt("settle")
-    request, tool = traced.span("tools/call find"), traced.spans[1]
+    request, tool = function.span("tools/call find"), function.spans[1]
     assert (request.kind, request.status.status_code) == (SpanKind.SERVER, StatusCode.UNSET)
     assert dict(request.attributes or {}) == {
         "mcp.method.name": "tools/call",
@@ -206,17 +205,17 @@ def test_spans_have_the_attributes_of_the_semantic_conventions(traced: Traced) -
     }
     assert (tool.name, tool.kind) == ("execute_tool find", SpanKind.INTERNAL)
     assert dict(tool.attributes or {}) == {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "find"}
-    assert (traced.span("prompts/get settle").attributes or {})["gen_ai.prompt.name"] == "settle"
-    workflow = traced.span("invoke_workflow settle").attributes
+    assert (function.span("prompts/get settle").attributes or {})["gen_ai.prompt.name"] == "settle"
+    workflow = function.span("invoke_workflow settle").attributes
     assert workflow == {"gen_ai.operation.name": "invoke_workflow", "gen_ai.workflow.name": "settle"}
-    write = traced.span("DynamoDB.PutItem")
+    write = function.span("DynamoDB.PutItem")
     assert write.kind is SpanKind.CLIENT
     assert dict(write.attributes or {}) == {
         "rpc.system": "aws-api",
         "rpc.service": "DynamoDB",
         "rpc.method": "PutItem",
         "db.system.name": "aws.dynamodb",
-        "aws.dynamodb.table_names": (traced.table.name,),
+        "aws.dynamodb.table_names": (function.table.name,),
     }
 
 
@@ -232,41 +231,41 @@ def test_spans_have_the_attributes_of_the_semantic_conventions(traced: Traced) -
         [TRACEPARENT],
     ],
 )
-def test_an_invalid_traceparent_is_ignored(traced: Traced, traceparent: object) -> None:
+def test_an_invalid_traceparent_is_ignored(function: TracedFunction, traceparent: object) -> None:
     headers = {"Traceparent": str(traceparent)}
-    answer = sent(
-        traced.client(),
+    answer = send(
+        function.client(),
         "tools/call",
         {"name": "find", "arguments": {"order": "A"}},
         {"traceparent": traceparent},
         headers,
     )
     assert answer.result["structuredContent"] == {"result": "A"}
-    request = traced.span("tools/call find")
+    request = function.span("tools/call find")
     assert (request.parent, list(request.links)) == (None, [])
 
 
 def test_the_lambda_handlers_span_is_linked_and_is_the_parent_of_requests_without_a_traceparent(
-    traced: Traced,
+    function: TracedFunction,
 ) -> None:
-    client, find = traced.client(), {"name": "find", "arguments": {"order": "A"}}
-    with trace.get_tracer("lambda").start_as_current_span("handler") as around:
-        sent(client, "tools/call", find, {"traceparent": TRACEPARENT}, {})
-        sent(client, "tools/call", find, {}, {})
-    of_client, of_handler = [span for span in traced.spans if span.name == "tools/call find"]
-    assert (parent_of(of_client), [link.context for link in of_client.links]) == (SPAN_ID, [around.get_span_context()])
-    assert (of_handler.parent, list(of_handler.links)) == (around.get_span_context(), [])
+    client, find = function.client(), {"name": "find", "arguments": {"order": "A"}}
+    with trace.get_tracer("lambda").start_as_current_span("handler") as root:
+        send(client, "tools/call", find, {"traceparent": TRACEPARENT}, {})
+        send(client, "tools/call", find, {}, {})
+    first_span, second_span = [span for span in function.spans if span.name == "tools/call find"]
+    assert (parent_of(first_span), [link.context for link in first_span.links]) == (SPAN_ID, [root.get_span_context()])
+    assert (second_span.parent, list(second_span.links)) == (root.get_span_context(), [])
 
 
-def test_spans_record_the_types_of_errors_and_no_arguments_results_or_messages(traced: Traced) -> None:
-    client = traced.client("2025")
+def test_spans_record_the_types_of_errors_and_no_arguments_results_or_messages(function: TracedFunction) -> None:
+    client = function.client("2025")
     assert client.call_tool("find", {"order": SECRET}).result["structuredContent"] == {"result": SECRET}
     assert client.call_tool("refund", {"order": SECRET}).result["isError"]
     assert client.call_tool(SECRET).error
     assert client.request("resources/read", {"uri": f"docs://{SECRET}"}).result
     assert client.request(f"tools/{SECRET}").error
-    assert SECRET not in "".join(span.to_json() for span in traced.spans)
-    kinds = [(span.name, (span.attributes or {}).get("error.type"), span.status.is_ok) for span in traced.spans]
+    assert SECRET not in "".join(span.to_json() for span in function.spans)
+    kinds = [(span.name, (span.attributes or {}).get("error.type"), span.status.is_ok) for span in function.spans]
     assert [kind for kind in kinds if kind[0] != "own"] == [
         ("execute_tool find", None, True),
         ("tools/call find", None, True),
@@ -279,61 +278,63 @@ def test_spans_record_the_types_of_errors_and_no_arguments_results_or_messages(t
     ]
 
 
-def test_the_span_of_a_failed_store_call_has_an_error(traced: Traced) -> None:
-    client = traced.client()
+def test_the_span_of_a_failed_store_call_has_an_error(function: TracedFunction) -> None:
+    client = function.client()
     task = client.get_prompt("settle").task_id
     client.task("get", task)
-    with away(traced.table.client, "GetItem"):
+    with unreachable(function.table.client, "GetItem"):
         client.task("get", task)
-    found, *failed = [span for span in traced.spans if span.name == "DynamoDB.GetItem"]
-    assert found.status.is_ok
-    assert {(span.status.is_ok, (span.attributes or {}).get("error.type")) for span in failed} == {(False, "_OTHER")}
+    first, *spans = [span for span in function.spans if span.name == "DynamoDB.GetItem"]
+    assert first.status.is_ok
+    assert {(span.status.is_ok, (span.attributes or {}).get("error.type")) for span in spans} == {(False, "_OTHER")}
 
 
 def test_store_calls_are_left_to_the_layers_own_instrumentation(
-    traced: Traced, monkeypatch: pytest.MonkeyPatch
+    function: TracedFunction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "opentelemetry.instrumentation.botocore"
     monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    traced.client().get_prompt("settle", meta={"traceparent": TRACEPARENT})
+    function.client().get_prompt("settle", meta={"traceparent": TRACEPARENT})
     run = [{"execute_tool find": ["own"]}, "execute_tool refund"]
-    assert traced.tree() == [{"prompts/get settle": [{"invoke_workflow settle": run}]}]
+    assert function.tree() == [{"prompts/get settle": [{"invoke_workflow settle": run}]}]
 
 
 @pytest.mark.parametrize("is_sampled", [True, False])
 def test_spans_go_to_x_ray_if_only_the_opentelemetry_api_is_installed(
     server: Server, table: Table, monkeypatch: pytest.MonkeyPatch, is_sampled: bool
 ) -> None:
-    reported: list[str] = []
+    span_names: list[str] = []
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     monkeypatch.setenv("_X_AMZN_TRACE_ID", f"Root=1-67891233-abcdef012345678912345678;Sampled={int(is_sampled)}")
     monkeypatch.setattr(
         "mcp_baton.observability.XRayTraces.report",
-        lambda _, spans, *_ids, **_more: reported.extend(span.name for span in spans),
+        lambda _, spans, *_ids, **_more: span_names.extend(span.name for span in spans),
     )
-    function = Traced(server, table, InMemorySpanExporter())
-    answer = sent(
-        function.client(), "tools/call", {"name": "report", "arguments": {"month": 3}}, {"traceparent": OTHER}, {}
+    function = TracedFunction(server, table, InMemorySpanExporter())
+    answer = send(
+        function.client(), "tools/call", {"name": "report", "arguments": {"month": 3}}, {"traceparent": PARENT}, {}
     )
     assert "traceparent" not in str(function.queue.events)
-    assert "traceparent" not in str(table.item(created(answer)["taskId"]))
+    assert "traceparent" not in str(table.item(created_task(answer)["taskId"]))
     function.work()
-    assert reported == (["DynamoDB", "DynamoDB", "tool report", "DynamoDB"] if is_sampled else [])
+    assert span_names == (["DynamoDB", "DynamoDB", "tool report", "DynamoDB"] if is_sampled else [])
 
 
-def test_spans_do_not_go_to_x_ray_if_opentelemetry_is_set_up(traced: Traced, monkeypatch: pytest.MonkeyPatch) -> None:
-    reported: list[object] = []
+def test_spans_do_not_go_to_x_ray_if_opentelemetry_is_set_up(
+    function: TracedFunction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[object] = []
     monkeypatch.setenv("_X_AMZN_TRACE_ID", "Root=1-67891233-abcdef012345678912345678;Sampled=1")
-    monkeypatch.setattr("mcp_baton.observability.XRayTraces.report", lambda *given, **_: reported.append(given))
-    traced.client().get_prompt("settle")
-    assert (reported, len(traced.spans)) == ([], 7)
+    monkeypatch.setattr("mcp_baton.observability.XRayTraces.report", lambda *arguments, **_: reports.append(arguments))
+    function.client().get_prompt("settle")
+    assert (reports, len(function.spans)) == ([], 7)
 
 
 def test_the_span_of_an_aws_call_has_its_duration(exporter: InMemorySpanExporter) -> None:
     OpenTelemetry().add_request("S3", "GetObject", 0.5, failed=False, bucket_name="values")
     [span] = exporter.get_finished_spans()
     assert span.name == "S3.GetObject"
-    assert 0.5 <= ((span.end_time or 0) - began(span)) / 1e9 < 5
+    assert 0.5 <= ((span.end_time or 0) - start_ns(span)) / 1e9 < 5
 
 
 def test_a_function_without_the_sdk_does_not_import_the_api() -> None:
@@ -343,5 +344,5 @@ def test_a_function_without_the_sdk_does_not_import_the_api() -> None:
         "compose(Server('shop'), Settings(observed=True));"
         "print([name for name in sys.modules if 'telemetry' in name])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.strip() == "['mcp_baton.telemetry']"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert process.stdout.strip() == "['mcp_baton.telemetry']"

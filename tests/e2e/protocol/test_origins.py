@@ -40,8 +40,8 @@ def cors(headers: Mapping[str, str]) -> dict[str, str]:
 
 def readable(headers: Mapping[str, str]) -> bool:
     """Return whether only the page of the allowed origin can read an answer with these headers."""
-    said = cors(headers)
-    return said.pop("Access-Control-Expose-Headers", "") != "" and said == READABLE
+    cors_headers = cors(headers)
+    return cors_headers.pop("Access-Control-Expose-Headers", "") != "" and cors_headers == READABLE
 
 
 def preflight(client: Client, origin: str | None = PAGE, **changes: Any) -> Answer:
@@ -70,19 +70,19 @@ def test_an_answer_to_a_request_without_an_origin_has_no_cors_headers(client: Cl
 
 FROM_PAGE = {"Origin": PAGE}
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-TAKEN = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+NOTIFICATION = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 ANSWERS: dict[str, tuple[int, str, Callable[[Client], Answer]]] = {
     "a result": (200, '"tools":', lambda client: client.request("tools/list", headers=FROM_PAGE)),
     "an error": (0, "-32602", lambda client: client.request("tools/call", {"name": "nothing"}, headers=FROM_PAGE)),
     "a fault": (200, "-32603", lambda client: client.request("prompts/get", {"name": "breaks"}, headers=FROM_PAGE)),
     "a batch's": (200, "},{", lambda client: client.post(json.dumps([PING, PING]), FROM_PAGE)),
-    "a notification's": (202, "", lambda client: client.post(json.dumps(TAKEN), FROM_PAGE)),
+    "a notification's": (202, "", lambda client: client.post(json.dumps(NOTIFICATION), FROM_PAGE)),
 }
 
 
-@pytest.mark.parametrize("what", ANSWERS)
-def test_a_page_can_read_a_whole_answer(client: Client, what: str) -> None:
-    status, part, ask = ANSWERS[what]
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_a_page_can_read_a_whole_answer(client: Client, kind: str) -> None:
+    status, part, ask = ANSWERS[kind]
     answer = ask(client)
     # Clients of the 2025 era treat other HTTP statuses as transport errors.
     assert answer.status == (status or (200 if client.era == "2025" else 400))
@@ -92,12 +92,12 @@ def test_a_page_can_read_a_whole_answer(client: Client, what: str) -> None:
 
 def test_a_page_can_read_an_event_stream_that_is_sent_in_pieces_or_at_once(client: Client) -> None:
     call = {"name": "echo", "arguments": {"text": "here"}}
-    collected = client.request("tools/call", call, {"progressToken": "p"}, {"Origin": PAGE})
+    answer = client.request("tools/call", call, {"progressToken": "p"}, {"Origin": PAGE})
     with listening(Wire()) as wire:
         client.request("tools/call", call, {"progressToken": "p"}, {"Origin": PAGE})
 
-    assert [list(message)[1] for message in collected.messages] == ["method", "id"]
-    assert readable(collected.headers)
+    assert [list(message)[1] for message in answer.messages] == ["method", "id"]
+    assert readable(answer.headers)
     [(status, headers)] = wire.heads
     assert (status, readable(headers)) == (200, True)
     assert [list(message)[1] for message in events_in(wire.data.decode())] == ["method", "id"]

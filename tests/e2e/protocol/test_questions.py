@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcp_baton import Context, Server, Step, Workflow, elicitation, sampling
-from tests.e2e.conftest import MakeClient, Streaming
+from tests.e2e.conftest import MakeClient, Submit
 from tests.e2e.support import BOUND_S, Answer, Client, JsonDict, Sink, Table
 
 HEADERS = {"MCP-Protocol-Version": "2025-11-25"}
@@ -27,8 +27,8 @@ def asking_server() -> Server:
 
     @server.tool
     async def colour(ctx: Context) -> str:
-        (thought,) = await ctx.aask(sampling("colour", "Which?", max_tokens=5))
-        return str(thought.text)
+        (reply,) = await ctx.aask(sampling("colour", "Which?", max_tokens=5))
+        return str(reply.text)
 
     @server.tool
     def where(ctx: Context) -> list[str]:
@@ -36,8 +36,8 @@ def asking_server() -> Server:
 
     @server.tool
     def both(ctx: Context) -> list[str]:
-        name, thought = ctx.ask(elicitation("name", "Who?", FORM), sampling("colour", "Which?"))
-        return [name.content["name"], thought.text]
+        name, reply = ctx.ask(elicitation("name", "Who?", FORM), sampling("colour", "Which?"))
+        return [name.content["name"], reply.text]
 
     server.add_workflow(Workflow(name="flow", description="ask", steps=[Step("ask", tool="who")]))
     return server
@@ -66,16 +66,16 @@ def questions_in(table: Table) -> int:
     ],
 )
 def test_a_question_is_sent_on_the_stream_and_its_answer_arrives_with_another_request(
-    make_client: MakeClient, streaming: Streaming, table: Table, tool: str, method: str, result: JsonDict, text: str
+    make_client: MakeClient, submit: Submit, table: Table, tool: str, method: str, result: JsonDict, text: str
 ) -> None:
     # Another function with its own store object receives the answer. The two share only the table.
-    client, other, sink = make_client(asking_server()), make_client(asking_server()), Sink()
+    client, other_client, sink = make_client(asking_server()), make_client(asking_server()), Sink()
 
-    call = streaming(sink, lambda: client.call_tool(tool))
+    call = submit(sink, lambda: client.call_tool(tool))
     question = sink.next()
     assert (question["method"], question["jsonrpc"]) == (method, "2.0")
     assert questions_in(table) == 1
-    answer = respond(other, question, result=result)
+    answer = respond(other_client, question, result=result)
 
     assert (answer.status, answer.body) == (202, "")
     assert text_of(sink.next()) == text
@@ -84,11 +84,11 @@ def test_a_question_is_sent_on_the_stream_and_its_answer_arrives_with_another_re
 
 
 def test_a_question_without_an_answer_in_time_is_an_error_of_the_tool(
-    make_client: MakeClient, streaming: Streaming, table: Table
+    make_client: MakeClient, submit: Submit, table: Table
 ) -> None:
     client, sink = make_client(asking_server(), question_ms=1), Sink()
 
-    streaming(sink, lambda: client.call_tool("who"))
+    submit(sink, lambda: client.call_tool("who"))
     question, message = sink.next(), sink.next()
 
     assert message["result"]["isError"] is True
@@ -97,14 +97,14 @@ def test_a_question_without_an_answer_in_time_is_an_error_of_the_tool(
     assert respond(client, question, result=ACCEPTED).refusal == (400, -32600)
 
 
-def test_only_the_asked_owner_can_answer_and_only_once(make_client: MakeClient, streaming: Streaming) -> None:
+def test_only_the_asked_owner_can_answer_and_only_once(make_client: MakeClient, submit: Submit) -> None:
     client, sink = make_client(asking_server()), Sink()
 
-    streaming(sink, lambda: client.call_tool("both"))
+    submit(sink, lambda: client.call_tool("both"))
     first, second = sink.next(), sink.next()
     assert first["id"] != second["id"]
-    forged = respond(client.as_owner("mallory"), second, result={"action": "cancel"})
-    assert forged.refusal == (400, -32600)
+    forged_answer = respond(client.as_owner("mallory"), second, result={"action": "cancel"})
+    assert forged_answer.refusal == (400, -32600)
     assert respond(client, second, result=SAMPLED).status == 202
     assert respond(client, second, result={"action": "cancel"}).refusal == (400, -32600)
     respond(client, first, result=ACCEPTED)
@@ -113,41 +113,36 @@ def test_only_the_asked_owner_can_answer_and_only_once(make_client: MakeClient, 
     assert respond(client, second, result=SAMPLED).refusal == (400, -32600)
 
 
-def test_a_step_of_a_workflow_and_a_continuation_may_ask(make_client: MakeClient, streaming: Streaming) -> None:
+def test_a_step_of_a_workflow_and_a_continuation_may_ask(make_client: MakeClient, submit: Submit) -> None:
     client, sink = make_client(asking_server()), Sink()
-    streaming(sink, lambda: client.get_prompt("flow"))
+    submit(sink, lambda: client.get_prompt("flow"))
     respond(client, sink.next(), result=ACCEPTED)
     assert sink.next()["result"]["_meta"]["task_status"] == "completed"
     task = client.get_prompt("flow").task_id
 
-    streaming(sink, lambda: client.call_tool("who", task=task))
+    submit(sink, lambda: client.call_tool("who", task=task))
     respond(client, sink.next(), result=ACCEPTED)
 
     assert sink.next()["result"]["_meta"]["recorded"] is True
     assert client.variables(task)["_workflow.result.ask"] == "Kim"
 
 
-def test_a_tool_that_cannot_ask_fails_with_the_reason(
-    make_client: MakeClient, streaming: Streaming, table: Table
-) -> None:
+def test_a_tool_that_cannot_ask_fails_with_the_reason(make_client: MakeClient, submit: Submit, table: Table) -> None:
     client, call = make_client(asking_server()), {"name": "who", "arguments": {}}
-    taken_whole = client.request("tools/call", call)
-    accepts_no_stream = streaming(
+    json_answer = client.request("tools/call", call)
+    no_stream_answer = submit(
         Sink(), lambda: client.request("tools/call", call, headers={"Accept": "application/json"})
     ).result(BOUND_S)
 
-    for answer in (taken_whole, accepts_no_stream):
+    for answer in (json_answer, no_stream_answer):
         assert answer.result["isError"] is True
         assert "elicitation/create" in answer.result["content"][0]["text"]
     assert questions_in(table) == 0
 
 
-def test_a_question_and_an_answer_fail_if_the_store_is_unavailable(
-    make_client: MakeClient, streaming: Streaming
-) -> None:
+def test_a_question_and_an_answer_fail_if_the_store_is_unavailable(make_client: MakeClient, submit: Submit) -> None:
     client, sink = make_client(asking_server(), table_name="no-such-table"), Sink()
 
-    streaming(sink, lambda: client.call_tool("who")).result(BOUND_S)
-    lost = respond(client, {"id": "baton-" + "0" * 32}, result=ACCEPTED)
+    submit(sink, lambda: client.call_tool("who")).result(BOUND_S)
 
-    assert lost.status == 503
+    assert respond(client, {"id": "baton-" + "0" * 32}, result=ACCEPTED).status == 503

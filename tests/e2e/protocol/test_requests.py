@@ -51,7 +51,7 @@ def flows_server() -> Server:
     return server
 
 
-def paused(make_client: MakeClient, requests: Requests, era: Era = "2025") -> tuple[Client, str]:
+def paused_task(make_client: MakeClient, requests: Requests, era: Era = "2025") -> tuple[Client, str]:
     client = make_client(flows_server(), era=era)
     task = client.get_prompt("paused").task_id
     requests.take()
@@ -59,37 +59,37 @@ def paused(make_client: MakeClient, requests: Requests, era: Era = "2025") -> tu
 
 
 @pytest.mark.parametrize(
-    ("workflow", "completed"), [("done", 3), ("paused", 1), ("long", 60), ("long_paused", 59), ("longest", 100)]
+    ("workflow", "completed_count"), [("done", 3), ("paused", 1), ("long", 60), ("long_paused", 59), ("longest", 100)]
 )
 def test_a_run_of_any_length_is_one_put_and_one_update(
-    make_client: MakeClient, requests: Requests, workflow: str, completed: int
+    make_client: MakeClient, requests: Requests, workflow: str, completed_count: int
 ) -> None:
     answer = make_client(flows_server()).get_prompt(workflow)
     assert requests.take() == RUN
     assert "persisted" not in answer.meta
-    assert answer.statuses[:completed] == ["completed"] * completed
-    assert answer.statuses[completed : completed + 1] == (["failed"] if "paused" in workflow else [])
+    assert answer.statuses[:completed_count] == ["completed"] * completed_count
+    assert answer.statuses[completed_count : completed_count + 1] == (["failed"] if "paused" in workflow else [])
 
 
-@pytest.mark.parametrize(("workflow", "sent"), [("checkpoints", [*RUN, "UpdateItem", "UpdateItem"]), ("plain", [])])
+@pytest.mark.parametrize(("workflow", "expected"), [("checkpoints", [*RUN, "UpdateItem", "UpdateItem"]), ("plain", [])])
 def test_a_checkpoint_adds_one_update_and_a_run_that_is_not_durable_sends_nothing(
-    make_client: MakeClient, requests: Requests, workflow: str, sent: list[str]
+    make_client: MakeClient, requests: Requests, workflow: str, expected: list[str]
 ) -> None:
     make_client(flows_server()).get_prompt(workflow)
-    assert requests.take() == sent
+    assert requests.take() == expected
 
 
 @pytest.mark.parametrize("tool", ["work", "fails"])
 def test_a_continuation_is_one_get_and_one_update(
     make_client: MakeClient, requests: Requests, era: Era, tool: str
 ) -> None:
-    client, task = paused(make_client, requests, era)
+    client, task = paused_task(make_client, requests, era)
     assert client.call_tool(tool, task=task).meta["recorded"] is True
     assert requests.take() == ["GetItem", "UpdateItem"]
 
 
 def test_a_call_that_cannot_be_recorded_is_one_get(make_client: MakeClient, requests: Requests) -> None:
-    client, task = paused(make_client, requests)
+    client, task = paused_task(make_client, requests)
     client.call_tool("work", task=new_task_id(0))
     client.as_owner("bob").call_tool("work", task=task)
     assert requests.take() == ["GetItem", "GetItem"]
@@ -100,7 +100,7 @@ def test_a_call_that_cannot_be_recorded_is_one_get(make_client: MakeClient, requ
 def test_a_resume_is_one_update_that_claims_the_task_and_one_that_ends_the_run(
     make_client: MakeClient, requests: Requests, era: Era
 ) -> None:
-    client, task = paused(make_client, requests, era)
+    client, task = paused_task(make_client, requests, era)
     client.get_prompt("paused", task=task)
     assert requests.take() == ["UpdateItem", "UpdateItem"]
     client.call_tool("fails", task=task)
@@ -110,7 +110,7 @@ def test_a_resume_is_one_update_that_claims_the_task_and_one_that_ends_the_run(
 
 
 def test_tasks_get_result_and_update_are_one_get(make_client: MakeClient, requests: Requests) -> None:
-    client, task = paused(make_client, requests)
+    client, task = paused_task(make_client, requests)
     client.task("get", task)
     client.task("result", task)
     client.in_era("2026").task("get", task)
@@ -121,10 +121,10 @@ def test_tasks_get_result_and_update_are_one_get(make_client: MakeClient, reques
 def test_each_action_of_the_page_is_one_request_and_complete_is_two(
     make_client: MakeClient, requests: Requests, era: Era
 ) -> None:
-    client, task = paused(make_client, requests, era)
+    client, task = paused_task(make_client, requests, era)
 
-    def act(action: str, **named: str) -> list[str]:
-        ask(client, "tools/call", SHOWS_PAGES, {"name": "paused", "arguments": {"task_action": action, **named}})
+    def act(action: str, **arguments: str) -> list[str]:
+        ask(client, "tools/call", SHOWS_PAGES, {"name": "paused", "arguments": {"task_action": action, **arguments}})
         return requests.take()
 
     assert act("show", task_id=task) == ["GetItem"]
@@ -140,7 +140,7 @@ def test_each_action_of_the_page_is_one_request_and_complete_is_two(
 def test_tasks_cancel_is_one_update_for_open_and_ended_tasks(
     make_client: MakeClient, requests: Requests, era: Era
 ) -> None:
-    client, task = paused(make_client, requests, era)
+    client, task = paused_task(make_client, requests, era)
     client.task("cancel", task)
     assert requests.take() == ["UpdateItem"]
     client.task("cancel", task)

@@ -22,19 +22,19 @@ CAPABLE: JsonDict = {"elicitation": {}, "sampling": {}, "roots": {}, "extensions
 def asking_server(runs: list[str] | None = None) -> Server:
     """Return a server whose functions ask the client. `runs` gets the tool's name at each start of a tool."""
     server = Server("asking")
-    noted = [] if runs is None else runs
+    calls = [] if runs is None else runs
 
     @server.tool
     def who(ctx: Context, greeting: str = "Hello") -> str:
-        noted.append("who")
+        calls.append("who")
         answer = ctx.elicit("name", "Who?", FORM)
         return f"{greeting} {answer.content['name']}" if answer.accepted else answer.action
 
     @server.tool
     def marked(ctx: Context) -> str:
         assert ctx.task is not None
-        noted.append("marked")
-        ctx.task["asked"] = len(noted)
+        calls.append("marked")
+        ctx.task["asked"] = len(calls)
         return str(ctx.elicit("name", "Who?", FORM).content["name"])
 
     @server.tool
@@ -73,8 +73,8 @@ class Talk:
 
     def round(self, state: str | None = None, responses: JsonDict | None = None) -> Answer:
         """Send the request. A later round also sends the state and the responses."""
-        later = {} if state is None else {"requestState": state, "inputResponses": responses}
-        return self.client.request(self.method, {**self.params, **later}, self.meta)
+        round_params = {} if state is None else {"requestState": state, "inputResponses": responses}
+        return self.client.request(self.method, {**self.params, **round_params}, self.meta)
 
 
 def talk(client: Client, method: str = "tools/call", meta: JsonDict | None = None, **params: Any) -> Talk:
@@ -91,7 +91,7 @@ def text_of(answer: Answer) -> str:
     return text
 
 
-def asked(answer: Answer) -> tuple[JsonDict, str]:
+def questions_and_state(answer: Answer) -> tuple[JsonDict, str]:
     result = answer.result
     assert result["resultType"] == "input_required"
     return result["inputRequests"], result["requestState"]
@@ -99,23 +99,23 @@ def asked(answer: Answer) -> tuple[JsonDict, str]:
 
 def test_a_tool_asks_and_is_run_again_with_the_answer(make_client: MakeClient) -> None:
     runs: list[str] = []
-    who = talk(make_client(asking_server(runs), era="2026", state_key=NEW), name="who", arguments={"greeting": "Hi"})
+    call = talk(make_client(asking_server(runs), era="2026", state_key=NEW), name="who", arguments={"greeting": "Hi"})
 
-    requests, state = asked(who.round())
+    requests, state = questions_and_state(call.round())
     assert requests == {
         "name": {
             "method": "elicitation/create",
             "params": {"mode": "form", "message": "Who?", "requestedSchema": FORM},
         }
     }
-    answer = who.round(state, {"name": ACCEPTED})
+    answer = call.round(state, {"name": ACCEPTED})
 
     assert (answer.result["resultType"], text_of(answer)) == ("complete", "Hi Kim")
     assert runs == ["who", "who"]
     # A question also ends an event stream.
-    listening = talk(who.client, name="who", meta={"progressToken": 1}).round()
-    assert listening.headers["Content-Type"] == "text/event-stream"
-    assert asked(listening)[0] == requests
+    stream_answer = talk(call.client, name="who", meta={"progressToken": 1}).round()
+    assert stream_answer.headers["Content-Type"] == "text/event-stream"
+    assert questions_and_state(stream_answer)[0] == requests
 
 
 @pytest.mark.parametrize(
@@ -128,54 +128,54 @@ def test_a_tool_asks_and_is_run_again_with_the_answer(make_client: MakeClient) -
 def test_prompts_and_resources_can_ask_the_client(
     client: Client, method: str, params: JsonDict, path: tuple[Any, ...]
 ) -> None:
-    asking = talk(client, method, **params)
-    requests, state = asked(asking.round())
+    call = talk(client, method, **params)
+    requests, state = questions_and_state(call.round())
     assert list(requests) == ["name"]
 
-    found: Any = asking.round(state, {"name": ACCEPTED}).result
+    value: Any = call.round(state, {"name": ACCEPTED}).result
     for part in path:
-        found = found[part]
-    assert found == ("warm Kim" if method == "prompts/get" else "Kim")
+        value = value[part]
+    assert value == ("warm Kim" if method == "prompts/get" else "Kim")
 
 
 def test_a_state_is_valid_in_every_process_with_the_key_and_after_a_rotation(make_client: MakeClient) -> None:
-    _, state = asked(talk(make_client(asking_server(), era="2026", state_key=OLD), name="who").round())
+    _, state = questions_and_state(talk(make_client(asking_server(), era="2026", state_key=OLD), name="who").round())
 
-    rotated = make_client(asking_server(), era="2026", state_key=NEW, state_key_previous=OLD)
-    forgotten = make_client(asking_server(), era="2026", state_key=NEW)
+    client_with_old_key = make_client(asking_server(), era="2026", state_key=NEW, state_key_previous=OLD)
+    client_without_old_key = make_client(asking_server(), era="2026", state_key=NEW)
 
-    assert text_of(talk(rotated, name="who").round(state, {"name": ACCEPTED})) == "Hello Kim"
-    assert talk(forgotten, name="who").round(state, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
+    assert text_of(talk(client_with_old_key, name="who").round(state, {"name": ACCEPTED})) == "Hello Kim"
+    assert talk(client_without_old_key, name="who").round(state, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
 
 
 def test_without_a_key_a_state_is_valid_in_one_process_only_which_logs_one_warning(
     make_client: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one, other = (talk(make_client(asking_server(), era="2026"), name="who") for _ in range(2))
+    call, other_call = (talk(make_client(asking_server(), era="2026"), name="who") for _ in range(2))
 
-    _, state = asked(one.round())
-    asked(one.round())
+    _, state = questions_and_state(call.round())
+    questions_and_state(call.round())
 
     assert [record.levelname for record in caplog.records if "BATON_STATE_KEY" in record.message] == ["WARNING"]
-    assert text_of(one.round(state, {"name": ACCEPTED})) == "Hello Kim"
-    assert other.round(state, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
+    assert text_of(call.round(state, {"name": ACCEPTED})) == "Hello Kim"
+    assert other_call.round(state, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
 
 
 def test_a_continuation_that_asks_is_recorded_once_and_only_after_its_last_round(make_client: MakeClient) -> None:
     runs: list[str] = []
     client = make_client(asking_server(runs), era="2026", state_key=NEW)
     task = client.get_prompt("marked-flow").task_id
-    before = client.variables(task)
-    marked = talk(client, name="marked", arguments={}, meta={"_task_id": task})
+    variables_before = client.variables(task)
+    call = talk(client, name="marked", arguments={}, meta={"_task_id": task})
 
-    first = marked.round()
-    assert client.variables(task) == before
-    answer = marked.round(asked(first)[1], {"name": ACCEPTED})
+    first_answer = call.round()
+    assert client.variables(task) == variables_before
+    answer = call.round(questions_and_state(first_answer)[1], {"name": ACCEPTED})
 
-    assert "recorded" not in first.meta
+    assert "recorded" not in first_answer.meta
     assert answer.meta["recorded"] is True
-    after = client.variables(task)
-    assert (after["_workflow.result.ask"], after["asked"]) == ("Kim", 3)
+    variables_after = client.variables(task)
+    assert (variables_after["_workflow.result.ask"], variables_after["asked"]) == ("Kim", 3)
     assert runs == ["marked"] * 3
 
 

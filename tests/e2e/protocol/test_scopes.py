@@ -57,11 +57,11 @@ def orders() -> Server:
 
 
 def names_in(client: Client, method: str, key: str) -> list[str]:
-    listed: Any = client.request(method)
-    return [item["name"] for item in listed[key]]
+    result: Any = client.request(method)
+    return [item["name"] for item in result[key]]
 
 
-def everything(client: Client) -> list[str]:
+def all_names(client: Client) -> list[str]:
     return [
         *names_in(client, "tools/list", "tools"),
         *names_in(client, "resources/list", "resources"),
@@ -71,7 +71,7 @@ def everything(client: Client) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("scope", "seen"),
+    ("scope", "names"),
     [
         ("", ["fetch"]),
         (WRITE, ["fetch"]),
@@ -80,13 +80,13 @@ def everything(client: Client) -> list[str]:
     ],
 )
 def test_lists_show_only_what_the_callers_scopes_allow(
-    baton: Connect, orders: Server, era: Era, scope: str, seen: list[str]
+    baton: Connect, orders: Server, era: Era, scope: str, names: list[str]
 ) -> None:
-    assert everything(baton(orders, era=era).with_claims(scope=scope)) == seen
+    assert all_names(baton(orders, era=era).with_claims(scope=scope)) == names
 
 
 @pytest.mark.parametrize(
-    ("method", "params", "unknown"),
+    ("method", "params", "unknown_params"),
     [
         ("tools/call", {"name": "refund", "arguments": {"order_id": "A"}}, {"name": "reverse", "arguments": {}}),
         ("tools/call", {"name": "refund_order", "arguments": {"order_id": "A"}}, {"name": "sell_order"}),
@@ -102,17 +102,17 @@ def test_lists_show_only_what_the_callers_scopes_allow(
     ],
 )
 def test_without_the_scopes_a_name_is_refused_as_unknown(
-    baton: Connect, orders: Server, era: Era, method: str, params: dict[str, Any], unknown: dict[str, Any]
+    baton: Connect, orders: Server, era: Era, method: str, params: dict[str, Any], unknown_params: dict[str, Any]
 ) -> None:
     client = baton(orders, era=era)
 
-    def refusal(sent: dict[str, Any]) -> tuple[int, int, str]:
-        with pytest.raises(JsonRpcError) as refused:
-            client.request(method, sent)
-        name = sent.get("name") or sent.get("uri") or sent["ref"]["name"]
-        return refused.value.status, refused.value.code, refused.value.message.replace(name, "NAME")
+    def refusal(request_params: dict[str, Any]) -> tuple[int, int, str]:
+        with pytest.raises(JsonRpcError) as error_info:
+            client.request(method, request_params)
+        name = request_params.get("name") or request_params.get("uri") or request_params["ref"]["name"]
+        return error_info.value.status, error_info.value.code, error_info.value.message.replace(name, "NAME")
 
-    assert refusal(params) == refusal(unknown)
+    assert refusal(params) == refusal(unknown_params)
     client.with_claims(scope=f"{READ} {WRITE}").request(method, params)
 
 
@@ -120,36 +120,36 @@ def test_a_tool_accepts_a_task_id_only_if_the_caller_sees_a_workflow_that_uses_t
     baton: Connect, orders: Server
 ) -> None:
     client = baton(orders)
-    able, reader = client.with_claims(scope=f"{READ} {WRITE}"), client.with_claims(scope=READ)
-    task = able.get_prompt("refund_order", {"order_id": "A-17"}).task_id
-    named = {"order_id": "A-17", "task_id": task}
+    writer, reader = client.with_claims(scope=f"{READ} {WRITE}"), client.with_claims(scope=READ)
+    task = writer.get_prompt("refund_order", {"order_id": "A-17"}).task_id
+    arguments = {"order_id": "A-17", "task_id": task}
 
     assert [list(tool["inputSchema"]["properties"]) for tool in reader.list_tools()] == [["order_id"]]
-    assert "task_id" in reader.call_tool("fetch", named).text
-    assert reader.call_tool("fetch", named).is_error
+    assert "task_id" in reader.call_tool("fetch", arguments).text
+    assert reader.call_tool("fetch", arguments).is_error
     assert not reader.call_tool("fetch", {"order_id": "A-17"}).is_error
-    assert able.call_tool("fetch", named).recorded
+    assert writer.call_tool("fetch", arguments).recorded
 
 
 def test_a_resume_uses_the_scopes_of_its_own_caller(baton: Connect, orders: Server) -> None:
     client = baton(orders)
-    able = client.with_claims(scp=[READ, WRITE])
-    run = able.get_prompt("refund_order", {"order_id": "A"})
+    writer = client.with_claims(scp=[READ, WRITE])
+    run = writer.get_prompt("refund_order", {"order_id": "A"})
     assert run.pause.type == "toolError"
-    with pytest.raises(JsonRpcError, match="Unknown prompt: refund_order") as refused:
+    with pytest.raises(JsonRpcError, match="Unknown prompt: refund_order") as error_info:
         client.get_prompt("refund_order", {}, run.task_id)
-    assert refused.value.code == INVALID_PARAMS
+    assert error_info.value.code == INVALID_PARAMS
     with pytest.raises(JsonRpcError, match="Unknown tool: refund"):
         client.call_tool("refund", {"order_id": "A"}, task=run.task_id)
-    assert able.get_prompt("refund_order", {}, run.task_id).completed
+    assert writer.get_prompt("refund_order", {}, run.task_id).completed
 
 
 @pytest.mark.parametrize("method", ["tools/list", "prompts/list", "resources/list", "server/discover"])
 def test_lists_are_private_once_anything_requires_scopes(baton: Connect, orders: Server, method: str) -> None:
-    client, other = baton(orders), baton(Server("open"))
-    for one in (client, client.with_claims(scope=f"{READ} {WRITE}")):
-        assert one.request(method)["cacheScope"] == "private"
-    assert other.request(method)["cacheScope"] == "public"
+    client, open_client = baton(orders), baton(Server("open"))
+    for scoped_client in (client, client.with_claims(scope=f"{READ} {WRITE}")):
+        assert scoped_client.request(method)["cacheScope"] == "private"
+    assert open_client.request(method)["cacheScope"] == "public"
 
 
 def test_tools_can_read_claims_and_not_change_them(baton: Connect, orders: Server) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_baton import Context, Server
 from mcp_baton.server.background import job
-from mcp_baton.workflow import lease as holding
+from mcp_baton.workflow import lease
 from tests.e2e.background_support import Background, MakeBackground
 from tests.e2e.support import BOUND_S, Era, Table
 
@@ -38,7 +38,7 @@ def work() -> Work:
 def jobs(background: MakeBackground, work: Work, monkeypatch: pytest.MonkeyPatch) -> Background:
     """Tools that run until they are cancelled, and one that ignores cancellation. Workers check often, which keeps
     tests short."""
-    monkeypatch.setattr(holding, "CHECK_AFTER_S", 0.0)
+    monkeypatch.setattr(lease, "CHECK_AFTER_S", 0.0)
     monkeypatch.setattr(job, "CHECK_AFTER_S", 0.01)
     server = Server("s")
 
@@ -92,8 +92,8 @@ def test_a_result_that_comes_after_the_cancellation_is_dropped(jobs: Background,
     task, client = jobs.begin("heedless"), jobs.client()
     work.meanwhile = lambda: client.task("cancel", task)
     jobs.work()
-    found = client.task("get", task).result
-    assert (found["status"], "result" in found, "left" in found["_meta"]) == ("cancelled", False, False)
+    state = client.task("get", task).result
+    assert (state["status"], "result" in state, "left" in state["_meta"]) == ("cancelled", False, False)
     assert "result" not in table.item(task)
 
 
@@ -116,13 +116,13 @@ def test_a_cancellation_with_a_result_completes_the_task_and_drops_the_workers_r
     jobs: Background, work: Work, era: Era
 ) -> None:
     task, client = jobs.begin("heedless", era=era), jobs.client(era)
-    given = {"content": [{"type": "text", "text": "done by hand"}]}
-    work.meanwhile = lambda: client.task("cancel", task, result=given)
+    result = {"content": [{"type": "text", "text": "done by hand"}]}
+    work.meanwhile = lambda: client.task("cancel", task, result=result)
     jobs.work()
-    found = jobs.client("2026").task("get", task).result
-    mark = {"mcp-baton/result_by": "client"}
-    assert (found["status"], found["result"]) == ("completed", {"resultType": "complete", **given, "_meta": mark})
-    assert jobs.client("2025").task("result", task).result["content"] == given["content"]
+    state = jobs.client("2026").task("get", task).result
+    meta = {"mcp-baton/result_by": "client"}
+    assert (state["status"], state["result"]) == ("completed", {"resultType": "complete", **result, "_meta": meta})
+    assert jobs.client("2025").task("result", task).result["content"] == result["content"]
 
 
 def test_a_cancellation_reaches_a_task_that_waits_for_the_client(jobs: Background, table: Table) -> None:

@@ -57,51 +57,51 @@ def test_two_resumes_at_once_run_no_step_twice(script: Script, make_client: Make
             assert script.take() == [*STEPS]
             assert table.item(task)["status"]["S"] == "completed"
             assert sum("result" in answer.messages[-1] for answer in answers) == 1
-            refused = [answer.error for answer in answers if "error" in answer.messages[-1]]
-            assert {error["code"] for error in refused} <= {-32600, -32602}
+            errors = [answer.error for answer in answers if "error" in answer.messages[-1]]
+            assert {error["code"] for error in errors} <= {-32600, -32602}
 
 
 def test_a_resume_of_a_claimed_task_runs_nothing_and_reports_the_end_of_the_claim(
     script: Script, make_client: MakeClient, table: Table
 ) -> None:
-    wall, refused = Time(), list[Answer]()
-    client = make_client(three_steps(script), now_ms=wall.now_ms, remaining_ms=lambda: 600_000)
-    script.meanwhile["two"] = lambda: refused.append(client.get_prompt("flow", task=task_in(table)))
+    clock, answers = Time(), list[Answer]()
+    client = make_client(three_steps(script), now_ms=clock.now_ms, remaining_ms=lambda: 600_000)
+    script.meanwhile["two"] = lambda: answers.append(client.get_prompt("flow", task=task_in(table)))
     assert client.get_prompt("flow").statuses == ["completed"] * 3
-    assert script.called == [*STEPS]
-    [answer] = refused
+    assert script.calls == [*STEPS]
+    [answer] = answers
     assert answer.error["code"] == -32600
     data = answer.error["data"]
-    assert (data["status"], data["runningUntil"]) == ("working", timestamp(wall.ms + LEASE_MS))
+    assert (data["status"], data["runningUntil"]) == ("working", timestamp(clock.ms + LEASE_MS))
     assert [step["status"] for step in data["progress"]["steps"]] == ["pending"] * 3
 
 
-@pytest.mark.parametrize("at", ["a step", "its end", "a checkpoint"])
+@pytest.mark.parametrize("moment", ["a step", "its end", "a checkpoint"])
 def test_a_late_run_is_superseded_if_another_run_holds_its_task(
-    script: Script, make_client: MakeClient, table: Table, at: str
+    script: Script, make_client: MakeClient, table: Table, moment: str
 ) -> None:
-    wall = Time()
-    server = three_steps(script, *(["two"] if at == "a checkpoint" else []))
-    times: dict[str, Any] = {"now_ms": wall.now_ms, "remaining_ms": lambda: 600_000}
-    late, client = make_client(server, clock=wall.monotonic, **times), make_client(server, **times)
-    during = "three" if at == "its end" else "two"
+    clock = Time()
+    server = three_steps(script, *(["two"] if moment == "a checkpoint" else []))
+    times: dict[str, Any] = {"now_ms": clock.now_ms, "remaining_ms": lambda: 600_000}
+    late_client, client = make_client(server, clock=clock.monotonic, **times), make_client(server, **times)
+    step = "three" if moment == "its end" else "two"
 
     def stall() -> None:
         """Let the claim expire. Another run then takes the task and fails at the first step."""
-        wall.pass_s(LEASE_MS / 1000 + 1)
+        clock.pass_s(LEASE_MS / 1000 + 1)
         script.errors = {"one": "no"}
         client.get_prompt("flow", task=task_in(table))
         script.errors = {}
 
-    script.meanwhile[during] = stall
-    answer = late.get_prompt("flow")
+    script.meanwhile[step] = stall
+    answer = late_client.get_prompt("flow")
     assert answer.meta["superseded"] is True
     assert answer.meta["persisted"] is False
     assert answer.handoff.startswith("This run was superseded: its claim expired")
-    assert script.called == [*STEPS[: 3 if at == "its end" else 2], "one"]
-    stored = client.variables(task_in(table))
-    assert "_workflow.result.two" not in stored
-    assert stored["_workflow.pause_reason"]["failedStep"] == "one"
+    assert script.calls == [*STEPS[: 3 if moment == "its end" else 2], "one"]
+    variables = client.variables(task_in(table))
+    assert "_workflow.result.two" not in variables
+    assert variables["_workflow.pause_reason"]["failedStep"] == "one"
 
 
 @pytest.mark.parametrize("paused_before", [False, True])
@@ -116,22 +116,21 @@ def test_a_killed_run_is_interrupted_after_its_claim_has_ended_and_can_be_resume
             script.errors = {}
         with client.killed_after("two"):
             client.get_prompt("flow", task=task if paused_before else None)
-        [listed] = client.tasks()
-        task = listed.task_id
+        [record] = client.tasks()
+        task = record.task_id
         # Until the claim ends, the run may be alive. The task shows no pause reason, not even an older one.
         assert "_workflow.pause_reason" not in client.task(task).variables
-        with pytest.raises(JsonRpcError) as held:
+        with pytest.raises(JsonRpcError) as error_info:
             client.get_prompt("flow", task=task)
-        assert held.value.code == -32600
+        assert error_info.value.code == -32600
         client.clock.advance(LEASE_MS / 1000 + 1)
         reason = {"type": "interrupted", "blockedStep": "one", "suggestedTool": "one"}
         assert client.task(task).variables["_workflow.pause_reason"] == reason
-        reported = client.call_tool("one", task=task)
-        assert reported.recorded
-        assert reported.meta["pause_reason"] == {**reason, "blockedStep": "two", "suggestedTool": "two"}
+        continuation = client.call_tool("one", task=task)
+        assert continuation.recorded
+        assert continuation.meta["pause_reason"] == {**reason, "blockedStep": "two", "suggestedTool": "two"}
         script.take()
-        run = client.get_prompt("flow", task=task)
-        assert (run.completed, script.called) == (True, ["two", "three"])
+        assert (client.get_prompt("flow", task=task).completed, script.calls) == (True, ["two", "three"])
 
 
 def test_a_task_is_not_interrupted_any_more_after_calls_have_completed_its_steps(script: Script) -> None:
@@ -148,9 +147,9 @@ def test_a_task_is_not_interrupted_any_more_after_calls_have_completed_its_steps
 def test_a_continuation_is_recorded_while_a_run_holds_the_task(
     script: Script, make_client: MakeClient, table: Table
 ) -> None:
-    called = list[Answer]()
+    answers = list[Answer]()
     client = make_client(three_steps(script))
-    script.meanwhile["one"] = lambda: called.append(client.call_tool("two", task=task_in(table)))
+    script.meanwhile["one"] = lambda: answers.append(client.call_tool("two", task=task_in(table)))
     assert client.get_prompt("flow").statuses == ["completed"] * 3
-    assert called[0].meta["recorded"] is True
-    assert "pause_reason" not in called[0].meta
+    assert answers[0].meta["recorded"] is True
+    assert "pause_reason" not in answers[0].meta

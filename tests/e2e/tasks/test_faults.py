@@ -68,22 +68,22 @@ class Fault:
     call: int
     kind: Kind
     extent: Extent
-    struck: bool = False
+    has_occurred: bool = False
     _calls: list[bytes] = field(default_factory=list)
     _losing: bool = False
 
-    def before(self, params: dict[str, Any], **_: object) -> object:
+    def before_call(self, params: dict[str, Any], **_: object) -> object:
         """Handle botocore's `before-call`. A return value replaces the server's response."""
         self._losing = False
         if not self._fails(params["body"]):
             return None
-        self.struck = True
+        self.has_occurred = True
         if self.kind == "unreachable":
             raise EndpointConnectionError(endpoint_url="")
         self._losing = self.kind == "lost"
         return None if self._losing else refusal(REFUSALS[self.kind])
 
-    def after(self, **_: object) -> None:
+    def after_call(self, **_: object) -> None:
         """Handle botocore's `after-call`."""
         if self._losing:
             raise ReadTimeoutError(endpoint_url="")
@@ -109,14 +109,14 @@ class Flow:
     def broken_at(self, call: int, kind: Kind, extent: Extent = "one call") -> Iterator[None]:
         """Let a call to the table fail. Calls are counted from now."""
         fault, events = Fault(call, kind, extent), cast("Any", self.table.client.meta.events)
-        events.register_last("before-call.dynamodb", fault.before)
-        events.register_first("after-call.dynamodb", fault.after)
+        events.register_last("before-call.dynamodb", fault.before_call)
+        events.register_first("after-call.dynamodb", fault.after_call)
         try:
             yield
         finally:
-            events.unregister("before-call.dynamodb", fault.before)
-            events.unregister("after-call.dynamodb", fault.after)
-        assert fault.struck
+            events.unregister("before-call.dynamodb", fault.before_call)
+            events.unregister("after-call.dynamodb", fault.after_call)
+        assert fault.has_occurred
 
     def run(self, error: str | None = None) -> tuple[Answer, list[str]]:
         """Run the workflow. Return the reply and the status that each step must have. With `error`, the last step
@@ -132,7 +132,7 @@ class Flow:
             assert "Result from third: 3" in texts[-2:]
         return answer, ["completed", "completed", "failed" if error else "completed"]
 
-    def paused(self) -> str:
+    def paused_task(self) -> str:
         """Return a task whose second step has failed."""
         self.script.errors = {"second": "no"}
         task = self.client.get_prompt("flow").task_id
@@ -140,7 +140,7 @@ class Flow:
         self.script.take()
         return task
 
-    def stored(self) -> tuple[str, list[str]]:
+    def stored_statuses(self) -> tuple[str, list[str]]:
         """Return the status of the only task and of its steps."""
         [item] = self.table.items
         steps = item["variables"]["M"]["_workflow.progress"]["M"]["steps"]["L"]
@@ -152,19 +152,19 @@ def flow(make_client: MakeClient, script: Script, table: Table) -> Flow:
     return Flow(make_client(flow_server(script)), script, table)
 
 
-def reported(answer: Answer) -> tuple[str, list[str]]:
+def reported_statuses(answer: Answer) -> tuple[str, list[str]]:
     return answer.meta["task_status"], answer.statuses
 
 
 kinds = pytest.mark.parametrize("kind", ["unreachable", "lost", "throttled", "broken"])
 
-UNKNOWN = {"lost", "broken"}
+UNKNOWN_KINDS = {"lost", "broken"}
 """The kinds of faults after which it is unknown whether a write was applied."""
 
 
-def written(kind: Kind) -> bool | str:
+def write_outcome(kind: Kind) -> bool | str:
     """Return the value of `persisted` or `recorded` after all attempts of a write failed in this way."""
-    return "unknown" if kind in UNKNOWN else False
+    return "unknown" if kind in UNKNOWN_KINDS else False
 
 
 @kinds
@@ -177,9 +177,9 @@ def test_a_run_does_not_report_a_fault_that_a_retry_or_a_later_write_corrects(
 ) -> None:
     """If a checkpoint cannot be written, the next write includes it."""
     with flow.broken_at(call, kind, extent):
-        answer, ended = flow.run(error)
+        answer, statuses = flow.run(error)
     assert "persisted" not in answer.meta
-    assert reported(answer) == flow.stored() == ("working" if error else "completed", ended)
+    assert reported_statuses(answer) == flow.stored_statuses() == ("working" if error else "completed", statuses)
     assert ("pause_reason" in answer.meta) is (error is not None)
     variables = flow.client.variables(answer.task_id)
     assert ("_workflow.pause_reason" in variables) is (error is not None)
@@ -209,35 +209,35 @@ def test_a_run_is_refused_as_busy_before_anything_runs_if_its_creation_is_thrott
 
 def test_a_run_writes_to_its_task_even_if_the_outcome_of_its_creation_is_unknown(flow: Flow) -> None:
     with flow.broken_at(1, "lost"):
-        answer, ended = flow.run()
+        answer, statuses = flow.run()
     assert "persisted" not in answer.meta
-    assert reported(answer) == flow.stored() == ("completed", ended)
+    assert reported_statuses(answer) == flow.stored_statuses() == ("completed", statuses)
 
 
-@pytest.mark.parametrize("kind", sorted(UNKNOWN))
+@pytest.mark.parametrize("kind", sorted(UNKNOWN_KINDS))
 def test_a_run_reports_that_it_does_not_know_the_state_of_its_task(flow: Flow, kind: Kind) -> None:
     """All responses are lost, from the task's creation on."""
     with flow.broken_at(1, kind, "from then on"):
-        answer, ended = flow.run()
+        answer, statuses = flow.run()
     assert answer.meta["persisted"] == "unknown"
-    assert answer.statuses == ended
-    look = f'call flow with {{"task_id": "{answer.task_id}", "task_action": "show"}} to see what is recorded.'
-    assert answer.conversation[-1][1].endswith(look)
+    assert answer.statuses == statuses
+    hint = f'call flow with {{"task_id": "{answer.task_id}", "task_action": "show"}} to see what is recorded.'
+    assert answer.conversation[-1][1].endswith(hint)
     assert len(flow.table.items) == (1 if kind == "lost" else 0)
 
 
 @pytest.mark.parametrize(
-    ("call", "lost"), [(2, 0), (3, 1)], ids=["a checkpoint that is written later", "the last write"]
+    ("call", "lost_count"), [(2, 0), (3, 1)], ids=["a checkpoint that is written later", "the last write"]
 )
-def test_a_run_counts_as_lost_if_its_last_write_failed(flow: Flow, call: int, lost: int) -> None:
+def test_a_run_counts_as_lost_if_its_last_write_failed(flow: Flow, call: int, lost_count: int) -> None:
     collector, settings, pauses = Collector(), Settings(table=flow.table.name), Pauses()
     times: dict[str, Any] = {"monotonic": pauses.monotonic, "sleep": pauses.sleep}
     store = dynamodb_store(flow.table.name, settings, connect=lambda: flow.table.client, **times)
     endpoint = Endpoint(services_of(flow_server(flow.script), store, settings, telemetry=collector))
     with flow.broken_at(call, "unreachable"):
         Client(LambdaAdapter(endpoint, allow_anonymous=False, streaming=False)).get_prompt("flow")
-    counted = [measured.value for measured in collector.take().measurements if measured.metric is RECORDINGS_LOST]
-    assert sum(counted) == lost
+    values = [entry.value for entry in collector.take().measurements if entry.metric is RECORDINGS_LOST]
+    assert sum(values) == lost_count
 
 
 def test_a_run_whose_last_write_succeeded_shows_the_stored_task_even_if_an_earlier_write_is_unknown(
@@ -246,16 +246,16 @@ def test_a_run_whose_last_write_succeeded_shows_the_stored_task_even_if_an_earli
     def unsure(*arguments: Any) -> EndedRun:
         return replace(answer_with_run(*arguments), persisted="unknown")
 
-    def completed_meanwhile() -> None:
+    def complete_third() -> None:
         [item] = flow.table.items
         flow.client.call_tool("third", task=item["sk"]["S"].removeprefix("TASK#"))
         flow.script.errors = {"third": "no"}
 
     monkeypatch.setattr(prompts, "answer_with_run", unsure)
-    flow.script.meanwhile["third"] = completed_meanwhile
+    flow.script.meanwhile["third"] = complete_third
     answer = flow.client.get_prompt("flow")
     assert answer.meta["persisted"] == "unknown"
-    assert reported(answer) == flow.stored() == ("working", ["completed"] * 3)
+    assert reported_statuses(answer) == flow.stored_statuses() == ("working", ["completed"] * 3)
 
 
 @kinds
@@ -266,13 +266,13 @@ def test_a_batch_that_cannot_be_written_is_shown_from_memory_as_not_recorded(
     flow: Flow, kind: Kind, call: int, extent: Extent, error: str | None
 ) -> None:
     with flow.broken_at(call, kind, extent):
-        answer, ended = flow.run(error)
-    assert answer.meta["persisted"] == written(kind)
-    assert reported(answer) == ("working", ended)
+        answer, statuses = flow.run(error)
+    assert answer.meta["persisted"] == write_outcome(kind)
+    assert reported_statuses(answer) == ("working", statuses)
     assert ("pause_reason" in answer.meta) is (error is not None)
     if kind != "lost":
-        kept = ["completed", "pending", "pending"] if call == 3 else ["pending"] * 3
-        assert flow.stored() == ("working", kept)
+        expected = ["completed", "pending", "pending"] if call == 3 else ["pending"] * 3
+        assert flow.stored_statuses() == ("working", expected)
         assert "_workflow.pause_reason" not in flow.client.variables(answer.task_id)
 
 
@@ -283,39 +283,39 @@ def test_a_batch_that_cannot_be_written_is_shown_from_memory_as_not_recorded(
 def test_a_continuations_result_does_not_depend_on_its_record(
     flow: Flow, kind: Kind, call: int, extent: Extent, error: str | None
 ) -> None:
-    task = flow.paused()
-    before = flow.table.item(task)
+    task = flow.paused_task()
+    item_before = flow.table.item(task)
     flow.script.errors = {"third": error} if error else {}
-    plain = flow.client.call_tool("third").result
+    plain_result = flow.client.call_tool("third").result
     with flow.broken_at(call, kind, extent):
         answer = flow.client.call_tool("third", task=task)
     assert flow.script.take() == ["third", "third"]
-    assert {**answer.result, "_meta": None} == {**plain, "_meta": None}
+    assert {**answer.result, "_meta": None} == {**plain_result, "_meta": None}
     assert answer.meta["task_id"] == task
-    assert answer.meta["recorded"] == (written(kind) if call == 2 else False)
+    assert answer.meta["recorded"] == (write_outcome(kind) if call == 2 else False)
     assert "record_error" in answer.meta
     if kind == "lost" and call == 2:
-        assert flow.stored() == ("working", ["completed", "failed", "failed" if error else "completed"])
+        assert flow.stored_statuses() == ("working", ["completed", "failed", "failed" if error else "completed"])
     else:
-        assert flow.table.item(task) == before
+        assert flow.table.item(task) == item_before
 
 
 @kinds
 def test_a_resume_whose_task_cannot_be_read_runs_nothing(flow: Flow, kind: Kind) -> None:
-    task = flow.paused()
-    before = flow.table.item(task)
+    task = flow.paused_task()
+    item_before = flow.table.item(task)
     with flow.broken_at(1, kind):
         answer = flow.client.get_prompt("flow", task=task)
     assert answer.refusal == (200, -32603)
     assert ("retryAfterMs" in answer.error.get("data", {})) is (kind == "throttled")
     assert flow.script.take() == []
-    assert kind == "lost" or flow.table.item(task) == before
+    assert kind == "lost" or flow.table.item(task) == item_before
 
 
 @pytest.mark.parametrize("kind", ["unreachable", "throttled"])
 @pytest.mark.parametrize("method", ["get", "result", "cancel", "update", "list"])
 def test_a_task_method_reports_a_failed_store_without_details(flow: Flow, kind: Kind, method: str) -> None:
-    task = flow.paused()
+    task = flow.paused_task()
     with flow.broken_at(1, kind, "from then on"):
         if method == "update":
             answer = flow.client.in_era("2026").task(method, task, inputResponses={})
@@ -336,14 +336,14 @@ def test_a_run_whose_task_was_not_created_does_not_name_it(flow: Flow) -> None:
     assert "recorded" not in text
 
 
-@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("is_stored", [True, False])
 def test_a_task_is_named_and_its_results_are_linked_only_if_the_last_write_was_made(
-    make_client: MakeClient, script: Script, monkeypatch: pytest.MonkeyPatch, stored: bool
+    make_client: MakeClient, script: Script, monkeypatch: pytest.MonkeyPatch, is_stored: bool
 ) -> None:
     start = Engine.start
 
     def unsure(engine: Engine, workflow: Workflow, invocation: RunInput) -> EndedRun:
-        return replace(start(engine, workflow, invocation), persisted="unknown", stored=stored)
+        return replace(start(engine, workflow, invocation), persisted="unknown", stored=is_stored)
 
     monkeypatch.setattr(Engine, "start", unsure)
     server = Server("text", task_ids="text")
@@ -360,15 +360,15 @@ def test_a_task_is_named_and_its_results_are_linked_only_if_the_last_write_was_m
     server.add_workflow(Workflow(name="flow", description="d", steps=[Step("a", tool=write), Step("b", tool=send)]))
     client = make_client(server)
     prompt = client.get_prompt("flow")
-    go_on = f'Then call flow with {{"task_id": "{prompt.task_id}"}} to let the server continue.'
-    assert any(go_on in text for _, text in prompt.conversation) is stored
-    called = client.call_tool("flow").result["structuredContent"]
-    assert ("uri" in called["results"]["a"] if isinstance(called["results"]["a"], dict) else False) is stored
+    next_call = f'Then call flow with {{"task_id": "{prompt.task_id}"}} to let the server continue.'
+    assert any(next_call in message for _, message in prompt.conversation) is is_stored
+    content = client.call_tool("flow").result["structuredContent"]
+    assert ("uri" in content["results"]["a"] if isinstance(content["results"]["a"], dict) else False) is is_stored
 
 
 def test_a_run_keeps_its_idempotency_keys_if_its_task_seems_not_to_exist(make_client: MakeClient, table: Table) -> None:
     """The request that creates the task arrives late, after the run's checkpoint. A resume then repeats the calls."""
-    server, keys, sent = Server("s"), list[str](), list[Any]()
+    server, keys, requests = Server("s"), list[str](), list[Any]()
 
     @server.tool
     def count(ctx: Context) -> int:
@@ -380,13 +380,13 @@ def test_a_run_keeps_its_idempotency_keys_if_its_task_seems_not_to_exist(make_cl
     events, client = cast("Any", table.client.meta.events), make_client(server)
 
     def delay(params: dict[str, Any], **_: object) -> None:
-        sent.append(json.loads(params["body"]))
+        requests.append(json.loads(params["body"]))
         raise ReadTimeoutError(endpoint_url="")
 
     events.register("before-call.dynamodb.PutItem", delay)
     client.get_prompt("flow")
     events.unregister("before-call.dynamodb.PutItem", delay)
-    item = sent[0]["Item"]
+    item = requests[0]["Item"]
     item["run"]["M"]["until"]["N"] = "0"  # the claim has expired
     table.client.put_item(TableName=table.name, Item=item)
     client.get_prompt("flow", task=item["sk"]["S"].removeprefix("TASK#"))

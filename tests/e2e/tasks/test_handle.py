@@ -92,7 +92,7 @@ class Shop:
 
 
 @dataclass
-class Started:
+class PausedRun:
     """A task whose refund failed before the bank opened."""
 
     shop: Shop
@@ -103,17 +103,17 @@ class Started:
         return self.client.call_tool(tool, {"task_id": self.task, **arguments})
 
 
-def started(make_client: MakeClient, era: Era = "2025", **workflow: Any) -> Started:
+def paused_run(make_client: MakeClient, era: Era = "2025", **workflow: Any) -> PausedRun:
     shop = Shop(**workflow)
     client = make_client(shop.server, era=era)
-    paused = client.get_prompt("refund_order", {"order_id": "A-17"})
-    assert paused.statuses == ["completed", "failed", "pending"]
+    answer = client.get_prompt("refund_order", {"order_id": "A-17"})
+    assert answer.statuses == ["completed", "failed", "pending"]
     shop.bank_is_open = True
     shop.calls.clear()
-    return Started(shop, client, paused.task_id)
+    return PausedRun(shop, client, answer.task_id)
 
 
-def reported(answer: Answer) -> str:
+def last_text(answer: Answer) -> str:
     """Return the last text of a result."""
     text: str = answer.result["content"][-1]["text"]
     return text
@@ -125,91 +125,90 @@ def texts(answer: Answer) -> list[str]:
 
 def schemas(client: Client, tool: str) -> tuple[JsonDict, JsonDict]:
     """Return the input schema and the output schema of a tool in the list."""
-    [listed] = [item for item in client.request("tools/list").result["tools"] if item["name"] == tool]
-    return listed["inputSchema"], listed.get("outputSchema", {})
+    [entry] = [item for item in client.request("tools/list").result["tools"] if item["name"] == tool]
+    return entry["inputSchema"], entry.get("outputSchema", {})
 
 
-def naming(task: str, **arguments: Any) -> str:
+def arguments_text(task: str, **arguments: Any) -> str:
     """Return the arguments as texts show them."""
     return json.dumps({**arguments, "task_id": task})
 
 
 def test_the_texts_lead_a_model_to_the_end_of_the_workflow(make_client: MakeClient) -> None:
-    paused = started(make_client)
+    run = paused_run(make_client)
 
-    refunded = paused.call("refund", order_id="A-17", amount=30.0)
-    go_on = f"call refund_order with {naming(paused.task)}: the server continues."
-    assert reported(refunded) == f"Recorded as step 'refund' (2 of 3 done). Next: {go_on}"
-    sent = paused.call("send_mail", to="kim@example.com", text="R-A-17")
-    assert reported(sent) == f"All 3 steps are done. Call refund_order with {naming(paused.task)} to finish."
-    assert sent.meta["next"] == [{"tool": "refund_order", "arguments": {"task_id": paused.task}}]
-    assert paused.shop.calls == [
+    refund_answer = run.call("refund", order_id="A-17", amount=30.0)
+    next_call = f"call refund_order with {arguments_text(run.task)}: the server continues."
+    assert last_text(refund_answer) == f"Recorded as step 'refund' (2 of 3 done). Next: {next_call}"
+    answer = run.call("send_mail", to="kim@example.com", text="R-A-17")
+    assert last_text(answer) == f"All 3 steps are done. Call refund_order with {arguments_text(run.task)} to finish."
+    assert answer.meta["next"] == [{"tool": "refund_order", "arguments": {"task_id": run.task}}]
+    assert run.shop.calls == [
         ("refund", {"order_id": "A-17", "amount": 30.0}),
         ("send_mail", {"to": "kim@example.com", "text": "R-A-17"}),
     ]
-    assert paused.client.variables(paused.task)["_workflow.result.refund"] == {"id": "R-A-17", "amount": 30.0}
+    assert run.client.variables(run.task)["_workflow.result.refund"] == {"id": "R-A-17", "amount": 30.0}
 
 
 def test_without_a_workflow_tool_the_text_says_that_the_client_completes_the_task(make_client: MakeClient) -> None:
-    paused = started(make_client, tool=False)
-    paused.call("refund", order_id="A-17", amount=30.0)
-    sent = paused.call("send_mail", to="kim@example.com", text="R-A-17")
-    assert reported(sent) == "All 3 steps are done; the client completes the task."
-    assert sent.meta["next"] == []
+    run = paused_run(make_client, tool=False)
+    run.call("refund", order_id="A-17", amount=30.0)
+    answer = run.call("send_mail", to="kim@example.com", text="R-A-17")
+    assert last_text(answer) == "All 3 steps are done; the client completes the task."
+    assert answer.meta["next"] == []
 
 
 def test_a_failed_call_reports_the_failure_and_the_next_call(make_client: MakeClient) -> None:
-    paused = started(make_client)
-    paused.shop.bank_is_open = False
+    run = paused_run(make_client)
+    run.shop.bank_is_open = False
 
-    answer = paused.call("refund", order_id="A-17", amount=30.0)
+    answer = run.call("refund", order_id="A-17", amount=30.0)
 
-    again = naming(paused.task, order_id="A-17", amount=30.0)
-    failed = (
+    retry_arguments = arguments_text(run.task, order_id="A-17", amount=30.0)
+    failure = (
         "Recorded as step 'refund', which failed (1 of 3 done). This step is not retryable: correct the cause first."
     )
     assert answer.result["isError"]
     assert texts(answer) == [
         "the bank is closed",
-        f'{failed} Next: call refund with {again}\nNote: Refund no more than the total of "A-17".',
+        f'{failure} Next: call refund with {retry_arguments}\nNote: Refund no more than the total of "A-17".',
     ]
 
 
-@pytest.mark.parametrize("absent", [None, ""])
-def test_an_empty_task_id_counts_as_absent(make_client: MakeClient, absent: str | None) -> None:
-    paused = started(make_client)
+@pytest.mark.parametrize("empty", [None, ""])
+def test_an_empty_task_id_counts_as_absent(make_client: MakeClient, empty: str | None) -> None:
+    run = paused_run(make_client)
 
-    answer = paused.client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": absent})
+    answer = run.client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": empty})
     assert (texts(answer), answer.meta) == (["sent to a"], {})
-    named = paused.client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": absent}, task=paused.task)
-    assert (texts(named), named.meta["recorded"]) == (["sent to a"], True)
+    recorded_answer = run.client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": empty}, task=run.task)
+    assert (texts(recorded_answer), recorded_answer.meta["recorded"]) == (["sent to a"], True)
 
 
 @pytest.mark.parametrize(
-    "handle", [UNKNOWN_TASK, 5, ["x"], {}, True], ids=["another", "number", "list", "object", "boolean"]
+    "task_id", [UNKNOWN_TASK, 5, ["x"], {}, True], ids=["another", "number", "list", "object", "boolean"]
 )
-def test_two_task_ids_or_an_invalid_id_run_nothing(make_client: MakeClient, handle: object) -> None:
-    paused = started(make_client)
+def test_two_task_ids_or_an_invalid_id_run_nothing(make_client: MakeClient, task_id: object) -> None:
+    run = paused_run(make_client)
 
-    answer = paused.client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": handle}, task=paused.task)
+    answer = run.client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": task_id}, task=run.task)
 
     assert answer.result["isError"]
     assert "task_id" in texts(answer)[0]
-    assert paused.shop.calls == []
-    assert paused.client.variables(paused.task)["_workflow.progress"]["steps"][2]["status"] == "pending"
+    assert run.shop.calls == []
+    assert run.client.variables(run.task)["_workflow.progress"]["steps"][2]["status"] == "pending"
 
 
 def test_the_same_task_may_be_named_twice(make_client: MakeClient) -> None:
-    paused = started(make_client)
-    arguments = {"to": "kim@example.com", "text": "b", "task_id": paused.task}
-    answer = paused.client.call_tool("send_mail", arguments, task=paused.task)
+    run = paused_run(make_client)
+    arguments = {"to": "kim@example.com", "text": "b", "task_id": run.task}
+    answer = run.client.call_tool("send_mail", arguments, task=run.task)
     assert answer.meta["recorded"] is True
-    assert reported(answer).startswith("Recorded as step 'notify' (2 of 3 done). Next: call refund with ")
+    assert last_text(answer).startswith("Recorded as step 'notify' (2 of 3 done). Next: call refund with ")
 
 
 def test_a_call_with_an_unknown_task_id_runs_and_says_that_the_task_is_unknown(make_client: MakeClient) -> None:
-    shop = Shop()
-    client = make_client(shop.server)
+    client = make_client(Shop().server)
     answer = client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": UNKNOWN_TASK})
     assert texts(answer) == ["sent to a", "Not recorded: unknown task. The call itself was made."]
     assert answer.result["structuredContent"]["baton_next"] == texts(answer)[1]
@@ -217,30 +216,30 @@ def test_a_call_with_an_unknown_task_id_runs_and_says_that_the_task_is_unknown(m
 
 
 def test_a_call_with_the_id_of_an_ended_task_runs_and_says_that_the_task_has_ended(make_client: MakeClient) -> None:
-    paused = started(make_client)
-    paused.client.task("cancel", paused.task)
-    answer = paused.call("send_mail", to="a", text="b")
-    assert reported(answer) == "Not recorded: the task is cancelled. The call itself was made."
+    run = paused_run(make_client)
+    run.client.task("cancel", run.task)
+    answer = run.call("send_mail", to="a", text="b")
+    assert last_text(answer) == "Not recorded: the task is cancelled. The call itself was made."
 
 
 def test_after_a_lost_store_response_the_text_says_to_check_the_task_before_repeating_the_call(
     make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paused = started(make_client)
+    run = paused_run(make_client)
 
-    def lost(*_: object) -> None:
+    def lose_response(*_: object) -> None:
         raise OutcomeUnknown("lost")
 
-    monkeypatch.setattr(DynamoDBTaskStore, "write", lost)
-    answer = paused.call("send_mail", to="a", text="b")
+    monkeypatch.setattr(DynamoDBTaskStore, "write", lose_response)
+    answer = run.call("send_mail", to="a", text="b")
     assert answer.meta["recorded"] == "unknown"
-    assert reported(answer) == (
+    assert last_text(answer) == (
         "Not recorded for certain: the task store's answer was lost. The call itself was made. "
-        f'Before you make it again, call refund_order with {{"task_id": "{paused.task}", "task_action": "show"}} '
+        f'Before you make it again, call refund_order with {{"task_id": "{run.task}", "task_action": "show"}} '
         "to see whether it is recorded."
     )
-    look = paused.client.call_tool("refund_order", {"task_id": paused.task, "task_action": "show"})
-    assert "1 of 3 steps done" in look.result["content"][0]["text"]
+    view = run.client.call_tool("refund_order", {"task_id": run.task, "task_action": "show"})
+    assert "1 of 3 steps done" in view.result["content"][0]["text"]
 
 
 def test_only_tools_of_durable_workflows_accept_a_task_id(make_client: MakeClient) -> None:
@@ -249,21 +248,20 @@ def test_only_tools_of_durable_workflows_accept_a_task_id(make_client: MakeClien
     server.add_workflow(Workflow(name="tracking", description="track", steps=[Step("one", tool="track")]))
     client = make_client(server)
 
-    takes, _ = schemas(client, "refund")
-    assert list(takes["properties"]) == ["order_id", "amount", "task_id"]
-    assert takes["properties"]["task_id"]["type"] == "string"
-    assert takes["required"] == ["order_id", "amount"]
+    input_schema, _ = schemas(client, "refund")
+    assert list(input_schema["properties"]) == ["order_id", "amount", "task_id"]
+    assert input_schema["properties"]["task_id"]["type"] == "string"
+    assert input_schema["required"] == ["order_id", "amount"]
     assert "task_id" not in schemas(client, "audit")[0]["properties"]
     assert schemas(client, "track")[0]["properties"]["task_id"] == {"type": "string"}
-    refused = client.call_tool("audit", {"text": "a", "task_id": UNKNOWN_TASK})
-    assert refused.result["isError"]
-    assert "task_id" in texts(refused)[0]
+    audit_answer = client.call_tool("audit", {"text": "a", "task_id": UNKNOWN_TASK})
+    assert audit_answer.result["isError"]
+    assert "task_id" in texts(audit_answer)[0]
     assert texts(client.call_tool("track", {"task_id": UNKNOWN_TASK})) == [UNKNOWN_TASK]
-    unknown = client.call_tool("refund", {"order_id": "A-17", "amount": 1, "task": UNKNOWN_TASK})
-    assert unknown.result["isError"]
+    assert client.call_tool("refund", {"order_id": "A-17", "amount": 1, "task": UNKNOWN_TASK}).result["isError"]
 
 
-class Taken(BaseModel):
+class ResultWithBatonNext(BaseModel):
     """A result that already has the property `baton_next`."""
 
     baton_next: int
@@ -274,18 +272,18 @@ VALUES: dict[str, tuple[Any, Any, str | None]] = {
     "none": (None, None, None),
     "data": (dict[str, Any], {"a": 1}, "baton_next"),
     "same": (dict[str, Any], {"baton_next": 1}, "baton_next_"),
-    "taken": (Taken, Taken(baton_next=5), "baton_next_"),
+    "taken": (ResultWithBatonNext, ResultWithBatonNext(baton_next=5), "baton_next_"),
     "full": (ToolResult, ToolResult(["a", Image(b"x")], {"a": 1}, {"own": 1}), "baton_next"),
     "undeclared": (Any, {"a": 1}, None),
 }
 """By tool: the declared return type, the returned value, and the property that is added to the structured content."""
 
 
-def returning(declared: Any, value: Any) -> Any:
+def function_of(return_type: Any, value: Any) -> Any:
     def tool() -> Any:
         return value
 
-    tool.__annotations__["return"] = declared
+    tool.__annotations__["return"] = return_type
     return tool
 
 
@@ -294,26 +292,26 @@ def test_the_text_and_the_structured_content_have_the_next_call_and_results_stay
     make_client: MakeClient, name: str
 ) -> None:
     server = Server("values")
-    declared, value, said_as = VALUES[name]
-    server.tool(name=name)(returning(declared, value))
+    return_type, value, property_name = VALUES[name]
+    server.tool(name=name)(function_of(return_type, value))
     server.add_workflow(
         Workflow(name="flow", description="flow", steps=[Step("one", tool=name), Step("two", tool=name)])
     )
     clock = Clock()
     client = make_client(server, remaining_ms=clock, era="2026")
     task = begin(client, clock)
-    plain = client.call_tool(name).result
+    plain_result = client.call_tool(name).result
 
     answer = client.call_tool(name, {"task_id": task})
 
-    text = f"Recorded as step 'one' (1 of 2 done). Next: call flow with {naming(task)}: the server continues."
-    assert answer.result["content"] == [*plain["content"], {"type": "text", "text": text}]
-    added = {said_as: text} if said_as else {}
-    structured = plain.get("structuredContent")
-    assert answer.result.get("structuredContent") == ({**(structured or {}), **added} if added else structured)
+    text = f"Recorded as step 'one' (1 of 2 done). Next: call flow with {arguments_text(task)}: the server continues."
+    assert answer.result["content"] == [*plain_result["content"], {"type": "text", "text": text}]
+    addition = {property_name: text} if property_name else {}
+    content = plain_result.get("structuredContent")
+    assert answer.result.get("structuredContent") == ({**(content or {}), **addition} if addition else content)
     _, schema = schemas(client, name)
     if schema:
-        jsonschema_rs.validate(schema, structured)
+        jsonschema_rs.validate(schema, content)
         jsonschema_rs.validate(schema, answer.result["structuredContent"])
     assert text not in json.dumps(client.variables(task)["_workflow.result.one"])
-    assert answer.meta.get("own") == plain.get("_meta", {}).get("own")
+    assert answer.meta.get("own") == plain_result.get("_meta", {}).get("own")

@@ -47,30 +47,29 @@ def every_attempt(mallory: Client, task: str) -> list[Answer]:
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-@pytest.mark.parametrize("other", ["bob", "alice ", "alice#TASK", None])
+@pytest.mark.parametrize("other_owner", ["bob", "alice ", "alice#TASK", None])
 def test_another_owner_sees_and_changes_nothing(
-    make_client: MakeClient, era: Era, table: Table, other: str | None, is_over: bool
+    make_client: MakeClient, era: Era, table: Table, other_owner: str | None, is_over: bool
 ) -> None:
     alice = make_client(secret_server(), era=era)
     task = alice.get_prompt("flow").task_id
     if is_over:
         alice.task("cancel", task, result={"secret": SECRET})
-    before = table.items
-    mallory = alice.as_owner(other)
-    foreign, missing = every_attempt(mallory, task), every_attempt(mallory, UNKNOWN_TASK)
-    assert table.items == before
-    for seen, unseen in zip(foreign, missing, strict=True):
-        assert seen.status == unseen.status
-        assert seen.body.replace(task, "ID") == unseen.body.replace(UNKNOWN_TASK, "ID")
-        assert SECRET not in seen.body
+    items_before = table.items
+    mallory = alice.as_owner(other_owner)
+    foreign_answers, missing_answers = every_attempt(mallory, task), every_attempt(mallory, UNKNOWN_TASK)
+    assert table.items == items_before
+    for foreign_answer, missing_answer in zip(foreign_answers, missing_answers, strict=True):
+        assert foreign_answer.status == missing_answer.status
+        assert foreign_answer.body.replace(task, "ID") == missing_answer.body.replace(UNKNOWN_TASK, "ID")
+        assert SECRET not in foreign_answer.body
 
 
 def test_an_identity_in_the_clients_headers_or_body_is_ignored(make_client: MakeClient, table: Table) -> None:
     alice = make_client(secret_server())
     task = alice.get_prompt("flow").task_id
-    before = table.items
+    items_before = table.items
     claims = {"sub": "alice", "owner": "alice", "X-Owner": "alice", "Authorization": "Bearer alice"}
     body = f'{{"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {{"taskId": "{task}", "owner": "alice"}}}}'
-    answer = alice.as_owner("bob").post(body, claims, queryStringParameters={"sub": "alice"})
-    assert answer.refusal == (200, -32602)
-    assert table.items == before
+    assert alice.as_owner("bob").post(body, claims, queryStringParameters={"sub": "alice"}).refusal == (200, -32602)
+    assert table.items == items_before

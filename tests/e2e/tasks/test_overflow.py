@@ -14,7 +14,7 @@ from tests.noise import noise
 from tests.sent import Requests
 
 BIG = noise(600_000)
-LOST = {"error": f"result of {len(BIG) + 2} bytes is lost: its object is missing in S3"}
+LOSS = {"error": f"result of {len(BIG) + 2} bytes is lost: its object is missing in S3"}
 UNREADABLE = {"error": "this value cannot be read now; ask again"}
 
 
@@ -59,12 +59,12 @@ def large_server() -> Server:
 
     stop = Step("stop", tool="approve")
     add("flow", Step("make", tool="make"), stop, Step("use", tool="measure", arguments={"text": step_output("make")}))
-    use = Step("use", tool="measure", arguments={"text": task_variable("big")})
-    add("paused_variable", Step("keep", tool="keep", checkpoint=True), stop, use)
-    given = Step("use", tool="measure", arguments={"text": prompt_arg("text")})
-    add("argument", stop, given, arguments=(Argument("text", required=True),))
-    two = [Step(f"make{seed}", tool="make", arguments={"seed": constant(seed)}) for seed in range(2)]
-    add("two", *two, stop)
+    use_variable = Step("use", tool="measure", arguments={"text": task_variable("big")})
+    add("paused_variable", Step("keep", tool="keep", checkpoint=True), stop, use_variable)
+    use_argument = Step("use", tool="measure", arguments={"text": prompt_arg("text")})
+    add("argument", stop, use_argument, arguments=(Argument("text", required=True),))
+    make_steps = [Step(f"make{seed}", tool="make", arguments={"seed": constant(seed)}) for seed in range(2)]
+    add("two", *make_steps, stop)
     return server
 
 
@@ -78,7 +78,7 @@ def client(request: pytest.FixtureRequest, make_client: MakeClient, bucket: Buck
     return make_client(large_server(), bucket=bucket, era=era)
 
 
-def paused(client: Client, requests: Requests | None = None) -> str:
+def paused_task(client: Client, requests: Requests | None = None) -> str:
     task = client.get_prompt("flow").task_id
     if requests:
         requests.take()
@@ -99,11 +99,11 @@ def test_a_large_result_is_stored_and_a_resume_uses_it(client: Client, requests:
     approve(client, task)
     # The remaining call needs the large value. `next` shows its placeholder, so the value is not read.
     assert requests.take() == ["GetItem", "UpdateItem"]
-    resumed = client.get_prompt("flow", task=task)
+    resumed_answer = client.get_prompt("flow", task=task)
     assert requests.take() == ["UpdateItem", "GetObject", "UpdateItem"]
-    assert resumed.statuses == ["completed"] * 3
-    assert resumed.conversation[-1] == ("user", "Result from measure: 600000")
-    assert resumed.meta["task_status"] == "completed"
+    assert resumed_answer.statuses == ["completed"] * 3
+    assert resumed_answer.conversation[-1] == ("user", "Result from measure: 600000")
+    assert resumed_answer.meta["task_status"] == "completed"
     variables = client.variables(task)
     assert (variables["_workflow.result.make"], variables["_workflow.result.use"]) == (BIG, 600_000)
     assert requests.take() == ["GetItem", "GetObject"]
@@ -111,7 +111,7 @@ def test_a_large_result_is_stored_and_a_resume_uses_it(client: Client, requests:
 
 
 def test_requests_that_show_no_values_read_none_from_the_bucket(client: Client, requests: Requests, era: Era) -> None:
-    task = paused(client, requests)
+    task = paused_task(client, requests)
     client.task("get", task)
     client.get_prompt("argument", {"text": "x"}, task=task)
     if era == "2025":
@@ -126,7 +126,7 @@ def test_requests_that_show_no_values_read_none_from_the_bucket(client: Client, 
 def test_a_tool_reads_a_large_variable_once_and_deletes_it_without_reading_it(
     client: Client, requests: Requests
 ) -> None:
-    task = paused(client)
+    task = paused_task(client)
     client.call_tool("keep", task=task)
     requests.take()
     assert client.call_tool("read", task=task).result["content"] == [{"type": "text", "text": "600000"}]
@@ -143,11 +143,11 @@ def test_large_arguments_are_stored_and_a_resume_without_them_runs_nothing(
     assert requests.take() == ["PutObject", "PutItem", "UpdateItem"]
     approve(client, task)
     [key] = bucket.keys
-    content, before = bucket.content(key), table.item(task)["variables"]
+    content, variables_before = bucket.content(key), table.item(task)["variables"]
     bucket.expire(key)
-    refused = client.get_prompt("argument", task=task).error
-    assert (refused["code"], "arguments are gone" in refused["message"]) == (-32603, True)
-    assert table.item(task)["variables"] == before
+    error = client.get_prompt("argument", task=task).error
+    assert (error["code"], "arguments are gone" in error["message"]) == (-32603, True)
+    assert table.item(task)["variables"] == variables_before
     bucket.replace(key, content)
     requests.take()
     assert client.get_prompt("argument", task=task).conversation[-1] == ("user", "Result from measure: 600000")
@@ -156,15 +156,15 @@ def test_large_arguments_are_stored_and_a_resume_without_them_runs_nothing(
 
 @IN_EACH_ERA
 def test_a_task_is_completed_with_a_large_result(client: Client, requests: Requests, bucket: Bucket) -> None:
-    task, final = client.get_prompt("argument", {"text": "short"}).task_id, {"text": BIG}
+    task, task_result = client.get_prompt("argument", {"text": "short"}).task_id, {"text": BIG}
     requests.take()
-    assert client.task("cancel", task, result=final).status == 200
+    assert client.task("cancel", task, result=task_result).status == 200
     assert requests.take() == ["GetItem", "PutObject", "UpdateItem"]
     method = "result" if client.era == "2025" else "get"
     with bucket.refusing("GetObject", SLOW_DOWN):
-        unreadable = client.task(method, task).error
-    assert (unreadable["code"], "same request again" in unreadable["message"]) == (-32603, True)
-    assert client.task(method, task).result["result"] == final
+        error = client.task(method, task).error
+    assert (error["code"], "same request again" in error["message"]) == (-32603, True)
+    assert client.task(method, task).result["result"] == task_result
     bucket.expire(bucket.keys[-1])
     assert client.task("get", task).result["status"] == "completed"
     assert client.task(method, task).result["result"]["error"].endswith("is lost: its object is missing in S3")
@@ -173,9 +173,9 @@ def test_a_task_is_completed_with_a_large_result(client: Client, requests: Reque
 def test_a_resume_that_cannot_read_a_value_runs_nothing_and_can_be_repeated(
     client: Client, bucket: Bucket, requests: Requests, table: Table
 ) -> None:
-    task = paused(client)
+    task = paused_task(client)
     approve(client, task)
-    before = table.item(task)["variables"]
+    variables_before = table.item(task)["variables"]
     requests.take()
     with bucket.refusing("GetObject", SLOW_DOWN):
         answer = client.get_prompt("flow", task=task)
@@ -183,22 +183,22 @@ def test_a_resume_that_cannot_read_a_value_runs_nothing_and_can_be_repeated(
     assert "nothing was run" in answer.error["message"]
     assert "SlowDown" not in json.dumps(answer.messages)
     assert requests.take() == ["UpdateItem", "GetObject", "UpdateItem"]
-    assert table.item(task)["variables"] == before
+    assert table.item(task)["variables"] == variables_before
     assert client.get_prompt("flow", task=task).statuses == ["completed"] * 3
 
 
 def test_a_resume_pauses_at_the_step_that_needs_a_lost_value(client: Client, bucket: Bucket, table: Table) -> None:
-    task = paused(client)
+    task = paused_task(client)
     approve(client, task)
     [key] = bucket.keys
     bucket.expire(key)
-    resumed = client.get_prompt("flow", task=task)
-    assert resumed.meta["pause_reason"] == {
+    resumed_answer = client.get_prompt("flow", task=task)
+    assert resumed_answer.meta["pause_reason"] == {
         "type": "unresolvedDependency",
         "blockedStep": "use",
         "missingOutput": "make",
         "producingStep": "make",
-        "reason": LOST["error"],
+        "reason": LOSS["error"],
         "suggestedTool": "measure",
     }
     assert client.call_tool("make", task=task).meta["recorded"] is True
@@ -217,12 +217,12 @@ def test_tasks_get_marks_values_that_are_lost_or_cannot_be_read_and_shows_the_ot
     assert [answer.meta[f"_workflow.result.make{seed}"] for seed in range(2)] == [UNREADABLE] * 2
     assert answer.meta["_workflow.pause_reason"]["failedStep"] == "stop"
     assert "_workflow.result.make0" in caplog.text
-    whole = client.task_with("all", task)
-    assert variables_in(whole.meta)["_workflow.result.make0"] == BIG
+    full_answer = client.task_with("all", task)
+    assert variables_in(full_answer.meta)["_workflow.result.make0"] == BIG
     bucket.expire(bucket.keys[0])
     answer = client.task_with("all", task)
-    assert [value for name, value in answer.meta.items() if whole.meta[name] != value] == [LOST]
-    assert answer.meta.keys() == whole.meta.keys()
+    assert [value for name, value in answer.meta.items() if full_answer.meta[name] != value] == [LOSS]
+    assert answer.meta.keys() == full_answer.meta.keys()
 
 
 @pytest.mark.parametrize("fault", ["lost", "unreadable"])
@@ -235,19 +235,19 @@ def test_a_step_whose_variable_is_lost_or_cannot_be_read_pauses(
     content = bucket.content(key)
     if fault == "lost":
         bucket.expire(key)
-        resumed = client.get_prompt("paused_variable", task=task)
+        resumed_answer = client.get_prompt("paused_variable", task=task)
     else:
         with bucket.refusing("GetObject", SLOW_DOWN):
-            resumed = client.get_prompt("paused_variable", task=task)
-    assert resumed.meta["pause_reason"] == {
+            resumed_answer = client.get_prompt("paused_variable", task=task)
+    assert resumed_answer.meta["pause_reason"] == {
         "type": "unresolvableParams",
         "blockedStep": "use",
         "missingParam": "text",
         "problem": "the value of the task variable 'big' was lost or cannot be read",
         "suggestedTool": "measure",
     }
-    offered = "<missing: text>" if fault == "lost" else "<task variable big>"
-    assert f'Call measure with {{"text": "{offered}"}}' in resumed.handoff
+    placeholder = "<missing: text>" if fault == "lost" else "<task variable big>"
+    assert f'Call measure with {{"text": "{placeholder}"}}' in resumed_answer.handoff
     bucket.replace(key, content)
     assert client.get_prompt("paused_variable", task=task).statuses == ["completed"] * 3
 

@@ -10,11 +10,10 @@ from mcp_baton import Step, Workflow
 from tests.e2e.background_support import MakeBackground
 from tests.e2e.conftest import MakeClient
 from tests.e2e.protocol.test_questions import ACCEPTED
-from tests.e2e.protocol.test_rounds import Talk, asked, asking_server, talk, text_of
+from tests.e2e.protocol.test_rounds import Talk, asking_server, questions_and_state, talk, text_of
 from tests.e2e.support import Client
-from tests.e2e.tasks.test_task_questions import asked as asked_task
 from tests.e2e.tasks.test_task_questions import asking_server as task_server
-from tests.e2e.tasks.test_task_questions import begin
+from tests.e2e.tasks.test_task_questions import begin, waiting_task
 from tests.vault import Vault, new_vault
 
 FIRST, SECOND, THIRD = "1" * 32, "2" * 32, "3" * 32
@@ -37,23 +36,23 @@ def process(make_client: MakeClient, vault: Vault) -> Process:
     return start
 
 
-def who(client: Client) -> Talk:
+def call_who(client: Client) -> Talk:
     return talk(client, name="who", arguments={})
 
 
 def test_another_process_accepts_the_state_after_one_rotation_and_refuses_it_after_two(
     process: Process, vault: Vault, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _, state = asked(who(process()).round())
-    assert text_of(who(process()).round(state, {"name": ACCEPTED})) == "Hello Kim"
+    _, state = questions_and_state(call_who(process()).round())
+    assert text_of(call_who(process()).round(state, {"name": ACCEPTED})) == "Hello Kim"
     # With a secret, no key is generated, so the warning about that is not logged.
     assert "BATON_STATE_KEY" not in caplog.text
 
     vault.put(SECOND)
-    assert text_of(who(process()).round(state, {"name": ACCEPTED})) == "Hello Kim"
+    assert text_of(call_who(process()).round(state, {"name": ACCEPTED})) == "Hello Kim"
 
     vault.put(THIRD)
-    assert who(process()).round(state, {"name": ACCEPTED}).refusal == (400, -32602)
+    assert call_who(process()).round(state, {"name": ACCEPTED}).refusal == (400, -32602)
 
 
 def test_the_worker_needs_no_key(background: MakeBackground, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +63,7 @@ def test_the_worker_needs_no_key(background: MakeBackground, vault: Vault, monke
     jobs = background(server, state_key_secret=vault.arn)
 
     with vault.hushed():
-        task = asked_task(jobs, "one")
+        task = waiting_task(jobs, "one")
         jobs.client().task("update", task, inputResponses={"who": {"action": "accept", "content": {"name": "Kim"}}})
         assert jobs.work() == "completed"
         begin(jobs, "flow")

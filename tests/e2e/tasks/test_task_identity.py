@@ -11,7 +11,7 @@ from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from tests.e2e.background_support import Background, MakeBackground, call
 from tests.e2e.protocol.test_questions import FORM
 from tests.e2e.support import BOUND_S, Answer, Era, JsonDict, proxy_event
-from tests.e2e.tasks.test_task_questions import ALL, named
+from tests.e2e.tasks.test_task_questions import ALL, name_answer
 from tests.fakes import FunctionContext
 
 SECRET = "eyJhbGciOiJSUzI1NiJ9.secret.signature"
@@ -53,9 +53,9 @@ def send(jobs: Background, tool: str, owner: str, scope: str | None = None, **he
     }
     params = {"name": tool, "arguments": {}, "_meta": meta}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
-    named_in = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool}
+    mcp_headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool}
     context = {"requestId": "api-1", "authorizer": {"claims": claims}}
-    event = proxy_event(body, owner, {**named_in, **headers}, requestContext=context)
+    event = proxy_event(body, owner, {**mcp_headers, **headers}, requestContext=context)
     response = jobs.container()(event, FunctionContext(lambda: 60_000, "request-7"))
     return Answer(response["statusCode"], response["headers"], response["body"])
 
@@ -80,8 +80,8 @@ def test_a_reused_worker_runs_each_call_with_its_own_caller(jobs: Background) ->
 
     for owner, task in tasks:
         assert value_of(jobs, task, owner) == [owner, {"scope": [f"of:{owner}"]}]
-        stranger = "bob" if owner == "alice" else "alice"
-        assert jobs.client(owner=stranger).task("get", task).error["message"] == "Unknown task"
+        other_owner = "bob" if owner == "alice" else "alice"
+        assert jobs.client(owner=other_owner).task("get", task).error["message"] == "Unknown task"
 
 
 def test_simultaneous_calls_in_one_process_do_not_see_each_others_caller(background: MakeBackground) -> None:
@@ -118,26 +118,26 @@ def test_scopes_with_any_characters_are_the_same_in_the_worker(jobs: Background)
     task = answer.result["task"]["taskId"]
     [_, claims] = client.task("result", task).result["structuredContent"]["result"]
     assert claims == {"scope": scopes}
-    refused = client.request("tools/call", {"name": "refund", "arguments": {}, "task": {}})
-    assert refused.error["message"] == "Unknown tool: refund"
+    refund_answer = client.request("tools/call", {"name": "refund", "arguments": {}, "task": {}})
+    assert refund_answer.error["message"] == "Unknown tool: refund"
 
 
 def test_a_tool_that_now_requires_more_scopes_than_the_request_had_is_not_run(
     jobs: Background, background: MakeBackground
 ) -> None:
     task = send(jobs, "refund", "alice", "orders:write").result["taskId"]
-    deployed = Server("identity")
-    called: list[str] = []
+    new_server = Server("identity")
+    calls: list[str] = []
 
-    @deployed.tool(task="optional", requires=("orders:write", "orders:admin"))
+    @new_server.tool(task="optional", requires=("orders:write", "orders:admin"))
     def refund() -> str:
-        called.append("refund")
+        calls.append("refund")
         return "refunded"
 
-    newer = Background(deployed, jobs.table, {}, jobs.time, jobs.queue)
-    assert newer.work() == "failed"
-    shown = newer.client().with_claims(scope="orders:write orders:admin").task("get", task).result
-    assert (shown["status"], shown["error"]["message"], called) == ("failed", "Unknown tool: refund", [])
+    new_jobs = Background(new_server, jobs.table, {}, jobs.time, jobs.queue)
+    assert new_jobs.work() == "failed"
+    state = new_jobs.client().with_claims(scope="orders:write orders:admin").task("get", task).result
+    assert (state["status"], state["error"]["message"], calls) == ("failed", "Unknown tool: refund", [])
 
 
 def test_an_error_in_a_worker_is_masked_and_its_id_is_in_the_workers_log(
@@ -147,10 +147,10 @@ def test_an_error_in_a_worker_is_masked_and_its_id_is_in_the_workers_log(
         call(jobs.client(era), "breaks")
         jobs.work()
     [task] = [item["sk"]["S"].removeprefix("TASK#") for item in jobs.table.items]
-    shown = jobs.client(era).task("get", task).result
-    result = shown["result"] if era == "2026" else jobs.client(era).task("result", task).result
+    state = jobs.client(era).task("get", task).result
+    result = state["result"] if era == "2026" else jobs.client(era).task("result", task).result
     assert result["content"][0]["text"] == "internal error in breaks (id worker-1)"
-    assert "s3cret" not in json.dumps([shown, result])
+    assert "s3cret" not in json.dumps([state, result])
     assert "request worker-1: internal error in breaks" in caplog.text
     assert "s3cret" in caplog.text
     # This line of the log names the request that created the task.
@@ -161,12 +161,12 @@ def test_no_credentials_of_the_caller_are_stored(jobs: Background) -> None:
     headers = {"Authorization": f"Bearer {SECRET}", "Cookie": "session=c00kie", "X-Api-Key": "k3y"}
     task = send(jobs, "asks", "alice", "orders:write", **headers).result["taskId"]
     jobs.work()
-    jobs.client().task("update", task, inputResponses={"who": named("Kim")})
+    jobs.client().task("update", task, inputResponses={"who": name_answer("Kim")})
 
-    kept = json.dumps([jobs.table.item(task), *jobs.table.items], default=str)
+    stored_text = json.dumps([jobs.table.item(task), *jobs.table.items], default=str)
     for secret in (SECRET, "Bearer", "c00kie", "k3y", "alice@example.com"):
-        assert secret not in kept
-    assert "orders:write" in kept
+        assert secret not in stored_text
+    assert "orders:write" in stored_text
     assert "alice@example.com" not in json.dumps(jobs.queue.events)
     [event] = jobs.queue.events
     assert event == {"batonTask": {"owner": "alice", "taskId": task, "dispatch": 2}}
@@ -175,8 +175,8 @@ def test_no_credentials_of_the_caller_are_stored(jobs: Background) -> None:
 
 @pytest.mark.parametrize("tool", ["asks", "flow"])
 def test_only_the_declared_capabilities_for_questions_are_stored(jobs: Background, tool: str) -> None:
-    able: JsonDict = {"elicitation": {}, "experimental": {"x": "private"}, "extensions": {TASKS_EXTENSION: {}}}
-    jobs.client().request("tools/call", {"name": tool, "arguments": {}}, {CAPABILITIES_KEY: able})
+    capabilities: JsonDict = {"elicitation": {}, "experimental": {"x": "private"}, "extensions": {TASKS_EXTENSION: {}}}
+    jobs.client().request("tools/call", {"name": tool, "arguments": {}}, {CAPABILITIES_KEY: capabilities})
 
-    kept = json.dumps(jobs.table.items, default=str)
-    assert ("elicitation" in kept, "private" in kept) == (True, False)
+    stored_text = json.dumps(jobs.table.items, default=str)
+    assert ("elicitation" in stored_text, "private" in stored_text) == (True, False)

@@ -17,7 +17,7 @@ from mcp_baton.tasks.store import TaskStore
 from tests.e2e.background_support import Background, MakeBackground
 from tests.e2e.protocol.test_questions import FORM, respond
 from tests.e2e.support import Answer, Client, JsonDict
-from tests.e2e.tasks.test_task_questions import named, streamed
+from tests.e2e.tasks.test_task_questions import name_answer, stream_messages
 from tests.e2e.tasks.test_task_status import listen
 from tests.sent import Requests
 
@@ -44,8 +44,8 @@ def payroll_server(*, payday: bool = True) -> Server:
     def fails() -> str:
         raise ToolError("no")
 
-    secret = [Step("pay", tool="pay")] if payday else []
-    server.add_workflow(Workflow(name="payday", description="pay", steps=[Step("note", tool="note"), *secret]))
+    pay_steps = [Step("pay", tool="pay")] if payday else []
+    server.add_workflow(Workflow(name="payday", description="pay", steps=[Step("note", tool="note"), *pay_steps]))
     server.add_workflow(
         Workflow(name="harmless", description="note", steps=[Step("note", tool="note"), Step("two", tool="fails")])
     )
@@ -61,7 +61,7 @@ def clerk(client: Client) -> Client:
     return client.with_claims(scope=PAYROLL)
 
 
-def asking(jobs: Background) -> str:
+def asking_task(jobs: Background) -> str:
     """Return a task of the tool that needs the scope. The task waits for an answer."""
     params: JsonDict = {"name": "salary", "arguments": {}, "task": {}}
     task: str = clerk(jobs.client("2025")).request("tools/call", params).result["task"]["taskId"]
@@ -69,13 +69,13 @@ def asking(jobs: Background) -> str:
     return task
 
 
-def paused(jobs: Background) -> str:
+def paused_task(jobs: Background) -> str:
     """Return a paused task of the workflow that needs the scope."""
     return clerk(jobs.client("2025")).get_prompt("payday").task_id
 
 
-def cancelled(jobs: Background) -> str:
-    task = paused(jobs)
+def cancelled_task(jobs: Background) -> str:
+    task = paused_task(jobs)
     clerk(jobs.client("2025")).task("cancel", task)
     return task
 
@@ -86,7 +86,7 @@ def act(client: Client, action: str, task: str) -> Answer:
 
 type Ask = Callable[[Client, str], Answer]
 
-WAYS: dict[str, Ask] = {
+REQUESTS: dict[str, Ask] = {
     "tasks/get": lambda client, task: client.task("get", task),
     "tasks/get 2026": lambda client, task: client.in_era("2026").task("get", task),
     "tasks/result": lambda client, task: client.task("result", task),
@@ -110,62 +110,60 @@ WAYS: dict[str, Ask] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("make", [asking, paused, cancelled])
+@pytest.mark.parametrize("send", REQUESTS.values(), ids=REQUESTS)
+@pytest.mark.parametrize("make", [asking_task, paused_task, cancelled_task])
 def test_a_task_whose_scopes_the_caller_lacks_has_the_answer_of_an_unknown_task(
-    jobs: Background, make: Callable[[Background], str], way: Ask
+    jobs: Background, make: Callable[[Background], str], send: Ask
 ) -> None:
     task = make(jobs)
-    client, before = jobs.client("2025"), jobs.table.item(task)
-    unknown = new_task_id(0)
+    client, item_before = jobs.client("2025"), jobs.table.item(task)
+    unknown_task = new_task_id(0)
 
-    refused, missing = way(client, task), way(client, unknown)
+    answer, missing_answer = send(client, task), send(client, unknown_task)
 
-    assert (refused.status, refused.body) == (missing.status, missing.body.replace(unknown, task))
-    assert jobs.table.item(task) == before
+    assert (answer.status, answer.body) == (missing_answer.status, missing_answer.body.replace(unknown_task, task))
+    assert jobs.table.item(task) == item_before
 
 
 def test_lists_and_streams_do_not_show_the_task_to_a_caller_without_the_scopes(jobs: Background) -> None:
-    tasks = [asking(jobs), paused(jobs)]
+    tasks = [asking_task(jobs), paused_task(jobs)]
     client = jobs.client("2025")
-    harmless = client.get_prompt("harmless").task_id
+    harmless_task = client.get_prompt("harmless").task_id
 
-    assert [item["taskId"] for item in client.request("tasks/list").result["tasks"]] == [harmless]
-    listed = client.call_tool("harmless", {"task_action": "list"}).result["structuredContent"]["tasks"]
-    assert [item["task_id"] for item in listed] == [harmless]
-    acknowledged = listen(jobs, tasks)[0]["params"]
-    assert "taskIds" not in acknowledged["notifications"]
-    seen = clerk(client).request("tasks/list").result["tasks"]
-    assert {item["taskId"] for item in seen} == {harmless, *tasks}
+    assert [item["taskId"] for item in client.request("tasks/list").result["tasks"]] == [harmless_task]
+    tool_list = client.call_tool("harmless", {"task_action": "list"}).result["structuredContent"]["tasks"]
+    assert [item["task_id"] for item in tool_list] == [harmless_task]
+    assert "taskIds" not in listen(jobs, tasks)[0]["params"]["notifications"]
+    clerk_list = clerk(client).request("tasks/list").result["tasks"]
+    assert {item["taskId"] for item in clerk_list} == {harmless_task, *tasks}
 
 
 def test_an_answer_to_a_question_on_a_stream_needs_the_scopes(jobs: Background) -> None:
-    task = asking(jobs)
+    task = asking_task(jobs)
     client = jobs.client("2025")
-    question, _ = streamed(clerk(client), "get", task)
+    question, _ = stream_messages(clerk(client), "get", task)
 
-    assert respond(client, question, result=named("Kim")).status == 400
+    assert respond(client, question, result=name_answer("Kim")).status == 400
     assert clerk(client).task("get", task).result["status"] == "input_required"
-    assert respond(clerk(client), question, result=named("Kim")).status == 202
+    assert respond(clerk(client), question, result=name_answer("Kim")).status == 202
     assert jobs.work() == "completed"
-    result = clerk(client).task("result", task).result
-    assert result["content"][0]["text"] == "5000, approved by Kim"
+    assert clerk(client).task("result", task).result["content"][0]["text"] == "5000, approved by Kim"
 
 
 def test_a_caller_can_use_the_task_with_any_token_that_has_the_scopes(jobs: Background) -> None:
-    task = asking(jobs)
+    task = asking_task(jobs)
     client = jobs.client("2026").with_claims(scp=["other", PAYROLL])
 
-    client.task("update", task, inputResponses={"who": named("Ola")})
+    client.task("update", task, inputResponses={"who": name_answer("Ola")})
     assert jobs.work() == "completed"
     assert "approved by Ola" in json.dumps(client.task("get", task).result["result"])
-    over = paused(jobs)
-    assert client.task("cancel", over).result
-    assert client.task("get", over).result["status"] == "cancelled"
+    second_task = paused_task(jobs)
+    assert client.task("cancel", second_task).result
+    assert client.task("get", second_task).result["status"] == "cancelled"
 
 
 def test_a_task_keeps_the_scopes_of_tools_that_ran_under_an_earlier_definition(jobs: Background) -> None:
-    task = paused(jobs)
+    task = paused_task(jobs)
     jobs.server = payroll_server(payday=False)
     client = jobs.client("2025")
 
@@ -186,14 +184,14 @@ def test_a_task_needs_the_scopes_of_each_call_that_is_recorded_in_it(jobs: Backg
 
 @pytest.mark.parametrize("has_results", [False, True])
 def test_an_open_list_needs_the_scopes_of_its_tool_if_it_has_results(has_results: bool) -> None:
-    seen = payroll_server(payday=False).visible_to({})
+    view = payroll_server(payday=False).visible_to({})
     pay = {"name": "pay", "tool": "pay", "status": "pending"}
     results: dict[str, Json] = {"_workflow.items.pay": {"elements": [1, 2], "results": {"0": 5000}}}
     items = results if has_results else {}
     variables: dict[str, Json] = {PROGRESS: {"goal": "", "steps": [pay], "schemaVersion": 1}, **items}
     task = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, variables, workflow="payday")
 
-    assert may_use(seen, task) is not has_results
+    assert may_use(view, task) is not has_results
 
 
 def test_a_task_of_a_removed_workflow_needs_every_scope(jobs: Background) -> None:
@@ -211,22 +209,22 @@ def test_the_check_adds_no_request_for_a_caller_with_all_scopes_and_one_read_bef
     jobs: Background, requests: Requests
 ) -> None:
     client = jobs.client("2025")
-    first, second = (client.get_prompt("harmless").task_id for _ in range(2))
+    first_task, second_task = (client.get_prompt("harmless").task_id for _ in range(2))
     requests.take()
 
-    clerk(client).task("cancel", first)
+    clerk(client).task("cancel", first_task)
     assert requests.take() == ["UpdateItem"]
-    client.task("get", second)
+    client.task("get", second_task)
     assert requests.take() == ["GetItem"]
-    client.task("cancel", second)
+    client.task("cancel", second_task)
     assert requests.take() == ["GetItem", "UpdateItem"]
 
 
 @pytest.mark.parametrize(
-    ("protocol", "unchecked"), [(TaskStore, {"get", "read_status"}), (JobStore, {"claim", "read_listed", "wake"})]
+    ("protocol", "exempt"), [(TaskStore, {"get", "read_status"}), (JobStore, {"claim", "read_listed", "wake"})]
 )
-def test_every_store_method_that_takes_a_task_id_is_checked(protocol: type, unchecked: set[str]) -> None:
+def test_every_store_method_that_takes_a_task_id_is_checked(protocol: type, exempt: set[str]) -> None:
     methods = inspect.getmembers(protocol, inspect.isfunction)
-    by_id = {name for name, method in methods if "task_id" in inspect.signature(method).parameters}
+    methods_with_id = {name for name, method in methods if "task_id" in inspect.signature(method).parameters}
 
-    assert by_id - CHECKED == unchecked
+    assert methods_with_id - CHECKED == exempt

@@ -6,11 +6,11 @@ import pytest
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASK_ID_KEY, TASKS_EXTENSION
-from tests.e2e.background_support import Background, MakeBackground, created
-from tests.e2e.conftest import Streaming
+from tests.e2e.background_support import Background, MakeBackground, created_task
+from tests.e2e.conftest import Submit
 from tests.e2e.protocol.test_questions import FORM, respond
 from tests.e2e.support import BOUND_S, Answer, Era, JsonDict, Sink
-from tests.e2e.tasks.test_task_questions import named
+from tests.e2e.tasks.test_task_questions import name_answer
 
 TASKS: JsonDict = {"elicitation": {}, "extensions": {TASKS_EXTENSION: {}}}
 KEY = b"k" * 32
@@ -22,7 +22,7 @@ def explicit_server(runs: list[str]) -> Server:
     after the task's start."""
     server = Server("explicit")
 
-    def packed(ctx: Context, amount: int) -> list[Any]:
+    def pack_order(ctx: Context, amount: int) -> list[Any]:
         runs.append(ctx.idempotency_key)
         name = ctx.elicit("Who packs?", FORM, key="packer").content["name"]
         if name == "nobody":
@@ -33,11 +33,11 @@ def explicit_server(runs: list[str]) -> Server:
 
     @server.tool(task="optional", task_start="explicit")
     def pack(ctx: Context, amount: int = 1) -> list[Any]:
-        return packed(ctx, amount)
+        return pack_order(ctx, amount)
 
     @server.tool(task="required", task_start="explicit")
     def pack_later(ctx: Context, amount: int = 1) -> list[Any]:
-        return packed(ctx, amount)
+        return pack_order(ctx, amount)
 
     @server.tool(task="required", task_start="explicit")
     async def asks_on(ctx: Context) -> list[Any]:
@@ -80,78 +80,77 @@ def jobs(background: MakeBackground, runs: list[str]) -> Background:
     return background(explicit_server(runs), state_key=KEY)
 
 
-def call(jobs: Background, tool: str, able: JsonDict = TASKS, task: str | None = None, **params: Any) -> Answer:
-    meta = {CAPABILITIES_KEY: able, **({TASK_ID_KEY: task} if task else {})}
+def call(jobs: Background, tool: str, capabilities: JsonDict = TASKS, task: str | None = None, **params: Any) -> Answer:
+    meta = {CAPABILITIES_KEY: capabilities, **({TASK_ID_KEY: task} if task else {})}
     return jobs.client().request("tools/call", {"name": tool, "arguments": {"amount": 2}, **params}, meta)
 
 
-def round_of(asked: Answer, name: str) -> JsonDict:
+def round_of(question: Answer, name: str) -> JsonDict:
     """Return the params with which a client answers."""
-    state = asked.result["requestState"]
-    return {"requestState": state, "inputResponses": {key: named(name) for key in asked.result["inputRequests"]}}
+    answers = {key: name_answer(name) for key in question.result["inputRequests"]}
+    return {"requestState": question.result["requestState"], "inputResponses": answers}
 
 
 def result_of(jobs: Background, task: str, era: Era = "2026") -> JsonDict:
     assert jobs.status(task, era) == "completed"
     if era == "2025":
         return jobs.client(era).task("result", task).result
-    found: JsonDict = jobs.client(era).task("get", task).result["result"]
-    return found
+    result: JsonDict = jobs.client(era).task("get", task).result["result"]
+    return result
 
 
 def test_the_question_is_answered_before_the_task_is_created_and_the_worker_has_the_answer(
     jobs: Background, runs: list[str]
 ) -> None:
-    asked = call(jobs, "pack_later")
-    assert (asked.result["resultType"], "taskId" in asked.result) == ("input_required", False)
+    question = call(jobs, "pack_later")
+    assert (question.result["resultType"], "taskId" in question.result) == ("input_required", False)
 
-    made = call(jobs, "pack_later", **round_of(asked, "Kim")).result
-    assert (made["resultType"], made["status"], "requestState" in made) == ("task", "working", False)
+    result = call(jobs, "pack_later", **round_of(question, "Kim")).result
+    assert (result["resultType"], result["status"], "requestState" in result) == ("task", "working", False)
     assert (len(runs), len(jobs.queue.events)) == (2, 1)
     assert jobs.work() == "completed"
     # The idempotency key is the same before and after the task's start.
     assert runs == [runs[0]] * 3 + ["past"]
     assert len(runs[0]) == 32
-    assert result_of(jobs, made["taskId"])["structuredContent"]["result"] == ["Kim", 2]
+    assert result_of(jobs, result["taskId"])["structuredContent"]["result"] == ["Kim", 2]
 
 
 def test_a_function_may_also_ask_after_its_task_has_started(jobs: Background) -> None:
-    asked = call(jobs, "asks_on", arguments={})
-    task = call(jobs, "asks_on", arguments={}, **round_of(asked, "Kim")).result["taskId"]
+    question = call(jobs, "asks_on", arguments={})
+    task = call(jobs, "asks_on", arguments={}, **round_of(question, "Kim")).result["taskId"]
 
     assert jobs.work() == "asked"
-    shown = jobs.client().task("get", task).result
     # Questions that were answered before the task's start are not among its questions.
-    assert list(shown["inputRequests"]) == ["second"]
-    jobs.client().task("update", task, inputResponses={"second": named("Pat")})
+    assert list(jobs.client().task("get", task).result["inputRequests"]) == ["second"]
+    jobs.client().task("update", task, inputResponses={"second": name_answer("Pat")})
     jobs.work()
     assert result_of(jobs, task)["structuredContent"] == {"result": ["Kim", "Pat"]}
 
 
 def test_in_the_2025_era_the_question_is_on_the_calls_stream_which_ends_with_the_task(
-    jobs: Background, streaming: Streaming
+    jobs: Background, submit: Submit
 ) -> None:
     sink = Sink()
     params = {"name": "pack_later", "arguments": {}, "task": {"ttl": 60_000}}
-    request = streaming(sink, lambda: jobs.client("2025").request("tools/call", params))
+    request = submit(sink, lambda: jobs.client("2025").request("tools/call", params))
 
     question = sink.next()
     assert question["method"] == "elicitation/create"
-    assert respond(jobs.client("2025"), question, result=named("Kim")).status == 202
-    made = sink.next()["result"]
-    assert set(made) == {"task", "_meta"}
+    assert respond(jobs.client("2025"), question, result=name_answer("Kim")).status == 202
+    result = sink.next()["result"]
+    assert set(result) == {"task", "_meta"}
     assert request.result(BOUND_S).body == ""
     jobs.work()
-    assert result_of(jobs, made["task"]["taskId"], "2025")["structuredContent"]["result"][:2] == ["Kim", 1]
+    assert result_of(jobs, result["task"]["taskId"], "2025")["structuredContent"]["result"][:2] == ["Kim", 1]
 
 
 def test_a_function_that_ends_before_its_task_starts_is_answered_in_the_request(jobs: Background) -> None:
-    asked = call(jobs, "pack_later")
-    ended = call(jobs, "pack_later", **round_of(asked, "nobody")).result
+    question = call(jobs, "pack_later")
+    result = call(jobs, "pack_later", **round_of(question, "nobody")).result
 
-    assert (ended["resultType"], ended["structuredContent"]) == ("complete", {"result": ["not packed", 1]})
-    failed = call(jobs, "fails_before", arguments={}).result
-    assert (failed["isError"], failed["content"][0]["text"]) == (True, "no paper")
+    assert (result["resultType"], result["structuredContent"]) == ("complete", {"result": ["not packed", 1]})
+    failure = call(jobs, "fails_before", arguments={}).result
+    assert (failure["isError"], failure["content"][0]["text"]) == (True, "no paper")
     assert (jobs.queue.events, jobs.table.items) == ([], [])
 
 
@@ -159,9 +158,9 @@ def test_in_the_2025_era_a_function_that_ends_before_its_task_starts_gets_a_comp
     """In the 2025 era a client that asks for a task accepts no other reply."""
     params: JsonDict = {"name": "fails_before", "arguments": {}, "task": {}}
 
-    made = created(jobs.client("2025").request("tools/call", params))
-    assert (made["status"], jobs.queue.events) == ("completed", [])
-    assert result_of(jobs, made["taskId"], "2025")["content"][0]["text"] == "no paper"
+    task = created_task(jobs.client("2025").request("tools/call", params))
+    assert (task["status"], jobs.queue.events) == ("completed", [])
+    assert result_of(jobs, task["taskId"], "2025")["content"][0]["text"] == "no paper"
 
 
 @pytest.mark.parametrize("tool", ["no_questions", "from_its_call_on", "never_a_task"])
@@ -194,16 +193,16 @@ def test_steps_and_continuations_run_in_the_request(jobs: Background, runs: list
 
 
 def test_a_task_that_cannot_be_created_is_an_error_and_dispatches_no_worker(jobs: Background) -> None:
-    full = Background(jobs.server, jobs.table, {"max_tasks_per_owner": 1}, jobs.time, jobs.queue)
-    assert call(full, "no_questions", arguments={}).result["resultType"] == "task"
+    limited_jobs = Background(jobs.server, jobs.table, {"max_tasks_per_owner": 1}, jobs.time, jobs.queue)
+    assert call(limited_jobs, "no_questions", arguments={}).result["resultType"] == "task"
 
-    refused = call(full, "no_questions", arguments={})
-    assert "nothing was run" in refused.error["message"] or "was not created" in refused.error["message"]
+    answer = call(limited_jobs, "no_questions", arguments={})
+    assert "nothing was run" in answer.error["message"] or "was not created" in answer.error["message"]
     assert len(jobs.queue.events) == 1
 
 
 def test_invalid_arguments_create_no_task(jobs: Background) -> None:
     for tool in ("pack_later", "no_questions"):
-        refused = call(jobs, tool, arguments={"amount": "many", "other": 1}).result
-        assert (refused["isError"], refused["resultType"]) == (True, "complete")
+        result = call(jobs, tool, arguments={"amount": "many", "other": 1}).result
+        assert (result["isError"], result["resultType"]) == (True, "complete")
     assert (jobs.queue.events, jobs.table.items) == ([], [])

@@ -10,7 +10,7 @@ from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import PAUSED
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Answer, Client, Era, JsonDict, Table, related
+from tests.e2e.support import Answer, Client, Era, JsonDict, Table, related_meta
 
 UNKNOWN_TASK = new_task_id(0)
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -51,7 +51,7 @@ WORDS: dict[Era, JsonDict] = {
     "2025": {"ttl": 3_600_000, "pollInterval": 1_000},
     "2026": {"ttlMs": 3_600_000, "pollIntervalMs": 1_000, "resultType": "complete"},
 }
-DONE = {"completed": True, "steps_completed": 1}
+RESULT = {"completed": True, "steps_completed": 1}
 
 
 @pytest.mark.parametrize(("workflow", "status"), [("paused", "working"), ("done", "completed")])
@@ -60,15 +60,15 @@ def test_tasks_get_shows_the_task_in_the_format_of_its_era_and_in_2026_with_its_
 ) -> None:
     client, task = begin(make_client, era, workflow)
     result = client.task("get", task).result
-    created, updated = result.pop("createdAt"), result.pop("lastUpdatedAt")
-    assert all(map(TIMESTAMP.fullmatch, (created, updated)))
-    assert created <= updated
-    inlined: JsonDict = {"result": DONE} if (era, workflow) == ("2026", "done") else {}
+    created_at, updated_at = result.pop("createdAt"), result.pop("lastUpdatedAt")
+    assert all(map(TIMESTAMP.fullmatch, (created_at, updated_at)))
+    assert created_at <= updated_at
+    extra_members: JsonDict = {"result": RESULT} if (era, workflow) == ("2026", "done") else {}
     if workflow == "paused":
-        inlined["statusMessage"] = PAUSED
-    assert {**result, "_meta": None} == {"taskId": task, "status": status, **WORDS[era], **inlined, "_meta": None}
+        extra_members["statusMessage"] = PAUSED
+    assert {**result, "_meta": None} == {"taskId": task, "status": status, **WORDS[era], **extra_members, "_meta": None}
     if (era, workflow) == ("2025", "done"):
-        assert client.task("result", task).result == {"result": DONE, "_meta": related("2025", task)}
+        assert client.task("result", task).result == {"result": RESULT, "_meta": related_meta("2025", task)}
 
 
 def test_tasks_result_of_a_paused_workflow_is_refused_at_once_with_its_progress(make_client: MakeClient) -> None:
@@ -92,14 +92,14 @@ def test_tasks_cancel_cancels_and_returns_the_task_in_2025_and_nothing_in_2026(
 
 def test_tasks_cancel_with_a_result_completes_the_task_with_it(make_client: MakeClient, era: Era) -> None:
     client, task = begin(make_client, era)
-    given, before = {"answer": 42.0, "notes": [None, ""]}, client.variables(task)
-    result = client.task("cancel", task, result=given).result
+    task_result, variables_before = {"answer": 42.0, "notes": [None, ""]}, client.variables(task)
+    result = client.task("cancel", task, result=task_result).result
     assert result.get("status") == ("completed" if era == "2025" else None)
-    assert client.variables(task) == before
+    assert client.variables(task) == variables_before
     assert client.task("get", task).meta["mcp-baton/result_by"] == "client"
-    assert client.in_era("2025").task("result", task).result["result"] == given
-    shown = client.in_era("2026").task("get", task).result
-    assert (shown["status"], shown["result"]) == ("completed", given)
+    assert client.in_era("2025").task("result", task).result["result"] == task_result
+    state = client.in_era("2026").task("get", task).result
+    assert (state["status"], state["result"]) == ("completed", task_result)
 
 
 @pytest.mark.parametrize("result", [None, "done", 5, [], True])
@@ -107,8 +107,7 @@ def test_a_result_that_is_not_an_object_is_refused(
     make_client: MakeClient, era: Era, table: Table, result: Any
 ) -> None:
     client, task = begin(make_client, era)
-    answer = client.task("cancel", task, result=result)
-    assert answer.refusal == (200 if era == "2025" else 400, -32602)
+    assert client.task("cancel", task, result=result).refusal == (200 if era == "2025" else 400, -32602)
     assert table.statuses == ["working"]
 
 
@@ -119,36 +118,36 @@ def test_an_ended_task_does_not_change(
 ) -> None:
     client, task = begin(make_client, era)
     client.task("cancel", task, **first)
-    before = table.item(task)
+    item_before = table.item(task)
     answer = client.task("cancel", task, **second)
     if era == "2025":
         assert answer.refusal == (200, -32602)
     else:
         assert {**answer.result, "_meta": None} == NOTHING
-    assert table.item(task) == before
+    assert table.item(task) == item_before
 
 
 def test_tasks_list_shows_the_owners_unexpired_tasks_newest_first(make_client: MakeClient, table: Table) -> None:
     client = make_client(flow_server())
-    made = [client.get_prompt(workflow).task_id for workflow in ("done", "paused", "done", "done")]
-    table.expire(made.pop())
+    tasks = [client.get_prompt(workflow).task_id for workflow in ("done", "paused", "done", "done")]
+    table.expire(tasks.pop())
     client.as_owner("bob").get_prompt("done")
     assert client.as_owner("carol").request("tasks/list").result == {"tasks": []}
     result = client.request("tasks/list").result
     assert [(task["taskId"], task["status"]) for task in result["tasks"]] == [
-        (made[2], "completed"),
-        (made[1], "working"),
-        (made[0], "completed"),
+        (tasks[2], "completed"),
+        (tasks[1], "working"),
+        (tasks[0], "completed"),
     ]
     assert "nextCursor" not in result
-    shown = client.task("get", made[1]).result
-    pause = shown.pop("_meta")["_workflow.pause_reason"]
+    state = client.task("get", tasks[1]).result
+    pause = state.pop("_meta")["_workflow.pause_reason"]
     assert result["tasks"][1].pop("_meta") == {
         "workflow": "paused",
         "step": pause["failedStep"],
         "pause_reason": {name: value for name, value in pause.items() if name != "error"},
     }
-    assert result["tasks"][1] == shown
+    assert result["tasks"][1] == state
     assert [task["_meta"] for task in (result["tasks"][0], result["tasks"][2])] == [{"workflow": "done"}] * 2
 
 
@@ -163,30 +162,30 @@ def test_tasks_update_acknowledges_an_object_of_responses_and_changes_nothing(
     make_client: MakeClient, table: Table
 ) -> None:
     client, task = begin(make_client, "2026")
-    before = table.item(task)
+    item_before = table.item(task)
     answer = client.task("update", task, inputResponses={"unknown": {"action": "accept"}})
     assert {**answer.result, "_meta": None} == NOTHING
     assert client.task("update", task, inputResponses=[]).refusal == (400, -32602)
-    assert table.item(task) == before
+    assert table.item(task) == item_before
 
 
 @pytest.mark.parametrize(
-    ("asked_in", "method", "status"),
+    ("era", "method", "status"),
     [("2025", "tasks/update", 200), ("2026", "tasks/list", 404), ("2026", "tasks/result", 404)],
 )
-def test_a_method_of_the_other_era_is_unknown(make_client: MakeClient, asked_in: Era, method: str, status: int) -> None:
-    client, task = begin(make_client, asked_in)
+def test_a_method_of_the_other_era_is_unknown(make_client: MakeClient, era: Era, method: str, status: int) -> None:
+    client, task = begin(make_client, era)
     assert client.request(method, {"taskId": task}).refusal == (status, -32601)
 
 
 def test_unknown_expired_and_foreign_tasks_have_the_same_answer(
     make_client: MakeClient, era: Era, table: Table
 ) -> None:
-    client, expired = begin(make_client, era)
-    foreign = client.as_owner("bob").get_prompt("paused").task_id
-    table.expire(expired)
+    client, expired_task = begin(make_client, era)
+    foreign_task = client.as_owner("bob").get_prompt("paused").task_id
+    table.expire(expired_task)
     for method in METHODS[era]:
-        answers = [ask(client, method, task) for task in (UNKNOWN_TASK, expired, foreign, "no id at all", "")]
+        answers = [ask(client, method, task) for task in (UNKNOWN_TASK, expired_task, foreign_task, "no id at all", "")]
         assert {answer.body for answer in answers} == {answers[0].body}
         assert answers[0].refusal == (200 if era == "2025" else 400, -32602)
 
@@ -211,8 +210,7 @@ def test_a_client_of_2026_must_declare_the_extension(make_client: MakeClient) ->
 def test_the_capabilities_for_tasks_have_the_format_of_each_era(make_client: MakeClient) -> None:
     client = make_client(flow_server())
     handshake = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-    shaken = client.request("initialize", handshake).result["capabilities"]
-    assert shaken["tasks"]["list"] == {}
-    assert shaken["tasks"]["cancel"] == {}
-    discovered = client.in_era("2026").request("server/discover").result["capabilities"]
-    assert TASKS_EXTENSION in discovered["extensions"]
+    handshake_capabilities = client.request("initialize", handshake).result["capabilities"]
+    assert handshake_capabilities["tasks"]["list"] == {}
+    assert handshake_capabilities["tasks"]["cancel"] == {}
+    assert TASKS_EXTENSION in client.in_era("2026").request("server/discover").result["capabilities"]["extensions"]

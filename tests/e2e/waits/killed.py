@@ -62,7 +62,7 @@ def main(url: str, folder: Path) -> None:
         order: Any = loads(line)
         child = os.fork()
         if child == 0:
-            killer.after = order["kill"]
+            killer.points = order["kill"]
             client.meta.events.register("before-send.dynamodb", killer.point)
             client.meta.events.register("after-call.dynamodb", killer.point)
             time = Time(order["time_s"])

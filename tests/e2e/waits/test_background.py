@@ -30,7 +30,7 @@ def jobs(background: MakeBackground, shop: Shop) -> Background:
     return background(shop.server, base_url=BASE)
 
 
-def waiting(jobs: Background) -> str:
+def waiting_task(jobs: Background) -> str:
     """Return the task of a call whose workflow waits for its callback."""
     task = jobs.begin("release", {"branch": "main"})
     assert (jobs.work(), jobs.queue.events) == ("waits", [])
@@ -48,10 +48,10 @@ def send(jobs: Background, shop: Shop) -> int:
 
 def send_and_die(jobs: Background, shop: Shop) -> None:
     """Send the callback to a function that is killed after it has stored the callback."""
-    sent = iter(range(1_000))
+    write_numbers = iter(range(1_000))
 
     def strike(**_: object) -> None:
-        if next(sent) == 1:  # after the write of the result
+        if next(write_numbers) == 1:  # after the write of the result
             raise Killed
 
     events = jobs.table.client.meta.events
@@ -62,7 +62,7 @@ def send_and_die(jobs: Background, shop: Shop) -> None:
 
 
 def test_a_callback_wakes_a_workflow_for_which_no_worker_ran(jobs: Background, shop: Shop) -> None:
-    task = waiting(jobs)
+    task = waiting_task(jobs)
     jobs.time.s += 3_600
     assert (jobs.sweep(), jobs.queue.events) == (NOTHING, [])
     assert jobs.client().task("get", task).result["statusMessage"].startswith("waits for a callback until ")
@@ -72,23 +72,23 @@ def test_a_callback_wakes_a_workflow_for_which_no_worker_ran(jobs: Background, s
 
 
 def test_the_calls_task_shows_what_it_waits_for_and_when_to_poll(jobs: Background) -> None:
-    task = waiting(jobs)
+    task = waiting_task(jobs)
     until_ms = jobs.time.ms + 2 * 3_600_000
 
-    def shown() -> dict[str, Any]:
+    def state() -> dict[str, Any]:
         return dict(jobs.client().task("get", task).result)
 
     message = f"waits for a callback until {timestamp(until_ms)} (step build)"
-    assert (shown()["status"], shown()["statusMessage"]) == ("working", message)
-    assert shown()["pollIntervalMs"] == 900_000
+    assert (state()["status"], state()["statusMessage"]) == ("working", message)
+    assert state()["pollIntervalMs"] == 900_000
     jobs.time.s += 7_000
-    assert shown()["pollIntervalMs"] == 100_000
+    assert state()["pollIntervalMs"] == 100_000
     jobs.time.s += 199
-    assert shown()["pollIntervalMs"] == 15_000
+    assert state()["pollIntervalMs"] == 15_000
 
 
 def test_a_sweep_wakes_a_workflow_whose_wake_up_was_lost(jobs: Background, shop: Shop) -> None:
-    waiting(jobs)
+    waiting_task(jobs)
     send(jobs, shop)
     jobs.queue.lose()
     jobs.time.s += 31
@@ -100,7 +100,7 @@ def test_a_sweep_wakes_a_workflow_whose_wake_up_was_lost(jobs: Background, shop:
 def test_a_sweep_wakes_a_workflow_if_the_process_died_after_it_stored_the_callback(
     jobs: Background, shop: Shop
 ) -> None:
-    waiting(jobs)
+    waiting_task(jobs)
     send_and_die(jobs, shop)
     jobs.time.s += 29
     assert jobs.sweep() == NOTHING
@@ -110,12 +110,11 @@ def test_a_sweep_wakes_a_workflow_if_the_process_died_after_it_stored_the_callba
 
 
 def test_a_sweep_ends_a_wait_that_has_timed_out(jobs: Background, shop: Shop) -> None:
-    task = waiting(jobs)
+    task = waiting_task(jobs)
     jobs.time.s += 2 * 3_600 + 1
     assert jobs.sweep() == {"looked": 1, "woken": 1}
     assert (jobs.work(), shop.deployed) == ("completed", [])
-    result = jobs.client().task("get", task).result["result"]
-    assert "timed out: no callback within 2 hours" in str(result)
+    assert "timed out: no callback within 2 hours" in str(jobs.client().task("get", task).result["result"])
     assert send(jobs, shop) == 410
 
 
@@ -123,10 +122,10 @@ def test_a_sweep_ends_a_wait_that_has_timed_out(jobs: Background, shop: Shop) ->
 def test_a_callback_between_the_workers_last_writes_is_not_lost(jobs: Background, shop: Shop, write: int) -> None:
     """The callback arrives just before one of the writes that follow the creation of its address."""
     jobs.begin("release", {"branch": "main"})
-    sent, replies = iter(range(1_000)), list[int]()
+    request_numbers, replies = iter(range(1_000)), list[int]()
 
     def deliver(**_: object) -> None:
-        if shop.urls and not replies and next(sent) == write:
+        if shop.urls and not replies and next(request_numbers) == write:
             replies.append(200)
             assert send(jobs, shop) == 200
 
@@ -145,7 +144,7 @@ def test_a_callback_between_the_workers_last_writes_is_not_lost(jobs: Background
 
 
 def test_a_sweep_replaces_a_killed_worker_that_a_callback_had_woken(jobs: Background, shop: Shop) -> None:
-    waiting(jobs)
+    waiting_task(jobs)
     send(jobs, shop)
     jobs.kill()
     jobs.time.s += 46
@@ -154,7 +153,7 @@ def test_a_sweep_replaces_a_killed_worker_that_a_callback_had_woken(jobs: Backgr
 
 
 def test_a_call_that_was_cancelled_is_not_woken(jobs: Background, shop: Shop) -> None:
-    task = waiting(jobs)
+    task = waiting_task(jobs)
     jobs.client().task("cancel", task)
     assert send(jobs, shop) == 200  # the workflow's own task still exists
     jobs.time.s += 31
@@ -164,7 +163,7 @@ def test_a_call_that_was_cancelled_is_not_woken(jobs: Background, shop: Shop) ->
 
 @pytest.mark.parametrize("end", ["cancel", "complete", "task_action", "resume"])
 def test_a_call_ends_at_once_if_a_client_ends_the_task_of_its_workflow(jobs: Background, shop: Shop, end: str) -> None:
-    task, client = waiting(jobs), jobs.client()
+    task, client = waiting_task(jobs), jobs.client()
     workflow_task = client.task("get", task).result["_meta"][WORKFLOW_TASK]
     match end:
         case "task_action":
@@ -200,7 +199,7 @@ def test_a_sleeping_workflow_continues_by_itself(background: MakeBackground) -> 
 
 
 def test_a_woken_task_is_listed_once(jobs: Background, shop: Shop) -> None:
-    waiting(jobs)
+    waiting_task(jobs)
     send(jobs, shop)
     scan = jobs.table.client.scan(TableName=jobs.table.name)["Items"]
     assert len([item for item in scan if WAKES in item]) == 1
@@ -223,25 +222,25 @@ def flaky(script: Script, retry: Retry) -> Server:
         return script.play("fetch", f"attempt {ctx.attempt}")
 
     @server.tool
-    def finish(got: str) -> str:
+    def finish(text: str) -> str:
         """Use what was fetched."""
-        return got
+        return text
 
     @server.workflow(background=True)
     def collect() -> None:
         """Collect."""
         step(prepare)()
-        got = step(fetch, retry=retry)()
-        step(finish)(got=got)
+        text = step(fetch, retry=retry)()
+        step(finish)(text=text)
 
     return server
 
 
-PATIENT = Retry(attempts=4, first_s=3_600, factor=2, max_s=86_400, jitter=False)
+PATIENT_RETRY = Retry(attempts=4, first_s=3_600, factor=2, max_s=86_400, jitter=False)
 
 
 def test_no_worker_runs_while_a_retry_waits(background: MakeBackground, script: Script) -> None:
-    jobs = background(flaky(script, PATIENT))
+    jobs = background(flaky(script, PATIENT_RETRY))
     script.errors["fetch"] = "away"
     task = jobs.begin("collect")
     assert (jobs.work(), script.take()) == ("waits", ["fetch"])
@@ -269,11 +268,11 @@ def test_a_retry_with_long_waits_ends_after_its_last_attempt(background: MakeBac
 
 
 def test_a_worker_that_comes_too_early_makes_no_attempt(background: MakeBackground, script: Script) -> None:
-    jobs = background(flaky(script, PATIENT))
+    jobs = background(flaky(script, PATIENT_RETRY))
     script.errors["fetch"] = "away"
     task = jobs.begin("collect")
     jobs.work()
-    due = jobs.table.item(task)["due"]["N"]
+    due_time = jobs.table.item(task)["due"]["N"]
     jobs.time.s += 100
     jobs.table.client.update_item(
         TableName=jobs.table.name,
@@ -283,54 +282,54 @@ def test_a_worker_that_comes_too_early_makes_no_attempt(background: MakeBackgrou
     )
     jobs.status(task)  # the poll finds a task that seems to be due
     assert (jobs.work(), script.take()) == ("waits", ["fetch"])
-    assert jobs.table.item(task)["due"]["N"] == due
+    assert jobs.table.item(task)["due"]["N"] == due_time
 
 
 # The delay of a wake-up by a sweep (`WakeUpDelay`)
 
 
-def measured(jobs: Background) -> list[float]:
+def measured_delays(jobs: Background) -> list[float]:
     """Return the delays that a sweep measures."""
     telemetry = Collector()
     measured_sweep(jobs, telemetry)
-    return [it.value for it in telemetry.take().measurements if it.metric is WAKE_UP_DELAY]
+    return [measurement.value for measurement in telemetry.take().measurements if measurement.metric is WAKE_UP_DELAY]
 
 
 def test_the_delay_after_a_lost_callback_counts_from_its_entry_in_the_outbox(jobs: Background, shop: Shop) -> None:
-    waiting(jobs)
+    waiting_task(jobs)
     jobs.time.s += 1_000  # the time of the wait itself does not count
     send_and_die(jobs, shop)
     jobs.time.s += 30 + 7
-    assert measured(jobs) == [7_000]
+    assert measured_delays(jobs) == [7_000]
     # The entry still exists, but the workflow has already been woken.
     jobs.time.s += 20
-    assert measured(jobs) == []
+    assert measured_delays(jobs) == []
     assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])
 
 
 def test_the_delay_after_a_lost_event_counts_from_when_its_next_dispatch_was_due(jobs: Background, shop: Shop) -> None:
-    waiting(jobs)
+    waiting_task(jobs)
     jobs.time.s += 1_000
     send(jobs, shop)
     jobs.queue.lose()
     jobs.time.s += 30 + 7
-    assert measured(jobs) == [7_000]
-    assert (jobs.work(), shop.deployed, measured(jobs)) == ("completed", [GREEN["url"]], [])
+    assert measured_delays(jobs) == [7_000]
+    assert (jobs.work(), shop.deployed, measured_delays(jobs)) == ("completed", [GREEN["url"]], [])
 
 
 def test_a_callback_whose_event_arrives_has_no_delay(jobs: Background, shop: Shop) -> None:
-    waiting(jobs)
+    waiting_task(jobs)
     jobs.time.s += 1_000
     send(jobs, shop)
     jobs.time.s += 31
     jobs.work()
-    assert measured(jobs) == []
+    assert measured_delays(jobs) == []
 
 
 def test_the_delay_after_a_timeout_counts_from_the_end_of_the_wait(jobs: Background) -> None:
-    waiting(jobs)
+    waiting_task(jobs)
     jobs.time.s += 2 * 3_600 + 7
-    assert measured(jobs) == [7_000]
+    assert measured_delays(jobs) == [7_000]
 
 
 def test_the_delay_after_a_sleep_counts_from_its_end(background: MakeBackground) -> None:
@@ -348,7 +347,7 @@ def test_the_delay_after_a_sleep_counts_from_its_end(background: MakeBackground)
     for outcome in ("waits", "waits", "completed"):
         assert jobs.work() == outcome
         jobs.time.s += 9 * 60 + 7
-        assert measured(jobs) == ([7_000] if outcome == "waits" else [])
+        assert measured_delays(jobs) == ([7_000] if outcome == "waits" else [])
 
 
 @pytest.mark.parametrize("on_timeout", ["fail", "skip"])
@@ -358,13 +357,13 @@ def test_a_run_with_a_fast_clock_uses_a_callback_that_arrived_in_time(
     """The callback arrives after the worker has read the task, when the wait has timed out by the worker's clock."""
     shop = Shop(on_timeout, background=True)
     jobs = background(shop.server, base_url=BASE)
-    waiting(jobs)
+    waiting_task(jobs)
     jobs.time.s += 2 * 3_600 + 1
     jobs.sweep()
-    sent = iter(range(1_000))
+    write_numbers = iter(range(1_000))
 
     def deliver(**_: object) -> None:
-        if next(sent) == 2:  # after the claims of both tasks
+        if next(write_numbers) == 2:  # after the claims of both tasks
             jobs.time.s -= 60
             assert send(jobs, shop) == 200
             jobs.time.s += 60
@@ -377,7 +376,7 @@ def test_a_run_with_a_fast_clock_uses_a_callback_that_arrived_in_time(
 
 
 def test_a_callback_to_an_address_from_a_continuation_wakes_the_job(jobs: Background, shop: Shop) -> None:
-    task = waiting(jobs)
+    task = waiting_task(jobs)
     workflow_task = jobs.client().task("get", task).result["_meta"][WORKFLOW_TASK]
     jobs.client().call_tool("start_build", {"branch": "main"}, task=workflow_task)
     assert len(shop.urls) == 2
@@ -396,11 +395,11 @@ def test_a_repeated_event_does_not_start_a_job_that_waits(jobs: Background) -> N
 def test_a_sweep_wakes_a_workflow_whose_wait_began_after_a_late_event(jobs: Background, shop: Shop) -> None:
     """The worker of the late event starts the wait although the job was dispatched again before."""
     jobs.begin("release", {"branch": "main"})
-    late = jobs.queue.events.pop()
+    late_event = jobs.queue.events.pop()
     jobs.time.s += 31
     assert jobs.sweep() == {"looked": 1, "woken": 1}
     jobs.queue.lose()
-    assert jobs.work(late) == "waits"
+    assert jobs.work(late_event) == "waits"
     send_and_die(jobs, shop)
     jobs.time.s += 31
     jobs.sweep()
@@ -444,19 +443,19 @@ def test_a_callback_at_a_function_with_a_fast_clock_does_not_wake_a_job_whose_wo
 ) -> None:
     """The wake-up would move the outbox entry, which the worker needs unchanged to hand the job over."""
     jobs.begin("release", {"branch": "main"})
-    woken = list[int]()
+    event_counts = list[int]()
 
     def deliver(**_: object) -> None:
-        if shop.urls and not woken:
-            woken.append(0)
+        if shop.urls and not event_counts:
+            event_counts.append(0)
             jobs.time.s += 300
             assert send(jobs, shop) == 200
             jobs.time.s -= 300
-            woken.append(len(jobs.queue.events))
+            event_counts.append(len(jobs.queue.events))
 
     events = jobs.table.client.meta.events
     events.register("before-call.dynamodb.UpdateItem", deliver)
     jobs.work()
     events.unregister("before-call.dynamodb.UpdateItem", deliver)
-    assert woken == [0, 0]
+    assert event_counts == [0, 0]
     assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])

@@ -77,7 +77,7 @@ def client(shop: Shop) -> Iterator[Client]:
         yield client
 
 
-def started(client: Client) -> str:
+def waiting_task(client: Client) -> str:
     """Return the id of a new task that waits for its build."""
     run = client.call_workflow("release", {"branch": "main"})
     assert run.pause is not None
@@ -106,8 +106,8 @@ def items(client: Client) -> str:
 def test_a_run_waits_and_continues_with_the_body_of_the_callback(shop: Shop, client: Client) -> None:
     run = client.call_workflow("release", {"branch": "main"})
     assert run.pause is not None
-    until = run.pause.until
-    assert run.pause.fields == {"blockedStep": "build", "for": "callback", "until": until, "suggestedTool": ""}
+    deadline = run.pause.until
+    assert run.pause.fields == {"blockedStep": "build", "for": "callback", "until": deadline, "suggestedTool": ""}
     assert shop.deployed == []
 
     client.send_callback(str(run.task_id), "build", GREEN)
@@ -117,7 +117,7 @@ def test_a_run_waits_and_continues_with_the_body_of_the_callback(shop: Shop, cli
 
 
 def test_a_waiting_task_shows_what_it_waits_for_and_when_to_poll(client: Client) -> None:
-    task = client.task(started(client))
+    task = client.task(waiting_task(client))
 
     def interval_ms() -> Any:
         return client.task(task.task_id).shown["pollIntervalMs"]
@@ -160,15 +160,14 @@ def test_an_early_callback_is_stored_until_the_run_reaches_its_step() -> None:
     with connect(server) as client:
         task = str(client.call_workflow("pay").task_id)
         client.send_callback(task, "paid", 7)
-        run = client.resume(task)
-        assert (run.completed, client.task(task).variables["_workflow.result.paid"]) == (True, 7)
+        assert (client.resume(task).completed, client.task(task).variables["_workflow.result.paid"]) == (True, 7)
 
 
-@pytest.mark.parametrize("ended", [False, True])
-def test_a_repeated_callback_is_accepted_and_a_different_one_is_refused(client: Client, *, ended: bool) -> None:
-    task = started(client)
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_a_repeated_callback_is_accepted_and_a_different_one_is_refused(client: Client, *, is_ended: bool) -> None:
+    task = waiting_task(client)
     client.send_callback(task, "build", GREEN, key="delivery-1")
-    if ended:
+    if is_ended:
         assert client.resume(task).completed
     client.send_callback(task, "build", dict(reversed(GREEN.items())))
     client.send_callback(task, "build", {**GREEN, "url": "other"}, key="delivery-1")
@@ -182,11 +181,11 @@ def test_a_repeated_callback_is_accepted_and_a_different_one_is_refused(client: 
 def test_a_body_of_another_type_is_refused_with_its_invalid_fields_and_nothing_is_stored(
     shop: Shop, client: Client
 ) -> None:
-    task = started(client)
-    before = items(client)
+    task = waiting_task(client)
+    items_before = items(client)
     status, reply = post(client, path(shop.urls[0]), b'{"passed": "perhaps"}')
-    assert (status, [it["field"] for it in reply["invalidFields"]]) == (422, ["url", "passed"])
-    assert items(client) == before
+    assert (status, [entry["field"] for entry in reply["invalidFields"]]) == (422, ["url", "passed"])
+    assert items(client) == items_before
     client.send_callback(task, "build", GREEN)
 
 
@@ -195,31 +194,31 @@ def test_a_body_of_another_type_is_refused_with_its_invalid_fields_and_nothing_i
     [(b"{", 400), (b"", 400), (b'{"passed": NaN}', 400), (b'"' + b"x" * (MAX_BODY - 1) + b'"', 413), (b"[]", 422)],
 )
 def test_an_invalid_body_is_refused(shop: Shop, client: Client, body: bytes, status: int) -> None:
-    task = started(client)
+    task = waiting_task(client)
     assert post(client, path(shop.urls[0]), body)[0] == status
     assert client.task(task).steps["build"] == "pending"
 
 
 def test_unknown_forged_and_expired_addresses_have_the_same_reply(shop: Shop, client: Client) -> None:
-    started(client)
-    real = path(shop.urls[0])
+    waiting_task(client)
+    url = path(shop.urls[0])
     body = json.dumps(GREEN).encode()
-    replies = [post(client, target, body) for target in (real[:-1], real + "x", "/callbacks/", "/callbacks/a/b")]
+    replies = [post(client, target, body) for target in (url[:-1], url + "x", "/callbacks/", "/callbacks/a/b")]
     client.clock.advance(timedelta(days=2))
-    replies.append(post(client, real, body))
+    replies.append(post(client, url, body))
     assert replies == [(404, {"error": "There is no such callback."})] * 5
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
 def test_other_methods_change_nothing(shop: Shop, client: Client, method: str) -> None:
-    started(client)
-    before = items(client)
+    waiting_task(client)
+    items_before = items(client)
     assert post(client, path(shop.urls[0]), json.dumps(GREEN).encode(), method=method)[0] == 405
-    assert items(client) == before
+    assert items(client) == items_before
 
 
 def test_a_callback_after_the_timeout_is_refused_and_the_step_fails(shop: Shop, client: Client) -> None:
-    task = started(client)
+    task = waiting_task(client)
     client.clock.advance(2 * HOURS + timedelta(seconds=1))
     with pytest.raises(BatonError, match="HTTP 410: The task no longer waits"):
         client.send_callback(task, "build", GREEN)
@@ -228,15 +227,15 @@ def test_a_callback_after_the_timeout_is_refused_and_the_step_fails(shop: Shop, 
     assert run.pause.error == "timed out: no callback within 2 hours"
     with pytest.raises(BatonError, match="HTTP 410"):
         client.send_callback(task, "build", GREEN)
-    again = client.resume(task)
-    assert again.pause is not None
-    assert (again.pause.type, shop.deployed) == ("toolError", [])
+    second_resume = client.resume(task)
+    assert second_resume.pause is not None
+    assert (second_resume.pause.type, shop.deployed) == ("toolError", [])
 
 
 def test_a_timeout_can_skip_the_step() -> None:
     shop = Shop("skip")
     with connect(shop.server) as client:
-        task = started(client)
+        task = waiting_task(client)
         client.clock.advance(2 * HOURS + timedelta(seconds=1))
         run = client.resume(task)
         assert (run.completed, run.steps["build"], shop.deployed) == (True, "skipped", ["none"])
@@ -246,7 +245,7 @@ def test_a_timeout_can_skip_the_step() -> None:
 
 @pytest.mark.parametrize("end", ["cancel", "complete"])
 def test_a_callback_after_the_end_of_its_task_is_refused(client: Client, end: str) -> None:
-    task = started(client)
+    task = waiting_task(client)
     if end == "cancel":
         client.cancel(task)
     else:
@@ -263,8 +262,8 @@ def test_the_address_is_hidden_in_results_and_items_and_logs(
     client.send_callback(str(run.task_id), "build", GREEN)
     post(client, path(shop.urls[0]), b"{")
     token = shop.urls[0].rpartition("/")[2]
-    shown = client.task(str(run.task_id)).variables["_workflow.result.start_build"]
-    assert shown == "main: the server calls https://server.test/callbacks/<secret callback of build>"
+    result = client.task(str(run.task_id)).variables["_workflow.result.start_build"]
+    assert result == "main: the server calls https://server.test/callbacks/<secret callback of build>"
     for text in (str(run), str(client.task(str(run.task_id))), items(client), caplog.text):
         assert token not in text
 
@@ -294,14 +293,14 @@ def test_an_address_needs_a_stored_task(shop: Shop, client: Client) -> None:
 
 
 def test_a_continuation_can_make_an_address(shop: Shop, client: Client) -> None:
-    task = started(client)
+    task = waiting_task(client)
     assert not client.call_tool("start_build", {"branch": "main"}, task=task).is_error
     assert post(client, path(shop.urls[-1]), json.dumps(GREEN).encode()) == (200, {"accepted": True})
     assert client.resume(task).completed
 
 
 def test_an_event_delivers_a_callback(shop: Shop, client: Client) -> None:
-    task = started(client)
+    task = waiting_task(client)
     token = shop.urls[0].rpartition("/")[2]
     event = {"batonCallback": {"token": token, "id": "e-1", "payload": GREEN}}
     assert client.stage.function.invoke(event, None)[0] == {"accepted": True}
@@ -324,9 +323,9 @@ def test_the_waits_of_a_workflow_must_fit_into_the_operators_limit() -> None:
     with pytest.raises(BatonError, match="live 176400000 ms, and the operator allows 86400000 ms"), connect(server):
         pass
     # Both steps wait at the same time, so one day is enough.
-    parallel = Server("long")
-    parallel.add_workflow(Workflow(name="sign", description="sign", steps=steps, parallel=2))
-    with connect(parallel, settings=Settings(max_ttl_ms=25 * 3_600_000)):
+    parallel_server = Server("long")
+    parallel_server.add_workflow(Workflow(name="sign", description="sign", steps=steps, parallel=2))
+    with connect(parallel_server, settings=Settings(max_ttl_ms=25 * 3_600_000)):
         pass
 
 
@@ -335,8 +334,7 @@ def test_a_client_cannot_shorten_the_lifetime_of_a_waiting_task() -> None:
     with connect(shop.server, era="2025") as client:
         run = client.request("prompts/get", {"name": "release", "arguments": {"branch": "main"}, "task": {"ttl": 1000}})
         meta: Any = run["_meta"]
-        task = client.task(meta["task_id"])
-        assert task.shown["ttl"] == 3 * 3_600_000
+        assert client.task(meta["task_id"]).shown["ttl"] == 3 * 3_600_000
 
 
 def test_a_callback_for_a_skipped_step_is_refused() -> None:
@@ -356,8 +354,8 @@ def test_a_callback_for_a_skipped_step_is_refused() -> None:
     @server.workflow
     def pay() -> None:
         """Pay."""
-        needed = step(request)()
-        wait("paid", int, within=HOURS, when=needed == True)  # noqa: E712
+        needs_callback = step(request)()
+        wait("paid", int, within=HOURS, when=needs_callback == True)  # noqa: E712
         step(fails)()
 
     with connect(server) as client:
@@ -368,7 +366,7 @@ def test_a_callback_for_a_skipped_step_is_refused() -> None:
 
 
 def test_the_reply_after_a_timeout_suggests_no_further_call(client: Client) -> None:
-    task = started(client)
+    task = waiting_task(client)
     client.clock.advance(2 * HOURS + timedelta(seconds=1))
     run = client.resume(task)
     assert run.next == []

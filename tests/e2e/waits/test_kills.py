@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 from mcp_baton.local.gateway import proxy_event
-from tests.e2e.background_support import call, created
-from tests.e2e.killed_support import Killed, Processes, running
+from tests.e2e.background_support import call, created_task
+from tests.e2e.killed_support import Killed, Processes, run_module
 from tests.e2e.support import Client
 
 KILLS = int(os.environ.get("WAIT_KILLS", "40"))
@@ -28,43 +28,43 @@ class Run:
         self.accepted: set[int] = set()
         """The bodies whose replies had the status 200."""
 
-    def send(self, event: dict[str, Any], most: int) -> Any:
-        """Send an event to a process that may be killed at one of its first `most` points."""
-        self.processes.kill = self.rng.randrange(most) if self.rng.random() < 0.5 else None
+    def send(self, event: dict[str, Any], limit: int) -> Any:
+        """Send an event to a process that may be killed at one of its first `limit` points."""
+        self.processes.kill = self.rng.randrange(limit) if self.rng.random() < 0.5 else None
         try:
             return self.processes.handle(event, None)
         except Killed:
             self.processes.time.pass_s(self.rng.choice((0.0, LEASE_S)))
             raise
 
-    def post(self, body: int, most: int = 14) -> int:
+    def post(self, body: int, limit: int = 14) -> int:
         path = self.rng.choice(self.processes.lines(f"urls-{self.owner}"))
         data = json.dumps(body).encode()
-        status: int = self.send(proxy_event("POST", path, [], data, request_id="c", owner_header=None), most)[
+        status: int = self.send(proxy_event("POST", path, [], data, request_id="c", owner_header=None), limit)[
             "statusCode"
         ]
         if status == 200:
             self.accepted.add(body)
         return status
 
-    def to_the_end(self) -> None:
+    def run_to_end(self) -> None:
         client = Client(self.processes.handle, self.owner, "2026")
-        task = created(call(client, "sign", {}))["taskId"]
+        task = created_task(call(client, "sign", {}))["taskId"]
         for _ in range(MOST_STEPS):
             with suppress(Killed):
                 self.step()
             status = self.processes.table.item(task, self.owner)["status"]["S"]
             if status == "failed":  # each of its workers was killed
-                own = client.task("get", task).result["_meta"]["_workflow.task_id"]
-                task = created(call(client, "sign", {"task_id": own}))["taskId"]
+                workflow_task = client.task("get", task).result["_meta"]["_workflow.task_id"]
+                task = created_task(call(client, "sign", {"task_id": workflow_task}))["taskId"]
             elif status != "working":
                 break
         assert status == "completed", f"{self.owner}: the task is {status}"
-        paid = set(map(int, self.processes.lines(f"paid-{self.owner}")))
+        amounts = set(map(int, self.processes.lines(f"paid-{self.owner}")))
         self.processes.kill = None
         statuses = {body: self.post(body, 10_000) for body in (1, 2)}
         assert sorted(statuses.values()) == [200, 409], f"{self.owner}: {statuses}"
-        assert self.accepted == paid, f"{self.owner}: accepted {self.accepted}, paid {paid}"
+        assert self.accepted == amounts, f"{self.owner}: accepted {self.accepted}, paid {amounts}"
 
     def step(self) -> None:
         """Send a callback, deliver the queued events, or advance the clock and sweep."""
@@ -81,8 +81,8 @@ class Run:
 
 
 def test_an_accepted_callback_is_the_result_although_processes_are_killed(tmp_path: Path) -> None:
-    with running("tests.e2e.waits.killed", tmp_path, Processes) as processes:
+    with run_module("tests.e2e.waits.killed", tmp_path, Processes) as processes:
         for seed in count():
-            Run(processes, seed).to_the_end()
+            Run(processes, seed).run_to_end()
             if processes.killed >= KILLS:
                 break

@@ -12,14 +12,14 @@ from mcp_baton.testing import Client, connect
 MINUTE = timedelta(minutes=1)
 
 
-def alarm(until: Any, *, ttl: timedelta | None = None) -> Server:
+def alarm(end: Any, *, ttl: timedelta | None = None) -> Server:
     """Return a server whose workflow sleeps until a time that a tool returns."""
     server = Server("alarm")
 
     @server.tool
     def look_up() -> dict[str, Any]:
         """Look up the time."""
-        return {"at": until() if callable(until) else until}
+        return {"at": end() if callable(end) else end}
 
     @server.tool
     def ring() -> str:
@@ -31,19 +31,19 @@ def alarm(until: Any, *, ttl: timedelta | None = None) -> Server:
     @server.workflow(**options)
     def morning() -> None:
         """Wait for the morning."""
-        found = step(look_up)()
-        sleep_until("night", found["at"])
+        result = step(look_up)()
+        sleep_until("night", result["at"])
         step(ring)()
 
     return server
 
 
-def iso(of: Client, after: timedelta, offset: timedelta = timedelta()) -> str:
-    """Return the time that is `after` now on the client's clock, written with this offset from UTC."""
-    now = datetime.fromtimestamp(of.clock.now_ms() / 1000, UTC) + after
-    zone = (now + offset).replace(tzinfo=None).isoformat(timespec="seconds")
+def iso(client: Client, delay: timedelta, offset: timedelta = timedelta()) -> str:
+    """Return the time that is `delay` after now on the client's clock, written with this offset from UTC."""
+    now = datetime.fromtimestamp(client.clock.now_ms() / 1000, UTC) + delay
+    local_time = (now + offset).replace(tzinfo=None).isoformat(timespec="seconds")
     sign, minutes = "-" if offset < timedelta() else "+", abs(offset) // MINUTE
-    return f"{zone}{sign}{minutes // 60:02}:{minutes % 60:02}"
+    return f"{local_time}{sign}{minutes // 60:02}:{minutes % 60:02}"
 
 
 @pytest.mark.parametrize("offset", [timedelta(), timedelta(hours=1), timedelta(hours=-9, minutes=-30)])
@@ -71,7 +71,7 @@ def test_the_offset_distinguishes_a_local_time_that_occurs_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    ("value", "message"),
     [
         ("2026-11-28T09:00:00", "the time has no offset from UTC"),
         ("tomorrow", "the value is no time in ISO 8601"),
@@ -79,11 +79,11 @@ def test_the_offset_distinguishes_a_local_time_that_occurs_twice() -> None:
         (None, "the value is no time in ISO 8601"),
     ],
 )
-def test_a_value_that_is_not_a_time_with_an_offset_fails_the_step(value: object, says: str) -> None:
+def test_a_value_that_is_not_a_time_with_an_offset_fails_the_step(value: object, message: str) -> None:
     with connect(alarm(value)) as client:
         run = client.call_workflow("morning")
         assert (run.pause.type, run.pause.step) == ("toolError", "night")
-        assert says in run.pause.error
+        assert message in run.pause.error
         assert "2026-11-28T09:00:00+01:00" in run.pause.error
 
 
@@ -114,22 +114,22 @@ def test_a_time_after_the_longest_possible_lifetime_of_the_task_fails_the_step()
         assert client.resume(str(run.task_id)).completed
 
 
-def sleeping(hours: float) -> Server:
+def sleep_server(hours: float) -> Server:
     server = Server("sleepy")
     steps = [Step("nap", sleep=timedelta(hours=hours))]
     server.add_workflow(Workflow(name="rest", description="rest", steps=steps))
     return server
 
 
-@pytest.mark.parametrize("deployed", [1.0, 9.0])
-def test_the_end_of_a_wait_stays_the_same_when_the_definition_changes(deployed: float) -> None:
-    with connect(sleeping(5)) as client:
+@pytest.mark.parametrize("new_hours", [1.0, 9.0])
+def test_the_end_of_a_wait_stays_the_same_when_the_definition_changes(new_hours: float) -> None:
+    with connect(sleep_server(5)) as client:
         run = client.call_workflow("rest")
         client.clock.advance(timedelta(hours=4, minutes=59))
-        new = client.deployed(sleeping(deployed))
-        assert new.resume(str(run.task_id)).paused
+        new_client = client.deployed(sleep_server(new_hours))
+        assert new_client.resume(str(run.task_id)).paused
         client.clock.advance(MINUTE)
-        assert new.resume(str(run.task_id)).completed
+        assert new_client.resume(str(run.task_id)).completed
 
 
 def test_a_wait_can_be_skipped_by_its_condition() -> None:
@@ -146,22 +146,22 @@ def test_a_wait_can_be_skipped_by_its_condition() -> None:
 
 
 def test_parallel_steps_run_during_a_wait() -> None:
-    server, rang = Server("both"), list[int]()
+    server, rings = Server("both"), list[int]()
 
     @server.tool
     def ring() -> None:
         """Ring."""
-        rang.append(1)
+        rings.append(1)
 
     steps = [Step("nap", sleep=timedelta(hours=1)), Step(ring)]
     server.add_workflow(Workflow(name="rest", description="rest", steps=steps, parallel=2))
     with connect(server) as client:
         run = client.call_workflow("rest")
-        assert (run.steps, rang) == ({"nap": "pending", "ring": "completed"}, [1])
+        assert (run.steps, rings) == ({"nap": "pending", "ring": "completed"}, [1])
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "message"),
     [
         (lambda: Step("nap", sleep=timedelta()), "give a time of more than 0 s"),
         (lambda: Step("nap", sleep="2026-11-28T09:00:00"), "has no offset from UTC"),
@@ -169,8 +169,8 @@ def test_parallel_steps_run_during_a_wait() -> None:
         (lambda: Step("nap", sleep=timedelta(hours=1), guidance="", resources=["a://b"]), "make two steps"),
     ],
 )
-def test_an_invalid_wait_is_refused_when_the_handler_is_built(make: Callable[[], Step], says: str) -> None:
+def test_an_invalid_wait_is_refused_when_the_handler_is_built(make: Callable[[], Step], message: str) -> None:
     server = Server("wrong")
     server.add_workflow(Workflow(name="rest", description="rest", steps=[make()]))
-    with pytest.raises(BatonError, match=says), connect(server):
+    with pytest.raises(BatonError, match=message), connect(server):
         pass

@@ -29,14 +29,14 @@ from mcp_baton import (
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.run import EndedRun, RunInput
-from tests.e2e.conftest import MakeClient, Streaming
+from tests.e2e.conftest import MakeClient, Submit
 from tests.e2e.protocol.test_known_clients import handshake
 from tests.e2e.protocol.test_questions import questions_in, respond
-from tests.e2e.support import BOUND_S, Answer, Client, Clock, JsonDict, Sink, Table, naming
+from tests.e2e.support import BOUND_S, Answer, Client, Clock, JsonDict, Sink, Table, task_meta
 from tests.sent import Requests
 
 CAPABLE: JsonDict = {"elicitation": {}, "extensions": {TASKS_EXTENSION: {}}}
-INVALID_PARAMS, HELD = -32602, -32600
+INVALID_PARAMS, INVALID_REQUEST = -32602, -32600
 
 
 class Size(StrEnum):
@@ -47,7 +47,7 @@ class Size(StrEnum):
 
 
 @dataclass
-class Made:
+class AskingShop:
     """A server whose workflow asks for missing values.
 
     Attributes:
@@ -95,7 +95,7 @@ class Made:
         def ask(ctx: Context) -> str:
             return str(ctx.elicit("Who?", str).data)
 
-        made: dict[str, Any] = {
+        options: dict[str, Any] = {
             "name": "flow",
             "description": "refund an order.",
             "arguments": [Argument("order_id", required=True)],
@@ -107,24 +107,24 @@ class Made:
             "ask": True,
             **changes,
         }
-        server.add_workflow(Workflow(**made))
+        server.add_workflow(Workflow(**options))
         return server
 
     def take(self) -> list[JsonDict]:
         """Return the calls since the last `take`."""
-        taken, self.calls = self.calls, []
-        return taken
+        calls, self.calls = self.calls, []
+        return calls
 
 
-GIVEN: JsonDict = {"approved_by": "Ann", "size": "small", "amount": 3, "sure": True}
+ANSWERS: JsonDict = {"approved_by": "Ann", "size": "small", "amount": 3, "sure": True}
 
 
-def accepted(**content: Any) -> JsonDict:
+def accept(**content: Any) -> JsonDict:
     """Return an accepted answer to a question, with this content."""
     return {"action": "accept", "content": content}
 
 
-ACCEPTED = accepted(**GIVEN)
+ACCEPTED = accept(**ANSWERS)
 REFUND: JsonDict = {"order": "A-1", "by": "Ann", "size": Size.SMALL, "amount": 3.0, "sure": True}
 FORM: JsonDict = {
     "type": "object",
@@ -139,11 +139,11 @@ FORM: JsonDict = {
 
 
 @dataclass
-class Asked:
+class Flow:
     """A workflow in the 2026 era, and a client that can be asked."""
 
     client: Client
-    made: Made
+    shop: AskingShop
     arguments: JsonDict = field(default_factory=lambda: {"order_id": "A-1"})
     method: str = "prompts/get"
     capabilities: JsonDict = field(default_factory=lambda: CAPABLE)
@@ -153,7 +153,7 @@ class Asked:
         params: JsonDict = {"name": "flow", "arguments": self.arguments}
         params |= {} if state is None else {"requestState": state}
         params |= {} if responses is None else {"inputResponses": responses}
-        return self.client.request(self.method, params, {CAPABILITIES_KEY: self.capabilities, **naming(task)})
+        return self.client.request(self.method, params, {CAPABILITIES_KEY: self.capabilities, **task_meta(task)})
 
     def begin(self) -> tuple[str, str]:
         """Send the first round. Return its state and the key of its question."""
@@ -164,158 +164,158 @@ class Asked:
 def question_in(answer: Answer) -> tuple[str, str, JsonDict]:
     """Return the state, the question's key and the question's params of an answer that asks."""
     assert answer.result["resultType"] == "input_required", answer.body
-    ((key, asked),) = answer.result["inputRequests"].items()
-    assert asked["method"] == "elicitation/create"
-    return answer.result["requestState"], key, asked["params"]
+    ((key, question),) = answer.result["inputRequests"].items()
+    assert question["method"] == "elicitation/create"
+    return answer.result["requestState"], key, question["params"]
 
 
-def asked(make_client: MakeClient, **changes: Any) -> Asked:
-    made = Made()
-    return Asked(make_client(made.server(**changes), era="2026"), made)
+def make_flow(make_client: MakeClient, **changes: Any) -> Flow:
+    shop = AskingShop()
+    return Flow(make_client(shop.server(**changes), era="2026"), shop)
 
 
 @pytest.fixture
-def flow(make_client: MakeClient) -> Asked:
-    return asked(make_client)
+def flow(make_client: MakeClient) -> Flow:
+    return make_flow(make_client)
 
 
 def test_the_client_is_asked_and_the_workflow_continues_with_the_answers(
-    flow: Asked, table: Table, requests: Requests
+    flow: Flow, table: Table, requests: Requests
 ) -> None:
     state, key, params = question_in(flow.send())
     assert requests.take() == ["PutItem", "UpdateItem"]
     assert params["message"] == "To refund an order, step 'refund' needs what is not known yet."
     assert params["requestedSchema"] == FORM
-    assert (flow.made.take(), table.statuses) == ([{"fetch": "A-1"}], ["working"])
+    assert (flow.shop.take(), table.statuses) == ([{"fetch": "A-1"}], ["working"])
 
-    done = flow.send(state, {key: ACCEPTED})
-    assert done.meta["task_status"] == "completed"
-    assert flow.made.take() == [REFUND, {"mail": "kim@example.com"}]
-    texts = [text for _, text in done.conversation]
+    answer = flow.send(state, {key: ACCEPTED})
+    assert answer.meta["task_status"] == "completed"
+    assert flow.shop.take() == [REFUND, {"mail": "kim@example.com"}]
+    texts = [text for _, text in answer.conversation]
     assert any(text.startswith('Calling refund with {"order_id": "A-1", "approved_by": "Ann"') for text in texts)
-    variables = flow.client.variables(done.task_id)
-    assert variables["_workflow.call.refund"] == {"order_id": "A-1", **GIVEN}
-    everything = "".join(map(repr, (value for name, value in variables.items() if name != "_workflow.call.refund")))
-    assert "Ann" not in everything.replace("refunded by Ann", "")
+    variables = flow.client.variables(answer.task_id)
+    assert variables["_workflow.call.refund"] == {"order_id": "A-1", **ANSWERS}
+    other_values = "".join(map(repr, (value for name, value in variables.items() if name != "_workflow.call.refund")))
+    assert "Ann" not in other_values.replace("refunded by Ann", "")
 
 
-def test_the_workflow_tool_asks_too(flow: Asked) -> None:
+def test_the_workflow_tool_asks_too(flow: Flow) -> None:
     flow.method = "tools/call"
     state, key = flow.begin()
-    done = flow.send(state, {key: ACCEPTED})
-    assert done.result["structuredContent"]["task_status"] == "completed"
-    assert flow.made.take() == [{"fetch": "A-1"}, REFUND, {"mail": "kim@example.com"}]
+    answer = flow.send(state, {key: ACCEPTED})
+    assert answer.result["structuredContent"]["task_status"] == "completed"
+    assert flow.shop.take() == [{"fetch": "A-1"}, REFUND, {"mail": "kim@example.com"}]
 
 
 @pytest.mark.parametrize(
-    ("response", "wrong", "named"),
+    ("response", "list_name", "names"),
     [
         ({"action": "decline"}, "missingFields", FORM["required"]),
         ({"action": "cancel"}, "missingFields", FORM["required"]),
-        (accepted(**GIVEN | {"amount": "much"}), "invalidFields", ["amount"]),
+        (accept(**ANSWERS | {"amount": "much"}), "invalidFields", ["amount"]),
     ],
     ids=["declined", "cancelled", "refused by the tool"],
 )
 def test_the_workflow_stays_paused_without_a_valid_answer(
-    flow: Asked, response: JsonDict, wrong: str, named: list[str]
+    flow: Flow, response: JsonDict, list_name: str, names: list[str]
 ) -> None:
     state, key = flow.begin()
     answer = flow.send(state, {key: response})
     assert answer.meta["task_status"] == "working"
-    fields = answer.meta["pause_reason"][wrong]
-    assert [field["field"] if wrong == "invalidFields" else field for field in fields] == named
-    assert flow.made.take() == [{"fetch": "A-1"}]
+    fields = answer.meta["pause_reason"][list_name]
+    assert [field["field"] if list_name == "invalidFields" else field for field in fields] == names
+    assert flow.shop.take() == [{"fetch": "A-1"}]
     assert flow.send(state, {key: ACCEPTED}).meta["task_status"] == "completed"
 
 
 @pytest.mark.parametrize("responses", [None, {}, {"other": ACCEPTED}])
-def test_a_round_without_an_answer_asks_again(flow: Asked, responses: JsonDict | None) -> None:
+def test_a_round_without_an_answer_asks_again(flow: Flow, responses: JsonDict | None) -> None:
     state, key = flow.begin()
-    again, same_key, _ = question_in(flow.send(state, responses))
+    later_state, same_key, _ = question_in(flow.send(state, responses))
     assert same_key == key
-    assert flow.send(again, {key: ACCEPTED}).meta["task_status"] == "completed"
-    assert flow.made.take().count({"fetch": "A-1"}) == 1
+    assert flow.send(later_state, {key: ACCEPTED}).meta["task_status"] == "completed"
+    assert flow.shop.take().count({"fetch": "A-1"}) == 1
 
 
-def test_an_answered_question_is_not_asked_again(flow: Asked) -> None:
+def test_an_answered_question_is_not_asked_again(flow: Flow) -> None:
     state, key = flow.begin()
-    part = accepted(approved_by="Ann", order_id="B-2", **{"_workflow.x": 1})
-    state, key, params = question_in(flow.send(state, {key: part}))
+    partial_answer = accept(approved_by="Ann", order_id="B-2", **{"_workflow.x": 1})
+    state, key, params = question_in(flow.send(state, {key: partial_answer}))
     assert params["requestedSchema"]["required"] == ["size", "amount", "sure"]
-    assert flow.send(state, {key: accepted(**GIVEN | {"approved_by": "Bob"})}).meta["task_status"] == "completed"
-    assert flow.made.take()[1] == REFUND
+    assert flow.send(state, {key: accept(**ANSWERS | {"approved_by": "Bob"})}).meta["task_status"] == "completed"
+    assert flow.shop.take()[1] == REFUND
 
 
-def test_a_step_that_fails_with_the_answers_shows_its_arguments(flow: Asked) -> None:
-    flow.made.errors = ["no money"]
+def test_a_step_that_fails_with_the_answers_shows_its_arguments(flow: Flow) -> None:
+    flow.shop.errors = ["no money"]
     state, key = flow.begin()
-    failed = flow.send(state, {key: ACCEPTED})
-    assert failed.meta["pause_reason"]["error"] == "no money"
-    assert 'Call refund with {"order_id": "A-1", "approved_by": "Ann"' in failed.handoff
-    assert flow.client.variables(failed.task_id)["_workflow.call.refund"] == {"order_id": "A-1", **GIVEN}
+    answer = flow.send(state, {key: ACCEPTED})
+    assert answer.meta["pause_reason"]["error"] == "no money"
+    assert 'Call refund with {"order_id": "A-1", "approved_by": "Ann"' in answer.handoff
+    assert flow.client.variables(answer.task_id)["_workflow.call.refund"] == {"order_id": "A-1", **ANSWERS}
 
 
-def test_a_late_state_does_not_replace_newer_results(flow: Asked) -> None:
+def test_a_late_state_does_not_replace_newer_results(flow: Flow) -> None:
     state, key = flow.begin()
     task_id = flow.send(state, {key: {"action": "decline"}}).task_id
-    other = {"order_id": "A-1", **GIVEN, "approved_by": "Bob"}
-    assert flow.client.call_tool("refund", other, task=task_id).meta["recorded"] is True
-    flow.made.take()
+    arguments = {"order_id": "A-1", **ANSWERS, "approved_by": "Bob"}
+    assert flow.client.call_tool("refund", arguments, task=task_id).meta["recorded"] is True
+    flow.shop.take()
 
     assert flow.send(state, {key: ACCEPTED}).meta["task_status"] == "completed"
 
-    assert flow.made.take() == [{"mail": "kim@example.com"}]
+    assert flow.shop.take() == [{"mail": "kim@example.com"}]
     assert flow.client.variables(task_id)["_workflow.result.refund"] == "refunded by Bob"
     assert flow.client.variables(task_id)["_workflow.call.refund"]["approved_by"] == "Bob"
 
 
-@pytest.mark.parametrize("crossed", ["arguments", "task", "method", "a tool's"])
-def test_a_state_is_valid_only_for_its_request(flow: Asked, crossed: str) -> None:
+@pytest.mark.parametrize("difference", ["arguments", "task", "method", "a tool's"])
+def test_a_state_is_valid_only_for_its_request(flow: Flow, difference: str) -> None:
     state, key = flow.begin()
     task = None
-    if crossed == "arguments":
+    if difference == "arguments":
         flow.arguments = {"order_id": "B-2"}
-    elif crossed == "task":
+    elif difference == "task":
         task = flow.send(state, {key: {"action": "decline"}}).task_id
-    elif crossed == "method":
+    elif difference == "method":
         flow.method = "tools/call"
     else:
         params: JsonDict = {"name": "ask", "arguments": {}}
         state = flow.client.request("tools/call", params, {CAPABILITIES_KEY: CAPABLE}).result["requestState"]
-    flow.made.take()
+    flow.shop.take()
 
-    refused = flow.send(state, {key: ACCEPTED}, task=task)
+    answer = flow.send(state, {key: ACCEPTED}, task=task)
 
-    assert refused.error["code"] == INVALID_PARAMS
-    assert "requestState" in refused.error["message"]
-    assert flow.made.take() == []
-
-
-def test_each_of_two_tasks_uses_its_own_answer(flow: Asked) -> None:
-    (one, one_key), (two, two_key) = flow.begin(), flow.begin()
-    assert one_key != two_key
-    answers = {one_key: ACCEPTED, two_key: accepted(**GIVEN | {"approved_by": "Bob"})}
-    second, first = flow.send(two, answers), flow.send(one, answers)
-    assert first.task_id != second.task_id
-    assert [call["by"] for call in flow.made.take() if "by" in call] == ["Bob", "Ann"]
+    assert answer.error["code"] == INVALID_PARAMS
+    assert "requestState" in answer.error["message"]
+    assert flow.shop.take() == []
 
 
-def test_a_state_stays_valid_while_another_run_holds_the_task(flow: Asked) -> None:
+def test_each_of_two_tasks_uses_its_own_answer(flow: Flow) -> None:
+    (first_state, first_key), (second_state, second_key) = flow.begin(), flow.begin()
+    assert first_key != second_key
+    answers = {first_key: ACCEPTED, second_key: accept(**ANSWERS | {"approved_by": "Bob"})}
+    second_answer, first_answer = flow.send(second_state, answers), flow.send(first_state, answers)
+    assert first_answer.task_id != second_answer.task_id
+    assert [call["by"] for call in flow.shop.take() if "by" in call] == ["Bob", "Ann"]
+
+
+def test_a_state_stays_valid_while_another_run_holds_the_task(flow: Flow) -> None:
     state, key = flow.begin()
-    raced: list[Answer] = []
-    flow.made.meanwhile = lambda: raced.append(flow.send(state, {key: ACCEPTED}))
+    answers: list[Answer] = []
+    flow.shop.meanwhile = lambda: answers.append(flow.send(state, {key: ACCEPTED}))
     assert flow.send(state, {key: ACCEPTED}).meta["task_status"] == "completed"
-    assert raced[0].error["code"] == HELD
-    assert len([call for call in flow.made.calls if "by" in call]) == 1
+    assert answers[0].error["code"] == INVALID_REQUEST
+    assert len([call for call in flow.shop.calls if "by" in call]) == 1
 
 
 def test_the_state_expires_with_the_task(make_client: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    flow = Asked(make_client(Made().server(), era="2026", default_ttl_ms=7_200_000), Made())
+    flow = Flow(make_client(AskingShop().server(), era="2026", default_ttl_ms=7_200_000), AskingShop())
     state, key = flow.begin()
-    real = time.time
-    monkeypatch.setattr(time, "time", lambda: real() + 7_100)
+    real_time = time.time
+    monkeypatch.setattr(time, "time", lambda: real_time() + 7_100)
     question_in(flow.send(state, {}))
-    monkeypatch.setattr(time, "time", lambda: real() + 7_300)
+    monkeypatch.setattr(time, "time", lambda: real_time() + 7_300)
     assert "expired" in flow.send(state, {key: ACCEPTED}).error["message"]
 
 
@@ -343,28 +343,30 @@ ORDER = Argument("order_id")
 def test_the_user_is_not_asked_if_a_missing_value_cannot_be_asked_for(
     make_client: MakeClient, changes: JsonDict
 ) -> None:
-    assert asked(make_client, **changes).send().meta["pause_reason"]["type"] == "schemaMismatch"
+    assert make_flow(make_client, **changes).send().meta["pause_reason"]["type"] == "schemaMismatch"
 
 
-def test_a_client_without_elicitation_gets_the_handoff(flow: Asked) -> None:
+def test_a_client_without_elicitation_gets_the_handoff(flow: Flow) -> None:
     flow.capabilities = {"elicitation": {"url": {}}}
     assert "approved_by" in flow.send().handoff
 
 
 def test_a_run_that_is_not_stored_does_not_ask(make_client: MakeClient) -> None:
-    client = make_client(Made().server(), era="2026", table_name="no-such-table")
-    assert "Call refund with" in Asked(client, Made()).send().handoff
+    client = make_client(AskingShop().server(), era="2026", table_name="no-such-table")
+    assert "Call refund with" in Flow(client, AskingShop()).send().handoff
 
 
-@pytest.mark.parametrize("stored", [True, False])
-def test_a_run_asks_only_if_its_last_write_was_made(flow: Asked, monkeypatch: pytest.MonkeyPatch, stored: bool) -> None:
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_run_asks_only_if_its_last_write_was_made(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch, is_stored: bool
+) -> None:
     start = Engine.start
 
     def unsure(engine: Engine, workflow: Workflow, invocation: RunInput) -> EndedRun:
-        return replace(start(engine, workflow, invocation), persisted="unknown", stored=stored)
+        return replace(start(engine, workflow, invocation), persisted="unknown", stored=is_stored)
 
     monkeypatch.setattr(Engine, "start", unsure)
-    assert ("inputRequests" in flow.send().result) is stored
+    assert ("inputRequests" in flow.send().result) is is_stored
 
 
 @pytest.mark.parametrize("source", [task_variable("who"), step_output("first", "to")])
@@ -373,57 +375,57 @@ def test_a_value_that_a_source_does_not_have_can_be_asked_for(make_client: MakeC
         Step("first", tool="fetch", arguments={"order_id": prompt_arg("order_id")}),
         Step("mail", tool="mail", arguments={"to": source}),
     ]
-    flow = asked(make_client, steps=steps)
+    flow = make_flow(make_client, steps=steps)
     state, key, params = question_in(flow.send())
     assert list(params["requestedSchema"]["properties"]) == ["to"]
-    done = flow.send(state, {key: accepted(to="ann@example.com")})
-    assert done.meta["task_status"] == "completed"
-    assert flow.made.take() == [{"fetch": "A-1"}, {"mail": "ann@example.com"}]
+    answer = flow.send(state, {key: accept(to="ann@example.com")})
+    assert answer.meta["task_status"] == "completed"
+    assert flow.shop.take() == [{"fetch": "A-1"}, {"mail": "ann@example.com"}]
 
 
 def test_a_workflow_without_tasks_cannot_ask() -> None:
     with pytest.raises(WorkflowError, match="ask=True needs a task"):
-        Made().server(durable=False).check()
+        AskingShop().server(durable=False).check()
 
 
 def test_an_answer_to_a_question_costs_one_resume(make_client: MakeClient, requests: Requests) -> None:
-    made = Made()
+    shop = AskingShop()
     steps = [
         Step("to", ask=Ask("Who gets the mail?", of="user")),
         Step("mail", tool="mail", arguments={"to": step_output("to")}),
     ]
-    flow = Asked(make_client(made.server(ask=False, steps=steps), era="2026"), made)
+    flow = Flow(make_client(shop.server(ask=False, steps=steps), era="2026"), shop)
     state, key, _ = question_in(flow.send())
     requests.take()
 
-    done = flow.send(state, {key: accepted(to="ann@example.com")})
+    answer = flow.send(state, {key: accept(to="ann@example.com")})
 
-    assert done.meta["task_status"] == "completed"
+    assert answer.meta["task_status"] == "completed"
     assert requests.take() == ["UpdateItem", "UpdateItem"]  # the claim and the end of the run
 
 
 # The 2025 era: questions on the request's stream
 
 
-class Streamed:
+class StreamFlow:
     """A workflow whose requests are streamed, in the 2025 era."""
 
     def __init__(
         self,
         make_client: MakeClient,
-        streaming: Streaming,
+        submit: Submit,
         capabilities: JsonDict | None = None,
         remaining_ms: Callable[[], int] = lambda: 30_000,
     ) -> None:
-        self.made, self.sink, self.streaming = Made(), Sink(), streaming
-        self.client = make_client(self.made.server(), remaining_ms=remaining_ms)
+        self.shop, self.sink, self.submit = AskingShop(), Sink(), submit
+        self.client = make_client(self.shop.server(), remaining_ms=remaining_ms)
         self.headers = handshake(self.client, {"elicitation": {}} if capabilities is None else capabilities)
 
-    def send(self, method: str = "prompts/get", **more: Any) -> Future[Answer]:
+    def send(self, method: str = "prompts/get", **options: Any) -> Future[Answer]:
         """Send the request without waiting for its result."""
         params = {"name": "flow", "arguments": {"order_id": "A-1"}}
-        request = partial(self.client.request, method, params, headers=self.headers, **more)
-        return self.streaming(self.sink, request)
+        request = partial(self.client.request, method, params, headers=self.headers, **options)
+        return self.submit(self.sink, request)
 
     def question(self, method: str = "prompts/get") -> JsonDict:
         """Send the request and return its first message, a question."""
@@ -439,42 +441,42 @@ class Streamed:
 
 
 @pytest.fixture
-def streamed(make_client: MakeClient, streaming: Streaming) -> Streamed:
-    return Streamed(make_client, streaming)
+def stream(make_client: MakeClient, submit: Submit) -> StreamFlow:
+    return StreamFlow(make_client, submit)
 
 
 @pytest.mark.parametrize("method", ["prompts/get", "tools/call"])
 def test_over_a_stream_the_same_request_continues_with_the_answers(
-    streamed: Streamed, table: Table, method: str
+    stream: StreamFlow, table: Table, method: str
 ) -> None:
-    question = streamed.question(method)
+    question = stream.question(method)
     assert question["params"]["requestedSchema"]["required"] == FORM["required"]
     (item,) = (item for item in table.items if item["sk"]["S"] != "QUESTION")
     assert item["status"]["S"] == "working"
     assert item["run"]["M"]["until"]["N"] == "0"  # the claim was released
-    assert respond(streamed.client, question, result=ACCEPTED).status == 202
-    result = streamed.result()
+    assert respond(stream.client, question, result=ACCEPTED).status == 202
+    result = stream.result()
 
-    reported = result["_meta"] if method == "prompts/get" else result["structuredContent"]
-    assert reported["task_status"] == "completed"
-    assert streamed.made.take() == [{"fetch": "A-1"}, REFUND, {"mail": "kim@example.com"}]
-    assert streamed.client.variables(reported["task_id"])["_workflow.call.refund"] == {"order_id": "A-1", **GIVEN}
+    meta = result["_meta"] if method == "prompts/get" else result["structuredContent"]
+    assert meta["task_status"] == "completed"
+    assert stream.shop.take() == [{"fetch": "A-1"}, REFUND, {"mail": "kim@example.com"}]
+    assert stream.client.variables(meta["task_id"])["_workflow.call.refund"] == {"order_id": "A-1", **ANSWERS}
     assert questions_in(table) == 0
 
 
-def test_progress_still_increases_when_a_step_is_tried_again(streamed: Streamed) -> None:
-    streamed.send(meta={"progressToken": "p"})
-    seen: list[float] = []
-    while "result" not in (message := streamed.sink.next()):
+def test_progress_still_increases_when_a_step_is_tried_again(stream: StreamFlow) -> None:
+    stream.send(meta={"progressToken": "p"})
+    progress_values: list[float] = []
+    while "result" not in (message := stream.sink.next()):
         if message["method"] == "elicitation/create":
-            respond(streamed.client, message, result=ACCEPTED)
+            respond(stream.client, message, result=ACCEPTED)
         else:
-            seen.append(message["params"]["progress"])
-    assert seen == [1, 2, 3]
+            progress_values.append(message["params"]["progress"])
+    assert progress_values == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
-    "said",
+    "reply",
     [
         {"result": {"action": "decline"}},
         {"result": {"action": "accept", "content": {}}},
@@ -483,42 +485,42 @@ def test_progress_still_increases_when_a_step_is_tried_again(streamed: Streamed)
     ],
     ids=str,
 )
-def test_over_a_stream_an_unanswered_question_leaves_the_workflow_paused(streamed: Streamed, said: JsonDict) -> None:
-    respond(streamed.client, streamed.question(), **said)
-    meta = streamed.result()["_meta"]
+def test_over_a_stream_an_unanswered_question_leaves_the_workflow_paused(stream: StreamFlow, reply: JsonDict) -> None:
+    respond(stream.client, stream.question(), **reply)
+    meta = stream.result()["_meta"]
     assert (meta["task_status"], meta["pause_reason"]["type"]) == ("working", "schemaMismatch")
-    assert streamed.made.take() == [{"fetch": "A-1"}]
+    assert stream.shop.take() == [{"fetch": "A-1"}]
 
 
 def test_over_a_stream_the_server_stops_waiting_before_the_functions_time_ends(
-    make_client: MakeClient, streaming: Streaming, table: Table
+    make_client: MakeClient, submit: Submit, table: Table
 ) -> None:
     clock = Clock(30_000)
-    streamed = Streamed(make_client, streaming, remaining_ms=clock)
+    stream = StreamFlow(make_client, submit, remaining_ms=clock)
 
-    class Late(Sink):
+    class LateSink(Sink):
         """Lets the function's time end with the first message, which is the question."""
 
         def write(self, data: bytes) -> None:
             super().write(data)
             clock.ms = 5_000
 
-    streamed.sink = Late()
-    streamed.question()
-    assert streamed.result()["_meta"]["pause_reason"]["type"] == "schemaMismatch"
+    stream.sink = LateSink()
+    stream.question()
+    assert stream.result()["_meta"]["pause_reason"]["type"] == "schemaMismatch"
     assert questions_in(table) == 0
 
 
-def test_a_2025_client_without_elicitation_is_not_asked(make_client: MakeClient, streaming: Streaming) -> None:
-    streamed = Streamed(make_client, streaming, {"sampling": {}})
-    assert "Call refund with" in streamed.send().result(BOUND_S).handoff
+def test_a_2025_client_without_elicitation_is_not_asked(make_client: MakeClient, submit: Submit) -> None:
+    stream = StreamFlow(make_client, submit, {"sampling": {}})
+    assert "Call refund with" in stream.send().result(BOUND_S).handoff
 
 
-def test_a_task_that_another_request_has_continued_is_not_changed(streamed: Streamed, table: Table) -> None:
-    question = streamed.question()
+def test_a_task_that_another_request_has_continued_is_not_changed(stream: StreamFlow, table: Table) -> None:
+    question = stream.question()
     (item,) = (item for item in table.items if item["sk"]["S"] != "QUESTION")
     task_id = item["sk"]["S"].removeprefix("TASK#")
-    assert streamed.client.task("cancel", task_id).result
-    respond(streamed.client, question, result=ACCEPTED)
-    assert streamed.result()["_meta"]["task_id"] == task_id
-    assert streamed.made.take() == [{"fetch": "A-1"}]
+    assert stream.client.task("cancel", task_id).result
+    respond(stream.client, question, result=ACCEPTED)
+    assert stream.result()["_meta"]["task_id"] == task_id
+    assert stream.shop.take() == [{"fetch": "A-1"}]

@@ -69,7 +69,7 @@ def text_at(client: Client, uri: str) -> str:
     return text
 
 
-def streamed(client: Client, uri: str) -> tuple[JsonDict, int]:
+def read_stream(client: Client, uri: str) -> tuple[JsonDict, int]:
     """Read a value as a stream. Return the answer and the size of the largest piece."""
     with listening(Wire()) as wire:
         answer = read(client, uri)
@@ -111,8 +111,8 @@ def test_an_answer_shows_the_smallest_values_and_stays_within_its_budget(client:
     assert answer.meta["omitted"] == ["d"]
     assert {name: len(answer.meta[name]) for name in "abc"} == {name: sizes[name] for name in "abc"}
     assert answer.meta["d"] == {"bytes": 5_000_002, "uri": value_uri(task, "d")}
-    more = begin(client, {**sizes, "a": 2_700_000})
-    assert set(client.task_with("all", more).meta["omitted"]) == {"a", "d"}
+    second_task = begin(client, {**sizes, "a": 2_700_000})
+    assert set(client.task_with("all", second_task).meta["omitted"]) == {"a", "d"}
 
 
 def test_lone_surrogates_do_not_exceed_the_budget(make_client: MakeClient) -> None:
@@ -142,14 +142,14 @@ def test_a_variable_named_omitted_can_be_read(client: Client) -> None:
 
 def test_a_final_result_is_shown_or_named_if_it_exceeds_the_budget(client: Client, era: Era) -> None:
     task = begin(client, {"other": 100})
-    final = {"text": "y" * 4_100_000}
-    assert client.task("cancel", task, result=final).status == 200
+    task_result = {"text": "y" * 4_100_000}
+    assert client.task("cancel", task, result=task_result).status == 200
     uri = f"baton://tasks/{task}/_workflow.result"
     answer = client.in_era(era).task("result" if era == "2025" else "get", task)
-    assert answer.result["result"] == {"bytes": len(dumps(final)), "uri": uri}
+    assert answer.result["result"] == {"bytes": len(dumps(task_result)), "uri": uri}
     assert answer.meta["omitted"] == ["_workflow.result"]
-    [contents] = streamed(client, uri)[0]["result"]["contents"]
-    assert json.loads(contents["text"]) == final
+    [contents] = read_stream(client, uri)[0]["result"]["contents"]
+    assert json.loads(contents["text"]) == task_result
     assert client.task_with("none", task).result["status"] == "completed"
 
 
@@ -174,9 +174,9 @@ def test_reading_a_value_outside_the_item_reads_one_more_object(client: Client, 
 
 def test_a_long_value_is_streamed_in_small_pieces(client: Client) -> None:
     task = begin(client, {"big": 5_999_998})
-    message, largest = streamed(client, value_uri(task, "big"))
+    message, largest_piece = read_stream(client, value_uri(task, "big"))
     assert message["result"]["contents"][0]["text"] == '"' + "x" * 5_999_998 + '"'
-    assert largest < 200_000
+    assert largest_piece < 200_000
 
 
 def test_a_long_value_is_refused_with_its_size_if_it_cannot_be_streamed(client: Client) -> None:
@@ -193,7 +193,7 @@ def test_a_value_over_six_megabytes_is_stored_in_the_bucket_and_a_read_is_refuse
     uri = value_uri(task, "big")
     assert client.task("get", task).meta["big"] == {"bytes": 6_000_002, "uri": uri}
     assert client.variables(task)["big"] == {"bytes": 6_000_002, "uri": uri}
-    message, _ = streamed(client, uri)
+    message, _ = read_stream(client, uri)
     assert message["error"]["code"] == -32600
     assert "6000002 bytes; at most 6000000" in message["error"]["message"]
 
@@ -220,9 +220,9 @@ def test_a_resume_reads_no_value_over_six_megabytes_and_pauses_at_the_step_that_
     client = make_client(server, bucket=bucket)
     run = client.get_prompt("long")
     assert "oversized" not in run.meta
-    corrected = Server("corrected")
-    corrected.tool(name="fails")(lambda: "done")
-    server.tools |= corrected.tools
+    new_server = Server("corrected")
+    new_server.tool(name="fails")(lambda: "done")
+    server.tools |= new_server.tools
     assert client.call_tool("fails", task=run.task_id).meta["recorded"] is True
     requests.take()
     pause = client.get_prompt("long", task=run.task_id).meta["pause_reason"]
@@ -231,20 +231,20 @@ def test_a_resume_reads_no_value_over_six_megabytes_and_pauses_at_the_step_that_
 
 
 def test_unknown_foreign_and_expired_values_give_the_same_error(client: Client, table: Table) -> None:
-    task, expired = begin(client, {"small": 3}), begin(client, {"small": 3})
-    table.expire(expired)
-    nowhere = [
+    task, expired_task = begin(client, {"small": 3}), begin(client, {"small": 3})
+    table.expire(expired_task)
+    answers = [
         read(client.as_owner("bob"), value_uri(task, "small")),
-        read(client, value_uri(expired, "small")),
+        read(client, value_uri(expired_task, "small")),
         read(client, value_uri(new_task_id(0), "small")),
         read(client, value_uri(task, "smaller")),
         read(client, value_uri(task, "_workflow.result")),
         *[read(client, uri) for uri in (f"baton://tasks/{task}", "baton://", "baton://x/y/z", "BATON://tasks/a/b")],
         *[read(client, f"baton://tasks/{task}/{name}") for name in ("", "small/", "%ff", "sm%61ll%")],
     ]
-    assert {answer.refusal for answer in nowhere} == {(400, -32602)}
-    assert {answer.error["message"].partition(": ")[0] for answer in nowhere} == {"Unknown resource"}
-    assert {tuple(answer.error["data"]) for answer in nowhere} == {("uri",)}
+    assert {answer.refusal for answer in answers} == {(400, -32602)}
+    assert {answer.error["message"].partition(": ")[0] for answer in answers} == {"Unknown resource"}
+    assert {tuple(answer.error["data"]) for answer in answers} == {("uri",)}
     assert text_at(client, f"baton://tasks/{task}/sm%61ll") == '"xxx"'
 
 
@@ -253,11 +253,11 @@ def test_values_of_durable_workflows_are_resources_that_are_not_listed(client: C
     assert client.request("server/discover").result["capabilities"]["resources"] == {}
     assert client.request("resources/list").result["resources"] == []
     assert client.request("resources/templates/list").result["resourceTemplates"] == []
-    plain = Server("plain")
-    plain.tool(name="work")(lambda: 1)
-    plain.add_workflow(Workflow(name="flow", description="w", steps=[Step("one", tool="work")], durable=False))
-    bare = make_client(plain, era="2026")
-    assert "resources" not in bare.request("server/discover").result["capabilities"]
+    plain_server = Server("plain")
+    plain_server.tool(name="work")(lambda: 1)
+    plain_server.add_workflow(Workflow(name="flow", description="w", steps=[Step("one", tool="work")], durable=False))
+    plain_client = make_client(plain_server, era="2026")
+    assert "resources" not in plain_client.request("server/discover").result["capabilities"]
 
 
 @pytest.mark.parametrize("uri", ["baton://tasks/{task}/{name}", "baton://mine", "Baton://mine"])
@@ -282,12 +282,12 @@ def test_a_template_that_matches_every_uri_does_not_get_values(make_client: Make
 
 
 def batch(client: Client, *messages: JsonDict) -> list[JsonDict]:
-    sent = [{"jsonrpc": "2.0", "id": number, **message} for number, message in enumerate(messages)]
-    answer = client.post(json.dumps(sent))
+    requests = [{"jsonrpc": "2.0", "id": number, **message} for number, message in enumerate(messages)]
+    answer = client.post(json.dumps(requests))
     assert answer.status == 200
-    made: list[JsonDict] = json.loads(answer.body)
-    assert [message["id"] for message in made] == list(range(len(messages)))
-    return made
+    replies: list[JsonDict] = json.loads(answer.body)
+    assert [message["id"] for message in replies] == list(range(len(messages)))
+    return replies
 
 
 def test_a_batch_has_one_budget_and_names_omitted_values(make_client: MakeClient) -> None:
@@ -309,13 +309,13 @@ def test_a_batch_of_reads_of_one_large_value_costs_at_most_one_read_of_it(
 ) -> None:
     client = make_client(value_server())
     task = begin(client, {"big": size}, seed=1)
-    look = {"method": "resources/read", "params": {"uri": value_uri(task, "big")}}
+    read_message = {"method": "resources/read", "params": {"uri": value_uri(task, "big")}}
     requests.take()
-    [whole] = batch(client, look)
-    of_one = len(requests.take())
-    several = batch(client, *[look] * 20)
-    assert len(requests.take()) <= 19 + of_one
-    assert ["error" in message for message in several] == ["error" in whole] + [True] * 19
+    [first_reply] = batch(client, read_message)
+    requests_of_one = len(requests.take())
+    replies = batch(client, *[read_message] * 20)
+    assert len(requests.take()) <= 19 + requests_of_one
+    assert ["error" in message for message in replies] == ["error" in first_reply] + [True] * 19
 
 
 def test_a_read_whose_value_did_not_fit_counts_against_the_batch(make_client: MakeClient, requests: Requests) -> None:
@@ -330,13 +330,13 @@ def test_a_read_whose_value_did_not_fit_counts_against_the_batch(make_client: Ma
     client = make_client(server)
     task = begin(client, {})
     client.call_tool("quote", task=task)
-    look = {"method": "resources/read", "params": {"uri": value_uri(task, "big")}}
+    read_message = {"method": "resources/read", "params": {"uri": value_uri(task, "big")}}
     requests.take()
-    batch(client, look)
-    of_one = len(requests.take())
-    assert all("error" in message for message in batch(client, *[look] * 20))
+    batch(client, read_message)
+    requests_of_one = len(requests.take())
+    assert all("error" in message for message in batch(client, *[read_message] * 20))
     reads = READ_BYTES // (700_000 + 2 * 900_000)
-    assert len(requests.take()) == 20 + reads * (of_one - 1)
+    assert len(requests.take()) == 20 + reads * (requests_of_one - 1)
 
 
 def test_an_omitted_value_is_read_only_within_the_budget(make_client: MakeClient, requests: Requests) -> None:
@@ -344,11 +344,12 @@ def test_an_omitted_value_is_read_only_within_the_budget(make_client: MakeClient
     client = make_client(value_server())
     task = begin(client, {"a": 3_940_000}, seed=1)
     params = {"taskId": task, "_meta": {"mcp-baton/variables": "all"}}
-    sent = [{"jsonrpc": "2.0", "id": f"{at}{'i' * 9_000}", "method": "tasks/get", "params": params} for at in range(20)]
+    poll = {"jsonrpc": "2.0", "method": "tasks/get", "params": params}
+    messages = [{**poll, "id": f"{number}{'i' * 9_000}"} for number in range(20)]
     requests.take()
-    answers = json.loads(client.post(json.dumps(sent)).body)
-    of_value = len(requests.take()) - 20
-    assert 0 < of_value <= 3 * 12  # a piece has 350,000 bytes
+    answers = json.loads(client.post(json.dumps(messages)).body)
+    value_requests = len(requests.take()) - 20
+    assert 0 < value_requests <= 3 * 12  # a piece has 350,000 bytes
     assert all("does not fit" in answer["error"]["message"] for answer in answers[:3])
     assert answers[3]["result"]["_meta"]["omitted"] == ["a"]
 
@@ -356,8 +357,8 @@ def test_an_omitted_value_is_read_only_within_the_budget(make_client: MakeClient
 def test_a_batch_omits_a_repeatable_answer_to_have_room_for_the_next(make_client: MakeClient) -> None:
     server = value_server()
     server.resource("docs://big", name="big")(lambda: "x" * 2_500_000)
-    look = {"method": "resources/read", "params": {"uri": "docs://big"}}
-    first, second, ping = batch(make_client(server), look, look, {"method": "ping"})
+    read_message = {"method": "resources/read", "params": {"uri": "docs://big"}}
+    first, second, ping = batch(make_client(server), read_message, read_message, {"method": "ping"})
     assert len(first["result"]["contents"][0]["text"]) == 2_500_000
     assert second["error"]["code"] == -32600
     assert "by itself" in second["error"]["message"]
@@ -365,18 +366,18 @@ def test_a_batch_omits_a_repeatable_answer_to_have_room_for_the_next(make_client
 
 
 def test_a_full_batch_runs_nothing_more_and_shows_all_calls_that_ran(make_client: MakeClient) -> None:
-    server, called = value_server(), []
+    server, names = value_server(), []
 
     @server.tool
     def large(name: str) -> str:
-        called.append(name)
+        names.append(name)
         return "x" * 1_300_000
 
-    call = [{"method": "tools/call", "params": {"name": "large", "arguments": {"name": name}}} for name in "abc"]
-    first, second, third, ping = batch(make_client(server), *call, {"method": "ping"})
-    assert called == ["a", "b"]
+    calls = [{"method": "tools/call", "params": {"name": "large", "arguments": {"name": name}}} for name in "abc"]
+    first, second, third, ping = batch(make_client(server), *calls, {"method": "ping"})
+    assert names == ["a", "b"]
     assert all(len(message["result"]["content"][0]["text"]) == 1_300_000 for message in (first, second))
-    for refused in (third, ping):
-        assert refused["error"]["code"] == -32600
-        assert "by itself" in refused["error"]["message"]
+    for reply in (third, ping):
+        assert reply["error"]["code"] == -32600
+        assert "by itself" in reply["error"]["message"]
     assert "not run" in third["error"]["message"]

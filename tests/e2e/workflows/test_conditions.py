@@ -33,7 +33,7 @@ ORDERS: dict[str, dict[str, Any]] = {
 }
 
 
-def shop(mailed: list[str] | None = None) -> Server:
+def shop(mails: list[str] | None = None) -> Server:
     server = Server("shop", task_ids="text")
 
     @server.tool
@@ -49,8 +49,8 @@ def shop(mailed: list[str] | None = None) -> Server:
     @server.tool
     def send_mail(text: str, percent: float = 0) -> str:
         """Send a mail."""
-        if mailed is not None:
-            mailed.append(f"{text} {percent:g}")
+        if mails is not None:
+            mails.append(f"{text} {percent:g}")
         if text == "down":
             raise ToolError("mail server is down")
         return text
@@ -105,8 +105,8 @@ def test_a_step_runs_only_if_its_condition_holds(when: Callable[[Any], object], 
 
 
 def test_a_skipped_step_is_shown_and_stays_skipped(baton: Connect, era: Era) -> None:
-    mailed: list[str] = []
-    server = shop(mailed)
+    mails: list[str] = []
+    server = shop(mails)
     server.add_workflow(
         Workflow(
             name="report",
@@ -125,15 +125,15 @@ def test_a_skipped_step_is_shown_and_stays_skipped(baton: Connect, era: Era) -> 
     assert run.steps == {"mail": "skipped", "again": "failed"}
     assert run.messages[2].text == 'Step \'mail\' is skipped: its condition "text != \\"down\\"" is false.'
     assert client.task(run.task_id).steps == run.steps
-    resumed = client.call_workflow("report", {"text": "up", "task_id": run.task_id})
-    assert resumed.steps == {"mail": "skipped", "again": "completed"}
-    assert mailed == ["down 0", "up 0"]
+    resumed_run = client.call_workflow("report", {"text": "up", "task_id": run.task_id})
+    assert resumed_run.steps == {"mail": "skipped", "again": "completed"}
+    assert mails == ["down 0", "up 0"]
     assert client.task(run.task_id).variables.get("_workflow.result.mail") is None
 
 
 def test_a_default_and_an_alternative_replace_a_skipped_result() -> None:
-    mailed: list[str] = []
-    server = shop(mailed)
+    mails: list[str] = []
+    server = shop(mails)
     fetch_order, send_mail = server.tools["fetch_order"].function, server.tools["send_mail"].function
     discount = server.tools["discount"].function
 
@@ -141,15 +141,15 @@ def test_a_default_and_an_alternative_replace_a_skipped_result() -> None:
     def offer(order_id: str) -> None:
         """Offer a discount."""
         order: Any = step(fetch_order)(order_id=order_id)
-        reduced: Any = step(discount, when=order.total > 100)(total=order.total)
-        step(send_mail)(text="hello", percent=or_default(reduced.percent, 3))
+        reduction: Any = step(discount, when=order.total > 100)(total=order.total)
+        step(send_mail)(text="hello", percent=or_default(reduction.percent, 3))
         step(send_mail, name="second")(text=first_of(order.coupon, order.country), percent=1)
 
     with connect(server) as client:
         assert client.call_workflow("offer", {"order_id": "small"}).completed
         assert client.call_workflow("offer", {"order_id": "large"}).completed
 
-    assert mailed == ["hello 3", "CH 1", "hello 10", "SUMMER 1"]
+    assert mails == ["hello 3", "CH 1", "hello 10", "SUMMER 1"]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_condition_that_cannot_be_evaluated_pauses(when: Callable[[Any], objec
     assert run.steps == {"fetch_order": "completed", "send_mail": "pending"}
 
 
-def asking(server: Server) -> None:
+def add_question_workflow(server: Server) -> None:
     fetch_order, send_mail = server.tools["fetch_order"].function, server.tools["send_mail"].function
 
     @server.workflow
@@ -187,19 +187,19 @@ def asking(server: Server) -> None:
 
 
 def test_a_question_with_a_false_condition_is_not_asked() -> None:
-    mailed: list[str] = []
-    server = shop(mailed)
-    asking(server)
+    mails: list[str] = []
+    server = shop(mails)
+    add_question_workflow(server)
 
     with connect(server) as client:
-        asked = client.call_workflow("report", {"order_id": "large"})
-        answered: Run = asked.answer(text="thanks")
-        silent = client.call_workflow("report", {"order_id": "small"})
+        paused_run = client.call_workflow("report", {"order_id": "large"})
+        answered_run: Run = paused_run.answer(text="thanks")
+        silent_run = client.call_workflow("report", {"order_id": "small"})
 
-    assert asked.pause.type == "answersRequired"
-    assert answered.completed
-    assert silent.steps == {"fetch_order": "completed", "text": "skipped", "send_mail": "completed"}
-    assert mailed == ["thanks 0", "none 0"]
+    assert paused_run.pause.type == "answersRequired"
+    assert answered_run.completed
+    assert silent_run.steps == {"fetch_order": "completed", "text": "skipped", "send_mail": "completed"}
+    assert mails == ["thanks 0", "none 0"]
 
 
 def test_a_call_of_a_step_whose_condition_is_false_is_recorded_as_an_extra_call(baton: Connect, era: Era) -> None:
@@ -217,21 +217,21 @@ def test_a_call_of_a_step_whose_condition_is_false_is_recorded_as_an_extra_call(
     )
     client = baton(server, era=era)
 
-    false, true = (client.call_workflow("report", {"send": send}) for send in (False, True))
-    extra = client.call_tool("send_mail", {"text": "hi"}, task=false.task_id)
-    recorded = client.call_tool("send_mail", {"text": "hi"}, task=true.task_id)
+    false_run, true_run = (client.call_workflow("report", {"send": send}) for send in (False, True))
+    extra_call = client.call_tool("send_mail", {"text": "hi"}, task=false_run.task_id)
+    recorded_call = client.call_tool("send_mail", {"text": "hi"}, task=true_run.task_id)
 
-    assert client.task(false.task_id).variables["_workflow.extra.send_mail"] == "hi"
-    assert extra.steps == {"blocked": "pending", "mail": "pending"}
-    assert recorded.steps == {"blocked": "pending", "mail": "completed"}
+    assert client.task(false_run.task_id).variables["_workflow.extra.send_mail"] == "hi"
+    assert extra_call.steps == {"blocked": "pending", "mail": "pending"}
+    assert recorded_call.steps == {"blocked": "pending", "mail": "completed"}
 
 
 def conditional(limit: int) -> Server:
     server = shop()
     mail = Step("mail", tool="send_mail", arguments={"text": constant("a")}, when=prompt_arg("total") > limit)
-    down = Step("down", tool="send_mail", arguments={"text": constant("down")}, retryable=True)
+    down_mail = Step("down", tool="send_mail", arguments={"text": constant("down")}, retryable=True)
     arguments = [Argument("total", type=int, required=True)]
-    server.add_workflow(Workflow(name="report", description="report", arguments=arguments, steps=[mail, down]))
+    server.add_workflow(Workflow(name="report", description="report", arguments=arguments, steps=[mail, down_mail]))
     return server
 
 
@@ -240,33 +240,33 @@ def test_a_changed_condition_of_a_skipped_step_refuses_the_resume(baton: Connect
     run = client.call_workflow("report", {"total": 3})
     assert run.steps == {"mail": "skipped", "down": "failed"}
 
-    refused = client.deployed(conditional(1)).call_workflow("report", {"task_id": run.task_id})
+    result = client.deployed(conditional(1)).call_workflow("report", {"task_id": run.task_id})
 
-    assert refused.is_error
-    assert "mail" in refused.text
+    assert result.is_error
+    assert "mail" in result.text
     assert client.task(run.task_id).steps == run.steps
 
 
-def refused(*steps: Step, arguments: tuple[Argument, ...] = (Argument("text"), Argument("total", type=int))) -> str:
+def check_error(*steps: Step, arguments: tuple[Argument, ...] = (Argument("text"), Argument("total", type=int))) -> str:
     server = shop()
     server.add_workflow(Workflow(name="w", description="d", arguments=arguments, steps=steps))
-    with pytest.raises(WorkflowError) as caught, connect(server):
+    with pytest.raises(WorkflowError) as error_info, connect(server):
         pass
-    return str(caught.value)
+    return str(error_info.value)
 
 
 FIRST = Step("first", tool="fetch_order", arguments={"order_id": constant("small")}, when=prompt_arg("total") > 1)
 
 
 def mail(**options: Any) -> Step:
-    return Step("mail", tool="send_mail", arguments={"text": constant("a"), **options.pop("given", {})}, **options)
+    return Step("mail", tool="send_mail", arguments={"text": constant("a"), **options.pop("extra", {})}, **options)
 
 
 @pytest.mark.parametrize(
     ("steps", "cause"),
     [
         (
-            (FIRST, mail(given={"percent": step_output("first", "total")})),
+            (FIRST, mail(extra={"percent": step_output("first", "total")})),
             "step_output('first', 'total') has no value if the step 'first' is skipped; write or_default(…, VALUE)",
         ),
         ((FIRST, mail(when=FIRST["total"] > 3)), "has no value if the step 'first' is skipped"),
@@ -283,13 +283,13 @@ def mail(**options: Any) -> Step:
     ],
 )
 def test_a_mistake_in_a_condition_is_found_before_the_workflow_runs(steps: tuple[Step, ...], cause: str) -> None:
-    assert cause in refused(*steps)
+    assert cause in check_error(*steps)
 
 
 def test_steps_with_defaults_and_exists_may_use_a_step_that_may_be_skipped() -> None:
     server = shop()
     default = step_output("first", "total", default=5)
-    steps = [FIRST, mail(given={"percent": default}, when=step_output("first").exists() | (default < 9))]
+    steps = [FIRST, mail(extra={"percent": default}, when=step_output("first").exists() | (default < 9))]
     arguments = [Argument("total", type=int, required=True)]
     server.add_workflow(Workflow(name="w", description="d", arguments=arguments, steps=steps))
 

@@ -14,7 +14,7 @@ from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import PROGRESS
 from mcp_baton.testing import Client, Connect, Result
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Era, Table, related
+from tests.e2e.support import Era, Table, related_meta
 
 UNKNOWN_TASK = new_task_id(0)
 MISTAKE = {
@@ -115,39 +115,43 @@ def test_the_meta_of_a_recorded_call_is_exactly_the_tasks_state(make_client: Mak
         "pause_reason": MISTAKE,
         "next": [{"tool": "a", "arguments": {"text": "fail"}}, {"tool": "flow", "arguments": {"task_id": task}}],
         "recorded": True,
-        **related(era, task),
+        **related_meta(era, task),
     }
 
 
 @pytest.mark.parametrize("text", ["hello", "fail"])
 def test_a_tools_result_is_the_same_with_and_without_a_task(client: Client, task: str, text: str) -> None:
-    plain = client.call_tool("b", {"text": text})
-    assert (plain.meta, plain.is_error) == ({}, text == "fail")
-    for named in (task, UNKNOWN_TASK):
-        result = client.call_tool("b", {"text": text}, task=named)
-        assert (result.content, result.structured, result.is_error) == (plain.content, plain.structured, plain.is_error)
+    answer = client.call_tool("b", {"text": text})
+    assert (answer.meta, answer.is_error) == ({}, text == "fail")
+    for task_id in (task, UNKNOWN_TASK):
+        result = client.call_tool("b", {"text": text}, task=task_id)
+        assert (result.content, result.structured, result.is_error) == (
+            answer.content,
+            answer.structured,
+            answer.is_error,
+        )
 
 
 def test_results_are_recorded_as_matching_steps_and_failures_pause(client: Client, task: str) -> None:
-    def said(call: str) -> list[str]:
+    def statuses_after(call: str) -> list[str]:
         result = say(client, task, call)
         assert (result.recorded, result.meta["task_status"]) == (True, "working")
         assert result.meta.get("pause_reason") == client.task(task).variables.get("_workflow.pause_reason")
         assert result.steps == client.task(task).steps
         return list(result.steps.values())
 
-    assert said("c:beside") == ["failed", "pending", "pending"]
+    assert statuses_after("c:beside") == ["failed", "pending", "pending"]
     assert client.task(task).pause.to_dict() == MISTAKE
-    assert said("b:fail") == ["failed", "failed", "pending"]
-    failed = {**MISTAKE, "failedStep": "b1", "retryable": True, "suggestedTool": "b"}
-    assert client.task(task).pause.to_dict() == failed
+    assert statuses_after("b:fail") == ["failed", "failed", "pending"]
+    pause = {**MISTAKE, "failedStep": "b1", "retryable": True, "suggestedTool": "b"}
+    assert client.task(task).pause.to_dict() == pause
     assert results(client, task)["b1"] == {"error": "cannot say that"}
-    assert said("a:one") == ["completed", "failed", "pending"]
+    assert statuses_after("a:one") == ["completed", "failed", "pending"]
     assert client.task(task).pause.step == "b1"
-    assert said("b:two") == ["completed", "completed", "pending"]
+    assert statuses_after("b:two") == ["completed", "completed", "pending"]
     assert not client.task(task).paused
-    assert said("b:fail") == ["completed", "completed", "pending"]
-    assert said("a:three") == said("a:four") == ["completed"] * 3
+    assert statuses_after("b:fail") == ["completed", "completed", "pending"]
+    assert statuses_after("a:three") == statuses_after("a:four") == ["completed"] * 3
     assert results(client, task) == {"a1": "one", "b1": "two", "a2": "four"}
     assert client.task(task).variables["_workflow.extra.c"] == "beside"
 
@@ -171,40 +175,40 @@ def test_a_pause_that_another_call_causes_meanwhile_stays(client: Client, task: 
     assert result.meta["pause_reason"]["failedStep"] == client.task(task).pause.step == "b1"
 
 
-@pytest.mark.parametrize("when", ["before", "meanwhile"])
-@pytest.mark.parametrize("how", ["cancelled", "completed"])
-def test_a_call_does_not_change_a_finished_task(client: Client, task: str, how: str, when: str) -> None:
-    ended: list[Any] = []
+@pytest.mark.parametrize("moment", ["before", "meanwhile"])
+@pytest.mark.parametrize("status", ["cancelled", "completed"])
+def test_a_call_does_not_change_a_finished_task(client: Client, task: str, status: str, moment: str) -> None:
+    end_states: list[Any] = []
 
     def end() -> None:
-        ended.append(client.cancel(task) if how == "cancelled" else client.complete(task, {"ok": True}))
+        end_states.append(client.cancel(task) if status == "cancelled" else client.complete(task, {"ok": True}))
 
-    if when == "before":
+    if moment == "before":
         end()
     else:
         client.during("b", end)
     result = say(client, task, "b:late")
-    assert (result.value, result.recorded, result.meta["task_status"]) == ("late", False, how)
-    assert how in str(result.meta["record_error"])
-    assert ended == [client.task(task)]
+    assert (result.value, result.recorded, result.meta["task_status"]) == ("late", False, status)
+    assert status in str(result.meta["record_error"])
+    assert end_states == [client.task(task)]
 
 
-@pytest.mark.parametrize("how", ["expires", "vanishes"])
-def test_a_task_that_is_deleted_during_a_call_is_unknown(make_client: MakeClient, table: Table, how: str) -> None:
-    happens: list[Callable[[], object]] = []
+@pytest.mark.parametrize("event", ["expires", "vanishes"])
+def test_a_task_that_is_deleted_during_a_call_is_unknown(make_client: MakeClient, table: Table, event: str) -> None:
+    actions: list[Callable[[], object]] = []
     server = letters_server()
 
     @server.tool
     def wait() -> None:
-        happens.pop()()
+        actions.pop()()
 
     client = make_client(server)
     task = client.get_prompt("flow").task_id
-    happens.append(lambda: None)
-    unknown = client.call_tool("wait", task=UNKNOWN_TASK)
-    happens.append(lambda: table.expire(task) if how == "expires" else table.delete(task))
+    actions.append(lambda: None)
+    unknown_answer = client.call_tool("wait", task=UNKNOWN_TASK)
+    actions.append(lambda: table.expire(task) if event == "expires" else table.delete(task))
     answer = client.call_tool("wait", task=task)
-    assert answer.body.replace(task, "ID") == unknown.body.replace(UNKNOWN_TASK, "ID")
+    assert answer.body.replace(task, "ID") == unknown_answer.body.replace(UNKNOWN_TASK, "ID")
     assert table.items == [] or table.item(task)["version"] == {"N": "2"}
 
 
@@ -212,18 +216,18 @@ def test_missing_foreign_and_expired_tasks_give_the_same_result(
     make_client: MakeClient, era: Era, table: Table
 ) -> None:
     client = make_client(letters_server(), era=era)
-    expired = client.get_prompt("flow").task_id
-    foreign = client.as_owner("bob").get_prompt("flow").task_id
-    table.expire(expired)
-    before = sorted(table.items, key=str)
+    expired_task = client.get_prompt("flow").task_id
+    foreign_task = client.as_owner("bob").get_prompt("flow").task_id
+    table.expire(expired_task)
+    items_before = sorted(table.items, key=str)
     bodies = set()
-    for task in (UNKNOWN_TASK, foreign, expired, "no id at all"):
+    for task in (UNKNOWN_TASK, foreign_task, expired_task, "no id at all"):
         answer = client.call_tool("b", {"text": "hello"}, task=task)
         assert answer.result["content"] == [{"type": "text", "text": "hello"}]
         assert answer.meta["recorded"] is False
         bodies.add(answer.body.replace(task, "ID"))
     assert len(bodies) == 1
-    assert sorted(table.items, key=str) == before
+    assert sorted(table.items, key=str) == items_before
 
 
 def test_a_tool_reads_writes_and_deletes_the_tasks_variables(client: Client, task: str) -> None:
@@ -236,7 +240,7 @@ def test_a_tool_reads_writes_and_deletes_the_tasks_variables(client: Client, tas
 
 
 def test_a_tool_of_an_unrecordable_call_has_no_task(client: Client, task: str) -> None:
-    assert [client.call_tool("has_task", task=named).value for named in (task, UNKNOWN_TASK, None)] == [
+    assert [client.call_tool("has_task", task=task_id).value for task_id in (task, UNKNOWN_TASK, None)] == [
         True,
         False,
         False,
@@ -249,28 +253,28 @@ def test_tools_cannot_write_the_engines_variables(client: Client, task: str) -> 
 
 
 def test_a_call_is_recorded_if_the_workflow_was_removed(client: Client, task: str) -> None:
-    later = Server("later")
+    new_server = Server("later")
 
-    @later.tool
+    @new_server.tool
     def b(text: str) -> str:
         return text
 
-    assert say(client.deployed(later), task, "b:still").recorded
+    assert say(client.deployed(new_server), task, "b:still").recorded
     assert statuses(client, task) == ["failed", "completed", "pending"]
 
 
 def test_a_continuation_decodes_the_progress_once_as_read_and_once_as_written(
     client: Client, task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decoded = list[str]()
+    names = list[str]()
     decode = Variables.__getitem__
 
-    def counted(self: Variables, name: str) -> Any:
-        decoded.append(name)
+    def count_decode(self: Variables, name: str) -> Any:
+        names.append(name)
         return decode(self, name)
 
-    monkeypatch.setattr(Variables, "__getitem__", counted)
+    monkeypatch.setattr(Variables, "__getitem__", count_decode)
 
     say(client, task, "b:hello")
 
-    assert decoded.count(PROGRESS) == 2
+    assert names.count(PROGRESS) == 2

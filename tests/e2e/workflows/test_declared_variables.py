@@ -31,21 +31,21 @@ def server_of_setters() -> Server:
 def test_a_handoff_names_the_tool_that_sets_a_missing_variable(make_client: MakeClient) -> None:
     client = make_client(server_of_setters())
 
-    paused = client.get_prompt("flow")
+    answer = client.get_prompt("flow")
     assert (
         'Call report with {"at": "<field \'at\' from task variable restarted (set by restart)>", '
         '"whole": "<task variable restarted (set by restart)>"}'
-    ) in paused.handoff
+    ) in answer.handoff
 
-    client.call_tool("restart", task=paused.task_id)
-    assert client.get_prompt("flow", task=paused.task_id).meta["task_status"] == "completed"
+    client.call_tool("restart", task=answer.task_id)
+    assert client.get_prompt("flow", task=answer.task_id).meta["task_status"] == "completed"
 
 
 def test_a_handoff_names_an_included_tool_with_its_prefix(make_client: MakeClient) -> None:
-    whole = Server("whole")
-    whole.include(server_of_setters(), prefix="ops_")
+    server = Server("whole")
+    server.include(server_of_setters(), prefix="ops_")
 
-    assert "(set by ops_restart)" in make_client(whole).get_prompt("ops_flow").handoff
+    assert "(set by ops_restart)" in make_client(server).get_prompt("ops_flow").handoff
 
 
 @pytest.mark.parametrize("sets", ["restarted", [""], [5], ["_workflow.progress"], ["io.modelcontextprotocol/x"]])

@@ -6,7 +6,7 @@ from mcp_baton.settings import Settings
 from mcp_baton.testing import Client, Connect, Run
 from tests.e2e import support
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Era, Table, related
+from tests.e2e.support import Era, Table, related_meta
 
 NEXT = "To continue the workflow, make these tool calls:"
 ONE_TASK = Settings(max_tasks_per_owner=1)
@@ -32,11 +32,11 @@ def assert_runs_without_a_task(client: Client) -> None:
     """Check that a completed and a paused run have all messages and do not mention a task."""
 
     def run() -> Run:
-        before = len(client.calls("first")), len(client.calls("second"))
-        made = client.get_prompt("flow")
-        assert made.meta == {}
-        assert (len(client.calls("first")), len(client.calls("second"))) == (before[0] + 1, before[1] + 1)
-        return made
+        counts_before = len(client.calls("first")), len(client.calls("second"))
+        result = client.get_prompt("flow")
+        assert result.meta == {}
+        assert (len(client.calls("first")), len(client.calls("second"))) == (counts_before[0] + 1, counts_before[1] + 1)
+        return result
 
     assert run().messages[-1].text == "Result from second: 2"
     client.tool_raises("second", "no")
@@ -86,6 +86,6 @@ def test_a_task_that_is_deleted_during_its_run_does_not_change_the_reply(
             "retryable": False,
             "suggestedTool": "second",
         },
-        **related(era, answer.task_id),
+        **related_meta(era, answer.task_id),
     }
     assert table.items == []

@@ -17,9 +17,9 @@ def billing() -> Server:
     server = Server("billing", mask_errors=False)
 
     @server.tool(title="Refund", requires=["write"])
-    def refund(order_id: str, how: Annotated[str, Depends(tone)]) -> str:
+    def refund(order_id: str, manner: Annotated[str, Depends(tone)]) -> str:
         """Refund an order."""
-        return f"refunded {order_id} {how}"
+        return f"refunded {order_id} {manner}"
 
     @server.resource("bills://{number}")
     def bill(number: str) -> str:
@@ -63,27 +63,27 @@ def test_an_included_server_works_under_its_prefix(billing: Server) -> None:
     shop = Server("shop")
     shop.include(billing, prefix="billing_")
 
-    with connect(shop) as anybody:
-        client = anybody.with_claims(scope="write")
-        assert anybody.list_tools() == []
+    with connect(shop) as base_client:
+        client = base_client.with_claims(scope="write")
+        assert base_client.list_tools() == []
         tool, workflow_tool = client.list_tools()
         assert workflow_tool["name"] == "billing_refund_order"
         assert (tool["name"], tool["title"], tool["description"]) == ("billing_refund", "Refund", "Refund an order.")
         assert list(tool["inputSchema"]["properties"]) == ["order_id", "task_id"]
-        with anybody.override(tone, lambda: "coldly"):
+        with base_client.override(tone, lambda: "coldly"):
             assert client.call_tool("billing_refund", {"order_id": "A"}).value == "refunded A coldly"
         assert client.read_resource("bills://7").text == "bill 7"
         assert client.get_prompt("billing_dun", {"name": "Kim"}).messages[0].text == "Dun Kim."
         run = client.get_prompt("billing_refund_order", {"order_id": "A"})
         assert run.completed
         assert client.task(run.task_id).variables["_workflow.result.refund"] == "refunded A kindly"
-        for kind, field, of, argument, first in (
+        for kind, field, target, argument, first in (
             ("ref/prompt", "name", "billing_dun", "name", "Kim"),
             ("ref/resource", "uri", "bills://{number}", "number", "K7"),
         ):
-            asked = {"ref": {"type": kind, field: of}, "argument": {"name": argument, "value": "K"}}
-            completed: Any = client.request("completion/complete", asked)
-            assert completed["completion"]["values"] == [first]
+            params = {"ref": {"type": kind, field: target}, "argument": {"name": argument, "value": "K"}}
+            completion: Any = client.request("completion/complete", params)
+            assert completion["completion"]["values"] == [first]
 
 
 def test_include_copies_the_tools_that_the_server_has_at_that_time(billing: Server) -> None:
@@ -92,31 +92,31 @@ def test_include_copies_the_tools_that_the_server_has_at_that_time(billing: Serv
 
     billing.tool(name="later")(lambda: "later")
 
-    [step], [before] = shop.workflows["billing_refund_order"].steps, billing.workflows["refund_order"].steps
-    assert (step.tool, before.tool) == ("billing_refund", "refund")
+    [step], [original] = shop.workflows["billing_refund_order"].steps, billing.workflows["refund_order"].steps
+    assert (step.tool, original.tool) == ("billing_refund", "refund")
     for name in ("name", "arguments", "binding", "guidance", "resources", "retryable", "checkpoint"):
-        assert getattr(step, name) == getattr(before, name)
+        assert getattr(step, name) == getattr(original, name)
     assert list(billing.tools) == ["refund", "later"]
     assert list(shop.tools) == ["billing_refund"]
 
 
-@pytest.mark.parametrize("taken", ["tool", "resource", "prompt", "workflow", "invalid"])
-def test_a_name_conflict_is_refused_and_adds_nothing(billing: Server, taken: str) -> None:
+@pytest.mark.parametrize("conflict", ["tool", "resource", "prompt", "workflow", "invalid"])
+def test_a_name_conflict_is_refused_and_adds_nothing(billing: Server, conflict: str) -> None:
     shop = Server("shop")
-    if taken == "tool":
+    if conflict == "tool":
         shop.tool(name="b_refund")(lambda: "mine")
-    if taken == "resource":
+    if conflict == "resource":
         shop.resource("bills://{number}", name="mine")(lambda number: f"mine {number}")
-    if taken == "prompt":
+    if conflict == "prompt":
         shop.prompt(name="b_dun")(lambda: "mine")
-    if taken == "workflow":
+    if conflict == "workflow":
         shop.prompt(name="b_refund_order")(lambda: "mine")
-    before = [list(names) for names in (shop.tools, shop.resources, shop.prompts, shop.workflows, shop.completions)]
+    expected = [list(names) for names in (shop.tools, shop.resources, shop.prompts, shop.workflows, shop.completions)]
 
-    with pytest.raises(RegistrationError, match="name" if taken == "invalid" else "taken"):
-        shop.include(billing, prefix="b b_" if taken == "invalid" else "b_")
+    with pytest.raises(RegistrationError, match="name" if conflict == "invalid" else "taken"):
+        shop.include(billing, prefix="b b_" if conflict == "invalid" else "b_")
 
-    assert before == [
+    assert expected == [
         list(names) for names in (shop.tools, shop.resources, shop.prompts, shop.workflows, shop.completions)
     ]
 
@@ -160,5 +160,5 @@ def test_steps_that_name_a_function_use_its_name_with_the_prefix_after_include()
     server.include(billing, prefix="two_")
     server.check()
 
-    called = [step.tool for flow in server.workflows.values() for step in flow.steps]
-    assert called == ["one_charge_card", "two_charge_card"]
+    tools = [step.tool for flow in server.workflows.values() for step in flow.steps]
+    assert tools == ["one_charge_card", "two_charge_card"]

@@ -25,19 +25,19 @@ class Sites:
     """A server that notifies each site of a list.
 
     Attributes:
-        listed: The return value of `find_sites`.
-        down: The sites that cannot be notified. With `found`, the list is stored before the first of them.
-        notified: The site and the idempotency key of each call of `notify`.
-        happens: By site, a function that runs once during its next call.
+        found_sites: The return value of `find_sites`.
+        down_sites: The sites that cannot be notified. With `checkpoint_find`, the list is stored before the first one.
+        notifications: The site and the idempotency key of each call of `notify`.
+        during_call: By site, a function that runs once during its next call.
     """
 
     def __init__(
-        self, *, parallel: int = 1, checkpoint: bool = False, found: bool = False, retry: Retry | None = None
+        self, *, parallel: int = 1, checkpoint: bool = False, checkpoint_find: bool = False, retry: Retry | None = None
     ) -> None:
-        self.listed: Any = ["a", "b", "c"]
-        self.down: set[str] = set()
-        self.notified: list[tuple[str, str]] = []
-        self.happens: dict[str, Callable[[], object]] = {}
+        self.found_sites: Any = ["a", "b", "c"]
+        self.down_sites: set[str] = set()
+        self.notifications: list[tuple[str, str]] = []
+        self.during_call: dict[str, Callable[[], object]] = {}
         self.server = Server("sites", task_ids="text")
         for tool in (self.find_sites, self.notify, self.count):
             self.server.tool(tool)
@@ -46,7 +46,7 @@ class Sites:
                 name="report",
                 description="notify all sites",
                 steps=[
-                    Step("find", tool="find_sites", checkpoint=found),
+                    Step("find", tool="find_sites", checkpoint=checkpoint_find),
                     Step(
                         "notify",
                         {"to": item(), "text": constant("hello")},
@@ -63,13 +63,13 @@ class Sites:
 
     def find_sites(self) -> Any:
         """Find the sites."""
-        return self.listed
+        return self.found_sites
 
     def notify(self, ctx: Context, to: str, text: str) -> str:
         """Notify a site."""
-        self.notified.append((to, ctx.idempotency_key))
-        self.happens.pop(to, lambda: None)()
-        if to in self.down:
+        self.notifications.append((to, ctx.idempotency_key))
+        self.during_call.pop(to, lambda: None)()
+        if to in self.down_sites:
             raise ToolError(f"{to} is down")
         return f"{text} {to}"
 
@@ -79,8 +79,8 @@ class Sites:
 
     def calls(self) -> list[str]:
         """Return the sites of the calls since the last time."""
-        sites = [site for site, _ in self.notified]
-        self.notified.clear()
+        sites = [site for site, _ in self.notifications]
+        self.notifications.clear()
         return sites
 
 
@@ -92,27 +92,27 @@ def test_a_tool_is_called_for_each_element_in_order() -> None:
     sites = Sites()
     with connect(sites.server) as client:
         run = client.call_workflow("report")
-        stored = variables(client, run.task_id)
+        values = variables(client, run.task_id)
 
     assert run.completed
     assert sites.calls() == ["a", "b", "c"]
-    assert stored["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
-    assert stored["_workflow.result.count"] == 3
-    assert ITEMS not in stored
+    assert values["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
+    assert values["_workflow.result.count"] == 3
+    assert ITEMS not in values
 
 
 def test_each_element_has_its_own_idempotency_key_even_if_elements_are_equal() -> None:
     sites = Sites()
-    sites.listed = ["a", "a", "b"]
+    sites.found_sites = ["a", "a", "b"]
     with connect(sites.server) as client:
         client.call_workflow("report")
 
-    assert len({key for _, key in sites.notified}) == 3
+    assert len({key for _, key in sites.notifications}) == 3
 
 
 def test_an_empty_list_completes_the_step() -> None:
     sites = Sites()
-    sites.listed = []
+    sites.found_sites = []
     with connect(sites.server) as client:
         run = client.call_workflow("report")
 
@@ -122,7 +122,7 @@ def test_an_empty_list_completes_the_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("listed", "error"),
+    ("value", "error"),
     [
         ({"a": 1}, "each: a list is needed, and the value is an object"),
         ("abc", "each: a list is needed, and the value is a text"),
@@ -130,9 +130,9 @@ def test_an_empty_list_completes_the_step() -> None:
         (["a"] * 1_001, "each: the list has 1,001 elements; at most 1,000 are possible"),
     ],
 )
-def test_a_value_that_is_not_a_list_or_is_too_long_fails_the_step(listed: object, error: str) -> None:
+def test_a_value_that_is_not_a_list_or_is_too_long_fails_the_step(value: object, error: str) -> None:
     sites = Sites()
-    sites.listed = listed
+    sites.found_sites = value
     with connect(sites.server) as client:
         run = client.call_workflow("report")
 
@@ -142,110 +142,110 @@ def test_a_value_that_is_not_a_list_or_is_too_long_fails_the_step(listed: object
 
 def test_the_other_elements_finish_if_some_fail_and_a_resume_runs_only_the_failed_ones() -> None:
     sites = Sites()
-    sites.down = {"a", "c"}
+    sites.down_sites = {"a", "c"}
     with connect(sites.server) as client:
         run = client.call_workflow("report")
-        stored = variables(client, run.task_id)
-        keys = dict(sites.notified)
-        first = sites.calls()
-        sites.down = {"c"}
-        sites.listed = ["x"]  # the elements of the first run are kept
-        again = client.call_workflow("report", task=run.task_id)
-        second = sites.calls()
-        sites.down = set()
-        ended = client.call_workflow("report", task=run.task_id)
-        result = variables(client, run.task_id)
+        values = variables(client, run.task_id)
+        keys = dict(sites.notifications)
+        first_calls = sites.calls()
+        sites.down_sites = {"c"}
+        sites.found_sites = ["x"]  # the elements of the first run are kept
+        second_run = client.call_workflow("report", task=run.task_id)
+        second_calls = sites.calls()
+        sites.down_sites = set()
+        last_run = client.call_workflow("report", task=run.task_id)
+        last_values = variables(client, run.task_id)
 
-    assert first == ["a", "b", "c"]
+    assert first_calls == ["a", "b", "c"]
     assert run.steps == {"find": "completed", "notify": "failed", "count": "pending"}
     assert run.pause.failed_items == [{"index": 0, "error": "a is down"}, {"index": 2, "error": "c is down"}]
     assert run.pause.failed_count == 2
-    assert stored[ITEMS] == {"elements": ["a", "b", "c"], "results": {"1": "hello b"}}
-    assert second == ["a", "c"]
-    assert again.pause.failed_items == [{"index": 2, "error": "c is down"}]
-    assert sites.notified == [("c", keys["c"])]
-    assert ended.completed
-    assert result["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
-    assert ITEMS not in result
+    assert values[ITEMS] == {"elements": ["a", "b", "c"], "results": {"1": "hello b"}}
+    assert second_calls == ["a", "c"]
+    assert second_run.pause.failed_items == [{"index": 2, "error": "c is down"}]
+    assert sites.notifications == [("c", keys["c"])]
+    assert last_run.completed
+    assert last_values["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
+    assert ITEMS not in last_values
 
 
 def test_a_view_of_the_task_counts_the_elements_that_are_done() -> None:
     sites = Sites()
-    sites.down = {"a", "c"}
+    sites.down_sites = {"a", "c"}
     with connect(sites.server) as client:
         run = client.call_workflow("report")
         view: Any = client.request("tasks/get", {"taskId": run.task_id})
-        shown = client.call_workflow("report", {"task_action": "show", "task_id": run.task_id})
-        sites.down = set()
+        show_run = client.call_workflow("report", {"task_action": "show", "task_id": run.task_id})
+        sites.down_sites = set()
         client.call_workflow("report", task=run.task_id)
-        ended: Any = client.request("tasks/get", {"taskId": run.task_id})
+        last_state: Any = client.request("tasks/get", {"taskId": run.task_id})
 
     elements = {"done": 1, "total": 3}
     assert view["_meta"]["mcp-baton/elements"] == {"notify": elements}
-    steps: Any = shown.structured
+    steps: Any = show_run.structured
     assert [step.get("elements") for step in steps["board"]["steps"]] == [None, elements, None]
-    assert "mcp-baton/elements" not in ended["_meta"]
+    assert "mcp-baton/elements" not in last_state["_meta"]
 
 
 def test_a_pause_names_at_most_twenty_failed_elements_and_counts_all() -> None:
     sites = Sites(parallel=8)
-    sites.listed = [f"s{number}" for number in range(50)]
-    sites.down = set(sites.listed)
+    sites.found_sites = [f"s{number}" for number in range(50)]
+    sites.down_sites = set(sites.found_sites)
     with connect(sites.server) as client:
         run = client.call_workflow("report")
 
-        sites.down = set()
-        for to in sites.listed[:21]:
+        sites.down_sites = set()
+        for to in sites.found_sites[:21]:
             client.call_tool("notify", {"to": to, "text": "hello"}, task=run.task_id)
-        later = client.task(run.task_id).pause
+        pause = client.task(run.task_id).pause
 
-    assert [it["index"] for it in run.pause.failed_items] == list(range(20))
+    assert [entry["index"] for entry in run.pause.failed_items] == list(range(20))
     assert run.pause.failed_count == 50
-    assert (later.failed_count, later.error) == (29, "29 of 50 calls failed")
+    assert (pause.failed_count, pause.error) == (29, "29 of 50 calls failed")
 
 
 def test_the_handoff_has_one_call_for_each_open_element_and_each_call_is_recorded() -> None:
     sites = Sites()
-    sites.down = {"a", "c"}
+    sites.down_sites = {"a", "c"}
     with connect(sites.server) as client:
         run = client.call_workflow("report")
-        calls = [it for it in run.next if it["tool"] == "notify"]
-        sites.down = set()
-        texts = [client.call_tool("notify", it["arguments"], task=run.task_id).text for it in calls]
-        after = client.task(run.task_id)
-        ended = client.call_workflow("report", task=run.task_id)
-        result = variables(client, run.task_id)
+        calls = [call for call in run.next if call["tool"] == "notify"]
+        sites.down_sites = set()
+        texts = [client.call_tool("notify", call["arguments"], task=run.task_id).text for call in calls]
+        state = client.task(run.task_id)
+        last_run = client.call_workflow("report", task=run.task_id)
+        values = variables(client, run.task_id)
 
-    assert [it["arguments"]["to"] for it in calls] == ["a", "c"]
+    assert [call["arguments"]["to"] for call in calls] == ["a", "c"]
     assert "2 of 3 calls failed; the call for element 0" in run.text
     assert "Recorded as a call of step 'notify': 2 of its 3 elements have results" in texts[0]
     assert "Recorded as step 'notify'" in texts[1]
-    assert after.steps["notify"] == "completed"
-    assert not after.paused
-    assert ended.completed
-    assert result["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
+    assert state.steps["notify"] == "completed"
+    assert not state.paused
+    assert last_run.completed
+    assert values["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
 
 
 def test_a_call_that_matches_no_open_element_is_an_extra_call() -> None:
     sites = Sites()
-    sites.down = {"c"}
+    sites.down_sites = {"c"}
     with connect(sites.server) as client:
         run = client.call_workflow("report")
         for to in ("a", "z"):  # one that has a result, and one that is not in the list
             client.call_tool("notify", {"to": to, "text": "hello"}, task=run.task_id)
-        stored = variables(client, run.task_id)
+        values = variables(client, run.task_id)
 
-    assert stored[ITEMS]["results"] == {"0": "hello a", "1": "hello b"}
-    assert stored["_workflow.extra.notify"] == "hello z"
+    assert values[ITEMS]["results"] == {"0": "hello a", "1": "hello b"}
+    assert values["_workflow.extra.notify"] == "hello z"
 
 
 def test_a_call_that_fails_again_stays_in_the_pause_reason() -> None:
     sites = Sites()
-    sites.down = {"b", "c"}
+    sites.down_sites = {"b", "c"}
     with connect(sites.server) as client:
         run = client.call_workflow("report")
         client.call_tool("notify", {"to": "c", "text": "hello"}, task=run.task_id)
-        sites.down = {"c"}
+        sites.down_sites = {"c"}
         client.call_tool("notify", {"to": "b", "text": "hello"}, task=run.task_id)
         pause = client.task(run.task_id).pause
 
@@ -270,8 +270,8 @@ def test_only_the_element_without_the_field_fails() -> None:
     @server.workflow
     def write() -> None:
         """Write to all people."""
-        found: Any = step(people)()
-        step(mail, each=found)(to=item("email"))
+        persons: Any = step(people)()
+        step(mail, each=persons)(to=item("email"))
 
     with connect(server) as client:
         run = client.call_workflow("write")
@@ -284,23 +284,23 @@ def test_only_the_element_without_the_field_fails() -> None:
 def test_finished_elements_are_stored_if_the_time_runs_out(make_client: MakeClient) -> None:
     sites, clock = Sites(), Clock()
     client = make_client(sites.server, remaining_ms=clock)
-    sites.happens["b"] = lambda: setattr(clock, "ms", 1_500)
+    sites.during_call["b"] = lambda: setattr(clock, "ms", 1_500)
     run = client.call_tool("report")
-    first, stored = sites.calls(), client.variables(run.task_id)
+    first_calls, values = sites.calls(), client.variables(run.task_id)
     clock.ms = 30_000
     client.call_tool("report", {"task_id": run.task_id})
 
     assert run.meta["pause_reason"]["type"] == "deadlineExceeded"
-    assert first == ["a", "b"]
-    assert stored[ITEMS]["results"] == {"0": "hello a", "1": "hello b"}
+    assert first_calls == ["a", "b"]
+    assert values[ITEMS]["results"] == {"0": "hello a", "1": "hello b"}
     assert sites.calls() == ["c"]
 
 
 def test_the_elements_are_stored_even_if_none_of_them_has_a_result(make_client: MakeClient) -> None:
     sites, clock = Sites(), Clock()
     client = make_client(sites.server, remaining_ms=clock)
-    sites.down = {"a"}
-    sites.happens["a"] = lambda: setattr(clock, "ms", 5_500)
+    sites.down_sites = {"a"}
+    sites.during_call["a"] = lambda: setattr(clock, "ms", 5_500)
 
     run = client.call_tool("report")
 
@@ -314,12 +314,12 @@ def test_a_list_with_checkpoint_is_written_while_it_runs() -> None:
         with client.killed_after("UpdateItem"):
             client.call_workflow("report")
         [task] = client.tasks()
-        stored = variables(client, task.task_id)
+        values = variables(client, task.task_id)
         client.clock.advance(60)
-        ended = client.call_workflow("report", task=task.task_id)
+        run = client.call_workflow("report", task=task.task_id)
 
-    assert stored[ITEMS]["results"] == {"0": "hello a"}
-    assert ended.completed
+    assert values[ITEMS]["results"] == {"0": "hello a"}
+    assert run.completed
     assert sites.calls() == ["a", "b", "c"]
 
 
@@ -332,7 +332,7 @@ def test_a_failed_call_is_retried_for_its_element() -> None:
     assert run.completed
 
 
-def continued(client: E2EClient, table: Table, to: str) -> str:
+def continue_element(client: E2EClient, table: Table, to: str) -> str:
     """Call the tool for an element of the only task. Return the task."""
     [item] = table.items
     task = item["sk"]["S"].removeprefix("TASK#")
@@ -345,7 +345,7 @@ def test_a_continuation_during_the_run_is_kept_and_its_element_is_not_called_aga
 ) -> None:
     sites = Sites(checkpoint=True)
     client = make_client(sites.server)
-    sites.happens["b"] = lambda: continued(client, table, "c")
+    sites.during_call["b"] = lambda: continue_element(client, table, "c")
 
     task = client.call_tool("report").task_id
 
@@ -356,34 +356,34 @@ def test_a_continuation_during_the_run_is_kept_and_its_element_is_not_called_aga
 def test_a_list_is_completed_if_a_continuation_supplies_the_element_that_fails_in_the_run(
     make_client: MakeClient, table: Table
 ) -> None:
-    sites = Sites(found=True)
+    sites = Sites(checkpoint_find=True)
     client = make_client(sites.server)
 
-    def supplied() -> None:
-        continued(client, table, "c")
-        sites.down.add("c")
+    def supply() -> None:
+        continue_element(client, table, "c")
+        sites.down_sites.add("c")
 
-    sites.happens["c"] = supplied
+    sites.during_call["c"] = supply
     run = client.call_tool("report")
 
     assert run.statuses == ["completed", "completed", "pending"]
     assert "pause_reason" not in run.meta
     assert client.variables(run.task_id)["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
-    sites.down.clear()
+    sites.down_sites.clear()
     assert client.call_tool("report", {"task_id": run.task_id}).statuses == ["completed"] * 3
 
 
 def test_a_list_is_completed_if_a_continuation_supplies_the_element_for_which_no_time_is_left(
     make_client: MakeClient, table: Table
 ) -> None:
-    sites, clock = Sites(found=True), Clock()
+    sites, clock = Sites(checkpoint_find=True), Clock()
     client = make_client(sites.server, remaining_ms=clock)
 
-    def supplied() -> None:
-        continued(client, table, "c")
+    def supply() -> None:
+        continue_element(client, table, "c")
         clock.ms = 5_500
 
-    sites.happens["b"] = supplied
+    sites.during_call["b"] = supply
     run = client.call_tool("report")
 
     assert run.statuses == ["completed", "completed", "pending"]
@@ -393,22 +393,22 @@ def test_a_list_is_completed_if_a_continuation_supplies_the_element_for_which_no
 @ON_MINISTACK
 def test_concurrent_continuations_by_element_lose_nothing(make_client: MakeClient) -> None:
     sites = Sites()
-    sites.listed = [f"s{number}" for number in range(16)]
-    sites.down = set(sites.listed)
+    sites.found_sites = [f"s{number}" for number in range(16)]
+    sites.down_sites = set(sites.found_sites)
     client = make_client(sites.server)
     task = client.get_prompt("report").task_id
-    sites.down = set()
+    sites.down_sites = set()
     with ThreadPoolExecutor(16) as pool:
         answers = list(
-            pool.map(lambda to: client.call_tool("notify", {"to": to, "text": "hello"}, task=task), sites.listed)
+            pool.map(lambda to: client.call_tool("notify", {"to": to, "text": "hello"}, task=task), sites.found_sites)
         )
 
     assert all(answer.meta["recorded"] is True for answer in answers)
-    assert client.variables(task)["_workflow.result.notify"] == [f"hello {to}" for to in sites.listed]
+    assert client.variables(task)["_workflow.result.notify"] == [f"hello {to}" for to in sites.found_sites]
 
 
 @pytest.mark.parametrize(
-    ("made", "cause"),
+    ("options", "cause"),
     [
         ({"each": step_output("find"), "parallel": 0}, "parallel=0: give a whole number from 1 to 100"),
         ({"parallel": 2}, "parallel=2: give a whole number from 1 to 100, to a step with each=…"),
@@ -421,7 +421,7 @@ def test_concurrent_continuations_by_element_lose_nothing(make_client: MakeClien
         ({"after": ("later",)}, "after='later' names no earlier step"),
     ],
 )
-def test_mistakes_in_a_list_are_found_before_it_runs(made: dict[str, Any], cause: str) -> None:
+def test_mistakes_in_a_list_are_found_before_it_runs(options: dict[str, Any], cause: str) -> None:
     server = Server("s")
 
     @server.tool
@@ -444,9 +444,9 @@ def test_mistakes_in_a_list_are_found_before_it_runs(made: dict[str, Any], cause
         """Notify."""
         return to
 
-    before = [Step("find", tool="find"), Step("count", tool="count"), Step("people", tool="people")]
-    last = Step("notify", **{"tool": "notify", "arguments": {}, **made})
-    server.add_workflow(Workflow(name="w", description="d", steps=[*before, last]))
+    first_steps = [Step("find", tool="find"), Step("count", tool="count"), Step("people", tool="people")]
+    last_step = Step("notify", **{"tool": "notify", "arguments": {}, **options})
+    server.add_workflow(Workflow(name="w", description="d", steps=[*first_steps, last_step]))
 
     with pytest.raises(WorkflowError) as error:
         server.check()
@@ -474,20 +474,20 @@ def test_a_list_can_have_a_condition_and_a_later_step_can_use_its_result() -> No
     @server.workflow
     def add(number: int) -> None:
         """Add doubles."""
-        doubled: Any = step(double, each=step(find)(number=number), parallel=4, when=number > 0)(number=item())
-        step(total)(numbers=or_default(doubled, []))
+        doubles: Any = step(double, each=step(find)(number=number), parallel=4, when=number > 0)(number=item())
+        step(total)(numbers=or_default(doubles, []))
 
     with connect(server) as client:
-        results = [client.call_workflow("add", {"number": number}) for number in (0, 4)]
-        totals = [variables(client, run.task_id)["_workflow.result.total"] for run in results]
+        runs = [client.call_workflow("add", {"number": number}) for number in (0, 4)]
+        totals = [variables(client, run.task_id)["_workflow.result.total"] for run in runs]
 
-    assert [run.steps["double"] for run in results] == ["skipped", "completed"]
+    assert [run.steps["double"] for run in runs] == ["skipped", "completed"]
     assert totals == [0, 12]
 
 
 def test_the_messages_of_a_prompt_name_the_list_once() -> None:
     sites = Sites()
-    sites.down = {"c"}
+    sites.down_sites = {"c"}
     with connect(sites.server) as client:
         texts = [message.text for message in client.get_prompt("report").messages]
 
@@ -500,14 +500,14 @@ def test_the_messages_of_a_prompt_name_the_list_once() -> None:
 
 def test_calls_whose_results_were_too_large_to_store_are_not_repeated() -> None:
     sites = Sites()
-    sites.down = {"c"}
+    sites.down_sites = {"c"}
     with connect(sites.server) as client:
         client.tool_returns("notify", "x" * 5_000_000, times=2)
         run = client.call_workflow("report")
-        before = sites.calls()
-        again = client.call_workflow("report", task=run.task_id)
+        first_calls = sites.calls()
+        second_run = client.call_workflow("report", task=run.task_id)
 
     assert run.meta["oversized"] == [ITEMS]
-    assert before == ["c"]
-    assert again.pause.error.startswith("each: the results of earlier calls are lost: ")
+    assert first_calls == ["c"]
+    assert second_run.pause.error.startswith("each: the results of earlier calls are lost: ")
     assert sites.calls() == []

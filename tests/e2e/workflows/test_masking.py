@@ -42,8 +42,8 @@ class Receipt(BaseModel):
         return cast("int", break_down())
 
 
-CHECKED = Annotated[int, AfterValidator(refuse)]
-DUMPED = Annotated[int, PlainSerializer(refuse)]
+CHECKED_INT = Annotated[int, AfterValidator(refuse)]
+DUMPED_INT = Annotated[int, PlainSerializer(refuse)]
 
 
 def broken_server(*, mask_errors: bool = True) -> Server:
@@ -113,15 +113,15 @@ def add_workflows(server: Server) -> None:
     server.add_workflow(
         Workflow(name="flow_docs", description="read", steps=[Step("only", resources=["docs://raises"])])
     )
-    for name, kind in (("checked_argument", CHECKED), ("dumped_argument", DUMPED)):
+    for name, kind in (("checked_argument", CHECKED_INT), ("dumped_argument", DUMPED_INT)):
         steps = [Step("only", tool="checks", arguments={"amount": prompt_arg("n")})]
         server.add_workflow(Workflow(name=name, description="work", arguments=[Argument("n", type=kind)], steps=steps))
 
 
 def assert_masked(answer: Answer, log: str) -> None:
     """Check that the answer contains no part of the secret, and that the log contains the secret and the id."""
-    whole = json.dumps([answer.messages, dict(answer.headers)])
-    assert not any(part in whole for part in (ROLE, "sk-live-1", "RuntimeError", "authorized"))
+    text = json.dumps([answer.messages, dict(answer.headers)])
+    assert not any(part in text for part in (ROLE, "sk-live-1", "RuntimeError", "authorized"))
     assert SECRET in log
     assert REQUEST_ID in log
 
@@ -161,14 +161,14 @@ def test_an_exception_in_a_continuation_is_recorded_without_its_text(make_client
     assert not any(part in answer.body + repr(table.items) for part in (ROLE, "sk-live-1"))
 
 
-def reading(uri: str) -> Callable[[Client], Answer]:
+def read(uri: str) -> Callable[[Client], Answer]:
     return lambda client: client.request("resources/read", {"uri": uri})
 
 
-ASKED: dict[str, tuple[str, Callable[[Client], Answer]]] = {
-    "resource": ("raises_docs", reading("docs://raises")),
-    "resource that cannot be dumped": ("dumps_docs", reading("docs://dumps")),
-    "resource whose argument is checked": ("pages", reading("pages://1")),
+REQUESTS: dict[str, tuple[str, Callable[[Client], Answer]]] = {
+    "resource": ("raises_docs", read("docs://raises")),
+    "resource that cannot be dumped": ("dumps_docs", read("docs://dumps")),
+    "resource whose argument is checked": ("pages", read("pages://1")),
     "prompt": ("greeting", lambda client: client.get_prompt("greeting")),
     "prompt that cannot be dumped": ("dumped_greeting", lambda client: client.get_prompt("dumped_greeting")),
     "completion": (
@@ -181,11 +181,11 @@ ASKED: dict[str, tuple[str, Callable[[Client], Answer]]] = {
 }
 
 
-@pytest.mark.parametrize("what", ASKED)
+@pytest.mark.parametrize("kind", REQUESTS)
 def test_an_exception_in_a_resource_prompt_or_completion_is_hidden_from_clients(
-    make_client: MakeClient, caplog: pytest.LogCaptureFixture, what: str
+    make_client: MakeClient, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
-    name, ask = ASKED[what]
+    name, ask = REQUESTS[kind]
     answer = ask(make_client(broken_server()))
     assert answer.error["code"] == -32603
     assert internal_error(name) in answer.error["message"]

@@ -40,9 +40,9 @@ def test_after_a_masked_error_the_reply_names_the_error_id_and_does_not_suggest_
     )
     assert run.structured is not None
     assert run.structured["next"] == [{"tool": "pay", "arguments": {"task_id": run.task_id}}]
-    shown = client.call_workflow("pay", {"task_id": run.task_id, "task_action": "show"})
-    made = client.call_tool("charge", {"order_id": "A-17", "task_id": run.task_id})
-    for text in (shown.text, made.text):
+    view = client.call_workflow("pay", {"task_id": run.task_id, "task_action": "show"})
+    continuation = client.call_tool("charge", {"order_id": "A-17", "task_id": run.task_id})
+    for text in (view.text, continuation.text):
         assert "tell the user, with the error id" in text
         assert "call charge" not in text.lower()
         assert f"When the cause is corrected, call pay with {task} to let the server continue." in text
@@ -67,27 +67,27 @@ def secret_server() -> Server:
 
 def test_a_task_whose_steps_are_all_done_is_completed_without_its_secrets(baton: Connect, era: Era) -> None:
     client = baton(secret_server(), era=era)
-    ends: list[Run] = []
+    last_runs: list[Run] = []
     for finish in (client.call_workflow, lambda name, task: client.get_prompt(name, task=task)):
-        paused = client.call_workflow("send", {"pin": "4711"})
-        made = client.call_tool("transfer", {"pin": "4711", "approved_by": "Ada", "task_id": paused.task_id})
-        assert made.text.endswith(f'All 1 steps are done. Call send with {{"task_id": "{paused.task_id}"}} to finish.')
-        assert made.meta["next"] == [{"tool": "send", "arguments": {"task_id": paused.task_id}}]
-        shown = client.call_workflow("send", {"task_id": paused.task_id, "task_action": "show"})
-        assert shown.structured is not None
-        board, following = cast("Any", shown.structured["board"]), shown.structured["next"]
-        assert (board["secrets"], following) == ([], [{"tool": "send", "arguments": {"task_id": paused.task_id}}])
-        assert client.task(paused.task_id).status == "working"
-        ends.append(finish("send", task=paused.task_id))
-        assert client.task(paused.task_id).status == "completed"
-    assert all(run.completed for run in ends)
-    assert "<secret pin>" in "".join(message.text for message in ends[1].messages)
+        run = client.call_workflow("send", {"pin": "4711"})
+        reply = client.call_tool("transfer", {"pin": "4711", "approved_by": "Ada", "task_id": run.task_id})
+        assert reply.text.endswith(f'All 1 steps are done. Call send with {{"task_id": "{run.task_id}"}} to finish.')
+        assert reply.meta["next"] == [{"tool": "send", "arguments": {"task_id": run.task_id}}]
+        view = client.call_workflow("send", {"task_id": run.task_id, "task_action": "show"})
+        assert view.structured is not None
+        board, next_calls = cast("Any", view.structured["board"]), view.structured["next"]
+        assert (board["secrets"], next_calls) == ([], [{"tool": "send", "arguments": {"task_id": run.task_id}}])
+        assert client.task(run.task_id).status == "working"
+        last_runs.append(finish("send", task=run.task_id))
+        assert client.task(run.task_id).status == "completed"
+    assert all(last_run.completed for last_run in last_runs)
+    assert "<secret pin>" in "".join(message.text for message in last_runs[1].messages)
 
 
 def test_a_secret_is_needed_while_a_step_is_open(baton: Connect) -> None:
     client = baton(secret_server())
-    paused = client.call_workflow("send", {"pin": "4711"})
-    assert "Secret arguments are not stored" in client.call_tool("send", {"task_id": paused.task_id}).text
+    run = client.call_workflow("send", {"pin": "4711"})
+    assert "Secret arguments are not stored" in client.call_tool("send", {"task_id": run.task_id}).text
 
 
 def slow_server() -> Server:
@@ -123,16 +123,16 @@ def test_a_paused_task_has_a_status_message(baton: Connect, era: Era) -> None:
     run = out_of_time(client)
     client.remaining_s(120)
 
-    def shown() -> list[object]:
-        found = client.request("tasks/get", {"taskId": run.task_id})
-        return [found["status"], found.get("statusMessage")]
+    def status_and_message() -> list[object]:
+        state = client.request("tasks/get", {"taskId": run.task_id})
+        return [state["status"], state.get("statusMessage")]
 
-    assert shown() == ["working", PAUSED] == ["working", "paused: waits for the model"]
-    meanwhile: list[object] = []
-    client.during("second", lambda: meanwhile.extend(shown()))
+    assert status_and_message() == ["working", PAUSED] == ["working", "paused: waits for the model"]
+    status_during_run: list[object] = []
+    client.during("second", lambda: status_during_run.extend(status_and_message()))
     client.call_workflow("flow", task=run.task_id)
-    assert meanwhile == ["working", None]
-    assert shown() == ["completed", None]
+    assert status_during_run == ["working", None]
+    assert status_and_message() == ["completed", None]
 
 
 @pytest.mark.parametrize("task_ids", ["meta", "text"])
@@ -167,9 +167,9 @@ def test_an_unreadable_resource_is_named_instead_of_its_tool(baton: Connect, era
     server.add_workflow(Workflow(name="flow", description="lend", arguments=[book], steps=[step]))
     client = baton(server, era=era)
     run = client.get_prompt("flow", {"book": "Emma"})
-    said = [message.text for message in run.messages]
-    assert "The resource shelf://3 could not be read, so lend was not called: the shelf is locked" in said
-    assert not any(text.startswith("Error from") for text in said)
+    texts = [message.text for message in run.messages]
+    assert "The resource shelf://3 could not be read, so lend was not called: the shelf is locked" in texts
+    assert not any(text.startswith("Error from") for text in texts)
     assert run.handoff.startswith(
         "Step 'three' failed: the resource shelf://3 could not be read: \"the shelf is locked\". "
         "Its tool was not called. This step is not retryable: correct the cause first.\n\n"
@@ -205,63 +205,63 @@ def guarded_server(*, task_ids: Literal["meta", "text"] = "text") -> Server:
     return server
 
 
-def suggested(text: str) -> tuple[str, dict[str, Any]]:
+def suggested_call(text: str) -> tuple[str, dict[str, Any]]:
     """Return the tool and the arguments of the only call in a text."""
     [(tool, arguments)] = re.findall(r"[Cc]all (\w+) with (\{.*\})", text)
     return tool, json.loads(arguments)
 
 
 def follow(client: Client, text: str) -> Run:
-    return client.call_workflow(*suggested(text))
+    return client.call_workflow(*suggested_call(text))
 
 
-def paused_by(client: Client, by: str) -> tuple[str, str]:
+def paused_by(client: Client, entry_point: str) -> tuple[str, str]:
     """Return a task that waits for an approval, and the text of a reply that reports it."""
-    if by == "prompt":
+    if entry_point == "prompt":
         run = client.get_prompt("refund_order", {"order_id": "A-17"})
         return run.task_id, run.handoff
     run = client.call_workflow("refund_order", {"order_id": "A-17"})
-    if by == "show":
+    if entry_point == "show":
         run = client.call_workflow("refund_order", {"task_id": run.task_id, "task_action": "show"})
     return run.task_id, run.text
 
 
-@pytest.mark.parametrize("by", ["prompt", "run", "show"])
-def test_the_call_after_an_approval_completes_the_task(baton: Connect, era: Era, by: str) -> None:
+@pytest.mark.parametrize("entry_point", ["prompt", "run", "show"])
+def test_the_call_after_an_approval_completes_the_task(baton: Connect, era: Era, entry_point: str) -> None:
     client = baton(guarded_server(), era=era)
     kim = client.as_owner("kim", scopes=["refunds"])
-    task, text = paused_by(client, by)
+    task, text = paused_by(client, entry_point)
 
     [approval] = kim.approvals()
     for part in ('"Refund 240.0 EUR?"', "'refunds'", approval["expiresAt"], approval["approvalId"]):
         assert part in text
     assert "You cannot decide it. Tell the user" in text
-    early = follow(client, text)
-    assert (early.pause.approval_id, suggested(early.text)) == (approval["approvalId"], suggested(text))
+    run = follow(client, text)
+    assert (run.pause.approval_id, suggested_call(run.text)) == (approval["approvalId"], suggested_call(text))
     kim.approve(approval["approvalId"])
     assert follow(client, text).completed
     assert client.task(task).status == "completed"
 
 
-@pytest.mark.parametrize("by", ["prompt", "run", "show", "continuation"])
-def test_the_call_after_a_denial_ends_the_task(baton: Connect, era: Era, by: str) -> None:
+@pytest.mark.parametrize("entry_point", ["prompt", "run", "show", "continuation"])
+def test_the_call_after_a_denial_ends_the_task(baton: Connect, era: Era, entry_point: str) -> None:
     client = baton(guarded_server(), era=era)
     kim = client.as_owner("kim", scopes=["refunds"])
     task, _ = paused_by(client, "run")
     kim.deny(kim.approvals()[0]["approvalId"], reason="It was never paid")
     client.resume(task)
-    if by == "continuation":
-        refused = client.call_tool("refund", {**AMOUNT, "task_id": task})
-        assert "It was never paid" in refused.text
-        text = block_of(refused)
+    if entry_point == "continuation":
+        result = client.call_tool("refund", {**AMOUNT, "task_id": task})
+        assert "It was never paid" in result.text
+        text = block_of(result)
     else:
-        again = {"prompt": client.resume, "run": lambda it: client.call_workflow("refund_order", task=it)}
+        resumes = {"prompt": client.resume, "run": lambda task_id: client.call_workflow("refund_order", task=task_id)}
         action = {"task_id": task, "task_action": "show"}
-        run = again[by](task) if by in again else client.call_workflow("refund_order", action)
+        run = resumes[entry_point](task) if entry_point in resumes else client.call_workflow("refund_order", action)
         text = run.handoff
         assert 'The reason: "It was never paid". Do not make the same call again. Tell the user.' in text
 
-    tool, arguments = suggested(text)
+    tool, arguments = suggested_call(text)
     assert client.call_workflow("refund_order", task=task).next == [{"tool": tool, "arguments": arguments}]
     follow(client, text)
     assert client.task(task).status == "cancelled"
@@ -276,18 +276,18 @@ def test_a_refused_continuation_is_made_again_after_the_approval(baton: Connect,
     client = baton(guarded_server(), era=era)
     kim = client.as_owner("kim", scopes=["refunds"])
     task, _ = paused_by(client, "run")
-    changed = {**AMOUNT, "amount": 200.0, "task_id": task}
-    refused = client.call_tool("refund", changed)
+    arguments = {**AMOUNT, "amount": 200.0, "task_id": task}
+    refusal = client.call_tool("refund", arguments)
 
-    said = "After the approval, make the same call again."
-    structure: Any = refused.structured
-    assert str(refused.content[0]["text"]).endswith(said)
-    assert block_of(refused) == structure["baton_next"] == f"Nothing was run or recorded. {said}"
+    hint = "After the approval, make the same call again."
+    structure: Any = refusal.structured
+    assert str(refusal.content[0]["text"]).endswith(hint)
+    assert block_of(refusal) == structure["baton_next"] == f"Nothing was run or recorded. {hint}"
     assert structure["approval"]["message"] == "Refund 200.0 EUR?"
     kim.approve(structure["approval"]["approvalId"])
-    made = client.call_tool("refund", changed)
-    assert (made.recorded, made.text.splitlines()[0]) == (True, "refunded 200.0")
-    assert follow(client, block_of(made).replace("}: the server", "} the server")).completed
+    continuation = client.call_tool("refund", arguments)
+    assert (continuation.recorded, continuation.text.splitlines()[0]) == (True, "refunded 200.0")
+    assert follow(client, block_of(continuation).replace("}: the server", "} the server")).completed
 
 
 def test_a_prompt_that_does_not_name_its_task_lists_the_calls_after_the_approval(baton: Connect, era: Era) -> None:
@@ -303,10 +303,10 @@ def test_a_prompt_that_does_not_name_its_task_lists_the_calls_after_the_approval
 
 def test_a_task_that_waits_for_a_person_says_so(baton: Connect, era: Era) -> None:
     client = baton(guarded_server(), era=era)
-    task, shown = paused_by(client, "show")
-    listed = client.call_workflow("refund_order", {"task_action": "list"}).text
+    task, view = paused_by(client, "show")
+    list_text = client.call_workflow("refund_order", {"task_action": "list"}).text
     status = client.request("tasks/get", {"taskId": task})["statusMessage"]
 
-    assert shown.startswith("This task of refund_order waits for a person; 1 of 3 steps done. ")
-    assert "working, paused: waits for an approval of refunds (approvalRequired) at step" in listed
+    assert view.startswith("This task of refund_order waits for a person; 1 of 3 steps done. ")
+    assert "working, paused: waits for an approval of refunds (approvalRequired) at step" in list_text
     assert status == "paused: waits for an approval of refunds"

@@ -10,7 +10,7 @@ from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.testing import Client, Connect, connect
 from tests.e2e.support import Era
 
-REFUSED = (
+REFUSAL = (
     "not started: pay runs only as a step of refund, when it is that step's turn. Nothing was run. Call refund: the"
 )
 
@@ -19,26 +19,26 @@ class Bank:
     """A server whose tool `pay` runs only in the workflow `refund`, which has the steps `fetch`, `pay` and `mail`."""
 
     def __init__(self, **options: Any) -> None:
-        self.paid: list[str] = []
-        self.down = {"fetch": False, "pay": False}
+        self.payments: list[str] = []
+        self.is_down = {"fetch": False, "pay": False}
         self.server = Server("bank", task_ids="text")
         self.server.add_tool(self.fetch)
         self.server.add_tool(self.pay, only_in=["refund"], **options)
         fetch = Step("fetch", tool="fetch", retryable=True)
         pay = Step("pay", {"order": constant("A-17")}, tool="pay", retryable=True)
-        again = Step("mail", tool="fetch")
-        self.server.add_workflow(Workflow(name="refund", description="refund", steps=[fetch, pay, again]))
+        mail = Step("mail", tool="fetch")
+        self.server.add_workflow(Workflow(name="refund", description="refund", steps=[fetch, pay, mail]))
 
     def fetch(self) -> str:
         """Fetch an order."""
-        if self.down["fetch"]:
+        if self.is_down["fetch"]:
             raise ToolError("fetch is down")
         return "A-17"
 
     def pay(self, order: str) -> str:
         """Pay an order."""
-        self.paid.append(order)
-        if self.down["pay"]:
+        self.payments.append(order)
+        if self.is_down["pay"]:
             raise ToolError("pay is down")
         return f"paid {order}"
 
@@ -46,14 +46,14 @@ class Bank:
 def test_the_tool_runs_in_a_run_and_in_a_resume(baton: Connect, era: Era) -> None:
     bank = Bank()
     client = baton(bank.server, era=era)
-    bank.down["fetch"] = True
+    bank.is_down["fetch"] = True
     run = client.get_prompt("refund")
-    bank.down["fetch"] = False
+    bank.is_down["fetch"] = False
 
-    assert bank.paid == []
+    assert bank.payments == []
     assert client.call_workflow("refund", task=run.task_id).completed
     assert client.call_workflow("refund").completed
-    assert bank.paid == ["A-17", "A-17"]
+    assert bank.payments == ["A-17", "A-17"]
 
 
 def test_a_call_without_a_task_is_refused(baton: Connect, era: Era) -> None:
@@ -63,47 +63,47 @@ def test_a_call_without_a_task_is_refused(baton: Connect, era: Era) -> None:
     result = client.call_tool("pay", {"order": "A-17"})
 
     assert result.is_error
-    assert result.text.startswith(REFUSED)
-    assert bank.paid == []
+    assert result.text.startswith(REFUSAL)
+    assert bank.payments == []
 
 
-def paused(client: Client, bank: Bank, at: str) -> str:
+def paused_task(client: Client, bank: Bank, step_name: str) -> str:
     """Return a task that has paused at a step."""
-    bank.down[at] = True
+    bank.is_down[step_name] = True
     task_id = client.call_workflow("refund").task_id
-    bank.down[at] = False
-    bank.paid.clear()
+    bank.is_down[step_name] = False
+    bank.payments.clear()
     return task_id
 
 
 def test_a_continuation_runs_the_tool_only_if_its_step_is_next(baton: Connect, era: Era) -> None:
     bank = Bank()
     client = baton(bank.server, era=era)
-    task = paused(client, bank, "fetch")
+    task = paused_task(client, bank, "fetch")
 
-    early = client.call_tool("pay", {"order": "A-17"}, task=task)
+    early_call = client.call_tool("pay", {"order": "A-17"}, task=task)
     client.call_tool("fetch", task=task)
-    due = client.call_tool("pay", {"order": "A-17"}, task=task)
-    again = client.call_tool("pay", {"order": "A-17"}, task=task)
-    ended = client.call_workflow("refund", task=task)
-    late = client.call_tool("pay", {"order": "A-17"}, task=task)
+    due_call = client.call_tool("pay", {"order": "A-17"}, task=task)
+    second_call = client.call_tool("pay", {"order": "A-17"}, task=task)
+    run = client.call_workflow("refund", task=task)
+    late_call = client.call_tool("pay", {"order": "A-17"}, task=task)
 
-    assert [it.is_error for it in (early, due, again, late)] == [True, False, True, True]
-    assert all(REFUSED in it.text for it in (early, again, late))
-    assert ended.completed
-    assert bank.paid == ["A-17"]
+    assert [result.is_error for result in (early_call, due_call, second_call, late_call)] == [True, False, True, True]
+    assert all(REFUSAL in result.text for result in (early_call, second_call, late_call))
+    assert run.completed
+    assert bank.payments == ["A-17"]
 
 
 @pytest.mark.parametrize("task", ["00000000000000000000000000000000000000", "not an id"])
 def test_a_call_with_an_unknown_or_foreign_task_is_refused(task: str) -> None:
     bank = Bank()
     with connect(bank.server) as client:
-        own = paused(client, bank, "pay")
+        foreign_task = paused_task(client, bank, "pay")
         results = [client.call_tool("pay", {"order": "A-17"}, task=task)]
-        results.append(client.as_owner("another").call_tool("pay", {"order": "A-17"}, task=own))
+        results.append(client.as_owner("another").call_tool("pay", {"order": "A-17"}, task=foreign_task))
 
-    assert all(REFUSED in it.text for it in results)
-    assert bank.paid == []
+    assert all(REFUSAL in result.text for result in results)
+    assert bank.payments == []
 
 
 def test_a_background_call_is_refused() -> None:
@@ -112,24 +112,24 @@ def test_a_background_call_is_refused() -> None:
         state = client.start_task("pay", {"order": "A-17"}).wait()
 
     assert state.result.is_error
-    assert REFUSED in state.result.text
-    assert bank.paid == []
+    assert REFUSAL in state.result.text
+    assert bank.payments == []
 
 
 def test_a_tool_of_an_included_server_keeps_its_workflows_with_the_prefix() -> None:
     bank, server = Bank(), Server("all")
     server.include(bank.server, prefix="bank_")
     with connect(server) as client:
-        refused = client.call_tool("bank_pay", {"order": "A-17"})
+        result = client.call_tool("bank_pay", {"order": "A-17"})
         completed = client.call_workflow("bank_refund").completed
 
-    assert "bank_pay runs only as a step of bank_refund" in refused.text
+    assert "bank_pay runs only as a step of bank_refund" in result.text
     assert completed
-    assert bank.paid == ["A-17"]
+    assert bank.payments == ["A-17"]
 
 
 def test_a_continuation_of_a_list_runs_only_for_its_open_elements() -> None:
-    server, paid, down = Server("bank", task_ids="text"), list[str](), {"b"}
+    server, payments, failing_orders = Server("bank", task_ids="text"), list[str](), {"b"}
 
     @server.tool
     def fetch() -> list[str]:
@@ -139,30 +139,30 @@ def test_a_continuation_of_a_list_runs_only_for_its_open_elements() -> None:
     @server.tool(only_in=["refund"])
     def pay(order: str) -> str:
         """Pay an order."""
-        if order in down:
+        if order in failing_orders:
             raise ToolError(f"{order} is down")
-        paid.append(order)
+        payments.append(order)
         return order
 
-    first = Step("fetch", tool="fetch")
-    steps = [first, Step("pay", {"order": item()}, tool="pay", each=first)]
+    fetch_step = Step("fetch", tool="fetch")
+    steps = [fetch_step, Step("pay", {"order": item()}, tool="pay", each=fetch_step)]
     server.add_workflow(Workflow(name="refund", description="refund", steps=steps))
     with connect(server) as client:
         run = client.call_workflow("refund")
-        down.clear()
-        known = client.call_tool("pay", {"order": "b"}, task=run.task_id)
-        other = client.call_tool("pay", {"order": "c"}, task=run.task_id)
+        failing_orders.clear()
+        open_call = client.call_tool("pay", {"order": "b"}, task=run.task_id)
+        unknown_call = client.call_tool("pay", {"order": "c"}, task=run.task_id)
 
-    assert (known.is_error, other.is_error) == (False, True)
-    assert paid == ["a", "b"]
+    assert (open_call.is_error, unknown_call.is_error) == (False, True)
+    assert payments == ["a", "b"]
 
 
 def test_the_description_names_the_workflows_in_which_the_tool_runs() -> None:
     with connect(Bank().server) as client:
-        described = {tool["name"]: tool["description"] for tool in client.list_tools()}
+        descriptions = {tool["name"]: tool["description"] for tool in client.list_tools()}
 
-    assert described["pay"] == "Pay an order.\n\nRuns only as a step of refund."
-    assert described["fetch"] == "Fetch an order."
+    assert descriptions["pay"] == "Pay an order.\n\nRuns only as a step of refund."
+    assert descriptions["fetch"] == "Fetch an order."
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def test_mistakes_are_found_when_the_handler_is_built(only_in: list[str], durabl
     steps = [Step("pay", tool="pay")]
     server.add_workflow(Workflow(name="refund", description="refund", steps=steps, durable=durable))
     server.add_tool(lambda: None, name="nothing")
-    other = [Step("nothing", tool="nothing")]
-    server.add_workflow(Workflow(name="other", description="nothing", steps=other))
+    other_steps = [Step("nothing", tool="nothing")]
+    server.add_workflow(Workflow(name="other", description="nothing", steps=other_steps))
 
     with pytest.raises(WorkflowError, match=re.escape(cause)):
         server.check(in_full=False)

@@ -34,12 +34,12 @@ from tests.sent import Requests
 BOUND_S = 20
 
 
-class Together:
+class Meeting:
     """A server whose tool `meet` returns when `expected` calls of it run at the same time."""
 
     def __init__(self, expected: int = 2) -> None:
         self.barrier = threading.Barrier(expected, timeout=BOUND_S)
-        self.called: list[str] = []
+        self.calls: list[str] = []
         self.errors: dict[str, int] = {}
         self.server = Server("together", task_ids="text")
         self.server.tool(self.meet)
@@ -47,7 +47,7 @@ class Together:
 
     def meet(self, ctx: Context, name: str) -> str:
         """Wait for the other calls."""
-        self.called.append(name)
+        self.calls.append(name)
         ctx.report_progress(0.5)
         ctx.log("info", f"{name} waits")
         self.barrier.wait()
@@ -55,7 +55,7 @@ class Together:
 
     def work(self, ctx: Context, name: str, after: str = "") -> str:  # noqa: ARG002
         """Return the name."""
-        self.called.append(name)
+        self.calls.append(name)
         if self.errors.get(name, 0):
             self.errors[name] -= 1
             raise ToolError(f"{name} is down")
@@ -67,108 +67,110 @@ class Together:
         self.server.add_workflow(Workflow(name="flow", description="run", steps=steps, parallel=parallel))
 
 
-def meet(name: str, **more: Any) -> Step:
-    return Step(name, {"name": constant(name)}, tool="meet", **more)
+def meet(name: str, **options: Any) -> Step:
+    return Step(name, {"name": constant(name)}, tool="meet", **options)
 
 
-def work(name: str, uses: str | None = None, after_steps: tuple[str, ...] = (), **more: Any) -> Step:
+def work(name: str, uses: str | None = None, after_steps: tuple[str, ...] = (), **options: Any) -> Step:
     arguments: dict[str, Any] = {"name": constant(name), **({"after": step_output(uses)} if uses else {})}
-    return Step(name, arguments, tool="work", after=after_steps, **more)
+    return Step(name, arguments, tool="work", after=after_steps, **options)
 
 
 def test_independent_steps_run_at_the_same_time(make_client: MakeClient) -> None:
-    together = Together(3)
-    together.add(meet("a"), meet("b"), work("last", "a"), meet("c"))
-    client = make_client(together.server)
+    meeting = Meeting(3)
+    meeting.add(meet("a"), meet("b"), work("last", "a"), meet("c"))
+    client = make_client(meeting.server)
 
     run = client.get_prompt("flow", meta={"progressToken": 1})
 
     assert run.statuses == ["completed"] * 4
-    assert together.called[-1] == "last"
-    progress = [it["progress"] for it in run.notifications if "progress" in it]
+    assert meeting.calls[-1] == "last"
+    progress = [params["progress"] for params in run.notifications if "progress" in params]
     assert progress == [1, 2, 3, 4]
-    said = [it["data"] for it in run.notifications if "data" in it]
-    assert sorted(said) == ["a waits", "b waits", "c waits"]
+    log_texts = [params["data"] for params in run.notifications if "data" in params]
+    assert sorted(log_texts) == ["a waits", "b waits", "c waits"]
 
 
 def test_the_reply_and_the_progress_keep_the_order_of_the_steps() -> None:
-    together = Together(1)
-    together.add(work("first"), work("second"), work("third"))
-    with connect(together.server) as client:
+    meeting = Meeting(1)
+    meeting.add(work("first"), work("second"), work("third"))
+    with connect(meeting.server) as client:
         run = client.get_prompt("flow")
 
     assert list(run.steps) == ["first", "second", "third"]
-    results = [it.text for it in run.messages if it.text.startswith("Result from")]
+    results = [message.text for message in run.messages if message.text.startswith("Result from")]
     assert results == [f"Result from work: {name}" for name in ("first", "second", "third")]
 
 
 def test_at_most_as_many_steps_run_at_the_same_time_as_the_workflow_allows() -> None:
-    running, most, lock = 0, 0, threading.Lock()
+    running_count, maximum, lock = 0, 0, threading.Lock()
     server = Server("s")
 
     @server.tool
     def count() -> None:
         """Count the running calls."""
-        nonlocal running, most
+        nonlocal running_count, maximum
         with lock:
-            running += 1
-            most = max(most, running)
+            running_count += 1
+            maximum = max(maximum, running_count)
         threading.Event().wait(0.01)
         with lock:
-            running -= 1
+            running_count -= 1
 
     steps = [Step(f"s{number}", tool="count") for number in range(12)]
     server.add_workflow(Workflow(name="flow", description="run", steps=steps, parallel=3))
     with connect(server) as client:
         assert client.call_workflow("flow").completed
 
-    assert most == 3
+    assert maximum == 3
 
 
 @pytest.mark.parametrize("parallel", [1, 8])
 def test_a_step_that_cannot_continue_blocks_only_the_steps_that_need_it(parallel: int) -> None:
-    together = Together()
-    together.errors = {"b": 1, "c": 1}
-    together.add(work("a"), work("b"), work("of_b", "b"), work("c"), work("of_a", "a"), parallel=parallel)
-    with connect(together.server) as client:
+    meeting = Meeting()
+    meeting.errors = {"b": 1, "c": 1}
+    meeting.add(work("a"), work("b"), work("of_b", "b"), work("c"), work("of_a", "a"), parallel=parallel)
+    with connect(meeting.server) as client:
         run = client.call_workflow("flow")
-        ended = client.call_workflow("flow", task=run.task_id)
+        second_run = client.call_workflow("flow", task=run.task_id)
 
     expected = {"a": "completed", "b": "failed", "of_b": "pending", "c": "failed", "of_a": "completed"}
-    alone = {"a": "completed", "b": "failed", "of_b": "pending", "c": "pending", "of_a": "pending"}
-    assert run.steps == (alone if parallel == 1 else expected)
+    sequential = {"a": "completed", "b": "failed", "of_b": "pending", "c": "pending", "of_a": "pending"}
+    assert run.steps == (sequential if parallel == 1 else expected)
     assert (run.pause.type, run.pause.step) == ("toolError", "b")
-    assert ended.completed == (parallel == 8)
+    assert second_run.completed == (parallel == 8)
 
 
 def test_a_step_waits_for_the_steps_in_after_and_for_the_tools_that_may_set_its_variables() -> None:
-    together = Together()
-    together.add(
+    meeting = Meeting()
+    meeting.add(
         work("sets"),
         work("early"),
         Step("reads", {"name": task_variable("by_sets")}, tool="work"),
         work("then", after_steps=("early", "reads")),
     )
-    with connect(together.server) as client:
+    with connect(meeting.server) as client:
         run = client.call_workflow("flow")
 
     assert run.completed
-    assert together.called[-2:] == ["sets", "then"]
+    assert meeting.calls[-2:] == ["sets", "then"]
 
 
 def test_variables_of_all_calls_are_stored(make_client: MakeClient) -> None:
-    together = Together()
-    together.add(*(work(f"s{number}", checkpoint=number % 2 == 0) for number in range(8)))
-    client = make_client(together.server)
+    meeting = Meeting()
+    meeting.add(*(work(f"s{number}", checkpoint=number % 2 == 0) for number in range(8)))
+    client = make_client(meeting.server)
 
     run = client.get_prompt("flow")
 
-    stored = client.variables(run.task_id)
-    assert {name: stored[name] for name in stored if name.startswith("by_")} == {f"by_s{n}": f"s{n}" for n in range(8)}
+    values = client.variables(run.task_id)
+    assert {name: values[name] for name in values if name.startswith("by_")} == {
+        f"by_s{number}": f"s{number}" for number in range(8)
+    }
 
 
 def test_calls_at_the_same_time_share_the_limit_on_variables() -> None:
-    barrier, refused = threading.Barrier(2, timeout=BOUND_S), list[str]()
+    barrier, errors = threading.Barrier(2, timeout=BOUND_S), list[str]()
     server = Server("s")
 
     @server.tool
@@ -179,58 +181,58 @@ def test_calls_at_the_same_time_share_the_limit_on_variables() -> None:
             try:
                 ctx.task[f"{name}{number}"] = number  # type: ignore[index]
             except ValueError as error:
-                refused.append(str(error))
+                errors.append(str(error))
 
     steps = [Step(name, {"name": constant(name)}, tool="fill") for name in ("a", "b")]
     server.add_workflow(Workflow(name="flow", description="run", steps=steps, parallel=2))
     with connect(server) as client:
         run = client.call_workflow("flow")
-        stored = client.task(run.task_id).variables
+        variables = client.task(run.task_id).variables
 
     assert run.completed
-    assert len(refused) == 60 - MAX_VARIABLES
-    assert sum(not name.startswith("_workflow.") for name in stored) == MAX_VARIABLES
+    assert len(errors) == 60 - MAX_VARIABLES
+    assert sum(not name.startswith("_workflow.") for name in variables) == MAX_VARIABLES
 
 
 def test_a_failed_call_is_retried_while_others_run() -> None:
-    together = Together()
-    together.errors = {"b": 2}
-    together.add(work("a"), work("b", retry=Retry(attempts=3, first_s=0, max_s=0)), work("c"))
-    with connect(together.server) as client:
+    meeting = Meeting()
+    meeting.errors = {"b": 2}
+    meeting.add(work("a"), work("b", retry=Retry(attempts=3, first_s=0, max_s=0)), work("c"))
+    with connect(meeting.server) as client:
         assert client.call_workflow("flow").completed
 
-    assert together.called.count("b") == 3
+    assert meeting.calls.count("b") == 3
 
 
 def test_a_run_starts_no_more_steps_after_its_task_was_cancelled(make_client: MakeClient, table: Table) -> None:
-    together = Together()
+    meeting = Meeting()
     clients: list[Client] = []
 
-    @together.server.tool
+    @meeting.server.tool
     def cancel() -> None:
         """Cancel the task."""
         clients[0].task("cancel", table.items[0]["sk"]["S"].removeprefix("TASK#"))
 
-    last = work("last", after_steps=("cancel",))
-    together.add(Step("cancel", tool="cancel", checkpoint=True), work("a"), last, parallel=2)
-    clients.append(make_client(together.server))
+    last_step = work("last", after_steps=("cancel",))
+    meeting.add(Step("cancel", tool="cancel", checkpoint=True), work("a"), last_step, parallel=2)
+    clients.append(make_client(meeting.server))
 
     run = clients[0].get_prompt("flow")
 
     assert "The task was cancelled while this run was under way." in run.handoff
-    assert "last" not in together.called
+    assert "last" not in meeting.calls
 
 
 def test_no_step_starts_when_the_time_is_over(make_client: MakeClient) -> None:
-    together, clock = Together(), Clock()
+    meeting, clock = Meeting(), Clock()
 
-    @together.server.tool
+    @meeting.server.tool
     def stop() -> None:
         """Use up the time."""
         clock.ms = 1_500
 
-    together.add(Step("stop", tool="stop"), *(work(name, after_steps=("stop",)) for name in "bc"), parallel=2)
-    client = make_client(together.server, remaining_ms=clock)
+    meeting.add(Step("stop", tool="stop"), *(work(name, after_steps=("stop",)) for name in "bc"), parallel=2)
+    client = make_client(meeting.server, remaining_ms=clock)
 
     run = client.get_prompt("flow")
 
@@ -239,42 +241,42 @@ def test_no_step_starts_when_the_time_is_over(make_client: MakeClient) -> None:
 
 
 def test_the_claim_is_renewed_while_calls_run_in_other_threads(make_client: MakeClient, table: Table) -> None:
-    together = Together()
+    meeting = Meeting()
     now_ms = 1_800_000_000_000
-    untils: list[int] = []
+    extensions: list[int] = []
 
     def now() -> int:
         return now_ms
 
-    def later() -> None:
+    def advance() -> None:
         nonlocal now_ms
         now_ms += RENEW_MS
-        happened.wait(BOUND_S)
+        claim_renewed.wait(BOUND_S)
 
-    happened = threading.Event()
+    claim_renewed = threading.Event()
 
     def watch(ctx: Context) -> None:
         """Wait until the claim is renewed."""
-        until = table.items[0]["run"]["M"]["until"]["N"]
-        later_thread = threading.Thread(target=later)
-        later_thread.start()
-        while table.items[0]["run"]["M"]["until"]["N"] == until:
+        end = table.items[0]["run"]["M"]["until"]["N"]
+        clock_thread = threading.Thread(target=advance)
+        clock_thread.start()
+        while table.items[0]["run"]["M"]["until"]["N"] == end:
             ctx.log("info", "the request's thread renews the claim when it delivers this")
-        untils.append(int(table.items[0]["run"]["M"]["until"]["N"]) - int(until))
-        happened.set()
+        extensions.append(int(table.items[0]["run"]["M"]["until"]["N"]) - int(end))
+        claim_renewed.set()
 
-    together.server.tool(watch)
-    together.add(Step("watch", tool="watch"), work("a"), parallel=2)
-    client = make_client(together.server, now_ms=now)
+    meeting.server.tool(watch)
+    meeting.add(Step("watch", tool="watch"), work("a"), parallel=2)
+    client = make_client(meeting.server, now_ms=now)
 
     assert client.get_prompt("flow").statuses == ["completed", "completed"]
-    assert untils == [RENEW_MS]
+    assert extensions == [RENEW_MS]
 
 
 def test_a_run_of_parallel_steps_costs_one_request_at_each_end(make_client: MakeClient, requests: Requests) -> None:
-    together = Together()
-    together.add(*(work(f"s{number}") for number in range(8)))
-    client = make_client(together.server)
+    meeting = Meeting()
+    meeting.add(*(work(f"s{number}") for number in range(8)))
+    client = make_client(meeting.server)
 
     client.get_prompt("flow")
 
@@ -282,34 +284,34 @@ def test_a_run_of_parallel_steps_costs_one_request_at_each_end(make_client: Make
 
 
 def test_a_worker_runs_steps_and_elements_at_the_same_time() -> None:
-    together = Together(2)
-    listed = Step("listed", {"name": item()}, tool="meet", each=constant(["c", "d"]), parallel=2, after=("a", "b"))
-    steps = [meet("a"), meet("b"), listed]
-    together.server.add_workflow(Workflow(name="later", description="run", steps=steps, parallel=2, background=True))
-    with connect(together.server) as client:
+    meeting = Meeting(2)
+    list_step = Step("listed", {"name": item()}, tool="meet", each=constant(["c", "d"]), parallel=2, after=("a", "b"))
+    steps = [meet("a"), meet("b"), list_step]
+    meeting.server.add_workflow(Workflow(name="later", description="run", steps=steps, parallel=2, background=True))
+    with connect(meeting.server) as client:
         state = client.start_task("later").wait()
 
     assert state.result.structured is not None
     assert state.result.structured["steps"] == [{"name": name, "status": "completed"} for name in ("a", "b", "listed")]
-    assert sorted(together.called) == ["a", "b", "c", "d"]
+    assert sorted(meeting.calls) == ["a", "b", "c", "d"]
 
 
 def test_every_failed_step_is_counted_and_the_calls_of_a_list_do_not_count_as_retries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    counted: list[tuple[str, float]] = []
-    monkeypatch.setattr(SILENT, "add", lambda metric, value=1, **_: counted.append((metric.name, value)))
-    together = Together()
-    together.errors = {"a": 1, "c": 1, "x": 1}
+    metrics: list[tuple[str, float]] = []
+    monkeypatch.setattr(SILENT, "add", lambda metric, value=1, **_: metrics.append((metric.name, value)))
+    meeting = Meeting()
+    meeting.errors = {"a": 1, "c": 1, "x": 1}
     retry = Retry(attempts=2, first_s=0, max_s=0)
-    listed = Step("listed", {"name": item()}, tool="work", each=constant(["x", "y", "z"]), retry=retry)
-    together.add(work("a"), work("b"), work("c"), listed)
-    with connect(together.server) as client:
+    list_step = Step("listed", {"name": item()}, tool="work", each=constant(["x", "y", "z"]), retry=retry)
+    meeting.add(work("a"), work("b"), work("c"), list_step)
+    with connect(meeting.server) as client:
         client.call_workflow("flow")
 
-    assert ("StepsRun", 4) in counted
-    assert ("StepsFailed", 2) in counted
-    assert ("StepRetries", 1) in counted
+    assert ("StepsRun", 4) in metrics
+    assert ("StepsFailed", 2) in metrics
+    assert ("StepRetries", 1) in metrics
 
 
 def test_questions_and_fetches_wait_for_the_steps_in_after() -> None:
@@ -322,10 +324,10 @@ def test_questions_and_fetches_wait_for_the_steps_in_after() -> None:
     @server.workflow(parallel=2)
     def flow() -> None:
         """Run."""
-        charged = step(charge)()
-        fetch("read", "docs://{topic}", topic="a", after=[charged])
+        charge_step = step(charge)()
+        fetch("read", "docs://{topic}", topic="a", after=[charge_step])
         ask_user("sure", "Sure?", after=["read"])
 
     flow_steps = server.workflows["flow"].steps
-    assert [it.after for it in flow_steps] == [(), ("charge",), ("read",)]
-    assert [set(server.workflows["flow"].needs(it)) for it in flow_steps] == [set(), {"charge"}, {"read"}]
+    assert [flow_step.after for flow_step in flow_steps] == [(), ("charge",), ("read",)]
+    assert [set(server.workflows["flow"].needs(flow_step)) for flow_step in flow_steps] == [set(), {"charge"}, {"read"}]

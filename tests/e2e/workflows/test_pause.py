@@ -16,7 +16,7 @@ from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, cons
 from mcp_baton.testing import Client, Connect, Run
 from mcp_baton.workflow.sources import Source
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Era, related
+from tests.e2e.support import Era, related_meta
 
 NEXT = "To continue the workflow, make these tool calls:"
 TIMED_OUT: dict[str, Any] = {
@@ -76,8 +76,7 @@ def assert_paused(client: Client, run: Run, reason: dict[str, Any], *statuses: s
 
 
 def test_the_meta_of_a_paused_run_is_exactly_task_status_steps_and_reason(make_client: MakeClient, era: Era) -> None:
-    client = make_client(refunds_server(refund_fails), era=era)
-    answer = client.get_prompt("refund_order", {"order_id": "A-17"})
+    answer = make_client(refunds_server(refund_fails), era=era).get_prompt("refund_order", {"order_id": "A-17"})
     assert answer.meta == {
         "task_id": answer.task_id,
         "task_status": "working",
@@ -87,24 +86,24 @@ def test_the_meta_of_a_paused_run_is_exactly_task_status_steps_and_reason(make_c
             {"name": "notify", "status": "pending"},
         ],
         "pause_reason": TIMED_OUT,
-        **related(era, answer.task_id),
+        **related_meta(era, answer.task_id),
     }
 
 
 def test_a_tool_error_fails_its_step_pauses_and_is_handed_off_as_documented(baton: Connect) -> None:
     guidance = "Refund no more than the order's total for {order_id}."
     client = baton(refunds_server(refund_fails, retryable=True, guidance=guidance))
-    paused = run(client)
-    assert_paused(client, paused, {**TIMED_OUT, "retryable": True}, "completed", "failed", "pending")
-    variables = client.task(paused.task_id).variables
+    paused_run = run(client)
+    assert_paused(client, paused_run, {**TIMED_OUT, "retryable": True}, "completed", "failed", "pending")
+    variables = client.task(paused_run.task_id).variables
     assert variables["_workflow.result.refund"] == {"error": "connection timeout"}
     assert "_workflow.result.notify" not in variables
-    assert [(message.role, message.text) for message in paused.messages[-3:-1]] == [
+    assert [(message.role, message.text) for message in paused_run.messages[-3:-1]] == [
         ("assistant", 'Calling refund with {"order_id": "A-17", "amount": 30.0}'),
         ("user", "Error from refund: connection timeout"),
     ]
-    assert paused.messages[-1].role == "assistant"
-    assert paused.handoff == (
+    assert paused_run.messages[-1].role == "assistant"
+    assert paused_run.handoff == (
         "Step 'refund' failed: \"connection timeout\". This step is retryable.\n\n"
         "To continue the workflow, make these tool calls:\n\n"
         '1. Call refund with {"order_id": "A-17", "amount": 30.0}\n'
@@ -125,8 +124,8 @@ def test_arguments_that_do_not_satisfy_the_schema_are_a_schema_mismatch(baton: C
         return f"{order_id} {transfer.amount}"
 
     client = baton(refunds_server(refund, arguments={"transfer": constant({"iban": 5, "amount": -1})}))
-    paused = run(client)
-    problems = [item["problem"] for item in paused.pause.invalid_fields]
+    paused_run = run(client)
+    problems = [item["problem"] for item in paused_run.pause.invalid_fields]
     assert all(isinstance(problem, str) and problem for problem in problems)
     reason = {
         "type": "schemaMismatch",
@@ -138,24 +137,24 @@ def test_arguments_that_do_not_satisfy_the_schema_are_a_schema_mismatch(baton: C
         ],
         "suggestedTool": "refund",
     }
-    assert_paused(client, paused, reason, "completed", "pending", "pending")
-    first = paused.handoff.split("\n\n")[0]
-    assert all(field in first for field in ("order_id", "transfer.iban", "transfer.amount"))
-    assert all(json.dumps(problem) in first for problem in problems)
+    assert_paused(client, paused_run, reason, "completed", "pending", "pending")
+    summary = paused_run.handoff.split("\n\n")[0]
+    assert all(field in summary for field in ("order_id", "transfer.iban", "transfer.amount"))
+    assert all(json.dumps(problem) in summary for problem in problems)
     assert all(problem.endswith('; it got {"iban": 5, "amount": -1} from a constant') for problem in problems)
-    assert '"order_id": "<missing: order_id>"' in paused.handoff
+    assert '"order_id": "<missing: order_id>"' in paused_run.handoff
 
 
 def test_too_little_time_to_start_a_step_is_deadline_exceeded(baton: Connect) -> None:
     client = baton(refunds_server(refund_fails))
     client.tool_returns("refund", None)
     client.during("refund", lambda: client.remaining_s(5.5))
-    paused = run(client)
+    paused_run = run(client)
     reason = {"type": "deadlineExceeded", "blockedStep": "notify", "suggestedTool": "send_mail"}
-    assert_paused(client, paused, reason, "completed", "completed", "pending")
-    assert client.task(paused.task_id).variables["_workflow.result.refund"] is None
-    first, _, call = paused.handoff.split("\n\n")
-    assert "'notify'" in first
+    assert_paused(client, paused_run, reason, "completed", "completed", "pending")
+    assert client.task(paused_run.task_id).variables["_workflow.result.refund"] is None
+    summary, _, call = paused_run.handoff.split("\n\n")
+    assert "'notify'" in summary
     assert call == '1. Call send_mail with {"to": "kim@example.com", "text": "Refunded A-17"}'
 
 
@@ -178,46 +177,46 @@ def test_a_resource_that_cannot_be_fetched_is_a_tool_error_without_a_tool(baton:
     def everything(topic: str) -> str:
         raise AssertionError(f"{topic} is not a name")
 
-    read = Step("read", resources=[uri], retryable=True)
-    server.add_workflow(Workflow(name="flow", description="read", steps=[read, Step("again", resources=["docs://a"])]))
+    step = Step("read", resources=[uri], retryable=True)
+    server.add_workflow(Workflow(name="flow", description="read", steps=[step, Step("again", resources=["docs://a"])]))
     client = baton(server)
-    paused = client.get_prompt("flow")
-    assert re.search(error, paused.pause.error)
-    assert paused.pause.to_dict() == {
+    paused_run = client.get_prompt("flow")
+    assert re.search(error, paused_run.pause.error)
+    assert paused_run.pause.to_dict() == {
         "type": "toolError",
         "failedStep": "read",
-        "error": paused.pause.error,
+        "error": paused_run.pause.error,
         "retryable": True,
         "suggestedTool": "",
         "resource": uri,
     }
-    assert paused.steps == {"read": "failed", "again": "pending"}
-    assert client.task(paused.task_id).variables["_workflow.result.read"] == {"error": paused.pause.error}
+    assert paused_run.steps == {"read": "failed", "again": "pending"}
+    assert client.task(paused_run.task_id).variables["_workflow.result.read"] == {"error": paused_run.pause.error}
 
 
 def test_a_step_whose_tool_asks_the_client_is_handed_off_as_a_call(baton: Connect) -> None:
     def refund(order_id: str, amount: float, ctx: Context) -> str:
         return str(ctx.elicit("sure", "Sure?", {"type": "object", "properties": {"sure": {"type": "boolean"}}}).action)
 
-    paused = run(baton(refunds_server(refund)))
-    first, _, call, *_ = paused.handoff.split("\n\n")
-    assert first.endswith("Its tool asks the client for input. Call it as below: nothing has to be corrected first.")
-    assert isinstance(paused.meta["pause_reason"], dict)
-    assert paused.meta["pause_reason"]["retryable"] is True
-    assert "correct the cause" not in first
+    paused_run = run(baton(refunds_server(refund)))
+    summary, _, call, *_ = paused_run.handoff.split("\n\n")
+    assert summary.endswith("Its tool asks the client for input. Call it as below: nothing has to be corrected first.")
+    assert isinstance(paused_run.meta["pause_reason"], dict)
+    assert paused_run.meta["pause_reason"]["retryable"] is True
+    assert "correct the cause" not in summary
     assert call.startswith("1. Call refund with ")
 
 
 def test_a_steps_arguments_are_validated_once(baton: Connect) -> None:
-    validated: list[float] = []
+    amounts: list[float] = []
 
-    def counted(amount: float) -> float:
-        validated.append(amount)
+    def record_amount(amount: float) -> float:
+        amounts.append(amount)
         return amount
 
-    def refund(order_id: str, amount: Annotated[float, AfterValidator(counted)]) -> str:
+    def refund(order_id: str, amount: Annotated[float, AfterValidator(record_amount)]) -> str:
         return f"{order_id}: {amount}"
 
     run(baton(refunds_server(refund)))
 
-    assert validated == [30.0]
+    assert amounts == [30.0]

@@ -23,8 +23,8 @@ from mcp_baton import (
     step_output,
 )
 from tests.e2e.conftest import MakeClient
-from tests.e2e.protocol.test_rounds import asked, talk
-from tests.e2e.support import Answer, Client, Clock, Era, JsonDict, Table, naming
+from tests.e2e.protocol.test_rounds import questions_and_state, talk
+from tests.e2e.support import Answer, Client, Clock, Era, JsonDict, Table, task_meta
 from tests.noise import noise
 from tests.sent import Requests
 
@@ -40,7 +40,7 @@ class Press:
     """A server whose `print_page` needs the output of `read_page`. It records the calls of its tools."""
 
     def __init__(self) -> None:
-        self.printed: list[JsonDict] = []
+        self.prints: list[JsonDict] = []
         self.keys: list[str] = []
         self.pages: list[Any] = [5]
         self.server = Server("press")
@@ -62,19 +62,19 @@ class Press:
             Step("ask", tool="ask", arguments={"page": step_output("read", "pages.0")}),
         ]
         first = Step("first", tool="print_page", arguments={"text": constant("title"), "page": constant(1)})
-        for name, own in (("publish", steps), ("pair", [steps[0], first, steps[1]])):
-            self.server.add_workflow(Workflow(name=name, description=name, arguments=arguments, steps=own))
+        for name, workflow_steps in (("publish", steps), ("pair", [steps[0], first, steps[1]])):
+            self.server.add_workflow(Workflow(name=name, description=name, arguments=arguments, steps=workflow_steps))
 
     def read_page(self, name: str) -> dict[str, Any]:
         return {"text": f"{name} {LONG}", "pages": self.pages}
 
     def print_page(self, ctx: Context, text: str, page: int, note: str = "", more: Any = None) -> dict[str, Any]:
-        self.printed.append({"text": text, "page": page, "note": note, "more": more})
+        self.prints.append({"text": text, "page": page, "note": note, "more": more})
         self.keys.append(ctx.idempotency_key)
         return {"done": "yes"}
 
     def file(self, text: Annotated[str, Header("Text")], into: dict[str, Any] | None = None) -> str:
-        self.printed.append({"text": text, "into": into})
+        self.prints.append({"text": text, "into": into})
         return text
 
     def ask(self, ctx: Context, page: int) -> str:
@@ -88,7 +88,9 @@ def press() -> Press:
     return Press()
 
 
-def started(make_client: MakeClient, press: Press, era: Era = "2025", workflow: str = "publish") -> tuple[Client, str]:
+def start_task(
+    make_client: MakeClient, press: Press, era: Era = "2025", workflow: str = "publish"
+) -> tuple[Client, str]:
     """Return a task of which only the first step has run."""
     clock = Clock()
     client = make_client(press.server, remaining_ms=clock, era=era)
@@ -110,36 +112,35 @@ def by_argument(client: Client, task: str, tool: str, **arguments: Any) -> Answe
 @pytest.fixture(params=[by_meta, by_argument])
 def call(request: pytest.FixtureRequest) -> Call:
     """Call a tool with a task, which is named in `_meta` or in an argument."""
-    chosen: Call = request.param
-    return chosen
+    selected_call: Call = request.param
+    return selected_call
 
 
 def test_a_tool_gets_the_large_value_of_a_placeholder(make_client: MakeClient, press: Press, call: Call) -> None:
-    client, task = started(make_client, press)
-    shown = {"text": TEXT, "page": 5}
+    client, task = start_task(make_client, press)
 
-    answer = call(client, task, "print_page", **shown)
+    answer = call(client, task, "print_page", text=TEXT, page=5)
 
-    assert press.printed == [{"text": f"intro {LONG}", "page": 5, "note": "", "more": None}]
+    assert press.prints == [{"text": f"intro {LONG}", "page": 5, "note": "", "more": None}]
     assert answer.statuses[:2] == ["completed", "completed"]
     assert client.variables(task)["_workflow.call.print"] == {"text": f"intro {LONG}", "page": 5}
 
 
 def test_a_placeholder_is_replaced_before_validation(make_client: MakeClient, press: Press, call: Call) -> None:
-    client, task = started(make_client, press)
+    client, task = start_task(make_client, press)
 
     answer = call(client, task, "print_page", text="short", page=NUMBER, more="<prompt arg copies>")
     client.call_tool("print_page", {"text": TEXT, "page": 5})
 
     assert "isError" not in answer.result
     # In a call without a task, placeholders are not replaced.
-    assert [(one["text"], one["page"], one["more"]) for one in press.printed] == [("short", 5, 3), (TEXT, 5, None)]
+    assert [(row["text"], row["page"], row["more"]) for row in press.prints] == [("short", 5, 3), (TEXT, 5, None)]
 
 
 def test_a_call_with_placeholders_equals_the_call_with_their_values(
     make_client: MakeClient, press: Press, call: Call
 ) -> None:
-    client, task = started(make_client, press)
+    client, task = start_task(make_client, press)
 
     call(client, task, "print_page", text=TEXT, page=NUMBER)
     call(client, task, "print_page", text=f"intro {LONG}", page=5)
@@ -151,56 +152,55 @@ def test_a_call_with_placeholders_equals_the_call_with_their_values(
 def test_a_call_with_placeholders_is_recorded_as_the_step_that_its_values_match(
     make_client: MakeClient, press: Press, call: Call
 ) -> None:
-    client, task = started(make_client, press, workflow="pair")
-    answer = call(client, task, "print_page", text=TEXT, page=NUMBER)
-    assert answer.statuses == ["completed", "pending", "completed"]
+    client, task = start_task(make_client, press, workflow="pair")
+    assert call(client, task, "print_page", text=TEXT, page=NUMBER).statuses == ["completed", "pending", "completed"]
 
 
 def test_a_call_with_a_placeholder_without_a_value_is_not_made(
     make_client: MakeClient, press: Press, call: Call, table: Table
 ) -> None:
-    client, task = started(make_client, press)
-    before = table.item(task)
+    client, task = start_task(make_client, press)
+    item_before = table.item(task)
 
     answer = call(client, task, "print_page", text="<missing: text>", page=5)
 
-    refused, *unrecorded = (block["text"] for block in answer.result["content"])
+    refusal, *notes = (block["text"] for block in answer.result["content"])
     assert answer.result["isError"]
-    assert refused == (
+    assert refusal == (
         "Nothing was run. The argument 'text' is \"<missing: text>\": a value that you must supply; give the value "
         "itself."
     )
-    assert unrecorded == (["Not recorded: nothing was run."] if call is by_argument else [])
+    assert notes == (["Not recorded: nothing was run."] if call is by_argument else [])
     assert (answer.meta["recorded"], answer.meta["record_error"]) == (False, "nothing was run")
     assert answer.meta["next"] == [{"tool": "publish", "arguments": {"task_id": task}}]
-    assert press.printed == []
-    assert table.item(task) == before
+    assert press.prints == []
+    assert table.item(task) == item_before
 
 
 def test_placeholders_of_a_finished_task_have_values(make_client: MakeClient, press: Press, call: Call) -> None:
-    client, task = started(make_client, press)
+    client, task = start_task(make_client, press)
     client.task("cancel", task)
     answer = call(client, task, "print_page", text="short", page=NUMBER)
-    assert press.printed[0]["page"] == 5
+    assert press.prints[0]["page"] == 5
     assert answer.meta["record_error"] == "the task is cancelled"
 
 
 def test_placeholders_of_an_unknown_task_have_no_values(make_client: MakeClient, press: Press, call: Call) -> None:
-    client, task = started(make_client, press)
+    client, task = start_task(make_client, press)
     answer = call(client.as_owner("bob"), task, "print_page", text="short", page=NUMBER)
     assert answer.result["isError"]
     assert NUMBER in answer.result["content"][0]["text"]
-    assert (answer.meta["recorded"], press.printed) == (False, [])
+    assert (answer.meta["recorded"], press.prints) == (False, [])
 
 
 def test_a_mirrored_parameter_is_compared_with_the_placeholder(make_client: MakeClient, press: Press) -> None:
-    client, task = started(make_client, press, "2026")
+    client, task = start_task(make_client, press, "2026")
     params = {"name": "file", "arguments": {"text": TEXT, "into": "<output from read_page>", "task_id": task}}
 
     assert client.request("tools/call", params, headers={"Mcp-Param-Text": "other"}).refusal == (400, -32020)
     answer = client.request("tools/call", params, headers={"Mcp-Param-Text": TEXT})
 
-    assert press.printed == [{"text": f"intro {LONG}", "into": {"text": f"intro {LONG}", "pages": [5]}}]
+    assert press.prints == [{"text": f"intro {LONG}", "into": {"text": f"intro {LONG}", "pages": [5]}}]
     assert answer.meta["recorded"] is True
 
 
@@ -208,12 +208,12 @@ def test_a_mirrored_parameter_is_compared_with_the_placeholder(make_client: Make
 def test_a_call_with_placeholders_keeps_its_key_over_its_rounds(
     make_client: MakeClient, press: Press, page: object
 ) -> None:
-    client, task = started(make_client, press, "2026")
+    client, task = start_task(make_client, press, "2026")
     press.keys.clear()
-    asking = talk(client, name="ask", arguments={"page": page, "task_id": task})
+    ask_call = talk(client, name="ask", arguments={"page": page, "task_id": task})
 
-    _, state = asked(asking.round())
-    answer = asking.round(state, SURE)
+    _, state = questions_and_state(ask_call.round())
+    answer = ask_call.round(state, SURE)
 
     assert answer.statuses[-1] == "completed"
     assert answer.result["structuredContent"]["result"] == "5: True"
@@ -223,29 +223,29 @@ def test_a_call_with_placeholders_keeps_its_key_over_its_rounds(
 
 
 def test_a_round_is_valid_only_for_its_task(make_client: MakeClient, press: Press) -> None:
-    client, task = started(make_client, press, "2026")
-    other = client.get_prompt("publish", {"name": "other"}).task_id
-    _, state = asked(talk(client, name="ask", arguments={"page": 5, "task_id": task}).round())
+    client, task = start_task(make_client, press, "2026")
+    other_task = client.get_prompt("publish", {"name": "other"}).task_id
+    _, state = questions_and_state(talk(client, name="ask", arguments={"page": 5, "task_id": task}).round())
 
-    moved: list[tuple[JsonDict, JsonDict]] = [
-        ({"task_id": task}, naming(task)),
-        ({"task_id": other}, {}),
-        ({}, naming(task)),
+    cases: list[tuple[JsonDict, JsonDict]] = [
+        ({"task_id": task}, task_meta(task)),
+        ({"task_id": other_task}, {}),
+        ({}, task_meta(task)),
     ]
-    for argument, meta in moved:
-        asking = talk(client, meta=meta, name="ask", arguments={"page": 5, **argument})
-        assert asking.round(state, SURE).refusal == (400, -32602)
+    for argument, meta in cases:
+        ask_call = talk(client, meta=meta, name="ask", arguments={"page": 5, **argument})
+        assert ask_call.round(state, SURE).refusal == (400, -32602)
 
 
 def test_an_answer_is_refused_if_a_placeholders_value_has_changed(make_client: MakeClient, press: Press) -> None:
-    client, task = started(make_client, press, "2026")
-    asking = talk(client, name="ask", arguments={"page": NUMBER, "task_id": task})
-    _, state = asked(asking.round())
+    client, task = start_task(make_client, press, "2026")
+    ask_call = talk(client, name="ask", arguments={"page": NUMBER, "task_id": task})
+    _, state = questions_and_state(ask_call.round())
     press.keys.clear()
     press.pages = [6]
     client.call_tool("read_page", {"name": "intro"}, task=task)
 
-    answer = asking.round(state, SURE)
+    answer = ask_call.round(state, SURE)
 
     assert answer.result["isError"]
     assert "have changed since the question was asked" in answer.result["content"][0]["text"]
@@ -256,15 +256,15 @@ class Library:
     """A server whose tools return and take texts of any size."""
 
     def __init__(self, **options: Any) -> None:
-        self.printed: list[int] = []
+        self.prints: list[int] = []
         self.server = Server("library", **options)
         self.server.tool(self.write)
         self.server.tool(self.echo)
         self.server.tool(self.free)
         sizes = {"small": 9_000, "large": 1_100_000}
         steps = [
-            Step(name, tool="write", arguments={"seed": constant(place), "size": constant(size)})
-            for place, (name, size) in enumerate(sizes.items())
+            Step(name, tool="write", arguments={"seed": constant(seed), "size": constant(size)})
+            for seed, (name, size) in enumerate(sizes.items())
         ]
         steps += [Step(f"echo-{name}", tool="echo", arguments={"text": step_output(name)}) for name in sizes]
         self.server.add_workflow(Workflow(name="copy", description="copy", steps=steps))
@@ -273,20 +273,20 @@ class Library:
         return noise(size, seed)
 
     def echo(self, text: str) -> int:
-        self.printed.append(len(text))
+        self.prints.append(len(text))
         return len(text)
 
     def free(self, text: str) -> str:
         return text
 
 
-def written(client: Client, clock: Clock) -> str:
+def write_texts(client: Client, clock: Clock) -> str:
     """Return a task whose texts have been written."""
     clock.ms = 2_000
     task = client.get_prompt("copy").task_id
     clock.ms = 30_000
-    for place, size in enumerate((9_000, 1_100_000)):
-        assert client.call_tool("write", {"seed": place, "size": size}, task=task).meta["recorded"] is True
+    for seed, size in enumerate((9_000, 1_100_000)):
+        assert client.call_tool("write", {"seed": seed, "size": size}, task=task).meta["recorded"] is True
     return task
 
 
@@ -296,25 +296,25 @@ SMALL, LARGE = "<output from write (step 'small')>", "<output from write (step '
 def test_placeholders_of_a_call_are_limited_to_a_megabyte(make_client: MakeClient, requests: Requests) -> None:
     library, clock = Library(), Clock()
     client = make_client(library.server, remaining_ms=clock)
-    task = written(client, clock)
+    task = write_texts(client, clock)
     requests.take()
 
     answer = by_argument(client, task, "echo", text=LARGE)
 
     assert requests.take() == ["GetItem"]
-    assert (library.printed, answer.meta["recorded"]) == ([], False)
+    assert (library.prints, answer.meta["recorded"]) == ([], False)
     assert answer.result["content"][0]["text"] == (
         f"Nothing was run. The argument 'text' is \"{LARGE}\": it stands for 1100002 bytes, more than placeholders may "
         f'put into one call; call copy with {{"task_id": "{task}"}} to let the server make it.'
     )
     assert "completed" in client.call_tool("copy", {"task_id": task}).result["structuredContent"]["task_status"]
-    assert library.printed == [9_000, 1_100_000]
+    assert library.prints == [9_000, 1_100_000]
 
 
 def test_next_lists_no_call_that_would_be_refused(make_client: MakeClient) -> None:
     clock = Clock()
     client = make_client(Library().server, remaining_ms=clock)
-    task = written(client, clock)
+    task = write_texts(client, clock)
     answer = by_argument(client, task, "echo", text=SMALL)
     assert answer.meta["next"] == [{"tool": "copy", "arguments": {"task_id": task}}]
     assert f'Next: call copy with {{"task_id": "{task}"}}' in answer.result["content"][-1]["text"]
@@ -323,26 +323,25 @@ def test_next_lists_no_call_that_would_be_refused(make_client: MakeClient) -> No
 def test_a_server_can_set_the_limit_for_the_values_of_placeholders(make_client: MakeClient) -> None:
     library, clock = Library(placeholder_bytes=1_200_000), Clock()
     client = make_client(library.server, remaining_ms=clock)
-    task = written(client, clock)
-    assert client.call_tool("echo", {"text": LARGE}, task=task).meta["recorded"] is True
-    assert library.printed == [1_100_000]
+    assert client.call_tool("echo", {"text": LARGE}, task=write_texts(client, clock)).meta["recorded"] is True
+    assert library.prints == [1_100_000]
 
 
 def test_values_of_placeholders_count_against_the_budget_of_a_batch(make_client: MakeClient) -> None:
     library, clock = Library(placeholder_bytes=1_200_000), Clock()
     client = make_client(library.server, remaining_ms=clock)
-    task = written(client, clock)
-    params = {"name": "echo", "arguments": {"text": LARGE}, "_meta": naming(task)}
-    sent = [{"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params} for number in range(6)]
-    answers = json.loads(client.post(json.dumps(sent)).body)
-    assert library.printed == [1_100_000] * 3
+    task = write_texts(client, clock)
+    params = {"name": "echo", "arguments": {"text": LARGE}, "_meta": task_meta(task)}
+    messages = [{"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params} for number in range(6)]
+    answers = json.loads(client.post(json.dumps(messages)).body)
+    assert library.prints == [1_100_000] * 3
     assert [answer["result"].get("isError", False) for answer in answers] == [False] * 3 + [True] * 3
 
 
 def test_a_call_is_compared_with_large_values_without_reading_them(make_client: MakeClient, requests: Requests) -> None:
     library, clock = Library(), Clock()
     client = make_client(library.server, remaining_ms=clock)
-    task = written(client, clock)
+    task = write_texts(client, clock)
     requests.take()
     answer = client.call_tool("echo", {"text": SMALL}, task=task)
     assert answer.statuses == ["completed", "completed", "completed", "pending"]
@@ -355,7 +354,7 @@ def test_a_call_is_compared_with_large_values_without_reading_them(make_client: 
 def test_a_large_value_from_a_client_is_compared_with_the_stored_one(make_client: MakeClient) -> None:
     library, clock = Library(), Clock()
     client = make_client(library.server, remaining_ms=clock)
-    task = written(client, clock)
+    task = write_texts(client, clock)
     assert client.call_tool("echo", {"text": noise(1_100_000, 1)}, task=task).statuses[2:] == ["pending", "completed"]
     assert client.call_tool("echo", {"text": noise(9_000, 0)}, task=task).statuses[2:] == ["completed", "completed"]
 
@@ -363,7 +362,7 @@ def test_a_large_value_from_a_client_is_compared_with_the_stored_one(make_client
 def test_a_text_that_is_not_a_placeholder_of_the_workflow_stays_a_text(make_client: MakeClient) -> None:
     clock = Clock()
     client = make_client(Library().server, remaining_ms=clock)
-    task = written(client, clock)
+    task = write_texts(client, clock)
     for text in ("<output from nothing>", "<prompt arg nothing>", "<missing: nothing>", "<secret nothing>"):
         answer = by_meta(client, task, "free", text=text)
         assert "isError" not in answer.result

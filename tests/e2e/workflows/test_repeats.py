@@ -55,7 +55,7 @@ class Payments:
         order = Argument("order_id", "The order", required=True)
         server.add_workflow(Workflow(name="pay", description="pay an order", arguments=[order], steps=steps))
 
-    def keyed(self, step: str) -> str:
+    def step_text(self, step: str) -> str:
         """Return a step with its key, as texts name it."""
         [key] = set(self.keys[step])
         return f"'{step}' (idempotency key {key})"
@@ -81,31 +81,33 @@ def task_of(client: Client) -> str:
     return task.task_id
 
 
-def lapse(client: Client) -> None:
+def expire_claim(client: Client) -> None:
     client.clock.advance(LEASE_MS / 1000 + 1)
 
 
-def charged_twice(payments: Payments) -> str:
-    return f"Step {payments.keyed('charge')} may have run twice: {INTERRUPTED}."
+def charge_warning(payments: Payments) -> str:
+    return f"Step {payments.step_text('charge')} may have run twice: {INTERRUPTED}."
 
 
-def assert_done(run: Run, payments: Payments, said: str) -> None:
+def assert_done(run: Run, payments: Payments, text: str) -> None:
     assert run.completed
     assert len(payments.keys["charge"]) == 2
-    twice = f"Steps {payments.keyed('charge')} and {payments.keyed('mail')} may have run twice: {INTERRUPTED}."
-    assert twice in said
-    reported = [{"step": name, "idempotency_key": payments.keys[name][0]} for name in ("charge", "mail")]
-    assert run.meta["may_have_run_twice"] == reported
+    warning = (
+        f"Steps {payments.step_text('charge')} and {payments.step_text('mail')} may have run twice: {INTERRUPTED}."
+    )
+    assert warning in text
+    steps = [{"step": name, "idempotency_key": payments.keys[name][0]} for name in ("charge", "mail")]
+    assert run.meta["may_have_run_twice"] == steps
 
 
 def test_a_resume_says_which_steps_it_may_have_repeated(client: Client, payments: Payments) -> None:
-    lapse(client)
+    expire_claim(client)
     run = client.get_prompt("pay", task=task_of(client))
     assert_done(run, payments, run.messages[-1].text)
 
 
 def test_the_workflow_tool_says_which_steps_it_may_have_repeated(client: Client, payments: Payments) -> None:
-    lapse(client)
+    expire_claim(client)
     run = client.call_workflow("pay", task=task_of(client))
     assert_done(run, payments, run.text)
     structure: Any = run.structured
@@ -113,53 +115,52 @@ def test_the_workflow_tool_says_which_steps_it_may_have_repeated(client: Client,
 
 
 def test_a_handoff_names_steps_that_may_have_run(client: Client, payments: Payments) -> None:
-    lapse(client)
+    expire_claim(client)
     payments.declines = True
     for run in (
         client.get_prompt("pay", task=task_of(client)),
         client.call_workflow("pay", task=task_of(client)),
     ):
-        said = run.text if run.structured else run.handoff
-        assert charged_twice(payments) in said
-        still = f"Steps {payments.keyed('charge')} and 'mail' may already have run: {INTERRUPTED}. Check before"
-        assert still in said
+        text = run.text if run.structured else run.handoff
+        assert charge_warning(payments) in text
+        hint = f"Steps {payments.step_text('charge')} and 'mail' may already have run: {INTERRUPTED}. Check before"
+        assert hint in text
         assert run.meta["may_have_run"] == [
             {"step": "charge", "idempotency_key": payments.keys["charge"][0]},
             {"step": "mail"},
         ]
 
 
-@pytest.mark.parametrize("held", [True, False], ids=["while the claim lasts", "afterwards"])
-def test_a_continuation_names_steps_that_may_have_run(client: Client, payments: Payments, held: bool) -> None:
+@pytest.mark.parametrize("is_claimed", [True, False], ids=["while the claim lasts", "afterwards"])
+def test_a_continuation_names_steps_that_may_have_run(client: Client, payments: Payments, is_claimed: bool) -> None:
     """The killed run holds its claim until the lease ends. Until then, it may still be alive."""
-    if not held:
-        lapse(client)
-    why = "another run of this task has not recorded what it did"
+    if not is_claimed:
+        expire_claim(client)
+    cause = "another run of this task has not recorded what it did"
     task = {"task_id": task_of(client)}
-    reported = client.call_tool("quote", {"order_id": "A-17", **task})
-    assert f"Steps {payments.keyed('charge')} and 'mail' may already have run: {why}." in reported.text
-    [following] = read(reported.text).calls
-    assert (following.tool, following.arguments) == ("pay", task)
-    made = client.call_tool("charge", {"order_id": "A-17", "amount": 12.5, **task})
-    assert f"Step {payments.keyed('charge')} may have run twice: {why}." in made.text
-    assert made.meta["may_have_run_twice"] == [{"step": "charge", "idempotency_key": payments.keys["charge"][0]}]
-    by_meta = client.call_tool("mail", {"receipt": "charged"}, task=task_of(client))
-    repeated: Any = by_meta.meta["may_have_run_twice"]
-    assert [it["step"] for it in repeated] == ["mail"]
-    assert "may_have_run" not in by_meta.meta
+    quote_answer = client.call_tool("quote", {"order_id": "A-17", **task})
+    assert f"Steps {payments.step_text('charge')} and 'mail' may already have run: {cause}." in quote_answer.text
+    [next_call] = read(quote_answer.text).calls
+    assert (next_call.tool, next_call.arguments) == ("pay", task)
+    reply = client.call_tool("charge", {"order_id": "A-17", "amount": 12.5, **task})
+    assert f"Step {payments.step_text('charge')} may have run twice: {cause}." in reply.text
+    assert reply.meta["may_have_run_twice"] == [{"step": "charge", "idempotency_key": payments.keys["charge"][0]}]
+    mail_answer = client.call_tool("mail", {"receipt": "charged"}, task=task_of(client))
+    steps: Any = mail_answer.meta["may_have_run_twice"]
+    assert [step["step"] for step in steps] == ["mail"]
+    assert "may_have_run" not in mail_answer.meta
 
 
 def test_the_board_names_steps_that_may_have_run(client: Client, payments: Payments) -> None:
-    lapse(client)
-    look = {"task_id": task_of(client), "task_action": "show"}
-    shown = client.call_workflow("pay", look)
-    structure: Any = shown.structured
-    assert f"Steps {payments.keyed('charge')} and 'mail' may already have run" in structure["warning"]
-    assert structure["warning"] in shown.text
+    expire_claim(client)
+    view = client.call_workflow("pay", {"task_id": task_of(client), "task_action": "show"})
+    structure: Any = view.structured
+    assert f"Steps {payments.step_text('charge')} and 'mail' may already have run" in structure["warning"]
+    assert structure["warning"] in view.text
 
 
 def test_steps_that_may_have_run_are_named_while_they_are_open(client: Client, payments: Payments) -> None:
-    lapse(client)
+    expire_claim(client)
     payments.declines = True
     client.call_workflow("pay", task=task_of(client))
     client.call_workflow("pay", task=task_of(client))
@@ -170,12 +171,12 @@ def test_steps_that_may_have_run_are_named_while_they_are_open(client: Client, p
 def test_without_an_interrupted_run_no_steps_are_named(payments: Payments) -> None:
     with connect(payments.server) as client:
         payments.declines = True
-        paused = client.call_workflow("pay", {"order_id": "A-17"})
+        run = client.call_workflow("pay", {"order_id": "A-17"})
         payments.declines = False
-        made = client.call_tool("charge", {"order_id": "A-17", "amount": 12.5, "task_id": paused.task_id})
-        done = client.call_workflow("pay", task=paused.task_id)
-        assert done.completed
-        for answer in (paused, made, done):
+        continuation = client.call_tool("charge", {"order_id": "A-17", "amount": 12.5, "task_id": run.task_id})
+        last_run = client.call_workflow("pay", task=run.task_id)
+        assert last_run.completed
+        for answer in (run, continuation, last_run):
             assert "may" not in answer.text
             assert not {"may_have_run", "may_have_run_twice"} & answer.meta.keys()
 
@@ -186,7 +187,7 @@ def test_a_run_whose_writes_failed_names_its_steps(payments: Payments) -> None:
         client.store.fails("UpdateItem", times=None, error="AccessDeniedException")
         run = client.call_workflow("pay", {"order_id": "A-17"})
         assert run.meta["persisted"] is False
-        steps = f"steps {payments.keyed('quote')} and {payments.keyed('charge')}"
+        steps = f"steps {payments.step_text('quote')} and {payments.step_text('charge')}"
         assert f"if the server went on, it would repeat {steps}." in run.text
 
 
@@ -211,15 +212,15 @@ def test_a_key_of_a_call_with_a_secret_is_not_shown() -> None:
     with connect(server) as client:
         with client.killed_after("transfer"):
             client.call_workflow("send", {"pin": "4711"})
-        lapse(client)
-        shown = client.call_workflow("send", {"task_id": task_of(client), "task_action": "show"})
-        done = client.call_workflow("send", {"pin": "4711"}, task=task_of(client))
-    assert "Steps 'transfer' and 'note' may already have run: " in shown.text
-    assert f"Steps 'transfer' and 'note' may have run twice: {INTERRUPTED}." in done.text
-    assert done.meta["may_have_run_twice"] == [{"step": "transfer"}, {"step": "note"}]
+        expire_claim(client)
+        view = client.call_workflow("send", {"task_id": task_of(client), "task_action": "show"})
+        run = client.call_workflow("send", {"pin": "4711"}, task=task_of(client))
+    assert "Steps 'transfer' and 'note' may already have run: " in view.text
+    assert f"Steps 'transfer' and 'note' may have run twice: {INTERRUPTED}." in run.text
+    assert run.meta["may_have_run_twice"] == [{"step": "transfer"}, {"step": "note"}]
 
 
-class Connected(Remote):
+class LocalRemote(Remote):
     """Sends the requests of the commands to the test's server."""
 
     def __init__(self, client: Client) -> None:
@@ -231,11 +232,13 @@ class Connected(Remote):
 
 
 def test_baton_resume_names_repeated_steps_of_a_completed_workflow(client: Client, payments: Payments) -> None:
-    lapse(client)
-    ran = Connected(client).run("pay", {}, task_of(client))
-    to = Console(file=StringIO(), width=1_000)
-    print_run(ran, to)
-    assert isinstance(to.file, StringIO)
-    said = f"Steps {payments.keyed('charge')} and {payments.keyed('mail')} may have run twice: {INTERRUPTED}."
-    assert said in to.file.getvalue()
-    assert ran.to_json()["note"] == said
+    expire_claim(client)
+    result = LocalRemote(client).run("pay", {}, task_of(client))
+    console = Console(file=StringIO(), width=1_000)
+    print_run(result, console)
+    assert isinstance(console.file, StringIO)
+    warning = (
+        f"Steps {payments.step_text('charge')} and {payments.step_text('mail')} may have run twice: {INTERRUPTED}."
+    )
+    assert warning in console.file.getvalue()
+    assert result.to_json()["note"] == warning

@@ -12,7 +12,7 @@ from tests.e2e.support import Clock, Script, Table
 
 UNKNOWN_TASK = new_task_id(0)
 ORDER = {"order_id": "A-17"}
-DONE = {"fetch": "completed", "refund": "completed", "notify": "completed"}
+ALL_STEPS = {"fetch": "completed", "refund": "completed", "notify": "completed"}
 
 
 def orders_server(**refund: Any) -> Server:
@@ -38,7 +38,7 @@ def orders_server(**refund: Any) -> Server:
     def policy() -> str:
         return "Be kind."
 
-    declared = {
+    refund_options = {
         "arguments": {"order_id": prompt_arg("order_id"), "amount": step_output("fetch", "total")},
         "guidance": "Mind the policy.",
         "resources": ["docs://policy"],
@@ -46,7 +46,7 @@ def orders_server(**refund: Any) -> Server:
     }
     steps = [
         Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, guidance="Once."),
-        Step("refund", tool="refund", **declared),
+        Step("refund", tool="refund", **refund_options),
         Step("notify", tool="send_mail", arguments={"text": constant("{order_id} {note}")}),
     ]
     arguments = [Argument("order_id", required=True), Argument("note"), Argument("amount", type=float)]
@@ -76,7 +76,7 @@ def test_a_resume_runs_failed_steps_again_but_not_completed_ones(baton: Connect)
     client = baton(orders_server())
     task_id = paused_at(client, "refund")
     run = client.resume(task_id)
-    assert (run.task_id, run.completed, run.paused, run.steps) == (task_id, True, False, DONE)
+    assert (run.task_id, run.completed, run.paused, run.steps) == (task_id, True, False, ALL_STEPS)
     assert calls(client) == [1, 2, 1]
     task = client.task(task_id)
     assert "_workflow.pause_reason" not in task.variables
@@ -95,16 +95,16 @@ def test_a_resume_that_pauses_again_has_its_own_reason(baton: Connect) -> None:
         task = client.task(task_id)
         assert task.pause == pause
         assert task.variables[f"_workflow.result.{step}"] == {"error": error}
-    assert task.steps == {**DONE, "notify": "failed"}
+    assert task.steps == {**ALL_STEPS, "notify": "failed"}
 
 
 def test_a_blocked_step_runs_when_its_missing_argument_is_given(baton: Connect) -> None:
     arguments = {"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount")}
     client = baton(orders_server(arguments=arguments))
-    paused = client.get_prompt("refund_order", ORDER)
-    assert paused.pause.type == "schemaMismatch"
-    assert client.resume(paused.task_id, {"amount": "12"}).completed
-    assert client.task(paused.task_id).variables["_workflow.result.refund"] == "A-17: 12.0"
+    run = client.get_prompt("refund_order", ORDER)
+    assert run.pause.type == "schemaMismatch"
+    assert client.resume(run.task_id, {"amount": "12"}).completed
+    assert client.task(run.task_id).variables["_workflow.result.refund"] == "A-17: 12.0"
 
 
 def test_arguments_of_the_first_call_are_stored_and_a_resume_can_replace_them(baton: Connect) -> None:
@@ -134,30 +134,30 @@ def test_steps_that_continuations_completed_are_not_run_again_and_their_results_
     assert run.messages[-1].text == "Result from send_mail: by hand"
 
 
-@pytest.mark.parametrize("how", ["cancelled", "completed"])
-def test_an_ended_task_is_not_resumed(baton: Connect, how: str) -> None:
+@pytest.mark.parametrize("status", ["cancelled", "completed"])
+def test_an_ended_task_is_not_resumed(baton: Connect, status: str) -> None:
     client = baton(orders_server())
     task_id = paused_at(client, "refund")
-    before = client.cancel(task_id) if how == "cancelled" else client.complete(task_id, {})
-    with pytest.raises(JsonRpcError, match=how) as refused:
+    task_before = client.cancel(task_id) if status == "cancelled" else client.complete(task_id, {})
+    with pytest.raises(JsonRpcError, match=status) as error_info:
         client.resume(task_id)
-    assert refused.value.code == -32602
+    assert error_info.value.code == -32602
     assert calls(client) == [1, 1, 0]
-    assert client.task(task_id) == before
+    assert client.task(task_id) == task_before
 
 
 def test_missing_foreign_and_expired_tasks_give_the_same_error(baton: Connect, era: Era) -> None:
     client = baton(orders_server(), era=era)
-    expired = paused_at(client, "refund")
+    expired_task = paused_at(client, "refund")
     client.clock.advance(3_700)
-    foreign = paused_at(client.as_owner("bob"), "refund")
-    reported = set()
-    for task in (UNKNOWN_TASK, foreign, expired, "no id at all"):
-        with pytest.raises(JsonRpcError) as refused:
+    foreign_task = paused_at(client.as_owner("bob"), "refund")
+    errors = set()
+    for task in (UNKNOWN_TASK, foreign_task, expired_task, "no id at all"):
+        with pytest.raises(JsonRpcError) as error_info:
             client.get_prompt("refund_order", task=task)
-        reported.add((refused.value.status, refused.value.code, refused.value.message, refused.value.data))
-    assert {answer[:2] for answer in reported} == {(200 if era == "2025" else 400, -32602)}
-    assert len(reported) == 1
+        errors.add((error_info.value.status, error_info.value.code, error_info.value.message, error_info.value.data))
+    assert {error[:2] for error in errors} == {(200 if era == "2025" else 400, -32602)}
+    assert len(errors) == 1
     assert calls(client) == [2, 2, 0]
 
 
@@ -174,13 +174,13 @@ def test_a_task_of_another_workflow_is_refused(baton: Connect) -> None:
 def test_a_resume_with_an_invalid_argument_runs_nothing(baton: Connect, arguments: dict[str, str]) -> None:
     client = baton(orders_server())
     task_id = paused_at(client, "refund")
-    before = client.task(task_id)
-    with pytest.raises(JsonRpcError, match=repr(next(iter(arguments)))) as refused:
+    task_before = client.task(task_id)
+    with pytest.raises(JsonRpcError, match=repr(next(iter(arguments)))) as error_info:
         client.resume(task_id, arguments)
-    assert refused.value.code == -32602
+    assert error_info.value.code == -32602
     assert calls(client) == [1, 1, 0]
     # The claim was taken and released. Nothing else has changed.
-    assert client.task(task_id).variables == before.variables
+    assert client.task(task_id).variables == task_before.variables
     assert client.resume(task_id).completed
 
 
@@ -190,9 +190,7 @@ def test_a_task_with_damaged_arguments_is_not_resumed(make_client: MakeClient, t
     clock.ms = 30_000
     table.replace({**table.item(task_id), "arguments": {"S": '["A-17"]'}})
 
-    answer = client.get_prompt("refund_order", task=task_id)
-
-    assert "nothing was run" in answer.error["message"]
+    assert "nothing was run" in client.get_prompt("refund_order", task=task_id).error["message"]
     assert "_workflow.result.fetch" not in client.variables(task_id)
 
 
@@ -213,8 +211,8 @@ def test_a_resume_reports_progress_from_its_first_open_step(
     task = client.get_prompt("flow").task_id
     script.errors.clear()
     answer = client.get_prompt("flow", task=task, meta={"progressToken": "t"})
-    reported = [(item["message"], item["progress"], item["total"]) for item in answer.notifications]
-    assert reported == [("Step 2/2: work", 2, 2)]
+    progress = [(item["message"], item["progress"], item["total"]) for item in answer.notifications]
+    assert progress == [("Step 2/2: work", 2, 2)]
     assert answer.conversation[2:4] == [
         ("assistant", "Reading docs://a"),
         ("user", "Resource content from docs://a:\na"),

@@ -20,21 +20,21 @@ def one_step(tool: Callable[..., Any], **step: Any) -> Server:
 
 
 def test_each_attempt_gets_unchanged_arguments(baton: Connect) -> None:
-    seen: list[list[str]] = []
+    calls: list[list[str]] = []
 
     def pack(items: list[str]) -> int:
-        seen.append(list(items))
+        calls.append(list(items))
         items.clear()
-        if len(seen) < 3:
+        if len(calls) < 3:
             raise ToolError("the box broke")
-        return len(seen)
+        return len(calls)
 
     client = baton(one_step(pack, arguments={"items": constant(["lamp", "desk"])}, retry=EVEN))
-    before_s = client.clock.monotonic_s()
+    start_s = client.clock.monotonic_s()
 
     assert client.get_prompt("flow").completed
-    assert client.clock.monotonic_s() - before_s >= 12
-    assert seen == [["lamp", "desk"]] * 3
+    assert client.clock.monotonic_s() - start_s >= 12
+    assert calls == [["lamp", "desk"]] * 3
 
 
 def test_an_error_with_retryable_false_ends_the_attempts_and_the_pause_is_not_retryable(baton: Connect) -> None:
@@ -49,8 +49,8 @@ def test_an_error_with_retryable_false_ends_the_attempts_and_the_pause_is_not_re
 
 def test_a_tool_that_returns_a_wrong_type_is_not_retried(baton: Connect) -> None:
     def work() -> int:
-        unfit: Any = "no number"
-        return cast("int", unfit)
+        text: Any = "no number"
+        return cast("int", text)
 
     client = baton(one_step(work, retry=Retry(on=(Exception,), first_s=0)))
 

@@ -19,7 +19,7 @@ from mcp_baton import (
 )
 from mcp_baton.testing import Connect
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Era, Table, related
+from tests.e2e.support import Era, Table, related_meta
 
 ORDER = {"order_id": "A-17", "category": "refunds", "email": "kim@example.com", "lines": [{"total": 30.0}]}
 
@@ -118,7 +118,7 @@ def test_a_completed_run_has_all_messages_and_its_exact_meta(make_client: MakeCl
         "task_id": answer.task_id,
         "task_status": "completed",
         "steps": [{"name": step["name"], "status": "completed"} for step in STEPS],
-        **related(era, answer.task_id),
+        **related_meta(era, answer.task_id),
     }
     # The client did not ask for progress, so the answer is not streamed.
     assert answer.headers["Content-Type"] == "application/json"
@@ -142,9 +142,9 @@ def test_a_workflow_that_is_not_durable_has_the_same_messages_and_no_task(baton:
     run = client.get_prompt("refund_order", {"order_id": "A-17"})
     assert [(message.role, message.text) for message in run.messages] == CONVERSATION
     client.tool_raises("send_mail", "no")
-    paused = client.get_prompt("refund_order", {"order_id": "A-17"})
-    assert "\n\n1. Call send_mail with " in paused.messages[-1].text
-    assert (run.meta, paused.meta, client.tasks()) == ({}, {}, [])
+    paused_run = client.get_prompt("refund_order", {"order_id": "A-17"})
+    assert "\n\n1. Call send_mail with " in paused_run.messages[-1].text
+    assert (run.meta, paused_run.meta, client.tasks()) == ({}, {}, [])
 
 
 def test_prompt_arguments_are_converted_for_tools_but_not_in_texts(baton: Connect) -> None:
@@ -160,16 +160,16 @@ def test_prompt_arguments_are_converted_for_tools_but_not_in_texts(baton: Connec
         arguments={"amount": prompt_arg("amount"), "tags": prompt_arg("tags"), "text": constant("{amount} EUR")},
         guidance="Not above {amount}.",
     )
-    declared = [Argument("amount", "EUR", type=float, default=30), Argument("tags", type=list[str], default=["a"])]
-    server.add_workflow(Workflow(name="flow", description="echo", arguments=declared, steps=[step]))
+    arguments = [Argument("amount", "EUR", type=float, default=30), Argument("tags", type=list[str], default=["a"])]
+    server.add_workflow(Workflow(name="flow", description="echo", arguments=arguments, steps=[step]))
     client = baton(server)
 
-    left_out, given = client.get_prompt("flow"), client.get_prompt("flow", {"amount": "7", "tags": "[]"})
+    default_run, explicit_run = client.get_prompt("flow"), client.get_prompt("flow", {"amount": "7", "tags": "[]"})
 
-    assert client.task(left_out.task_id).variables["_workflow.result.only"] == [30.0, ["a"], "30 EUR"]
-    assert client.task(given.task_id).variables["_workflow.result.only"] == [7.0, [], "7 EUR"]
-    assert left_out.messages[0].text.endswith('- amount: 30\n- tags: ["a"]')
-    assert 'Not above "7".' in [message.text for message in given.messages]
+    assert client.task(default_run.task_id).variables["_workflow.result.only"] == [30.0, ["a"], "30 EUR"]
+    assert client.task(explicit_run.task_id).variables["_workflow.result.only"] == [7.0, [], "7 EUR"]
+    assert default_run.messages[0].text.endswith('- amount: 30\n- tags: ["a"]')
+    assert 'Not above "7".' in [message.text for message in explicit_run.messages]
 
 
 def test_progress_names_each_step_at_its_start_and_the_first_notification_names_the_task(
@@ -177,21 +177,21 @@ def test_progress_names_each_step_at_its_start_and_the_first_notification_names_
 ) -> None:
     client = make_client(orders_server(), era=era)
     answer = client.get_prompt("refund_order", {"order_id": "A-17"}, meta={"progressToken": "t-1"})
-    first, *others = [
+    first, *notifications = [
         {"progressToken": "t-1", "progress": number, "total": 4, "message": f"Step {number}/4: {name}"}
         for number, name in enumerate(["fetch", "policy", "refund", "notify"], 1)
     ]
-    assert answer.notifications == [first | {"_meta": {"task_id": answer.task_id}}, *others]
+    assert answer.notifications == [first | {"_meta": {"task_id": answer.task_id}}, *notifications]
     assert answer.conversation == CONVERSATION
 
 
-@pytest.mark.parametrize(("asked", "granted"), [(None, 3_600_000), (60_000, 60_000), (10**12, 86_400_000)])
+@pytest.mark.parametrize(("ttl", "expected"), [(None, 3_600_000), (60_000, 60_000), (10**12, 86_400_000)])
 def test_the_client_can_choose_the_lifetime_of_a_task_up_to_the_maximum(
-    make_client: MakeClient, table: Table, asked: int | None, granted: int
+    make_client: MakeClient, table: Table, ttl: int | None, expected: int
 ) -> None:
     client = make_client(orders_server())
-    params = {"name": "refund_order", "arguments": {"order_id": "A"}, **({"task": {"ttl": asked}} if asked else {})}
+    params = {"name": "refund_order", "arguments": {"order_id": "A"}, **({"task": {"ttl": ttl}} if ttl else {})}
     task = client.request("prompts/get", params).task_id
-    assert client.task("get", task).result["ttl"] == granted
-    assert client.in_era("2026").task("get", task).result["ttlMs"] == granted
-    assert (table.item(task)["version"], table.item(task)["ttl_ms"]) == ({"N": "2"}, {"N": str(granted)})
+    assert client.task("get", task).result["ttl"] == expected
+    assert client.in_era("2026").task("get", task).result["ttlMs"] == expected
+    assert (table.item(task)["version"], table.item(task)["ttl_ms"]) == ({"N": "2"}, {"N": str(expected)})

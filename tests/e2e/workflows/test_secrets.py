@@ -21,12 +21,12 @@ from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Era, JsonDict, Table
 
 PIN = "hunter2-4711"
-GIVEN = {"account": "A-1", "pin": PIN}
+ARGUMENTS = {"account": "A-1", "pin": PIN}
 
 
 def secret_server(calls: list[JsonDict], errors: list[str] | None = None, **changes: Any) -> Server:
     """Return a server with a workflow that uses its secret argument in every place where an argument can be used."""
-    server, failing = Server("bank"), [] if errors is None else errors
+    server, remaining_errors = Server("bank"), [] if errors is None else errors
 
     @server.tool
     def login(account: str, pin: str) -> dict[str, str]:
@@ -36,15 +36,15 @@ def secret_server(calls: list[JsonDict], errors: list[str] | None = None, **chan
     @server.tool
     def pay(session: str, headers: dict[str, Any], note: str, ctx: Context) -> str:
         calls.append({"session": session, "headers": headers, "note": note, "key": ctx.idempotency_key})
-        if failing:
-            raise ToolError(failing.pop())
+        if remaining_errors:
+            raise ToolError(remaining_errors.pop())
         return "paid"
 
     @server.tool
     def sign(pin: str, code: str) -> str:
         calls.append({"pin": pin, "code": code})
-        if failing:
-            raise ToolError(failing.pop())
+        if remaining_errors:
+            raise ToolError(remaining_errors.pop())
         return f"signed {code}"
 
     workflow: dict[str, Any] = {
@@ -74,12 +74,12 @@ def secret_server(calls: list[JsonDict], errors: list[str] | None = None, **chan
     return server
 
 
-def nothing_shows(answer: Answer) -> None:
+def assert_hidden(answer: Answer) -> None:
     assert PIN not in answer.body
     assert "hunter2" not in answer.body
 
 
-def nothing_is_stored(table: Table) -> None:
+def assert_not_stored(table: Table) -> None:
     assert table.items
     assert "hunter2" not in repr(table.items)
 
@@ -90,12 +90,12 @@ def test_a_secret_reaches_only_the_tools(
     calls: list[JsonDict] = []
     client = make_client(secret_server(calls), era=era)
     with caplog.at_level(logging.DEBUG, "mcp_baton"):
-        answer = client.get_prompt("flow", GIVEN, meta={"progressToken": "p"})
+        answer = client.get_prompt("flow", ARGUMENTS, meta={"progressToken": "p"})
 
     assert [call.get("pin") for call in calls] == [PIN, None]
     assert calls[1]["headers"] == {"auth": [f"Pin {PIN}"]}
-    nothing_shows(answer)
-    nothing_is_stored(table)
+    assert_hidden(answer)
+    assert_not_stored(table)
     assert "hunter2" not in caplog.text
     assert "hunter2" not in calls[1]["key"]
     conversation = dict.fromkeys(text for _, text in answer.conversation)
@@ -109,21 +109,21 @@ def test_a_secret_reaches_only_the_tools(
 def test_a_resume_needs_the_secret_again(make_client: MakeClient, table: Table) -> None:
     calls: list[JsonDict] = []
     client = make_client(secret_server(calls))
-    task = client.get_prompt("flow", GIVEN).task_id
+    task = client.get_prompt("flow", ARGUMENTS).task_id
     calls.clear()
 
-    refused = client.get_prompt("flow", {}, task=task)
-    assert refused.error["code"] == -32602
-    assert refused.error["message"] == (
+    answer = client.get_prompt("flow", {}, task=task)
+    assert answer.error["code"] == -32602
+    assert answer.error["message"] == (
         "Invalid params: secret arguments are not stored; give them again to resume the task: 'pin'"
     )
     assert calls == []
 
     client.call_tool("sign", {"pin": PIN, "code": "9"}, task=task)
-    resumed = client.get_prompt("flow", {"pin": PIN}, task=task)
-    assert resumed.meta["task_status"] == "completed"
-    nothing_shows(resumed)
-    nothing_is_stored(table)
+    resumed_answer = client.get_prompt("flow", {"pin": PIN}, task=task)
+    assert resumed_answer.meta["task_status"] == "completed"
+    assert_hidden(resumed_answer)
+    assert_not_stored(table)
 
 
 def test_an_optional_secret_must_be_given_again_only_if_it_was_given(
@@ -131,41 +131,40 @@ def test_an_optional_secret_must_be_given_again_only_if_it_was_given(
 ) -> None:
     arguments = [Argument("account", required=True), Argument("pin", secret=True)]
     client = make_client(secret_server([], arguments=arguments))
-    given, left_out = (client.get_prompt("flow", it).task_id for it in (GIVEN, {"account": "A-1"}))
-
-    assert client.get_prompt("flow", {}, task=given).error["code"] == -32602
-    assert client.get_prompt("flow", {}, task=left_out).meta["pause_reason"]["missingFields"] == ["pin"]
-    reported = client.call_tool("flow", {"account": "A-1"})
-    assert (
-        f'call flow with {{"task_id": "{reported.task_id}"}} to let' in reported.result["structuredContent"]["message"]
+    task_with_pin, task_without_pin = (
+        client.get_prompt("flow", values).task_id for values in (ARGUMENTS, {"account": "A-1"})
     )
+
+    assert client.get_prompt("flow", {}, task=task_with_pin).error["code"] == -32602
+    assert client.get_prompt("flow", {}, task=task_without_pin).meta["pause_reason"]["missingFields"] == ["pin"]
+    answer = client.call_tool("flow", {"account": "A-1"})
+    assert f'call flow with {{"task_id": "{answer.task_id}"}} to let' in answer.result["structuredContent"]["message"]
 
 
 def test_a_secret_in_a_continuation_is_not_stored(make_client: MakeClient, table: Table) -> None:
     calls: list[JsonDict] = []
     client = make_client(secret_server(calls))
-    task = client.get_prompt("flow", GIVEN).task_id
+    task = client.get_prompt("flow", ARGUMENTS).task_id
 
     call = {"pin": PIN, "code": "9"}
     for _ in range(2):
-        recorded = client.call_tool("sign", call, task=task)
-        assert recorded.meta["recorded"] is True
+        continuation = client.call_tool("sign", call, task=task)
+        assert continuation.meta["recorded"] is True
     variables = client.variables(task)
     assert variables["_workflow.call.sign"] == {"pin": {"_workflow.secret": True}, "code": "9"}
     assert [name for name in variables if name.startswith("_workflow.extra")] == []
-    nothing_is_stored(table)
+    assert_not_stored(table)
 
-    resumed = client.get_prompt("flow", {"pin": PIN}, task=task)
-    texts = [text for _, text in resumed.conversation]
-    assert 'Calling sign with {"pin": "<secret pin>", "code": "9"}' in texts
-    nothing_shows(resumed)
+    answer = client.get_prompt("flow", {"pin": PIN}, task=task)
+    assert 'Calling sign with {"pin": "<secret pin>", "code": "9"}' in [text for _, text in answer.conversation]
+    assert_hidden(answer)
 
 
 def test_remaining_calls_name_a_secret_without_its_value(make_client: MakeClient) -> None:
     client = make_client(secret_server([], ["no route"]))
-    task = client.get_prompt("flow", GIVEN).task_id
+    task = client.get_prompt("flow", ARGUMENTS).task_id
 
-    answer = client.call_tool("login", GIVEN, task=task)
+    answer = client.call_tool("login", ARGUMENTS, task=task)
     assert answer.meta["next"] == [
         {
             "tool": "pay",
@@ -177,12 +176,11 @@ def test_remaining_calls_name_a_secret_without_its_value(make_client: MakeClient
 
 
 def test_errors_that_quote_the_secret_are_stored_and_shown_without_it(make_client: MakeClient, table: Table) -> None:
-    client = make_client(secret_server([], [f"no such pin: {PIN}"]))
 
-    answer = client.get_prompt("flow", GIVEN)
+    answer = make_client(secret_server([], [f"no such pin: {PIN}"])).get_prompt("flow", ARGUMENTS)
     assert answer.meta["pause_reason"]["error"] == "no such pin: <secret pin>"
-    nothing_shows(answer)
-    nothing_is_stored(table)
+    assert_hidden(answer)
+    assert_not_stored(table)
 
 
 def test_a_continuations_error_that_quotes_the_secret_is_stored_without_it(
@@ -190,25 +188,24 @@ def test_a_continuations_error_that_quotes_the_secret_is_stored_without_it(
 ) -> None:
     errors: list[str] = []
     client = make_client(secret_server([], errors))
-    task = client.get_prompt("flow", GIVEN).task_id
+    task = client.get_prompt("flow", ARGUMENTS).task_id
 
     errors.append(f"wrong: {PIN}")
     answer = client.call_tool("sign", {"pin": PIN, "code": "9"}, task=task)
     assert answer.result["content"][0]["text"] == f"wrong: {PIN}"
     assert answer.meta["pause_reason"]["error"] == "wrong: <secret pin>"
-    nothing_is_stored(table)
+    assert_not_stored(table)
 
 
 def test_a_secret_that_does_not_convert_is_not_quoted(make_client: MakeClient) -> None:
     arguments = [Argument("account", required=True), Argument("pin", type=int, secret=True)]
-    client = make_client(secret_server([], arguments=arguments))
 
-    refused = client.get_prompt("flow", GIVEN)
-    assert refused.error["message"] == "Invalid params: the argument 'pin' does not convert to its type"
+    answer = make_client(secret_server([], arguments=arguments)).get_prompt("flow", ARGUMENTS)
+    assert answer.error["message"] == "Invalid params: the argument 'pin' does not convert to its type"
 
 
 @pytest.mark.parametrize(
-    ("step", "arguments", "reported"),
+    ("step", "arguments", "message"),
     [
         (Step("s", resources=["docs://{pin}"]), [Argument("pin", secret=True)], "into a URI"),
         (
@@ -220,30 +217,30 @@ def test_a_secret_that_does_not_convert_is_not_quoted(make_client: MakeClient) -
     ],
 )
 def test_a_secret_in_a_uri_and_one_with_a_default_are_refused(
-    step: Step, arguments: list[Argument], reported: str
+    step: Step, arguments: list[Argument], message: str
 ) -> None:
     server = Server("s")
     server.add_workflow(Workflow(name="flow", description="d", arguments=arguments, steps=[step]))
 
-    with pytest.raises(WorkflowError, match=reported):
+    with pytest.raises(WorkflowError, match=message):
         server.check()
 
 
 def test_the_workflow_tool_shows_no_secret_and_needs_it_again(make_client: MakeClient, table: Table) -> None:
     client = make_client(secret_server([], ["no route"]))
 
-    paused = client.call_tool("flow", GIVEN)
-    nothing_shows(paused)
-    nothing_is_stored(table)
-    structure = paused.result["structuredContent"]
+    first_answer = client.call_tool("flow", ARGUMENTS)
+    assert_hidden(first_answer)
+    assert_not_stored(table)
+    structure = first_answer.result["structuredContent"]
     assert '"pin": "<secret pin>"' in structure["message"]
     assert structure["message"].endswith("continue. Give pin again with it: secrets are not stored.")
-    again = client.call_tool("flow", {"task_id": structure["task_id"]})
-    assert again.result["isError"] is True
-    reported = again.result["content"][0]["text"]
-    assert reported.startswith("Secret arguments are not stored; give them again to resume the task: 'pin'.")
-    went_on = client.call_tool("flow", {"task_id": structure["task_id"], "pin": PIN})
-    assert went_on.statuses == ["completed", "completed", "pending"]
+    second_answer = client.call_tool("flow", {"task_id": structure["task_id"]})
+    assert second_answer.result["isError"] is True
+    text = second_answer.result["content"][0]["text"]
+    assert text.startswith("Secret arguments are not stored; give them again to resume the task: 'pin'.")
+    third_answer = client.call_tool("flow", {"task_id": structure["task_id"], "pin": PIN})
+    assert third_answer.statuses == ["completed", "completed", "pending"]
     (workflow_tool,) = (tool for tool in client.request("tools/list").result["tools"] if tool["name"] == "flow")
     assert "Secret: it is not stored" in workflow_tool["inputSchema"]["properties"]["pin"]["description"]
     prompt = client.request("prompts/list").result["prompts"][0]

@@ -13,14 +13,14 @@ import pytest
 from mcp_baton import Context, Server, Step, Workflow
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.http import ClientGone
-from tests.e2e.conftest import MakeClient, Streaming
+from tests.e2e.conftest import MakeClient, Submit
 from tests.e2e.support import BOUND_S, Answer, Client, Clock, Sink, Table, begin
 
 RESERVE_MS = 5_000
 LISTENING = {"progressToken": "t"}
 
 
-class Gone(Sink):
+class DisconnectedSink(Sink):
     """A client that closes the connection at the first message."""
 
     def write(self, data: bytes) -> None:
@@ -34,9 +34,9 @@ def one_step(server: Server, tool: str) -> None:
     )
 
 
-def test_a_step_is_announced_while_it_runs(make_client: MakeClient, streaming: Streaming) -> None:
-    seen = [Event(), Event()]
-    gates, server, sink = iter(seen), Server("s"), Sink()
+def test_a_step_is_announced_while_it_runs(make_client: MakeClient, submit: Submit) -> None:
+    events = [Event(), Event()]
+    gates, server, sink = iter(events), Server("s"), Sink()
 
     @server.tool
     def work() -> None:
@@ -45,36 +45,36 @@ def test_a_step_is_announced_while_it_runs(make_client: MakeClient, streaming: S
 
     one_step(server, "work")
     client = make_client(server)
-    answer = streaming(sink, lambda: client.get_prompt("flow", meta=LISTENING))
-    for event, message in zip(seen, ["Step 1/2: slow", "Step 2/2: next"], strict=True):
-        assert sink.next_told()["message"] == message
+    answer = submit(sink, lambda: client.get_prompt("flow", meta=LISTENING))
+    for event, message in zip(events, ["Step 1/2: slow", "Step 2/2: next"], strict=True):
+        assert sink.next_params()["message"] == message
         event.set()
     assert sink.next()["result"]["_meta"]["task_status"] == "completed"
     assert answer.result(BOUND_S).body == ""
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_tools_progress_arrives_while_it_runs(make_client: MakeClient, streaming: Streaming, is_async: bool) -> None:
-    seen, server, sink = Event(), Server("s"), Sink()
+def test_a_tools_progress_arrives_while_it_runs(make_client: MakeClient, submit: Submit, is_async: bool) -> None:
+    event, server, sink = Event(), Server("s"), Sink()
 
     def work(ctx: Context) -> bool:
         ctx.report_progress(1, 2, "half way")
-        return seen.wait(BOUND_S)
+        return event.wait(BOUND_S)
 
     async def work_async(ctx: Context) -> bool:
         ctx.report_progress(1, 2, "half way")
-        return await asyncio.to_thread(seen.wait, BOUND_S)
+        return await asyncio.to_thread(event.wait, BOUND_S)
 
     server.tool(name="work")(work_async if is_async else work)
     client = make_client(server)
-    streaming(sink, lambda: client.call_tool("work", meta=LISTENING))
-    assert sink.next_told() == {"progressToken": "t", "progress": 1, "total": 2, "message": "half way"}
-    seen.set()
+    submit(sink, lambda: client.call_tool("work", meta=LISTENING))
+    assert sink.next_params() == {"progressToken": "t", "progress": 1, "total": 2, "message": "half way"}
+    event.set()
     assert sink.next()["result"]["structuredContent"] == {"result": True}
 
 
 def test_a_run_and_a_continuation_continue_after_the_client_closed_the_connection(
-    make_client: MakeClient, streaming: Streaming, table: Table
+    make_client: MakeClient, submit: Submit, table: Table
 ) -> None:
     server, clock = Server("s"), Clock()
 
@@ -86,19 +86,19 @@ def test_a_run_and_a_continuation_continue_after_the_client_closed_the_connectio
     one_step(server, "work")
     client = make_client(server, remaining_ms=clock)
     task = begin(client, clock)
-    streaming(Gone(), lambda: client.call_tool("work", task=task, meta=LISTENING)).result(BOUND_S)
+    submit(DisconnectedSink(), lambda: client.call_tool("work", task=task, meta=LISTENING)).result(BOUND_S)
     assert client.variables(task)["_workflow.result.slow"] == 1
-    streaming(Gone(), lambda: client.get_prompt("flow", meta=LISTENING)).result(BOUND_S)
+    submit(DisconnectedSink(), lambda: client.get_prompt("flow", meta=LISTENING)).result(BOUND_S)
     assert sorted(table.statuses) == ["completed", "working"]
 
 
-class Stuck:
-    """A workflow whose tool is still running when the function's time ends. `act` is what the tool does afterwards."""
+class Stall:
+    """A workflow whose tool is still running when the function's time ends. Afterwards, the tool runs `action`."""
 
-    def __init__(self, make_client: MakeClient, act: Callable[[Context], object] = lambda _: None) -> None:
-        self.clock, self.let_go, self.ended = Clock(), Event(), Event()
-        self.act = act
-        self.raised: BaseException | None = None
+    def __init__(self, make_client: MakeClient, action: Callable[[Context], object] = lambda _: None) -> None:
+        self.clock, self.release, self.ended = Clock(), Event(), Event()
+        self.action = action
+        self.error: BaseException | None = None
         server = Server("s")
         server.tool(self.work)
         one_step(server, "work")
@@ -106,17 +106,17 @@ class Stuck:
 
     def work(self, ctx: Context) -> str:
         """Let the time run out, wait to be released, then use the context."""
-        if self.let_go.is_set():
+        if self.release.is_set():
             return "in time"
         variables = ctx.task
         self.clock.ms = RESERVE_MS
         # A progress notification makes the request's thread check the clock.
         ctx.report_progress(1)
-        assert self.let_go.wait(BOUND_S)
+        assert self.release.wait(BOUND_S)
         try:
-            self.act(ctx)
+            self.action(ctx)
         except BaseException as error:
-            self.raised = error
+            self.error = error
             raise
         finally:
             # The variables are from the context, which is closed by now.
@@ -129,42 +129,42 @@ class Stuck:
     def end(self) -> None:
         """Release the tool and wait for its end."""
         assert not self.ended.is_set()
-        self.let_go.set()
+        self.release.set()
         assert self.ended.wait(BOUND_S)
 
 
 @pytest.fixture
-def stuck(make_client: MakeClient) -> Stuck:
-    return Stuck(make_client)
+def stall(make_client: MakeClient) -> Stall:
+    return Stall(make_client)
 
 
-LATE = (
+TIMEOUT = (
     "timed out: it had 25 s, which is what was left of the function's time without the last 5 s, in which results are "
     "stored (raise FunctionTimeout, in the background WorkerTimeout; with baton serve --timeout, --worker-timeout); it "
     "may still have happened"
 )
-TIMED_OUT = {"type": "toolError", "failedStep": "slow", "error": LATE, "retryable": False, "suggestedTool": "work"}
+TIMED_OUT = {"type": "toolError", "failedStep": "slow", "error": TIMEOUT, "retryable": False, "suggestedTool": "work"}
 
 
-def test_a_tool_that_is_still_running_when_the_write_reserve_begins_is_abandoned(stuck: Stuck, table: Table) -> None:
-    answer = stuck.client.get_prompt("flow", meta=LISTENING)
+def test_a_tool_that_is_still_running_when_the_write_reserve_begins_is_abandoned(stall: Stall, table: Table) -> None:
+    answer = stall.client.get_prompt("flow", meta=LISTENING)
     assert answer.meta["pause_reason"] == TIMED_OUT
     assert answer.statuses == ["failed", "pending"]
-    variables = stuck.client.variables(answer.task_id)
+    variables = stall.client.variables(answer.task_id)
     assert variables["_workflow.pause_reason"] == TIMED_OUT
-    assert variables["_workflow.result.slow"] == {"error": LATE}
+    assert variables["_workflow.result.slow"] == {"error": TIMEOUT}
 
-    before = table.item(answer.task_id)
-    stuck.end()
-    assert table.item(answer.task_id) == before
-    stuck.clock.ms = 30_000
-    assert stuck.client.get_prompt("flow", task=answer.task_id).meta["task_status"] == "completed"
-    variables = stuck.client.variables(answer.task_id)
+    item_before = table.item(answer.task_id)
+    stall.end()
+    assert table.item(answer.task_id) == item_before
+    stall.clock.ms = 30_000
+    assert stall.client.get_prompt("flow", task=answer.task_id).meta["task_status"] == "completed"
+    variables = stall.client.variables(answer.task_id)
     assert variables["_workflow.result.slow"] == "in time"
     assert "late" not in variables
 
 
-USES: dict[str, Callable[[Context], object]] = {
+CONTEXT_USES: dict[str, Callable[[Context], object]] = {
     "report_progress": lambda ctx: ctx.report_progress(2),
     "log": lambda ctx: ctx.log("info", "still here"),
     "remaining_ms": lambda ctx: ctx.remaining_ms(),
@@ -172,47 +172,47 @@ USES: dict[str, Callable[[Context], object]] = {
 }
 
 
-@pytest.mark.parametrize("act", USES.values(), ids=USES)
+@pytest.mark.parametrize("action", CONTEXT_USES.values(), ids=CONTEXT_USES)
 def test_an_abandoned_tool_is_stopped_at_the_next_use_of_its_context(
-    make_client: MakeClient, act: Callable[[Context], Any]
+    make_client: MakeClient, action: Callable[[Context], Any]
 ) -> None:
-    stuck = Stuck(make_client, act)
-    stuck.client.get_prompt("flow", meta=LISTENING)
-    assert stuck.raised is None
-    stuck.end()
+    stall = Stall(make_client, action)
+    stall.client.get_prompt("flow", meta=LISTENING)
+    assert stall.error is None
+    stall.end()
     # It is not an `Exception`, so a tool that catches `Exception` does not catch it.
-    assert (isinstance(stuck.raised, Abandoned), isinstance(stuck.raised, Exception)) == (True, False)
+    assert (isinstance(stall.error, Abandoned), isinstance(stall.error, Exception)) == (True, False)
 
 
-def test_a_continuation_that_does_not_end_is_recorded_as_timed_out(stuck: Stuck) -> None:
-    task = begin(stuck.client, stuck.clock)
-    answer = stuck.client.call_tool("work", task=task, meta=LISTENING)
+def test_a_continuation_that_does_not_end_is_recorded_as_timed_out(stall: Stall) -> None:
+    task = begin(stall.client, stall.clock)
+    answer = stall.client.call_tool("work", task=task, meta=LISTENING)
     assert answer.result["isError"] is True
-    assert answer.result["content"] == [{"type": "text", "text": LATE}]
+    assert answer.result["content"] == [{"type": "text", "text": TIMEOUT}]
     assert answer.meta["recorded"] is True
     assert answer.meta["pause_reason"] == TIMED_OUT
-    stuck.end()
+    stall.end()
 
 
 def test_a_tool_without_progress_is_abandoned_too(make_client: MakeClient) -> None:
-    server, let_go, started = Server("s"), Event(), Event()
+    server, release, started = Server("s"), Event(), Event()
 
-    def remaining() -> int:
+    def remaining_ms() -> int:
         """Return 30 s until the tool runs, then 20 ms and 10 ms more than the reserve, then just the reserve."""
-        return next(reads) if started.is_set() else 30_000
+        return next(remaining_times) if started.is_set() else 30_000
 
-    reads = iter([RESERVE_MS + 20, RESERVE_MS + 10, *[RESERVE_MS] * 100])
+    remaining_times = iter([RESERVE_MS + 20, RESERVE_MS + 10, *[RESERVE_MS] * 100])
 
     @server.tool
     def work(ctx: Context) -> None:
         started.set()
         ctx.report_progress(1)
-        let_go.wait(BOUND_S)
+        release.wait(BOUND_S)
 
     one_step(server, "work")
-    answer = make_client(server, remaining_ms=remaining).get_prompt("flow", meta=LISTENING)
+    answer = make_client(server, remaining_ms=remaining_ms).get_prompt("flow", meta=LISTENING)
     assert answer.meta["pause_reason"] == TIMED_OUT
-    let_go.set()
+    release.set()
 
 
 def test_an_abandoned_coroutine_is_cancelled(make_client: MakeClient) -> None:
@@ -229,24 +229,23 @@ def test_an_abandoned_coroutine_is_cancelled(make_client: MakeClient) -> None:
             raise
 
     one_step(server, "work")
-    answer = make_client(server, remaining_ms=clock).get_prompt("flow", meta=LISTENING)
-    assert answer.meta["pause_reason"] == TIMED_OUT
+    assert make_client(server, remaining_ms=clock).get_prompt("flow", meta=LISTENING).meta["pause_reason"] == TIMED_OUT
     assert cancelled.wait(BOUND_S)
 
 
 def test_a_tool_with_ten_abandoned_threads_is_not_called_again(
     make_client: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server, clock, started, let_go, ended = Server("s"), Clock(), Semaphore(0), Event(), Semaphore(0)
+    server, clock, starts, release_all, ends = Server("s"), Clock(), Semaphore(0), Event(), Semaphore(0)
 
     @server.tool
     def hang(ctx: Context) -> str:
-        started.release()
-        if not let_go.is_set():
+        starts.release()
+        if not release_all.is_set():
             clock.ms = RESERVE_MS
             ctx.report_progress(1)
-            let_go.wait(BOUND_S)
-            ended.release()
+            release_all.wait(BOUND_S)
+            ends.release()
         return "in time"
 
     client = make_client(server, remaining_ms=clock)
@@ -257,13 +256,12 @@ def test_a_tool_with_ten_abandoned_threads_is_not_called_again(
         return text
 
     assert [call().startswith("timed out: ") for _ in range(10)] == [True] * 10
-    assert [started.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
-    refused = call()
-    assert refused.startswith("not started: 10 earlier calls of this function timed out and still run.")
+    assert [starts.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
+    assert call().startswith("not started: 10 earlier calls of this function timed out and still run.")
     assert "tool hang is not called any more" in caplog.text
-    assert not started.acquire(blocking=False)
-    let_go.set()
-    assert [ended.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
+    assert not starts.acquire(blocking=False)
+    release_all.set()
+    assert [ends.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
     # One of the threads is about to end.
     assert "in time" in (call() for _ in range(10_000))
 
@@ -305,27 +303,27 @@ def call_as_admin(client: Client, tool: str) -> Answer:
     return client.post(json.dumps(call), {"MCP-Protocol-Version": "2025-11-25"}, requestContext=context)
 
 
-IN_VAIN = "tool block blocks the event loop, on which all async functions run (write it as a plain def, or await in it)"
+BLOCKER = "tool block blocks the event loop, on which all async functions run (write it as a plain def, or await in it)"
 
 
-@pytest.mark.parametrize(("requires", "named"), [((), "tool block"), (("admin",), "another function")])
+@pytest.mark.parametrize(("requires", "name"), [((), "tool block"), (("admin",), "another function")])
 def test_an_async_tool_does_not_start_while_another_one_blocks_the_loop(
-    make_client: MakeClient, caplog: pytest.LogCaptureFixture, requires: Sequence[str], named: str
+    make_client: MakeClient, caplog: pytest.LogCaptureFixture, requires: Sequence[str], name: str
 ) -> None:
     tools = Blocking(requires)
-    blocking, client = make_client(tools.server), make_client(tools.server, remaining_ms=tools.remaining_ms)
+    blocking_client, client = make_client(tools.server), make_client(tools.server, remaining_ms=tools.remaining_ms)
     with ThreadPoolExecutor(1) as pool:
-        block = pool.submit(call_as_admin, blocking, "block")
+        block_call = pool.submit(call_as_admin, blocking_client, "block")
         assert tools.blocked.wait(BOUND_S)
         answer = client.call_tool("wait").result
         tools.released.set()
-        assert "isError" not in block.result(BOUND_S).result
-    reported = IN_VAIN.replace("tool block", named)
+        assert "isError" not in block_call.result(BOUND_S).result
+    problem = BLOCKER.replace("tool block", name)
     assert (
-        answer["content"][0]["text"] == f"not started: the time for this request was over: {reported}. Nothing was run."
+        answer["content"][0]["text"] == f"not started: the time for this request was over: {problem}. Nothing was run."
     )
     assert "tool block blocks the event loop" in caplog.text
-    assert call_as_admin(blocking, "block").result["content"] == []
+    assert call_as_admin(blocking_client, "block").result["content"] == []
     assert not tools.started.is_set()
 
 
@@ -333,16 +331,16 @@ def test_a_started_async_tool_times_out_if_another_one_blocks_the_loop(
     make_client: MakeClient,
 ) -> None:
     tools = Blocking()
-    blocking, client = make_client(tools.server), make_client(tools.server, remaining_ms=tools.remaining_ms)
+    blocking_client, client = make_client(tools.server), make_client(tools.server, remaining_ms=tools.remaining_ms)
     with ThreadPoolExecutor(2) as pool:
-        wait = pool.submit(client.call_tool, "wait")
+        wait_call = pool.submit(client.call_tool, "wait")
         assert tools.started.wait(BOUND_S)
-        block = pool.submit(blocking.call_tool, "block")
-        [said] = wait.result(BOUND_S).result["content"]
+        block_call = pool.submit(blocking_client.call_tool, "block")
+        [content] = wait_call.result(BOUND_S).result["content"]
         tools.released.set()
-        block.result(BOUND_S)
-    assert said["text"].startswith("timed out: it had 0.01 s")
-    assert said["text"].endswith(f"; {IN_VAIN}; it may still have happened")
+        block_call.result(BOUND_S)
+    assert content["text"].startswith("timed out: it had 0.01 s")
+    assert content["text"].endswith(f"; {BLOCKER}; it may still have happened")
 
 
 def test_the_error_of_an_async_tool_says_that_it_blocks_the_loop(make_client: MakeClient) -> None:
@@ -359,13 +357,13 @@ NOT_STARTED = "not started: the time for this request was over. Nothing was run.
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_tool_is_not_started_when_the_time_is_over(make_client: MakeClient, is_async: bool) -> None:
-    server, started = Server("s"), list[str]()
+    server, calls = Server("s"), list[str]()
 
     def work() -> None:
-        started.append("work")
+        calls.append("work")
 
     async def work_async() -> None:
-        started.append("work")
+        calls.append("work")
 
     server.tool(name="work")(work_async if is_async else work)
     clock = Clock(RESERVE_MS)
@@ -375,7 +373,7 @@ def test_a_tool_is_not_started_when_the_time_is_over(make_client: MakeClient, is
     assert answer.result["content"] == [{"type": "text", "text": NOT_STARTED}]
     clock.ms = RESERVE_MS + 10_000
     assert "isError" not in client.call_tool("work").result
-    assert started == ["work"]
+    assert calls == ["work"]
 
 
 def test_a_tool_is_not_started_if_its_resources_took_all_the_time(make_client: MakeClient) -> None:
@@ -392,27 +390,28 @@ def test_a_tool_is_not_started_if_its_resources_took_all_the_time(make_client: M
 
     steps = [Step("slow", tool="work", resources=["docs://slow"])]
     server.add_workflow(Workflow(name="flow", description="work", steps=steps))
-    answer = make_client(server, remaining_ms=clock).get_prompt("flow")
-    assert answer.statuses == ["failed"]
+    assert make_client(server, remaining_ms=clock).get_prompt("flow").statuses == ["failed"]
 
 
 def test_calls_of_a_batch_are_not_made_after_the_time_is_over(make_client: MakeClient) -> None:
-    server, clock, ran = Server("s"), Clock(), list[int]()
+    server, clock, numbers = Server("s"), Clock(), list[int]()
 
     @server.tool
     def work(number: int) -> int:
-        ran.append(number)
+        numbers.append(number)
         if number == 2:
             clock.ms = RESERVE_MS
         return number
 
     call = {"jsonrpc": "2.0", "method": "tools/call"}
-    called = [call | {"id": n, "params": {"name": "work", "arguments": {"number": n}}} for n in range(1, 13)]
-    noted = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}}
-    answered = {"jsonrpc": "2.0", "id": "q", "result": {}}
+    calls = [
+        call | {"id": number, "params": {"name": "work", "arguments": {"number": number}}} for number in range(1, 13)
+    ]
+    notification = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}}
+    response = {"jsonrpc": "2.0", "id": "q", "result": {}}
     client = make_client(server, remaining_ms=clock)
-    answer = client.post(json.dumps([*called, noted, answered]), {"MCP-Protocol-Version": "2025-03-26"})
-    assert ran == [1, 2]
+    answer = client.post(json.dumps([*calls, notification, response]), {"MCP-Protocol-Version": "2025-03-26"})
+    assert numbers == [1, 2]
     [messages] = answer.messages
     answers: Any = messages
     assert answer.status == 200

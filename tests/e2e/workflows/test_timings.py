@@ -45,41 +45,40 @@ def client(make_client: MakeClient, era: Era, time: Time) -> Client:
 
 
 def test_runs_continuations_and_resumes_record_the_timings_of_steps(client: Client, time: Time) -> None:
-    began = time.ms
+    start_ms = time.ms
     task = client.get_prompt("flow").task_id
     assert client.task("get", task).meta[TIMINGS] == {
-        "fetch": {"at": began, "ms": 2_000},
-        "refund": {"at": began + 2_000, "ms": 3_000},
+        "fetch": {"at": start_ms, "ms": 2_000},
+        "refund": {"at": start_ms + 2_000, "ms": 3_000},
     }
     time.pass_s(60)
     client.call_tool("refund", {"approved_by": "kim"}, task=task)
     time.pass_s(60)
     client.get_prompt("flow", task=task)
     assert client.task("get", task).meta[TIMINGS] == {
-        "fetch": {"at": began, "ms": 2_000},
-        "refund": {"at": began + 65_000, "ms": 3_000},
-        "notify": {"at": began + 128_000, "ms": 5_000},
+        "fetch": {"at": start_ms, "ms": 2_000},
+        "refund": {"at": start_ms + 65_000, "ms": 3_000},
+        "notify": {"at": start_ms + 128_000, "ms": 5_000},
     }
 
 
 def test_timings_are_shown_without_variables(client: Client) -> None:
-    task = client.get_prompt("flow").task_id
-    assert set(client.task_with("none", task).meta[TIMINGS]) == {"fetch", "refund"}
+    assert set(client.task_with("none", client.get_prompt("flow").task_id).meta[TIMINGS]) == {"fetch", "refund"}
 
 
 def test_a_task_without_finished_steps_has_no_timings(client: Client) -> None:
-    hurried = replace(client, remaining_ms=lambda: 2_000)
-    assert TIMINGS not in client.task("get", hurried.get_prompt("flow").task_id).meta
+    hurried_client = replace(client, remaining_ms=lambda: 2_000)
+    assert TIMINGS not in client.task("get", hurried_client.get_prompt("flow").task_id).meta
 
 
 def test_remaining_calls_are_shown_on_request(client: Client, time: Time) -> None:
     task = client.get_prompt("flow").task_id
     assert "mcp-baton/next" not in client.task("get", task).meta
     assert "mcp-baton/next" not in client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": "no"}).meta
-    reported = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
-    assert reported == [{"tool": "refund", "arguments": {}}, {"tool": "flow", "arguments": {"task_id": task}}]
-    continued = client.call_tool("refund", {"approved_by": "kim"}, task=task)
-    reported = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
-    assert reported == continued.meta["next"]
+    next_calls = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
+    assert next_calls == [{"tool": "refund", "arguments": {}}, {"tool": "flow", "arguments": {"task_id": task}}]
+    continuation = client.call_tool("refund", {"approved_by": "kim"}, task=task)
+    next_calls = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
+    assert next_calls == continuation.meta["next"]
     client.task("cancel", task)
     assert client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"] == []

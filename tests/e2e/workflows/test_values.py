@@ -14,7 +14,7 @@ from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Clock, begin
 
 
-def nested(levels: int) -> Any:
+def nest(levels: int) -> Any:
     value: Any = "bottom"
     for level in range(levels):
         value = [value] if level % 2 else {"down": value}
@@ -41,7 +41,7 @@ EXACT = [
     {"": {"": []}},
     {"a.b": [1, 1.0, "1"]},
     {"error": "a value that looks like a failure"},
-    nested(40),
+    nest(40),
 ]
 
 
@@ -53,13 +53,13 @@ def note_for(value: str) -> dict[str, str]:
 def returning(*values: Any) -> Server:
     """Return a server with a step for each value, and a step `echo` that gets the output of the first step."""
     server, steps = Server("s"), []
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
 
-        def give(value: Any = value) -> Any:
+        def return_value(value: Any = value) -> Any:
             return value
 
-        server.tool(name=f"t{place}")(give)
-        steps.append(Step(f"s{place}", tool=f"t{place}"))
+        server.tool(name=f"t{index}")(return_value)
+        steps.append(Step(f"s{index}", tool=f"t{index}"))
 
     @server.tool
     def echo(value: Any) -> Any:
@@ -70,21 +70,21 @@ def returning(*values: Any) -> Server:
     return server
 
 
-def same(one: Any, other: Any) -> bool:
+def are_equal(first: Any, second: Any) -> bool:
     """Return whether two values are equal and have equal types at all levels: 30 is not 30.0, and 0.0 is not -0.0."""
-    return repr(one) == repr(other)
+    return repr(first) == repr(second)
 
 
 def results(variables: dict[str, Any], count: int) -> list[Any]:
     """Return the results of the steps `s0`, `s1`, …"""
-    return [variables[f"_workflow.result.s{place}"] for place in range(count)]
+    return [variables[f"_workflow.result.s{index}"] for index in range(count)]
 
 
 def test_a_value_is_passed_unchanged_to_the_task_and_to_the_next_tool(make_client: MakeClient) -> None:
     client = make_client(returning(EXACT, *EXACT))
     variables = client.variables(client.get_prompt("flow").task_id)
-    assert same(results(variables, len(EXACT) + 1), [EXACT, *EXACT])
-    assert same(variables["_workflow.result.echo"], EXACT)
+    assert are_equal(results(variables, len(EXACT) + 1), [EXACT, *EXACT])
+    assert are_equal(variables["_workflow.result.echo"], EXACT)
 
 
 def test_a_variable_that_a_tool_sets_is_stored_unchanged(make_client: MakeClient) -> None:
@@ -93,22 +93,22 @@ def test_a_variable_that_a_tool_sets_is_stored_unchanged(make_client: MakeClient
     @server.tool
     def keep(ctx: Context) -> bool:
         assert ctx.task is not None
-        before = ctx.task.get("kept", "nothing")
+        value_before = ctx.task.get("kept", "nothing")
         ctx.task["kept"] = EXACT
-        return same(before, EXACT)
+        return are_equal(value_before, EXACT)
 
     client = make_client(server, remaining_ms=(clock := Clock()))
     task = begin(client, clock)
     assert [client.call_tool("keep", task=task).result["content"][0]["text"] for _ in "ab"] == ["false", "true"]
-    assert same(client.variables(task)["kept"], EXACT)
+    assert are_equal(client.variables(task)["kept"], EXACT)
 
 
 def test_a_result_that_a_client_supplies_is_stored_unchanged(make_client: MakeClient) -> None:
     client = make_client(returning(""), remaining_ms=(clock := Clock()))
     task = begin(client, clock)
     client.task("cancel", task, result={"values": EXACT})
-    assert same(client.in_era("2025").task("result", task).result["result"], {"values": EXACT})
-    assert same(client.in_era("2026").task("get", task).result["result"], {"values": EXACT})
+    assert are_equal(client.in_era("2025").task("result", task).result["result"], {"values": EXACT})
+    assert are_equal(client.in_era("2026").task("get", task).result["result"], {"values": EXACT})
 
 
 def test_a_resume_uses_stored_values_unchanged(make_client: MakeClient) -> None:
@@ -116,7 +116,7 @@ def test_a_resume_uses_stored_values_unchanged(make_client: MakeClient) -> None:
     task = begin(client, clock)
     client.call_tool("t0", task=task)
     assert client.get_prompt("flow", task=task).meta["task_status"] == "completed"
-    assert same(client.variables(task)["_workflow.result.echo"], EXACT)
+    assert are_equal(client.variables(task)["_workflow.result.echo"], EXACT)
 
 
 def test_the_reply_names_a_value_that_is_too_large(make_client: MakeClient) -> None:
@@ -166,8 +166,7 @@ def test_a_variable_that_is_too_large_is_replaced_and_the_result_is_kept(make_cl
 
     client = make_client(server, remaining_ms=(clock := Clock()))
     task = begin(client, clock)
-    answer = client.call_tool("keep", task=task)
-    assert answer.meta["oversized"] == ["big"]
+    assert client.call_tool("keep", task=task).meta["oversized"] == ["big"]
     variables = client.variables(task)
     assert variables["_workflow.extra.keep"] == "kept"
     assert variables["big"] == note_for(big)
@@ -189,13 +188,12 @@ def test_a_result_that_looks_like_a_pointer_is_stored_unchanged(make_client: Mak
     client = make_client(returning(value), remaining_ms=(clock := Clock()))
     task = begin(client, clock)
     client.call_tool("t0", task=task)
-    resumed = client.get_prompt("flow", task=task)
-    assert resumed.meta["task_status"] == "completed"
+    assert client.get_prompt("flow", task=task).meta["task_status"] == "completed"
     assert client.variables(task)["_workflow.result.echo"] == value
 
 
 def test_reading_a_variable_that_was_not_stored_raises(make_client: MakeClient) -> None:
-    server, read = returning(""), list[str]()
+    server, errors = returning(""), list[str]()
 
     @server.tool
     def keep(ctx: Context) -> None:
@@ -203,15 +201,15 @@ def test_reading_a_variable_that_was_not_stored_raises(make_client: MakeClient) 
         ctx.task["big"] = "x" * 6_000_001
 
     @server.tool
-    def look(ctx: Context) -> None:
+    def read_variable(ctx: Context) -> None:
         assert ctx.task is not None
         try:
             ctx.task["big"]
         except ValueLost as error:
-            read.append(str(error))
+            errors.append(str(error))
 
     client = make_client(server, remaining_ms=(clock := Clock()))
     task = begin(client, clock)
     client.call_tool("keep", task=task)
-    client.call_tool("look", task=task)
-    assert read == ["result of 6000003 bytes exceeds the task's size limit"]
+    client.call_tool("read_variable", task=task)
+    assert errors == ["result of 6000003 bytes exceeds the task's size limit"]

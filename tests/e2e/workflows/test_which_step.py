@@ -13,7 +13,7 @@ import pytest
 from mcp_baton import Argument, Context, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg
 from tests.e2e.conftest import MakeClient
 from tests.e2e.protocol.test_rounds import talk
-from tests.e2e.support import Answer, Client, Clock, Era, begin, naming
+from tests.e2e.support import Answer, Client, Clock, Era, begin, task_meta
 
 
 class Post:
@@ -52,32 +52,35 @@ class Post:
         return f"{to}: {answer.data}"
 
     def take(self) -> list[str]:
-        taken, self.keys = self.keys, []
-        return taken
+        keys, self.keys = self.keys, []
+        return keys
 
 
-def to(name: str, **more: Any) -> Step:
-    return Step(name, tool="mail", arguments={"to": constant(name)}, **more)
+def mail(name: str, **options: Any) -> Step:
+    return Step(name, tool="mail", arguments={"to": constant(name)}, **options)
 
 
 WORKFLOWS: dict[str, list[Step]] = {
-    "two": [to("ann"), to("bob")],
-    "one": [to("ann", retry=Retry(attempts=3, first_s=0, max_s=0))],
-    "same": [to("ann"), Step("again", tool="mail", arguments={"to": constant("ann")})],
-    "copies": [Step("one", tool="mail", arguments={"to": constant("ann"), "copies": prompt_arg("copies")}), to("bob")],
+    "two": [mail("ann"), mail("bob")],
+    "one": [mail("ann", retry=Retry(attempts=3, first_s=0, max_s=0))],
+    "same": [mail("ann"), Step("again", tool="mail", arguments={"to": constant("ann")})],
+    "copies": [
+        Step("one", tool="mail", arguments={"to": constant("ann"), "copies": prompt_arg("copies")}),
+        mail("bob"),
+    ],
     "asking": [Step("ask", tool="ask", arguments={"to": constant("ann")})],
-    "missing": [Step("open", tool="mail"), to("bob")],
+    "missing": [Step("open", tool="mail"), mail("bob")],
 }
 
 
-def started(make_client: MakeClient, workflow: str, era: Era = "2025") -> tuple[Post, Client, str]:
+def start_task(make_client: MakeClient, workflow: str, era: Era = "2025") -> tuple[Post, Client, str]:
     """Return a task whose steps are all pending."""
     post, clock = Post(), Clock()
     client = make_client(post.server, remaining_ms=clock, era=era)
     return post, client, begin(client, clock, workflow)
 
 
-def kept(client: Client, task: str, prefix: str = "_workflow.result.") -> dict[str, Any]:
+def task_values(client: Client, task: str, prefix: str = "_workflow.result.") -> dict[str, Any]:
     variables = client.variables(task)
     return {name.removeprefix(prefix): value for name, value in variables.items() if name.startswith(prefix)}
 
@@ -96,29 +99,29 @@ def test_arguments_are_compared_as_the_tool_receives_them(make_client: MakeClien
 
 
 def test_the_arguments_of_a_call_are_stored_until_a_run_repeats_the_step(make_client: MakeClient) -> None:
-    post, client, task = started(make_client, "two")
+    post, client, task = start_task(make_client, "two")
     post.failures = 1
 
     client.call_tool("mail", {"to": "ann", "cc": "eve"}, task=task)
     client.call_tool("mail", {"to": "bob", "copies": 3}, task=task)
-    assert kept(client, task, "_workflow.call.") == {
+    assert task_values(client, task, "_workflow.call.") == {
         "ann": {"to": "ann", "cc": "eve"},
         "bob": {"to": "bob", "copies": 3},
     }
 
     client.get_prompt("two", task=task)
-    assert kept(client, task, "_workflow.call.") == {"bob": {"to": "bob", "copies": 3}}
+    assert task_values(client, task, "_workflow.call.") == {"bob": {"to": "bob", "copies": 3}}
 
 
 def test_a_resume_shows_the_call_that_was_made(make_client: MakeClient) -> None:
-    _, client, task = started(make_client, "missing")
+    _, client, task = start_task(make_client, "missing")
     client.call_tool("mail", {"to": "eve", "copies": 2}, task=task)
 
-    said = [message["content"]["text"] for message in client.get_prompt("missing", task=task).result["messages"]]
+    texts = [message["content"]["text"] for message in client.get_prompt("missing", task=task).result["messages"]]
 
-    assert 'Calling mail with {"to": "eve", "copies": 2}' in said
-    assert 'Calling mail with {"to": "bob"}' in said
-    assert not any("<missing" in text for text in said)
+    assert 'Calling mail with {"to": "eve", "copies": 2}' in texts
+    assert 'Calling mail with {"to": "bob"}' in texts
+    assert not any("<missing" in text for text in texts)
 
 
 def test_attempts_resumes_and_matching_calls_have_the_steps_key(
@@ -140,54 +143,54 @@ def test_attempts_resumes_and_matching_calls_have_the_steps_key(
 
 
 def test_different_calls_have_different_keys(make_client: MakeClient) -> None:
-    post, client, task = started(make_client, "two")
+    post, client, task = start_task(make_client, "two")
     for name in ("ann", "bob", "eve"):
         client.call_tool("mail", {"to": name}, task=task)  # two steps, and a call that matches neither
     client.call_tool("mail", {"to": "ann"})  # no task
     client.call_tool("mail", {"to": "ann"})
     assert len(set(post.take())) == 5
     post.failures = 3
-    other = client.get_prompt("one").task_id  # makes three attempts
-    client.call_tool("mail", {"to": "ann"}, task=other)
-    client.call_tool("mail", {"to": "eve"}, task=other)
+    other_task = client.get_prompt("one").task_id  # makes three attempts
+    client.call_tool("mail", {"to": "ann"}, task=other_task)
+    client.call_tool("mail", {"to": "eve"}, task=other_task)
     assert len(set(post.take())) == 2
 
 
 def test_a_call_that_matches_two_steps_has_a_key_of_its_own(make_client: MakeClient) -> None:
-    post, client, task = started(make_client, "same")
-    first = client.call_tool("mail", {"to": "ann"}, task=task)
-    second = client.call_tool("mail", {"to": "ann"}, task=task)
-    assert (first.statuses, second.statuses) == (["completed", "pending"], ["completed", "completed"])
+    post, client, task = start_task(make_client, "same")
+    first_answer = client.call_tool("mail", {"to": "ann"}, task=task)
+    second_answer = client.call_tool("mail", {"to": "ann"}, task=task)
+    assert (first_answer.statuses, second_answer.statuses) == (["completed", "pending"], ["completed", "completed"])
     assert len(set(post.take())) == 2
 
 
 def test_a_call_with_a_steps_key_is_recorded_as_that_step(make_client: MakeClient) -> None:
-    post, client, task = started(make_client, "two")
+    post, client, task = start_task(make_client, "two")
     post.meanwhile = [lambda: client.call_tool("mail", {"to": "ann"}, task=task)]
 
     client.call_tool("mail", {"to": "ann"}, task=task)
 
     assert len(set(post.take())) == 1
-    assert kept(client, task) == {"ann": "mailed to ann"}
+    assert task_values(client, task) == {"ann": "mailed to ann"}
 
 
 def ask(client: Client, task: str | None, answer: Answer | None = None) -> Answer:
     """Call `ask`. With an earlier answer, send the next round."""
-    asking = talk(client, name="ask", arguments={"to": "ann"}, meta=naming(task))
-    said = {"sure": {"action": "accept", "content": {"value": True}}}
-    return asking.round() if answer is None else asking.round(answer.result["requestState"], said)
+    call = talk(client, name="ask", arguments={"to": "ann"}, meta=task_meta(task))
+    responses = {"sure": {"action": "accept", "content": {"value": True}}}
+    return call.round() if answer is None else call.round(answer.result["requestState"], responses)
 
 
 @pytest.mark.parametrize("with_task", [True, False])
 def test_a_call_keeps_its_key_in_all_of_its_rounds(make_client: MakeClient, with_task: bool) -> None:
-    post, client, task = started(make_client, "asking", "2026")
-    named = task if with_task else None
+    post, client, task = start_task(make_client, "asking", "2026")
+    task_id = task if with_task else None
 
-    asked = ask(client, named)
+    question = ask(client, task_id)
     for _ in range(2):
-        done = ask(client, named, asked)
+        answer = ask(client, task_id, question)
 
-    assert done.result["content"][0]["text"] == "ann: True"
+    assert answer.result["content"][0]["text"] == "ann: True"
     assert len(post.keys) == 3
     assert len(set(post.take())) == 1
     ask(client, None)
@@ -196,10 +199,10 @@ def test_a_call_keeps_its_key_in_all_of_its_rounds(make_client: MakeClient, with
 
 
 def test_a_call_that_asked_the_client_is_recorded_as_the_step_of_its_key(make_client: MakeClient) -> None:
-    post, client, task = started(make_client, "asking", "2026")
+    post, client, task = start_task(make_client, "asking", "2026")
 
-    asked = ask(client, task)
+    question = ask(client, task)
     ask(client, task, ask(client, task))
-    assert ask(client, task, asked).statuses == ["completed"]
+    assert ask(client, task, question).statuses == ["completed"]
 
     assert len(set(post.take())) == 1

@@ -64,7 +64,7 @@ def test_a_workflow_function_equals_the_same_workflow_written_with_steps() -> No
         step(lend, name="out", guidance="Be quick", checkpoint=True)(shelf=book.shelf, days=days)
         step("lend")(shelf="QK {title}", reader=pin)
 
-    found = Step("find_book", tool=find_book, arguments={"title": prompt_arg("title")}, retry=Retry(2), retryable=True)
+    find = Step("find_book", tool=find_book, arguments={"title": prompt_arg("title")}, retry=Retry(2), retryable=True)
     assert server.workflows["borrow"] == Workflow(
         name="borrow",
         title="Borrow",
@@ -76,8 +76,8 @@ def test_a_workflow_function_equals_the_same_workflow_written_with_steps() -> No
             Argument("days", "How long", type=int, default=7),
         ],
         steps=[
-            found,
-            Step("rules", resources=["rules://{shelf}"], template_bindings={"shelf": found["shelf"]}),
+            find,
+            Step("rules", resources=["rules://{shelf}"], template_bindings={"shelf": find["shelf"]}),
             Step(
                 "out",
                 {"shelf": step_output("find_book", "shelf"), "days": prompt_arg("days")},
@@ -130,7 +130,7 @@ def test_the_decorator_returns_the_function_unchanged() -> None:
     assert list(server.workflows) == ["borrow", "again"]
 
 
-kept: list[Any] = []
+references: list[Any] = []
 """References from another workflow function."""
 
 
@@ -150,7 +150,7 @@ def chained_comparison(title: str) -> None:
 
 
 def condition_of_another_workflow(title: str) -> None:
-    step(lend, when=kept[0].copies > 0)(shelf=title)  # here
+    step(lend, when=references[0].copies > 0)(shelf=title)  # here
 
 
 def f_string(title: str) -> None:
@@ -193,7 +193,7 @@ def reference_in_a_list(title: str) -> None:
 
 
 def other_workflow(title: str) -> None:
-    step(find_book)(title=kept[0])  # here
+    step(find_book)(title=references[0])  # here
 
 
 def too_many_values(title: str) -> None:
@@ -253,24 +253,24 @@ def test_a_mistake_names_the_workflow_its_file_its_line_and_a_remedy(function: C
     @server.workflow
     def other(title: str) -> None:
         """Find another book."""
-        kept[:] = [step(find_book)(title=title)]
+        references[:] = [step(find_book)(title=title)]
 
-    with pytest.raises(WorkflowError) as caught:
+    with pytest.raises(WorkflowError) as error_info:
         server.workflow(function)
 
-    said = str(caught.value)
+    message = str(error_info.value)
     lines = [line.rstrip() for line in linecache.getlines(__file__)]
-    first = function.__code__.co_firstlineno
-    marked = next(number for number in range(first, len(lines) + 1) if lines[number - 1].endswith("# here"))
-    assert said.startswith(f"workflow {function.__name__!r}: {__file__}:{marked}")
-    assert remedy in said
+    first_line = function.__code__.co_firstlineno
+    marked_line = next(number for number in range(first_line, len(lines) + 1) if lines[number - 1].endswith("# here"))
+    assert message.startswith(f"workflow {function.__name__!r}: {__file__}:{marked_line}")
+    assert remedy in message
     assert function.__name__ not in server.workflows
 
 
 def test_the_use_of_a_value_that_does_not_exist_yet_is_also_a_type_error() -> None:
-    with pytest.raises(TypeError) as caught:
+    with pytest.raises(TypeError) as error_info:
         library().workflow(condition)
-    assert isinstance(caught.value, NoValueYet)
+    assert isinstance(error_info.value, NoValueYet)
 
 
 def test_steps_outside_of_a_workflow_function_are_refused() -> None:

@@ -21,7 +21,7 @@ from tests.e2e.support import Sink
 
 ORDER = {"order_id": "A-17"}
 DENIED = "AccessDeniedException"
-DONE = {"fetch": "completed", "policy": "completed", "refund": "completed", "notify": "completed"}
+ALL_STEPS = {"fetch": "completed", "policy": "completed", "refund": "completed", "notify": "completed"}
 
 
 def orders_server(**options: Any) -> Server:
@@ -53,7 +53,7 @@ def orders_server(**options: Any) -> Server:
         Argument("note", type=str | None),
         Argument("copies", type=int, default=1),
     ]
-    taken: dict[str, Source] = {
+    refund_arguments: dict[str, Source] = {
         "order_id": prompt_arg("order_id"),
         "amount": step_output("fetch", "total"),
         "note": prompt_arg("note"),
@@ -61,19 +61,19 @@ def orders_server(**options: Any) -> Server:
     steps = [
         Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
         Step("policy", resources=["docs://policy"]),
-        Step("refund", tool="refund", arguments=taken, guidance="Mind {order_id}."),
+        Step("refund", tool="refund", arguments=refund_arguments, guidance="Mind {order_id}."),
         Step(
             "notify",
             tool="send_mail",
             arguments={"to": step_output("fetch", "email"), "text": constant("Refunded {order_id}")},
         ),
     ]
-    declared: dict[str, Any] = {"arguments": arguments, "steps": steps, **options}
-    server.add_workflow(Workflow(name="refund_order", description="refund an order", **declared))
+    definition: dict[str, Any] = {"arguments": arguments, "steps": steps, **options}
+    server.add_workflow(Workflow(name="refund_order", description="refund an order", **definition))
     return server
 
 
-def paused(client: Client, tool: str = "refund", error: str = "no", **arguments: Any) -> Run:
+def paused_run(client: Client, tool: str = "refund", error: str = "no", **arguments: Any) -> Run:
     """Return a run that stopped at this tool. The tool fails only once."""
     client.tool_raises(tool, error, times=1)
     run = client.call_workflow("refund_order", {**ORDER, **arguments})
@@ -86,12 +86,12 @@ def structure(run: Run) -> Any:
     return run.structured
 
 
-def listed(client: Client, name: str = "refund_order") -> dict[str, Any]:
+def tool_entry(client: Client, name: str = "refund_order") -> dict[str, Any]:
     return next(tool for tool in client.list_tools() if tool["name"] == name)
 
 
 def test_a_workflow_tool_is_listed_with_a_description_and_a_schema(baton: Connect, era: Era) -> None:
-    tool = listed(baton(orders_server(), era=era))
+    tool = tool_entry(baton(orders_server(), era=era))
     assert tool["title"] == "Refund an order"
     assert tool["description"].startswith(
         "Refund an order. The server runs 4 steps: 1. fetch: Fetch one order. 2. policy:"
@@ -136,7 +136,7 @@ def test_a_server_with_only_workflow_tools_declares_tools(baton: Connect) -> Non
     client = baton(server)
     capabilities: Any = client.request("server/discover")["capabilities"]
     assert capabilities["tools"] == {}
-    assert listed(client, "read")["annotations"] == {"readOnlyHint": True, "openWorldHint": False}
+    assert tool_entry(client, "read")["annotations"] == {"readOnlyHint": True, "openWorldHint": False}
     assert client.call_workflow("read").text == "Done: 1 of 1 step."
 
 
@@ -148,7 +148,7 @@ def test_a_workflow_tool_runs_to_its_end(baton: Connect, era: Era) -> None:
         "message": run.text,
         "task_id": run.task_id,
         "task_status": "completed",
-        "steps": [{"name": name, "status": status} for name, status in DONE.items()],
+        "steps": [{"name": name, "status": status} for name, status in ALL_STEPS.items()],
         "results": {
             "fetch": {"total": 30.0, "email": "kim@example.com"},
             "refund": {"id": "R-A-17", "amount": 30.0, "note": "none"},
@@ -161,17 +161,17 @@ def test_a_workflow_tool_runs_to_its_end(baton: Connect, era: Era) -> None:
 
 def test_a_workflow_tool_pauses_with_the_remaining_calls_and_continues(baton: Connect) -> None:
     client = baton(orders_server())
-    run = paused(client)
-    named = json.dumps({"task_id": run.task_id})
+    run = paused_run(client)
+    task_arguments = json.dumps({"task_id": run.task_id})
     assert run.text == (
         f"""Step 'refund' failed: "no". This step is not retryable: correct the cause first.
 
 To continue the workflow, make these tool calls:
 
-1. Call refund with {{"order_id": "A-17", "amount": 30.0, {named[1:]}
+1. Call refund with {{"order_id": "A-17", "amount": 30.0, {task_arguments[1:]}
    Note: Mind "A-17".
 
-Then call refund_order with {named} to let the server continue."""
+Then call refund_order with {task_arguments} to let the server continue."""
     )
     _, link = run.messages
     assert link.content == {
@@ -189,26 +189,26 @@ Then call refund_order with {named} to let the server continue."""
         },
         {"tool": "refund_order", "arguments": {"task_id": run.task_id}},
     ]
-    again = client.call_workflow("refund_order", task=run.task_id)
-    assert (again.steps, again.completed, again.task_id) == (DONE, True, run.task_id)
+    second_run = client.call_workflow("refund_order", task=run.task_id)
+    assert (second_run.steps, second_run.completed, second_run.task_id) == (ALL_STEPS, True, run.task_id)
     assert len(client.calls("fetch_order")) == 1
 
 
 def test_prompt_and_tool_continue_each_others_tasks(baton: Connect) -> None:
     client = baton(orders_server())
     client.tool_raises("refund", "no", times=2)
-    by_prompt, by_tool = client.get_prompt("refund_order", ORDER), client.call_workflow("refund_order", ORDER)
-    assert client.call_workflow("refund_order", task=by_prompt.task_id).completed
-    assert client.resume(by_tool.task_id).completed
+    prompt_run, tool_run = client.get_prompt("refund_order", ORDER), client.call_workflow("refund_order", ORDER)
+    assert client.call_workflow("refund_order", task=prompt_run.task_id).completed
+    assert client.resume(tool_run.task_id).completed
 
 
 def test_arguments_are_json_and_those_of_the_first_call_are_stored(baton: Connect) -> None:
-    taken = {"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount"), "note": prompt_arg("note")}
-    client = baton(orders_server(steps=[Step("refund", tool="refund", arguments=taken)]))
-    run = paused(client, amount=12, note=None)
+    arguments = {"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount"), "note": prompt_arg("note")}
+    client = baton(orders_server(steps=[Step("refund", tool="refund", arguments=arguments)]))
+    run = paused_run(client, amount=12, note=None)
     assert client.call_workflow("refund_order", task=run.task_id).completed
     assert client.calls("refund") == [{"order_id": "A-17", "amount": 12.0, "note": None}] * 2
-    run = paused(client, amount="7.5", note="null")
+    run = paused_run(client, amount="7.5", note="null")
     assert client.call_workflow("refund_order", {"amount": 8.0}, task=run.task_id).completed
     assert client.calls("refund")[2:] == [
         {"order_id": "A-17", "amount": 7.5, "note": "null"},
@@ -218,22 +218,22 @@ def test_arguments_are_json_and_those_of_the_first_call_are_stored(baton: Connec
 
 @pytest.mark.parametrize("task_id", [None, ""])
 def test_null_counts_as_absent_if_the_type_has_no_null(baton: Connect, task_id: str | None) -> None:
-    taken: dict[str, Source] = {"order_id": prompt_arg("order_id"), "amount": constant(1), "note": prompt_arg("note")}
-    client = baton(orders_server(steps=[Step("refund", tool="refund", arguments=taken)]))
-    given = {**ORDER, "amount": None, "copies": None, "task_id": task_id}
-    assert client.call_workflow("refund_order", given).completed
-    assert client.call_workflow("refund_order", {**given, "note": None}).completed
+    inputs: dict[str, Source] = {"order_id": prompt_arg("order_id"), "amount": constant(1), "note": prompt_arg("note")}
+    client = baton(orders_server(steps=[Step("refund", tool="refund", arguments=inputs)]))
+    arguments = {**ORDER, "amount": None, "copies": None, "task_id": task_id}
+    assert client.call_workflow("refund_order", arguments).completed
+    assert client.call_workflow("refund_order", {**arguments, "note": None}).completed
     assert client.calls("refund") == [
         {"order_id": "A-17", "amount": 1},
         {"order_id": "A-17", "amount": 1, "note": None},
     ]
 
 
-UNKNOWN = "There is no such task"
+NO_TASK = "There is no such task"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "text"),
     [
         ({}, "Missing: order_id (required unless task_id is given). Nothing was run."),
         ({"order_id": None}, "Missing: order_id (required unless task_id is given). Nothing was run."),
@@ -244,93 +244,93 @@ UNKNOWN = "There is no such task"
             'Unknown arguments: "orderId"; refund_order takes order_id, amount, note, copies, task_id.',
         ),
         ({"task_id": 7}, "task_id must be a text"),
-        ({"task_id": new_task_id(0)}, UNKNOWN),
-        ({"task_id": "<task_id>"}, UNKNOWN),
+        ({"task_id": new_task_id(0)}, NO_TASK),
+        ({"task_id": "<task_id>"}, NO_TASK),
     ],
 )
 def test_a_call_that_cannot_run_is_an_error_that_names_the_correction(
-    baton: Connect, arguments: dict[str, Any], says: str
+    baton: Connect, arguments: dict[str, Any], text: str
 ) -> None:
     client = baton(orders_server())
     run = client.call_workflow("refund_order", arguments)
     assert (run.is_error, run.structured, len(run.messages)) == (True, None, 1)
-    assert run.text.startswith(says)
+    assert run.text.startswith(text)
     assert "Nothing was run" in run.text
     assert (client.calls("fetch_order"), client.tasks()) == ([], [])
 
 
 def test_a_task_may_be_named_in_meta_and_two_tasks_in_one_call_are_refused(baton: Connect) -> None:
     client = baton(orders_server())
-    first, second = paused(client), paused(client)
-    result = client.call_tool("refund_order", {"task_id": first.task_id}, task=second.task_id)
+    first_run, second_run = paused_run(client), paused_run(client)
+    result = client.call_tool("refund_order", {"task_id": first_run.task_id}, task=second_run.task_id)
     assert (result.is_error, result.structured) == (True, None)
     assert "keep one of them. Nothing was run." in result.text
-    assert client.call_tool("refund_order", {"task_id": first.task_id}, task=first.task_id).is_error is False
-    assert client.call_tool("refund_order", {}, task=second.task_id).text.startswith("Done: 4 of 4 steps.")
+    assert client.call_tool("refund_order", {"task_id": first_run.task_id}, task=first_run.task_id).is_error is False
+    assert client.call_tool("refund_order", {}, task=second_run.task_id).text.startswith("Done: 4 of 4 steps.")
 
 
 def test_a_task_of_another_workflow_is_refused_and_the_error_names_its_tool(baton: Connect) -> None:
     server = orders_server()
     server.add_workflow(Workflow(name="mail", description="mail", steps=[Step("one", tool="send_mail")]))
     client = baton(server)
-    run = paused(client)
-    refused = client.call_workflow("mail", task=run.task_id)
-    assert refused.is_error
-    assert refused.text.endswith("Nothing was run: call refund_order with this task_id.")
+    run = paused_run(client)
+    result = client.call_workflow("mail", task=run.task_id)
+    assert result.is_error
+    assert result.text.endswith("Nothing was run: call refund_order with this task_id.")
     assert client.call_workflow("refund_order", task=run.task_id).completed
 
 
 def test_a_changed_workflow_names_the_changed_completed_steps(baton: Connect) -> None:
     client = baton(orders_server())
-    run = paused(client)
-    changed = [Step("fetch", tool="fetch_order", arguments={"order_id": constant("B")}), Step("refund", tool="refund")]
-    refused = client.deployed(orders_server(steps=changed)).call_workflow("refund_order", task=run.task_id)
-    assert refused.is_error
-    assert "in steps that it has completed: fetch, policy. Nothing was run" in refused.text
+    run = paused_run(client)
+    steps = [Step("fetch", tool="fetch_order", arguments={"order_id": constant("B")}), Step("refund", tool="refund")]
+    result = client.deployed(orders_server(steps=steps)).call_workflow("refund_order", task=run.task_id)
+    assert result.is_error
+    assert "in steps that it has completed: fetch, policy. Nothing was run" in result.text
     assert client.call_workflow("refund_order", task=run.task_id).completed
 
 
 def test_a_state_that_cannot_be_read_is_an_error_and_nothing_is_run(baton: Connect) -> None:
     client = baton(orders_server())
-    run = paused(client)
+    run = paused_run(client)
     client.store.fails("UpdateItem", error=DENIED)
-    refused = client.call_workflow("refund_order", task=run.task_id)
-    assert refused.is_error
-    assert refused.text == "The task's state cannot be read now. Nothing was run: make the same call again later."
+    result = client.call_workflow("refund_order", task=run.task_id)
+    assert result.is_error
+    assert result.text == "The task's state cannot be read now. Nothing was run: make the same call again later."
     assert len(client.calls("refund")) == 1
     assert client.call_workflow("refund_order", task=run.task_id).completed
 
 
 def test_a_call_with_a_task_that_another_run_holds_must_be_repeated_later(baton: Connect) -> None:
     client = baton(orders_server())
-    run = paused(client)
-    held: list[Run] = []
-    client.during("refund", lambda: held.append(client.call_workflow("refund_order", task=run.task_id)))
+    run = paused_run(client)
+    replies: list[Run] = []
+    client.during("refund", lambda: replies.append(client.call_workflow("refund_order", task=run.task_id)))
     assert client.call_workflow("refund_order", task=run.task_id).completed
-    [reported] = held
-    assert (reported.is_error, reported.completed, reported.paused) == (False, False, False)
-    assert "Nothing was run: call refund_order again in 45 s with " in reported.text
-    assert str(structure(reported)["running_until"]) in reported.text
-    assert reported.next == [{"tool": "refund_order", "arguments": {"task_id": run.task_id}}]
+    [reply] = replies
+    assert (reply.is_error, reply.completed, reply.paused) == (False, False, False)
+    assert "Nothing was run: call refund_order again in 45 s with " in reply.text
+    assert str(structure(reply)["running_until"]) in reply.text
+    assert reply.next == [{"tool": "refund_order", "arguments": {"task_id": run.task_id}}]
     assert len(client.calls("refund")) == 2
 
 
 def test_a_call_with_an_ended_task_shows_its_outcome_and_runs_nothing(baton: Connect) -> None:
     client = baton(orders_server())
     run = client.call_workflow("refund_order", ORDER)
-    reported = client.call_workflow("refund_order", task=run.task_id)
-    assert reported.text == (
+    reply = client.call_workflow("refund_order", task=run.task_id)
+    assert reply.text == (
         "Done: 4 of 4 steps. This task is completed; nothing was run.\n"
         'Result of send_mail: {"to": "kim@example.com", "text": "Refunded A-17"}'
     )
-    assert {**structure(reported), "message": ""} == {**structure(run), "message": ""}
-    by_hand, cancelled = paused(client).task_id, paused(client).task_id
-    client.complete(by_hand, {"paid": "in cash"})
-    client.cancel(cancelled)
-    reported = client.call_workflow("refund_order", task=by_hand)
-    assert '\nResult of the task, which a client supplied: {"paid": "in cash"}\n' in reported.text
-    assert (reported.steps["refund"], reported.completed) == ("failed", True)
-    assert client.call_workflow("refund_order", task=cancelled).text.startswith("This task is cancelled;")
+    assert {**structure(reply), "message": ""} == {**structure(run), "message": ""}
+    completed_task, cancelled_task = paused_run(client).task_id, paused_run(client).task_id
+    client.complete(completed_task, {"paid": "in cash"})
+    client.cancel(cancelled_task)
+    reply = client.call_workflow("refund_order", task=completed_task)
+    assert '\nResult of the task, which a client supplied: {"paid": "in cash"}\n' in reply.text
+    assert (reply.steps["refund"], reply.completed) == ("failed", True)
+    assert client.call_workflow("refund_order", task=cancelled_task).text.startswith("This task is cancelled;")
     assert len(client.calls("send_mail")) == 1
 
 
@@ -359,26 +359,26 @@ def test_the_structured_content_is_limited_for_many_short_results(baton: Connect
     server.add_workflow(Workflow(name="flow", description="flow", steps=steps))
     run = baton(server).call_workflow("flow")
     assert len(json.dumps(structure(run)["results"])) < 45_000
-    shown: Any = structure(run)["results"]
-    assert sum(isinstance(value, str) for value in shown.values()) > 20
+    results: Any = structure(run)["results"]
+    assert sum(isinstance(value, str) for value in results.values()) > 20
 
 
 def test_the_structure_matches_its_schema_and_has_the_text(baton: Connect) -> None:
     client = baton(orders_server())
 
-    def completed() -> Run:
+    def run_to_end() -> Run:
         return client.call_workflow("refund_order", ORDER)
 
-    states = {"completed": completed(), "paused": paused(client), "blocked": paused(client, "fetch_order")}
+    states = {"completed": run_to_end(), "paused": paused_run(client), "blocked": paused_run(client, "fetch_order")}
     states["over"] = client.call_workflow("refund_order", task=states["completed"].task_id)
     client.cancel(states["paused"].task_id)
     states["cancelled"] = client.call_workflow("refund_order", task=states["paused"].task_id)
     client.store.fails("UpdateItem", error=DENIED)
-    states["not written"] = paused(client)
+    states["not written"] = paused_run(client)
     client.store.fails("PutItem", error=DENIED)
-    states["no task"] = completed()
+    states["no task"] = run_to_end()
 
-    schema = listed(client)["outputSchema"]
+    schema = tool_entry(client)["outputSchema"]
     for state, run in states.items():
         validator_for(schema).validate(run.structured)
         assert structure(run)["message"] == run.messages[0].text, state
@@ -395,10 +395,10 @@ def test_each_handshake_revision_has_workflow_tools_and_the_first_has_no_links(
     client = make_client(server)
     server.tools["fetch_order"].function = lambda **_: {"total": 1.0, "email": "k", "text": "x" * 5_000}
     for revision, links in (("2025-03-26", 0), ("2025-06-18", 1), ("2025-11-25", 1)):
-        said = {"MCP-Protocol-Version": revision}
-        called = client.request("tools/call", {"name": "refund_order", "arguments": ORDER}, headers=said)
-        assert len(called.result["content"]) == 1 + links
-        tools = client.request("tools/list", headers=said).result["tools"]
+        headers = {"MCP-Protocol-Version": revision}
+        answer = client.request("tools/call", {"name": "refund_order", "arguments": ORDER}, headers=headers)
+        assert len(answer.result["content"]) == 1 + links
+        tools = client.request("tools/list", headers=headers).result["tools"]
         assert (
             tools[-1]["name"] == "refund_order"
         )  # the harness also validates the messages against the revision's schema
@@ -413,8 +413,7 @@ def slow_client(make_client: MakeClient, **options: Any) -> support.Client:
         clock[0] += 30
         return 1
 
-    steps = [Step(name, tool="work") for name in "abcd"]
-    server.add_workflow(Workflow(name="flow", description="flow", steps=steps))
+    server.add_workflow(Workflow(name="flow", description="flow", steps=[Step(name, tool="work") for name in "abcd"]))
     return make_client(server, clock=lambda: clock[0], remaining_ms=lambda: 900_000)
 
 
@@ -422,22 +421,22 @@ def test_a_call_pauses_after_the_reply_budget(
     make_client: MakeClient,
 ) -> None:
     client = slow_client(make_client)
-    for sent in ({}, {"progressToken": "p"}):
-        answer = client.call_tool("flow", meta=sent)
+    for meta in ({}, {"progressToken": "p"}):
+        answer = client.call_tool("flow", meta=meta)
         assert answer.statuses == ["completed", "completed", "pending", "pending"]
         assert answer.meta["pause_reason"] == {"type": "deadlineExceeded", "blockedStep": "c", "suggestedTool": "work"}
         assert client.call_tool("flow", {"task_id": answer.task_id}).statuses == ["completed"] * 4
-    chosen = slow_client(make_client, reply_budget_s=20)
-    assert chosen.call_tool("flow").statuses == ["completed", "pending", "pending", "pending"]
+    limited_client = slow_client(make_client, reply_budget_s=20)
+    assert limited_client.call_tool("flow").statuses == ["completed", "pending", "pending", "pending"]
 
 
-def test_a_prompt_without_progress_pauses_after_the_reply_budget(make_client: MakeClient, streaming: Any) -> None:
+def test_a_prompt_without_progress_pauses_after_the_reply_budget(make_client: MakeClient, submit: Any) -> None:
     client = slow_client(make_client)
     assert client.get_prompt("flow").meta["pause_reason"]["type"] == "deadlineExceeded"
     # Without streaming, the client gets no progress, so the budget applies all the same.
     assert client.get_prompt("flow", meta={"progressToken": "p"}).meta["pause_reason"]["type"] == "deadlineExceeded"
     sink = Sink()
-    streaming(sink, lambda: client.get_prompt("flow", meta={"progressToken": "p"})).result()
+    submit(sink, lambda: client.get_prompt("flow", meta={"progressToken": "p"})).result()
     while "result" not in (message := sink.next()):
         pass
     assert message["result"]["_meta"]["task_status"] == "completed"
@@ -465,12 +464,12 @@ def test_a_prompt_names_its_task_in_text_with_the_option_task_ids(baton: Connect
     client = baton(server, era=era)
     client.tool_raises("refund", "no", times=1)
     run = client.get_prompt("refund_order", ORDER)
-    named = f'{{"task_id": "{run.task_id}"}}'
-    assert f'1. Call refund with {{"order_id": "A-17", "amount": 30.0, {named[1:]}' in run.handoff
-    instead = f"Then call refund_order with {named}" if tool else f"Or get the prompt refund_order with {named}"
-    assert run.handoff.endswith(f"{instead} to let the server continue.")
-    again = client.get_prompt("refund_order", {**ORDER, "task_id": run.task_id})
-    assert (again.task_id, again.completed) == (run.task_id, True)
+    task = f'{{"task_id": "{run.task_id}"}}'
+    assert f'1. Call refund with {{"order_id": "A-17", "amount": 30.0, {task[1:]}' in run.handoff
+    next_call = f"Then call refund_order with {task}" if tool else f"Or get the prompt refund_order with {task}"
+    assert run.handoff.endswith(f"{next_call} to let the server continue.")
+    second_run = client.get_prompt("refund_order", {**ORDER, "task_id": run.task_id})
+    assert (second_run.task_id, second_run.completed) == (run.task_id, True)
     prompts: Any = client.request("prompts/list")["prompts"]
     assert prompts[0]["arguments"][-1] == {
         "name": "task_id",
@@ -478,8 +477,8 @@ def test_a_prompt_names_its_task_in_text_with_the_option_task_ids(baton: Connect
         "required": False,
     }
     assert client.get_prompt("refund_order", {**ORDER, "task_id": ""}).task_id != run.task_id
-    asked = {"ref": {"type": "ref/prompt", "name": "refund_order"}, "argument": {"name": "task_id", "value": ""}}
-    assert client.request("completion/complete", asked)["completion"]
+    params = {"ref": {"type": "ref/prompt", "name": "refund_order"}, "argument": {"name": "task_id", "value": ""}}
+    assert client.request("completion/complete", params)["completion"]
 
 
 def test_a_prompt_does_not_name_its_task_in_text_by_default(baton: Connect) -> None:
@@ -497,6 +496,6 @@ def test_a_prompt_that_names_two_tasks_is_refused(baton: Connect) -> None:
     server = orders_server()
     server.options = structs.replace(server.options, task_ids="text")
     client = baton(server)
-    first, second = paused(client), paused(client)
+    first_run, second_run = paused_run(client), paused_run(client)
     with pytest.raises(JsonRpcError, match="keep one of them"):
-        client.get_prompt("refund_order", {"task_id": first.task_id}, second.task_id)
+        client.get_prompt("refund_order", {"task_id": first_run.task_id}, second_run.task_id)

@@ -16,16 +16,16 @@ def probe(channel: Channel) -> Handler:
     def handler(event: dict[str, Any], context: Any) -> dict[str, bool] | None:
         """Connect to the test and follow its instructions."""
         with socket.create_connection(("127.0.0.1", event["port"])) as control, control.makefile("rw") as lines:
-            reported = {
+            report = {
                 "pid": os.getpid(),
                 "event": event,
                 "request_id": context.aws_request_id,
                 "remaining_ms": context.get_remaining_time_in_millis(),
             }
-            lines.write(json.dumps(reported) + "\n")
+            lines.write(json.dumps(report) + "\n")
             lines.flush()
-            while what := lines.readline().split():
-                match what:
+            while instruction := lines.readline().split():
+                match instruction:
                     case ["return"]:
                         return {"done": True}
                     case ["raise"]:

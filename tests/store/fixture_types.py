@@ -21,14 +21,14 @@ type Threads = ThreadPoolExecutor
 type Rounds = Callable[[int], range]
 
 
-def on(*engines: str) -> pytest.MarkDecorator:
+def run_on(*engines: str) -> pytest.MarkDecorator:
     """Run a test on these engines only."""
     return pytest.mark.parametrize("engine", engines, indirect=True)
 
 
-ON_MEMORY = on("memory")
+ON_MEMORY = run_on("memory")
 """For rules that do not depend on the engine."""
-BUT_EMBEDDED = on("memory", "dynamodb_local")
+NOT_ON_MOTO = run_on("memory", "dynamodb_local")
 """For tests that are slow on moto."""
-OVER_S3 = on("memory", "ministack")
+OVER_S3 = run_on("memory", "ministack")
 """For values in a bucket: moto's S3, and MiniStack's over HTTP."""
