@@ -92,9 +92,9 @@ def front_floor(count: int) -> Iterator[Running]:
 @contextmanager
 def _environments(handler: str, count: int, runtime_api: str, variables: dict[str, str]) -> Iterator[list[int]]:
     command = [sys.executable, "-P", "-m", "mcp_baton.transport.runtime"]
-    own = {"AWS_LAMBDA_RUNTIME_API": runtime_api, "_HANDLER": handler, "PYTHONPATH": str(FUNCTIONS)}
-    with ExitStack() as started:
-        yield [started.enter_context(_process(command, {**COMMON, **own, **variables})).pid for _ in range(count)]
+    runtime = {"AWS_LAMBDA_RUNTIME_API": runtime_api, "_HANDLER": handler, "PYTHONPATH": str(FUNCTIONS)}
+    with ExitStack() as stack:
+        yield [stack.enter_context(_process(command, {**COMMON, **runtime, **variables})).pid for _ in range(count)]
 
 
 @contextmanager
@@ -131,12 +131,12 @@ class CountingEngine(EmbeddedEngine):
 
     @override
     def answer(self, request: AWSPreparedRequest, **kwargs: object) -> AWSResponse:
-        answer = super().answer(request, **kwargs)
+        response = super().answer(request, **kwargs)
         if str(request.headers["X-Amz-Target"]).rpartition(".")[2] in WRITES:
             with self._lock:
                 self.received += 1
-                self.refused += answer.status_code == 400 and b"ConditionalCheckFailed" in answer.content
-        return answer
+                self.refused += response.status_code == 400 and b"ConditionalCheckFailed" in response.content
+        return response
 
 
 def _serve_dynamodb(parent: Connection) -> None:
@@ -154,10 +154,10 @@ def _serve_dynamodb(parent: Connection) -> None:
 def _child(serve: Callable[[Connection], None]) -> Iterator[Connection]:
     """A process of this module. It ends when the connection is closed."""
     spawning = multiprocessing.get_context("spawn")
-    connection, other = spawning.Pipe()
-    process = spawning.Process(target=serve, args=(other,), daemon=True)
+    connection, child_connection = spawning.Pipe()
+    process = spawning.Process(target=serve, args=(child_connection,), daemon=True)
     process.start()
-    other.close()
+    child_connection.close()
     try:
         yield connection
     finally:
@@ -204,11 +204,11 @@ def _asgi(module: str, layer: str, count: int, **variables: str) -> Iterator[Run
     # A client may wait longer for a processor than uvicorn keeps an idle connection by default.
     options = ["--log-level", "warning", "--no-access-log", "--timeout-keep-alive", str(int(TIMEOUT_S))]
     ports = [_free_port() for _ in range(count)]
-    with ExitStack() as started:
+    with ExitStack() as stack:
         processes = []
         for port in ports:
             command = [interpreter(), "-P", "-m", "uvicorn", f"{module}:app", "--port", str(port), *options]
-            processes.append(started.enter_context(_process(command, environment)).pid)
+            processes.append(stack.enter_context(_process(command, environment)).pid)
         for port in ports:
             _await_port(port)
         yield Running([f"http://{LOOPBACK}:{port}" for port in ports], processes)
@@ -248,12 +248,12 @@ def _free_port() -> int:
 
 
 def _await_port(port: int) -> None:
-    until = time.monotonic() + READY_WITHIN_S
+    end_s = time.monotonic() + READY_WITHIN_S
     while True:
         try:
             socket.create_connection((LOOPBACK, port), timeout=1).close()
         except OSError:
-            if time.monotonic() > until:
+            if time.monotonic() > end_s:
                 raise
             time.sleep(0.05)
         else:
