@@ -10,9 +10,9 @@ from typing import Any
 
 from tests.game_day.serving import Handler, Server, serving
 
-ANSWER_LOST = 0.02
+LOST_ANSWER_SHARE = 0.02
 """The share of effects that happen although the tool gets no answer."""
-WRONG_CLOCKS = 0.3
+WRONG_CLOCK_SHARE = 0.3
 """The share of containers whose clock is wrong."""
 
 
@@ -36,24 +36,24 @@ class Ledger:
     """The records.
 
     Attributes:
-        most_ms: By how much a clock may be wrong.
+        max_ms: By how much a clock may be wrong.
         address: Where containers find the ledger.
         effects: Each effect, by its idempotency key.
         mixed_keys: Keys that came with two different calls.
         addresses: The addresses to which the supplier has not sent a callback yet, with their orders.
         answers_lost: How many tools got no answer about their effect.
-        moved: How many times a clock was set wrong.
+        wrong_clocks: How many times a clock was set wrong.
         healed: Every tool gets its answer, and the right time.
     """
 
     rng: random.Random
-    most_ms: int
+    max_ms: int
     address: str = ""
     effects: dict[str, Effect] = field(default_factory=dict)
     mixed_keys: list[str] = field(default_factory=list)
     addresses: list[tuple[str, str]] = field(default_factory=list)
     answers_lost: int = 0
-    moved: int = 0
+    wrong_clocks: int = 0
     healed: bool = False
     _clocks: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -66,7 +66,7 @@ class Ledger:
                 self.addresses.append((body["order"], body["address"]))
             elif path == "/effects":
                 answer["receipt"] = self._effect(**body).receipt
-                if not self.healed and self.rng.random() < ANSWER_LOST:
+                if not self.healed and self.rng.random() < LOST_ANSWER_SHARE:
                     self.answers_lost += 1
                     return None
             return answer
@@ -82,9 +82,9 @@ class Ledger:
 
     def _clock(self, container: str) -> int:
         if container not in self._clocks:
-            wrong = self.rng.random() < WRONG_CLOCKS
-            self._clocks[container] = self.rng.randint(-self.most_ms, self.most_ms) if wrong else 0
-            self.moved += wrong
+            is_wrong = self.rng.random() < WRONG_CLOCK_SHARE
+            self._clocks[container] = self.rng.randint(-self.max_ms, self.max_ms) if is_wrong else 0
+            self.wrong_clocks += is_wrong
         return self._clocks[container]
 
     def _effect(self, key: str, tool: str, order: str, **details: Any) -> Effect:
