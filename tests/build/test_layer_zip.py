@@ -42,8 +42,8 @@ def test_the_zip_fits_lambda_and_its_name_has_version_and_processor(layer_zip: P
     assert {entry.filename.split("/")[0] for entry in entries} == {"baton-machine", "baton-runtime", "python"}
     assert {entry.external_attr >> 16 for entry in entries} == {EXECUTABLE, READABLE}
     assert next(entry for entry in entries if entry.filename == "baton-runtime").external_attr >> 16 == EXECUTABLE
-    assert layer_zip.stat().st_size <= zipped.MOST_ZIPPED
-    assert sum(entry.file_size for entry in entries) <= zipped.MOST_UNZIPPED
+    assert layer_zip.stat().st_size <= zipped.MAX_ZIPPED_BYTES
+    assert sum(entry.file_size for entry in entries) <= zipped.MAX_UNZIPPED_BYTES
 
 
 def test_every_module_can_be_imported_from_the_zip_alone(layer_zip: Path, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_layer_that_is_too_large_for_lambda_is_not_zipped(tmp_path: Path, monk
     (tmp_path / "layer").mkdir()
     (tmp_path / "layer" / "noise").write_bytes(os.urandom(1000))
 
-    for limit, kind in (("MOST_ZIPPED", "zipped"), ("MOST_UNZIPPED", "unzipped")):
+    for limit, kind in (("MAX_ZIPPED_BYTES", "zipped"), ("MAX_UNZIPPED_BYTES", "unzipped")):
         monkeypatch.setattr(zipped, limit, 999)
         with pytest.raises(zipped.TooLarge, match=f"bytes {kind}, and Lambda takes 999"):
             zipped.write(tmp_path / "layer", tmp_path / "layer.zip")
