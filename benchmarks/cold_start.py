@@ -78,12 +78,12 @@ def _measure_once(contender: Contender, warm: int, figures: Figures) -> None:
     with _runtime_api() as (api, dynamodb):
         delivery = api.invoke(contender.first.event)
         start_s = time.perf_counter()
-        with _running(contender, api, dynamodb) as process:
+        with _running_function(contender, api, dynamodb) as process:
             figures[contender.name, _COLD].append(1000 * (delivery.wait().at - start_s))
             figures[contender.name, _PEAK].append(resident_mb(process.pid, "VmHWM"))
             contender.first.check(delivery)
             for name, probe in contender.warm.items():
-                figures[contender.name, name].append(_warm(api, probe, warm))
+                figures[contender.name, name].append(_warm_median(api, probe, warm))
 
 
 def _compare_in_share(memory_mb: int, rounds: int) -> None:
@@ -106,7 +106,7 @@ def _compare_in_share(memory_mb: int, rounds: int) -> None:
 def _measure_in_share(contender: Contender, processor_share: float, figures: Figures) -> None:
     with _runtime_api() as (api, dynamodb), share() as group:
         start_s = time.perf_counter()
-        with _running(contender, api, dynamodb) as process:
+        with _running_function(contender, api, dynamodb) as process:
             group.add(process.pid)
             if not api.polled.wait(PATIENCE_S):
                 raise TimeoutError("the runtime did not ask for an invocation")
@@ -118,7 +118,7 @@ def _measure_in_share(contender: Contender, processor_share: float, figures: Fig
             contender.first.check(delivery)
 
 
-def _warm(api: RuntimeApi, probe: Probe, count: int) -> float:
+def _warm_median(api: RuntimeApi, probe: Probe, count: int) -> float:
     times_ms = []
     for _ in range(_SETTLING_INVOCATIONS + count):
         start_s = time.perf_counter()
@@ -140,7 +140,7 @@ def _runtime_api() -> Iterator[tuple[RuntimeApi, SmallDynamoDB]]:
 
 
 @contextmanager
-def _running(
+def _running_function(
     contender: Contender, api: RuntimeApi, dynamodb: SmallDynamoDB, *options: str
 ) -> Iterator[subprocess.Popen[str]]:
     log = layers.LAYERS / "function.log"
@@ -180,7 +180,7 @@ def _print_imports() -> None:
     for contender in (contender for contender in CONTENDERS if contender.streaming):
         with _runtime_api() as (api, dynamodb):
             delivery = api.invoke(contender.first.event)
-            with _running(contender, api, dynamodb, "-X", "importtime"):
+            with _running_function(contender, api, dynamodb, "-X", "importtime"):
                 contender.first.check(delivery.wait())
         print(f"{contender.name}\n")
         for line in heaviest_imports((layers.LAYERS / "function.log").read_text()):

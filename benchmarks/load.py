@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from benchmarks import layers, load_servers
 from benchmarks.cold_start import machine
 from benchmarks.load_clients import RUNS, Run, Tally, fixed, measure, task_by_task, tool_by_tool, warm_up
-from benchmarks.load_servers import NotAvailable, Running
+from benchmarks.load_servers import NotAvailable, RunningServer
 from benchmarks.memory import processor_s, resident_mb
 
 WARM_UP = 1 / 6
@@ -42,10 +42,10 @@ class Server:
         layers: The packages that it and its floor run on; empty for those of this environment.
     """
 
-    start: Callable[[int], AbstractContextManager[Running]]
+    start: Callable[[int], AbstractContextManager[RunningServer]]
     run_of: Callable[[str], Run]
     floor: str
-    start_floor: Callable[[int], AbstractContextManager[Running]]
+    start_floor: Callable[[int], AbstractContextManager[RunningServer]]
     workflows: tuple[str, ...]
     layers: tuple[str, ...] = ()
 
@@ -185,7 +185,7 @@ def _print_rows(options: argparse.Namespace) -> list[str]:
 
 
 def _measure(
-    start: Callable[[int], AbstractContextManager[Running]], run: Run, options: argparse.Namespace, seconds: float
+    start: Callable[[int], AbstractContextManager[RunningServer]], run: Run, options: argparse.Namespace, seconds: float
 ) -> Figures:
     with start(options.processes) as running:
         warm_up_tally = asyncio.run(warm_up(running, run, options.clients, seconds * WARM_UP))
@@ -199,11 +199,11 @@ def _measure(
     return Figures(tally, conflicts, after_s - before_s, (before_mb, after_mb))
 
 
-def _memory_mb(running: Running) -> float:
+def _memory_mb(running: RunningServer) -> float:
     return statistics.mean(resident_mb(process, "VmRSS") for process in running.processes)
 
 
-def _processor_s(running: Running) -> float:
+def _processor_s(running: RunningServer) -> float:
     return sum(map(processor_s, running.processes))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from benchmarks.functions.load_tools import SHAPES, Shape
-from benchmarks.load_servers import OWNER_HEADER, SUPERVISOR, TIMEOUT_S, Running
+from benchmarks.load_servers import OWNER_HEADER, SUPERVISOR, TIMEOUT_S, RunningServer
 
 type Reply = dict[str, Any]
 type Run = Callable[["Session"], Awaitable[None]]
@@ -97,7 +97,7 @@ class Session:
         return await self.request("tools/call", {"name": name, "arguments": arguments, "_meta": meta or {}})
 
 
-async def warm_up(running: Running, run: Run, count: int, seconds: float) -> Tally:
+async def warm_up(running: RunningServer, run: Run, count: int, seconds: float) -> Tally:
     """Let one client for each process reach the end of the workflow. Then let all clients begin, and stop them."""
     tally = Tally()
     await _run_clients(running, run, len(running.processes), seconds / 2, tally)
@@ -107,7 +107,7 @@ async def warm_up(running: Running, run: Run, count: int, seconds: float) -> Tal
     return tally
 
 
-async def measure(running: Running, run: Run, count: int, seconds: float) -> Tally:
+async def measure(running: RunningServer, run: Run, count: int, seconds: float) -> Tally:
     """Let clients run a workflow again and again. Each one completes its last workflow."""
     tally = Tally()
     start_s = time.monotonic()
@@ -116,7 +116,7 @@ async def measure(running: Running, run: Run, count: int, seconds: float) -> Tal
     return tally
 
 
-async def _run_clients(running: Running, run: Run, count: int, seconds: float, tally: Tally) -> None:
+async def _run_clients(running: RunningServer, run: Run, count: int, seconds: float, tally: Tally) -> None:
     end_s = time.monotonic() + seconds
 
     async def client(number: int) -> None:
@@ -137,7 +137,7 @@ async def _run_clients(running: Running, run: Run, count: int, seconds: float, t
 # Workflows of Baton
 
 
-def shaped(name: str) -> Run:
+def run_shape(name: str) -> Run:
     """Returns the client of a workflow of `SHAPES`."""
     shape = SHAPES[name]
 
@@ -212,7 +212,7 @@ def _new_order(session: Session) -> str:
     return f"{session.owner}-{next(session.numbers)}"
 
 
-RUNS: dict[str, Run] = {**{name: shaped(name) for name in SHAPES}, "guarded": guarded, "waiting": waiting}
+RUNS: dict[str, Run] = {**{name: run_shape(name) for name in SHAPES}, "guarded": guarded, "waiting": waiting}
 """The client of each workflow of Baton."""
 
 

@@ -26,8 +26,6 @@ from mcp_baton.settings import Settings
 
 STEPS = 100
 VARIABLES = 5_000
-
-
 TABLE = "tasks"
 
 

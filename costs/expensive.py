@@ -179,8 +179,6 @@ class Costs:
 
 OLD = {"MCP-Protocol-Version": "2025-03-26"}
 HANDSHAKE = {"MCP-Protocol-Version": "2025-11-25"}
-
-
 STATELESS = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"}
 STATELESS_META = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}}
 

@@ -122,8 +122,8 @@ class Meter:
         self._lock = Lock()
         self._usage = Usage()
         # Registered first, because a handler of Baton's own client for the same event encodes the request.
-        dynamodb.meta.events.register_first("provide-client-params.dynamodb", self._before)
-        dynamodb.meta.events.register("after-call.dynamodb", self._after)
+        dynamodb.meta.events.register_first("provide-client-params.dynamodb", self._before_call)
+        dynamodb.meta.events.register("after-call.dynamodb", self._after_call)
         s3.meta.events.register("after-call.s3", self._after_s3)
 
     @contextmanager
@@ -143,7 +143,7 @@ class Meter:
         with self._lock:
             self._usage += usage
 
-    def _before(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
+    def _before_call(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
         with self._emulator_time():
             operation = model.name
             if operation not in (*WRITES, *READS):
@@ -154,7 +154,7 @@ class Meter:
                 # The parameters are changed in place: botocore uses only the first value that a handler returns.
                 params["ReturnConsumedCapacity"] = "TOTAL"
 
-    def _after(self, parsed: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
+    def _after_call(self, parsed: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
         with self._emulator_time():
             operation, params = model.name, context["meter_params"]
             units = self._units(operation, params, context["size_before"], parsed)

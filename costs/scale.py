@@ -22,9 +22,9 @@ from costs.workloads import KB, KINDS, WORKLOADS, Driver, Kind, Workload, chain
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 BEGIN, END = "<!-- python -m costs.scale --update: begin -->", "<!-- end -->"
 ROUNDS = 5
-LISTED = 50
+LISTED_TASKS = 50
 
-STEPS, DRIVEN = (1, 10, 100), (10, 30, 100)
+STEPS, CLIENT_STEPS = (1, 10, 100), (10, 30, 100)
 SIZES: tuple[tuple[str, int], ...] = (("100 B", 100), ("2 KB", 2 * KB), ("20 KB", 20 * KB))
 OTHER_SERVICES: tuple[tuple[str, Callable[[Workload, Usage], Dollars]], ...] = (
     ("Step Functions Standard", prices.standard),
@@ -141,7 +141,7 @@ def _client_driven(place: Place) -> Iterator[str]:
     yield ""
     yield from _head(("a step", "steps", "without a bucket", "with a bucket"), 1)
     for size_name, size in SIZES[:2]:
-        for number in DRIVEN:
+        for number in CLIENT_STEPS:
             yield _row(size_name, number, *(_all_calls(place, number, size, bucket=bucket) for bucket in (False, True)))
     yield ""
 
@@ -154,13 +154,13 @@ def _all_calls(place: Place, number: int, size: int, *, bucket: bool) -> str:
 
 
 def _lists(place: Place) -> Iterator[str]:
-    yield f"**A page of `tasks/list`**, {LISTED} paused tasks of ten steps, without a bucket"
+    yield f"**A page of `tasks/list`**, {LISTED_TASKS} paused tasks of ten steps, without a bucket"
     yield ""
     yield from _head(("values", "a step", "reads"), 2)
     for kind in KINDS:
         for size_name, size in SIZES:
             driver = Driver(place, chain(10, size, paused=True), kind, bucket=False)
-            for _ in range(LISTED):
+            for _ in range(LISTED_TASKS):
                 driver.run()
             yield _row(kind, size_name, f"{driver.page().reads:g}")
 

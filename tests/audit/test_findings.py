@@ -20,7 +20,7 @@ def package(name: str, *ids: str) -> dict[str, Any]:
     return {"name": name, "version": "1", "vulns": [{"id": key, "fix_versions": ["2"], "aliases": []} for key in ids]}
 
 
-def reported(*packages: dict[str, Any]) -> str:
+def report_of(*packages: dict[str, Any]) -> str:
     return json.dumps({"dependencies": packages, "fixes": []})
 
 
@@ -82,14 +82,14 @@ def test_an_auditor_that_crashes_fails_the_audit(parse: Any) -> None:
 def test_an_advisory_about_a_locked_package_fails_the_audit(
     files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    advisory_report = reported(package("boto3"), package("pyjwt", "PYSEC-2026-7"))
+    advisory_report = report_of(package("boto3"), package("pyjwt", "PYSEC-2026-7"))
 
-    assert audit(source(reported(package("jinja2", "CVE-2019-10906")), advisory_report), tmp_path, files) == 1
+    assert audit(source(report_of(package("jinja2", "CVE-2019-10906")), advisory_report), tmp_path, files) == 1
     assert "PYSEC-2026-7: pyjwt 1, fixed in 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "silence", ["", reported(skipped("jinja2")), reported(package("jinja2"))], ids=["dead", "unknown", "clean"]
+    "silence", ["", report_of(skipped("jinja2")), report_of(package("jinja2"))], ids=["dead", "unknown", "clean"]
 )
 def test_a_source_without_a_known_vulnerability_is_not_trusted(silence: str, files: list[Path], tmp_path: Path) -> None:
     result = audit(source(silence, silence), tmp_path, files)

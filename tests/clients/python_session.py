@@ -78,7 +78,7 @@ class PythonSession:
         result = await client.call_tool("refund", APPROVED, meta={"_task_id": task_id})
         self.report["continued"] = {"_meta": result.meta, "structuredContent": result.structured_content}
         second_task_id = as_json(await client.get_prompt("refund_order", ORDER))["_meta"]["task_id"]
-        self.report["tasks"] = await Tasks(client.session).tour(task_id, second_task_id)
+        self.report["tasks"] = await Tasks(client.session).use_tasks(task_id, second_task_id)
 
     async def act_as_host(self, client: Any) -> None:
         """Do the same as a host's model, with tools and arguments only: the workflow tool, the step's tool with the

@@ -50,7 +50,7 @@ class Tasks:
             return {"error": error.code}
         return result
 
-    async def tour(self, task_id: str, second_task_id: str) -> dict[str, Any]:
+    async def use_tasks(self, task_id: str, second_task_id: str) -> dict[str, Any]:
         """Read one task, complete it, and cancel another."""
         return {
             "task": await self.send("tasks/get", taskId=task_id),

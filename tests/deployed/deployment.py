@@ -31,8 +31,6 @@ POLL_S = 0.1
 DEFAULTS = {"Architecture": architecture(), "KeyRateLimit": "50", "KeyBurstLimit": "100"}
 """Parameters of every stack. Many clients share one key, so its limits are high enough that no client waits for them.
 """
-
-
 PRELUDE_END = bytes(8)
 CODE_LOCATION = re.compile(r"CodeUri: s3://(\S+)/(\S+)\n      Handler: app\.lambda_handler")
 """The bucket and key of the code in the packaged template. The function and its worker have the same code."""

@@ -47,8 +47,7 @@ class Page:
     @classmethod
     def read(cls) -> "Page":
         section = (ROOT / "docs" / "local.md").read_text().partition("\n## Under `sam local`\n")[2]
-        blocks = re.findall(r"^```sh\n(.*?)^```", section.partition("\n## ")[0], re.MULTILINE | re.DOTALL)
-        first_block, request = blocks
+        first_block, request = re.findall(r"^```sh\n(.*?)^```", section.partition("\n## ")[0], re.MULTILINE | re.DOTALL)
         lines = first_block.splitlines()
         exports = [line for line in lines if line.startswith("export ")]
         [build_command] = [line for line in lines if line.startswith("sam build ")]

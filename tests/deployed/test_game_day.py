@@ -14,12 +14,12 @@ from tests.deployed.test_background import wait_until
 from tests.dynamodb_local import engine
 from tests.game_day.clients import Reply
 from tests.game_day.game import Options, Outcome, Setup, play, prepare, remove_containers
-from tests.game_day.judge import Stored, Verdict
+from tests.game_day.judge import StoredTask, Verdict
 from tests.game_day.ledger import Effect, Ledger
 
 SHORT = Options(seed=20, clients=6, seconds=45, clock_ms=30_000)
 RESERVATION = {"order": "o", "tool": "reserve", "receipt": 1}
-STORED_TASK = Stored("completed", {"reserve": RESERVATION}, None)
+STORED_TASK = StoredTask("completed", {"reserve": RESERVATION}, None)
 REPLY = Reply("t", 1, 2, "completed", frozenset({"reserve"}), {"reserve": RESERVATION})
 
 
@@ -55,7 +55,7 @@ def test_in_a_short_game_nothing_is_lost_doubled_contradicted_or_stuck(game: Gam
     assert outcome.verdict.clean, outcome.report()
 
 
-def judge_replies(*replies: Reply, stored: Stored | None = STORED_TASK) -> Verdict:
+def judge_replies(*replies: Reply, stored: StoredTask | None = STORED_TASK) -> Verdict:
     verdict = Verdict()
     verdict.judge_task("t", replies, stored)
     return verdict
@@ -69,13 +69,13 @@ def test_the_judge_accepts_replies_that_agree_with_what_is_stored() -> None:
     "stored",
     [
         None,
-        Stored("cancelled", {"reserve": RESERVATION}, None),
-        Stored("completed", {}, None),
-        Stored("completed", {"reserve": {**RESERVATION, "receipt": 2}}, None),
+        StoredTask("cancelled", {"reserve": RESERVATION}, None),
+        StoredTask("completed", {}, None),
+        StoredTask("completed", {"reserve": {**RESERVATION, "receipt": 2}}, None),
     ],
     ids=["no task", "another status", "no step", "another result"],
 )
-def test_the_judge_notices_acknowledged_data_that_is_not_stored(stored: Stored | None) -> None:
+def test_the_judge_notices_acknowledged_data_that_is_not_stored(stored: StoredTask | None) -> None:
     assert judge_replies(REPLY, stored=stored).lost
 
 
@@ -90,7 +90,7 @@ NOT_STORED = {"error": "could not be written"}
 )
 def test_the_judge_follows_links_to_large_values(reply_value: dict[str, Any], stored_value: Any, is_lost: bool) -> None:
     reply = Reply("t", 1, 2, "completed", frozenset({"draw"}), {"draw": reply_value})
-    assert bool(judge_replies(reply, stored=Stored("completed", {"draw": stored_value}, None)).lost) == is_lost
+    assert bool(judge_replies(reply, stored=StoredTask("completed", {"draw": stored_value}, None)).lost) == is_lost
 
 
 def test_the_judge_does_not_miss_a_task_that_no_reply_confirmed() -> None:
@@ -98,7 +98,8 @@ def test_the_judge_does_not_miss_a_task_that_no_reply_confirmed() -> None:
 
 
 def test_the_judge_notices_a_result_of_a_background_task_that_changed() -> None:
-    assert judge_replies(Reply("t", 1, 2, "completed", result={"a": 1}), stored=Stored("completed", {}, {"a": 2})).lost
+    reply = Reply("t", 1, 2, "completed", result={"a": 1})
+    assert judge_replies(reply, stored=StoredTask("completed", {}, {"a": 2})).lost
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_the_judge_ignores_the_order_of_requests_that_were_sent_at_once() -> Non
 
 
 def test_the_judge_notices_a_stored_result_that_a_reply_calls_not_recorded() -> None:
-    stored = Stored("completed", {"confirm": {"code": "a"}}, None)
+    stored = StoredTask("completed", {"confirm": {"code": "a"}}, None)
     assert judge_replies(Reply("t", 1, 2, not_recorded={"code": "a"}), stored=stored).contradictions
 
 

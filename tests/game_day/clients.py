@@ -39,8 +39,8 @@ class Reply:
 
     Attributes:
         task: The task's id.
-        sent: When the request was sent (monotonic seconds).
-        received: When the reply came.
+        sent_s: When the request was sent (monotonic seconds).
+        received_s: When the reply came.
         status: The task's status, if the reply has it.
         steps: The steps that are completed and stored, if the reply has them.
         results: Their values, if the reply has them.
@@ -50,8 +50,8 @@ class Reply:
     """
 
     task: str
-    sent: float
-    received: float
+    sent_s: float
+    received_s: float
     status: str | None = None
     steps: frozenset[str] | None = None
     results: Mapping[str, Any] | None = None
@@ -189,7 +189,7 @@ class Client:
             order.task = result["task"]["taskId"]
 
     def poll(self, order: Order) -> None:
-        sent = time.monotonic()
+        sent_s = time.monotonic()
         task = self.api.ask("tasks/get", taskId=order.task)
         if task is None:
             return
@@ -198,14 +198,14 @@ class Client:
             response = self.api.ask("tasks/result", taskId=order.task)
             result = response and response.get("structuredContent", response.get("content"))
         order.is_over = task["status"] in ENDED
-        self.log.append(Reply(str(order.task), sent, time.monotonic(), status=task["status"], result=result))
+        self.log.append(Reply(str(order.task), sent_s, time.monotonic(), status=task["status"], result=result))
 
     def cancel(self, order: Order) -> None:
-        sent = time.monotonic()
+        sent_s = time.monotonic()
         task = self.api.ask("tasks/cancel", taskId=order.task)
         if task is not None:
             order.is_over = True
-            self.log.append(Reply(str(order.task), sent, time.monotonic(), status=task["status"]))
+            self.log.append(Reply(str(order.task), sent_s, time.monotonic(), status=task["status"]))
 
     def call(self, order: Order) -> None:
         """Call the tool that the last reply asks for."""
@@ -228,7 +228,7 @@ class Client:
 
     def run(self, order: Order, arguments: dict[str, Any]) -> None:
         """Run or resume a workflow."""
-        sent = time.monotonic()
+        sent_s = time.monotonic()
         result = self.api.ask("tools/call", name=order.kind, arguments=arguments)
         content = result and result.get("structuredContent")
         if not result or not content or "task_id" not in content:
@@ -237,25 +237,25 @@ class Client:
         order.task, order.content, order.is_over = content["task_id"], content, content["task_status"] in ENDED
         if "persisted" not in result["_meta"]:
             facts = content["task_status"], completed(content), content["results"]
-            self.log.append(Reply(content["task_id"], sent, time.monotonic(), *facts))
+            self.log.append(Reply(content["task_id"], sent_s, time.monotonic(), *facts))
 
     def confirm(self, order: Order) -> None:
         """Make the call that the workflow waits for, with the code that only this client knows."""
-        sent = time.monotonic()
+        sent_s = time.monotonic()
         [call, *_] = order.content["next"]
         arguments = {**call["arguments"], "code": uuid4().hex, "task_id": order.task}
         result = self.api.ask("tools/call", name=call["tool"], arguments=arguments)
         order.content = {}
         meta = (result or {}).get("_meta", {})
         if not result or result.get("isError") or meta.get("recorded") not in (True, False):
-            self.log.append(Reply(str(order.task), sent, time.monotonic(), unknown=True))
+            self.log.append(Reply(str(order.task), sent_s, time.monotonic(), unknown=True))
             return
         value = {name: member for name, member in result["structuredContent"].items() if name != "baton_next"}
         if meta["recorded"]:
             steps, results = completed(meta), {"confirm": value}
-            self.log.append(Reply(str(order.task), sent, time.monotonic(), meta["task_status"], steps, results))
+            self.log.append(Reply(str(order.task), sent_s, time.monotonic(), meta["task_status"], steps, results))
         else:
-            self.log.append(Reply(str(order.task), sent, time.monotonic(), not_recorded=value))
+            self.log.append(Reply(str(order.task), sent_s, time.monotonic(), not_recorded=value))
 
     def arguments(self, order: Order) -> dict[str, Any]:
         amount = {"amount": self.rng.randint(1, 500)} if order.kind in WITH_AMOUNT else {}

@@ -74,7 +74,7 @@ def running_database(directory: Path) -> Iterator[Database]:
 
 @dataclass
 class FaultSchedule:
-    """Makes faults until it is stopped, and then lets everything heal.
+    """Causes faults until it is stopped, and then ends all faults.
 
     Attributes:
         counts: How often each kind of fault happened.
@@ -90,7 +90,7 @@ class FaultSchedule:
     _frozen: list[tuple[float, Container]] = field(default_factory=list)
 
     def run(self, stop: threading.Event, seconds: float) -> None:
-        """Make faults for this time. The deployment comes in the middle."""
+        """Cause faults for this time. Deploy the second release in the middle."""
         start_s = time.monotonic()
         faults: list[Callable[[threading.Event], None]] = []
         while not stop.is_set():
@@ -163,7 +163,7 @@ class FaultSchedule:
         self.counts["deployments"] += 1
 
     def heal(self) -> None:
-        """Let everything work, and replace the containers: new ones have the right time."""
+        """End all faults, and replace the containers: new ones have the right time."""
         for proxy in self.proxies.values():
             proxy.current = {}
         self.thaw(float("inf"))

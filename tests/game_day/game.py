@@ -35,7 +35,7 @@ PARAMETERS = {
     "WorkerTimeout": "120",
 }
 CONTAINERS, WORKERS = 16, 6
-"""How many run at once. More would take the processors from each other."""
+"""The limits of concurrent containers. More of them would compete for the processors."""
 USUAL_FAULTS = {
     "dynamodb": {Fault.LOST: 0.005, Fault.ANSWER_LOST: 0.005, Fault.LATE: 0.005, Fault.FAILED_AFTER: 0.005},
     "s3": {Fault.REFUSED: 0.02, Fault.ANSWER_LOST: 0.02},
@@ -67,7 +67,7 @@ aws.dynamodb_client = forgetful
 """Code that breaks Baton in the deployed server. The judge must notice each."""
 ARRIVAL_S = 20.0
 HEAL_TIMEOUT_S = 720.0
-"""A task that waits for an approval looks for it each ten minutes, if the event of the decision was lost. Claims of
+"""A task that waits for an approval checks it every ten minutes, if the event of the decision was lost. Claims of
 killed runs last for 45 s, and longer if the clock was wrong.
 """
 
@@ -91,7 +91,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What happened in a game."""
+    """The result of a game."""
 
     options: Options
     verdict: Verdict
@@ -125,7 +125,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Setup:
-    """Everything that a game needs."""
+    """The stack, the database and the servers of a game."""
 
     stack: Stack
     database: Database

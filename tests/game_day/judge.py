@@ -21,7 +21,7 @@ PICTURE_BYTES = 450_000
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredTask:
     """A task at the end of the game, as the server shows it.
 
     Attributes:
@@ -35,7 +35,7 @@ class Stored:
 
 @dataclass
 class Verdict:
-    """What the judge found.
+    """The findings of the judge.
 
     Attributes:
         facts: How many acknowledged facts were compared with what is stored.
@@ -57,37 +57,37 @@ class Verdict:
     def clean(self) -> bool:
         return self.facts > 0 and not (self.lost or self.doubled or self.contradictions or self.stuck)
 
-    def judge_task(self, task: str, replies: Iterable[Reply], stored: Stored | None) -> None:
+    def judge_task(self, task: str, replies: Iterable[Reply], stored_task: StoredTask | None) -> None:
         """Compare the replies about one task with what is stored, and with each other."""
         replies = list(replies)
-        if stored is None:
+        if stored_task is None:
             if any(reply.status is not None for reply in replies):
                 self.lost.append(f"{task}: the task is gone")
             return
         may_differ = {"confirm"} if any(reply.unknown for reply in replies) else set[str]()
         for reply in replies:
-            self._judge_reply(task, reply, stored, may_differ)
+            self._judge_reply(task, reply, stored_task, may_differ)
         for earlier, later in permutations(replies, 2):
-            if earlier.received < later.sent:
+            if earlier.received_s < later.sent_s:
                 self._judge_order(task, earlier, later)
 
-    def _judge_reply(self, task: str, reply: Reply, stored: Stored, may_differ: set[str]) -> None:
+    def _judge_reply(self, task: str, reply: Reply, stored_task: StoredTask, may_differ: set[str]) -> None:
         for step in reply.steps or ():
             self.facts += 1
-            reply_value, stored_value = (reply.results or {}).get(step), stored.results.get(step)
-            if step not in stored.results:
+            reply_value, stored_value = (reply.results or {}).get(step), stored_task.results.get(step)
+            if step not in stored_task.results:
                 self.lost.append(f"{task}: a reply said that step {step} is completed; its result is not stored")
             elif differs(reply_value, stored_value) and step not in may_differ:
                 self.lost.append(f"{task}: step {step} had the result {reply_value}, and has {stored_value}")
         if reply.status in ENDED:
             self.facts += 1
-            if reply.status != stored.status:
-                self.lost.append(f"{task}: was {reply.status} in a reply, and is {stored.status}")
+            if reply.status != stored_task.status:
+                self.lost.append(f"{task}: was {reply.status} in a reply, and is {stored_task.status}")
         if reply.result is not None:
             self.facts += 1
-            if reply.result != stored.result:
-                self.lost.append(f"{task}: had the result {reply.result}, and has {stored.result}")
-        if reply.not_recorded is not None and stored.results.get("confirm") == reply.not_recorded:
+            if reply.result != stored_task.result:
+                self.lost.append(f"{task}: had the result {reply.result}, and has {stored_task.result}")
+        if reply.not_recorded is not None and stored_task.results.get("confirm") == reply.not_recorded:
             self.contradictions.append(f"{task}: a reply said that {reply.not_recorded} is not recorded; it is stored")
 
     def _judge_order(self, task: str, earlier: Reply, later: Reply) -> None:
@@ -108,10 +108,10 @@ class Verdict:
         counts = Counter(as_call({"order": refund.order, **refund.details}) for refund in refunds)
         self.doubled += [f"refund {call}: {count} effects" for call, count in counts.items() if count > allowed[call]]
 
-    def judge_receipts(self, stored: Mapping[str, Stored], effects: Iterable[Effect]) -> None:
+    def judge_receipts(self, stored_tasks: Mapping[str, StoredTask], effects: Iterable[Effect]) -> None:
         """Check that each stored result has its effect."""
         effect_of = {effect.receipt: (effect.tool, effect.order) for effect in effects}
-        for task, task_state in stored.items():
+        for task, task_state in stored_tasks.items():
             for value in task_state.results.values():
                 for entry in value if isinstance(value, list) else [value]:
                     if isinstance(entry, dict) and "receipt" in entry:
@@ -131,8 +131,8 @@ class Verdict:
             if states.get(approval) != state:
                 self.lost.append(f"approval {approval} was {state}, and is {states.get(approval)}")
 
-    def judge_callbacks(self, supplier: Supplier, stored: Iterable[Stored]) -> None:
-        by_order = {task.results["order_parcel"]["order"]: task for task in stored if "order_parcel" in task.results}
+    def judge_callbacks(self, supplier: Supplier, tasks: Iterable[StoredTask]) -> None:
+        by_order = {task.results["order_parcel"]["order"]: task for task in tasks if "order_parcel" in task.results}
         for order, weights in supplier.accepted_weights.items():
             self.facts += 1
             if len(set(weights)) > 1:
@@ -146,12 +146,12 @@ def as_call(arguments: Mapping[str, Any]) -> tuple[str, int]:
     return arguments["order"], arguments["amount"]
 
 
-def read_tasks(client: Client) -> dict[str, Stored]:
+def read_tasks(client: Client) -> dict[str, StoredTask]:
     """Read all tasks of a client through the server."""
     return {task["taskId"]: read_task(client.api, task["taskId"]) for task in retry(client.tasks)}
 
 
-def read_task(api: Api, task: str) -> Stored:
+def read_task(api: Api, task: str) -> StoredTask:
     """Read a task through the server."""
     task_view = retry(lambda: api.ask("tasks/get", taskId=task, _meta={"mcp-baton/variables": "all"}))
     meta = task_view.get("_meta", {})
@@ -161,7 +161,7 @@ def read_task(api: Api, task: str) -> Stored:
     if task_view["status"] == "completed" and not steps:
         response = retry(lambda: api.ask("tasks/result", taskId=task))
         result = response.get("structuredContent", response.get("content"))
-    return Stored(task_view["status"], results, result)
+    return StoredTask(task_view["status"], results, result)
 
 
 def differs(value: Any, stored_value: Any) -> bool:
@@ -203,7 +203,7 @@ def judge(
         items: All items of the table.
     """
     verdict = Verdict()
-    stored: dict[str, Stored] = {}
+    all_tasks: dict[str, StoredTask] = {}
     clients = list(clients)
     with ThreadPoolExecutor(READERS) as threads:
         task_maps = list(threads.map(read_tasks, clients))
@@ -213,19 +213,20 @@ def judge(
             replies[reply.task].append(reply)
         for task, task_replies in replies.items():
             verdict.judge_task(task, task_replies, tasks.get(task))
-        stored |= tasks
+        all_tasks |= tasks
     for item in items:
         if item["sk"]["S"].startswith("TASK#") and "status" in item:
             task, status = item["sk"]["S"].removeprefix("TASK#"), item["status"]["S"]
             verdict.tasks[status] += 1
             if status not in ENDED:
                 verdict.stuck.append(f"{task} is {status}")
-            if task not in stored or stored[task].status != status:
-                verdict.contradictions.append(f"{task} is {status} in the table, and {stored.get(task)} for its owner")
+            shown_task = all_tasks.get(task)
+            if shown_task is None or shown_task.status != status:
+                verdict.contradictions.append(f"{task} is {status} in the table, and {shown_task} for its owner")
     states = ("approved", "denied", "withdrawn", "waiting")
     approvals = [approval for state in states for approval in retry(partial(approver.list, state))]
     verdict.judge_effects(ledger, approvals)
-    verdict.judge_receipts(stored, ledger.effects.values())
+    verdict.judge_receipts(all_tasks, ledger.effects.values())
     verdict.judge_decisions(approver, approvals)
-    verdict.judge_callbacks(supplier, stored.values())
+    verdict.judge_callbacks(supplier, all_tasks.values())
     return verdict

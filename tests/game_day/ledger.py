@@ -18,7 +18,7 @@ WRONG_CLOCK_SHARE = 0.3
 
 @dataclass
 class Effect:
-    """What a provider did for one idempotency key.
+    """The effect of a provider for one idempotency key.
 
     Attributes:
         calls: How many requests had this key.
@@ -33,7 +33,7 @@ class Effect:
 
 @dataclass
 class Ledger:
-    """The records.
+    """The effects, and the clocks of the containers.
 
     Attributes:
         max_ms: By how much a clock may be wrong.
@@ -61,11 +61,11 @@ class Ledger:
     def report(self, path: str, container: str, body: dict[str, Any]) -> dict[str, Any] | None:
         """Take a report of a tool; returns the answer, or None if the answer is to be lost."""
         with self._lock:
-            answer: dict[str, Any] = {"clock_ms": 0 if self.healed else self._clock(container)}
+            answer: dict[str, Any] = {"clock_ms": 0 if self.healed else self._clock_error(container)}
             if path == "/addresses":
                 self.addresses.append((body["order"], body["address"]))
             elif path == "/effects":
-                answer["receipt"] = self._effect(**body).receipt
+                answer["receipt"] = self._record_effect(**body).receipt
                 if not self.healed and self.rng.random() < LOST_ANSWER_SHARE:
                     self.answers_lost += 1
                     return None
@@ -80,14 +80,14 @@ class Ledger:
         """Answer every tool, and set right the clock of every new container."""
         self.healed = True
 
-    def _clock(self, container: str) -> int:
+    def _clock_error(self, container: str) -> int:
         if container not in self._clocks:
             is_wrong = self.rng.random() < WRONG_CLOCK_SHARE
             self._clocks[container] = self.rng.randint(-self.max_ms, self.max_ms) if is_wrong else 0
             self.wrong_clocks += is_wrong
         return self._clocks[container]
 
-    def _effect(self, key: str, tool: str, order: str, **details: Any) -> Effect:
+    def _record_effect(self, key: str, tool: str, order: str, **details: Any) -> Effect:
         effect = self.effects.get(key)
         if effect is None:
             effect = self.effects[key] = Effect(len(self.effects) + 1, tool, order, details)

@@ -15,7 +15,7 @@ TIMEOUT_S = 30.0
 SLOW_S = (0.2, 0.9)
 """Within the timeout of the functions' clients, which is one second."""
 LATE_S = (1.2, 4.0)
-"""After it: the sender has given up when the request arrives."""
+"""Longer than that timeout: the request arrives after the sender has given up."""
 
 
 class Fault(StrEnum):

@@ -19,7 +19,7 @@ USER_PLACEHOLDERS = ("<missing: ", "<invalid: ", SECRET)
 TEXT_MEMBERS = ("message", "baton_next", "baton_next_")
 
 
-class Lost(AssertionError):
+class MissingInstruction(AssertionError):
     """The texts did not tell the model how to continue."""
 
 
@@ -47,19 +47,19 @@ class Model:
 
     def follow(self, text: str) -> str:
         """Do the same, starting with a text from the user: the last message of a prompt."""
-        call = self._next(read(text), text, None)
+        call = self._next_call(read(text), text, None)
         return self.finish(call) if call else text
 
     def steps(self, call: Call | None) -> Iterator[str]:
         """Do the same call by call. Yield the text of each result."""
         while call is not None:
             if len(self.host.calls) >= MAX_CALLS:
-                raise Lost(self.story("goes round in circles"))
+                raise MissingInstruction(self.story("makes too many calls"))
             text = self.host.call(call)
             yield text
-            call = self._next(read(prose(text)), prose(text), call)
+            call = self._next_call(read(prose(text)), prose(text), call)
 
-    def _next(self, reading: Reading, text: str, last_call: Call | None) -> Call | None:
+    def _next_call(self, reading: Reading, text: str, last_call: Call | None) -> Call | None:
         self._continue_call = reading.continue_call or self._continue_call
         has_ended = last_call is not None and last_call.arguments.get("task_action") == "cancel"
         if reading.done or reading.left_to_client or has_ended:
@@ -79,7 +79,7 @@ class Model:
             return self._fill_in(reading.calls[0])
         if self._continue_call:
             return self._continuation()
-        raise Lost(self.story("is not told how to go on"))
+        raise MissingInstruction(self.story("is not told how to continue"))
 
     def _continuation(self) -> Call | None:
         return self._continue_call and Call(self._continue_call.tool, self._values(self._continue_call))
@@ -100,7 +100,7 @@ class Model:
         if not _placeholder(value) or not value.startswith(USER_PLACEHOLDERS):
             return value
         if name not in self.answers:
-            raise Lost(self.story(f"must ask for {value}, and its user does not know it"))
+            raise MissingInstruction(self.story(f"must ask for {value}, and its user does not know it"))
         return self.answers[name]
 
     def story(self, problem: str) -> str:

@@ -131,8 +131,8 @@ def test_sweeps_complete_the_tasks_in_the_outbox(client: Client, task: Callable[
 def test_a_question_is_answered(client: Client, task: Callable[[str], str]) -> None:
     question = client.task(task("question"))
     assert question.status == "input_required"
-    shown: Any = question.shown
-    [key] = shown["inputRequests"]
+    view: Any = question.shown
+    [key] = view["inputRequests"]
     answer: Any = {"action": "accept", "content": {"value": "July"}}
     client.request("tasks/update", {"taskId": task("question"), "inputResponses": {key: answer}})
     client.clock.advance(60)

@@ -15,7 +15,7 @@ from mcp_baton.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 _ASSIGNMENT = re.compile(r"^[A-Za-z_]\w*=")
-_BETWEEN = {"&&", "||", "|", ";", "&"}
+_SEPARATORS = {"&&", "||", "|", ";", "&"}
 # Values of the variables on the pages. All other variables are addresses.
 VALUES = {"WORKER": "shop-worker:live", "KEY": "key", "TOKEN": "token", "TASK": "01k0"}
 
@@ -34,7 +34,7 @@ def commands(code: str) -> Iterator[list[str]]:
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t", True, ""
     command: list[str] = []
     for word in [*lexer, ";"]:
-        if word.strip() in _BETWEEN or not word.strip():
+        if word.strip() in _SEPARATORS or not word.strip():
             if command:
                 yield command
             command = []

@@ -32,7 +32,7 @@ sam deploy --parameter-overrides Auth=IAM MemorySize=1024
 ```
 
 """
-_BETWEEN = """See [Deploying](deploying.md#who-may-call) for authentication,
+_MIDDLE = """See [Deploying](deploying.md#who-may-call) for authentication,
 and [Operating](operating.md#what-bounds-it) for limits on cost.
 
 ## Environment variables
@@ -60,7 +60,7 @@ def read(text: str) -> Any:
 
 
 def page() -> str:
-    return "".join([_BEGIN, *_parameters(), _BETWEEN, *_variables(), _END])
+    return "".join([_BEGIN, *_parameters(), _MIDDLE, *_variables(), _END])
 
 
 def template() -> dict[str, Any]:

@@ -20,8 +20,6 @@ from tests.template.conftest import ROOT, SERVING, MakeStack, function, variable
 
 SECRET = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:StateKey-a1B2c3"
 STATE_KEY = {"Fn::GetAtt": ["StateKey", "Id"]}
-
-
 WORKER = "arn:aws:lambda:eu-central-1:123456789012:function:baton-worker:live"
 TOPIC = "arn:aws:sns:eu-central-1:123456789012:pager"
 JWT = {"Auth": "JWT", "JwtIssuer": "https://issuer.example.com/", "JwtAudiences": "a"}

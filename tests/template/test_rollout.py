@@ -23,7 +23,7 @@ def stack_with(translate: Translate, kind: str) -> Stack:
     return Stack(translate(Deploy=kind), {"Deploy": kind})
 
 
-def needs(stack: Stack, name: str) -> set[str]:
+def required_resources(stack: Stack, name: str) -> set[str]:
     """Return all resources that must exist, or be updated, before this one."""
     names, remaining = set[str](), {name}
     while remaining:
@@ -77,8 +77,8 @@ def test_alarms_for_errors_stop_a_deployment_and_roll_it_back(translate: Transla
 def test_the_alias_of_the_worker_moves_before_the_function_of_requests_changes(translate: Translate, kind: str) -> None:
     stack = stack_with(translate, kind)
 
-    assert "WorkerFunctionAliaslive" in needs(stack, "McpFunction")
-    assert "McpFunction" not in needs(stack, "WorkerFunctionAliaslive")
+    assert "WorkerFunctionAliaslive" in required_resources(stack, "McpFunction")
+    assert "McpFunction" not in required_resources(stack, "WorkerFunctionAliaslive")
 
 
 def test_only_codedeploy_has_the_role_that_moves_aliases(translate: Translate) -> None:
