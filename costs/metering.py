@@ -83,14 +83,14 @@ class EmulatorTime:
         depth = getattr(self._thread, "depth", 0)
         self._thread.depth = depth + 1
         if depth == 0:
-            self._thread.began = thread_time()
+            self._thread.start_s = thread_time()
 
     def end(self) -> None:
         """End the innermost part."""
         self._thread.depth -= 1
         if self._thread.depth == 0:
             with self._lock:
-                self.seconds += thread_time() - self._thread.began
+                self.seconds += thread_time() - self._thread.start_s
 
     @contextmanager
     def __call__(self) -> Iterator[None]:

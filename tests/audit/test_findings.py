@@ -73,7 +73,7 @@ def test_a_stack_that_checkov_does_not_report_fails_the_audit() -> None:
         list(stacks.parsed(json.dumps(report), "", {"JWT", "IAM"}))
 
 
-@pytest.mark.parametrize("parsed", [code.parsed, stacks.parsed], ids=["bandit", "checkov"])
+@pytest.mark.parametrize("parse", [code.parsed, stacks.parsed], ids=["bandit", "checkov"])
 def test_an_auditor_that_crashes_fails_the_audit(parse: Any) -> None:
     with pytest.raises(AuditError, match="no such option"):
         list(parse("", "no such option", set()))
@@ -98,7 +98,7 @@ def test_a_source_without_a_known_vulnerability_is_not_trusted(silence: str, fil
 
 
 @pytest.mark.parametrize(
-    ("status", "demanded", "exit_status"), [("nobody", "", 0), ("nobody", "required", 1), (1, "", 1)]
+    ("status", "advisories_setting", "exit_status"), [("nobody", "", 0), ("nobody", "required", 1), (1, "", 1)]
 )
 def test_a_missing_audit_is_noted_and_fails_if_required(
     status: str | int, advisories_setting: str, exit_status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
