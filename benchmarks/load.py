@@ -156,7 +156,7 @@ def main() -> None:
 
 
 def _print_rows(options: argparse.Namespace) -> list[str]:
-    """Measure, and print each row at once. Returns the errors."""
+    """Measure, and print each row at once. Return the errors."""
     errors: list[str] = []
     floors: dict[str, Figures] = {}
     for name in options.servers:

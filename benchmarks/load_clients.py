@@ -138,7 +138,7 @@ async def _run_clients(running: RunningServer, run: Run, count: int, seconds: fl
 
 
 def run_shape(name: str) -> Run:
-    """Returns the client of a workflow of `SHAPES`."""
+    """Return the client of a workflow of `SHAPES`."""
     shape = SHAPES[name]
 
     async def run(session: Session) -> None:
@@ -220,12 +220,12 @@ RUNS: dict[str, Run] = {**{name: run_shape(name) for name in SHAPES}, "guarded":
 
 
 def tool_by_tool(name: str) -> Run:
-    """Returns a client that calls the tools of a workflow of `SHAPES` one after the other."""
+    """Return a client that calls the tools of a workflow of `SHAPES` one after the other."""
     return _client_driven(SHAPES[name], lambda session, tool, arguments: session.call(tool, arguments))
 
 
 def task_by_task(name: str) -> Run:
-    """Returns a client that calls each tool as a background task, and polls until it has ended."""
+    """Return a client that calls each tool as a background task, and polls until it has ended."""
     return _client_driven(SHAPES[name], _call_as_task)
 
 

@@ -93,7 +93,7 @@ class Api:
     def send(
         self, path: str, body: Any = None, method: str = "POST", attempts: int = 1
     ) -> tuple[int, dict[str, Any]] | None:
-        """Send a request. Returns the status and the body; None if no attempt got a usable reply."""
+        """Send a request. Return the status and the body, or None if no attempt got a usable reply."""
         content = None if body is None else json.dumps(body).encode()
         for _ in range(attempts):
             self.requests += 1
@@ -107,7 +107,7 @@ class Api:
         return None
 
     def ask(self, method: str, **params: Any) -> dict[str, Any] | None:
-        """Send an MCP request; returns its result, and None if there is none."""
+        """Send an MCP request. Return its result, or None if there is none."""
         response = self.send("/mcp", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
         result: dict[str, Any] | None = response[1].get("result") if response else None
         return result

@@ -194,7 +194,7 @@ def second_release(first: Path, folder: Path) -> Path:
 
 
 def redirect_to(proxies: Mapping[str, FaultProxy], ledger: Ledger) -> Callable[[str], str]:
-    """Returns a change of the template: the functions send their requests to the proxies, and report to the ledger."""
+    """Return a change of the template: functions send their requests to the proxies, and report to the ledger."""
     names = {f"AWS_ENDPOINT_URL_{service.upper()}": proxy.url for service, proxy in proxies.items()}
     lines = [f"{name}: {json.dumps(url)}" for name, url in {**names, "LEDGER": ledger.address}.items()]
 

@@ -59,7 +59,7 @@ class Ledger:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def report(self, path: str, container: str, body: dict[str, Any]) -> dict[str, Any] | None:
-        """Take a report of a tool; returns the answer, or None if the answer is to be lost."""
+        """Receive a report of a tool. Return the answer, or None if the answer must be lost."""
         with self._lock:
             answer: dict[str, Any] = {"clock_ms": 0 if self.healed else self._clock_error(container)}
             if path == "/addresses":
