@@ -75,8 +75,8 @@ class MemoryDynamoDB:
         """
         target = request.headers["X-Amz-Target"]
         operation = (target.decode() if isinstance(target, bytes) else target).rpartition(".")[2]
-        body: Any = request.body
-        parameters: dict[str, Any] = from_json(body or b"{}")
+        data: Any = request.body
+        parameters: dict[str, Any] = from_json(data or b"{}")
         try:
             with self._lock:
                 status, answer = 200, self._answer(operation, parameters)

@@ -53,7 +53,7 @@ def test_a_file_that_bandit_did_not_read_fails_the_audit() -> None:
     report = {"errors": [], "metrics": {"_totals": {}, "a.py": {}}, "results": []}
 
     with pytest.raises(AuditError, match=r"did not check b\.py"):
-        list(code.parsed(json.dumps(report), "", {"a.py", "b.py"}))
+        list(code.parse(json.dumps(report), "", {"a.py", "b.py"}))
 
 
 def test_dangerous_code_is_found_despite_a_nosec_comment(tmp_path: Path) -> None:
@@ -70,10 +70,10 @@ def test_a_stack_that_checkov_does_not_report_fails_the_audit() -> None:
     report = {"failed": [check], "unread": []}
 
     with pytest.raises(AuditError, match="IAM"):
-        list(stacks.parsed(json.dumps(report), "", {"JWT", "IAM"}))
+        list(stacks.parse(json.dumps(report), "", {"JWT", "IAM"}))
 
 
-@pytest.mark.parametrize("parse", [code.parsed, stacks.parsed], ids=["bandit", "checkov"])
+@pytest.mark.parametrize("parse", [code.parse, stacks.parse], ids=["bandit", "checkov"])
 def test_an_auditor_that_crashes_fails_the_audit(parse: Any) -> None:
     with pytest.raises(AuditError, match="no such option"):
         list(parse("", "no such option", set()))
