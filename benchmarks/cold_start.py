@@ -33,7 +33,7 @@ type Figures = dict[tuple[str, str], list[float]]
 
 _COLD, _PEAK = "cold", "peak memory, MB"
 _INIT, _FIRST = "initialisation, a whole processor", "first request, a share of one"
-_SETTLE = 20
+_SETTLING_INVOCATIONS = 20
 """Invocations before the warm figures count. After them, the specialising interpreter and the allocator have
 settled.
 """
@@ -44,8 +44,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--warm", type=int, default=200, help="warm invocations of each kind in each round")
-    parser.add_argument("--keep-layers", action="store_true", help="do not build the layers anew")
-    parser.add_argument("--imports", action="store_true", help="say instead where Baton's cold milliseconds go")
+    parser.add_argument("--keep-layers", action="store_true", help="use the existing layers")
+    parser.add_argument("--imports", action="store_true", help="only: list the slowest imports of Baton's cold starts")
     parser.add_argument("--memory", type=int, help="only: first requests with the processor's share of so many MB")
     options = parser.parse_args()
     layers.build(() if options.keep_layers else {contender.layer for contender in CONTENDERS})
@@ -61,8 +61,8 @@ def main() -> None:
 def _measure(contenders: list[Contender], rounds: int, warm: int) -> Figures:
     figures: Figures = defaultdict(list)
     for number in range(rounds):
-        first = number % len(contenders)  # so that no contender always follows the same one
-        for contender in contenders[first:] + contenders[:first]:
+        offset = number % len(contenders)  # so that no contender always follows the same one
+        for contender in contenders[offset:] + contenders[:offset]:
             _show_progress(f"round {number + 1}/{rounds}: {contender.name}")
             _measure_once(contender, warm, figures)
     _show_progress("")
@@ -76,14 +76,14 @@ def _show_progress(text: str) -> None:
 
 def _measure_once(contender: Contender, warm: int, figures: Figures) -> None:
     with _runtime_api() as (api, dynamodb):
-        first = api.invoke(contender.first.event)
-        began = time.perf_counter()
-        with _running(contender, api, dynamodb) as process:
-            figures[contender.name, _COLD].append(1000 * (first.wait().at - began))
+        delivery = api.invoke(contender.first.event)
+        start_s = time.perf_counter()
+        with _running_function(contender, api, dynamodb) as process:
+            figures[contender.name, _COLD].append(1000 * (delivery.wait().at - start_s))
             figures[contender.name, _PEAK].append(resident_mb(process.pid, "VmHWM"))
-            contender.first.check(first)
+            contender.first.check(delivery)
             for name, probe in contender.warm.items():
-                figures[contender.name, name].append(_warm(api, probe, warm))
+                figures[contender.name, name].append(_warm_median(api, probe, warm))
 
 
 def _compare_in_share(memory_mb: int, rounds: int) -> None:
@@ -103,29 +103,29 @@ def _compare_in_share(memory_mb: int, rounds: int) -> None:
         print(f"| {contender.name} | {' | '.join(f'{milliseconds:.0f}' for milliseconds in medians)} |")
 
 
-def _measure_in_share(contender: Contender, of_a_processor: float, figures: Figures) -> None:
+def _measure_in_share(contender: Contender, processor_share: float, figures: Figures) -> None:
     with _runtime_api() as (api, dynamodb), share() as group:
-        began = time.perf_counter()
-        with _running(contender, api, dynamodb) as process:
+        start_s = time.perf_counter()
+        with _running_function(contender, api, dynamodb) as process:
             group.add(process.pid)
             if not api.polled.wait(PATIENCE_S):
-                raise TimeoutError("it did not ask for an invocation")
-            figures[contender.name, _INIT].append(1000 * (time.perf_counter() - began))
-            group.limit(min(of_a_processor, 1.0))
-            began = time.perf_counter()
-            answer = api.invoke(contender.first.event).wait()
-            figures[contender.name, _FIRST].append(1000 * (answer.at - began))
-            contender.first.check(answer)
+                raise TimeoutError("the runtime did not ask for an invocation")
+            figures[contender.name, _INIT].append(1000 * (time.perf_counter() - start_s))
+            group.limit(min(processor_share, 1.0))
+            start_s = time.perf_counter()
+            delivery = api.invoke(contender.first.event).wait()
+            figures[contender.name, _FIRST].append(1000 * (delivery.at - start_s))
+            contender.first.check(delivery)
 
 
-def _warm(api: RuntimeApi, probe: Probe, count: int) -> float:
-    elapsed = []
-    for _ in range(_SETTLE + count):
-        began = time.perf_counter()
-        answer = api.invoke(probe.event).wait()
-        elapsed.append(1000 * (answer.at - began))
-        probe.check(answer)
-    return statistics.median(elapsed[_SETTLE:])
+def _warm_median(api: RuntimeApi, probe: Probe, count: int) -> float:
+    times_ms = []
+    for _ in range(_SETTLING_INVOCATIONS + count):
+        start_s = time.perf_counter()
+        delivery = api.invoke(probe.event).wait()
+        times_ms.append(1000 * (delivery.at - start_s))
+        probe.check(delivery)
+    return statistics.median(times_ms[_SETTLING_INVOCATIONS:])
 
 
 @contextmanager
@@ -140,7 +140,7 @@ def _runtime_api() -> Iterator[tuple[RuntimeApi, SmallDynamoDB]]:
 
 
 @contextmanager
-def _running(
+def _running_function(
     contender: Contender, api: RuntimeApi, dynamodb: SmallDynamoDB, *options: str
 ) -> Iterator[subprocess.Popen[str]]:
     log = layers.LAYERS / "function.log"
@@ -168,8 +168,8 @@ def _print_figures(figures: Figures, rounds: int) -> None:
     print(f"| function | measure | ms (or MB) | min | max | {' | '.join(f'of the {floor}' for floor in FLOORS)} |")
     print("|---|---|---:|---:|---:|" + "---:|" * len(FLOORS))
     for (name, measure), milliseconds in medians.items():
-        compared = measure if measure in (_COLD, _PEAK) else "whole"
-        floors = (medians[floor, compared] for floor in FLOORS)
+        floor_measure = measure if measure in (_COLD, _PEAK) else "whole"
+        floors = (medians[floor, floor_measure] for floor in FLOORS)
         ratios = " | ".join(f"{milliseconds / floor:.2f}" for floor in floors)
         spread = f"{min(figures[name, measure]):.2f} | {max(figures[name, measure]):.2f}"
         print(f"| {name} | {measure} | {milliseconds:.2f} | {spread} | {ratios} |")
@@ -179,9 +179,9 @@ def _print_imports() -> None:
     """Print the slowest imports in Baton's cold starts, measured with `-X importtime`."""
     for contender in (contender for contender in CONTENDERS if contender.streaming):
         with _runtime_api() as (api, dynamodb):
-            first = api.invoke(contender.first.event)
-            with _running(contender, api, dynamodb, "-X", "importtime"):
-                contender.first.check(first.wait())
+            delivery = api.invoke(contender.first.event)
+            with _running_function(contender, api, dynamodb, "-X", "importtime"):
+                contender.first.check(delivery.wait())
         print(f"{contender.name}\n")
         for line in heaviest_imports((layers.LAYERS / "function.log").read_text()):
             print(f"  {line}")

@@ -53,10 +53,10 @@ class Contender:
 
     def variables(self, runtime_api: str, dynamodb: str) -> dict[str, str]:
         """Return the environment of the function."""
-        packages, functions = str(LAYERS / self.layer / "python"), str(LAYERS / self.functions)
-        where = {"LAMBDA_TASK_ROOT": functions} if self.streaming else {"PYTHONPATH": f"{functions}:{packages}"}
-        own = {"AWS_LAMBDA_RUNTIME_API": runtime_api, "AWS_ENDPOINT_URL_DYNAMODB": dynamodb, "_HANDLER": self.handler}
-        return {**COMMON, **own, **where, **self.environment}
+        packages, code = str(LAYERS / self.layer / "python"), str(LAYERS / self.functions)
+        paths = {"LAMBDA_TASK_ROOT": code} if self.streaming else {"PYTHONPATH": f"{code}:{packages}"}
+        addresses = {"AWS_LAMBDA_RUNTIME_API": runtime_api, "AWS_ENDPOINT_URL_DYNAMODB": dynamodb}
+        return {**COMMON, **addresses, "_HANDLER": self.handler, **paths, **self.environment}
 
 
 def _floor(name: str, layer: str, handler: str, **environment: str) -> Contender:
@@ -125,9 +125,9 @@ CONTENDERS = (
 FLOORS = (BARE, DRESSED)
 
 IN_SHARES = tuple(
-    replace(one, name=one.name + suffix, environment={**one.environment, **environment})
-    for one in CONTENDERS
-    if one.name in (LIST, DURABLE)
+    replace(contender, name=contender.name + suffix, environment={**contender.environment, **environment})
+    for contender in CONTENDERS
+    if contender.name in (LIST, DURABLE)
     for suffix, environment in (("", {}), (AT_FIRST_USE, {"BATON_CONNECT": "first"}))
 )
 """Contenders measured with a share of a processor: with the client created at initialisation, and at first use."""

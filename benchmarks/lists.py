@@ -43,27 +43,27 @@ class Meter:
         self._place, self._client = place, client
         self._bytes = 0
         self.task = ""
-        place.counted.meta.events.register_first("before-send.dynamodb", self._note)
-        place.s3.meta.events.register_first("before-send.s3", self._note)
+        place.counted.meta.events.register_first("before-send.dynamodb", self._count_bytes)
+        place.s3.meta.events.register_first("before-send.s3", self._count_bytes)
 
-    def _note(self, request: AWSPreparedRequest, **_: object) -> None:
+    def _count_bytes(self, request: AWSPreparedRequest, **_: object) -> None:
         self._bytes += int(request.headers.get("Content-Length", 0))
 
     def figures(self, workflow: str, task: str | None = None, *, status: str = "completed") -> tuple[str, ...]:
         """Run a workflow, or resume a task. Return the figures."""
-        pieces, self._bytes = self._pieces(), 0
+        items_before, self._bytes = self._count_overflow_items(), 0
         self._place.meter.take()
         self.task = run(self._client, workflow, task, status)
         usage = self._place.meter.take()
-        new = self._pieces() - pieces
+        new = self._count_overflow_items() - items_before
         counts = (usage.requests + usage.puts + usage.gets, usage.writes, usage.reads, new, usage.puts, usage.gets)
         requests, *rest = (f"{count:,.0f}" for count in counts)
         return (requests, f"{self._bytes / 1e6:.1f}", *rest)
 
-    def _pieces(self) -> int:
+    def _count_overflow_items(self) -> int:
         """Count the items that hold values outside their task's item."""
         pages = self._place.dynamodb.get_paginator("scan").paginate(TableName=TABLE)
-        keys = (stored["pk"]["S"] + stored["sk"]["S"] for page in pages for stored in page["Items"])
+        keys = (record["pk"]["S"] + record["sk"]["S"] for page in pages for record in page["Items"])
         return sum(VALUE_PREFIX in key for key in keys)
 
 
@@ -106,13 +106,13 @@ def main() -> None:
 
 
 def _times(rounds: int) -> Iterator[str]:
-    waiting = [Step(f"step {number}", {"seconds": constant(STEP_S)}, tool="wait") for number in range(STEPS)]
-    listed = Step("list", {"seconds": item()}, tool="wait", each=constant([ELEMENT_S] * ELEMENTS), parallel=PARALLEL)
+    wait_steps = [Step(f"step {number}", {"seconds": constant(STEP_S)}, tool="wait") for number in range(STEPS)]
+    list_step = Step("list", {"seconds": item()}, tool="wait", each=constant([ELEMENT_S] * ELEMENTS), parallel=PARALLEL)
     cases = (
-        (f"{STEPS} steps of {STEP_S * 1000:.0f} ms", waiting, STEP_S, STEPS_TARGET_S),
+        (f"{STEPS} steps of {STEP_S * 1000:.0f} ms", wait_steps, STEP_S, STEPS_TARGET_S),
         (
             f"a list of {ELEMENTS} calls of {ELEMENT_S * 1000:.0f} ms",
-            [listed],
+            [list_step],
             ceil(ELEMENTS / PARALLEL) * ELEMENT_S,
             ELEMENTS_TARGET_S,
         ),
@@ -124,16 +124,16 @@ def _times(rounds: int) -> Iterator[str]:
         tools.server.add_workflow(Workflow(name="flow", description="wait", steps=steps, parallel=PARALLEL))
         with by_sizes() as place:
             client = client_of(tools.server, place)
-            took_s = sorted([_timed(client) for _ in range(rounds + 1)][1:])
-        median_s = statistics.median(took_s)
-        figures = f"{ideal_s * 1000:.0f} | {took_s[0] * 1000:.0f} | {median_s * 1000:.0f} | {median_s / ideal_s:.2f}"
+            times_s = sorted([_run_time_s(client) for _ in range(rounds + 1)][1:])
+        median_s = statistics.median(times_s)
+        figures = f"{ideal_s * 1000:.0f} | {times_s[0] * 1000:.0f} | {median_s * 1000:.0f} | {median_s / ideal_s:.2f}"
         yield f"| {title} | {figures} | {target_s * 1000:.0f}{'' if median_s < target_s else ' (missed)'} |"
 
 
-def _timed(client: Client) -> float:
-    began_s = time.monotonic()
+def _run_time_s(client: Client) -> float:
+    start_s = time.monotonic()
     run(client, "flow")
-    return time.monotonic() - began_s
+    return time.monotonic() - start_s
 
 
 def _sizes() -> Iterator[str]:
@@ -142,21 +142,21 @@ def _sizes() -> Iterator[str]:
     yield "| bucket | | requests | MB sent | writes | reads | new items | puts | gets |"
     yield "|---|---|---:|---:|---:|---:|---:|---:|---:|"
     for bucket in (False, True):
-        for rows in zip(*(_stored(kind, bucket=bucket) for kind in KINDS), strict=True):
+        for rows in zip(*(_list_figures(kind, bucket=bucket) for kind in KINDS), strict=True):
             cells = (" / ".join(dict.fromkeys(column)) for column in zip(*rows, strict=True))
             yield f"| {' | '.join(('yes' if bucket else 'no', *cells))} |"
 
 
-def _stored(kind: Kind, *, bucket: bool) -> Iterator[tuple[str, ...]]:
+def _list_figures(kind: Kind, *, bucket: bool) -> Iterator[tuple[str, ...]]:
     """Yield the figures of a run, a run with a checkpoint, a run in which every second call fails, and its resume."""
     tools = Tools(kind)
-    given: dict[str, Any] = {"arguments": {"number": item()}, "tool": "load", "parallel": PARALLEL}
+    options: dict[str, Any] = {"arguments": {"number": item()}, "tool": "load", "parallel": PARALLEL}
     for checkpoint in (False, True):
-        listed = Step("list", each=constant(list(range(MAX_ELEMENTS))), checkpoint=checkpoint, **given)
+        list_step = Step("list", each=constant(list(range(MAX_ELEMENTS))), checkpoint=checkpoint, **options)
         name = "checkpoint" if checkpoint else "run"
-        tools.server.add_workflow(Workflow(name=name, description="load", steps=[listed]))
+        tools.server.add_workflow(Workflow(name=name, description="load", steps=[list_step]))
     with by_sizes() as place:
-        meter = Meter(place, client_of(tools.server, place, bucket=bucket, still=True))
+        meter = Meter(place, client_of(tools.server, place, bucket=bucket, frozen_clock=True))
         yield ("run", *meter.figures("run"))
         yield ("run with `checkpoint`", *meter.figures("checkpoint"))
         tools.fails = True
@@ -165,13 +165,13 @@ def _stored(kind: Kind, *, bucket: bool) -> Iterator[tuple[str, ...]]:
         yield ("its resume", *meter.figures("run", meter.task))
 
 
-def client_of(server: Server, place: Place, *, bucket: bool = False, still: bool = False) -> Client:
+def client_of(server: Server, place: Place, *, bucket: bool = False, frozen_clock: bool = False) -> Client:
     """Return a client of a handler with a new table. With `still`, the clock stands still, so a slow machine adds
     no requests.
     """
     create_table(place.dynamodb, TABLE)
     settings = Settings(table=TABLE, overflow_bucket=place.bucket if bucket else None, state_key=b"k" * 32)
-    clock = (lambda: 0.0) if still else time.monotonic
+    clock = (lambda: 0.0) if frozen_clock else time.monotonic
     handle = compose(server, settings, clock=clock, connect=lambda: place.counted, connect_s3=lambda: place.s3)
     return Client(handle, owner="owner")
 
@@ -179,10 +179,10 @@ def client_of(server: Server, place: Place, *, bucket: bool = False, still: bool
 def run(client: Client, workflow: str, task: str | None = None, status: str = "completed") -> str:
     """Run a workflow, or resume a task. Check its status, and return its id."""
     arguments = {} if task is None else {"task_id": task}
-    answer = client.request("tools/call", {"name": workflow, "arguments": arguments})
-    if answer.status != 200 or answer.message.get("result", {}).get("_meta", {}).get("task_status") != status:
-        raise RuntimeError(f"a wrong answer: {answer.body[:600]}")
-    task_id: str = answer.meta["task_id"]
+    response = client.request("tools/call", {"name": workflow, "arguments": arguments})
+    if response.status != 200 or response.message.get("result", {}).get("_meta", {}).get("task_status") != status:
+        raise RuntimeError(f"a wrong response: {response.body[:600]}")
+    task_id: str = response.meta["task_id"]
     return task_id
 
 

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from benchmarks import layers, load_servers
 from benchmarks.cold_start import machine
 from benchmarks.load_clients import RUNS, Run, Tally, fixed, measure, task_by_task, tool_by_tool, warm_up
-from benchmarks.load_servers import NotAvailable, Running
+from benchmarks.load_servers import NotAvailable, RunningServer
 from benchmarks.memory import processor_s, resident_mb
 
 WARM_UP = 1 / 6
 """The length of the warm-up, as a share of the measured time."""
 FLOOR_S = 30.0
 """The longest time for which a floor is measured, seconds."""
-SHOWN_ERRORS = 5
+MAX_ERRORS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ class Server:
         layers: The packages that it and its floor run on; empty for those of this environment.
     """
 
-    start: Callable[[int], AbstractContextManager[Running]]
+    start: Callable[[int], AbstractContextManager[RunningServer]]
     run_of: Callable[[str], Run]
     floor: str
-    start_floor: Callable[[int], AbstractContextManager[Running]]
+    start_floor: Callable[[int], AbstractContextManager[RunningServer]]
     workflows: tuple[str, ...]
     layers: tuple[str, ...] = ()
 
@@ -64,7 +64,7 @@ SERVERS = {
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What was measured.
+    """The figures of one measurement.
 
     Attributes:
         conflicts: The share of DynamoDB's writes that it refused because another writer was faster.
@@ -142,11 +142,11 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--workflows", nargs="+", choices=WORKFLOWS, default=WORKFLOWS)
     parser.add_argument("--servers", nargs="+", choices=SERVERS, default=[*SERVERS])
-    parser.add_argument("--keep-layers", action="store_true", help="do not install the packages of the peers anew")
+    parser.add_argument("--keep-layers", action="store_true", help="use the installed packages of the peers")
     options = parser.parse_args()
-    needed = {layer for name in options.servers for layer in SERVERS[name].layers}
-    if needed and not options.keep_layers:
-        layers.build(needed)
+    needed_layers = {layer for name in options.servers for layer in SERVERS[name].layers}
+    if needed_layers and not options.keep_layers:
+        layers.build(needed_layers)
     print(
         f"{machine()}; {options.clients} clients, {options.processes} processes, {options.seconds:g} s of each, after "
         f"{options.seconds * WARM_UP:.0f} s\n"
@@ -156,7 +156,7 @@ def main() -> None:
 
 
 def _print_rows(options: argparse.Namespace) -> list[str]:
-    """Measure, and print each row at once. Returns the errors."""
+    """Measure, and print each row at once. Return the errors."""
     errors: list[str] = []
     floors: dict[str, Figures] = {}
     for name in options.servers:
@@ -172,38 +172,38 @@ def _print_rows(options: argparse.Namespace) -> list[str]:
             if workflow not in server.workflows:
                 continue
             try:
-                measured = _measure(server.start, server.run_of(workflow), options, options.seconds)
+                figures = _measure(server.start, server.run_of(workflow), options, options.seconds)
             except NotAvailable as error:
                 errors.append(f"{workflow}, {name}: not measured. {error}")
                 continue
             if name == BATON:
-                baton = measured
-            print(measured.row(workflow, name, floors[server.floor], baton), flush=True)
-            found = measured.tally.errors.most_common(SHOWN_ERRORS)
-            errors += (f"{workflow}, {name}: {times} times {text}" for text, times in found)
+                baton = figures
+            print(figures.row(workflow, name, floors[server.floor], baton), flush=True)
+            common_errors = figures.tally.errors.most_common(MAX_ERRORS)
+            errors += (f"{workflow}, {name}: {count} times {text}" for text, count in common_errors)
     return errors
 
 
 def _measure(
-    start: Callable[[int], AbstractContextManager[Running]], run: Run, options: argparse.Namespace, seconds: float
+    start: Callable[[int], AbstractContextManager[RunningServer]], run: Run, options: argparse.Namespace, seconds: float
 ) -> Figures:
     with start(options.processes) as running:
-        warm = asyncio.run(warm_up(running, run, options.clients, seconds * WARM_UP))
-        refused, received = running.writes()
+        warm_up_tally = asyncio.run(warm_up(running, run, options.clients, seconds * WARM_UP))
+        refused_before, received_before = running.writes()
         before_mb, before_s = _memory_mb(running), _processor_s(running)
         tally = asyncio.run(measure(running, run, options.clients, seconds))
         after_mb, after_s = _memory_mb(running), _processor_s(running)
         refused_after, received_after = running.writes()
-    tally.errors += warm.errors
-    conflicts = (refused_after - refused) / max(received_after - received, 1)
+    tally.errors += warm_up_tally.errors
+    conflicts = (refused_after - refused_before) / max(received_after - received_before, 1)
     return Figures(tally, conflicts, after_s - before_s, (before_mb, after_mb))
 
 
-def _memory_mb(running: Running) -> float:
+def _memory_mb(running: RunningServer) -> float:
     return statistics.mean(resident_mb(process, "VmRSS") for process in running.processes)
 
 
-def _processor_s(running: Running) -> float:
+def _processor_s(running: RunningServer) -> float:
     return sum(map(processor_s, running.processes))
 
 

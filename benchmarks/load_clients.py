@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from benchmarks.functions.load_tools import SHAPES, Shape
-from benchmarks.load_servers import OWNER_HEADER, SUPERVISOR, TIMEOUT_S, Running
+from benchmarks.load_servers import OWNER_HEADER, SUPERVISOR, TIMEOUT_S, RunningServer
 
 type Reply = dict[str, Any]
 type Run = Callable[["Session"], Awaitable[None]]
@@ -37,7 +37,7 @@ class WrongReply(Exception):
 
 @dataclass(slots=True)
 class Tally:
-    """What the clients have seen.
+    """The results of the clients.
 
     Attributes:
         seconds: How long they ran.
@@ -73,11 +73,11 @@ class Session:
 
     async def send(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Reply:
         """Send a request, and return the JSON of the reply."""
-        given = {**HEADERS, OWNER_HEADER: self.owner, **(headers or {})}
-        text = None if body is None else json.dumps(body)
-        began = time.perf_counter()
-        response = await self.http.request(method, self.url + path, content=text, headers=given)
-        self.tally.latencies.append(time.perf_counter() - began)
+        all_headers = {**HEADERS, OWNER_HEADER: self.owner, **(headers or {})}
+        content = None if body is None else json.dumps(body)
+        start_s = time.perf_counter()
+        response = await self.http.request(method, self.url + path, content=content, headers=all_headers)
+        self.tally.latencies.append(time.perf_counter() - start_s)
         if response.status_code != 200:
             raise WrongReply(f"{method} {path.partition('?')[0][:12]}: {response.status_code} {response.text[:200]}")
         reply: Reply = response.json()
@@ -97,7 +97,7 @@ class Session:
         return await self.request("tools/call", {"name": name, "arguments": arguments, "_meta": meta or {}})
 
 
-async def warm_up(running: Running, run: Run, count: int, seconds: float) -> Tally:
+async def warm_up(running: RunningServer, run: Run, count: int, seconds: float) -> Tally:
     """Let one client for each process reach the end of the workflow. Then let all clients begin, and stop them."""
     tally = Tally()
     await _run_clients(running, run, len(running.processes), seconds / 2, tally)
@@ -107,24 +107,24 @@ async def warm_up(running: Running, run: Run, count: int, seconds: float) -> Tal
     return tally
 
 
-async def measure(running: Running, run: Run, count: int, seconds: float) -> Tally:
+async def measure(running: RunningServer, run: Run, count: int, seconds: float) -> Tally:
     """Let clients run a workflow again and again. Each one completes its last workflow."""
     tally = Tally()
-    began = time.monotonic()
+    start_s = time.monotonic()
     await _run_clients(running, run, count, seconds, tally)
-    tally.seconds = time.monotonic() - began
+    tally.seconds = time.monotonic() - start_s
     return tally
 
 
-async def _run_clients(running: Running, run: Run, count: int, seconds: float, tally: Tally) -> None:
-    until = time.monotonic() + seconds
+async def _run_clients(running: RunningServer, run: Run, count: int, seconds: float, tally: Tally) -> None:
+    end_s = time.monotonic() + seconds
 
     async def client(number: int) -> None:
         url = running.urls[number % len(running.urls)]
         # A client has its own connections. `verify` only matters for TLS, and would read all certificates.
         async with httpx.AsyncClient(timeout=TIMEOUT_S, verify=False, trust_env=False) as http:  # noqa: S501
             session = Session(f"owner-{number}", url, running.addresses, http, tally)
-            while time.monotonic() < until:
+            while time.monotonic() < end_s:
                 try:
                     await run(session)
                     tally.workflows += 1
@@ -137,35 +137,35 @@ async def _run_clients(running: Running, run: Run, count: int, seconds: float, t
 # Workflows of Baton
 
 
-def shaped(name: str) -> Run:
-    """Returns the client of a workflow of `SHAPES`."""
+def run_shape(name: str) -> Run:
+    """Return the client of a workflow of `SHAPES`."""
     shape = SHAPES[name]
 
     async def run(session: Session) -> None:
-        task = _task(await session.call(name, {}), "working")
+        task = _task_id(await session.call(name, {}), "working")
         await session.request("tasks/get", {"taskId": task})
-        places = range(shape.before, shape.before + shape.by_client)
-        for together in itertools.batched(places, AT_ONCE):
-            await asyncio.gather(*(_continue(session, task, place, shape) for place in together))
+        numbers = range(shape.before, shape.before + shape.by_client)
+        for batch in itertools.batched(numbers, AT_ONCE):
+            await asyncio.gather(*(_continue(session, task, number, shape) for number in batch))
         if shape.after:
-            _task(await session.call(name, {"task_id": task}), "completed")
+            _task_id(await session.call(name, {"task_id": task}), "completed")
             return
-        ended = await session.request("tasks/cancel", {"taskId": task, "result": {"done": True}})
-        if ended.get("status") != "completed":
-            raise WrongReply(f"tasks/cancel: {ended}")
+        task_view = await session.request("tasks/cancel", {"taskId": task, "result": {"done": True}})
+        if task_view.get("status") != "completed":
+            raise WrongReply(f"tasks/cancel: {task_view}")
 
     return run
 
 
-async def _continue(session: Session, task: str, place: int, shape: Shape) -> None:
+async def _continue(session: Session, task: str, number: int, shape: Shape) -> None:
     """Call the tool of the next step of the client, with the task."""
-    arguments = {"step": place, "kb": shape.kb, "who": "kim"}
+    arguments = {"step": number, "kb": shape.kb, "who": "kim"}
     result = await session.call("decide", arguments, {"_task_id": task})
     if result["_meta"].get("recorded") is not True:
-        raise WrongReply(f"step {place} was not recorded: {result['_meta']}")
+        raise WrongReply(f"step {number} was not recorded: {result['_meta']}")
 
 
-def _task(result: Reply, status: str) -> str:
+def _task_id(result: Reply, status: str) -> str:
     """The id of the task of a workflow, which has this status."""
     meta = result["_meta"]
     if meta.get("task_status") != status:
@@ -176,20 +176,20 @@ def _task(result: Reply, status: str) -> str:
 
 async def guarded(session: Session) -> None:
     """Start a refund. A supervisor approves it while the client already lets the server continue."""
-    started = await session.call("guarded", {"order": _order(session)})
-    task = _task(started, "working")
-    path = f"/approvals/{started['_meta']['pause_reason']['approvalId']}"
+    result = await session.call("guarded", {"order": _new_order(session)})
+    task = _task_id(result, "working")
+    path = f"/approvals/{result['_meta']['pause_reason']['approvalId']}"
     supervisor = {OWNER_HEADER: SUPERVISOR}
-    shown = await session.send("GET", path, headers=supervisor)
-    decision = {"decision": "approve", "digest": shown["digest"]}
+    approval = await session.send("GET", path, headers=supervisor)
+    decision = {"decision": "approve", "digest": approval["digest"]}
     await asyncio.gather(session.send("POST", path, decision, supervisor), session.call("guarded", {"task_id": task}))
     await _resume(session, "guarded", task)
 
 
 async def waiting(session: Session) -> None:
     """Start a build. The build server calls back twice at once while the client lets the server continue."""
-    order = _order(session)
-    task = _task(await session.call("waiting", {"order": order}), "working")
+    order = _new_order(session)
+    task = _task_id(await session.call("waiting", {"order": order}), "working")
     file = session.addresses / order
     path = file.read_text().removeprefix(session.url)
     file.unlink()
@@ -208,11 +208,11 @@ async def _resume(session: Session, name: str, task: str) -> None:
     raise WrongReply(f"{name} does not end: {json.dumps(result['_meta'])[:400]}")
 
 
-def _order(session: Session) -> str:
+def _new_order(session: Session) -> str:
     return f"{session.owner}-{next(session.numbers)}"
 
 
-RUNS: dict[str, Run] = {**{name: shaped(name) for name in SHAPES}, "guarded": guarded, "waiting": waiting}
+RUNS: dict[str, Run] = {**{name: run_shape(name) for name in SHAPES}, "guarded": guarded, "waiting": waiting}
 """The client of each workflow of Baton."""
 
 
@@ -220,25 +220,25 @@ RUNS: dict[str, Run] = {**{name: shaped(name) for name in SHAPES}, "guarded": gu
 
 
 def tool_by_tool(name: str) -> Run:
-    """Returns a client that calls the tools of a workflow of `SHAPES` one after the other."""
+    """Return a client that calls the tools of a workflow of `SHAPES` one after the other."""
     return _client_driven(SHAPES[name], lambda session, tool, arguments: session.call(tool, arguments))
 
 
 def task_by_task(name: str) -> Run:
-    """Returns a client that calls each tool as a background task, and polls until it has ended."""
+    """Return a client that calls each tool as a background task, and polls until it has ended."""
     return _client_driven(SHAPES[name], _call_as_task)
 
 
 def _client_driven(shape: Shape, call: Callable[[Session, str, Reply], Awaitable[Reply]]) -> Run:
     async def run(session: Session) -> None:
-        after: Any = None
-        for place in range(shape.before + shape.by_client + shape.after):
-            arguments: Reply = {"step": place, "kb": shape.kb}
-            if shape.before <= place < shape.before + shape.by_client:
+        previous_result: Any = None
+        for number in range(shape.before + shape.by_client + shape.after):
+            arguments: Reply = {"step": number, "kb": shape.kb}
+            if shape.before <= number < shape.before + shape.by_client:
                 result = await call(session, "decide", {**arguments, "who": "kim"})
             else:
-                result = await call(session, "fetch", {**arguments, "after": after})
-            after = result["structuredContent"]
+                result = await call(session, "fetch", {**arguments, "after": previous_result})
+            previous_result = result["structuredContent"]
 
     return run
 
@@ -246,16 +246,16 @@ def _client_driven(shape: Shape, call: Callable[[Session, str, Reply], Awaitable
 async def _call_as_task(session: Session, name: str, arguments: Reply) -> Reply:
     task = (await _stateless(session, "tools/call", name, {"name": name, "arguments": arguments}))["taskId"]
     while True:
-        shown = await _stateless(session, "tasks/get", task, {"taskId": task})
-        if shown["status"] == "completed":
-            result: Reply = shown["result"]
+        task_view = await _stateless(session, "tasks/get", task, {"taskId": task})
+        if task_view["status"] == "completed":
+            result: Reply = task_view["result"]
             return result
-        if shown["status"] != "working":
-            raise WrongReply(f"{name}: {json.dumps(shown)[:400]}")
+        if task_view["status"] != "working":
+            raise WrongReply(f"{name}: {json.dumps(task_view)[:400]}")
         await asyncio.sleep(POLL_S)
 
 
-async def _stateless(session: Session, method: str, named: str, params: Reply) -> Reply:
+async def _stateless(session: Session, method: str, name: str, params: Reply) -> Reply:
     """Send a request of the revision that has the extension for tasks."""
     capabilities: Reply = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
     meta = {
@@ -263,7 +263,7 @@ async def _stateless(session: Session, method: str, named: str, params: Reply) -
         "io.modelcontextprotocol/clientInfo": {"name": "load", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": capabilities,
     }
-    headers = {"MCP-Protocol-Version": STATELESS_REVISION, "Mcp-Method": method, "Mcp-Name": named}
+    headers = {"MCP-Protocol-Version": STATELESS_REVISION, "Mcp-Method": method, "Mcp-Name": name}
     return await session.request(method, {**params, "_meta": meta}, headers)
 
 

@@ -41,13 +41,13 @@ class NotAvailable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningServer:
     """A server that runs.
 
     Attributes:
         urls: Its addresses. The clients are spread over them.
         processes: The ids of the processes that handle requests. The front and the database are not among them.
-        addresses: The folder in which Baton's tool leaves the addresses of callbacks.
+        addresses: The folder to which Baton's tool writes the addresses of callbacks.
         writes: Returns how many writes DynamoDB has refused and received until now.
     """
 
@@ -61,7 +61,7 @@ class Running:
 
 
 @contextmanager
-def baton(count: int) -> Iterator[Running]:
+def baton(count: int) -> Iterator[RunningServer]:
     """Function environments that share one DynamoDB. Each handles one request at a time, as on Lambda."""
     with _child(_serve_dynamodb) as database, _front() as (runtime_api, url), _folder() as addresses:
         variables = {
@@ -79,22 +79,22 @@ def baton(count: int) -> Iterator[Running]:
             return refused, received
 
         with _environments("load_baton.handler", count, runtime_api, variables) as processes:
-            yield Running([url], processes, addresses, writes)
+            yield RunningServer([url], processes, addresses, writes)
 
 
 @contextmanager
-def front_floor(count: int) -> Iterator[Running]:
+def front_floor(count: int) -> Iterator[RunningServer]:
     """The same function environments with a fixed reply."""
     with _front() as (runtime_api, url), _environments("bare_streamed.handler", count, runtime_api, {}) as processes:
-        yield Running([url], processes)
+        yield RunningServer([url], processes)
 
 
 @contextmanager
 def _environments(handler: str, count: int, runtime_api: str, variables: dict[str, str]) -> Iterator[list[int]]:
     command = [sys.executable, "-P", "-m", "mcp_baton.transport.runtime"]
-    own = {"AWS_LAMBDA_RUNTIME_API": runtime_api, "_HANDLER": handler, "PYTHONPATH": str(FUNCTIONS)}
-    with ExitStack() as started:
-        yield [started.enter_context(_process(command, {**COMMON, **own, **variables})).pid for _ in range(count)]
+    runtime = {"AWS_LAMBDA_RUNTIME_API": runtime_api, "_HANDLER": handler, "PYTHONPATH": str(FUNCTIONS)}
+    with ExitStack() as stack:
+        yield [stack.enter_context(_process(command, {**COMMON, **runtime, **variables})).pid for _ in range(count)]
 
 
 @contextmanager
@@ -131,12 +131,12 @@ class CountingEngine(EmbeddedEngine):
 
     @override
     def answer(self, request: AWSPreparedRequest, **kwargs: object) -> AWSResponse:
-        answer = super().answer(request, **kwargs)
+        response = super().answer(request, **kwargs)
         if str(request.headers["X-Amz-Target"]).rpartition(".")[2] in WRITES:
             with self._lock:
                 self.received += 1
-                self.refused += answer.status_code == 400 and b"ConditionalCheckFailed" in answer.content
-        return answer
+                self.refused += response.status_code == 400 and b"ConditionalCheckFailed" in response.content
+        return response
 
 
 def _serve_dynamodb(parent: Connection) -> None:
@@ -154,10 +154,10 @@ def _serve_dynamodb(parent: Connection) -> None:
 def _child(serve: Callable[[Connection], None]) -> Iterator[Connection]:
     """A process of this module. It ends when the connection is closed."""
     spawning = multiprocessing.get_context("spawn")
-    connection, other = spawning.Pipe()
-    process = spawning.Process(target=serve, args=(other,), daemon=True)
+    connection, child_connection = spawning.Pipe()
+    process = spawning.Process(target=serve, args=(child_connection,), daemon=True)
     process.start()
-    other.close()
+    child_connection.close()
     try:
         yield connection
     finally:
@@ -170,14 +170,14 @@ def _child(serve: Callable[[Connection], None]) -> Iterator[Connection]:
 
 
 @contextmanager
-def official(count: int) -> Iterator[Running]:
+def official(count: int) -> Iterator[RunningServer]:
     """The official SDK. It has no tasks."""
     with _asgi("load_official", "official", count) as running:
         yield running
 
 
 @contextmanager
-def fastmcp(count: int) -> Iterator[Running]:
+def fastmcp(count: int) -> Iterator[RunningServer]:
     """FastMCP with its tasks in one Redis. Each process also has a worker of docket, FastMCP's queue."""
     program = shutil.which("redis-server")
     if program is None:
@@ -192,26 +192,26 @@ def fastmcp(count: int) -> Iterator[Running]:
 
 
 @contextmanager
-def asgi_floor(count: int) -> Iterator[Running]:
+def asgi_floor(count: int) -> Iterator[RunningServer]:
     """The same HTTP server with a fixed reply."""
     with _asgi("load_fixed", "official", count) as running:
         yield running
 
 
 @contextmanager
-def _asgi(module: str, layer: str, count: int, **variables: str) -> Iterator[Running]:
+def _asgi(module: str, layer: str, count: int, **variables: str) -> Iterator[RunningServer]:
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{FUNCTIONS}:{LAYERS / layer / 'python'}", **variables}
     # A client may wait longer for a processor than uvicorn keeps an idle connection by default.
     options = ["--log-level", "warning", "--no-access-log", "--timeout-keep-alive", str(int(TIMEOUT_S))]
     ports = [_free_port() for _ in range(count)]
-    with ExitStack() as started:
+    with ExitStack() as stack:
         processes = []
         for port in ports:
             command = [interpreter(), "-P", "-m", "uvicorn", f"{module}:app", "--port", str(port), *options]
-            processes.append(started.enter_context(_process(command, environment)).pid)
+            processes.append(stack.enter_context(_process(command, environment)).pid)
         for port in ports:
             _await_port(port)
-        yield Running([f"http://{LOOPBACK}:{port}" for port in ports], processes)
+        yield RunningServer([f"http://{LOOPBACK}:{port}" for port in ports], processes)
 
 
 # Processes
@@ -248,12 +248,12 @@ def _free_port() -> int:
 
 
 def _await_port(port: int) -> None:
-    until = time.monotonic() + READY_WITHIN_S
+    end_s = time.monotonic() + READY_WITHIN_S
     while True:
         try:
             socket.create_connection((LOOPBACK, port), timeout=1).close()
         except OSError:
-            if time.monotonic() > until:
+            if time.monotonic() > end_s:
                 raise
             time.sleep(0.05)
         else:

@@ -66,8 +66,8 @@ def share() -> Iterator[Share]:
     Raises:
         NoShares: this machine does not support it.
     """
-    made = Share()
+    group = Share()
     try:
-        yield made
+        yield group
     finally:
-        made.remove()
+        group.remove()

@@ -26,8 +26,6 @@ from mcp_baton.settings import Settings
 
 STEPS = 100
 VARIABLES = 5_000
-
-
 TABLE = "tasks"
 
 
@@ -52,8 +50,8 @@ class Table(EmbeddedEngine):
     def __init__(self) -> None:
         super().__init__()
         self.spent_ns = 0
-        self.own = embedded_client(self)
-        create_table(self.own, TABLE)
+        self.admin = embedded_client(self)
+        create_table(self.admin, TABLE)
         self.client: Any = dynamodb_client()
         # botocore uses the return value of a `before-send` handler as the response; its stubs do not allow one.
         answer: Any = self.answer
@@ -61,83 +59,83 @@ class Table(EmbeddedEngine):
 
     def answer(self, request: AWSPreparedRequest, **kwargs: object) -> AWSResponse:
         """Answer a request, and measure the time."""
-        began = time.process_time_ns()
-        answer = super().answer(request, **kwargs)
-        self.spent_ns += time.process_time_ns() - began
-        return answer
+        start_ns = time.process_time_ns()
+        response = super().answer(request, **kwargs)
+        self.spent_ns += time.process_time_ns() - start_ns
+        return response
 
-    def head(self) -> dict[str, Any]:
+    def task_item(self) -> dict[str, Any]:
         """Return the item of the only task."""
-        [head] = [item for item in self.own.scan(TableName=TABLE)["Items"] if item["sk"]["S"].startswith("TASK#")]
-        return dict(head)
+        [item] = [item for item in self.admin.scan(TableName=TABLE)["Items"] if item["sk"]["S"].startswith("TASK#")]
+        return dict(item)
 
     def clear(self) -> None:
         """Delete all items."""
-        for item in self.own.scan(TableName=TABLE)["Items"]:
-            self.own.delete_item(TableName=TABLE, Key={"pk": item["pk"], "sk": item["sk"]})
+        for item in self.admin.scan(TableName=TABLE)["Items"]:
+            self.admin.delete_item(TableName=TABLE, Key={"pk": item["pk"], "sk": item["sk"]})
 
 
-def server() -> Server:
+def make_server() -> Server:
     """Return a server with a workflow of many steps that completes, and one that stops at its last step."""
-    made = Server("benchmark", version="1.0.0")
+    server = Server("benchmark", version="1.0.0")
 
-    @made.tool
+    @server.tool
     def add(a: int, b: int) -> int:
         """Add two numbers."""
         return a + b
 
-    @made.tool
+    @server.tool
     def fails(a: int) -> int:
         """Fail."""
         raise ToolError(f"no {a}")
 
     first = Step("step 0", tool="add", arguments={"a": prompt_arg("start"), "b": constant(1)})
-    for name, stops in (("through", False), ("stopped", True)):
+    for name, is_failing in (("through", False), ("stopped", True)):
         steps = [first]
         for number in range(1, STEPS):
-            last = stops and number == STEPS - 1
-            sources = {"a": step_output(f"step {number - 1}")} | ({} if last else {"b": constant(number)})
-            steps.append(Step(f"step {number}", tool="fails" if last else "add", arguments=sources))
-        start = Argument("start", "Where to begin", required=True, type=int)
-        made.add_workflow(Workflow(name=name, description="add", arguments=[start], steps=steps))
-    return made
+            is_last = is_failing and number == STEPS - 1
+            sources = {"a": step_output(f"step {number - 1}")} | ({} if is_last else {"b": constant(number)})
+            steps.append(Step(f"step {number}", tool="fails" if is_last else "add", arguments=sources))
+        argument = Argument("start", "Where to begin", required=True, type=int)
+        server.add_workflow(Workflow(name=name, description="add", arguments=[argument], steps=steps))
+    return server
 
 
-class Measured:
+class MeasuredHandler:
     """The handler, with a table of its own."""
 
     def __init__(self) -> None:
         self.table = Table()
         settings = Settings(table=TABLE, allow_anonymous=True)
-        self.handler: Callable[..., Any] = handler(server(), settings=settings, dynamodb=self.table.client)
+        self.handler: Callable[..., Any] = handler(make_server(), settings=settings, dynamodb=self.table.client)
 
-    def ask(self, event: Event) -> tuple[float, str]:
+    def send(self, event: Event) -> tuple[float, str]:
         """Send a request. Return the milliseconds of CPU, and the body of the response."""
-        given = json.loads(json.dumps(event))
-        engine, began = self.table.spent_ns, time.process_time_ns()
-        answer = self.handler(given, InvocationContext())
-        took = time.process_time_ns() - began - (self.table.spent_ns - engine)
-        return took / 1_000_000, answer["body"]
+        event_copy = json.loads(json.dumps(event))
+        engine_ns, start_ns = self.table.spent_ns, time.process_time_ns()
+        response = self.handler(event_copy, InvocationContext())
+        cpu_ns = time.process_time_ns() - start_ns - (self.table.spent_ns - engine_ns)
+        return cpu_ns / 1_000_000, response["body"]
 
 
 def run(count: int) -> list[float]:
     """Measure durable runs of all steps."""
-    measured, event, times = Measured(), prompts_get("through", start="1").event, []
+    function, event, times = MeasuredHandler(), prompts_get("through", start="1").event, []
     for _ in range(count):
-        measured.table.clear()
-        took, body = measured.ask(event)
+        function.table.clear()
+        cpu_ms, body = function.send(event)
         result = json.loads(body)["result"]
         if "persisted" in result["_meta"] or len(result["_meta"]["steps"]) != STEPS:
             raise RuntimeError(f"a wrong answer: {body[:600]}")
-        times.append(took)
+        times.append(cpu_ms)
     return times
 
 
 def continuation(count: int, variables: int = 0) -> list[float]:
     """Measure continuations of a task whose only open step is its last one."""
-    measured = Measured()
-    measured.ask(prompts_get("stopped", start="1").event)
-    item = measured.table.head()
+    function = MeasuredHandler()
+    function.send(prompts_get("stopped", start="1").event)
+    item = function.table.task_item()
     for number in range(variables):
         item["variables"]["M"][f"variable {number}"] = {"S": json.dumps({"total": number})}
     event = tools_call().event
@@ -147,11 +145,11 @@ def continuation(count: int, variables: int = 0) -> list[float]:
     event["body"] = json.dumps(body)
     times = []
     for _ in range(count):
-        measured.table.own.put_item(TableName=TABLE, Item=item)
-        took, text = measured.ask(event)
+        function.table.admin.put_item(TableName=TABLE, Item=item)
+        cpu_ms, text = function.send(event)
         if json.loads(text)["result"]["_meta"].get("recorded") is not True:
             raise RuntimeError(f"a wrong answer: {text[:600]}")
-        times.append(took)
+        times.append(cpu_ms)
     return times
 
 
@@ -166,7 +164,7 @@ def main() -> None:
         "AWS_ACCESS_KEY_ID": "made-up",
         "AWS_SECRET_ACCESS_KEY": "made-up",
     }
-    measured: dict[str, Callable[[int], list[float]]] = {
+    measurements: dict[str, Callable[[int], list[float]]] = {
         "run": run,
         "continuation": continuation,
         "variables": lambda count: continuation(count, VARIABLES),
@@ -181,11 +179,11 @@ def main() -> None:
         import pstats
 
         with cProfile.Profile() as profile:
-            measured[options.profile](options.calls)
+            measurements[options.profile](options.calls)
         pstats.Stats(profile).sort_stats("cumulative").print_stats(90)
         return
     print("| request | median ms of CPU | least | 9 in 10 under |\n|---|---:|---:|---:|")
-    for name, measure in measured.items():
+    for name, measure in measurements.items():
         times = sorted(measure(options.calls + 5)[5:])
         print(
             f"| {titles[name]} | {statistics.median(times):.1f} | {times[0]:.1f} | {times[len(times) * 9 // 10]:.1f} |"

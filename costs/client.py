@@ -26,8 +26,8 @@ class Response:
     @property
     def message(self) -> dict[str, Any]:
         """The JSON-RPC response, from JSON or from the last event of a stream."""
-        last = self.body.rstrip("\n").rpartition("\n")[2].removeprefix("data: ")
-        message: dict[str, Any] = json.loads(last)
+        text = self.body.rstrip("\n").rpartition("\n")[2].removeprefix("data: ")
+        message: dict[str, Any] = json.loads(text)
         return message
 
     @property

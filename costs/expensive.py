@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).with_suffix(".md")
 BEGIN, END = "<!-- python -m costs.expensive --update: begin -->", "<!-- end -->"
 
-MOST_BYTES = 2_048
+MAX_REQUEST_BYTES = 2_048
 """The maximum length of a request's body, bytes."""
 
 VALUE_CHARS = 5_900_000
@@ -52,15 +52,15 @@ class Cost:
     """The cost of a request.
 
     Attributes:
-        sent: The length of its body, bytes.
-        answered: The length of its answer, bytes.
-        waited_s: How long it waited, seconds.
+        request_bytes: The length of its body.
+        answer_bytes: The length of its answer.
+        wait_s: How long it waited, seconds.
     """
 
-    sent: int
+    request_bytes: int
     usage: Usage
-    answered: int
-    waited_s: float
+    answer_bytes: int
+    wait_s: float
 
 
 class ByteCounter:
@@ -80,28 +80,28 @@ class ByteCounter:
 
 def server() -> Server:
     """Return a server with a workflow that stores a large value and pauses, an echo tool, and a background tool."""
-    made = Server("s")
+    instance = Server("s")
     value = b64encode(Random(0).randbytes(VALUE_CHARS * 3 // 4)).decode()
 
-    @made.tool
+    @instance.tool
     def large() -> str:
         return value
 
-    @made.tool
+    @instance.tool
     def decline() -> None:
         raise ToolError("declined")
 
-    @made.tool
+    @instance.tool
     def echo(text: str) -> str:
         return text
 
-    @made.tool(task="optional")
+    @instance.tool(task="optional")
     def later() -> str:
         return "done"
 
     steps = [Step("large", tool=large), Step("decline", tool=decline), Step("echo", tool=echo)]
-    made.add_workflow(Workflow(name="flow", description="Keep a value", steps=steps))
-    return made
+    instance.add_workflow(Workflow(name="flow", description="Keep a value", steps=steps))
+    return instance
 
 
 class VirtualTime:
@@ -155,32 +155,30 @@ class Costs:
             random=lambda: 0.99,
         )
         handler = compose(server(), settings, store=store, dispatcher=Queue(), clock=time.monotonic, sleep=time.sleep)
-        began_s = time.s
-        return Client(handler, "alice", lambda: 120_000 - round((time.s - began_s) * 1000))
+        start_s = time.s
+        return Client(handler, "alice", lambda: 120_000 - round((time.s - start_s) * 1000))
 
-    def of(self, body: str, headers: dict[str, str]) -> Cost:
+    def measure(self, body: str, headers: dict[str, str]) -> Cost:
         """Measure a request.
 
         Raises:
             ValueError: the body is too long.
         """
-        if len(body) > MOST_BYTES:
+        if len(body) > MAX_REQUEST_BYTES:
             raise ValueError(f"a request of {len(body)} bytes")
-        client, received = self.client(), ByteCounter()
+        client, counter = self.client(), ByteCounter()
         self._meter.take()
-        began_s, token = self._time.s, stream_opener.set(received.open)
+        start_s, token = self._time.s, stream_opener.set(counter.open)
         try:
-            answer = client.post(body, headers)
+            response = client.post(body, headers)
         finally:
             stream_opener.reset(token)
-        waited_s = self._time.s - began_s
-        return Cost(len(body), self._meter.take(), received.count + len(answer.body.encode()), waited_s)
+        wait_s = self._time.s - start_s
+        return Cost(len(body), self._meter.take(), counter.count + len(response.body.encode()), wait_s)
 
 
 OLD = {"MCP-Protocol-Version": "2025-03-26"}
 HANDSHAKE = {"MCP-Protocol-Version": "2025-11-25"}
-
-
 STATELESS = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"}
 STATELESS_META = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}}
 
@@ -190,22 +188,22 @@ def message(method: str, params: dict[str, Any], number: int = 1) -> dict[str, A
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
 
 
-def written(messages: object) -> str:
+def compact_json(messages: object) -> str:
     """Return a body: compact JSON."""
     return json.dumps(messages, separators=(",", ":"))
 
 
-def one(method: str, params: dict[str, Any]) -> str:
+def single(method: str, params: dict[str, Any]) -> str:
     """Return the body of one request."""
-    return written(message(method, params))
+    return compact_json(message(method, params))
 
 
 def batch(method: str, params: dict[str, Any]) -> str:
     """Return a batch with as many copies of a request as fit."""
     messages: list[dict[str, Any]] = []
-    while len(written([*messages, message(method, params)])) <= MOST_BYTES:
+    while len(compact_json([*messages, message(method, params)])) <= MAX_REQUEST_BYTES:
         messages.append(message(method, params, len(messages)))
-    return written(messages)
+    return compact_json(messages)
 
 
 @contextmanager
@@ -214,46 +212,46 @@ def measuring() -> Iterator[Costs]:
     engine = EmbeddedEngine()
     with (
         closing(embedded_client(engine)) as counted,
-        closing(embedded_client(engine)) as own,
+        closing(embedded_client(engine)) as uncounted,
         closing(embedded_s3()) as s3,
     ):
-        create_table(own, TABLE)
-        yield Costs(counted, Meter(counted, s3, EmulatorTime(), reader=own))
+        create_table(uncounted, TABLE)
+        yield Costs(counted, Meter(counted, s3, EmulatorTime(), reader=uncounted))
 
 
 def requests(costs: Costs) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Yield the name, the body and the headers of each kind of request."""
     client = costs.client()
-    later = {"name": "later", "arguments": {}, "task": {"ttl": 600_000}}
-    open_tasks = [client.request("tools/call", later).result["task"]["taskId"] for _ in range(TASKS)]
+    background_call = {"name": "later", "arguments": {}, "task": {"ttl": 600_000}}
+    open_tasks = [client.request("tools/call", background_call).result["task"]["taskId"] for _ in range(TASKS)]
     task: str = client.request("prompts/get", {"name": "flow"}).meta["task_id"]
     value = {"uri": f"baton://tasks/{task}/{RESULT_PREFIX}large"}
-    of_task = {"_meta": {TASK_ID_KEY: task}}
-    shown = {"taskId": task, "_meta": {VARIABLES_KEY: "all"}}
-    repeated = {"name": "echo", "arguments": {"text": "<output from large>"}} | of_task
-    yield "`tools/list`", one("tools/list", {}), HANDSHAKE
+    task_meta = {"_meta": {TASK_ID_KEY: task}}
+    all_variables = {"taskId": task, "_meta": {VARIABLES_KEY: "all"}}
+    echo_call = {"name": "echo", "arguments": {"text": "<output from large>"}} | task_meta
+    yield "`tools/list`", single("tools/list", {}), HANDSHAKE
     yield (
         "`tools/call` with 1.9 KB of text",
-        one("tools/call", {"name": "echo", "arguments": {"text": "x" * 1_900}}),
+        single("tools/call", {"name": "echo", "arguments": {"text": "x" * 1_900}}),
         HANDSHAKE,
     )
-    yield "`tasks/list`", one("tasks/list", {}), HANDSHAKE
+    yield "`tasks/list`", single("tasks/list", {}), HANDSHAKE
     yield "`tasks/list`, a batch", batch("tasks/list", {}), OLD
-    yield "`tasks/get` with all variables", one("tasks/get", shown), HANDSHAKE
-    yield "`tasks/get` with all variables, a batch", batch("tasks/get", shown), OLD
-    yield "`resources/read` of a stored value", one("resources/read", value), HANDSHAKE
+    yield "`tasks/get` with all variables", single("tasks/get", all_variables), HANDSHAKE
+    yield "`tasks/get` with all variables, a batch", batch("tasks/get", all_variables), OLD
+    yield "`resources/read` of a stored value", single("resources/read", value), HANDSHAKE
     yield "`resources/read` of a stored value, a batch", batch("resources/read", value), OLD
-    yield "`tasks/result` of a task that is not over", one("tasks/result", {"taskId": open_tasks[0]}), HANDSHAKE
+    yield "`tasks/result` of a task that is not over", single("tasks/result", {"taskId": open_tasks[0]}), HANDSHAKE
     yield "`tasks/result`, a batch", batch("tasks/result", {"taskId": open_tasks[0]}), OLD
-    listened = {"notifications": {"taskIds": open_tasks[:32]}, "_meta": STATELESS_META}
-    yield "`subscriptions/listen` to 32 tasks", one("subscriptions/listen", listened), STATELESS
-    yield "`tools/call` with `<output from …>` of a stored value", one("tools/call", repeated), HANDSHAKE
+    subscription = {"notifications": {"taskIds": open_tasks[:32]}, "_meta": STATELESS_META}
+    yield "`subscriptions/listen` to 32 tasks", single("subscriptions/listen", subscription), STATELESS
+    yield "`tools/call` with `<output from …>` of a stored value", single("tools/call", echo_call), HANDSHAKE
     yield (
         "`prompts/get` that resumes a task with a stored value",
-        one("prompts/get", {"name": "flow"} | of_task),
+        single("prompts/get", {"name": "flow"} | task_meta),
         HANDSHAKE,
     )
-    yield "`prompts/get` of a workflow that stores 5.9 MB", one("prompts/get", {"name": "flow"}), HANDSHAKE
+    yield "`prompts/get` of a workflow that stores 5.9 MB", single("prompts/get", {"name": "flow"}), HANDSHAKE
     yield "`tasks/cancel`, a batch", batch("tasks/cancel", {"taskId": task}), OLD
 
 
@@ -262,9 +260,9 @@ def table() -> list[str]:
     lines = ["| request | bytes | read units | write units | answer KB | waits, s |", "|---|---:|---:|---:|---:|---:|"]
     with measuring() as costs:
         for name, body, headers in requests(costs):
-            cost = costs.of(body, headers)
-            figures = (cost.usage.reads, cost.usage.writes, cost.answered / 1_000, cost.waited_s)
-            lines.append(f"| {name} | {' | '.join(map(rounded, (cost.sent, *figures)))} |")
+            cost = costs.measure(body, headers)
+            figures = (cost.usage.reads, cost.usage.writes, cost.answer_bytes / 1_000, cost.wait_s)
+            lines.append(f"| {name} | {' | '.join(map(rounded, (cost.request_bytes, *figures)))} |")
     return lines
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WRITE_BYTES, READ_BYTES = 1_024, 4_096
 WRITES, READS = ("PutItem", "UpdateItem", "DeleteItem"), ("GetItem", "Query")
-REFUSED = "ConditionalCheckFailedException"
+CONDITION_FAILED = "ConditionalCheckFailedException"
 
 
 type Units = tuple[float, float]
@@ -83,14 +83,14 @@ class EmulatorTime:
         depth = getattr(self._thread, "depth", 0)
         self._thread.depth = depth + 1
         if depth == 0:
-            self._thread.began = thread_time()
+            self._thread.start_s = thread_time()
 
     def end(self) -> None:
         """End the innermost part."""
         self._thread.depth -= 1
         if self._thread.depth == 0:
             with self._lock:
-                self.seconds += thread_time() - self._thread.began
+                self.seconds += thread_time() - self._thread.start_s
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
@@ -122,43 +122,43 @@ class Meter:
         self._lock = Lock()
         self._usage = Usage()
         # Registered first, because a handler of Baton's own client for the same event encodes the request.
-        dynamodb.meta.events.register_first("provide-client-params.dynamodb", self._before)
-        dynamodb.meta.events.register("after-call.dynamodb", self._after)
+        dynamodb.meta.events.register_first("provide-client-params.dynamodb", self._before_call)
+        dynamodb.meta.events.register("after-call.dynamodb", self._after_call)
         s3.meta.events.register("after-call.s3", self._after_s3)
 
     @contextmanager
     def request(self) -> Iterator[None]:
         """Count one request of the client, with the CPU time of the block."""
-        began, emulator_time = process_time(), self._emulator_time.seconds
+        start_s, emulator_start_s = process_time(), self._emulator_time.seconds
         yield
-        self._count(Usage(cpu_s=process_time() - began - (self._emulator_time.seconds - emulator_time), http=1))
+        self._count(Usage(cpu_s=process_time() - start_s - (self._emulator_time.seconds - emulator_start_s), http=1))
 
     def take(self) -> Usage:
         """Return the usage since the last call."""
         with self._lock:
-            taken, self._usage = self._usage, Usage()
-        return taken
+            usage, self._usage = self._usage, Usage()
+        return usage
 
     def _count(self, usage: Usage) -> None:
         with self._lock:
             self._usage += usage
 
-    def _before(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
+    def _before_call(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
         with self._emulator_time():
             operation = model.name
             if operation not in (*WRITES, *READS):
                 raise Unmetered(operation)
-            context["asked"] = params
-            context["before"] = self._bytes(params) if operation in WRITES else 0
+            context["meter_params"] = params
+            context["size_before"] = self._item_bytes(params) if operation in WRITES else 0
             if self._reader is None:
                 # The parameters are changed in place: botocore uses only the first value that a handler returns.
                 params["ReturnConsumedCapacity"] = "TOTAL"
 
-    def _after(self, parsed: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
+    def _after_call(self, parsed: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
         with self._emulator_time():
-            operation, asked = model.name, context["asked"]
-            units = self._units(operation, asked, context["before"], parsed)
-            key = asked.get("Key") or asked.get("Item")
+            operation, params = model.name, context["meter_params"]
+            units = self._units(operation, params, context["size_before"], parsed)
+            key = params.get("Key") or params.get("Item")
             writes, reads = (0.0, units) if operation in READS else (units, 0.0)
             keys = {key["pk"]["S"]: (writes, reads)} if key else {}
             self._count(Usage(writes, reads, requests=1, keys=keys))
@@ -169,54 +169,54 @@ class Meter:
                 self._count(Usage(puts=1))
             case "GetObject":
                 self._count(Usage(gets=1))
-            case other:
-                raise Unmetered(other)
+            case operation:
+                raise Unmetered(operation)
 
-    def _units(self, operation: str, asked: dict[str, Any], before: int, parsed: dict[str, Any]) -> float:
+    def _units(self, operation: str, params: dict[str, Any], size_before: int, parsed: dict[str, Any]) -> float:
         if "Error" in parsed:
             # DynamoDB bills a failed condition like the write, but its response has no units.
-            refused = parsed["Error"]["Code"] == REFUSED
-            return _write(max(before, item_size(parsed.get("Item", {})))) if refused else 0
+            is_condition_failed = parsed["Error"]["Code"] == CONDITION_FAILED
+            return _write_units(max(size_before, item_size(parsed.get("Item", {})))) if is_condition_failed else 0
         if self._reader is None:
             units: float = parsed["ConsumedCapacity"]["CapacityUnits"]
             return units
         if operation in WRITES:
-            return _write(max(before, self._bytes(asked)))
-        share = 1.0 if asked.get("ConsistentRead") else 0.5
-        return share * max(1, ceil(self._read(operation, asked) / READ_BYTES))
+            return _write_units(max(size_before, self._item_bytes(params)))
+        share = 1.0 if params.get("ConsistentRead") else 0.5
+        return share * max(1, ceil(self._read_bytes(operation, params) / READ_BYTES))
 
-    def _bytes(self, asked: Mapping[str, Any]) -> int:
+    def _item_bytes(self, params: Mapping[str, Any]) -> int:
         """Return the current size of the item that a request names."""
         if self._reader is None:
             return 0
-        key = asked.get("Key") or {name: asked["Item"][name] for name in ("pk", "sk")}
-        return item_size(self._reader.get_item(TableName=asked["TableName"], Key=key).get("Item", {}))
+        key = params.get("Key") or {name: params["Item"][name] for name in ("pk", "sk")}
+        return item_size(self._reader.get_item(TableName=params["TableName"], Key=key).get("Item", {}))
 
-    def _read(self, operation: str, asked: dict[str, Any]) -> int:
+    def _read_bytes(self, operation: str, params: dict[str, Any]) -> int:
         """Return the size of all items that a read evaluates: whole items, whatever the response contains."""
         if operation == "GetItem" or self._reader is None:
-            return self._bytes(asked)
+            return self._item_bytes(params)
         # A filter or a projection shortens the response but does not reduce its price.
-        whole = {
-            name: value for name, value in asked.items() if name not in ("ProjectionExpression", "FilterExpression")
+        query = {
+            name: value for name, value in params.items() if name not in ("ProjectionExpression", "FilterExpression")
         }
-        for given in ("ExpressionAttributeNames", "ExpressionAttributeValues"):
-            named = asked.get(given, {})
-            used = {name: named[name] for name in named if _names(name, asked["KeyConditionExpression"])}
-            whole.pop(given, None)
-            if used:
-                whole[given] = used
-        return sum(item_size(item) for item in self._reader.query(**whole)["Items"])
+        for parameter in ("ExpressionAttributeNames", "ExpressionAttributeValues"):
+            names = params.get(parameter, {})
+            used_names = {name: names[name] for name in names if _mentions(name, params["KeyConditionExpression"])}
+            query.pop(parameter, None)
+            if used_names:
+                query[parameter] = used_names
+        return sum(item_size(item) for item in self._reader.query(**query)["Items"])
 
 
-def _sum(one: "Units | None", other: "Units | None") -> "Units":
-    (writes, reads), (more_writes, more_reads) = one or (0, 0), other or (0, 0)
+def _sum(first: "Units | None", second: "Units | None") -> "Units":
+    (writes, reads), (more_writes, more_reads) = first or (0, 0), second or (0, 0)
     return writes + more_writes, reads + more_reads
 
 
-def _names(name: str, expression: str) -> bool:
+def _mentions(name: str, expression: str) -> bool:
     return re.search(rf"{re.escape(name)}\b", expression) is not None
 
 
-def _write(size: int) -> int:
+def _write_units(size: int) -> int:
     return max(1, ceil(size / WRITE_BYTES))

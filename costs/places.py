@@ -38,26 +38,26 @@ class Place:
 @contextmanager
 def by_consumed_capacity(url: str) -> Iterator[Place]:
     """Use the DynamoDB at a URL, which returns consumed units."""
-    emulator_time = EmulatorTime()
-    with _s3(emulator_time) as s3, closing(http_client(url)) as own, closing(http_client(url)) as counted:
-        bucket, meter = new_bucket(s3).name, Meter(counted, s3, emulator_time)
-        yield Place(own, counted, s3, bucket, meter)
+    timer = EmulatorTime()
+    with _s3(timer) as s3, closing(http_client(url)) as uncounted, closing(http_client(url)) as counted:
+        bucket, meter = new_bucket(s3).name, Meter(counted, s3, timer)
+        yield Place(uncounted, counted, s3, bucket, meter)
 
 
 @contextmanager
 def by_sizes() -> Iterator[Place]:
     """Use a DynamoDB in this process, and compute units from the sizes of items."""
-    emulator_time = EmulatorTime()
-    engine = _TimedEngine(emulator_time)
-    with _s3(emulator_time) as s3, closing(embedded_client(engine)) as own, closing(embedded_client(engine)) as counted:
-        bucket, meter = new_bucket(s3).name, Meter(counted, s3, emulator_time, reader=own)
-        yield Place(own, counted, s3, bucket, meter)
+    timer = EmulatorTime()
+    engine = _TimedEngine(timer)
+    with _s3(timer) as s3, closing(embedded_client(engine)) as uncounted, closing(embedded_client(engine)) as counted:
+        bucket, meter = new_bucket(s3).name, Meter(counted, s3, timer, reader=uncounted)
+        yield Place(uncounted, counted, s3, bucket, meter)
 
 
 class _TimedEngine(EmbeddedEngine):
-    def __init__(self, emulator_time: EmulatorTime) -> None:
+    def __init__(self, timer: EmulatorTime) -> None:
         super().__init__()
-        self._emulator_time = emulator_time
+        self._emulator_time = timer
 
     def answer(self, request: "AWSPreparedRequest", **kwargs: object) -> "AWSResponse":
         with self._emulator_time():
@@ -65,14 +65,14 @@ class _TimedEngine(EmbeddedEngine):
 
 
 @contextmanager
-def _s3(emulator_time: EmulatorTime) -> "Iterator[S3Client]":
+def _s3(timer: EmulatorTime) -> "Iterator[S3Client]":
     """Emulate S3 in this process. The time between a request and its response is the emulator's, not the handler's."""
 
     def begin(**_: object) -> None:
-        emulator_time.begin()
+        timer.begin()
 
     def end(**_: object) -> None:
-        emulator_time.end()
+        timer.end()
 
     with closing(embedded_s3()) as s3:
         s3.meta.events.register_first("before-send.s3", begin)

@@ -31,15 +31,15 @@ def main() -> None:
     """Print the table."""
     print("\n".join(table()))
     for kind in WORKER_UNITS:
-        print(f"a {kind} that waits for a person for three days: ${waits_for_person(3, kind):.4f}")
+        print(f"a {kind} that waits for a person for three days: ${approval_cost(3, kind):.4f}")
 
 
 def table() -> list[str]:
     """Return the table's lines."""
     lines = ["| a task of | polls | $ a million, polled | waited for | times as much |", "|---|---:|---:|---:|---:|"]
     for name, seconds in zip(NAMES, DURATIONS_S, strict=True):
-        cheap, dear = polled(seconds), waited(seconds)
-        lines.append(f"| {name} | {polls(seconds)} | {cheap:.0f} | {dear:,.0f} | {dear / cheap:.1f} |")
+        polling, waiting = polling_cost(seconds), waiting_cost(seconds)
+        lines.append(f"| {name} | {polls(seconds)} | {polling:.0f} | {waiting:,.0f} | {waiting / polling:.1f} |")
     return lines
 
 
@@ -56,12 +56,12 @@ POLL = API_REQUEST + LAMBDA_REQUEST + POLL_S * MEMORY_GB * GB_SECOND + POLL_UNIT
 """The price of a million polls, dollars."""
 
 
-def polled(seconds: float) -> float:
+def polling_cost(seconds: float) -> float:
     """Return the price of polling a million tasks of this duration, dollars."""
     return polls(seconds) * POLL
 
 
-def waits_for_person(days: float, kind: str) -> float:
+def approval_cost(days: float, kind: str) -> float:
     """Return the price of a background task that waits for an approval while its client polls, dollars.
 
     Polls start a worker from time to time, because the event of the decision may have been lost. Without polls, waiting
@@ -69,11 +69,11 @@ def waits_for_person(days: float, kind: str) -> float:
     """
     writes, reads = WORKER_UNITS[kind]
     worker = LAMBDA_REQUEST + WORKER_S * MEMORY_GB * GB_SECOND + writes * WRITE_UNIT + reads * READ_UNIT
-    waited_ms = days * 86_400_000
-    return (waited_ms / WAITING_MS * POLL + waited_ms / LONGEST_DISPATCH_MS * worker) / MILLION
+    wait_ms = days * 86_400_000
+    return (wait_ms / WAITING_MS * POLL + wait_ms / LONGEST_DISPATCH_MS * worker) / MILLION
 
 
-def waited(seconds: float) -> float:
+def waiting_cost(seconds: float) -> float:
     """Return the price of waiting for a million tasks of this duration with repeated `tasks/result`, dollars."""
     requests = ceil(seconds / WAIT_S) * (API_REQUEST + LAMBDA_REQUEST)
     return requests + seconds * (MEMORY_GB * GB_SECOND + CHECK_UNITS / LOOK_S * READ_UNIT)

@@ -44,7 +44,7 @@ REPLAY_S = 0.050
 """The duration of each invocation of a durable function without the work of its steps, seconds. It is invoked at its
 start and after each callback."""
 INPUT_KB = 1
-KEPT_DAYS, MONTH_DAYS = 14, 30
+RETENTION_DAYS, MONTH_DAYS = 14, 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def baton(usage: Usage) -> Dollars:
     """Return the price with Baton."""
     seconds = usage.cpu_s * PROCESSOR_SHARE + usage.requests * DYNAMODB_S + (usage.puts + usage.gets) * S3_S
     state = usage.writes * WRITE_UNIT + usage.reads * READ_UNIT + usage.puts * S3_PUT + usage.gets * S3_GET
-    return Dollars(_http(usage.http), _time(seconds), state)
+    return Dollars(_http_price(usage.http), _compute_price(seconds), state)
 
 
 def standard(workload: Workload, usage: Usage) -> Dollars:
@@ -82,7 +82,7 @@ def standard(workload: Workload, usage: Usage) -> Dollars:
     The limit of 256 KB for a result is ignored.
     """
     state = (workload.steps + 2) * TRANSITION
-    return _with_mcp_server(usage, state, _tools(workload))
+    return _with_mcp_server(usage, state, _tools_price(workload))
 
 
 def express(workload: Workload, usage: Usage) -> Dollars:
@@ -90,9 +90,9 @@ def express(workload: Workload, usage: Usage) -> Dollars:
 
     Each run of the server is one execution. Between two executions, the state is stored as Baton stores it.
     """
-    own = baton(usage)
+    baton_price = baton(usage)
     executions = workload.runs * (EXPRESS_REQUEST + EXECUTION_GB * EXECUTION_S * EXPRESS_GB_SECOND)
-    return _with_mcp_server(usage, own.state + executions, _tools(workload))
+    return _with_mcp_server(usage, baton_price.state + executions, _tools_price(workload))
 
 
 def durable(workload: Workload, usage: Usage) -> Dollars:
@@ -104,9 +104,9 @@ def durable(workload: Workload, usage: Usage) -> Dollars:
     by_server = workload.before + workload.after
     operations = 1 + by_server + 3 * workload.by_client
     gb = written_kb(workload) * MILLION / 1_000_000
-    kept = gb * DURABLE_GB_MONTH * KEPT_DAYS / MONTH_DAYS
-    invocations = (1 + workload.by_client) * (LAMBDA_REQUEST + _time(REPLAY_S))
-    return _with_mcp_server(usage, operations * DURABLE_OPERATION + gb * DURABLE_GB + kept, invocations)
+    storage = gb * DURABLE_GB_MONTH * RETENTION_DAYS / MONTH_DAYS
+    invocations = (1 + workload.by_client) * (LAMBDA_REQUEST + _compute_price(REPLAY_S))
+    return _with_mcp_server(usage, operations * DURABLE_OPERATION + gb * DURABLE_GB + storage, invocations)
 
 
 def written_kb(workload: Workload) -> int:
@@ -116,16 +116,16 @@ def written_kb(workload: Workload) -> int:
 
 def _with_mcp_server(usage: Usage, state: float, more_compute: float) -> Dollars:
     seconds = usage.cpu_s * PROCESSOR_SHARE + usage.requests * DYNAMODB_S + usage.http * ORCHESTRATOR_WAIT_S
-    return Dollars(_http(usage.http), _time(seconds) + more_compute, state)
+    return Dollars(_http_price(usage.http), _compute_price(seconds) + more_compute, state)
 
 
-def _tools(workload: Workload) -> float:
-    return (workload.before + workload.after) * (LAMBDA_REQUEST + _time(TOOL_S))
+def _tools_price(workload: Workload) -> float:
+    return (workload.before + workload.after) * (LAMBDA_REQUEST + _compute_price(TOOL_S))
 
 
-def _http(requests: int) -> float:
+def _http_price(requests: int) -> float:
     return requests * (API_REQUEST + LAMBDA_REQUEST)
 
 
-def _time(seconds: float) -> float:
+def _compute_price(seconds: float) -> float:
     return seconds * MEMORY_GB * GB_SECOND

@@ -22,17 +22,17 @@ from costs.workloads import KB, KINDS, WORKLOADS, Driver, Kind, Workload, chain
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 BEGIN, END = "<!-- python -m costs.scale --update: begin -->", "<!-- end -->"
 ROUNDS = 5
-LISTED = 50
+LISTED_TASKS = 50
 
-STEPS, DRIVEN = (1, 10, 100), (10, 30, 100)
+STEPS, CLIENT_STEPS = (1, 10, 100), (10, 30, 100)
 SIZES: tuple[tuple[str, int], ...] = (("100 B", 100), ("2 KB", 2 * KB), ("20 KB", 20 * KB))
-RIVALS: tuple[tuple[str, Callable[[Workload, Usage], Dollars]], ...] = (
+OTHER_SERVICES: tuple[tuple[str, Callable[[Workload, Usage], Dollars]], ...] = (
     ("Step Functions Standard", prices.standard),
     ("Step Functions Express", prices.express),
     ("Lambda durable functions", prices.durable),
 )
 
-type Measured = dict[tuple[str, Kind, bool], Usage]
+type Usages = dict[tuple[str, Kind, bool], Usage]
 """The usage of one workflow, by workload, kind of value, and whether there is a bucket."""
 
 
@@ -44,9 +44,9 @@ def main() -> None:
     )
     parser.add_argument("--update", action="store_true", help="put that into docs/scale.md")
     options = parser.parse_args()
-    with by_sizes() as where:
-        block = "\n".join(_page(where))
-        details = "" if options.update or options.markdown else "\n".join(_details(where))
+    with by_sizes() as place:
+        block = "\n".join(_page(place))
+        details = "" if options.update or options.markdown else "\n".join(_details(place))
     if options.update:
         before, _, rest = PAGE.read_text().partition(BEGIN)
         PAGE.write_text(f"{before}{BEGIN}\n\n{block}\n\n{END}{rest.partition(END)[2]}")
@@ -56,113 +56,113 @@ def main() -> None:
         print(f"{block}\n{details}\n\n{prices.__doc__}")
 
 
-def _page(where: Place) -> Iterator[str]:
+def _page(place: Place) -> Iterator[str]:
     """Yield the lines of the page's tables."""
-    measured: Measured = {
-        (workload.name, kind, bucket): _best(where, workload, kind, bucket=bucket)
+    usages: Usages = {
+        (workload.name, kind, bucket): _fastest_round(place, workload, kind, bucket=bucket)
         for workload in WORKLOADS
         for kind in KINDS
         for bucket in (False, True)
     }
-    yield from _dollars(measured)
-    yield from _rivals(measured)
+    yield from _baton_prices(usages)
+    yield from _price_comparison(usages)
 
 
-def _details(where: Place) -> Iterator[str]:
+def _details(place: Place) -> Iterator[str]:
     """Yield the lines of the tables that are not on the page."""
     for bucket in (False, True):
-        yield from _operations(where, bucket=bucket)
-    yield from _driven(where)
-    yield from _lists(where)
+        yield from _operations(place, bucket=bucket)
+    yield from _client_driven(place)
+    yield from _lists(place)
 
 
-def _best(where: Place, workload: Workload, kind: Kind, *, bucket: bool) -> Usage:
+def _fastest_round(place: Place, workload: Workload, kind: Kind, *, bucket: bool) -> Usage:
     """Return the round with the least CPU time: other processes only add to it. All rounds have the same units."""
-    driver = Driver(where, workload, kind, bucket=bucket)
-    return min((driver.whole() for _ in range(ROUNDS)), key=lambda usage: usage.cpu_s)
+    driver = Driver(place, workload, kind, bucket=bucket)
+    return min((driver.run_to_end() for _ in range(ROUNDS)), key=lambda usage: usage.cpu_s)
 
 
-def _dollars(measured: Measured) -> Iterator[str]:
+def _baton_prices(usages: Usages) -> Iterator[str]:
     yield "**Dollars a million workflows**"
     yield ""
     columns = ("workload", "values", "bucket", "requests", "writes", "reads", "puts", "gets")
     yield from _head((*columns, "HTTP $", "compute $", "state $", "all $"), 3)
-    for (name, kind, bucket), usage in measured.items():
+    for (name, kind, bucket), usage in usages.items():
         cost = prices.baton(usage)
         units = (usage.http, f"{usage.writes:g}", f"{usage.reads:g}", usage.puts, usage.gets)
         dollars = (f"{cost.http:.1f}", f"{cost.compute:.1f}", f"{cost.state:.1f}", f"{cost.total:.1f}")
-        yield _row(name, kind, _yes(bucket), *units, *dollars)
+        yield _row(name, kind, _yes_or_no(bucket), *units, *dollars)
     yield ""
 
 
-def _rivals(measured: Measured) -> Iterator[str]:
+def _price_comparison(usages: Usages) -> Iterator[str]:
     yield "**Beside the same job on other services, dollars a million**"
     yield ""
     yield from _head(("", *(workload.name for workload in WORKLOADS)), 1)
     for bucket in (True, False):
         cells = [
-            " / ".join(f"{prices.baton(measured[workload.name, kind, bucket]).total:.0f}" for kind in KINDS)
+            " / ".join(f"{prices.baton(usages[workload.name, kind, bucket]).total:.0f}" for kind in KINDS)
             for workload in WORKLOADS
         ]
         yield _row(f"Baton, {'with a bucket' if bucket else 'without a bucket'}, JSON / opaque", *cells)
-    for name, rival in RIVALS:
-        totals = (rival(workload, measured[workload.name, "JSON", False]).total for workload in WORKLOADS)
+    for name, price_of in OTHER_SERVICES:
+        totals = (price_of(workload, usages[workload.name, "JSON", False]).total for workload in WORKLOADS)
         yield _row(f"MCP server in front of {name}", *(f"{total:.0f}" for total in totals))
     yield ""
 
 
-def _operations(where: Place, *, bucket: bool) -> Iterator[str]:
+def _operations(place: Place, *, bucket: bool) -> Iterator[str]:
     yield f"**Units of each operation, {'with' if bucket else 'without'} a bucket** (writes + reads + puts and gets)"
     yield ""
     names = ("run completed", "run paused", "continuation", "resume", "`tasks/get`", "complete")
     yield from _head(("values", "a step", "steps", *names), 2)
     for kind in KINDS:
-        for called, size in SIZES:
+        for size_name, size in SIZES:
             if kind == "opaque" and size < KB:
                 continue  # too small to be compressed: the same as JSON
             for number in STEPS:
-                yield _row(kind, called, number, *_cells(where, number, size, kind, bucket=bucket))
+                yield _row(kind, size_name, number, *_cells(place, number, size, kind, bucket=bucket))
     yield ""
 
 
-def _cells(where: Place, number: int, size: int, kind: Kind, *, bucket: bool) -> Iterator[str]:
-    _, completed = Driver(where, chain(number, size, paused=False), kind, bucket=bucket).run()
-    driver = Driver(where, chain(number, size, paused=True), kind, bucket=bucket)
+def _cells(place: Place, number: int, size: int, kind: Kind, *, bucket: bool) -> Iterator[str]:
+    _, completed = Driver(place, chain(number, size, paused=False), kind, bucket=bucket).run()
+    driver = Driver(place, chain(number, size, paused=True), kind, bucket=bucket)
     task, paused = driver.run()
-    other, _ = driver.run()
-    continuation, polled = driver.call_step(task, number - 1), driver.poll(task)
-    driver.call_step(other, number - 1)
-    for usage in (completed, paused, continuation, driver.resume(task), polled, driver.complete(other)):
+    second_task, _ = driver.run()
+    continuation, poll = driver.call_step(task, number - 1), driver.poll(task)
+    driver.call_step(second_task, number - 1)
+    for usage in (completed, paused, continuation, driver.resume(task), poll, driver.complete(second_task)):
         yield _units(usage)
 
 
-def _driven(where: Place) -> Iterator[str]:
+def _client_driven(place: Place) -> Iterator[str]:
     yield "**Workflows that the client drives, all continuations together**, opaque values"
     yield ""
     yield from _head(("a step", "steps", "without a bucket", "with a bucket"), 1)
-    for called, size in SIZES[:2]:
-        for number in DRIVEN:
-            yield _row(called, number, *(_all_calls(where, number, size, bucket=bucket) for bucket in (False, True)))
+    for size_name, size in SIZES[:2]:
+        for number in CLIENT_STEPS:
+            yield _row(size_name, number, *(_all_calls(place, number, size, bucket=bucket) for bucket in (False, True)))
     yield ""
 
 
-def _all_calls(where: Place, number: int, size: int, *, bucket: bool) -> str:
+def _all_calls(place: Place, number: int, size: int, *, bucket: bool) -> str:
     workload = Workload("driven", size, before=0, by_client=number)
-    driver = Driver(where, workload, "opaque", bucket=bucket)
+    driver = Driver(place, workload, "opaque", bucket=bucket)
     task, _ = driver.run()
-    return _units(sum((driver.call_step(task, place) for place in range(number)), Usage()))
+    return _units(sum((driver.call_step(task, step) for step in range(number)), Usage()))
 
 
-def _lists(where: Place) -> Iterator[str]:
-    yield f"**A page of `tasks/list`**, {LISTED} paused tasks of ten steps, without a bucket"
+def _lists(place: Place) -> Iterator[str]:
+    yield f"**A page of `tasks/list`**, {LISTED_TASKS} paused tasks of ten steps, without a bucket"
     yield ""
     yield from _head(("values", "a step", "reads"), 2)
     for kind in KINDS:
-        for called, size in SIZES:
-            driver = Driver(where, chain(10, size, paused=True), kind, bucket=False)
-            for _ in range(LISTED):
+        for size_name, size in SIZES:
+            driver = Driver(place, chain(10, size, paused=True), kind, bucket=False)
+            for _ in range(LISTED_TASKS):
                 driver.run()
-            yield _row(kind, called, f"{driver.page().reads:g}")
+            yield _row(kind, size_name, f"{driver.page().reads:g}")
 
 
 def _units(usage: Usage) -> str:
@@ -171,16 +171,16 @@ def _units(usage: Usage) -> str:
     return f"{usage.writes:g} + {usage.reads:g}{objects}"
 
 
-def _head(columns: Sequence[str], left: int) -> Iterator[str]:
+def _head(columns: Sequence[str], left_aligned: int) -> Iterator[str]:
     yield _row(*columns)
-    yield "|" + "---|" * left + "---:|" * (len(columns) - left)
+    yield "|" + "---|" * left_aligned + "---:|" * (len(columns) - left_aligned)
 
 
 def _row(*cells: object) -> str:
     return f"| {' | '.join(str(cell) for cell in cells)} |"
 
 
-def _yes(flag: bool) -> str:
+def _yes_or_no(flag: bool) -> str:
     return "yes" if flag else "no"
 
 

@@ -76,29 +76,29 @@ def value(kind: Kind, size: int, seed: int) -> Any:
     `JSON` are rows as of a business application; zlib removes three quarters of 20 KB of them. `opaque` is base64 of
     random bytes; zlib removes a quarter.
     """
-    draw = random.Random(f"{kind} {seed}")
+    generator = random.Random(f"{kind} {seed}")
     if kind == "opaque":
-        return base64.b64encode(draw.randbytes(size)).decode()[: size - 2]
+        return base64.b64encode(generator.randbytes(size)).decode()[: size - 2]
     rows: list[dict[str, Any]] = []
     result = {"rows": rows, "note": ""}
     while len(text_of(result)) < size:
-        rows.append(_row(draw, len(rows)))
+        rows.append(_row(generator, len(rows)))
     rows.pop()
-    result["note"] = "".join(draw.choices("abcdefghij ", k=size - len(text_of(result))))
+    result["note"] = "".join(generator.choices("abcdefghij ", k=size - len(text_of(result))))
     return result
 
 
-def _row(draw: random.Random, place: int) -> dict[str, Any]:
+def _row(generator: random.Random, number: int) -> dict[str, Any]:
     return {
-        "order_id": f"ORD-{draw.randrange(10**8):08}",
-        "line": place + 1,
-        "sku": "".join(draw.choices("ABCDEFGHJKLMNPQRSTUVWXYZ23456789", k=10)),
-        "customer": f"{draw.choice(FIRST)} {draw.choice(LAST)}",
-        "account": f"{draw.randrange(10**10):010}",
-        "amount": draw.randrange(100, 99_999) / 100,
-        "currency": draw.choice(("EUR", "USD", "GBP")),
-        "status": draw.choice(("paid", "open", "shipped", "returned")),
-        "due": f"2026-{draw.randrange(1, 13):02}-{draw.randrange(1, 29):02}",
+        "order_id": f"ORD-{generator.randrange(10**8):08}",
+        "line": number + 1,
+        "sku": "".join(generator.choices("ABCDEFGHJKLMNPQRSTUVWXYZ23456789", k=10)),
+        "customer": f"{generator.choice(FIRST)} {generator.choice(LAST)}",
+        "account": f"{generator.randrange(10**10):010}",
+        "amount": generator.randrange(100, 99_999) / 100,
+        "currency": generator.choice(("EUR", "USD", "GBP")),
+        "status": generator.choice(("paid", "open", "shipped", "returned")),
+        "due": f"2026-{generator.randrange(1, 13):02}-{generator.randrange(1, 29):02}",
     }
 
 
@@ -128,13 +128,13 @@ def server_of(workload: Workload, kind: Kind) -> Server:
     def decide(step: int, who: str) -> Any:  # noqa: ARG001
         return value(kind, workload.value_bytes, step)
 
-    def step(place: int) -> Step:
-        if workload.before <= place < workload.before + workload.by_client:
-            return Step(f"s{place}", tool="decide", arguments={"step": constant(place)})
-        chained = {"after": step_output(f"s{place - 1}")} if place else {}
-        return Step(f"s{place}", tool="fetch", arguments={"step": constant(place), **chained})
+    def step(number: int) -> Step:
+        if workload.before <= number < workload.before + workload.by_client:
+            return Step(f"s{number}", tool="decide", arguments={"step": constant(number)})
+        previous_result = {"after": step_output(f"s{number - 1}")} if number else {}
+        return Step(f"s{number}", tool="fetch", arguments={"step": constant(number), **previous_result})
 
-    steps = [step(place) for place in range(workload.steps)]
+    steps = [step(number) for number in range(workload.steps)]
     server.add_workflow(Workflow(name="flow", description="work through the steps", steps=steps))
     return server
 
@@ -159,61 +159,61 @@ class Driver:
         settings = Settings(table=table, overflow_bucket=place.bucket if bucket else None, state_key=b"k" * 32)
         # A long run checks its task between steps, which costs units. The clock stands still, so the machine's load
         # does not matter.
-        flow, still = server_of(workload, kind), lambda: 0.0
-        handle = compose(flow, settings, clock=still, connect=lambda: place.counted, connect_s3=lambda: place.s3)
+        server, clock = server_of(workload, kind), lambda: 0.0
+        handle = compose(server, settings, clock=clock, connect=lambda: place.counted, connect_s3=lambda: place.s3)
         self.workload, self._meter = workload, place.meter
         self._client = Client(handle, owner=f"owner-{next(OWNERS)}")
         self._meter.take()
 
     def run(self) -> tuple[str, Usage]:
         """Start the workflow. Return the task's id and the usage."""
-        answer, usage = self._measured("prompts/get", {"name": "flow"})
-        return answer.meta["task_id"], usage
+        response, usage = self._send("prompts/get", {"name": "flow"})
+        return response.meta["task_id"], usage
 
     def poll(self, task: str) -> Usage:
         """Poll the task."""
-        return self._measured("tasks/get", {"taskId": task})[1]
+        return self._send("tasks/get", {"taskId": task})[1]
 
-    def call_step(self, task: str, place: int) -> Usage:
+    def call_step(self, task: str, number: int) -> Usage:
         """Call the tool of the client's next step as a continuation."""
-        params = {"name": "decide", "arguments": {"step": place, "who": "ann"}, "_meta": {"_task_id": task}}
-        answer, usage = self._measured("tools/call", params)
-        if answer.meta.get("recorded") is not True:
-            raise WrongAnswer(f"step {place} was not recorded: {answer.meta}")
+        params = {"name": "decide", "arguments": {"step": number, "who": "ann"}, "_meta": {"_task_id": task}}
+        response, usage = self._send("tools/call", params)
+        if response.meta.get("recorded") is not True:
+            raise WrongAnswer(f"step {number} was not recorded: {response.meta}")
         return usage
 
     def resume(self, task: str) -> Usage:
         """Resume the workflow."""
-        return self._measured("prompts/get", {"name": "flow", "_meta": {"_task_id": task}})[1]
+        return self._send("prompts/get", {"name": "flow", "_meta": {"_task_id": task}})[1]
 
     def complete(self, task: str) -> Usage:
         """Complete the task with a result."""
-        return self._measured("tasks/cancel", {"taskId": task, "result": {"done": True}})[1]
+        return self._send("tasks/cancel", {"taskId": task, "result": {"done": True}})[1]
 
     def page(self) -> Usage:
         """Read the first page of the owner's tasks."""
-        return self._measured("tasks/list", {})[1]
+        return self._send("tasks/list", {})[1]
 
-    def whole(self) -> Usage:
+    def run_to_end(self) -> Usage:
         """Run the workload from its start to its end."""
-        work, (task, usage) = self.workload, self.run()
-        for _ in range(work.polls):
+        workload, (task, usage) = self.workload, self.run()
+        for _ in range(workload.polls):
             usage += self.poll(task)
-        for place in range(work.before, work.before + work.by_client):
-            usage += self.call_step(task, place)
-        usage += self.resume(task) if work.after else self.complete(task)
+        for number in range(workload.before, workload.before + workload.by_client):
+            usage += self.call_step(task, number)
+        usage += self.resume(task) if workload.after else self.complete(task)
         status = self._client.request("tasks/get", {"taskId": task}).result["status"]
         self._meter.take()
         if status != "completed":
-            raise WrongAnswer(f"the workflow {work.name} ended as {status}")
+            raise WrongAnswer(f"the workflow {workload.name} ended as {status}")
         return usage
 
-    def _measured(self, method: str, params: dict[str, Any]) -> tuple[Response, Usage]:
+    def _send(self, method: str, params: dict[str, Any]) -> tuple[Response, Usage]:
         with self._meter.request():
-            answer = self._client.request(method, params)
-        if answer.status != 200 or "result" not in answer.message:
-            raise WrongAnswer(f"{method}: {answer.status} {answer.body[:600]}")
-        return answer, self._meter.take()
+            response = self._client.request(method, params)
+        if response.status != 200 or "result" not in response.message:
+            raise WrongAnswer(f"{method}: {response.status} {response.body[:600]}")
+        return response, self._meter.take()
 
 
 def chain(steps: int, value_bytes: int, *, paused: bool) -> Workload:

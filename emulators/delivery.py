@@ -104,7 +104,7 @@ class Delivery:
         self._await(lambda: len(self.chunks) >= count, f"fewer than {count} chunks came")
         return self.chunks
 
-    def _await(self, condition: Callable[[], bool], otherwise: str, patience_s: float = PATIENCE_S) -> None:
+    def _await(self, condition: Callable[[], bool], problem: str, patience_s: float = PATIENCE_S) -> None:
         with self._changed:
             if not self._changed.wait_for(condition, patience_s):
-                raise TimeoutError(f"{otherwise}: {self.kind or 'nothing'} with {len(self.chunks)} chunks")
+                raise TimeoutError(f"{problem}: {self.kind or 'nothing'} with {len(self.chunks)} chunks")

@@ -57,8 +57,8 @@ class RuntimeApi:
         """Hand this event to the next runtime that polls. `headers` are added to those of the invocation."""
         delivery = Delivery()
         request_id = f"00000000-0000-4000-8000-{next(self._numbers):012}"
-        text = json.dumps(event).encode()
-        self._pending.put(_Invocation(request_id, text, headers or {}, reaction or Reaction(), delivery))
+        body = json.dumps(event).encode()
+        self._pending.put(_Invocation(request_id, body, headers or {}, reaction or Reaction(), delivery))
         return delivery
 
     def close(self) -> None:
@@ -85,17 +85,17 @@ class RuntimeApi:
                 method, path, _ = line.decode().split(" ")
                 fields = _read_fields(stream)
                 if path.endswith("/invocation/next"):
-                    stay = self._give(connection)
+                    keep_open = self._send_event(connection)
                 elif "/invocation/" in path:
-                    stay = self._take(connection, number, path, fields, stream)
+                    keep_open = self._receive_response(connection, number, path, fields, stream)
                 else:
                     self.reports.put((path, b"".join(_read_body(stream, fields))))
-                    stay = _reply(connection, 200 if method == "GET" else 202)
-                if not stay:
+                    keep_open = _reply(connection, 200 if method == "GET" else 202)
+                if not keep_open:
                     break
         self._connections.discard(connection)
 
-    def _give(self, connection: socket.socket) -> bool:
+    def _send_event(self, connection: socket.socket) -> bool:
         self.polled.set()
         invocation = self._pending.get()
         if invocation is None:
@@ -110,7 +110,7 @@ class RuntimeApi:
         }
         return _reply(connection, 200, invocation.event, fields)
 
-    def _take(
+    def _receive_response(
         self, connection: socket.socket, number: int, path: str, fields: dict[str, str], stream: BinaryIO
     ) -> bool:
         *_, request_id, kind = path.split("/")
@@ -123,13 +123,13 @@ class RuntimeApi:
                 if len(delivery.chunks) == reaction.after_chunks:
                     return _interrupt(connection, reaction)
             trailers = _read_fields(stream) if _is_chunked(fields) else {}
-            stay = not reaction.hang_up and _reply(connection, reaction.status, fields=reaction.headers)
+            keep_open = not reaction.hang_up and _reply(connection, reaction.status, fields=reaction.headers)
             delivery.finish(trailers)
             if reaction.status == ACCEPTED:
                 self._running.pop(request_id, None)
             if reaction.then_close:
                 connection.shutdown(socket.SHUT_RDWR)
-            return stay
+            return keep_open
         finally:
             delivery.close()
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 REGION = "us-east-1"
 BUCKETS = count(1)
 DISPATCH = Lock()
-HELD_UP = "x-held-up"
+INTERCEPTED = "x-intercepted"
 
 DENIED = (403, "AccessDenied")
 SLOW_DOWN = (503, "SlowDown")
@@ -55,12 +55,12 @@ class Bucket:
     def refusing(self, operation: str, refusal: tuple[int, str]) -> Iterator[None]:
         """Let S3 reject an operation, such as `PutObject`, with a status and an error code."""
         status, code = refusal
-        body = f"<Error><Code>{code}</Code><Message>so it is</Message></Error>"
+        body = f"<Error><Code>{code}</Code><Message>simulated</Message></Error>"
 
         def refuse(request: AWSPreparedRequest) -> AWSResponse:
             return AWSResponse(request.url, status, HTTPHeaders(), MockRawResponse(body))
 
-        with self._in_the_way(operation, refuse):
+        with self._intercepting(operation, refuse):
             yield
 
     @contextmanager
@@ -70,7 +70,7 @@ class Bucket:
         def drop(request: AWSPreparedRequest) -> AWSResponse:
             raise ConnectionClosedError(endpoint_url=request.url)
 
-        with self._in_the_way(operation, drop):
+        with self._intercepting(operation, drop):
             yield
 
     @contextmanager
@@ -80,22 +80,22 @@ class Bucket:
         headers["Content-Length"] = "1000"
 
         def cut(request: AWSPreparedRequest) -> AWSResponse:
-            return AWSResponse(request.url, 200, headers, MockRawResponse(b"so far"))
+            return AWSResponse(request.url, 200, headers, MockRawResponse(b"first part"))
 
-        with self._in_the_way(operation, cut):
+        with self._intercepting(operation, cut):
             yield
 
     @contextmanager
-    def _in_the_way(self, operation: str, answer: Callable[[AWSPreparedRequest], AWSResponse]) -> Iterator[None]:
-        def stand(request: AWSPreparedRequest, event_name: str, **_: object) -> AWSResponse | None:
+    def _intercepting(self, operation: str, answer: Callable[[AWSPreparedRequest], AWSResponse]) -> Iterator[None]:
+        def intercept(request: AWSPreparedRequest, event_name: str, **_: object) -> AWSResponse | None:
             if not event_name.endswith(operation):
                 return None
-            request.headers[HELD_UP] = "yes"
+            request.headers[INTERCEPTED] = "yes"
             return answer(request)
 
         # botocore calls every handler and uses the first response. moto's handler is the last one and checks the
         # header.
-        handler: Any = stand
+        handler: Any = intercept
         self.client.meta.events.register("before-send.s3", handler)
         try:
             yield
@@ -114,18 +114,18 @@ def answered_by_moto(client: Any, service: str) -> None:
     """Let moto answer a client's requests within this process. Other clients are not affected."""
     stub = BotocoreStubber()
 
-    def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
-        if HELD_UP in request.headers:
+    def respond(request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
+        if INTERCEPTED in request.headers:
             return None
         with DISPATCH:
-            answered = stub.process_request(request)
-        if answered is None:
+            moto_response = stub.process_request(request)
+        if moto_response is None:
             raise NotImplementedError(f"moto does not answer {request.method} {request.url}")
-        status, body = answered[0], answered[2]
-        headers: Any = answered[1]
+        status, body = moto_response[0], moto_response[2]
+        headers: Any = moto_response[1]
         return AWSResponse(request.url, status, headers, MockRawResponse(body))
 
-    client.meta.events.register_last(f"before-send.{service}", answer)
+    client.meta.events.register_last(f"before-send.{service}", respond)
 
 
 def embedded_s3() -> "S3Client":

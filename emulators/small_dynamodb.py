@@ -36,7 +36,7 @@ class _Operation(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         operation = self.headers["X-Amz-Target"].rpartition(".")[2]
         self.server.calls.append(operation)
-        answer: dict[str, Any] = {}
+        response: dict[str, Any] = {}
         if operation == "PutItem":
             self.server.item = request["Item"]
         elif operation == "UpdateItem":
@@ -44,8 +44,8 @@ class _Operation(BaseHTTPRequestHandler):
             names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
             for name, value in re.findall(r"(?:^SET |,)(#\w+)=(:\w+)", request["UpdateExpression"]):
                 self.server.item[names[name]] = values[value]
-            answer = {"Attributes": self.server.item}
-        body = json.dumps(answer).encode()
+            response = {"Attributes": self.server.item}
+        body = json.dumps(response).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/x-amz-json-1.0")
         self.send_header("Content-Length", str(len(body)))

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.dynamodb_local import engine as dynamodb_local
-from tests.examples import FUZZED, USUAL
+from tests.examples import FUZZ_EXAMPLES, TEST_EXAMPLES
 from tests.processes import becomes_ready, free_port, missing
 
 # Hypothesis generates examples slowly on a busy machine. That is not a failure.
 BUSY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # Examples depend only on the test's code, so a commit always gives the same result.
-settings.register_profile("baton", BUSY, max_examples=USUAL, derandomize=True)
+settings.register_profile("baton", BUSY, max_examples=TEST_EXAMPLES, derandomize=True)
 # `make fuzz` tries new examples, in CI too, where hypothesis would not do so by default. It prints how to reproduce a
 # failing example, and tries that example first in the next run.
-settings.register_profile("fuzz", BUSY, max_examples=FUZZED, print_blob=True, derandomize=False)
+settings.register_profile("fuzz", BUSY, max_examples=FUZZ_EXAMPLES, print_blob=True, derandomize=False)
 settings.load_profile("baton")
 
 MINISTACK = Path(__file__).parent / "ministack"
-MOST_WORKERS = 9
+MAX_WORKERS = 9
 COLLECTOR = (20_000, 20, 20)
 """Thresholds of the garbage collector. The first is ten times the default: tests create many objects, but few
 cycles.
@@ -33,7 +33,7 @@ cycles.
 
 def pytest_xdist_auto_num_workers() -> int:
     """Use one worker more than there are processors: usually one of them waits for a process or a time limit."""
-    return min((os.cpu_count() or 1) + 1, MOST_WORKERS)
+    return min((os.cpu_count() or 1) + 1, MAX_WORKERS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -82,9 +82,9 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     try:
         result = yield
     finally:
-        wrong = TAP.take()
-    if wrong:
-        pytest.fail("the server sent invalid messages:\n" + "\n\n".join(wrong), pytrace=False)
+        problems = TAP.take()
+    if problems:
+        pytest.fail("the server sent invalid messages:\n" + "\n\n".join(problems), pytrace=False)
     return result
 
 
@@ -127,7 +127,7 @@ def dynamodb_local_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
     If it cannot be installed, its tests are skipped, in CI too, because no script here installs Java. `make
     setup-tests` reports that.
     """
-    reason = dynamodb_local.left_out()
+    reason = dynamodb_local.unavailable_reason()
     if reason is not None:
         pytest.skip(reason)
     if not dynamodb_local.LIBRARY.exists():

@@ -8,16 +8,16 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 
-USUAL = 100
+TEST_EXAMPLES = 100
 """The number of examples in `make test`, if a test sets none."""
 
-FUZZED = 2_000
+FUZZ_EXAMPLES = 2_000
 """The same in `make fuzz`. A number that a test sets is multiplied by the same factor."""
 
 
 def examples(number: int) -> settings:
     """Return settings for a test with this number of examples."""
-    return settings(max_examples=number * settings().max_examples // USUAL)
+    return settings(max_examples=number * settings().max_examples // TEST_EXAMPLES)
 
 
 TEXT = st.text(st.characters(codec=None), max_size=20)

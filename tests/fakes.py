@@ -140,10 +140,10 @@ def request_of(method: str, params: JsonObject, line: Line | None = None, **chan
     """
     exchange = line or Line()
     server, store = changes.pop("server", None) or Server("shop"), changes.pop("store", None)
-    given = {name: changes.pop(name) for name in Services.__struct_fields__ if name in changes}
-    given = {"settings": Settings(), "seal": Seal(lambda: (b"k" * 32,)), **given}
-    services = Services(server=server, store=store, **given)
-    own: dict[str, Any] = {
+    service_attributes = {name: changes.pop(name) for name in Services.__struct_fields__ if name in changes}
+    service_attributes = {"settings": Settings(), "seal": Seal(lambda: (b"k" * 32,)), **service_attributes}
+    services = Services(server=server, store=store, **service_attributes)
+    attributes: dict[str, Any] = {
         "services": services,
         "server": server.full_view,
         "store": store,
@@ -157,7 +157,7 @@ def request_of(method: str, params: JsonObject, line: Line | None = None, **chan
         "budget": Budget(),
         "began_s": services.clock(),
     }
-    return Request(**{**own, **changes})
+    return Request(**{**attributes, **changes})
 
 
 def services_of(server: Server, store: TaskStore | None, settings: Settings, **others: Any) -> Services:
@@ -193,7 +193,7 @@ def plan_of(task: TaskRecord, workflow: Workflow | None, texts: Mapping[str, str
 
 def statuses_of(letters: str) -> list[StepStatus]:
     """Return the statuses of steps from their first letters: `cfp` is completed, failed, pending."""
-    return [found for letter in letters for found in StepStatus if found.startswith(letter)]
+    return [status for letter in letters for status in StepStatus if status.startswith(letter)]
 
 
 def task_of(
@@ -205,11 +205,11 @@ def task_of(
     kept: JsonObject | None = None,
 ) -> TaskRecord:
     """Return a working task as the store returns it. Its steps have these statuses."""
-    stored: dict[str, Json] = {PROGRESS: cast("JsonObject", workflow.progress(statuses_of(letters)))}
-    stored |= variables or {}
+    all_variables: dict[str, Json] = {PROGRESS: cast("JsonObject", workflow.progress(statuses_of(letters)))}
+    all_variables |= variables or {}
     if pause:
-        stored[PAUSE_REASON] = pause.to_json()
-    return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, stored, kept=kept or {})
+        all_variables[PAUSE_REASON] = pause.to_json()
+    return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, all_variables, kept=kept or {})
 
 
 class CallsInAnyOrder:
@@ -327,14 +327,14 @@ class ScriptedHost:
         return [entry for entry in self.log if entry.startswith("call")]
 
 
-def _logged[**Given, Result](
-    method: Callable[Concatenate[TaskStore, Given], Result],
-) -> Callable[Concatenate["RecordingStore", Given], Result]:
+def _logged[**Parameters, Result](
+    method: Callable[Concatenate[TaskStore, Parameters], Result],
+) -> Callable[Concatenate["RecordingStore", Parameters], Result]:
     """Return a method that logs the request and calls the real store."""
 
-    def ask(self: "RecordingStore", /, *given: Given.args, **named: Given.kwargs) -> Result:
+    def ask(self: "RecordingStore", /, *arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
         self.request(method.__name__)
-        result: Result = getattr(self.below, method.__name__)(*given, **named)
+        result: Result = getattr(self.below, method.__name__)(*arguments, **keywords)
         return result
 
     return ask

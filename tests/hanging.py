@@ -16,8 +16,8 @@ from botocore.exceptions import ReadTimeoutError
 
 from tests.e2e.throttling import Virtual
 
-TOGETHER = "mcp_baton.tasks.dynamodb.parallel"
-LOOK_S = 0.001
+PARALLEL_MODULE = "mcp_baton.tasks.dynamodb.parallel"
+CHECK_S = 0.001
 
 
 class VirtualQueue[Element]:
@@ -40,12 +40,12 @@ class VirtualQueue[Element]:
         Raises:
             Empty: there was no element in time.
         """
-        began_s = self._time.s
+        start_s = self._time.s
         while not self._elements:
-            left_s = LOOK_S if timeout is None else timeout - (self._time.s - began_s)
-            if left_s <= 0:
+            remaining_s = CHECK_S if timeout is None else timeout - (self._time.s - start_s)
+            if remaining_s <= 0:
                 raise Empty
-            self._time.sleep(min(LOOK_S, left_s))
+            self._time.sleep(min(CHECK_S, remaining_s))
         return self._elements.popleft()
 
 
@@ -58,10 +58,10 @@ class VirtualThread:
         self.daemon = daemon
 
     def start(self) -> None:
-        self._time.begin(self._time.s, lambda: void(self._run()))
+        self._time.begin(self._time.s, lambda: ignore(self._run()))
 
 
-def void(_value: object) -> None:
+def ignore(_value: object) -> None:
     """Ignore a value."""
 
 
@@ -77,8 +77,8 @@ def values_in(time: Virtual) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         threading = SimpleNamespace(Thread=partial(VirtualThread, time), Lock=Lock)
-        patch.setattr(f"{TOGETHER}.threading", threading)
-        patch.setattr(f"{TOGETHER}.SimpleQueue", Queue)
+        patch.setattr(f"{PARALLEL_MODULE}.threading", threading)
+        patch.setattr(f"{PARALLEL_MODULE}.SimpleQueue", Queue)
         yield
 
 

@@ -45,14 +45,14 @@ def from_json(body: bytes) -> Any:
     return json.loads(body, object_hook=_with_bytes if b'"B' in body else None)
 
 
-def _with_bytes(found: dict[str, Any]) -> dict[str, Any]:
+def _with_bytes(value: dict[str, Any]) -> dict[str, Any]:
     # An attribute value has one member, its type. A map may have an element of that name, but its value is an object.
-    match found:
-        case {"B": str(text)} if len(found) == 1:
+    match value:
+        case {"B": str(text)} if len(value) == 1:
             return {"B": b64decode(text)}
-        case {"BS": list(texts)} if len(found) == 1:
+        case {"BS": list(texts)} if len(value) == 1:
             return {"BS": [b64decode(text) for text in texts]}
-    return found
+    return value
 
 
 class MemoryDynamoDB:
@@ -75,19 +75,19 @@ class MemoryDynamoDB:
         """
         target = request.headers["X-Amz-Target"]
         operation = (target.decode() if isinstance(target, bytes) else target).rpartition(".")[2]
-        sent: Any = request.body
-        asked: dict[str, Any] = from_json(sent or b"{}")
+        data: Any = request.body
+        parameters: dict[str, Any] = from_json(data or b"{}")
         try:
             with self._lock:
-                status, answer = 200, self._answer(operation, asked)
+                status, answer = 200, self._answer(operation, parameters)
         except Refusal as refusal:
             item = {} if refusal.item is None else {"Item": refusal.item}
             status, answer = 400, {"__type": PREFIX + refusal.code, "message": refusal.message, **item}
         body: Any = Body(to_json(answer))
         return AWSResponse(request.url, status, HEADERS, body)
 
-    def _answer(self, operation: str, asked: dict[str, Any]) -> Answer:
-        name = asked.pop("TableName")
+    def _answer(self, operation: str, parameters: dict[str, Any]) -> Answer:
+        name = parameters.pop("TableName")
         if operation == "CreateTable":
             self._create_new(name)
         table = self._tables.get(name)
@@ -101,7 +101,7 @@ class MemoryDynamoDB:
             case "Scan":
                 return {"Items": list(table.items.values()), "Count": len(table.items)}
             case _:
-                return table.request(operation, asked)
+                return table.request(operation, parameters)
 
     def _create_new(self, name: str) -> None:
         if name in self._tables:
@@ -111,13 +111,13 @@ class MemoryDynamoDB:
 
 def loopback_server(engine: MemoryDynamoDB) -> LocalServer:
     """Serve this engine over HTTP, for other processes."""
-    answering: Any = engine
-    return LocalServer(LOOPBACK, 0, dynamodb_app(answering)).start()
+    untyped_engine: Any = engine
+    return LocalServer(LOOPBACK, 0, dynamodb_app(untyped_engine)).start()
 
 
 def memory_client(engine: MemoryDynamoDB) -> "DynamoDBClient":
-    answering: Any = engine
-    return embedded_client(answering)
+    untyped_engine: Any = engine
+    return embedded_client(untyped_engine)
 
 
 def memory_database() -> "DynamoDBClient":

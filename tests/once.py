@@ -17,10 +17,10 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[], str]) ->
     if "PYTEST_XDIST_WORKER" in os.environ:
         # The folder of a worker is in the folder of the whole run.
         folder = folder.parent
-    made = folder / f"once-{name}"
+    file = folder / f"once-{name}"
     with (folder / f"once-{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not made.exists():
+        if not file.exists():
             text = make()
-            made.write_text(text)
-    return made.read_text()
+            file.write_text(text)
+    return file.read_text()

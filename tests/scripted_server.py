@@ -45,9 +45,9 @@ def scripted(reply: ScriptedReply) -> Iterator[Scripted]:
         try:
             yield server
         finally:
-            for held in (listener, *server.closing):
+            for open_socket in (listener, *server.closing):
                 with suppress(OSError):
-                    held.shutdown(socket.SHUT_RDWR)
+                    open_socket.shutdown(socket.SHUT_RDWR)
 
 
 def _accept(server: Scripted, listener: socket.socket) -> None:

@@ -21,8 +21,8 @@ class Requests:
 
     def take(self) -> list[str]:
         """Return the requests since the last call."""
-        taken, self.sent = self.sent, []
-        return taken
+        names, self.sent = self.sent, []
+        return names
 
 
 @contextmanager

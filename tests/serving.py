@@ -21,12 +21,12 @@ def served(command: Sequence[str | Path], log: Path) -> Iterator[str]:
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
     ):
         try:
-            yield announced(process, log)
+            yield announced_address(process, log)
         finally:
             process.terminate()
 
 
-def announced(process: "subprocess.Popen[str]", log: Path) -> str:
+def announced_address(process: "subprocess.Popen[str]", log: Path) -> str:
     """Return the address that the server announces. If it announces none in time, fail with its log."""
     timer = threading.Timer(READY_WITHIN_S, process.kill)
     timer.start()

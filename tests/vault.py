@@ -46,8 +46,8 @@ class Vault:
 
     def take(self) -> list[str]:
         """Return the stages that were read since the last call."""
-        taken, self.reads = self.reads, []
-        return taken
+        stages, self.reads = self.reads, []
+        return stages
 
     def note(self, params: dict[str, Any], **_: object) -> None:
         self.reads.append(params["VersionStage"])

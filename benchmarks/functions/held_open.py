@@ -9,7 +9,7 @@ from typing import Any
 
 from mangum import Mangum
 
-_HELD = AsyncExitStack()
+_LIFESPANS = AsyncExitStack()
 """Kept until the process ends: a garbage-collected lifespan would end."""
 
 
@@ -17,5 +17,5 @@ def held_open(app: Any) -> Any:
     """Enter the application's lifespan and never leave it. Let Mangum handle requests without a lifespan."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    loop.run_until_complete(_HELD.enter_async_context(app.router.lifespan_context(app)))
+    loop.run_until_complete(_LIFESPANS.enter_async_context(app.router.lifespan_context(app)))
     return Mangum(app, lifespan="off")

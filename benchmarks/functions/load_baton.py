@@ -30,7 +30,7 @@ def start_build(ctx: Context, order: str) -> str:
 
 @dataclass
 class Build:
-    """What the build server sends."""
+    """The body of the build server's callback."""
 
     image: str
 
@@ -60,12 +60,12 @@ def _add(name: str, shape: Shape) -> None:
     """Add a workflow. A step of the client lacks an argument that only the client knows."""
     steps = []
     for number in range(shape.before + shape.by_client + shape.after):
-        sized = {"step": constant(number), "kb": constant(shape.kb)}
+        common_arguments = {"step": constant(number), "kb": constant(shape.kb)}
         if shape.before <= number < shape.before + shape.by_client:
-            steps.append(Step(f"s{number}", tool="decide", arguments=sized))
+            steps.append(Step(f"s{number}", tool="decide", arguments=common_arguments))
         else:
-            chained = {"after": step_output(f"s{number - 1}")} if number else {}
-            steps.append(Step(f"s{number}", tool="fetch", arguments={**sized, **chained}))
+            previous_result = {"after": step_output(f"s{number - 1}")} if number else {}
+            steps.append(Step(f"s{number}", tool="fetch", arguments={**common_arguments, **previous_result}))
     server.add_workflow(Workflow(name=name, description=f"the {name} workflow", steps=steps))
 
 

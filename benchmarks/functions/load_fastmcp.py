@@ -14,14 +14,14 @@ server.add_extension(TasksExtension(url=os.environ["LOAD_REDIS"]))
 # FastMCP takes only asynchronous functions as background tasks.
 async def fetch(step: int, kb: int, after: dict[str, Any] | None = None) -> dict[str, Any]:
     """Fetch rows. `after` is the result of the previous step."""
-    fetched: dict[str, Any] = load_tools.fetch(step, kb, after)
-    return fetched
+    result: dict[str, Any] = load_tools.fetch(step, kb, after)
+    return result
 
 
 async def decide(step: int, kb: int, who: str) -> dict[str, Any]:
     """Decide something that only the client knows."""
-    decided: dict[str, Any] = load_tools.decide(step, kb, who)
-    return decided
+    result: dict[str, Any] = load_tools.decide(step, kb, who)
+    return result
 
 
 server.tool(task=True)(fetch)

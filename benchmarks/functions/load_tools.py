@@ -52,12 +52,12 @@ def rows(step: int, kb: int) -> dict[str, Any]:
 
 
 def _row(number: int) -> dict[str, Any]:
-    mixed = number * 2_654_435_761 % 2**32
+    scattered = number * 2_654_435_761 % 2**32
     return {
-        "order": f"ORD-{mixed:010}",
+        "order": f"ORD-{scattered:010}",
         "line": number % 40,
-        "account": f"{mixed * 7 % 10**10:010}",
-        "amount": mixed % 99_999 / 100,
-        "currency": ("EUR", "USD", "GBP")[mixed % 3],
-        "status": ("paid", "open", "shipped")[mixed % 7 % 3],
+        "account": f"{scattered * 7 % 10**10:010}",
+        "amount": scattered % 99_999 / 100,
+        "currency": ("EUR", "USD", "GBP")[scattered % 3],
+        "status": ("paid", "open", "shipped")[scattered % 7 % 3],
     }

@@ -37,14 +37,14 @@ def pip_audit(source: str, files: Sequence[Path]) -> str:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
 
 
-def believed_source(ask: Ask, known: Path) -> str | None:
+def usable_source(ask: Ask, vulnerable_file: Path) -> str | None:
     """Return the first source that has advisories at all; `None` if there is none.
 
     Args:
         ask: Asks a source.
-        known: A requirements file with a release that has advisories.
+        vulnerable_file: A requirements file with a release that has advisories.
     """
-    return next((source for source in SOURCES if any(_vulnerabilities(ask(source, [known])))), None)
+    return next((source for source in SOURCES if any(_vulnerabilities(ask(source, [vulnerable_file])))), None)
 
 
 def findings(output: str, expected: set[str]) -> Iterator[Finding]:
@@ -54,21 +54,21 @@ def findings(output: str, expected: set[str]) -> Iterator[Finding]:
         AuditError: it does not.
     """
     try:
-        reported = json.loads(output)["dependencies"]
+        entries = json.loads(output)["dependencies"]
     except (ValueError, KeyError, TypeError):
         raise AuditError("pip-audit gave no report") from None
-    answered = {entry["name"] for entry in reported if "vulns" in entry}
-    if unknown := expected - answered:
-        raise AuditError(f"the source of advisories knows nothing of {', '.join(sorted(unknown))}")
+    known_packages = {entry["name"] for entry in entries if "vulns" in entry}
+    if unknown_packages := expected - known_packages:
+        raise AuditError(f"the source of advisories knows nothing of {', '.join(sorted(unknown_packages))}")
     yield from _vulnerabilities(output)
 
 
 def _vulnerabilities(output: str) -> Iterator[Finding]:
     for entry in json.loads(output)["dependencies"] if output.strip() else []:
-        for found in entry.get("vulns", []):
-            fixed = ", ".join(found["fix_versions"]) or "no release yet"
+        for advisory in entry.get("vulns", []):
+            fixed_in = ", ".join(advisory["fix_versions"]) or "no release yet"
             yield Finding(
-                found["id"], f"{entry['name']} {entry['version']}, fixed in {fixed}; `make lock` locks newer ones"
+                advisory["id"], f"{entry['name']} {entry['version']}, fixed in {fixed_in}; `make lock` locks newer ones"
             )
 
 
@@ -80,13 +80,13 @@ def names_in(requirements: str) -> set[str]:
 
 def locked(folder: Path) -> list[Path]:
     """Return requirements files that together contain every package of uv.lock, with hashes."""
-    exported = folder / "locked.txt"
+    export = folder / "locked.txt"
     words = ["export", "--frozen", "--quiet", "--no-emit-project", "--all-extras", "--all-groups", "--no-annotate"]
-    done = subprocess.run(
+    process = subprocess.run(
         [os.environ.get("UV", "uv"), *words, "--no-header"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    exported.write_text(done.stdout)
-    return [*DEPLOYED, exported]
+    export.write_text(process.stdout)
+    return [*DEPLOYED, export]
 
 
 def audit(ask: Ask, folder: Path, files: Sequence[Path]) -> str | int:
@@ -97,10 +97,10 @@ def audit(ask: Ask, folder: Path, files: Sequence[Path]) -> str | int:
         folder: A folder for temporary files.
         files: Requirements files.
     """
-    known = folder / "known.txt"
-    known.write_text(f"{KNOWN_VULNERABLE}\n")
+    vulnerable_file = folder / "known.txt"
+    vulnerable_file.write_text(f"{KNOWN_VULNERABLE}\n")
     packages = set[str]().union(*(names_in(file.read_text()) for file in files))
-    source = believed_source(ask, known)
+    source = usable_source(ask, vulnerable_file)
     if source is None:
         return f"advisories about {len(packages)} locked packages, because neither PyPI nor OSV can be reached"
     return report("advisories", findings(ask(source, files), packages))

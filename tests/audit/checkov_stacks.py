@@ -13,13 +13,13 @@ def main() -> None:
     """Check each template of the folder, offline."""
     warnings.simplefilter("ignore")
     runner = importlib.import_module("checkov.cloudformation.runner").Runner()
-    wanted = importlib.import_module("checkov.runner_filter").RunnerFilter(framework=["cloudformation"])
-    report = runner.run(root_folder=".", runner_filter=wanted)
-    failed = [
-        {"check": one.check_id, "name": one.check_name, "resource": one.resource, "file": one.file_path}
-        for one in report.failed_checks
+    runner_filter = importlib.import_module("checkov.runner_filter").RunnerFilter(framework=["cloudformation"])
+    report = runner.run(root_folder=".", runner_filter=runner_filter)
+    failed_checks = [
+        {"check": check.check_id, "name": check.check_name, "resource": check.resource, "file": check.file_path}
+        for check in report.failed_checks
     ]
-    sys.stdout.write(json.dumps({"failed": failed, "unread": report.parsing_errors}))
+    sys.stdout.write(json.dumps({"failed": failed_checks, "unread": report.parsing_errors}))
 
 
 if __name__ == "__main__":

@@ -19,29 +19,27 @@ def findings(folder: Path, sources: Sequence[str] = SOURCES) -> Iterator[Finding
     """
     options = ["--quiet", "--ignore-nosec", "--format", "json", "--recursive"]
     command = [str(TOOLS / "bandit"), *options, *sources]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     expected = {str(path.relative_to(folder)) for source in sources for path in (folder / source).rglob("*.py")}
-    yield from parsed(done.stdout, done.stderr, expected)
+    yield from parse(process.stdout, process.stderr, expected)
 
 
-def parsed(output: str, errors: str, expected: set[str]) -> Iterator[Finding]:
+def parse(output: str, errors: str, expected: set[str]) -> Iterator[Finding]:
     """Yield the findings in bandit's report. The report must cover all expected files.
 
     bandit exits with 0 even if it could not parse a file or a folder does not exist.
     """
     try:
-        reported = json.loads(output)
+        bandit_report = json.loads(output)
     except ValueError:
         raise AuditError(f"bandit gave no report: {errors.strip()}") from None
-    if reported["errors"]:
-        raise AuditError(
-            "bandit could not read " + ", ".join(f"{e['filename']} ({e['reason']})" for e in reported["errors"])
-        )
-    if unread := expected - reported["metrics"].keys():
-        raise AuditError(f"bandit did not check {', '.join(sorted(unread))}")
-    for issue in reported["results"]:
-        where = f"{issue['filename']}:{issue['line_number']}"
-        yield Finding(f"{issue['test_id']} {issue['filename']}", f"{where}: {issue['issue_text']} {issue['more_info']}")
+    if failures := ", ".join(f"{error['filename']} ({error['reason']})" for error in bandit_report["errors"]):
+        raise AuditError(f"bandit could not read {failures}")
+    if unread_files := expected - bandit_report["metrics"].keys():
+        raise AuditError(f"bandit did not check {', '.join(sorted(unread_files))}")
+    for issue in bandit_report["results"]:
+        place = f"{issue['filename']}:{issue['line_number']}"
+        yield Finding(f"{issue['test_id']} {issue['filename']}", f"{place}: {issue['issue_text']} {issue['more_info']}")
 
 
 def main() -> int:

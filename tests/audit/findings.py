@@ -2,7 +2,7 @@
 
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,31 +35,30 @@ def accepted(auditor: str) -> Mapping[str, str]:
         AuditError: a finding has no reason.
     """
     table = tomllib.loads(ACCEPTED.read_text())[auditor]
-    if silent := [key for key, reason in table.items() if not isinstance(reason, str) or not reason.strip()]:
-        raise AuditError(f"accepted.toml, [{auditor}]: no reason is given for {', '.join(silent)}")
+    if bare_keys := [key for key, reason in table.items() if not isinstance(reason, str) or not reason.strip()]:
+        raise AuditError(f"accepted.toml, [{auditor}]: no reason is given for {', '.join(bare_keys)}")
     return {str(key): str(reason) for key, reason in table.items()}
 
 
-def complaints(found: Iterable[Finding], reasons: Mapping[str, str]) -> Iterator[str]:
+def complaints(findings: Collection[Finding], reasons: Mapping[str, str]) -> Iterator[str]:
     """Yield the findings that are not accepted, and then the accepted ones that are no longer found."""
-    findings = list(found)
     yield from dict.fromkeys(f"{finding.key}: {finding.text}" for finding in findings if finding.key not in reasons)
     for key in reasons.keys() - {finding.key for finding in findings}:
         yield f"{key}: nothing finds this any more; take it out of accepted.toml"
 
 
-def report(auditor: str, found: Iterable[Finding]) -> int:
+def report(auditor: str, findings: Iterable[Finding]) -> int:
     """Print the complaints and return the exit status. A failed auditor is a failure."""
     try:
-        findings = list(found)
-        wrong = list(complaints(findings, accepted(auditor)))
+        all_findings = list(findings)
+        problems = list(complaints(all_findings, accepted(auditor)))
     except AuditError as error:
-        findings, wrong = [], [str(error)]
-    for line in wrong:
+        all_findings, problems = [], [str(error)]
+    for line in problems:
         sys.stderr.write(f"{auditor}: {line}\n")
-    if not wrong:
-        kinds = len({finding.key for finding in findings})
+    if not problems:
+        kinds = len({finding.key for finding in all_findings})
         sys.stdout.write(
             f"{auditor}: nothing new; {kinds} findings are accepted, with reasons, in tests/audit/accepted.toml\n"
         )
-    return 1 if wrong else 0
+    return 1 if problems else 0

@@ -22,22 +22,22 @@ SWITCHED_ON: Mapping[str, str] = {"Overflow": "on", "Dashboard": "on"}
 CHECKOV = Path(__file__).with_name("checkov_stacks.py")
 
 
-def translated() -> Any:
+def translated_template() -> Any:
     """Return the template as CloudFormation would translate it."""
-    order = {"template": (ROOT / "template.yaml").read_text(), "content": {}, "parameters": {}}
+    request = {"template": (ROOT / "template.yaml").read_text(), "content": {}, "parameters": {}}
     command: list[str | Path] = [SAM / "python", "-W", "ignore", ROOT / "tests" / "template" / "translate.py"]
-    answer = subprocess.run(command, input=f"{json.dumps(order)}\n", capture_output=True, text=True, check=True)
-    return json.loads(answer.stdout)
+    process = subprocess.run(command, input=f"{json.dumps(request)}\n", capture_output=True, text=True, check=True)
+    return json.loads(process.stdout)
 
 
 def stacks() -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the name of each authentication mode, and the resources of its stack."""
-    template = translated()
+    template = translated_template()
     for name, parameters in MODES.items():
         yield name, Stack(template, {**SWITCHED_ON, **parameters}).resources
 
 
-def findings(named: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Finding]:
+def findings(named_stacks: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Finding]:
     """Yield checkov's findings in stacks, each given with its name.
 
     Raises:
@@ -45,29 +45,29 @@ def findings(named: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Finding
     """
     with TemporaryDirectory() as folder:
         expected = set()
-        for name, resources in named:
+        for name, resources in named_stacks:
             text = json.dumps({"AWSTemplateFormatVersion": "2010-09-09", "Resources": resources}, indent=1)
             (Path(folder) / f"{name}.json").write_text(text)
             expected.add(name)
         command = [TOOLS / "python", CHECKOV]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    yield from parsed(done.stdout, done.stderr, expected)
+        process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    yield from parse(process.stdout, process.stderr, expected)
 
 
-def parsed(output: str, errors: str, expected: set[str]) -> Iterator[Finding]:
+def parse(output: str, errors: str, expected: set[str]) -> Iterator[Finding]:
     """Yield the findings in checkov's report. The report must cover all expected stacks."""
     try:
-        reported = json.loads(output)
-        failed, unread = reported["failed"], set(reported["unread"])
+        checkov_report = json.loads(output)
+        failed_checks, unread_stacks = checkov_report["failed"], set(checkov_report["unread"])
     except (ValueError, KeyError, TypeError):
         raise AuditError(f"checkov gave no report: {errors.strip()} {output.strip()}") from None
     # Every stack has accepted findings, so a stack without findings was not read.
-    if unread := unread | (expected - {Path(check["file"]).stem for check in failed}):
-        raise AuditError(f"checkov could not read {', '.join(sorted(unread))}")
-    for check in failed:
+    if unread_stacks := unread_stacks | (expected - {Path(check["file"]).stem for check in failed_checks}):
+        raise AuditError(f"checkov could not read {', '.join(sorted(unread_stacks))}")
+    for check in failed_checks:
         resource = check["resource"].rpartition(".")[2]
-        where = f"{resource} with Auth={Path(check['file']).stem}"
-        yield Finding(f"{check['check']} {resource}", f"{where}: {check['name']}")
+        place = f"{resource} with Auth={Path(check['file']).stem}"
+        yield Finding(f"{check['check']} {resource}", f"{place}: {check['name']}")
 
 
 def main() -> int:

@@ -17,10 +17,10 @@ REQUIREMENTS = (
 
 
 def package(name: str, *ids: str) -> dict[str, Any]:
-    return {"name": name, "version": "1", "vulns": [{"id": one, "fix_versions": ["2"], "aliases": []} for one in ids]}
+    return {"name": name, "version": "1", "vulns": [{"id": key, "fix_versions": ["2"], "aliases": []} for key in ids]}
 
 
-def reported(*packages: dict[str, Any]) -> str:
+def report_of(*packages: dict[str, Any]) -> str:
     return json.dumps({"dependencies": packages, "fixes": []})
 
 
@@ -31,8 +31,8 @@ def skipped(name: str) -> dict[str, Any]:
 
 def source(*reports: str) -> Ask:
     """Return a source that gives these reports, the first one about the release that is known to be vulnerable."""
-    left = [*reports]
-    return lambda _source, _files: left.pop(0)
+    remaining = [*reports]
+    return lambda _source, _files: remaining.pop(0)
 
 
 @pytest.fixture
@@ -42,9 +42,9 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 def test_unaccepted_findings_and_unused_acceptances_are_complaints() -> None:
-    found = [Finding("B102 a.py", "a.py:3: exec"), Finding("B311 b.py", "b.py:1: random")]
+    findings = [Finding("B102 a.py", "a.py:3: exec"), Finding("B311 b.py", "b.py:1: random")]
 
-    assert list(complaints(found, {"B311 b.py": "jitter"})) == ["B102 a.py: a.py:3: exec"]
+    assert list(complaints(findings, {"B311 b.py": "jitter"})) == ["B102 a.py: a.py:3: exec"]
     [complaint] = complaints([], {"B311 b.py": "jitter"})
     assert complaint.startswith("B311 b.py: nothing finds this any more")
 
@@ -53,7 +53,7 @@ def test_a_file_that_bandit_did_not_read_fails_the_audit() -> None:
     report = {"errors": [], "metrics": {"_totals": {}, "a.py": {}}, "results": []}
 
     with pytest.raises(AuditError, match=r"did not check b\.py"):
-        list(code.parsed(json.dumps(report), "", {"a.py", "b.py"}))
+        list(code.parse(json.dumps(report), "", {"a.py", "b.py"}))
 
 
 def test_dangerous_code_is_found_despite_a_nosec_comment(tmp_path: Path) -> None:
@@ -70,26 +70,26 @@ def test_a_stack_that_checkov_does_not_report_fails_the_audit() -> None:
     report = {"failed": [check], "unread": []}
 
     with pytest.raises(AuditError, match="IAM"):
-        list(stacks.parsed(json.dumps(report), "", {"JWT", "IAM"}))
+        list(stacks.parse(json.dumps(report), "", {"JWT", "IAM"}))
 
 
-@pytest.mark.parametrize("parsed", [code.parsed, stacks.parsed], ids=["bandit", "checkov"])
-def test_an_auditor_that_crashes_fails_the_audit(parsed: Any) -> None:
+@pytest.mark.parametrize("parse", [code.parse, stacks.parse], ids=["bandit", "checkov"])
+def test_an_auditor_that_crashes_fails_the_audit(parse: Any) -> None:
     with pytest.raises(AuditError, match="no such option"):
-        list(parsed("", "no such option", set()))
+        list(parse("", "no such option", set()))
 
 
 def test_an_advisory_about_a_locked_package_fails_the_audit(
     files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = reported(package("boto3"), package("pyjwt", "PYSEC-2026-7"))
+    advisory_report = report_of(package("boto3"), package("pyjwt", "PYSEC-2026-7"))
 
-    assert audit(source(reported(package("jinja2", "CVE-2019-10906")), found), tmp_path, files) == 1
+    assert audit(source(report_of(package("jinja2", "CVE-2019-10906")), advisory_report), tmp_path, files) == 1
     assert "PYSEC-2026-7: pyjwt 1, fixed in 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "silence", ["", reported(skipped("jinja2")), reported(package("jinja2"))], ids=["dead", "unknown", "clean"]
+    "silence", ["", report_of(skipped("jinja2")), report_of(package("jinja2"))], ids=["dead", "unknown", "clean"]
 )
 def test_a_source_without_a_known_vulnerability_is_not_trusted(silence: str, files: list[Path], tmp_path: Path) -> None:
     result = audit(source(silence, silence), tmp_path, files)
@@ -98,12 +98,12 @@ def test_a_source_without_a_known_vulnerability_is_not_trusted(silence: str, fil
 
 
 @pytest.mark.parametrize(
-    ("status", "demanded", "exit_status"), [("nobody", "", 0), ("nobody", "required", 1), (1, "", 1)]
+    ("status", "advisories_setting", "exit_status"), [("nobody", "", 0), ("nobody", "required", 1), (1, "", 1)]
 )
 def test_a_missing_audit_is_noted_and_fails_if_required(
-    status: str | int, demanded: str, exit_status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    status: str | int, advisories_setting: str, exit_status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ADVISORIES", demanded)
+    monkeypatch.setenv("ADVISORIES", advisories_setting)
     monkeypatch.setattr(advisories, "locked", lambda _folder: [])
     monkeypatch.setattr(advisories, "audit", lambda *_: status)
     note = tmp_path / "tools" / "not-audited"

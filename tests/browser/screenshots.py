@@ -32,7 +32,7 @@ def main(folder: Path) -> int:
     ):
         wire = Wire(url)
         wire.begin("refund_order", order_id="A-18")
-        extracted = wire.in_background("extract_sales", month="2026-09")
+        background_task = wire.in_background("extract_sales", month="2026-09")
         wire.call("refund_order", task_id=wire.begin("refund_order", order_id="A-17"), task_action="cancel")
         wire.begin("monthly_report", month="2026-09")
         task = wire.begin("refund_order", order_id="A-17", amount=300)
@@ -40,7 +40,7 @@ def main(folder: Path) -> int:
         page = new_page(browser)
         console = url.removesuffix("/mcp") + "/console"
         page.goto(console)
-        page.locator(f"[href='#{extracted}'] .is-completed").wait_for()
+        page.locator(f"[href='#{background_task}'] .is-completed").wait_for()
         page.screenshot(path=folder / "console-list.png", clip={"x": 0, "y": 0, "width": 960, "height": LIST_HEIGHT})
         page.goto(f"{console}#{task}")
         page.get_by_text("Result").first.click()

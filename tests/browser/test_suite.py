@@ -20,14 +20,14 @@ PYTHON = HERE / ".venv/bin/python"
 def test_the_page_works_in_a_browser() -> None:
     if not PYTHON.exists():
         missing("the browser's tests are not installed; `make test` does it")
-    done = subprocess.run(
+    process = subprocess.run(
         [PYTHON, "-m", "pytest", "-c", HERE / "pyproject.toml", "-q", "--color=no", HERE / "suite"],
         env=os.environ | {"BATON_COMMAND": str(Path(sys.executable).parent / "baton")},
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode:
-        pytest.fail(f"in the browser:\n{done.stdout}{done.stderr}", pytrace=False)
-    if " skipped" in done.stdout:
-        missing(done.stdout)
+    if process.returncode:
+        pytest.fail(f"in the browser:\n{process.stdout}{process.stderr}", pytrace=False)
+    if " skipped" in process.stdout:
+        missing(process.stdout)

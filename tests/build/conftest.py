@@ -19,9 +19,9 @@ __all__ = ["BuildFailed", "api", "distributions", "start"]
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "examples" / "sample"
-HERE = {"x86_64": "x86_64", "aarch64": "arm64"}.get(platform.machine(), "x86_64")
-OTHER = "arm64" if HERE == "x86_64" else "x86_64"
-BROUGHT = ROOT / ".tools" / "uv" / "bin"
+PROCESSOR = {"x86_64": "x86_64", "aarch64": "arm64"}.get(platform.machine(), "x86_64")
+OTHER_PROCESSOR = "arm64" if PROCESSOR == "x86_64" else "x86_64"
+UV_FOLDER = ROOT / ".tools" / "uv" / "bin"
 
 type BuildLayer = Callable[..., Path]
 """`build_layer(architecture, source=…)` returns the layer's folder with the contents of `/opt`."""
@@ -31,16 +31,16 @@ type BuildLayer = Callable[..., Path]
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Everything that is deployed, built by SAM with the sample as the server."""
 
-    def built() -> str:
+    def build() -> str:
         folder = tmp_path_factory.mktemp("all artifacts")
         sam = ROOT / "tests" / "sam" / ".venv" / "bin" / "sam"
         run(
             [sam, "build", "--build-dir", folder],
-            {"ARCHITECTURE": HERE, "BATON_APP": str(SAMPLE), "SAM_CLI_TELEMETRY": "0"},
+            {"ARCHITECTURE": PROCESSOR, "BATON_APP": str(SAMPLE), "SAM_CLI_TELEMETRY": "0"},
         )
         return str(folder)
 
-    return Path(once(tmp_path_factory, "artifacts", built))
+    return Path(once(tmp_path_factory, "artifacts", build))
 
 
 @pytest.fixture(scope="session")
@@ -51,13 +51,13 @@ def layer(artifacts: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def layer_zip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    def built() -> str:
+    def build() -> str:
         folder = tmp_path_factory.mktemp("dist")
-        run(["make", "--no-print-directory", "layer", f"ARCHITECTURE={HERE}", f"DIST={folder}"])
-        [made] = folder.iterdir()
-        return str(made)
+        run(["make", "--no-print-directory", "layer", f"ARCHITECTURE={PROCESSOR}", f"DIST={folder}"])
+        [archive] = folder.iterdir()
+        return str(archive)
 
-    return Path(once(tmp_path_factory, "layer-zip", built))
+    return Path(once(tmp_path_factory, "layer-zip", build))
 
 
 @pytest.fixture(scope="session")
@@ -69,14 +69,14 @@ def wheel(distributions: Distributions) -> Path:
 def project(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with Baton from the wheel, locked."""
 
-    def made() -> str:
+    def create() -> str:
         project = tmp_path_factory.mktemp("projects") / "shop"
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setenv("PATH", f"{BROUGHT}{os.pathsep}{os.environ['PATH']}")
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setenv("PATH", f"{UV_FOLDER}{os.pathsep}{os.environ['PATH']}")
             assert main(["new", str(project), "--yes", "--wheel", str(wheel)]) == 0
         return str(project)
 
-    return Path(once(tmp_path_factory, "project", made))
+    return Path(once(tmp_path_factory, "project", create))
 
 
 @pytest.fixture(scope="session")
@@ -93,10 +93,10 @@ def build_layer(tmp_path_factory: pytest.TempPathFactory) -> BuildLayer:
 
 
 @pytest.fixture(scope="session")
-def others_layer(project: Path, build_layer: BuildLayer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def other_layer(project: Path, build_layer: BuildLayer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project's layer for the other processor."""
 
-    def built() -> str:
-        return str(build_layer(OTHER, project / "layers" / "baton"))
+    def build() -> str:
+        return str(build_layer(OTHER_PROCESSOR, project / "layers" / "baton"))
 
-    return Path(once(tmp_path_factory, "others-layer", built))
+    return Path(once(tmp_path_factory, "others-layer", build))

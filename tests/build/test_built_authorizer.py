@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(
     sys.version_info[:2] != (3, 13) or sys.platform != "linux", reason="the artifact is for Linux and Python 3.13"
 )
 
-ASK = """
+SCRIPT = """
 import json, function
 event = {"path": "/mcp", "methodArn": "arn", "requestContext": {"path": "/v1/mcp", "domainName": "a.example.com"}}
 event["multiValueHeaders"] = {"Authorization": ["Bearer eyJhbGciOiJSUzI1NiJ9.e30.c2ln"]}
@@ -35,20 +35,20 @@ def test_the_built_authorizer_rejects_a_bad_token(artifacts: Path) -> None:
         "PUBLIC_URL": "",
     }
 
-    done = subprocess.run(
-        [python, "-S", "-c", ASK], env=environment, capture_output=True, text=True, check=False, timeout=60
+    process = subprocess.run(
+        [python, "-S", "-c", SCRIPT], env=environment, capture_output=True, text=True, check=False, timeout=60
     )
 
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    assert answer["policyDocument"]["Statement"][0]["Effect"] == "Deny"
-    assert 'error="invalid_token"' in answer["context"]["challenge"]
+    assert process.returncode == 0, process.stderr
+    policy = json.loads(process.stdout)
+    assert policy["policyDocument"]["Statement"][0]["Effect"] == "Deny"
+    assert 'error="invalid_token"' in policy["context"]["challenge"]
 
 
 def test_the_folder_of_a_server_does_not_replace_the_authorizer() -> None:
     """`make build BATON_APP=…` passes the variable to each function's Makefile."""
     for folder in ("authorizer", "mcp"):
         command = ["make", "-n", "-C", f"{ROOT}/functions/{folder}", "BATON_APP=/other", "ARTIFACTS_DIR=/built"]
-        for target, copied in (("build-AuthorizerFunction", False), ("build-McpFunction", True)):
-            shown = subprocess.run([*command, target], capture_output=True, text=True, check=True).stdout
-            assert ('cp -R -- "/other"' in shown) is copied
+        for target, is_copied in (("build-AuthorizerFunction", False), ("build-McpFunction", True)):
+            commands = subprocess.run([*command, target], capture_output=True, text=True, check=True).stdout
+            assert ('cp -R -- "/other"' in commands) is is_copied

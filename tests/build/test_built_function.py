@@ -73,7 +73,7 @@ def start_built(start: Start, artifacts: Path, table_url: str) -> StartBuilt:
 
 
 @pytest.fixture
-def built(api: RuntimeApi, start_built: StartBuilt) -> RuntimeApi:
+def built_api(api: RuntimeApi, start_built: StartBuilt) -> RuntimeApi:
     start_built()
     return api
 
@@ -83,11 +83,11 @@ EVENTS = {path.stem: path for path in (ROOT / "events").rglob("*.json")}
 
 def event(name: str, task_id: str = "") -> dict[str, Any]:
     text = EVENTS[name].read_text()
-    loaded: dict[str, Any] = json.loads(text.replace("TASK_ID", task_id))
-    return loaded
+    content: dict[str, Any] = json.loads(text.replace("TASK_ID", task_id))
+    return content
 
 
-def paused(api: RuntimeApi) -> dict[str, Any]:
+def pause_workflow(api: RuntimeApi) -> dict[str, Any]:
     """Return the `_meta` of a workflow that has paused."""
     _, text = answer(api, event("prompts-get-refund-pauses"))
     [result] = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if '"result"' in line]
@@ -95,36 +95,36 @@ def paused(api: RuntimeApi) -> dict[str, Any]:
     return meta
 
 
-def answer(api: RuntimeApi, sent: Mapping[str, Any]) -> tuple[int, str]:
+def answer(api: RuntimeApi, payload: Mapping[str, Any]) -> tuple[int, str]:
     """Return the status and body of the response to an event, whole or streamed."""
-    body = api.invoke(sent).wait().body
+    body = api.invoke(payload).wait().body
     if PRELUDE_END in body:
         prelude, _, streamed = body.partition(PRELUDE_END)
         return json.loads(prelude)["statusCode"], streamed.decode()
-    whole = json.loads(body)
-    text = whole.get("body") or ""
-    return whole["statusCode"], base64.b64decode(text).decode() if whole.get("isBase64Encoded") else text
+    response = json.loads(body)
+    text = response.get("body") or ""
+    return response["statusCode"], base64.b64decode(text).decode() if response.get("isBase64Encoded") else text
 
 
-def test_the_built_function_answers_every_event_of_the_sample(built: RuntimeApi) -> None:
-    task_id = paused(built)["task_id"]
+def test_the_built_function_answers_every_event_of_the_sample(built_api: RuntimeApi) -> None:
+    task_id = pause_workflow(built_api)["task_id"]
 
-    statuses = {name: answer(built, event(name, task_id))[0] for name in sorted(EVENTS)}
+    statuses = {name: answer(built_api, event(name, task_id))[0] for name in sorted(EVENTS)}
 
     assert len(statuses) > 20
-    others = {name: status for name, status in statuses.items() if status not in {200, 202}}
-    assert others == {"get-not-allowed": 405, "preflight": 204}
+    other_statuses = {name: status for name, status in statuses.items() if status not in {200, 202}}
+    assert other_statuses == {"get-not-allowed": 405, "preflight": 204}
 
 
-def test_the_built_function_streams_and_stores_a_paused_workflow_in_dynamodb(built: RuntimeApi) -> None:
-    delivery = built.invoke(event("prompts-get-refund-pauses")).wait()
-    meta = paused(built)
-    listed = json.loads(answer(built, event("tasks-list"))[1])
+def test_the_built_function_streams_and_stores_a_paused_workflow_in_dynamodb(built_api: RuntimeApi) -> None:
+    delivery = built_api.invoke(event("prompts-get-refund-pauses")).wait()
+    meta = pause_workflow(built_api)
+    task_list = json.loads(answer(built_api, event("tasks-list"))[1])
 
     assert delivery.headers["lambda-runtime-function-response-mode"] == "streaming"
     assert len(delivery.chunks) > 2
     assert (meta["task_status"], meta["pause_reason"]["type"]) == ("working", "toolError")
-    assert meta["task_id"] in {task["taskId"] for task in listed["result"]["tasks"]}
+    assert meta["task_id"] in {task["taskId"] for task in task_list["result"]["tasks"]}
 
 
 def test_the_sample_publishes_with_the_layers_boto3_not_the_runtimes(
@@ -144,8 +144,8 @@ def test_the_sample_publishes_with_the_layers_boto3_not_the_runtimes(
     status, text = answer(api, event("prompts-get-refund-completes"))
 
     assert (status, '"task_status":"completed"' in text.replace(" ", "")) == (200, True), text
-    received = sqs.receive_message(QueueUrl=queue_url, WaitTimeSeconds=5)["Messages"]
-    [message] = [json.loads(each["Body"]) for each in received]
+    messages = sqs.receive_message(QueueUrl=queue_url, WaitTimeSeconds=5)["Messages"]
+    [message] = [json.loads(entry["Body"]) for entry in messages]
     assert message["Subject"] == "News from the shop (R-A-18)"
     assert message["MessageAttributes"]["to"]["Value"] == "ada@example.com"
 

@@ -15,13 +15,13 @@ from zipfile import ZipFile
 import botocore
 import pytest
 
-from tests.build.conftest import HERE, OTHER, ROOT, BuildFailed, BuildLayer
+from tests.build.conftest import OTHER_PROCESSOR, PROCESSOR, ROOT, BuildFailed, BuildLayer
 from tests.release import zipped
 
 ELF_MACHINE = {"x86_64": 62, "arm64": 183}
 UNCHECKED_HASH = 0b01
 EXPECTED_SIZE = 30_000_000
-BUILT_AT_S = 315_532_800
+FILE_TIME_S = 315_532_800
 """The time of all built files: 1 January 1980, the earliest time that a zip can represent."""
 needs_313 = pytest.mark.skipif(sys.version_info[:2] != (3, 13), reason="byte code is compiled by a Python 3.13")
 
@@ -30,9 +30,9 @@ def files(folder: Path, pattern: str) -> list[Path]:
     return sorted(folder.rglob(pattern))
 
 
-@pytest.mark.parametrize("architecture", [HERE, OTHER])
+@pytest.mark.parametrize("architecture", [PROCESSOR, OTHER_PROCESSOR])
 def test_compiled_libraries_are_for_the_chosen_processor(request: pytest.FixtureRequest, architecture: str) -> None:
-    layer: Path = request.getfixturevalue("layer" if architecture == HERE else "others_layer")
+    layer: Path = request.getfixturevalue("layer" if architecture == PROCESSOR else "other_layer")
     libraries = files(layer, "*.so")
 
     assert any("pydantic_core" in library.name for library in libraries)
@@ -43,14 +43,14 @@ def test_compiled_libraries_are_for_the_chosen_processor(request: pytest.Fixture
 
 def test_two_builds_are_identical(layer: Path, layer_zip: Path, tmp_path: Path) -> None:
     """Compare SAM's build with that of `make layer` in another folder. File times are not in the zip."""
-    copied = shutil.copytree(layer, tmp_path / "layer", copy_function=shutil.copy)
-    zipped.write(copied, tmp_path / "layer.zip")
+    copy = shutil.copytree(layer, tmp_path / "layer", copy_function=shutil.copy)
+    zipped.write(copy, tmp_path / "layer.zip")
 
     assert (tmp_path / "layer.zip").read_bytes() == layer_zip.read_bytes()
-    built = files(layer, "*")
-    assert len(built) > 500
-    assert {path.stat().st_mtime for path in built} == {BUILT_AT_S}
-    assert {oct(path.stat().st_mode & 0o7777) for path in built} == {"0o644", "0o755"}
+    paths = files(layer, "*")
+    assert len(paths) > 500
+    assert {path.stat().st_mtime for path in paths} == {FILE_TIME_S}
+    assert {oct(path.stat().st_mode & 0o7777) for path in paths} == {"0o644", "0o755"}
 
 
 def test_a_rebuild_gives_the_same_bytes(layer_zip: Path, build_layer: BuildLayer, tmp_path: Path) -> None:
@@ -65,8 +65,8 @@ def test_a_rebuild_gives_the_same_bytes(layer_zip: Path, build_layer: BuildLayer
         path.chmod(0o700 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o600)
         os.utime(path, (1_000_000_000, 1_000_000_000))
 
-    built = build_layer(
-        HERE,
+    rebuilt_layer = build_layer(
+        PROCESSOR,
         source,
         umask="077",
         PYTHONHASHSEED="7",
@@ -74,14 +74,14 @@ def test_a_rebuild_gives_the_same_bytes(layer_zip: Path, build_layer: BuildLayer
         TZ="Asia/Tokyo",
         LC_ALL="C",
     )
-    zipped.write(built, tmp_path / "layer.zip")
+    zipped.write(rebuilt_layer, tmp_path / "layer.zip")
 
     assert names(tmp_path / "layer.zip") == names(layer_zip)
     assert hashes(tmp_path / "layer.zip") == hashes(layer_zip)
     assert (tmp_path / "layer.zip").read_bytes() == layer_zip.read_bytes()
     # SAM zips these files itself for a deployment.
-    assert {path.stat().st_mtime for path in files(built, "*")} == {BUILT_AT_S}
-    assert {oct(path.stat().st_mode & 0o7777) for path in files(built, "*")} == {"0o644", "0o755"}
+    assert {path.stat().st_mtime for path in files(rebuilt_layer, "*")} == {FILE_TIME_S}
+    assert {oct(path.stat().st_mode & 0o7777) for path in files(rebuilt_layer, "*")} == {"0o644", "0o755"}
 
 
 def names(archive: Path) -> list[str]:
@@ -103,7 +103,7 @@ def test_a_package_with_another_hash_is_rejected(build_layer: BuildLayer, tmp_pa
     requirements.write_text("\n".join(line.replace(" \\", " --hash=sha256:" + "0" * 64) for line in lines))
 
     with pytest.raises(BuildFailed, match=r"(?i)hash"):
-        build_layer(HERE, source)
+        build_layer(PROCESSOR, source)
 
 
 def test_files_that_lambda_never_uses_are_left_out(layer: Path) -> None:
@@ -132,40 +132,40 @@ regions = [
     for region in session.get_available_regions("dynamodb", partition)
 ]
 resolver = session.get_component("endpoint_resolver")
-found = {}
+endpoints = {}
 for service in sys.argv[1:]:
     for region in regions:
         client = session.create_client(service, region)
         prefix = client.meta.service_model.endpoint_prefix
-        known = resolver.construct_endpoint(prefix, region)
-        found[f"{service} {region}"] = [client.meta.endpoint_url, client.meta.partition, known["hostname"]]
+        endpoint = resolver.construct_endpoint(prefix, region)
+        endpoints[f"{service} {region}"] = [client.meta.endpoint_url, client.meta.partition, endpoint["hostname"]]
 operations = {
     service: {name: str(sorted(session.get_service_model(service).operation_model(name).input_shape.members))
               for name in session.get_service_model(service).operation_names
               if session.get_service_model(service).operation_model(name).input_shape}
     for service in sys.argv[1:]
 }
-print(json.dumps([found, operations]))
+print(json.dumps([endpoints, operations]))
 """
 
 
-def resolved(packages: Path, services: list[str]) -> str:
+def resolve(packages: Path, services: list[str]) -> str:
     """Return the endpoints and operations that a botocore finds."""
     environment = {"PATH": os.defpath, "PYTHONPATH": str(packages), "AWS_EC2_METADATA_DISABLED": "true"}
     command = [sys.executable, "-S", "-c", RESOLVE, *services]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
-    return done.stdout
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
+    return process.stdout
 
 
 @needs_313
 def test_slimmed_clients_find_the_same_endpoints_and_operations(layer: Path, tmp_path: Path) -> None:
-    whole = tmp_path / "whole"
-    shutil.copytree(layer / "python", whole)
-    shutil.rmtree(whole / "botocore")
-    shutil.copytree(Path(botocore.__file__).parent, whole / "botocore")
+    full_packages = tmp_path / "full"
+    shutil.copytree(layer / "python", full_packages)
+    shutil.rmtree(full_packages / "botocore")
+    shutil.copytree(Path(botocore.__file__).parent, full_packages / "botocore")
 
     services = sorted(path.name for path in (layer / "python" / "botocore" / "data").iterdir() if path.is_dir())
-    slim, full = (resolved(packages, services) for packages in (layer / "python", whole))
+    slim, full = (resolve(packages, services) for packages in (layer / "python", full_packages))
 
     assert len(json.loads(slim)[0]) > 30 * len(services)
     assert slim == full
@@ -187,24 +187,24 @@ def test_the_layer_has_no_service_documentation_and_only_endpoints_of_its_servic
 
 @needs_313
 def test_every_module_is_compiled_for_its_path_on_lambda_without_checks(layer: Path) -> None:
-    compiled = files(layer, "*.pyc")
+    byte_code_files = files(layer, "*.pyc")
 
-    assert len(compiled) == len(files(layer, "*.py"))
-    for path in compiled:
+    assert len(byte_code_files) == len(files(layer, "*.py"))
+    for path in byte_code_files:
         byte_code = path.read_bytes()
         assert struct.unpack_from("<I", byte_code, 4)[0] == UNCHECKED_HASH
         assert b"/opt/python/" in byte_code
         assert str(layer).encode() not in byte_code
 
 
-def test_the_wrapper_reports_a_layer_for_another_processor(others_layer: Path) -> None:
-    done = subprocess.run(
-        [others_layer / "baton-runtime", sys.executable, "bootstrap.py"],
+def test_the_wrapper_reports_a_layer_for_another_processor(other_layer: Path) -> None:
+    process = subprocess.run(
+        [other_layer / "baton-runtime", sys.executable, "bootstrap.py"],
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
     )
 
-    assert done.returncode == 1
-    assert "build with ARCHITECTURE" in done.stderr
+    assert process.returncode == 1
+    assert "build with ARCHITECTURE" in process.stderr

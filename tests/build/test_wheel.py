@@ -12,9 +12,9 @@ FILES = "mcp_baton/cli/project_files/"
 
 def test_the_wheel_contains_the_files_of_a_project_unchanged(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        held = {name.removeprefix(FILES): archive.read(name) for name in archive.namelist() if name.startswith(FILES)}
+        files = {name.removeprefix(FILES): archive.read(name) for name in archive.namelist() if name.startswith(FILES)}
 
-    assert held == {origin: (ROOT / origin).read_bytes() for origin in SOURCES.values()}
+    assert files == {origin: (ROOT / origin).read_bytes() for origin in SOURCES.values()}
 
 
 def test_deployed_packages_are_locked_with_hashes_and_without_the_command_line(project: Path, wheel: Path) -> None:
@@ -26,20 +26,20 @@ def test_deployed_packages_are_locked_with_hashes_and_without_the_command_line(p
     assert [line for line in packages if line.split("==")[0] in {"typer", "rich", "moto", "pytest"}] == []
 
 
-def test_a_projects_layer_contains_baton_unchanged(others_layer: Path) -> None:
-    assert modules(others_layer / "python" / "mcp_baton") == {
+def test_a_projects_layer_contains_baton_unchanged(other_layer: Path) -> None:
+    assert modules(other_layer / "python" / "mcp_baton") == {
         path: content
         for path, content in modules(ROOT / "layers" / "baton" / "mcp_baton").items()
         if not path.startswith(("cli/", "local/", "testing/"))
     }
     assert (
-        (others_layer / "baton-runtime")
+        (other_layer / "baton-runtime")
         .read_text()
         .startswith("#!/bin/bash\n# AWS_LAMBDA_EXEC_WRAPPER=/opt/baton-runtime")
     )
-    assert os.access(others_layer / "baton-runtime", os.X_OK)
+    assert os.access(other_layer / "baton-runtime", os.X_OK)
     # These files contain the place and time of an installation, so each build would differ.
-    assert [path for path in others_layer.rglob("*.json") if path.name in {"direct_url.json", "uv_cache.json"}] == []
+    assert [path for path in other_layer.rglob("*.json") if path.name in {"direct_url.json", "uv_cache.json"}] == []
 
 
 def modules(package: Path) -> dict[str, bytes]:

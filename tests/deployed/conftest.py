@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.deployed.deployment import SAM_LOG, Emulator, Stack, running_emulator
-from tests.deployed.evidence import WATCHED, sections
+from tests.deployed.evidence import LOG_FILES, sections
 from tests.deployed.image import ensure_runtime_image
 from tests.deployed.issuer import Issuer, running_issuer
 from tests.deployed.machine import docker_client, runtime_emulator
-from tests.deployed.page import Page, Served
+from tests.deployed.page import Page, PageRun
 
 ORIGIN = "https://app.example.com"
 """The origin whose pages may call the probe."""
@@ -29,7 +29,7 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     SAM_LOG.parent.mkdir(exist_ok=True)
     SAM_LOG.write_bytes(b"")
-    WATCHED.append(SAM_LOG)
+    LOG_FILES.append(SAM_LOG)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -66,11 +66,11 @@ def build(page: Page) -> Path:
 
 
 @pytest.fixture(scope="session")
-def serving_page(page: Page, image: str, build: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def serving_page(page: Page, image: str, build: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageRun]:
     """Run the documentation's other commands. The last one serves until the tests end."""
-    with page.serving(tmp_path_factory.mktemp("page")) as served:
-        WATCHED.append(served.log)
-        yield served
+    with page.serving(tmp_path_factory.mktemp("page")) as run:
+        LOG_FILES.append(run.log)
+        yield run
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +82,7 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
 @pytest.fixture(scope="session")
 def emulator(tmp_path_factory: pytest.TempPathFactory, image: str, issuer: Issuer) -> Iterator[Emulator]:
     log = tmp_path_factory.mktemp("emulator") / "emulator.log"
-    WATCHED.append(log)
+    LOG_FILES.append(log)
     with running_emulator(log, issuer.docker_flags) as emulator:
         yield emulator
 
@@ -112,6 +112,6 @@ def keys(stack: Stack) -> tuple[str, str]:
     """Two API keys of the stack: the one from the template, and one for another owner."""
     gateway = stack.emulator.client("apigateway")
     [plan] = stack.resources("AWS::ApiGateway::UsagePlan").values()
-    second = gateway.create_api_key(name="another", enabled=True)
-    gateway.create_usage_plan_key(usagePlanId=plan, keyId=second["id"], keyType="API_KEY")
-    return stack.api_key, second["value"]
+    second_key = gateway.create_api_key(name="another", enabled=True)
+    gateway.create_usage_plan_key(usagePlanId=plan, keyId=second_key["id"], keyType="API_KEY")
+    return stack.api_key, second_key["value"]

@@ -4,15 +4,15 @@ import docker
 
 from tests.deployed.deployment import Stack
 
-SERVED = b"REPORT RequestId"
+REPORT_LINE = b"REPORT RequestId"
 """The emulator prints this at the end of an invocation."""
 
 
 def containers_of(stack: Stack, *, worker: bool = False) -> list[docker.models.containers.Container]:
     """Return the running containers of the stack's function, or of its worker."""
     variable = f"AWS_LAMBDA_FUNCTION_NAME={stack.worker if worker else stack.outputs['FunctionName']}"
-    running = docker.from_env().containers.list(filters={"label": "ministack=lambda"})
-    return [container for container in running if variable in container.attrs["Config"]["Env"]]
+    containers = docker.from_env().containers.list(filters={"label": "ministack=lambda"})
+    return [container for container in containers if variable in container.attrs["Config"]["Env"]]
 
 
 def log_stream_of(container: docker.models.containers.Container) -> str:
@@ -22,9 +22,9 @@ def log_stream_of(container: docker.models.containers.Container) -> str:
     return name
 
 
-def served_since(stack: Stack, moment: float) -> list[int]:
+def request_counts_since(stack: Stack, moment: float) -> list[int]:
     """Return the number of requests that each container of the function has answered since `moment` (epoch seconds)."""
-    counts = (container.logs(since=moment).count(SERVED) for container in containers_of(stack))
+    counts = (container.logs(since=moment).count(REPORT_LINE) for container in containers_of(stack))
     return [count for count in counts if count]
 
 

@@ -25,8 +25,8 @@ TOOLS_LIST = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}'
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 ABOVE_TOTAL = {"order_id": "A-17", "amount": "300"}
 ALLOWED: dict[str, Any] = {"order_id": "A-17", "amount": 100}
-PAUSED_AT = ["completed", "completed", "failed", "pending"]
-BY_HAND = {"resultType": "complete", "content": [{"type": "text", "text": "by hand"}]}
+PAUSED_STATUSES = ["completed", "completed", "failed", "pending"]
+CLIENT_RESULT = {"resultType": "complete", "content": [{"type": "text", "text": "by hand"}]}
 MODES = {"2025": "legacy", "2026": "2026-07-28"}
 REVISIONS = {"2025": "2025-11-25", "2026": "2026-07-28"}
 FIRST_SDK = Path(__file__).parent / "first_sdk"
@@ -35,7 +35,7 @@ type Era = Literal["2025", "2026"]
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class Session:
     """A session of the official client, with the messages of all progress notifications so far."""
 
     client: Client
@@ -49,8 +49,8 @@ class Talk:
     async def prompt(self, name: str, arguments: dict[str, str] | None = None, **meta: Any) -> tuple[str, Any]:
         """Run a workflow prompt. Return the text of its last message, and its `_meta`."""
         result = await self.client.get_prompt(name, arguments, meta={"progress_token": name, **meta})
-        last: Any = result.messages[-1].content
-        return last.text, result.meta
+        message: Any = result.messages[-1].content
+        return message.text, result.meta
 
     async def call(self, tool: str, arguments: dict[str, Any], task_id: str | None = None) -> tuple[Any, Any]:
         """Call a tool, as a continuation if there is a task. Return its value, and `_meta`."""
@@ -67,7 +67,7 @@ class Talk:
 
 
 @asynccontextmanager
-async def talking(url: str, caller: Caller, era: Era = "2025", answer: str = "Kim") -> AsyncIterator[Talk]:
+async def connect(url: str, caller: Caller, era: Era = "2025", answer: str = "Kim") -> AsyncIterator[Session]:
     """Connect the official client. It answers every elicitation with the name `answer`."""
     progress: list[str] = []
 
@@ -91,62 +91,62 @@ async def talking(url: str, caller: Caller, era: Era = "2025", answer: str = "Ki
         ) as client,
     ):
         assert client.protocol_version == REVISIONS[era]
-        yield Talk(client, era, progress)
+        yield Session(client, era, progress)
 
 
-def talked[Seen](
-    stack: Stack, about: Callable[[Talk], Awaitable[Seen]], era: Era = "2025", answer: str = "Kim"
-) -> Seen:
-    """Connect to a stack's endpoint with the stack's API key, run `about`, and return its result."""
+def in_session[Result](
+    stack: Stack, conversation: Callable[[Session], Awaitable[Result]], era: Era = "2025", answer: str = "Kim"
+) -> Result:
+    """Connect to a stack's endpoint with the stack's API key, run `conversation`, and return its result."""
 
-    async def talk() -> Seen:
-        async with talking(stack.endpoint, stack.caller(x_api_key=stack.api_key), era, answer) as own:
-            return await about(own)
+    async def run() -> Result:
+        async with connect(stack.endpoint, stack.caller(x_api_key=stack.api_key), era, answer) as session:
+            return await conversation(session)
 
-    return anyio.run(talk)
+    return anyio.run(run)
 
 
 async def whole_conversation(url: str, caller: Caller, era: Era) -> str:
     """List tools and prompts, pause, continue, resume, and complete a second task by hand. Return the first task's
     id.
     """
-    async with talking(url, caller, era) as talk:
-        tools, prompts = await talk.names()
+    async with connect(url, caller, era) as session:
+        tools, prompts = await session.names()
         assert {"fetch_order", "issue_refund", "send_message"} <= tools
         assert {"refund_order", "monthly_report"} <= prompts
-        task_id = await paused_refund(talk)
-        value, meta = await talk.call("issue_refund", ALLOWED, task_id)
+        task_id = await paused_refund(session)
+        value, meta = await session.call("issue_refund", ALLOWED, task_id)
         assert (value["refund_id"], meta["recorded"], meta["task_status"]) == ("R-A-17", True, "working")
-        _, meta = await talk.prompt("refund_order", _task_id=task_id)
+        _, meta = await session.prompt("refund_order", _task_id=task_id)
         assert (meta["task_status"], statuses(meta)) == ("completed", ["completed"] * 4)
-        done = await talk.task("get", task_id)
-        assert (done["status"], done["_meta"]["_workflow.result.refund"]["refund_id"]) == ("completed", "R-A-17")
-        await completed_by_hand(talk)
+        task = await session.task("get", task_id)
+        assert (task["status"], task["_meta"]["_workflow.result.refund"]["refund_id"]) == ("completed", "R-A-17")
+        await complete_by_hand(session)
     return task_id
 
 
-async def completed_by_hand(talk: Talk) -> None:
+async def complete_by_hand(session: Session) -> None:
     """Complete a paused refund with a result from the client. Read that result as each era returns it
     (docs/http.md).
     """
-    task_id = await paused_refund(talk)
-    acknowledged = await talk.task("cancel", task_id, result=BY_HAND)
-    task = await talk.task("get", task_id)
+    task_id = await paused_refund(session)
+    reply = await session.task("cancel", task_id, result=CLIENT_RESULT)
+    task = await session.task("get", task_id)
     assert task["status"] == "completed"
-    if talk.era == "2025":
-        assert acknowledged["status"] == "completed"
-        assert (await talk.task("result", task_id))["result"] == BY_HAND
+    if session.era == "2025":
+        assert reply["status"] == "completed"
+        assert (await session.task("result", task_id))["result"] == CLIENT_RESULT
     else:
-        assert "status" not in acknowledged
-        assert task["result"] == BY_HAND
+        assert "status" not in reply
+        assert task["result"] == CLIENT_RESULT
 
 
-async def paused_refund(talk: Talk) -> str:
+async def paused_refund(session: Session) -> str:
     """Start a refund that fails. Check its progress notifications and its handoff. Return the task's id."""
-    talk.progress.clear()
-    handoff, meta = await talk.prompt("refund_order", ABOVE_TOTAL)
-    assert talk.progress == ["Step 1/4: fetch", "Step 2/4: policy", "Step 3/4: refund"]
-    assert (meta["task_status"], statuses(meta)) == ("working", PAUSED_AT)
+    session.progress.clear()
+    handoff, meta = await session.prompt("refund_order", ABOVE_TOTAL)
+    assert session.progress == ["Step 1/4: fetch", "Step 2/4: policy", "Step 3/4: refund"]
+    assert (meta["task_status"], statuses(meta)) == ("working", PAUSED_STATUSES)
     assert meta["pause_reason"]["suggestedTool"] == "issue_refund"
     assert '1. Call issue_refund with {"order_id": "A-17", "amount": 300.0}' in handoff
     task_id: str = meta["task_id"]
@@ -155,16 +155,16 @@ async def paused_refund(talk: Talk) -> str:
 
 def first_sdk(url: str, caller: HeaderCaller) -> dict[str, Any]:
     """Return what the official SDK's first release sees in the same conversation."""
-    done = subprocess.run(
+    process = subprocess.run(
         [FIRST_SDK / ".venv/bin/python", FIRST_SDK / "conversation.py", url, json.dumps(dict(caller.headers))],
         capture_output=True,
         text=True,
         check=False,
         timeout=TIMEOUT_S,
     )
-    assert done.returncode == 0, done.stderr
-    seen: dict[str, Any] = json.loads(done.stdout)
-    return seen
+    assert process.returncode == 0, process.stderr
+    report: dict[str, Any] = json.loads(process.stdout)
+    return report
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +180,8 @@ def ask(
     url: str, caller: Caller, body: bytes | None = TOOLS_LIST, *, method: str = "POST", **headers: str
 ) -> HttpAnswer:
     """Send one request. In the names of `headers`, an underscore stands for a hyphen."""
-    sent = {**JSON, **{name.replace("_", "-"): value for name, value in headers.items()}}
-    response = httpx2.request(method, url, content=body, headers=sent, auth=caller, timeout=TIMEOUT_S)
+    all_headers = {**JSON, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    response = httpx2.request(method, url, content=body, headers=all_headers, auth=caller, timeout=TIMEOUT_S)
     return HttpAnswer(response.status_code, dict(response.headers), response.text)
 
 

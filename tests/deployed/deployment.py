@@ -26,15 +26,13 @@ SAM_LOG = ROOT / ".aws-sam" / "tests.log"
 """The output of every command that the tests run."""
 READY_WITHIN_S = 180.0
 COMMAND_WITHIN_S = 300
-ENDED_WITHIN_S = 180.0
+END_TIMEOUT_S = 180.0
 POLL_S = 0.1
-USUAL = {"Architecture": architecture(), "KeyRateLimit": "50", "KeyBurstLimit": "100"}
+DEFAULTS = {"Architecture": architecture(), "KeyRateLimit": "50", "KeyBurstLimit": "100"}
 """Parameters of every stack. Many clients share one key, so its limits are high enough that no client waits for them.
 """
-
-
 PRELUDE_END = bytes(8)
-PACKAGED = re.compile(r"CodeUri: s3://(\S+)/(\S+)\n      Handler: app\.lambda_handler")
+CODE_LOCATION = re.compile(r"CodeUri: s3://(\S+)/(\S+)\n      Handler: app\.lambda_handler")
 """The bucket and key of the code in the packaged template. The function and its worker have the same code."""
 
 
@@ -67,8 +65,8 @@ class Emulator:
         Raises:
             CommandFailed: the deployment failed.
         """
-        # In the quotes that the SAM CLI takes off.
-        overrides = [f"{name}={json.dumps(value)}" for name, value in {**USUAL, **parameters}.items()]
+        # The SAM CLI removes these quotes.
+        overrides = [f"{name}={json.dumps(value)}" for name, value in {**DEFAULTS, **parameters}.items()]
         command = ["deploy", "--stack-name", stack, "--template-file", str(build / "template.yaml"), "--resolve-s3"]
         command += ["--capabilities", "CAPABILITY_IAM", "--no-confirm-changeset", "--no-fail-on-empty-changeset"]
         sam([*command, "--no-progressbar", "--parameter-overrides", *overrides], AWS_ENDPOINT_URL=self.url)
@@ -78,8 +76,8 @@ class Emulator:
         return Stack(self, name, self._outputs(name))
 
     def _outputs(self, stack: str) -> dict[str, str]:
-        [described] = self.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
-        return {output["OutputKey"]: output["OutputValue"] for output in described["Outputs"]}
+        [description] = self.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+        return {output["OutputKey"]: output["OutputValue"] for output in description["Outputs"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,23 +111,23 @@ class Stack:
         """
         cloudformation, s3 = self.emulator.client("cloudformation"), self.emulator.client("s3")
         template: str = cloudformation.get_template(StackName=self.name, TemplateStage="Original")["TemplateBody"]
-        [(bucket, packaged)] = set(PACKAGED.findall(template))
+        [(bucket, code_key)] = set(CODE_LOCATION.findall(template))
         template = change(template)
         if code is not None:
-            s3.put_object(Bucket=bucket, Key=f"{name}.zip", Body=zipped(code))
-            template = template.replace(f"s3://{bucket}/{packaged}", f"s3://{bucket}/{name}.zip")
+            s3.put_object(Bucket=bucket, Key=f"{name}.zip", Body=zip_folder(code))
+            template = template.replace(f"s3://{bucket}/{code_key}", f"s3://{bucket}/{name}.zip")
         s3.put_object(Bucket=bucket, Key=f"{name}.template", Body=template.encode())
         cloudformation.create_stack(
             StackName=name,
             TemplateURL=f"{self.emulator.url}/{bucket}/{name}.template",
             Parameters=[
-                {"ParameterKey": key, "ParameterValue": value} for key, value in {**USUAL, **parameters}.items()
+                {"ParameterKey": key, "ParameterValue": value} for key, value in {**DEFAULTS, **parameters}.items()
             ],
             Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
         )
         attempts = round(READY_WITHIN_S / POLL_S)
-        created = cloudformation.get_waiter("stack_create_complete")
-        created.wait(StackName=name, WaiterConfig={"Delay": POLL_S, "MaxAttempts": attempts})
+        waiter = cloudformation.get_waiter("stack_create_complete")
+        waiter.wait(StackName=name, WaiterConfig={"Delay": POLL_S, "MaxAttempts": attempts})
         return self.emulator.stack(name)
 
     @property
@@ -150,16 +148,16 @@ class Stack:
     def invoke(self, event: str) -> dict[str, Any]:
         """Invoke the function with an event. Return the streamed response: status, headers and body."""
         aws_lambda, name = self.emulator.client("lambda"), self.outputs["FunctionName"]
-        answer = aws_lambda.invoke(FunctionName=name, Qualifier="live", Payload=event)["Payload"].read()
-        head, end, body = answer.partition(PRELUDE_END)
-        assert end, answer
+        payload = aws_lambda.invoke(FunctionName=name, Qualifier="live", Payload=event)["Payload"].read()
+        head, end, body = payload.partition(PRELUDE_END)
+        assert end, payload
         return {**json.loads(head), "body": body.decode()}
 
     def resources(self, kind: str) -> dict[str, str]:
         """Return the physical ids of the stack's resources of this type, by logical id."""
-        cloudformation = self.emulator.client("cloudformation")
-        listed = cloudformation.describe_stack_resources(StackName=self.name)["StackResources"]
-        return {one["LogicalResourceId"]: one["PhysicalResourceId"] for one in listed if one["ResourceType"] == kind}
+        response = self.emulator.client("cloudformation").describe_stack_resources(StackName=self.name)
+        resources = [resource for resource in response["StackResources"] if resource["ResourceType"] == kind]
+        return {resource["LogicalResourceId"]: resource["PhysicalResourceId"] for resource in resources}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +167,8 @@ class ProbeSource(Stack):
     code: Path
 
     def copy(self, name: str, code: Path | None = None, change: Callable[[str], str] = str, **parameters: str) -> Stack:
-        chosen = {"Overflow": "on", **parameters}
-        return Stack.copy(self, f"{name}-probe", self.code if code is None else code, change, **chosen)
+        all_parameters = {"Overflow": "on", **parameters}
+        return Stack.copy(self, f"{name}-probe", self.code if code is None else code, change, **all_parameters)
 
 
 @contextmanager
@@ -181,7 +179,7 @@ def running_emulator(log: Path, docker_flags: str = "") -> Iterator[Emulator]:
         NotReady: it does not answer.
     """
     port = free_port()
-    own = {
+    settings = {
         "GATEWAY_PORT": str(port),
         "LAMBDA_EXECUTOR": "docker",
         # Fail instead of running a function outside a container.
@@ -197,21 +195,21 @@ def running_emulator(log: Path, docker_flags: str = "") -> Iterator[Emulator]:
     }
     command = [sys.executable, str(Path(__file__).with_name("emulator.py"))]
     url = f"http://127.0.0.1:{port}"
-    with running(command, log, **own) as process:
-        await_ready(process, f"{url}/_ministack/health", log, until=lambda answer: answer.is_success)
+    with running(command, log, **settings) as process:
+        await_ready(process, f"{url}/_ministack/health", log, is_ready=lambda response: response.is_success)
         yield Emulator(url, log)
 
 
 @contextmanager
-def running(command: Sequence[str], log: Path, **more: str) -> Iterator["subprocess.Popen[bytes]"]:
+def running(command: Sequence[str], log: Path, **variables: str) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a process and write its output to `log`. Terminate it at the end."""
     with log.open("wb") as output:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment(**more), stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, cwd=ROOT, env=environment(**variables), stdout=output, stderr=output)
     try:
         yield process
     finally:
         process.terminate()
-        process.wait(ENDED_WITHIN_S)
+        process.wait(END_TIMEOUT_S)
 
 
 def await_ready(
@@ -219,30 +217,30 @@ def await_ready(
     url: str,
     log: Path,
     within_s: float = READY_WITHIN_S,
-    until: Callable[[httpx2.Response], bool] = lambda _: True,
+    is_ready: Callable[[httpx2.Response], bool] = lambda _: True,
 ) -> None:
     """Wait until a process answers at this URL.
 
     Raises:
         NotReady: it does not answer in time, or it has ended.
     """
-    stop = time.monotonic() + within_s
-    while time.monotonic() < stop and process.poll() is None:
+    end_s = time.monotonic() + within_s
+    while time.monotonic() < end_s and process.poll() is None:
         try:
-            if until(httpx2.get(url)):
+            if is_ready(httpx2.get(url)):
                 return
         except httpx2.TransportError:
             time.sleep(0.1)
     raise NotReady(log.read_text())
 
 
-def sam(arguments: list[str], folder: Path = ROOT, **more: str) -> str:
+def sam(arguments: list[str], folder: Path = ROOT, **variables: str) -> str:
     """Run the SAM CLI in a folder until it ends. Return its output.
 
     Raises:
         CommandFailed: it failed.
     """
-    return run([str(SAM), *arguments], folder, more)
+    return run([str(SAM), *arguments], folder, variables)
 
 
 def run(
@@ -256,7 +254,7 @@ def run(
     Raises:
         CommandFailed: it failed.
     """
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         cwd=folder,
         env=environment(**variables),
@@ -266,20 +264,20 @@ def run(
         timeout=within_s,
     )
     with SAM_LOG.open("a") as log:
-        log.write(f"{' '.join(map(str, command))}\n{done.stderr}{done.stdout}\n")
-    if done.returncode != 0:
-        raise CommandFailed(done.stdout + done.stderr)
-    return done.stdout
+        log.write(f"{' '.join(map(str, command))}\n{process.stderr}{process.stdout}\n")
+    if process.returncode != 0:
+        raise CommandFailed(process.stdout + process.stderr)
+    return process.stdout
 
 
 def client_of(service: str, url: str) -> Any:
     key, secret = CREDENTIALS["AWS_ACCESS_KEY_ID"], CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
     # boto3's types depend on the literal name of the service, which is a variable here.
-    make: Any = boto3.client
-    return make(service, endpoint_url=url, region_name=REGION, aws_access_key_id=key, aws_secret_access_key=secret)
+    create: Any = boto3.client
+    return create(service, endpoint_url=url, region_name=REGION, aws_access_key_id=key, aws_secret_access_key=secret)
 
 
-def zipped(folder: Path) -> bytes:
+def zip_folder(folder: Path) -> bytes:
     with io.BytesIO() as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in sorted(folder.rglob("*")):

@@ -40,28 +40,29 @@ type ProxyAnswer = tuple[dict[str, Any] | None, str | None]
 
 def patch_streaming() -> None:
     """Support integrations in streaming mode in REST APIs."""
-    reference_in, shaped = apigateway_v1._extract_lambda_ref_from_integration_uri, apigateway_v1._lambda_proxy_response
+    original_reference = apigateway_v1._extract_lambda_ref_from_integration_uri
+    original_response = apigateway_v1._lambda_proxy_response
 
     def function_reference(uri: str) -> str:
         if uri.endswith(STREAMING_SUFFIX):
             uri = f"{uri.removesuffix(STREAMING_SUFFIX)}/invocations"
-        reference: str = reference_in(uri)
+        reference: str = original_reference(uri)
         return reference
 
     def proxy_answer(result: dict[str, Any]) -> ProxyAnswer:
         body = result.get("body")
-        answer = body.encode("utf-8", "surrogateescape") if isinstance(body, str) else body
-        if isinstance(answer, bytes) and PRELUDE_END in answer:
-            return streamed_answer(answer), None
-        whole: ProxyAnswer = shaped(result)
-        return whole
+        data = body.encode("utf-8", "surrogateescape") if isinstance(body, str) else body
+        if isinstance(data, bytes) and PRELUDE_END in data:
+            return streamed_answer(data), None
+        response: ProxyAnswer = original_response(result)
+        return response
 
     apigateway_v1._extract_lambda_ref_from_integration_uri = function_reference
     apigateway_v1._lambda_proxy_response = proxy_answer
 
 
-def streamed_answer(answer: bytes) -> dict[str, Any]:
-    head, _, body = answer.partition(PRELUDE_END)
+def streamed_answer(data: bytes) -> dict[str, Any]:
+    head, _, body = data.partition(PRELUDE_END)
     prelude = json.loads(head)
     headers = {name: [value] for name, value in prelude.get("headers", {}).items()}
     headers.update(prelude.get("multiValueHeaders", {}))
@@ -74,9 +75,9 @@ def patch_api_keys() -> None:
     """Add the API key of a request to the function's event, if the method needs a key."""
     event_of = apigateway_v1._build_lambda_event_v1
 
-    def event_with_key(*request: Any, **more: Any) -> dict[str, Any]:
+    def event_with_key(*request: Any, **options: Any) -> dict[str, Any]:
         _, _, _, resource, _, method, headers, *_ = request
-        event: dict[str, Any] = event_of(*request, **more)
+        event: dict[str, Any] = event_of(*request, **options)
         if resource["resourceMethods"].get(method, {}).get("apiKeyRequired"):
             key = apigateway_v1._resolve_api_key(headers["x-api-key"])
             event["requestContext"]["identity"].update(apiKeyId=key["id"], apiKey=key["value"])
@@ -89,8 +90,8 @@ def patch_domain_names() -> None:
     """Add the API's domain name to the function's event, as API Gateway does."""
     event_of = apigateway_v1._build_lambda_event_v1
 
-    def event_with_domain_name(api_id: str, *request: Any, **more: Any) -> dict[str, Any]:
-        event: dict[str, Any] = event_of(api_id, *request, **more)
+    def event_with_domain_name(api_id: str, *request: Any, **options: Any) -> dict[str, Any]:
+        event: dict[str, Any] = event_of(api_id, *request, **options)
         event["requestContext"]["domainName"] = f"{api_id}.execute-api.{get_region()}.amazonaws.com"
         return event
 
@@ -101,8 +102,8 @@ def patch_gateway_responses() -> None:
     """Keep the gateway responses of an imported API definition."""
     import_api = apigateway_v1._import_rest_api
 
-    def import_with_responses(spec: dict[str, Any], *more: Any) -> str:
-        api_id: str = import_api(spec, *more)
+    def import_with_responses(spec: dict[str, Any], *arguments: Any) -> str:
+        api_id: str = import_api(spec, *arguments)
         for kind, response in (spec.get("x-amazon-apigateway-gateway-responses") or {}).items():
             apigateway_v1._put_gateway_response(api_id, kind, response)
         return api_id
@@ -125,11 +126,11 @@ def patch_asynchronous_invocations() -> None:
 def patch_reserved_concurrency() -> None:
     """Limit the invocations of all aliases and versions by the reserved concurrency of their function."""
 
-    def reserved(_: dict[str, Any], config: dict[str, Any]) -> int | None:
+    def reserved_concurrency(_: dict[str, Any], config: dict[str, Any]) -> int | None:
         limit = lambda_svc._functions[config["FunctionName"]].get("concurrency")
         return None if limit is None else int(limit)
 
-    lambda_svc._reserved_concurrency = reserved
+    lambda_svc._reserved_concurrency = reserved_concurrency
 
 
 def patch_tls() -> None:
@@ -146,16 +147,16 @@ def patch_permissions() -> None:
     """Check `ecs:UpdateService` for the ARN of the service, and `ses:SendEmail` for the sender's, as AWS does."""
     arn_of = iam_actions.extract_resource_arn
 
-    def own_arn(service: str, method: str, path: str, headers: Any, body: bytes, *more: Any) -> str:
+    def resource_arn(service: str, method: str, path: str, headers: Any, body: bytes, *rest: Any) -> str:
         if service == "ses" and path == "/v2/email/outbound-emails":
-            _, region, account = more
+            _, region, account = rest
             return f"arn:aws:ses:{region}:{account}:identity/{json.loads(body)['FromEmailAddress']}"
-        arn: str = arn_of(service, method, path, headers, body, *more)
+        arn: str = arn_of(service, method, path, headers, body, *rest)
         if service == "ecs" and headers.get("x-amz-target", "").endswith(".UpdateService"):
             return f"{arn.replace(':cluster/', ':service/')}/{json.loads(body)['service']}"
         return arn
 
-    iam_actions.extract_resource_arn = own_arn
+    iam_actions.extract_resource_arn = resource_arn
 
 
 def patch_layers() -> None:
@@ -163,22 +164,22 @@ def patch_layers() -> None:
     spawn, parse_flags = lambda_svc._spawn_lambda_container_impl, lambda_svc._parse_docker_flags
     folders: ContextVar[list[str]] = ContextVar("folders")
 
-    def extracted(layer: Any) -> str:
+    def extract_layer(layer: Any) -> str:
         folder: str = lambda_svc._docker_extracted_dir(lambda_svc._resolve_layer_zip(layer), "layer")
         return folder
 
-    def spawn_with_layer(config: dict[str, Any], *more: Any) -> Any:
+    def spawn_with_layer(config: dict[str, Any], *rest: Any) -> Any:
         # A second attempt, for another platform, receives the config of the first.
         if "mounted" not in config:
-            mounted = [extracted(layer) for layer in config.get("Layers") or []]
-            config = {**config, "Layers": [], "mounted": mounted}
+            layer_folders = [extract_layer(layer) for layer in config.get("Layers") or []]
+            config = {**config, "Layers": [], "mounted": layer_folders}
         folders.set(config["mounted"])
-        return spawn(config, *more)
+        return spawn(config, *rest)
 
     def flags_with_layer(flags: str) -> dict[str, Any]:
-        parsed: dict[str, Any] = parse_flags(flags)
+        options: dict[str, Any] = parse_flags(flags)
         layers = [Mount("/opt", folder, type="bind", read_only=True) for folder in folders.get()]
-        return {**parsed, "mounts": [*parsed.get("mounts", []), *layers]}
+        return {**options, "mounts": [*options.get("mounts", []), *layers]}
 
     lambda_svc._spawn_lambda_container_impl = spawn_with_layer
     lambda_svc._parse_docker_flags = flags_with_layer
@@ -187,11 +188,11 @@ def patch_layers() -> None:
 def patch_endings() -> None:
     """Remove containers at once, without asking them to stop."""
 
-    def end(entry: dict[str, Any]) -> None:
+    def remove_container(entry: dict[str, Any]) -> None:
         with suppress(NotFound):
             entry["container"].remove(force=True, v=True)
 
-    lambda_svc._kill_pool_entry = end
+    lambda_svc._kill_pool_entry = remove_container
 
 
 if __name__ == "__main__":

@@ -26,13 +26,13 @@ NAME = "public.ecr.aws/lambda/python"
 TAGS = ("3.13", f"3.13-{architecture()}")
 TOOLS = ("bash", "sh", "env", "mv", "chmod", "mkdir", "cat", "ls", "rm")
 """The programs that the exec wrapper needs, and those that `sam local` calls when it adds the emulator to an image."""
-BESIDE_LIBC = re.compile(r"lib(c|m|rt|dl|util|pthread|resolv|anl|nss_files|nss_dns|gcc_s|stdc\+\+|z)\.so\.[0-9]+")
+LIBC_LIBRARIES = re.compile(r"lib(c|m|rt|dl|util|pthread|resolv|anl|nss_files|nss_dns|gcc_s|stdc\+\+|z)\.so\.[0-9]+")
 """The shared libraries of AWS's image that compiled packages of a function or a layer may link to."""
 PACKAGES = (
     *("awslambdaric", "simplejson", "snapshot_restore_py.py"),
     *("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3"),
 )
-LEFT_OUT = re.compile(r"(^|/)(test|tests|site-packages|idlelib|tkinter|ensurepip|lib2to3)(/|$)|\.a$")
+EXCLUDED_FILES = re.compile(r"(^|/)(test|tests|site-packages|idlelib|tkinter|ensurepip|lib2to3)(/|$)|\.a$")
 SITE = Path(os.__file__).parent
 STAND_IN = "baton.stand-in"
 """The label of the stand-in. Its value says what is in it: change it with the content."""
@@ -84,7 +84,7 @@ def ensure_runtime_image(client: docker.DockerClient, emulator: Path) -> str:
         labels = [client.images.get(f"{NAME}:{tag}").labels for tag in TAGS]
     except ImageNotFound:
         labels = []
-    if labels and all(found.get(STAND_IN, CONTENT) == CONTENT for found in labels):
+    if labels and all(image_labels.get(STAND_IN, CONTENT) == CONTENT for image_labels in labels):
         return "here"
     try:
         image = client.images.pull(NAME, tag=TAGS[-1])
@@ -108,7 +108,7 @@ def _fill(archive: tarfile.TarFile, emulator: Path) -> None:
     """Add all files of the stand-in. Symbolic links become regular files."""
     for name in ("var/task", "opt", "tmp", "proc", "sys", "dev", "etc", "root"):
         _folder(archive, name, 0o1777 if name == "tmp" else 0o755)
-    binaries = [Path(sys.executable).resolve(), *(Path(found) for tool in TOOLS if (found := shutil.which(tool)))]
+    binaries = [Path(sys.executable).resolve(), *(Path(path) for tool in TOOLS if (path := shutil.which(tool)))]
     site_packages = Path(docker.__file__).parents[1]
     natives = list(site_packages.glob("runtime_client*.so"))
     for library in sorted(_libraries([*binaries, *natives, *(SITE / "lib-dynload").glob("*.so")])):
@@ -116,9 +116,9 @@ def _fill(archive: tarfile.TarFile, emulator: Path) -> None:
     for tool in TOOLS:
         archive.add(Path(shutil.which(tool) or tool).resolve(), f"bin/{tool}")
     archive.add(binaries[0], "var/lang/bin/python3.13")
-    archive.add(SITE, "var/lang/lib/python3.13", filter=_wanted)
+    archive.add(SITE, "var/lang/lib/python3.13", filter=_filter)
     for package in PACKAGES:
-        archive.add(site_packages / package, f"{RUNTIME_PACKAGES}/{package}", filter=_wanted)
+        archive.add(site_packages / package, f"{RUNTIME_PACKAGES}/{package}", filter=_filter)
     for native in natives:
         archive.add(native, f"{RUNTIME_PACKAGES}/{native.name}")
     archive.add(emulator, "usr/local/bin/aws-lambda-rie", filter=_executable)
@@ -132,20 +132,20 @@ def _libraries(binaries: list[Path]) -> set[Path]:
     """Return the shared libraries of these binaries under the names that they are loaded by, with the loader and the
     libraries that belong to the C library.
     """
-    loaded = {Path(name) for binary in binaries for name in _loaded_by(binary)}
-    folders = {library.parent for library in loaded if library.name == "libc.so.6"}
-    return loaded | {file for folder in folders for file in folder.iterdir() if BESIDE_LIBC.fullmatch(file.name)}
+    libraries = {Path(name) for binary in binaries for name in _linked_libraries(binary)}
+    folders = {library.parent for library in libraries if library.name == "libc.so.6"}
+    return libraries | {file for folder in folders for file in folder.iterdir() if LIBC_LIBRARIES.fullmatch(file.name)}
 
 
-def _loaded_by(binary: Path) -> Iterator[str]:
-    listed = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False).stdout
-    for match in re.finditer(r"(?:=>\s*|^\s*)(/\S+)", listed, re.MULTILINE):
+def _linked_libraries(binary: Path) -> Iterator[str]:
+    output = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False).stdout
+    for match in re.finditer(r"(?:=>\s*|^\s*)(/\S+)", output, re.MULTILINE):
         yield match[1]
 
 
-def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    own = member.name.removeprefix(f"{RUNTIME_PACKAGES}/").split("python3.13/", 1)[-1]
-    return None if LEFT_OUT.search(own) else member
+def _filter(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    name = member.name.removeprefix(f"{RUNTIME_PACKAGES}/").split("python3.13/", 1)[-1]
+    return None if EXCLUDED_FILES.search(name) else member
 
 
 def _executable(member: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 HOST = "issuer.test"
 """The host name of this machine within containers, and the name in its certificate."""
-TRUSTED = "/var/issuer"
+CERTIFICATE_FOLDER = "/var/issuer"
 """The folder of the certificate within containers."""
 KEY_ID = "first"
 
@@ -40,8 +40,8 @@ class Issuer:
     def docker_flags(self) -> str:
         """The `docker run` flags with which a container resolves and trusts this issuer."""
         return (
-            f"--add-host {HOST}:host-gateway --volume {self.folder}:{TRUSTED}:ro "
-            f"--env SSL_CERT_FILE={TRUSTED}/issuer.pem"
+            f"--add-host {HOST}:host-gateway --volume {self.folder}:{CERTIFICATE_FOLDER}:ro "
+            f"--env SSL_CERT_FILE={CERTIFICATE_FOLDER}/issuer.pem"
         )
 
     def sign(self, subject: str, **changes: Any) -> str:
@@ -52,12 +52,12 @@ class Issuer:
 
     def document(self, path: str) -> dict[str, Any] | None:
         """Return the document that the issuer publishes at this path."""
-        public: dict[str, Any] = jwt.get_algorithm_by_name("RS256").to_jwk(self._key.public_key(), as_dict=True)
-        published: dict[str, dict[str, Any]] = {
+        public_key: dict[str, Any] = jwt.get_algorithm_by_name("RS256").to_jwk(self._key.public_key(), as_dict=True)
+        documents: dict[str, dict[str, Any]] = {
             "/.well-known/openid-configuration": {"issuer": self.url, "jwks_uri": f"{self.url}/keys"},
-            "/keys": {"keys": [{**public, "kid": KEY_ID, "alg": "RS256", "use": "sig"}]},
+            "/keys": {"keys": [{**public_key, "kid": KEY_ID, "alg": "RS256", "use": "sig"}]},
         }
-        return published.get(path)
+        return documents.get(path)
 
 
 @contextmanager
@@ -65,18 +65,18 @@ def running_issuer(folder: Path) -> Iterator[Issuer]:
     """Run an issuer that listens on all addresses, so that containers reach it."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(_certificate(folder))
-    server = ThreadingHTTPServer(("0.0.0.0", 0), _Answers)
+    server = ThreadingHTTPServer(("0.0.0.0", 0), _Handler)
     server.socket = tls.wrap_socket(server.socket, server_side=True)
-    _Answers.issuer = Issuer(server.server_port, folder)
+    _Handler.issuer = Issuer(server.server_port, folder)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield _Answers.issuer
+        yield _Handler.issuer
     finally:
         server.shutdown()
         server.server_close()
 
 
-class _Answers(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler):
     issuer: Issuer
 
     def do_GET(self) -> None:

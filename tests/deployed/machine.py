@@ -50,26 +50,26 @@ def runtime_emulator() -> Path:
         MissingRequirement: the SAM CLI is not installed.
     """
     pattern = f"lib/python*/site-packages/samcli/local/rapid/aws-lambda-rie-{architecture()}"
-    found = next(SAM_ENVIRONMENT.glob(pattern), None)
-    if found is None:
+    path = next(SAM_ENVIRONMENT.glob(pattern), None)
+    if path is None:
         raise MissingRequirement("The SAM CLI is missing; get it with `uv sync --project tests/sam --frozen`")
-    return found
+    return path
 
 
-def environment(**more: str) -> dict[str, str]:
+def environment(**extra_variables: str) -> dict[str, str]:
     """Return this process's environment with credentials that only an emulator accepts.
 
     Variables that `make` sets are removed. Otherwise a `make` that the tests start would use the ARGS of the tests.
     """
-    left_out = ("AWS_", "MAKE", "MFLAGS", "ARGS")
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
-    own = {"SAM_CLI_TELEMETRY": "0", "ARCHITECTURE": architecture(), **CREDENTIALS}
+    excluded = ("AWS_", "MAKE", "MFLAGS", "ARGS")
+    inherited_variables = {name: value for name, value in os.environ.items() if not name.startswith(excluded)}
+    test_variables = {"SAM_CLI_TELEMETRY": "0", "ARCHITECTURE": architecture(), **CREDENTIALS}
     # Seconds. `sam deploy` polls AWS every five seconds, to avoid throttling. The emulator deploys faster and has no
     # throttling.
-    own["SAM_CLI_POLL_DELAY"] = "0.2"
+    test_variables["SAM_CLI_POLL_DELAY"] = "0.2"
     if sys.version_info[:2] == (3, 13):
-        own["PYTHON313"] = sys.executable
-    return {**inherited, **own, **more}
+        test_variables["PYTHON313"] = sys.executable
+    return {**inherited_variables, **test_variables, **extra_variables}
 
 
 def free_port() -> int:

@@ -14,17 +14,17 @@ from tests.deployed.deployment import SAM, run
 from tests.deployed.machine import ROOT, environment
 
 PATH = os.pathsep.join([str(SAM.parent), str(ROOT / ".tools" / "uv" / "bin"), os.environ["PATH"]])
-BUILT = ROOT / ".aws-sam" / "build"
+BUILD_FOLDER = ROOT / ".aws-sam" / "build"
 """The folder that the page's `sam build` writes."""
-BUILT_WITHIN_S = 600
+BUILD_LIMIT_S = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class PageRun:
     """The running commands of the page: the shell that runs them, and the files with its output and errors."""
 
     process: subprocess.Popen[bytes]
-    printed: Path
+    output: Path
     log: Path
 
 
@@ -33,26 +33,26 @@ class Page:
     """The commands that the page tells the reader to run.
 
     Attributes:
-        sets: The lines that set variables.
-        builds: The line that builds.
-        serves: The other lines of the first block. The last one serves until it is stopped.
-        asks: The command for another terminal.
+        exports: The lines that set variables.
+        build_command: The line that builds.
+        serve_commands: The other lines of the first block. The last one serves until it is stopped.
+        request: The command for another terminal.
     """
 
-    sets: str
-    builds: str
-    serves: str
-    asks: str
+    exports: str
+    build_command: str
+    serve_commands: str
+    request: str
 
     @classmethod
     def read(cls) -> "Page":
         section = (ROOT / "docs" / "local.md").read_text().partition("\n## Under `sam local`\n")[2]
-        first, asks = re.findall(r"^```sh\n(.*?)^```", section.partition("\n## ")[0], re.MULTILINE | re.DOTALL)
-        lines = first.splitlines()
-        sets = [line for line in lines if line.startswith("export ")]
-        [builds] = [line for line in lines if line.startswith("sam build ")]
-        serves = [line for line in lines if line not in (*sets, builds)]
-        return cls("\n".join(sets), builds, "\n".join(serves), asks)
+        first_block, request = re.findall(r"^```sh\n(.*?)^```", section.partition("\n## ")[0], re.MULTILINE | re.DOTALL)
+        lines = first_block.splitlines()
+        exports = [line for line in lines if line.startswith("export ")]
+        [build_command] = [line for line in lines if line.startswith("sam build ")]
+        serve_commands = [line for line in lines if line not in (*exports, build_command)]
+        return cls("\n".join(exports), build_command, "\n".join(serve_commands), request)
 
     def build(self) -> Path:
         """Run the build command. Return the build folder.
@@ -60,22 +60,22 @@ class Page:
         Raises:
             CommandFailed: it failed.
         """
-        run(["bash", "-euc", f"{self.sets}\n{self.builds}"], variables={"PATH": PATH}, within_s=BUILT_WITHIN_S)
-        return BUILT
+        run(["bash", "-euc", f"{self.exports}\n{self.build_command}"], variables={"PATH": PATH}, within_s=BUILD_LIMIT_S)
+        return BUILD_FOLDER
 
     @contextmanager
-    def serving(self, folder: Path) -> Iterator[Served]:
+    def serving(self, folder: Path) -> Iterator[PageRun]:
         """Run the serving commands, with their output in files of this folder. Stop them at the end."""
         # Use the runtime's image of the fixture `image`, and do not pull another.
         variables = environment(PATH=PATH, SAM_SKIP_PULL_IMAGE="true")
-        command = ["bash", "-euc", f"{self.sets}\n{self.serves}"]
-        printed, log = folder / "printed", folder / "page.log"
-        with printed.open("wb") as output, log.open("wb") as errors:
+        command = ["bash", "-euc", f"{self.exports}\n{self.serve_commands}"]
+        output, log = folder / "output", folder / "page.log"
+        with output.open("wb") as stdout, log.open("wb") as stderr:
             process = subprocess.Popen(
-                command, cwd=ROOT, env=variables, stdout=output, stderr=errors, start_new_session=True
+                command, cwd=ROOT, env=variables, stdout=stdout, stderr=stderr, start_new_session=True
             )
         try:
-            yield Served(process, printed, log)
+            yield PageRun(process, output, log)
         finally:
             _end_session(process)
 
@@ -85,8 +85,8 @@ def _end_session(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     process.wait(60)
-    stop = time.monotonic() + 60
+    end_s = time.monotonic() + 60
     with suppress(ProcessLookupError):
-        while time.monotonic() < stop:
+        while time.monotonic() < end_s:
             os.killpg(process.pid, 0)
             time.sleep(0.2)

@@ -19,9 +19,9 @@ FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
 LARGE = 900_000
 """Characters: more than an item can hold even when compressed, and less than the client accepts in one event."""
 
-LINGERED = "lingered to the end"
+LINGER_OUTPUT = "lingered to the end"
 """The output of a `linger` that was not cancelled."""
-RESTS = 32
+REST_COUNT = 32
 """The number of rests, 0.8 seconds each: more than one invocation of the worker has time for."""
 
 server = Server("probe")
@@ -32,8 +32,8 @@ logging.getLogger("mcp_baton").setLevel(logging.DEBUG)
 @server.tool
 def greet(ctx: Context) -> dict[str, str]:
     """Ask for a name. Return it, and the container in which the call ended."""
-    answer = ctx.elicit("name", f"Who calls {here()}?", FORM)
-    return {"name": str(answer.content["name"]), "container": here()}
+    answer = ctx.elicit("name", f"Who calls {container_name()}?", FORM)
+    return {"name": str(answer.content["name"]), "container": container_name()}
 
 
 @server.tool
@@ -47,32 +47,32 @@ def linger(seconds: float, ctx: Context) -> str:
     """Report progress every tenth of a second for this long. Return the container's name."""
     for _ in range(round(10 * seconds)):
         time.sleep(0.1)
-        ctx.report_progress(0, 1, f"in {here()}")
-    sys.stdout.write(f"{LINGERED}\n")
+        ctx.report_progress(0, 1, f"in {container_name()}")
+    sys.stdout.write(f"{LINGER_OUTPUT}\n")
     sys.stdout.flush()
-    return here()
+    return container_name()
 
 
 @server.tool
 def rest(seconds: float, number: int) -> str:
     """Sleep for this long. Return the number of the rest and the container's name."""
     time.sleep(seconds)
-    return f"{number} in {here()}"
+    return f"{number} in {container_name()}"
 
 
-def here() -> str:
+def container_name() -> str:
     """Return this container's name: each container has its own log stream."""
     return os.environ["AWS_LAMBDA_LOG_STREAM_NAME"]
 
 
-drawing = Step("draw", tool="draw", arguments={"seed": constant(7)})
-server.add_workflow(Workflow(name="drawing", description="draw", steps=[drawing]))
+draw_step = Step("draw", tool="draw", arguments={"seed": constant(7)})
+server.add_workflow(Workflow(name="drawing", description="draw", steps=[draw_step]))
 
-resting = [
+rest_steps = [
     Step(f"rest_{number}", tool=rest, arguments={"seconds": constant(0.8), "number": constant(number)})
-    for number in range(RESTS)
+    for number in range(REST_COUNT)
 ]
-server.add_workflow(Workflow(name="night", description="rest often", steps=resting, background=True))
+server.add_workflow(Workflow(name="night", description="rest often", steps=rest_steps, background=True))
 
 
 @dataclass

@@ -12,7 +12,7 @@ from tests.deployed.conversation import REVISIONS, ask
 from tests.deployed.deployment import Emulator, Stack, sam
 from tests.deployed.machine import REGION, ROOT, architecture
 from tests.deployed.page import PATH
-from tests.deployed.test_background import item_of, started_by, wait_until
+from tests.deployed.test_background import item_of, start_task_as, wait_until
 from tests.deployed.test_waits import message, status
 from tests.example_readmes import ExampleReadme
 
@@ -41,8 +41,8 @@ def result_of(stack: Stack, caller: Caller, tool: str, **arguments: Any) -> Any:
     """Call a tool. Return the result."""
     params = {"name": tool, "arguments": arguments}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
-    answer = ask(stack.endpoint, caller, body.encode(), mcp_protocol_version=REVISIONS["2025"])
-    return json.loads(answer.body)["result"]
+    response = ask(stack.endpoint, caller, body.encode(), mcp_protocol_version=REVISIONS["2025"])
+    return json.loads(response.body)["result"]
 
 
 def paused_for_answers(stack: Stack, caller: Caller, workflow: str, **arguments: Any) -> tuple[str, str]:
@@ -86,8 +86,8 @@ class Shop:
 
     def messages(self, queue: str) -> list[str]:
         """Take the messages from a queue, or wait for some for a second."""
-        answer = self.sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10, WaitTimeSeconds=1)
-        return [each["Body"] for each in answer.get("Messages", [])]
+        response = self.sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10, WaitTimeSeconds=1)
+        return [entry["Body"] for entry in response.get("Messages", [])]
 
 
 def test_an_approved_restart_is_checked_and_reported_to_the_team(
@@ -102,12 +102,12 @@ def test_an_approved_restart_is_checked_and_reported_to_the_team(
         gateway.create_usage_plan_key(usagePlanId=plan, keyId=key["id"], keyType="API_KEY")
     kim, ada = (stack.caller(x_api_key=key["value"]) for key in keys)
     shop = Shop(stack)
-    before = shop.deployment
+    first_deployment = shop.deployment
 
-    run, text = paused_for_answers(stack, kim, "handle_incident", service="checkout")
+    first_task, text = paused_for_answers(stack, kim, "handle_incident", service="checkout")
     assert "OutOfMemoryError" in text
     assert "INFO started" not in text
-    task = started_by(stack, kim, "handle_incident", task_id=run, answers={"cause": CAUSE})
+    task = start_task_as(stack, kim, "handle_incident", task_id=first_task, answers={"cause": CAUSE})
 
     approvals = stack.endpoint.replace("/mcp", "/approvals")
     wait_until(lambda: len(json.loads(ask(approvals, ada, None, method="GET").body)["approvals"]) == 1)
@@ -116,11 +116,11 @@ def test_an_approved_restart_is_checked_and_reported_to_the_team(
     url = f"{approvals}/{approval['approvalId']}"
     decision = json.dumps({"decision": "approve", "digest": approval["digest"]}).encode()
     assert ask(url, kim, decision).status in {403, 404}
-    assert shop.deployment == before
+    assert shop.deployment == first_deployment
     assert json.loads(ask(url, ada, decision).body)["state"] == "approved"
 
     wait_until(lambda: message(stack, task).startswith("waits for a callback until"))
-    assert shop.deployment != before
+    assert shop.deployment != first_deployment
     [request] = map(json.loads, shop.messages(shop.health))
     assert request["service"] == "checkout"
     assert shop.messages(shop.team) == []
@@ -128,7 +128,7 @@ def test_an_approved_restart_is_checked_and_reported_to_the_team(
     assert ask(callback, stack.caller(), b'{"healthy": true}').status == 200
 
     wait_until(lambda: status(stack, task) == "completed")
-    assert status(stack, run) == "completed"
+    assert status(stack, first_task) == "completed"
     report = "checkout was restarted and is healthy. Cause: memory. Evidence: ERROR OutOfMemoryError"
     assert shop.messages(shop.team) == [report]
 
@@ -144,12 +144,12 @@ def test_the_sales_of_a_month_are_summed_and_the_summary_is_sent(
         s3.put_object(Bucket="shop-sales", Key=f"sales/2026-11/{name}.csv", Body=text.encode())
     emulator.client("sesv2").create_email_identity(EmailIdentity="reports@example.com")
 
-    run, text = paused_for_answers(stack, kim, "report_sales", month="2026-11")
+    first_task, text = paused_for_answers(stack, kim, "report_sales", month="2026-11")
     assert "269.5" in text
     assert mails(emulator) == []
-    task = started_by(stack, kim, "report_sales", task_id=run, answers={"summary": SUMMARY})
+    task = start_task_as(stack, kim, "report_sales", task_id=first_task, answers={"summary": SUMMARY})
     wait_until(lambda: status(stack, task) != "working")
-    assert (status(stack, task), status(stack, run)) == ("completed", "completed"), item_of(stack, task)
+    assert (status(stack, task), status(stack, first_task)) == ("completed", "completed"), item_of(stack, task)
 
     [mail] = mails(emulator)
     assert (mail["Source"], mail["To"], mail["Subject"]) == (
@@ -165,5 +165,5 @@ def test_the_sales_of_a_month_are_summed_and_the_summary_is_sent(
 
 def mails(emulator: Emulator) -> list[dict[str, Any]]:
     """Return the mails that the SES of the emulator has sent."""
-    sent: dict[str, list[dict[str, Any]]] = httpx2.get(f"{emulator.url}/_ministack/ses/messages").json()["messages"]
-    return [mail for account in sent.values() for mail in account]
+    messages: dict[str, list[dict[str, Any]]] = httpx2.get(f"{emulator.url}/_ministack/ses/messages").json()["messages"]
+    return [mail for account in messages.values() for mail in account]

@@ -5,24 +5,24 @@ from typing import Any
 
 from mcp_types import TextResourceContents
 
-from tests.deployed.conversation import Talk, talked
+from tests.deployed.conversation import Session, in_session
 from tests.deployed.deployment import Stack
 
 
 def test_a_result_too_large_for_an_item_is_stored_in_the_bucket_and_read_back(probe: Stack) -> None:
-    async def run_drawing(talk: Talk) -> tuple[Any, Any, Any]:
-        _, meta = await talk.prompt("drawing")
-        task = await talk.task("get", meta["task_id"])
-        read = await talk.client.read_resource(task["_meta"]["_workflow.result.draw"]["uri"])
-        [contents] = read.contents
+    async def run_drawing(session: Session) -> tuple[Any, Any, Any]:
+        _, meta = await session.prompt("drawing")
+        task = await session.task("get", meta["task_id"])
+        resource = await session.client.read_resource(task["_meta"]["_workflow.result.draw"]["uri"])
+        [contents] = resource.contents
         assert isinstance(contents, TextResourceContents)
         return meta, task, json.loads(contents.text)
 
-    meta, task, value = talked(probe, run_drawing)
+    meta, task, value = in_session(probe, run_drawing)
     assert (meta["task_status"], task["status"]) == ("completed", "completed")
     assert "oversized" not in meta
     assert task["_meta"]["omitted"] == ["_workflow.result.draw"]
     assert len(value) == 900_000
     [bucket] = probe.resources("AWS::S3::Bucket").values()
-    listed = probe.emulator.client("s3").list_objects_v2(Bucket=bucket)["Contents"]
-    assert [found["Key"].split("/")[2] for found in listed] == [meta["task_id"]]
+    objects = probe.emulator.client("s3").list_objects_v2(Bucket=bucket)["Contents"]
+    assert [entry["Key"].split("/")[2] for entry in objects] == [meta["task_id"]]

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.deployed.conversation import Era, Talk, ask, talked
+from tests.deployed.conversation import Era, Session, ask, in_session
 from tests.deployed.deployment import Emulator, Stack, run, sam
 from tests.deployed.machine import REGION, ROOT, architecture
 from tests.starter import needs_the_starter
@@ -22,25 +22,25 @@ def bookshop(tmp_path_factory: pytest.TempPathFactory, emulator: Emulator) -> St
     baton = ("uv", "tool", "run", "--python", "3.13", "--from", str(wheel), "baton")
     run([*baton, "new", project, "--yes", "--region", REGION, "--wheel", wheel], variables={"PATH": PATH})
     sam(["build"], project, PATH=PATH)
-    chosen = ["--no-confirm-changeset", "--no-progressbar", "--parameter-overrides"]
-    sam(["deploy", *chosen, f"Architecture={architecture()}"], project, AWS_ENDPOINT_URL=emulator.url)
+    options = ["--no-confirm-changeset", "--no-progressbar", "--parameter-overrides"]
+    sam(["deploy", *options, f"Architecture={architecture()}"], project, AWS_ENDPOINT_URL=emulator.url)
     return emulator.stack("bookshop")
 
 
 @needs_the_starter
 @pytest.mark.parametrize("era", ["2025", "2026"])
 def test_the_workflow_of_a_deployed_new_project_pauses_resumes_and_completes(bookshop: Stack, era: Era) -> None:
-    async def borrow_book(talk: Talk) -> tuple[list[str], str]:
-        handoff, meta = await talk.prompt("borrow", {"title": "Walden"})
+    async def borrow_book(session: Session) -> tuple[list[str], str]:
+        handoff, meta = await session.prompt("borrow", {"title": "Walden"})
         task_id = meta["task_id"]
         answer = f'{{"task_id": "{task_id}", "answers": {{"reader": "<Who borrows Walden?>"}}}}'
         assert f"Call borrow with {answer} to let the server continue." in handoff
-        ended, _ = await talk.call("borrow", {"task_id": task_id, "answers": {"reader": "Kim"}})
-        assert ended["results"]["lend_book"] == {"shelf": "PS-3048", "reader": "Kim", "weeks": 2}
-        _, meta = await talk.call("borrow", {"task_id": task_id})
+        result, _ = await session.call("borrow", {"task_id": task_id, "answers": {"reader": "Kim"}})
+        assert result["results"]["lend_book"] == {"shelf": "PS-3048", "reader": "Kim", "weeks": 2}
+        _, meta = await session.call("borrow", {"task_id": task_id})
         return [step["status"] for step in meta["steps"]], meta["task_status"]
 
-    assert talked(bookshop, borrow_book, era) == (["completed"] * 3, "completed")
+    assert in_session(bookshop, borrow_book, era) == (["completed"] * 3, "completed")
 
 
 def test_a_new_project_rejects_calls_without_its_key(bookshop: Stack) -> None:

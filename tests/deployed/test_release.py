@@ -29,67 +29,67 @@ def live_version(stack: Stack) -> tuple[str, list[str]]:
 def test_the_alias_serves_a_changed_layer_and_an_unchanged_build_publishes_nothing(
     stack: Stack, build: Path, tmp_path: Path
 ) -> None:
-    first = live_version(stack.copy(STACK))
-    assert live_version(stack.emulator.deploy(build, STACK)) == first
+    first_version = live_version(stack.copy(STACK))
+    assert live_version(stack.emulator.deploy(build, STACK)) == first_version
 
-    changed = tmp_path / "build"
-    shutil.copytree(build, changed, symlinks=True)
-    title = changed / "BatonLayer" / "python" / "released.txt"
+    changed_build = tmp_path / "build"
+    shutil.copytree(build, changed_build, symlinks=True)
+    title = changed_build / "BatonLayer" / "python" / "released.txt"
     title.write_text("a second release")
-    released = stack.emulator.deploy(changed, STACK)
-    version, layers = live_version(released)
+    new_stack = stack.emulator.deploy(changed_build, STACK)
+    version, layers = live_version(new_stack)
 
-    assert int(version) == int(first[0]) + 1
-    assert layers != first[1]
-    anyio.run(whole_conversation, released.endpoint, released.caller(x_api_key=released.api_key), "2026")
+    assert int(version) == int(first_version[0]) + 1
+    assert layers != first_version[1]
+    anyio.run(whole_conversation, new_stack.endpoint, new_stack.caller(x_api_key=new_stack.api_key), "2026")
 
 
 def without_clock(template: str) -> str:
     """Return the template of a release that had no schedule and no index in its table."""
     for block in (r" +GlobalSecondaryIndexes:\n", r" +Sweep:\n +Type: ScheduleV2\n"):
-        [found] = re.finditer(f"(?m)^{block}", template)
-        indent = len(found[0]) - len(found[0].lstrip())
-        rest = template[found.end() :]
+        [match] = re.finditer(f"(?m)^{block}", template)
+        indent = len(match[0]) - len(match[0].lstrip())
+        rest = template[match.end() :]
         # A list has the same indentation as its key.
-        over = re.search(rf"(?m)^ {{0,{indent}}}(?![ -])", rest)
-        assert over
-        template = template[: found.start()] + rest[over.start() :]
+        block_end = re.search(rf"(?m)^ {{0,{indent}}}(?![ -])", rest)
+        assert block_end
+        template = template[: match.start()] + rest[block_end.start() :]
     return re.sub(r" +- AttributeName: listed_\w+\n +AttributeType: S\n", "", template)
 
 
 @pytest.fixture(scope="session")
-def older(stack: Stack) -> Stack:
+def old_stack(stack: Stack) -> Stack:
     """A stack of a release that had no schedule and no index."""
-    older = stack.copy("older", change=without_clock)
-    table = older.emulator.client("dynamodb").describe_table(TableName=older.outputs["TaskTableName"])["Table"]
+    old_stack = stack.copy("older", change=without_clock)
+    table = old_stack.emulator.client("dynamodb").describe_table(TableName=old_stack.outputs["TaskTableName"])["Table"]
     assert "GlobalSecondaryIndexes" not in table
-    assert not older.resources("AWS::Scheduler::Schedule")
-    return older
+    assert not old_stack.resources("AWS::Scheduler::Schedule")
+    return old_stack
 
 
 @pytest.fixture(scope="session")
-def older_task(older: Stack) -> dict[str, Any]:
+def older_task(old_stack: Stack) -> dict[str, Any]:
     """The item of a task that was created before the update, and for which the worker was not invoked."""
-    return item_of(older, create_without_event(older))
+    return item_of(old_stack, create_without_event(old_stack))
 
 
 @pytest.fixture(scope="session")
-def updated(older: Stack, older_task: dict[str, Any], build: Path) -> Stack:
+def new_stack(old_stack: Stack, older_task: dict[str, Any], build: Path) -> Stack:
     """The older stack after an update."""
-    return older.emulator.deploy(build, older.name)
+    return old_stack.emulator.deploy(build, old_stack.name)
 
 
 def test_a_stack_without_a_schedule_can_be_updated_while_it_has_tasks(
-    older: Stack, older_task: dict[str, Any], updated: Stack
+    old_stack: Stack, older_task: dict[str, Any], new_stack: Stack
 ) -> None:
-    table = older.outputs["TaskTableName"]
-    [index] = updated.emulator.client("dynamodb").describe_table(TableName=table)["Table"]["GlobalSecondaryIndexes"]
-    assert (updated.outputs["TaskTableName"], index["IndexName"], index["IndexStatus"]) == (table, "lists", "ACTIVE")
-    assert len(updated.resources("AWS::Scheduler::Schedule")) == 1
-    assert item_of(updated, older_task["sk"]["S"])["created_at"] == older_task["created_at"]
+    table = old_stack.outputs["TaskTableName"]
+    [index] = new_stack.emulator.client("dynamodb").describe_table(TableName=table)["Table"]["GlobalSecondaryIndexes"]
+    assert (new_stack.outputs["TaskTableName"], index["IndexName"], index["IndexStatus"]) == (table, "lists", "ACTIVE")
+    assert len(new_stack.resources("AWS::Scheduler::Schedule")) == 1
+    assert item_of(new_stack, older_task["sk"]["S"])["created_at"] == older_task["created_at"]
 
 
 @pytest.mark.last
-def test_a_sweep_finds_a_task_from_before_the_update(older_task: dict[str, Any], updated: Stack) -> None:
+def test_a_sweep_finds_a_task_from_before_the_update(older_task: dict[str, Any], new_stack: Stack) -> None:
     """The index includes items from before the update."""
-    wait_until(lambda: item_of(updated, older_task["sk"]["S"])["status"]["S"] == "completed")
+    wait_until(lambda: item_of(new_stack, older_task["sk"]["S"])["status"]["S"] == "completed")

@@ -21,9 +21,9 @@ import pytest
 from tests.deployed.callers import HeaderCaller
 from tests.deployed.conversation import Era, whole_conversation
 from tests.deployed.deployment import SAM, Emulator, Stack, await_ready, client_of, running
-from tests.deployed.evidence import WATCHED
+from tests.deployed.evidence import LOG_FILES
 from tests.deployed.machine import ROOT, architecture, free_port
-from tests.deployed.page import Page, Served
+from tests.deployed.page import Page, PageRun
 
 EVENTS = {path.stem: path for path in (ROOT / "events").rglob("*.json")}
 FILES = sorted(EVENTS)
@@ -46,12 +46,12 @@ def options(build: Path, emulator: Emulator, stack: Stack, tmp_path_factory: pyt
     name.
     """
     port = emulator.url.rsplit(":", 1)[1]
-    where = {
+    function_variables = {
         "AWS_ENDPOINT_URL_DYNAMODB": f"http://host.docker.internal:{port}",
         "BATON_TABLE": stack.outputs["TaskTableName"],
     }
     variables = tmp_path_factory.mktemp("local") / "variables.json"
-    variables.write_text(json.dumps({"McpFunction": where}))
+    variables.write_text(json.dumps({"McpFunction": function_variables}))
     files = ["--template", str(build / "template.yaml"), "--env-vars", str(variables), "--skip-pull-image"]
     host = ["--container-host", "127.0.0.1", "--add-host", "host.docker.internal:host-gateway"]
     return [*files, *host, "--parameter-overrides", f"Architecture={architecture()}", f"AllowedOrigins={ORIGIN}"]
@@ -61,7 +61,7 @@ def options(build: Path, emulator: Emulator, stack: Stack, tmp_path_factory: pyt
 def local_lambda(options: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A client of `sam local start-lambda`, which keeps one container."""
     log = tmp_path_factory.mktemp("start-lambda") / "start-lambda.log"
-    WATCHED.append(log)
+    LOG_FILES.append(log)
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [str(SAM), "local", "start-lambda", "--port", str(port), "--warm-containers", "EAGER", *options]
@@ -79,43 +79,43 @@ def answer(local_lambda: Any, event: str) -> Any:
 def test_an_event_gets_a_whole_response_under_sam_local(name: str, local_lambda: Any) -> None:
     text, owner = EVENTS[name].read_text(), f"owner of {name}"
     if "TASK_ID" in text:
-        paused = answer(local_lambda, EVENTS["prompts-get-refund-pauses"].read_text().replace(OWNER, owner))
-        text = text.replace("TASK_ID", TASK_ID.findall(paused["body"])[0])
+        pause_response = answer(local_lambda, EVENTS["prompts-get-refund-pauses"].read_text().replace(OWNER, owner))
+        text = text.replace("TASK_ID", TASK_ID.findall(pause_response["body"])[0])
 
-    answered = answer(local_lambda, text.replace(OWNER, owner))
+    response = answer(local_lambda, text.replace(OWNER, owner))
 
     expected = {"initialized-notification": 202, "get-not-allowed": 405, "preflight": 204}.get(name, 200)
-    assert answered["statusCode"] == expected
-    assert (answered["headers"].get("Content-Type") == "text/event-stream") == (name in STREAMED)
-    assert "internal error" not in answered["body"].lower()
+    assert response["statusCode"] == expected
+    assert (response["headers"].get("Content-Type") == "text/event-stream") == (name in STREAMED)
+    assert "internal error" not in response["body"].lower()
 
 
 @pytest.fixture(scope="module")
-def served(serving_page: Served) -> Served:
+def page_run(serving_page: PageRun) -> PageRun:
     """The documentation's commands, once the last one serves."""
     await_ready(serving_page.process, PAGE_URL, serving_page.log, within_s=PAGE_WITHIN_S)
     return serving_page
 
 
-def test_the_documented_commands_invoke_the_function_and_store_its_task(served: Served) -> None:
-    [answer] = [line for line in served.printed.read_text().splitlines() if '"statusCode"' in line]
+def test_the_documented_commands_invoke_the_function_and_store_its_task(page_run: PageRun) -> None:
+    [response_line] = [line for line in page_run.output.read_text().splitlines() if '"statusCode"' in line]
 
-    body = json.loads(answer[answer.index("{") :])["body"]
+    body = json.loads(response_line[response_line.index("{") :])["body"]
     [result] = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if '"result"' in line]
     assert result["result"]["_meta"]["task_status"] == "working"
     assert TASK_ID.fullmatch(result["result"]["_meta"]["task_id"])
 
 
-def test_the_documented_request_to_start_api_is_answered_and_stores_its_task(served: Served, page: Page) -> None:
-    asked = subprocess.run(["bash", "-euc", page.asks], capture_output=True, text=True, check=True, timeout=120)
+def test_the_documented_request_to_start_api_is_answered_and_stores_its_task(page_run: PageRun, page: Page) -> None:
+    process = subprocess.run(["bash", "-euc", page.request], capture_output=True, text=True, check=True, timeout=120)
 
-    meta = json.loads(asked.stdout)["result"]["_meta"]
+    meta = json.loads(process.stdout)["result"]["_meta"]
     assert (meta["task_status"], meta["pause_reason"]["type"]) == ("working", "approvalRequired")
     assert f"TASK#{meta['task_id']}" in tasks_of_the_page()
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
-def test_the_official_client_completes_the_conversation_through_start_api(served: Served, era: Era) -> None:
+def test_the_official_client_completes_the_conversation_through_start_api(page_run: PageRun, era: Era) -> None:
     task_id = anyio.run(whole_conversation, f"{PAGE_URL}/mcp", HeaderCaller(), era)
 
     assert f"TASK#{task_id}" in tasks_of_the_page()

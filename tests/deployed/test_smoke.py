@@ -15,17 +15,17 @@ PAUSES = ("--workflow", "refund_order", "order_id=A-17", "amount=300")
 
 
 @pytest.fixture(scope="session")  # some of these tests run last, after those of other modules
-def smoked(stack: Stack) -> Stack:
+def smoke_stack(stack: Stack) -> Stack:
     """A stack whose subscription streams are short, because the emulator sends a stream only at its end."""
     return stack.copy("smoked", ListenMs="1000")
 
 
-def smoke(stack: Stack, key: str, **more: str) -> tuple[int, Mapping[str, list[str]]]:
+def smoke(stack: Stack, key: str, **extra_variables: str) -> tuple[int, Mapping[str, list[str]]]:
     """Run the checks. Return the exit code, and the outcomes and texts by check."""
-    where = [stack.endpoint, "--header", f"Host:{stack.host}", "--api-key", "env:SMOKE_KEY", "--stack", stack.name]
-    variables = environment(AWS_ENDPOINT_URL=stack.emulator.url, SMOKE_KEY=key, **more)
-    done = subprocess.run(
-        [PYTHON, "-m", "tests.smoke", *where, *PAUSES],
+    target = [stack.endpoint, "--header", f"Host:{stack.host}", "--api-key", "env:SMOKE_KEY", "--stack", stack.name]
+    variables = environment(AWS_ENDPOINT_URL=stack.emulator.url, SMOKE_KEY=key, **extra_variables)
+    process = subprocess.run(
+        [PYTHON, "-m", "tests.smoke", *target, *PAUSES],
         cwd=ROOT,
         env=variables,
         capture_output=True,
@@ -33,18 +33,18 @@ def smoke(stack: Stack, key: str, **more: str) -> tuple[int, Mapping[str, list[s
         check=False,
         timeout=WITHIN_S,
     )
-    found: dict[str, list[str]] = {}
-    for outcome, name, text in re.findall(r"^(held|failed|not checked) +(\w+): (.*)$", done.stdout, re.MULTILINE):
-        found.setdefault(name, []).append(f"{outcome}: {text}")
-    assert found, done.stderr
-    return done.returncode, found
+    reports: dict[str, list[str]] = {}
+    for outcome, name, text in re.findall(r"^(held|failed|not checked) +(\w+): (.*)$", process.stdout, re.MULTILINE):
+        reports.setdefault(name, []).append(f"{outcome}: {text}")
+    assert reports, process.stderr
+    return process.returncode, reports
 
 
 @pytest.mark.last
-def test_a_healthy_stack_passes_and_no_data_is_left_behind(smoked: Stack) -> None:
-    code, found = smoke(smoked, smoked.api_key)
+def test_a_healthy_stack_passes_and_no_data_is_left_behind(smoke_stack: Stack) -> None:
+    code, reports = smoke(smoke_stack, smoke_stack.api_key)
 
-    outcomes = {name: [text.partition(":")[0] for text in texts] for name, texts in found.items()}
+    outcomes = {name: [text.partition(":")[0] for text in texts] for name, texts in reports.items()}
     assert outcomes == {
         "endpoint": ["held"],
         "authorizer": ["held", "held"],
@@ -57,34 +57,34 @@ def test_a_healthy_stack_passes_and_no_data_is_left_behind(smoked: Stack) -> Non
         "index": ["held"],
         "sweeps": ["held"],
         "end": ["held", "held"],
-    }, found
+    }, reports
     assert code == 0
-    items = smoked.emulator.client("dynamodb").scan(TableName=smoked.outputs["TaskTableName"])["Items"]
+    items = smoke_stack.emulator.client("dynamodb").scan(TableName=smoke_stack.outputs["TaskTableName"])["Items"]
     assert {item["status"]["S"] for item in items if item["sk"]["S"].startswith("TASK#")} == {"cancelled"}
     assert [item for item in items if "baton-smoke" in item["pk"]["S"] or "listed_in" in item] == []
 
 
 @pytest.mark.last
-def test_a_broken_stack_fails_the_checks_of_its_faults(smoked: Stack) -> None:
-    emulator = smoked.emulator
-    scheduler, [schedule] = emulator.client("scheduler"), smoked.resources("AWS::Scheduler::Schedule").values()
-    described = scheduler.get_schedule(Name=schedule)
-    kept = ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")
-    scheduler.update_schedule(State="DISABLED", **{member: described[member] for member in kept})
+def test_a_broken_stack_fails_the_checks_of_its_faults(smoke_stack: Stack) -> None:
+    emulator = smoke_stack.emulator
+    scheduler, [schedule] = emulator.client("scheduler"), smoke_stack.resources("AWS::Scheduler::Schedule").values()
+    description = scheduler.get_schedule(Name=schedule)
+    members = ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")
+    scheduler.update_schedule(State="DISABLED", **{member: description[member] for member in members})
     emulator.client("dynamodb").update_table(
-        TableName=smoked.outputs["TaskTableName"], GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": "lists"}}]
+        TableName=smoke_stack.outputs["TaskTableName"], GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": "lists"}}]
     )
 
-    code, found = smoke(smoked, smoked.api_key)
+    code, reports = smoke(smoke_stack, smoke_stack.api_key)
 
     assert code == 1
-    assert found["index"][0].startswith("failed: "), found
-    assert found["sweeps"][0].startswith("failed: the schedule is DISABLED"), found
-    assert found["authorizer"][0] == "held: a caller without credentials gets 403"
+    assert reports["index"][0].startswith("failed: "), reports
+    assert reports["sweeps"][0].startswith("failed: the schedule is DISABLED"), reports
+    assert reports["authorizer"][0] == "held: a caller without credentials gets 403"
 
 
-def test_wrong_credentials_fail_and_no_other_check_runs(smoked: Stack) -> None:
-    code, found = smoke(smoked, "wrong")
+def test_wrong_credentials_fail_and_no_other_check_runs(smoke_stack: Stack) -> None:
+    code, reports = smoke(smoke_stack, "wrong")
 
-    assert (code, list(found)) == (1, ["endpoint"])
-    assert "403" in found["endpoint"][0]
+    assert (code, list(reports)) == (1, ["endpoint"])
+    assert "403" in reports["endpoint"][0]

@@ -26,22 +26,22 @@ def test_the_function_rejects_other_methods(stack: Stack, keys: tuple[str, str])
 
 
 def test_only_pages_of_an_allowed_origin_may_call(probe: Stack) -> None:
-    asked = {"Access_Control_Request_Method": "POST"}
-    allowed = ask(probe.endpoint, probe.caller(Origin=ORIGIN, **asked), method="OPTIONS")
-    refused = ask(probe.endpoint, probe.caller(Origin="https://evil.example.com", **asked), method="OPTIONS")
-    assert (allowed.status, allowed.headers.get("access-control-allow-origin")) == (204, ORIGIN)
-    assert refused.headers.get("access-control-allow-origin") is None
+    preflight = {"Access_Control_Request_Method": "POST"}
+    reply = ask(probe.endpoint, probe.caller(Origin=ORIGIN, **preflight), method="OPTIONS")
+    refusal = ask(probe.endpoint, probe.caller(Origin="https://evil.example.com", **preflight), method="OPTIONS")
+    assert (reply.status, reply.headers.get("access-control-allow-origin")) == (204, ORIGIN)
+    assert refusal.headers.get("access-control-allow-origin") is None
 
 
 def test_the_dashboard_shows_the_metrics_of_its_own_stack(stack: Stack) -> None:
-    charted = stack.copy("charted", Dashboard="on")
-    [name] = charted.resources("AWS::CloudWatch::Dashboard").values()
-    body = charted.emulator.client("cloudwatch").get_dashboard(DashboardName=name)["DashboardBody"]
+    copy = stack.copy("charted", Dashboard="on")
+    [name] = copy.resources("AWS::CloudWatch::Dashboard").values()
+    body = copy.emulator.client("cloudwatch").get_dashboard(DashboardName=name)["DashboardBody"]
     [queue] = [
         row[3]
         for widget in json.loads(body)["widgets"]
         for row in widget["properties"]["metrics"]
         if row[0] == "AWS/SQS"
     ]
-    assert charted.outputs["DeadLetterQueueUrl"].endswith(f"/{queue}")
-    assert (charted.name in body, charted.outputs["FunctionName"] in body, "${" in body) == (True, True, False)
+    assert copy.outputs["DeadLetterQueueUrl"].endswith(f"/{queue}")
+    assert (copy.name in body, copy.outputs["FunctionName"] in body, "${" in body) == (True, True, False)

@@ -15,8 +15,8 @@ from tests.deployed.containers import containers_of
 from tests.deployed.conversation import HttpAnswer, ask
 from tests.deployed.deployment import ProbeSource, Stack
 from tests.deployed.machine import REGION, ROOT
-from tests.deployed.test_background import item_of, started, started_by, wait_until
-from tests.deployed.test_conversation import PUBLIC_URL, WAYS, Access, by_nothing
+from tests.deployed.test_background import item_of, start_task, start_task_as, wait_until
+from tests.deployed.test_conversation import DEPLOYMENTS, PUBLIC_URL, Access, by_nothing
 
 SECRET = "the-note-in-the-parcel"
 PARCEL = {"weight": 3, "note": SECRET}
@@ -60,13 +60,13 @@ def message(stack: Stack, task_id: str) -> str:
     return text
 
 
-def wait_for_pause(stack: Stack, task_id: str, begins: str = "waits for a callback until") -> None:
-    """Wait until the status message begins with `begins` and no worker has the task."""
+def wait_for_pause(stack: Stack, task_id: str, prefix: str = "waits for a callback until") -> None:
+    """Wait until the status message begins with `prefix` and no worker has the task."""
 
-    def waits() -> bool:
-        return message(stack, task_id).startswith(begins) and item_of(stack, task_id)["run"]["M"]["until"]["N"] == "0"
+    def is_waiting() -> bool:
+        return message(stack, task_id).startswith(prefix) and item_of(stack, task_id)["run"]["M"]["until"]["N"] == "0"
 
-    wait_until(waits)
+    wait_until(is_waiting)
 
 
 def status(stack: Stack, task_id: str) -> str:
@@ -76,8 +76,8 @@ def status(stack: Stack, task_id: str) -> str:
 
 def items(stack: Stack) -> list[dict[str, Any]]:
     pages = stack.emulator.client("dynamodb").get_paginator("scan").paginate(TableName=stack.outputs["TaskTableName"])
-    found = [item for page in pages for item in page["Items"]]
-    return sorted(found, key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
+    unsorted_items = [item for page in pages for item in page["Items"]]
+    return sorted(unsorted_items, key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
 
 
 @pytest.fixture(scope="session")
@@ -94,7 +94,7 @@ def shop(original: Stack) -> Stack:
 @pytest.fixture(scope="session")
 def slow(shop: Stack) -> str:
     """Start a workflow that sleeps for two minutes and then waits for a callback. Return its task's id."""
-    return started(shop, "slow_purchase", label="slow")
+    return start_task(shop, "slow_purchase", label="slow")
 
 
 def test_a_callback_address_is_a_url_of_the_api(shop: Stack, slow: str) -> None:
@@ -103,7 +103,7 @@ def test_a_callback_address_is_a_url_of_the_api(shop: Stack, slow: str) -> None:
     wait_for_pause(shop, slow, "waits until")
 
 
-@pytest.fixture(scope="module", params=[*WAYS, by_nothing], ids=lambda way: way.__name__)
+@pytest.fixture(scope="module", params=[*DEPLOYMENTS, by_nothing], ids=lambda deploy: deploy.__name__)
 def access(request: pytest.FixtureRequest, original: Stack) -> Access:
     deploy: Callable[[Stack, pytest.FixtureRequest], Access] = request.param
     return deploy(original, request)
@@ -111,22 +111,22 @@ def access(request: pytest.FixtureRequest, original: Stack) -> Access:
 
 def test_a_callback_needs_no_credentials_in_any_authentication_mode(access: Access) -> None:
     stack = access.stack
-    task = started_by(stack, access.kim, "purchase", label="one")
+    task = start_task_as(stack, access.kim, "purchase", label="one")
     address = address_of(stack, "one")
     assert address.url in {f"{base}/callbacks/{address.token}" for base in (stack.outputs["BaseUrl"], PUBLIC_URL)}
     wait_for_pause(stack, task)
-    before = items(stack)
+    items_before = items(stack)
 
-    unknown = send(stack, UNKNOWN, PARCEL)
-    assert (unknown.status, json.loads(unknown.body)) == (404, {"error": "There is no such callback."})
-    got = [address.send(method=method).status for method in ("GET", "HEAD")]
-    assert set(got) <= {403, 404, 405}, got
-    assert items(stack) == before
-    refused = [ask(stack.endpoint, stranger).status for stranger in access.strangers]
-    assert refused == [access.refusal] * len(refused)
+    unknown_reply = send(stack, UNKNOWN, PARCEL)
+    assert (unknown_reply.status, json.loads(unknown_reply.body)) == (404, {"error": "There is no such callback."})
+    method_statuses = [address.send(method=method).status for method in ("GET", "HEAD")]
+    assert set(method_statuses) <= {403, 404, 405}, method_statuses
+    assert items(stack) == items_before
+    stranger_statuses = [ask(stack.endpoint, stranger).status for stranger in access.strangers]
+    assert stranger_statuses == [access.refusal] * len(stranger_statuses)
 
-    accepted = address.send(PARCEL)
-    assert (accepted.status, json.loads(accepted.body)) == (200, {"accepted": True})
+    reply = address.send(PARCEL)
+    assert (reply.status, json.loads(reply.body)) == (200, {"accepted": True})
     wait_until(lambda: status(stack, task) == "completed")
 
 
@@ -160,7 +160,7 @@ def put_event(stack: Stack, source: str, detail: Mapping[str, Any]) -> None:
 
 def test_a_rule_of_eventbridge_delivers_a_callback(shop: Stack) -> None:
     add_rule(shop, "bus", "supplier")
-    task = started(shop, "purchase", label="bus")
+    task = start_task(shop, "purchase", label="bus")
     address = address_of(shop, "bus")
     wait_for_pause(shop, task)
 
@@ -173,7 +173,7 @@ def test_a_rule_of_eventbridge_delivers_a_callback(shop: Stack) -> None:
 def test_rules_for_s3_and_a_partner_deliver_callbacks(shop: Stack) -> None:
     add_rule(shop, "S3", "aws.s3")
     add_rule(shop, "partner", "payments")
-    tasks = {label: started(shop, "receipt", label=label) for label in ("file", "payment")}
+    tasks = {label: start_task(shop, "receipt", label=label) for label in ("file", "payment")}
     file, payment = (address_of(shop, label) for label in tasks)
 
     s3 = shop.emulator.client("s3")
@@ -193,13 +193,13 @@ def logs_of(stack: Stack) -> str:
     output = [container.logs().decode() for container in containers]
     logs = stack.emulator.client("logs")
     for group in logs.describe_log_groups()["logGroups"]:
-        found = logs.filter_log_events(logGroupName=group["logGroupName"])
-        output += [event["message"] for event in found["events"]]
+        page = logs.filter_log_events(logGroupName=group["logGroupName"])
+        output += [event["message"] for event in page["events"]]
     return "\n".join(output)
 
 
 def test_a_callbacks_token_is_stored_nowhere_and_its_body_only_in_the_result(shop: Stack) -> None:
-    task = started(shop, "purchase", label="secret")
+    task = start_task(shop, "purchase", label="secret")
     address = address_of(shop, "secret")
     wait_for_pause(shop, task)
     wrong_type, no_json = {"weight": SECRET, "note": 7}, f'{{"{SECRET}"'.encode()
@@ -213,11 +213,11 @@ def test_a_callbacks_token_is_stored_nowhere_and_its_body_only_in_the_result(sho
     # A rejected event is an error of the function.
     for token in (address.token, UNKNOWN):
         event = {"batonCallback": {"token": token, "id": SECRET, "payload": {"note": SECRET}}}
-        refused = shop.emulator.client("lambda").invoke(
+        response = shop.emulator.client("lambda").invoke(
             FunctionName=shop.outputs["FunctionName"], Qualifier="live", Payload=json.dumps(event).encode()
         )
-        assert "FunctionError" in refused
-        assert SECRET not in refused["Payload"].read().decode()
+        assert "FunctionError" in response
+        assert SECRET not in response["Payload"].read().decode()
 
     output = logs_of(shop)
     assert "the callback of the step delivery was accepted" in output
@@ -229,17 +229,17 @@ def test_a_callbacks_token_is_stored_nowhere_and_its_body_only_in_the_result(sho
         assert SECRET not in text
 
     assert address.token not in str(items(shop))
-    kept = {place for item in items(shop) for place in places(item, SECRET)}
+    secret_paths = {path for item in items(shop) for path in paths_to(item, SECRET)}
     # The result of the step, and the result of the workflow, which contains it.
-    assert kept == {"variables.M._workflow.result.delivery.S", "result.S"}
+    assert secret_paths == {"variables.M._workflow.result.delivery.S", "result.S"}
 
 
-def places(value: Any, text: str, *path: str) -> list[str]:
+def paths_to(value: Any, text: str, *path: str) -> list[str]:
     """Return the paths in an item that contain a text."""
     if isinstance(value, Mapping):
-        return [it for name, inner in value.items() for it in places(inner, text, *path, name)]
+        return [secret_path for name, member in value.items() for secret_path in paths_to(member, text, *path, name)]
     if isinstance(value, list):
-        return [it for inner in value for it in places(inner, text, *path)]
+        return [secret_path for member in value for secret_path in paths_to(member, text, *path)]
     return [".".join(path)] if text in str(value) else []
 
 

@@ -29,14 +29,14 @@ class EngineFailed(Exception):
     """DynamoDB Local did not start."""
 
 
-def left_out() -> str | None:
+def unavailable_reason() -> str | None:
     """Return why this machine cannot run DynamoDB Local, or None if it can."""
     if platform.machine() not in PROCESSORS or platform.system() not in SQLITE:
         return f"DynamoDB Local has no SQLite for {platform.system()} on {platform.machine()}"
     java = _java()
     if java < OLDEST_JAVA:
-        found = f"is {java}" if java else "is missing"
-        return f"DynamoDB Local needs Java {OLDEST_JAVA} or newer, which {found}"
+        java_state = f"is {java}" if java else "is missing"
+        return f"DynamoDB Local needs Java {OLDEST_JAVA} or newer, which {java_state}"
     return None if shutil.which("mvn") else "DynamoDB Local comes through Maven (mvn), which is missing"
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.dynamodb_local.engine import HERE, LIBRARY, left_out
+from tests.dynamodb_local.engine import HERE, LIBRARY, unavailable_reason
 
 LOCK = HERE / "jars.sha256"
 INCOMING = HERE / "lib.incoming"
@@ -22,15 +22,15 @@ class InstallFailed(Exception):
     """Maven failed, or its files are not the locked ones."""
 
 
-def locked(text: str) -> dict[str, str]:
+def parse_digests(text: str) -> dict[str, str]:
     """Return the digests of a list in the format of `sha256sum`, by file."""
     return {name: digest for digest, _, name in (line.partition("  ") for line in text.splitlines())}
 
 
-def wrong(folder: Path, expected: Mapping[str, str]) -> list[str]:
+def wrong_files(folder: Path, expected: Mapping[str, str]) -> list[str]:
     """Return the names of files in a folder that are missing, changed or unexpected."""
-    there = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*")}
-    return sorted(name for name in there.keys() | expected.keys() if there.get(name) != expected.get(name))
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*")}
+    return sorted(name for name in digests.keys() | expected.keys() if digests.get(name) != expected.get(name))
 
 
 def install() -> None:
@@ -39,24 +39,24 @@ def install() -> None:
     Raises:
         InstallFailed: Maven failed, or files differ. The message has Maven's output or the names of the files.
     """
-    expected = locked(LOCK.read_text())
-    if not wrong(LIBRARY, expected):
+    expected = parse_digests(LOCK.read_text())
+    if not wrong_files(LIBRARY, expected):
         return
     shutil.rmtree(INCOMING, ignore_errors=True)
     command = ["mvn", "--batch-mode", "--quiet", "--file", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
-    brought = subprocess.run([*command, f"-DoutputDirectory={INCOMING}"], capture_output=True, text=True, check=False)
-    if brought.returncode:
-        raise InstallFailed(f"Maven could not bring DynamoDB Local:\n{brought.stdout}{brought.stderr}")
-    conflicting_steps = wrong(INCOMING, expected)
-    if conflicting_steps:
-        raise InstallFailed(f"what Maven brought is not what {LOCK.name} says: {', '.join(conflicting_steps)}")
+    process = subprocess.run([*command, f"-DoutputDirectory={INCOMING}"], capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise InstallFailed(f"Maven could not download DynamoDB Local:\n{process.stdout}{process.stderr}")
+    files = wrong_files(INCOMING, expected)
+    if files:
+        raise InstallFailed(f"Maven's files differ from {LOCK.name}: {', '.join(files)}")
     shutil.rmtree(LIBRARY, ignore_errors=True)
     INCOMING.rename(LIBRARY)
 
 
 def main(note: Path | None) -> int:
     """Install the engine, or report why it is left out. Return the exit code."""
-    reason = left_out()
+    reason = unavailable_reason()
     if note is not None:
         note.parent.mkdir(exist_ok=True)
         note.write_text(reason or "")

@@ -9,7 +9,7 @@ from tests.deployed.deployment import running_emulator
 from tests.deployed.image import ensure_runtime_image
 from tests.deployed.machine import docker_client, runtime_emulator
 from tests.deployed.page import Page
-from tests.game_day.game import BREAKS, Options, play, prepared, remove_containers
+from tests.game_day.game import BREAKS, Options, play, prepare, remove_containers
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.game_day", description=__doc__)
@@ -27,7 +27,7 @@ if __name__ == "__main__":
     folder = Path(tempfile.mkdtemp(prefix="game-day-"))
     with running_emulator(folder / "emulator.log", "--env GAME=day") as emulator:
         original = emulator.deploy(build, "baton")
-        with prepared(original, folder, options) as setup:
+        with prepare(original, folder, options) as setup:
             try:
                 outcome = play(setup, options, folder)
             finally:

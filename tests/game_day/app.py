@@ -27,11 +27,11 @@ LEDGER_TIMEOUT_S = 5.0
 
 server = Server("shop")
 clock = {"ms": 0}
-"""By how much the clock of this container is wrong."""
+"""The error of this container's clock."""
 
 
 def report(path: str, **body: Any) -> dict[str, Any]:
-    """Report to the ledger; returns its answer. Raises `ToolError` if there is no answer."""
+    """Report to the ledger, and return its answer. Raise `ToolError` if there is no answer."""
     headers = {"X-Container": os.environ["AWS_LAMBDA_LOG_STREAM_NAME"]}
     with closing(HTTPConnection(os.environ["LEDGER"], timeout=LEDGER_TIMEOUT_S)) as connection:
         try:
@@ -43,10 +43,10 @@ def report(path: str, **body: Any) -> dict[str, Any]:
     return answer
 
 
-def effect(tool: str, order: str, ctx: Context, **more: Any) -> dict[str, Any]:
-    """Have the effect of a tool once for each idempotency key; returns the receipt."""
-    answer = report("/effects", tool=tool, order=order, key=ctx.idempotency_key, **more)
-    return {"order": order, "tool": tool, "receipt": answer["receipt"], **more}
+def effect(tool: str, order: str, ctx: Context, **details: Any) -> dict[str, Any]:
+    """Make the effect of a tool once for each idempotency key. Return the receipt."""
+    answer = report("/effects", tool=tool, order=order, key=ctx.idempotency_key, **details)
+    return {"order": order, "tool": tool, "receipt": answer["receipt"], **details}
 
 
 @server.tool

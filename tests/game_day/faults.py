@@ -15,7 +15,7 @@ from docker.errors import APIError
 from docker.models.containers import Container
 
 from tests.deployed.containers import containers_of
-from tests.deployed.deployment import Stack, client_of, zipped
+from tests.deployed.deployment import Stack, client_of, zip_folder
 from tests.dynamodb_local import engine
 from tests.game_day.ledger import Ledger
 from tests.game_day.proxy import Chances, Fault, FaultProxy
@@ -23,15 +23,15 @@ from tests.game_day.proxy import Chances, Fault, FaultProxy
 FROZEN_S = 50.0
 """Longer than a claim, which lasts 45 s."""
 PAUSE_S = (1.0, 4.0)
-LASTS_S = (4.0, 10.0)
+FAULT_TIMES_S = (4.0, 10.0)
 CUT: Chances = {Fault.LOST: 0.5, Fault.LATE: 0.5}
 THROTTLED: Chances = {Fault.THROTTLED: 0.7}
 SLOW: Chances = {Fault.SLOW: 0.7, Fault.LATE: 0.2}
 UNSURE: Chances = {Fault.ANSWER_LOST: 0.3, Fault.FAILED_AFTER: 0.2}
 REFUSED: Chances = {Fault.REFUSED: 1.0}
 DROPPED: Chances = {Fault.DROPPED: 0.8, Fault.DOUBLED: 0.2}
-SCHEMA = ("TableName", "AttributeDefinitions", "KeySchema", "GlobalSecondaryIndexes")
-OF_AN_INDEX = ("IndexName", "KeySchema", "Projection")
+TABLE_MEMBERS = ("TableName", "AttributeDefinitions", "KeySchema", "GlobalSecondaryIndexes")
+INDEX_MEMBERS = ("IndexName", "KeySchema", "Projection")
 
 
 class Database:
@@ -52,10 +52,10 @@ class Database:
 
     def create_like(self, stack: Stack) -> None:
         """Create the stack's table here, as the deployment has created it at the emulator."""
-        described = stack.emulator.client("dynamodb").describe_table(TableName=stack.outputs["TaskTableName"])["Table"]
-        table = {name: described[name] for name in SCHEMA}
+        source = stack.emulator.client("dynamodb").describe_table(TableName=stack.outputs["TaskTableName"])["Table"]
+        table = {name: source[name] for name in TABLE_MEMBERS}
         table["GlobalSecondaryIndexes"] = [
-            {name: index[name] for name in OF_AN_INDEX} for index in table["GlobalSecondaryIndexes"]
+            {name: index[name] for name in INDEX_MEMBERS} for index in table["GlobalSecondaryIndexes"]
         ]
         self.client().create_table(**table, BillingMode="PAY_PER_REQUEST")
 
@@ -74,10 +74,10 @@ def running_database(directory: Path) -> Iterator[Database]:
 
 @dataclass
 class FaultSchedule:
-    """Makes faults until it is stopped, and then lets everything heal.
+    """Causes faults until it is stopped, and then ends all faults.
 
     Attributes:
-        made: How often each kind of fault was made.
+        counts: How often each kind of fault happened.
     """
 
     stack: Stack
@@ -86,29 +86,29 @@ class FaultSchedule:
     ledger: Ledger
     rng: random.Random
     second_release: Path
-    made: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     _frozen: list[tuple[float, Container]] = field(default_factory=list)
 
-    def make(self, over: threading.Event, seconds: float) -> None:
-        """Make faults for this time. The deployment comes in the middle."""
-        began = time.monotonic()
-        kinds: list[Callable[[threading.Event], None]] = []
-        while not over.is_set():
+    def run(self, stop: threading.Event, seconds: float) -> None:
+        """Cause faults for this time. Deploy the second release in the middle."""
+        start_s = time.monotonic()
+        faults: list[Callable[[threading.Event], None]] = []
+        while not stop.is_set():
             self.thaw()
-            if not kinds:
-                kinds = [self.kill, self.kill, self.freeze, self.restart, self.throttle, self.slow_down, self.be_unsure]
-                kinds += [self.refuse, self.cut, self.move_clocks, self.drop_events]
-                self.rng.shuffle(kinds)
-            if not self.made["deployments"] and time.monotonic() - began > seconds / 2:
+            if not faults:
+                faults = [self.kill, self.kill, self.freeze, self.restart, self.throttle, self.slow_down]
+                faults += [self.lose_answers, self.refuse, self.cut, self.move_clocks, self.drop_events]
+                self.rng.shuffle(faults)
+            if not self.counts["deployments"] and time.monotonic() - start_s > seconds / 2:
                 self.deploy()
-            kinds.pop()(over)
-            over.wait(self.rng.uniform(*PAUSE_S))
+            faults.pop()(stop)
+            stop.wait(self.rng.uniform(*PAUSE_S))
         self.heal()
 
     def kill(self, _: threading.Event) -> None:
         with suppress(IndexError, APIError):
             self.rng.choice(self.containers()).kill()
-            self.made["containers killed"] += 1
+            self.counts["containers killed"] += 1
 
     def freeze(self, _: threading.Event) -> None:
         """Freeze a container, beside the other faults."""
@@ -116,56 +116,56 @@ class FaultSchedule:
             container = self.rng.choice(self.containers())
             container.pause()
             self._frozen.append((time.monotonic() + FROZEN_S, container))
-            self.made["containers frozen"] += 1
+            self.counts["containers frozen"] += 1
 
     def thaw(self, now: float | None = None) -> None:
         now = time.monotonic() if now is None else now
-        for due, container in [*self._frozen]:
-            if due <= now:
-                self._frozen.remove((due, container))
+        for thaw_s, container in [*self._frozen]:
+            if thaw_s <= now:
+                self._frozen.remove((thaw_s, container))
                 with suppress(APIError):
                     container.unpause()
 
     def restart(self, _: threading.Event) -> None:
         self.database.restart()
-        self.made["restarts of DynamoDB"] += 1
+        self.counts["restarts of DynamoDB"] += 1
 
-    def throttle(self, over: threading.Event) -> None:
-        self._for_a_while(over, "times of throttling", dynamodb=THROTTLED)
+    def throttle(self, stop: threading.Event) -> None:
+        self._set_chances(stop, "times of throttling", dynamodb=THROTTLED)
 
-    def slow_down(self, over: threading.Event) -> None:
-        self._for_a_while(over, "times of slowness", dynamodb=SLOW)
+    def slow_down(self, stop: threading.Event) -> None:
+        self._set_chances(stop, "times of slowness", dynamodb=SLOW)
 
-    def be_unsure(self, over: threading.Event) -> None:
-        self._for_a_while(over, "times of lost answers", dynamodb=UNSURE)
+    def lose_answers(self, stop: threading.Event) -> None:
+        self._set_chances(stop, "times of lost answers", dynamodb=UNSURE)
 
-    def refuse(self, over: threading.Event) -> None:
-        self._for_a_while(over, "refusals of S3", s3=REFUSED)
+    def refuse(self, stop: threading.Event) -> None:
+        self._set_chances(stop, "refusals of S3", s3=REFUSED)
 
-    def cut(self, over: threading.Event) -> None:
-        self._for_a_while(over, "cuts of the network", dynamodb=CUT, s3=CUT, **{"lambda": CUT})
+    def cut(self, stop: threading.Event) -> None:
+        self._set_chances(stop, "cuts of the network", dynamodb=CUT, s3=CUT, **{"lambda": CUT})
 
-    def drop_events(self, over: threading.Event) -> None:
-        self._for_a_while(over, "times of dropped events", **{"lambda": DROPPED})
+    def drop_events(self, stop: threading.Event) -> None:
+        self._set_chances(stop, "times of dropped events", **{"lambda": DROPPED})
 
     def move_clocks(self, _: threading.Event) -> None:
         self.ledger.move_clocks()
-        self.made["moves of the clocks"] += 1
+        self.counts["moves of the clocks"] += 1
 
     def deploy(self) -> None:
         """Point both aliases at the second release: first the worker's, as the template does."""
-        code, aws_lambda = zipped(self.second_release), self.stack.emulator.client("lambda")
+        code, aws_lambda = zip_folder(self.second_release), self.stack.emulator.client("lambda")
         for name in (self.stack.worker, self.stack.outputs["FunctionName"]):
             aws_lambda.update_function_code(FunctionName=name, ZipFile=code)
             aws_lambda.get_waiter("function_updated_v2").wait(FunctionName=name, WaiterConfig={"Delay": 0.2})
             version = aws_lambda.publish_version(FunctionName=name)["Version"]
             aws_lambda.update_alias(FunctionName=name, Name="live", FunctionVersion=version)
-        self.made["deployments"] += 1
+        self.counts["deployments"] += 1
 
     def heal(self) -> None:
-        """Let everything work, and replace the containers: new ones have the right time."""
+        """End all faults, and replace the containers: new ones have the right time."""
         for proxy in self.proxies.values():
-            proxy.now = {}
+            proxy.current = {}
         self.thaw(float("inf"))
         self.ledger.heal()
         for container in self.containers():
@@ -173,17 +173,17 @@ class FaultSchedule:
                 container.kill()
 
     def containers(self) -> list[Container]:
-        both = [*containers_of(self.stack), *containers_of(self.stack, worker=True)]
+        containers = [*containers_of(self.stack), *containers_of(self.stack, worker=True)]
         frozen = {container.id for _, container in self._frozen}
-        return [container for container in both if container.id not in frozen]
+        return [container for container in containers if container.id not in frozen]
 
-    def _for_a_while(self, over: threading.Event, name: str, **chances: Chances) -> None:
-        self.made[name] += 1
-        for service, changed in chances.items():
-            self.proxies[service].now = changed
-        over.wait(self.rng.uniform(*LASTS_S))
+    def _set_chances(self, stop: threading.Event, name: str, **chances: Chances) -> None:
+        self.counts[name] += 1
+        for service, service_chances in chances.items():
+            self.proxies[service].current = service_chances
+        stop.wait(self.rng.uniform(*FAULT_TIMES_S))
         for service in chances:
-            self.proxies[service].now = None
+            self.proxies[service].current = None
 
 
 def second_release(first: Path, folder: Path) -> Path:
@@ -193,14 +193,14 @@ def second_release(first: Path, folder: Path) -> Path:
     return folder
 
 
-def redirected(proxies: Mapping[str, FaultProxy], ledger: Ledger) -> Callable[[str], str]:
-    """Returns a change of the template: the functions send their requests to the proxies, and report to the ledger."""
+def redirect_to(proxies: Mapping[str, FaultProxy], ledger: Ledger) -> Callable[[str], str]:
+    """Return a change of the template: functions send their requests to the proxies, and report to the ledger."""
     names = {f"AWS_ENDPOINT_URL_{service.upper()}": proxy.url for service, proxy in proxies.items()}
     lines = [f"{name}: {json.dumps(url)}" for name, url in {**names, "LEDGER": ledger.address}.items()]
 
     def change(template: str) -> str:
-        [declared] = [line for line in template.splitlines() if line.strip().startswith("AWS_ENDPOINT_URL_DYNAMODB")]
-        indent = declared[: len(declared) - len(declared.lstrip())]
-        return template.replace(declared, "\n".join(indent + line for line in lines))
+        [old_line] = [line for line in template.splitlines() if line.strip().startswith("AWS_ENDPOINT_URL_DYNAMODB")]
+        indent = old_line[: len(old_line) - len(old_line.lstrip())]
+        return template.replace(old_line, "\n".join(indent + line for line in lines))
 
     return change

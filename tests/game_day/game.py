@@ -1,4 +1,4 @@
-"""A game day: clients play on a deployed stack while things fail; then everything heals, and the judge looks.
+"""A game day: clients play on a deployed stack while faults happen. Then the faults end, and the judge compares.
 
 python -m tests.game_day --seed 7 --clients 50 --seconds 600
 """
@@ -20,7 +20,7 @@ from docker.errors import APIError
 from tests.deployed.containers import containers_of
 from tests.deployed.deployment import Stack
 from tests.game_day.clients import Api, Approver, Client, Supplier
-from tests.game_day.faults import Database, FaultSchedule, redirected, running_database, second_release
+from tests.game_day.faults import Database, FaultSchedule, redirect_to, running_database, second_release
 from tests.game_day.judge import Verdict, judge
 from tests.game_day.ledger import Ledger, running_ledger
 from tests.game_day.proxy import Fault, FaultProxy, running_proxy
@@ -35,8 +35,8 @@ PARAMETERS = {
     "WorkerTimeout": "120",
 }
 CONTAINERS, WORKERS = 16, 6
-"""How many run at once. More would take the processors from each other."""
-USUAL = {
+"""The limits of concurrent containers. More of them would compete for the processors."""
+USUAL_FAULTS = {
     "dynamodb": {Fault.LOST: 0.005, Fault.ANSWER_LOST: 0.005, Fault.LATE: 0.005, Fault.FAILED_AFTER: 0.005},
     "s3": {Fault.REFUSED: 0.02, Fault.ANSWER_LOST: 0.02},
     "lambda": {Fault.DROPPED: 0.03, Fault.DOUBLED: 0.03},
@@ -65,9 +65,9 @@ aws.dynamodb_client = forgetful
 """,
 }
 """Code that breaks Baton in the deployed server. The judge must notice each."""
-ARRIVE_WITHIN_S = 20.0
-HEALS_AFTER_S = 720.0
-"""A task that waits for an approval looks for it each ten minutes, if the event of the decision was lost. Claims of
+ARRIVAL_S = 20.0
+HEAL_TIMEOUT_S = 720.0
+"""A task that waits for an approval checks it every ten minutes, if the event of the decision was lost. Claims of
 killed runs last for 45 s, and longer if the clock was wrong.
 """
 
@@ -91,29 +91,29 @@ class Options:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What happened in a game."""
+    """The result of a game."""
 
     options: Options
     verdict: Verdict
-    made: Counter[str]
+    counts: Counter[str]
     requests: int
     failures: int
     orders: int
     effects: int
-    decided: Counter[str]
+    decisions: Counter[str]
     ended_after_s: float
 
     def report(self) -> str:
         """Describe the game in lines of text."""
         verdict = self.verdict
         lines = [f"seed {self.options.seed}: {self.options.clients} clients, {self.options.seconds:.0f} s"]
-        lines += [f"  {count:6} {name}" for name, count in sorted(self.made.items())]
+        lines += [f"  {count:6} {name}" for name, count in sorted(self.counts.items())]
         lines += [
             f"{self.orders} orders, {self.requests} requests, {self.failures} of them without a usable reply",
             f"{sum(verdict.tasks.values())} tasks: {dict(verdict.tasks)}",
             f"{self.ended_after_s:.0f} s after the last fault, all tasks had ended or the clients gave up",
             f"{self.effects} effects, {verdict.repeated} calls repeated with the same key",
-            f"approvals: {dict(self.decided)}",
+            f"approvals: {dict(self.decisions)}",
             f"{verdict.facts} acknowledged facts were compared",
             f"{len(verdict.lost)} lost",
             f"{len(verdict.doubled)} effects doubled",
@@ -125,7 +125,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Setup:
-    """Everything that a game needs."""
+    """The stack, the database and the servers of a game."""
 
     stack: Stack
     database: Database
@@ -136,50 +136,50 @@ class Setup:
 
 
 @contextmanager
-def prepared(original: Stack, folder: Path, options: Options) -> Iterator[Setup]:
+def prepare(original: Stack, folder: Path, options: Options) -> Iterator[Setup]:
     """Deploy a copy of a stack with the server of the game, whose functions reach AWS through the proxies."""
     rng = random.Random(options.seed)
     emulator_port = int(original.emulator.url.rpartition(":")[2])
-    with ExitStack() as running:
-        database = running.enter_context(running_database(made(folder / "database")))
+    with ExitStack() as resources:
+        database = resources.enter_context(running_database(new_folder(folder / "database")))
         ports = {"dynamodb": database.port, "s3": emulator_port, "lambda": emulator_port}
-        proxies = {
-            name: running.enter_context(running_proxy(FaultProxy(name, port, USUAL[name], random.Random(rng.random()))))
-            for name, port in ports.items()
-        }
-        ledger = running.enter_context(running_ledger(Ledger(random.Random(rng.random()), options.clock_ms)))
-        code = made(folder / "code")
+        proxies: dict[str, FaultProxy] = {}
+        for name, port in ports.items():
+            proxy = FaultProxy(name, port, USUAL_FAULTS[name], random.Random(rng.random()))
+            proxies[name] = resources.enter_context(running_proxy(proxy))
+        ledger = resources.enter_context(running_ledger(Ledger(random.Random(rng.random()), options.clock_ms)))
+        code = new_folder(folder / "code")
         text = APP.read_text().replace("# The place of `BREAKS`.", BREAKS.get(options.broken or "", ""))
         (code / "app.py").write_text(text)
         gateway = original.emulator.client("apigateway")
         keys = [gateway.create_api_key(name=f"game-{number}", enabled=True) for number in range(options.clients + 1)]
         approvers = json.dumps({"refunds": [keys[-1]["id"]]})
         stack = original.copy(
-            f"game-{options.seed}", code, redirected(proxies, ledger), Approvers=approvers, **PARAMETERS
+            f"game-{options.seed}", code, redirect_to(proxies, ledger), Approvers=approvers, **PARAMETERS
         )
         [plan] = stack.resources("AWS::ApiGateway::UsagePlan").values()
         for key in keys:
             gateway.create_usage_plan_key(usagePlanId=plan, keyId=key["id"], keyType="API_KEY")
         # The emulator ignores the parameters of the template.
-        for function, most in ((stack.outputs["FunctionName"], CONTAINERS), (stack.worker, WORKERS)):
+        for function, limit in ((stack.outputs["FunctionName"], CONTAINERS), (stack.worker, WORKERS)):
             original.emulator.client("lambda").put_function_concurrency(
-                FunctionName=function, ReservedConcurrentExecutions=most
+                FunctionName=function, ReservedConcurrentExecutions=limit
             )
         database.create_like(stack)
-        second = second_release(code, made(folder / "second"))
-        yield Setup(stack, database, proxies, ledger, [key["value"] for key in keys], second)
+        second_code = second_release(code, new_folder(folder / "second"))
+        yield Setup(stack, database, proxies, ledger, [key["value"] for key in keys], second_code)
 
 
-def made(folder: Path) -> Path:
+def new_folder(folder: Path) -> Path:
     folder.mkdir()
     return folder
 
 
-def play(setup: Setup, options: Options, folder: Path, ended: threading.Event | None = None) -> Outcome:
-    """Play a game to its end, and judge it. The replies, effects and items of the table are left in the folder.
+def play(setup: Setup, options: Options, folder: Path, end: threading.Event | None = None) -> Outcome:
+    """Play a game to its end, and judge it. Write the replies, effects and items of the table into the folder.
 
     Args:
-        ended: Ends the game early, if another thread sets it.
+        end: Ends the game early, if another thread sets it.
     """
     rng = random.Random(options.seed)
     clients = [
@@ -190,48 +190,48 @@ def play(setup: Setup, options: Options, folder: Path, ended: threading.Event | 
     faults = FaultSchedule(
         setup.stack, setup.database, setup.proxies, setup.ledger, random.Random(rng.random()), setup.second_release
     )
-    over, ended = threading.Event(), ended or threading.Event()
+    faults_over, end = threading.Event(), end or threading.Event()
     with ThreadPoolExecutor(len(clients) + 3) as threads:
         try:
-            helping = [threads.submit(helper.work, ended) for helper in (approver, supplier)]
-            playing = [threads.submit(faults.make, over, options.seconds)]
+            helper_jobs = [threads.submit(helper.work, end) for helper in (approver, supplier)]
+            player_jobs = [threads.submit(faults.run, faults_over, options.seconds)]
             for client in clients:
-                playing.append(threads.submit(client.play, over))
-                time.sleep(min(ARRIVE_WITHIN_S, options.seconds / 4) / len(clients))
-            wait(playing, options.seconds, FIRST_EXCEPTION)
-            over.set()
-            for one in playing:
-                one.result()
-            began = time.monotonic()
-            until = began + HEALS_AFTER_S + options.clock_ms / 1000
-            for finishing in [threads.submit(client.finish, until, ended) for client in clients]:
-                finishing.result()
-            ended_after_s = time.monotonic() - began
+                player_jobs.append(threads.submit(client.play, faults_over))
+                time.sleep(min(ARRIVAL_S, options.seconds / 4) / len(clients))
+            wait(player_jobs, options.seconds, FIRST_EXCEPTION)
+            faults_over.set()
+            for job in player_jobs:
+                job.result()
+            start_s = time.monotonic()
+            deadline_s = start_s + HEAL_TIMEOUT_S + options.clock_ms / 1000
+            for finish_job in [threads.submit(client.finish, deadline_s, end) for client in clients]:
+                finish_job.result()
+            ended_after_s = time.monotonic() - start_s
         finally:
-            over.set()
-            ended.set()
-        for one in helping:
-            one.result()
-    stored = items(setup)
+            faults_over.set()
+            end.set()
+        for job in helper_jobs:
+            job.result()
+    stored_items = items(setup)
     write_lines(folder / "replies.txt", (reply for client in clients for reply in client.log))
     write_lines(folder / "effects.txt", setup.ledger.effects.items())
-    write_lines(folder / "items.txt", stored)
-    verdict = judge(clients, approver, supplier, setup.ledger, stored)
+    write_lines(folder / "items.txt", stored_items)
+    verdict = judge(clients, approver, supplier, setup.ledger, stored_items)
     apis = [client.api for client in clients]
-    made = Counter(faults.made)
+    counts = Counter(faults.counts)
     for proxy in setup.proxies.values():
-        made.update({f"{proxy.service}: {fault}": count for fault, count in proxy.made.items()})
-    made["clocks that were wrong"] = setup.ledger.moved
-    made["effects whose tool got no answer"] = setup.ledger.answers_lost
+        counts.update({f"{proxy.service}: {fault}": count for fault, count in proxy.counts.items()})
+    counts["clocks that were wrong"] = setup.ledger.wrong_clocks
+    counts["effects whose tool got no answer"] = setup.ledger.answers_lost
     return Outcome(
         options,
         verdict,
-        made,
+        counts,
         sum(api.requests for api in apis),
         sum(api.failures for api in apis),
-        sum(client.placed for client in clients),
+        sum(client.order_count for client in clients),
         len(setup.ledger.effects),
-        Counter(approver.decided.values()),
+        Counter(approver.decisions.values()),
         ended_after_s,
     )
 

@@ -10,15 +10,15 @@ from typing import Any
 
 from tests.game_day.serving import Handler, Server, serving
 
-ANSWER_LOST = 0.02
+LOST_ANSWER_SHARE = 0.02
 """The share of effects that happen although the tool gets no answer."""
-WRONG_CLOCKS = 0.3
+WRONG_CLOCK_SHARE = 0.3
 """The share of containers whose clock is wrong."""
 
 
 @dataclass
 class Effect:
-    """What a provider did for one idempotency key.
+    """The effect of a provider for one idempotency key.
 
     Attributes:
         calls: How many requests had this key.
@@ -33,40 +33,40 @@ class Effect:
 
 @dataclass
 class Ledger:
-    """The records.
+    """The effects, and the clocks of the containers.
 
     Attributes:
-        most_ms: By how much a clock may be wrong.
+        max_ms: By how much a clock may be wrong.
         address: Where containers find the ledger.
         effects: Each effect, by its idempotency key.
         mixed_keys: Keys that came with two different calls.
         addresses: The addresses to which the supplier has not sent a callback yet, with their orders.
         answers_lost: How many tools got no answer about their effect.
-        moved: How many times a clock was set wrong.
+        wrong_clocks: How many times a clock was set wrong.
         healed: Every tool gets its answer, and the right time.
     """
 
     rng: random.Random
-    most_ms: int
+    max_ms: int
     address: str = ""
     effects: dict[str, Effect] = field(default_factory=dict)
     mixed_keys: list[str] = field(default_factory=list)
     addresses: list[tuple[str, str]] = field(default_factory=list)
     answers_lost: int = 0
-    moved: int = 0
+    wrong_clocks: int = 0
     healed: bool = False
     _clocks: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def report(self, path: str, container: str, body: dict[str, Any]) -> dict[str, Any] | None:
-        """Take a report of a tool; returns the answer, or None if the answer is to be lost."""
+        """Receive a report of a tool. Return the answer, or None if the answer must be lost."""
         with self._lock:
-            answer: dict[str, Any] = {"clock_ms": 0 if self.healed else self._clock(container)}
+            answer: dict[str, Any] = {"clock_ms": 0 if self.healed else self._clock_error(container)}
             if path == "/addresses":
                 self.addresses.append((body["order"], body["address"]))
             elif path == "/effects":
-                answer["receipt"] = self._effect(**body).receipt
-                if not self.healed and self.rng.random() < ANSWER_LOST:
+                answer["receipt"] = self._record_effect(**body).receipt
+                if not self.healed and self.rng.random() < LOST_ANSWER_SHARE:
                     self.answers_lost += 1
                     return None
             return answer
@@ -80,14 +80,14 @@ class Ledger:
         """Answer every tool, and set right the clock of every new container."""
         self.healed = True
 
-    def _clock(self, container: str) -> int:
+    def _clock_error(self, container: str) -> int:
         if container not in self._clocks:
-            wrong = self.rng.random() < WRONG_CLOCKS
-            self._clocks[container] = self.rng.randint(-self.most_ms, self.most_ms) if wrong else 0
-            self.moved += wrong
+            is_wrong = self.rng.random() < WRONG_CLOCK_SHARE
+            self._clocks[container] = self.rng.randint(-self.max_ms, self.max_ms) if is_wrong else 0
+            self.wrong_clocks += is_wrong
         return self._clocks[container]
 
-    def _effect(self, key: str, tool: str, order: str, **details: Any) -> Effect:
+    def _record_effect(self, key: str, tool: str, order: str, **details: Any) -> Effect:
         effect = self.effects.get(key)
         if effect is None:
             effect = self.effects[key] = Effect(len(self.effects) + 1, tool, order, details)

@@ -15,7 +15,7 @@ TIMEOUT_S = 30.0
 SLOW_S = (0.2, 0.9)
 """Within the timeout of the functions' clients, which is one second."""
 LATE_S = (1.2, 4.0)
-"""After it: the sender has given up when the request arrives."""
+"""Longer than that timeout: the request arrives after the sender has given up."""
 
 
 class Fault(StrEnum):
@@ -50,15 +50,15 @@ type Chances = Mapping[Fault, float]
 
 @dataclass
 class FaultProxy:
-    """The way to one service.
+    """A proxy to one service.
 
     Attributes:
         service: Its name.
         port: Where it listens on this machine.
         usual: The faults that can happen at any time.
         url: Where the functions send their requests.
-        now: The faults of this moment, in place of the usual ones.
-        made: How many of each have happened.
+        current: The faults of this moment, in place of the usual ones.
+        counts: How many of each have happened.
     """
 
     service: str
@@ -66,16 +66,16 @@ class FaultProxy:
     usual: Chances
     rng: random.Random
     url: str = ""
-    now: Chances | None = None
-    made: Counter[Fault] = field(default_factory=Counter)
+    current: Chances | None = None
+    counts: Counter[Fault] = field(default_factory=Counter)
 
     def fault(self) -> Fault | None:
         """Draw the fault of one request."""
-        drawn = self.rng.random()
-        for fault, chance in (self.usual if self.now is None else self.now).items():
-            drawn -= chance
-            if drawn < 0:
-                self.made[fault] += 1
+        remaining = self.rng.random()
+        for fault, chance in (self.usual if self.current is None else self.current).items():
+            remaining -= chance
+            if remaining < 0:
+                self.counts[fault] += 1
                 return fault
         return None
 
@@ -126,11 +126,11 @@ class _Request(Handler):
             time.sleep(self.server.subject.rng.uniform(*(SLOW_S if fault is Fault.SLOW else LATE_S)))
         if fault is Fault.DOUBLED:
             self._forward(body)
-        answer = self._forward(body)
-        if answer is None:
+        response = self._forward(body)
+        if response is None:
             self.close_connection = True
         else:
-            self._answer(*answer)
+            self._answer(*response)
 
     def _forward(self, body: bytes) -> tuple[int, bytes, Mapping[str, str]] | None:
         """Send the request to the service; return its answer, or None if the service does not answer."""

@@ -20,11 +20,11 @@ SERVER_NAME = "example-shop-eu"
 """The server's name in the host's configuration. The name, a colon and a tool's name may have 60 characters
 together.
 """
-MOST_NAME = 60
-MOST_TOKENS = 25_000
+MAX_NAME = 60
+MAX_TOKENS = 25_000
 CHARACTERS_A_TOKEN = 4
-GIVES_UP_S = 60.0
-COMPOSED = ("anyOf", "oneOf", "allOf", "not", "if", "$ref")
+TIMEOUT_S = 60.0
+COMPOSITION_KEYWORDS = ("anyOf", "oneOf", "allOf", "not", "if", "$ref")
 
 
 def everything(result: JsonDict) -> str:
@@ -35,7 +35,7 @@ def everything(result: JsonDict) -> str:
 
 def text_only(result: JsonDict) -> str:
     """Show the text and the addresses of links, like Cursor, claude.ai and ChatGPT."""
-    return "\n".join(_shown(block) for block in result["content"])
+    return "\n".join(_block_text(block) for block in result["content"])
 
 
 def structure_only(result: JsonDict) -> str:
@@ -49,11 +49,11 @@ def structure_only(result: JsonDict) -> str:
 def first_block_of_errors(result: JsonDict) -> str:
     """Show a result like `structure_only`, but only the first block of an error, like Claude Code of March 2026."""
     if result.get("isError"):
-        return _shown(result["content"][0])
+        return _block_text(result["content"][0])
     return structure_only(result)
 
 
-def _shown(block: JsonDict) -> str:
+def _block_text(block: JsonDict) -> str:
     if block["type"] == "text":
         return str(block["text"])
     return f"[{block['type']}: {block.get('uri', '')}]"
@@ -72,41 +72,41 @@ class Host:
     show: Show
     streams: bool = False
     calls: list[Call] = field(default_factory=list)
-    shown: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
     _tools: dict[str, JsonDict] = field(default_factory=dict)
 
     def tools(self) -> dict[str, JsonDict]:
         """Return the input schema of each tool that the model gets. The host omits tools that exceed its limits."""
         if not self._tools:
-            listed = self.client.list_tools()
-            self._tools = {tool["name"]: tool["inputSchema"] for tool in listed if not refused(tool)}
+            tools = self.client.list_tools()
+            self._tools = {tool["name"]: tool["inputSchema"] for tool in tools if not omission_reasons(tool)}
         return self._tools
 
     def call(self, call: Call) -> str:
         """Make a call for the model. Return what the host shows of the result."""
         assert call.tool in self.tools(), f"the model calls {call}, and has {sorted(self.tools())}"
         self.calls.append(call)
-        self.shown.append(self._within_limits(call))
-        return self.shown[-1]
+        self.texts.append(self._result_text(call))
+        return self.texts[-1]
 
-    def _within_limits(self, call: Call) -> str:
-        began_s = self.client.clock.monotonic_s()
+    def _result_text(self, call: Call) -> str:
+        start_s = self.client.clock.monotonic_s()
         meta: JsonDict = {"progressToken": len(self.calls)} if self.streams else {}
         try:
             params: JsonDict = {"name": call.tool, "arguments": call.arguments}
             result: JsonDict = dict(self.client.request("tools/call", params, meta))
         except Killed:
             return "Error: the connection was closed"
-        if self.client.clock.monotonic_s() - began_s > GIVES_UP_S:
+        if self.client.clock.monotonic_s() - start_s > TIMEOUT_S:
             return "Error: MCP error -32001: Request timed out"
-        shown = self.show(result)
-        if len(shown) > MOST_TOKENS * CHARACTERS_A_TOKEN:
-            return f"Error: result ({len(shown)} characters) exceeds maximum allowed tokens"
-        return shown
+        text = self.show(result)
+        if len(text) > MAX_TOKENS * CHARACTERS_A_TOKEN:
+            return f"Error: result ({len(text)} characters) exceeds maximum allowed tokens"
+        return text
 
 
-def refused(tool: JsonDict) -> Sequence[str]:
+def omission_reasons(tool: JsonDict) -> Sequence[str]:
     """Return the properties of a listed tool for which hosts omit it."""
-    composed = [word for word in COMPOSED if word in tool["inputSchema"]]
+    keywords = [word for word in COMPOSITION_KEYWORDS if word in tool["inputSchema"]]
     name = f"{SERVER_NAME}:{tool['name']}"
-    return composed + ([f"{name!r} has {len(name)} characters"] if len(name) > MOST_NAME else [])
+    return keywords + ([f"{name!r} has {len(name)} characters"] if len(name) > MAX_NAME else [])

@@ -17,8 +17,8 @@ type JsonDict = dict[str, Any]
 
 READ = r"(?:[Rr]ead the resource .+?, then )*"
 NUMBERED = re.compile(rf"^\d+\. {READ}[Cc]all ([\w-]+) with (?=\{{[\x22}}])", re.MULTILINE)
-GO_ON_BEGINS = r"(?:^(?:Or|Then) call|^Call|\. Call|When the cause is corrected, call|After the decision, call)"
-GO_ON = re.compile(rf"{GO_ON_BEGINS} ([\w-]+) with (?=\{{[\x22}}][^\n]*\}} to let the server continue\.)", re.MULTILINE)
+OPENINGS = r"(?:^(?:Or|Then) call|^Call|\. Call|When the cause is corrected, call|After the decision, call)"
+CONTINUE = re.compile(rf"{OPENINGS} ([\w-]+) with (?=\{{[\x22}}][^\n]*\}} to let the server continue\.)", re.MULTILINE)
 NEXT = re.compile(rf"Next: {READ}call ([\w-]+) with (?=\{{[\x22}}])")
 FINISH = re.compile(r"All \d+ steps are done\. Call ([\w-]+) with (?=\{[\x22}])")
 DONE = re.compile(r"^Done: \d+ of \d+ steps?\.", re.MULTILINE)
@@ -27,7 +27,7 @@ WAITS = re.compile(r"waits for an approval: .*You cannot decide it\. Tell the us
 END = re.compile(
     r"Do not make the same call again\. Tell the user\.\s+To end the task, call ([\w-]+) with (?=\{[\x22}])"
 )
-AGAIN = re.compile(r"again in (\d+(?:\.\d+)?) s\b")
+RETRY = re.compile(r"again in (\d+(?:\.\d+)?) s\b")
 PLACEHOLDER = re.compile(r"<(?:missing:|invalid:|prompt arg|secret) [\w-]+>|<(?:output|field|task variable) .+>")
 
 
@@ -46,36 +46,36 @@ class Reading:
 
     Attributes:
         calls: The remaining calls, the first one first: those of a handoff, or the one after `Next:`.
-        go_on: The call that lets the server continue or finish.
+        continue_call: The call that lets the server continue or finish.
         left_to_client: Whether every step is done, and no call can end the task.
-        again_s: The seconds after which the same call should be made again.
+        retry_s: The seconds after which the same call should be made again.
         waits: Whether a person has to decide first, which the model must tell its user.
         end: The call that ends a task that cannot continue.
     """
 
     done: bool
     calls: tuple[Call, ...]
-    go_on: Call | None
+    continue_call: Call | None
     left_to_client: bool
-    again_s: float | None
+    retry_s: float | None
     waits: bool = False
     end: Call | None = None
 
 
 def read(text: str) -> Reading:
     finish = _calls(FINISH, text)
-    go_on = finish or _calls(GO_ON, text)
-    again = AGAIN.search(text)
+    continue_call = finish or _calls(CONTINUE, text)
+    retry = RETRY.search(text)
     return Reading(
         done=DONE.search(text) is not None,
         calls=(*_calls(NUMBERED, text), *_calls(NEXT, text)),
-        go_on=go_on[0] if go_on else None,
+        continue_call=continue_call[0] if continue_call else None,
         left_to_client=LEFT_TO_CLIENT.search(text) is not None,
-        again_s=float(again[1]) if again else None,
+        retry_s=float(retry[1]) if retry else None,
         waits=WAITS.search(text) is not None,
         end=next(iter(_calls(END, text)), None),
     )
 
 
 def _calls(phrase: re.Pattern[str], text: str) -> list[Call]:
-    return [Call(found[1], json.JSONDecoder().raw_decode(text, found.end())[0]) for found in phrase.finditer(text)]
+    return [Call(match[1], json.JSONDecoder().raw_decode(text, match.end())[0]) for match in phrase.finditer(text)]

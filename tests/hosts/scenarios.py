@@ -22,7 +22,7 @@ from mcp_baton import (
     step_output,
 )
 from mcp_baton.testing.client import Client
-from tests.hosts.servers import COLOURED, FILED, FILED_WHOLE, FOUND, HUGE, LARGE, LONG, Shop, refund, without
+from tests.hosts.servers import FILE, FILE_ALL, FIND, HUGE, LARGE, LONG, MAIL, Shop, refund, without
 
 type Build = Callable[[Shop], Server]
 
@@ -35,26 +35,26 @@ class Scenario:
     """A workflow and its events.
 
     Attributes:
-        fewest: The minimum number of calls that finish it: one to start, one for each value or correction that only the
-            model can give, and one for the server to continue after each of those and after each other pause.
-        knows: The user's answers, by the name of an argument.
-        fails: The errors of `refund` before it succeeds.
-        before: Functions to run before the call with that number, from 1.
-        decide: Functions to run, in order, each time that the model tells its user that a person has to decide.
+        min_calls: The minimum number of calls that finish it: one to start, one for each value or correction that only
+            the model can give, and one for the server to continue after each of those and after each other pause.
+        answers: The user's answers, by the name of an argument.
+        errors: The errors of `refund` before it succeeds.
+        setup: Functions to run before the call with that number, from 1.
+        decisions: Functions to run, in order, each time that the model tells its user that a person has to decide.
     """
 
     name: str
     build: Build
-    fewest: int
-    knows: Mapping[str, Any] = NOTHING
-    fails: tuple[str | Exception, ...] = ()
-    before: Mapping[int, Callable[[Client], object]] = field(default_factory=dict)
-    paid: int = 1
-    stored: Mapping[str, Any] = NOTHING
+    min_calls: int
+    answers: Mapping[str, Any] = NOTHING
+    errors: tuple[str | Exception, ...] = ()
+    setup: Mapping[int, Callable[[Client], object]] = field(default_factory=dict)
+    payments: int = 1
+    variables: Mapping[str, Any] = NOTHING
     skipped: tuple[str, ...] = ()
     workflow: str = "refund_order"
     arguments: Mapping[str, Any] = field(default_factory=lambda: {"order_id": "A-17"})
-    decide: tuple[Callable[[Client], object], ...] = ()
+    decisions: tuple[Callable[[Client], object], ...] = ()
 
     def __str__(self) -> str:
         return self.name
@@ -121,14 +121,14 @@ def with_questions(_: Shop) -> Server:
     return server
 
 
-def time_is_plenty(client: Client) -> None:
+def allow_time(client: Client) -> None:
     client.remaining_s(120)
 
 
-def regions(name: str, fewest: int, month: str = "2026-09", **arranged: Any) -> Scenario:
+def regions(name: str, min_calls: int, month: str = "2026-09", **options: Any) -> Scenario:
     """Return a scenario of the sample's regional report."""
     arguments = {"month": month}
-    return Scenario(name, sample, fewest, paid=0, workflow="regional_report", arguments=arguments, **arranged)
+    return Scenario(name, sample, min_calls, payments=0, workflow="regional_report", arguments=arguments, **options)
 
 
 def first_calls_fail(tool: str, error: Exception, times: int = 1) -> Mapping[int, Callable[[Client], object]]:
@@ -136,9 +136,9 @@ def first_calls_fail(tool: str, error: Exception, times: int = 1) -> Mapping[int
     return {1: lambda client: client.tool_raises(tool, error, times=times)}
 
 
-def time_runs_out_of(tool: str) -> Mapping[int, Callable[[Client], object]]:
+def timeout_in(tool: str) -> Mapping[int, Callable[[Client], object]]:
     """Let the time run out while a tool runs. The next call has enough time."""
-    return {1: lambda client: client.during(tool, lambda: client.remaining_s(5.5)), 2: time_is_plenty}
+    return {1: lambda client: client.during(tool, lambda: client.remaining_s(5.5)), 2: allow_time}
 
 
 def unreadable(shop: Shop) -> Server:
@@ -165,61 +165,61 @@ SCENARIOS = [
         "an approval is missing",
         lambda shop: shop.server(without("approved_by")),
         ONE_VALUE,
-        knows={"approved_by": "Ada"},
+        answers={"approved_by": "Ada"},
     ),
-    Scenario("the bank is down once", lambda shop: shop.server(refund(retryable=True)), 2, fails=(DOWN,)),
-    Scenario("the cause of a failure is hidden", lambda shop: shop.server(refund()), 2, fails=(RuntimeError(DOWN),)),
-    Scenario("the bank is down twice", lambda shop: shop.server(refund(retryable=True)), 3, fails=(DOWN, DOWN)),
-    Scenario("what is not retryable fails twice", lambda shop: shop.server(refund()), 4, fails=("no", "no")),
+    Scenario("the bank is down once", lambda shop: shop.server(refund(retryable=True)), 2, errors=(DOWN,)),
+    Scenario("the cause of a failure is hidden", lambda shop: shop.server(refund()), 2, errors=(RuntimeError(DOWN),)),
+    Scenario("the bank is down twice", lambda shop: shop.server(refund(retryable=True)), 3, errors=(DOWN, DOWN)),
+    Scenario("what is not retryable fails twice", lambda shop: shop.server(refund()), 4, errors=("no", "no")),
     Scenario(
-        "an argument has no source", lambda shop: shop.server(without("amount")), ONE_VALUE, knows={"amount": 12.5}
+        "an argument has no source", lambda shop: shop.server(without("amount")), ONE_VALUE, answers={"amount": 12.5}
     ),
     Scenario(
         "an argument is invalid",
         lambda shop: shop.server(refund({"reason": constant("ugly")})),
         ONE_VALUE,
-        knows={"reason": "damaged"},
+        answers={"reason": "damaged"},
     ),
     Scenario(
         "an output lacks a path",
         lambda shop: shop.server(refund({"amount": step_output("order", "lines.0.total")})),
         ONE_VALUE,
-        knows={"amount": 12.5},
+        answers={"amount": 12.5},
     ),
-    Scenario("a variable was never set", lambda shop: shop.server(COLOURED, refund()), 3, knows={"text": "red"}),
+    Scenario("a variable was never set", lambda shop: shop.server(MAIL, refund()), 3, answers={"text": "red"}),
     Scenario(
         "the function's time runs out",
         lambda shop: shop.server(refund()),
         2,
-        before=time_runs_out_of("refund"),
+        setup=timeout_in("refund"),
     ),
     Scenario(
         "a large value and a missing one",
-        lambda shop: shop.server(FOUND, FILED),
+        lambda shop: shop.server(FIND, FILE),
         ONE_VALUE,
-        knows={"label": "A"},
-        paid=0,
-        stored={"_workflow.result.file": {"label": "A", "characters": len(LARGE) + 6}},
+        answers={"label": "A"},
+        payments=0,
+        variables={"_workflow.result.file": {"label": "A", "characters": len(LARGE) + 6}},
     ),
     Scenario(
         "a result is too large to be kept",
-        lambda shop: shop.server(HUGE, without("approved_by"), FILED),
+        lambda shop: shop.server(HUGE, without("approved_by"), FILE),
         5,
-        knows={"approved_by": "Ada", "document": "the letters", "label": "A"},
-        stored={"_workflow.result.file": {"label": "A", "characters": len("the letters")}},
+        answers={"approved_by": "Ada", "document": "the letters", "label": "A"},
+        variables={"_workflow.result.file": {"label": "A", "characters": len("the letters")}},
     ),
     Scenario(
         "a result is too large for a call of the model's",
-        lambda shop: shop.server(LONG, refund(retryable=True), FILED_WHOLE),
+        lambda shop: shop.server(LONG, refund(retryable=True), FILE_ALL),
         2,
-        fails=(DOWN,),
-        stored={"_workflow.result.file": {"label": "A", "characters": 1_100_000}},
+        errors=(DOWN,),
+        variables={"_workflow.result.file": {"label": "A", "characters": 1_100_000}},
     ),
     Scenario(
         "an argument looks like a placeholder",
         lambda shop: shop.server(without("approved_by")),
         ONE_VALUE,
-        knows={"approved_by": "Ada"},
+        answers={"approved_by": "Ada"},
         arguments={"order_id": "<output from nothing>"},
     ),
     Scenario("a resource cannot be read at first", unreadable, 2),
@@ -227,8 +227,8 @@ SCENARIOS = [
         "a secret must be given again",
         with_a_secret,
         ONE_VALUE,
-        knows={"approved_by": "Ada", "pin": "4711-0815"},
-        paid=0,
+        answers={"approved_by": "Ada", "pin": "4711-0815"},
+        payments=0,
         workflow="transfer",
         arguments={"pin": "4711-0815"},
     ),
@@ -236,42 +236,42 @@ SCENARIOS = [
         "questions to the model and the user",
         with_questions,
         2,
-        knows={"reader": "Ada", "days": 7},
-        paid=0,
+        answers={"reader": "Ada", "days": 7},
+        payments=0,
         workflow="borrow",
         arguments={"title": "Emma"},
     ),
-    Scenario("the sample: within the policy", sample, 1, paid=0, arguments={"order_id": "A-18"}),
-    Scenario("the sample: a supervisor approves", sample, 2, paid=0, decide=(approve,)),
-    Scenario("the sample: the supervisor is slow", sample, 4, paid=0, decide=(nothing, nothing, approve)),
-    Scenario("the sample: the approval expires and is requested again", sample, 3, paid=0, decide=(expire, approve)),
+    Scenario("the sample: within the policy", sample, 1, payments=0, arguments={"order_id": "A-18"}),
+    Scenario("the sample: a supervisor approves", sample, 2, payments=0, decisions=(approve,)),
+    Scenario("the sample: the supervisor is slow", sample, 4, payments=0, decisions=(nothing, nothing, approve)),
+    Scenario("the sample: the approval expires once", sample, 3, payments=0, decisions=(expire, approve)),
     Scenario(
         "the sample: a report to summarise",
         sample,
         2,
-        knows={"summary": "A good month. Headphones sold best."},
-        paid=0,
+        answers={"summary": "A good month. Headphones sold best."},
+        payments=0,
         workflow="monthly_report",
         arguments={"month": "2026-09"},
     ),
     regions("the sample: regions", 1),
     regions("the sample: regions without orders", 1, "2026-10", skipped=("best",)),
-    regions("the sample: a region is not counted", ONE_VALUE, before=first_calls_fail("count_orders", ToolError(DOWN))),
+    regions("the sample: a region is not counted", ONE_VALUE, setup=first_calls_fail("count_orders", ToolError(DOWN))),
     regions(
         "the sample: no region is counted",
         4,
         "2026-10",
-        before=first_calls_fail("count_orders", ToolError(DOWN), 2),
+        setup=first_calls_fail("count_orders", ToolError(DOWN), 2),
         skipped=("best",),
-        stored={"_workflow.result.count": [{"region": name, "orders": 0} for name in ("Berlin", "Lyon")]},
+        variables={"_workflow.result.count": [{"region": name, "orders": 0} for name in ("Berlin", "Lyon")]},
     ),
     regions(
         "the sample: the cause of a region's failure is hidden",
         2,
-        before=first_calls_fail("count_orders", RuntimeError(DOWN)),
+        setup=first_calls_fail("count_orders", RuntimeError(DOWN)),
     ),
-    regions("the sample: the time runs out before the regions", 2, before=time_runs_out_of("find_regions")),
-    regions("the sample: the time runs out after the regions", 2, before=time_runs_out_of("count_orders")),
-    regions("the sample: neither message is sent", 3, before=first_calls_fail("send_message", ToolError(DOWN), 2)),
-    regions("the sample: the time runs out before the messages", 2, before=time_runs_out_of("best_region")),
+    regions("the sample: the time runs out before the regions", 2, setup=timeout_in("find_regions")),
+    regions("the sample: the time runs out after the regions", 2, setup=timeout_in("count_orders")),
+    regions("the sample: neither message is sent", 3, setup=first_calls_fail("send_message", ToolError(DOWN), 2)),
+    regions("the sample: the time runs out before the messages", 2, setup=timeout_in("best_region")),
 ]

@@ -27,13 +27,13 @@ class Shop:
     """A server that refunds orders, and what its tools have done.
 
     Attributes:
-        refund_fails: The errors of the calls of `refund`, until one succeeds.
-        paid: The refunds by idempotency key, as a payment provider stores them.
+        refund_errors: The errors of the calls of `refund`, until one succeeds.
+        payments: The refunds by idempotency key, as a payment provider stores them.
     """
 
-    refund_fails: list[Exception] = field(default_factory=list)
-    paid: dict[str, float] = field(default_factory=dict)
-    sent: list[str] = field(default_factory=list)
+    refund_errors: list[Exception] = field(default_factory=list)
+    payments: dict[str, float] = field(default_factory=dict)
+    mails: list[str] = field(default_factory=list)
 
     def server(self, *steps: Step, tool: bool = True, task_ids: Literal["meta", "text"] = "meta") -> Server:
         """Return the server, with these steps instead of refund's; see `plan`."""
@@ -66,11 +66,11 @@ class Shop:
         approved_by: str = "",
     ) -> dict[str, Any]:
         """Refund an order. Above EUR 20, `approved_by` must name the approver."""
-        if self.refund_fails:
-            raise self.refund_fails.pop(0)
+        if self.refund_errors:
+            raise self.refund_errors.pop(0)
         if amount > 20 and not approved_by:
             raise ToolError(f"EUR {amount:.2f} need an approval")
-        self.paid[ctx.idempotency_key] = amount
+        self.payments[ctx.idempotency_key] = amount
         return {"refund_id": f"R-{order_id}", "amount": amount, "reason": reason}
 
     def archive(self, document: str, label: str) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Shop:
         return colour
 
     def send_mail(self, to: str, text: str, about: str = "") -> str:
-        self.sent.append(to)
+        self.mails.append(to)
         return f"sent to {to}: {text}{about}"
 
 
@@ -104,26 +104,26 @@ def plan(server: Server, *steps: Step, tool: bool = True) -> Server:
 
 def refund(arguments: Mapping[str, Source] | None = None, **options: Any) -> Step:
     """Return the step `refund`, with some other arguments."""
-    usual: dict[str, Source] = {
+    defaults: dict[str, Source] = {
         "order_id": prompt_arg("order_id"),
         "amount": step_output("order", "total"),
         "approved_by": constant("Ada"),
     }
-    return Step("refund", tool="refund", arguments={**usual, **(arguments or {})}, **options)
+    return Step("refund", tool="refund", arguments={**defaults, **(arguments or {})}, **options)
 
 
 def without(*names: str) -> Step:
     """Return the step `refund` without sources for these arguments."""
     step = refund()
-    kept = {name: source for name, source in step.arguments.items() if name not in names}
-    return Step("refund", tool="refund", arguments=kept)
+    remaining = {name: source for name, source in step.arguments.items() if name not in names}
+    return Step("refund", tool="refund", arguments=remaining)
 
 
-COLOURED = Step("mail", tool="send_mail", arguments={"to": constant("a"), "text": task_variable("colour")})
-FILED = Step("file", tool="archive", arguments={"document": step_output("letters")})
-FOUND = Step("find", tool="find_document", arguments={"order_id": prompt_arg("order_id")}, binding="letters")
+MAIL = Step("mail", tool="send_mail", arguments={"to": constant("a"), "text": task_variable("colour")})
+FILE = Step("file", tool="archive", arguments={"document": step_output("letters")})
+FIND = Step("find", tool="find_document", arguments={"order_id": prompt_arg("order_id")}, binding="letters")
 HUGE = Step("find", tool="scan", arguments={"characters": constant(6_000_001)}, binding="letters")
 """A step whose result is too large to be stored."""
 LONG = Step("find", tool="scan", arguments={"characters": constant(1_100_000)}, binding="letters")
 """A step whose result is stored, but is too large for placeholders to insert it into a call."""
-FILED_WHOLE = Step("file", tool="archive", arguments={"document": step_output("letters"), "label": constant("A")})
+FILE_ALL = Step("file", tool="archive", arguments={"document": step_output("letters"), "label": constant("A")})

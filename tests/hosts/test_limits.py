@@ -15,7 +15,7 @@ from mcp_baton.testing import Connect
 from mcp_baton.testing.client import Client
 from mcp_baton.testing.wire import Era
 from tests.clients.server import server as clients_server
-from tests.hosts.host import CHARACTERS_A_TOKEN, MOST_TOKENS, Host, everything, refused, text_only
+from tests.hosts.host import CHARACTERS_A_TOKEN, MAX_TOKENS, Host, everything, omission_reasons, text_only
 from tests.hosts.phrases import Call, read
 from tests.hosts.servers import LARGE, Shop, without
 
@@ -28,8 +28,8 @@ def many_models(server: Server) -> Server:
     """Add a tool with unions, which JSON Schema expresses as composition."""
 
     @server.tool
-    def choose(what: int | str | None = None, how: list[int] | dict[str, str] | None = None) -> int | str:
-        return what or str(how)
+    def choose(value: int | str | None = None, options: list[int] | dict[str, str] | None = None) -> int | str:
+        return value or str(options)
 
     return server
 
@@ -41,18 +41,18 @@ def servers() -> Iterator[Server]:
 
 
 @pytest.fixture(params=servers(), ids=lambda server: server.options.name)
-def listed(request: pytest.FixtureRequest, baton: Connect, era: Era) -> list[JsonDict]:
+def listed_tools(request: pytest.FixtureRequest, baton: Connect, era: Era) -> list[JsonDict]:
     return baton(request.param, era=era).list_tools()
 
 
-def called(client: Client, tool: str, arguments: JsonDict) -> JsonDict:
+def call_tool(client: Client, tool: str, arguments: JsonDict) -> JsonDict:
     params: JsonDict = {"name": tool, "arguments": arguments}
     return dict(client.request("tools/call", params))
 
 
-def test_no_host_omits_a_listed_tool(listed: list[JsonDict]) -> None:
-    assert listed
-    assert {tool["name"]: refused(tool) for tool in listed if refused(tool)} == {}
+def test_no_host_omits_a_listed_tool(listed_tools: list[JsonDict]) -> None:
+    assert listed_tools
+    assert {tool["name"]: omission_reasons(tool) for tool in listed_tools if omission_reasons(tool)} == {}
 
 
 def test_the_result_of_a_workflow_fits_a_host_even_if_its_tools_do_not(baton: Connect) -> None:
@@ -64,16 +64,16 @@ def test_the_result_of_a_workflow_fits_a_host_even_if_its_tools_do_not(baton: Co
             raise ToolError("z" * 200_000)
         return {"text": text + LARGE, "other": other}
 
-    words = {"text": constant("y" * 480), "other": constant("z" * 480)}
-    steps = [Step(f"write-{number}", tool="write", arguments=words) for number in range(99)]
-    failing = Step("fails", tool="write", arguments={**words, "third": constant("fail")}, guidance="g" * 2_000)
+    arguments = {"text": constant("y" * 480), "other": constant("z" * 480)}
+    steps = [Step(f"write-{number}", tool="write", arguments=arguments) for number in range(99)]
+    failing = Step("fails", tool="write", arguments={**arguments, "third": constant("fail")}, guidance="g" * 2_000)
     server.add_workflow(Workflow(name="early", description="write", steps=[failing, *steps]))
     server.add_workflow(Workflow(name="late", description="write", steps=[*steps, failing]))
     client = baton(server)
     for name in ("early", "late"):
-        result = called(client, name, {})
+        result = call_tool(client, name, {})
         assert result["structuredContent"]["task_status"] == "working"
-        assert len(everything(result)) < MOST_TOKENS * CHARACTERS_A_TOKEN
+        assert len(everything(result)) < MAX_TOKENS * CHARACTERS_A_TOKEN
         assert len(read(result["content"][0]["text"]).calls) >= 1
 
 
@@ -81,13 +81,13 @@ STEP_S = 18.0
 STEPS = 9
 
 
-def slow(client_of: list[Client]) -> Server:
+def slow(clients: list[Client]) -> Server:
     """Return a server with nine steps of 18 seconds each."""
     server = Server("slow")
 
     @server.tool
     def work(on: int) -> int:
-        client_of[0].clock.advance(STEP_S)
+        clients[0].clock.advance(STEP_S)
         return on
 
     steps = [Step(f"work-{number}", tool="work", arguments={"on": constant(number)}) for number in range(STEPS)]
@@ -101,11 +101,11 @@ def test_a_host_with_a_time_limit_of_a_minute_gets_each_answer(baton: Connect, e
     clients.append(baton(slow(clients), era=era))
     client, call, calls = clients[0], Call("plod", {}), 0
     host = Host(client, text_only)
-    while not read(shown := host.call(call)).done:
-        assert not shown.startswith("Error: "), shown
-        go_on = read(shown).go_on
-        assert go_on is not None, shown
-        call, calls = go_on, calls + 1
+    while not read(text := host.call(call)).done:
+        assert not text.startswith("Error: "), text
+        next_call = read(text).continue_call
+        assert next_call is not None, text
+        call, calls = next_call, calls + 1
     assert (calls + 1, client.calls("work")) == (3, [{"on": number} for number in range(STEPS)])
     [task] = client.tasks()
     assert task.status == "completed"

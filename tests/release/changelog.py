@@ -20,7 +20,7 @@ ROOT: Final = Path(__file__).parents[2]
 CHANGELOG: Final = ROOT / "CHANGELOG.md"
 UNRELEASED: Final = "## [Unreleased]"
 VERSION: Final = r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?"
-RELEASED: Final = re.compile(rf"## \[({VERSION})\] - \d{{4}}-\d{{2}}-\d{{2}}")
+VERSION_HEADING: Final = re.compile(rf"## \[({VERSION})\] - \d{{4}}-\d{{2}}-\d{{2}}")
 
 
 class NotReady(Exception):
@@ -34,19 +34,19 @@ def sections(changelog: str) -> tuple[str, dict[str, str]]:
         NotReady: the changelog has another format.
     """
     _, *parts = re.split(r"^(?=## )", changelog, flags=re.MULTILINE)
-    found = [(heading, text.strip()) for heading, _, text in (part.partition("\n") for part in parts)]
-    if not found or found[0][0] != UNRELEASED:
+    entries = [(heading, text.strip()) for heading, _, text in (part.partition("\n") for part in parts)]
+    if not entries or entries[0][0] != UNRELEASED:
         raise NotReady(f"the first section is {UNRELEASED}")
-    versions = [RELEASED.fullmatch(heading) for heading, _ in found[1:]]
+    versions = [VERSION_HEADING.fullmatch(heading) for heading, _ in entries[1:]]
     if None in versions:
         raise NotReady("the heading of a version is written ## [0.2.0] - 2026-12-31")
-    texts = {match[1]: text for match, (_, text) in zip(versions, found[1:], strict=True) if match}
+    texts = {match[1]: text for match, (_, text) in zip(versions, entries[1:], strict=True) if match}
     if sorted(texts, key=Version, reverse=True) != [match[1] for match in versions if match]:
         raise NotReady("the newest version comes first, and each once")
-    return found[0][1], texts
+    return entries[0][1], texts
 
 
-def released(changelog: str, version: str, day: date) -> str:
+def release_changelog(changelog: str, version: str, day: date) -> str:
     """Return the changelog with the unreleased changes under this version and day.
 
     Raises:
@@ -54,9 +54,9 @@ def released(changelog: str, version: str, day: date) -> str:
     """
     unreleased, versions = sections(changelog)
     if not re.fullmatch(VERSION, version):
-        raise NotReady(f"{version!r} is not a version: write 0.2.0, or 0.2.0rc1 for one that is tried first")
-    if newer := [known for known in versions if Version(known) >= Version(version)]:
-        raise NotReady(f"CHANGELOG.md has {newer[0]} already: choose a newer version than that")
+        raise NotReady(f"{version!r} is not a version: write 0.2.0, or 0.2.0rc1 for a release candidate")
+    if newer := [existing for existing in versions if Version(existing) >= Version(version)]:
+        raise NotReady(f"CHANGELOG.md has {newer[0]} already: choose a newer version")
     if not unreleased:
         raise NotReady("CHANGELOG.md has no changes under Unreleased, so there is nothing to release")
     return changelog.replace(UNRELEASED, f"{UNRELEASED}\n\n## [{version}] - {day.isoformat()}", 1)
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         match arguments:
             case ["release", version]:
-                CHANGELOG.write_text(released(changelog, version, datetime.now(UTC).date()))
+                CHANGELOG.write_text(release_changelog(changelog, version, datetime.now(UTC).date()))
             case ["notes", tag]:
                 sys.stdout.write(f"{notes(changelog, tag, project_version())}\n")
             case _:

@@ -12,7 +12,7 @@ import pytest
 from tests.once import once
 
 ROOT = Path(__file__).parents[2]
-BUILT_WITHIN_S = 300
+TIMEOUT_S = 300
 TOOLS = ROOT / "tests" / "release" / ".venv" / "bin"
 
 
@@ -48,34 +48,34 @@ def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = N
     Raises:
         BuildFailed: it failed.
     """
-    left_out = {"ARCHITECTURE", "PYTHONPATH", "VIRTUAL_ENV", "MAKEFLAGS", "SOURCE_DATE_EPOCH"}
-    inherited = {name: value for name, value in os.environ.items() if name not in left_out}
-    inherited["PATH"] = f"{inherited['PATH']}:{ROOT / '.tools' / 'uv' / 'bin'}"
+    excluded = {"ARCHITECTURE", "PYTHONPATH", "VIRTUAL_ENV", "MAKEFLAGS", "SOURCE_DATE_EPOCH"}
+    variables = {name: value for name, value in os.environ.items() if name not in excluded}
+    variables["PATH"] = f"{variables['PATH']}:{ROOT / '.tools' / 'uv' / 'bin'}"
     if sys.version_info[:2] == (3, 13):
-        inherited["PYTHON313"] = sys.executable  # compiles byte code
-    done = subprocess.run(
+        variables["PYTHON313"] = sys.executable  # compiles byte code
+    process = subprocess.run(
         command,
         cwd=cwd,
-        env={**inherited, **(environment or {})},
+        env={**variables, **(environment or {})},
         capture_output=True,
         text=True,
         check=False,
-        timeout=BUILT_WITHIN_S,
+        timeout=TIMEOUT_S,
     )
-    if done.returncode:
-        output = f"{done.stdout}{done.stderr}"
-        raise BuildFailed(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{output}")
-    return done.stdout
+    if process.returncode:
+        output = f"{process.stdout}{process.stderr}"
+        raise BuildFailed(f"{' '.join(map(str, command))} ended with {process.returncode}:\n{output}")
+    return process.stdout
 
 
-def build(source: Path, target: Path, *what: str, **environment: str) -> Distributions:
+def build(source: Path, target: Path, *options: str, **environment: str) -> Distributions:
     """Build a folder with the locked Hatchling."""
     command: list[str | Path] = ["uv", "build", "--quiet", "--no-build-isolation", "--python", TOOLS / "python"]
-    run([*command, "--out-dir", target, *what, source], environment)
-    return found(target)
+    run([*command, "--out-dir", target, *options, source], environment)
+    return find_distributions(target)
 
 
-def found(folder: Path) -> Distributions:
+def find_distributions(folder: Path) -> Distributions:
     wheels, archives = list(folder.glob("*.whl")), list(folder.glob("*.tar.gz"))
     return Distributions(wheels[0] if wheels else folder, archives[0] if archives else folder)
 
@@ -84,22 +84,22 @@ def found(folder: Path) -> Distributions:
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
     """The files that `make dist` builds, once per test run."""
 
-    def made() -> str:
+    def create() -> str:
         folder = tmp_path_factory.mktemp("dist")
         run(["make", "--no-print-directory", "dist", f"DIST={folder}"])
         return str(folder)
 
-    return found(Path(once(tmp_path_factory, "distributions", made)))
+    return find_distributions(Path(once(tmp_path_factory, "distributions", create)))
 
 
 @pytest.fixture(scope="session")
-def installed(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+def wheel_environment(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """The wheel with its dependencies, without extras and development tools; created once per test run."""
 
-    def made() -> str:
+    def create() -> str:
         return str(make_environment(tmp_path_factory.mktemp("installed"), distributions.wheel).folder)
 
-    return Environment(Path(once(tmp_path_factory, "installed", made)))
+    return Environment(Path(once(tmp_path_factory, "installed", create)))
 
 
 def make_environment(folder: Path, requirement: str | Path) -> Environment:

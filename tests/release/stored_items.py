@@ -51,10 +51,10 @@ def items_server() -> Server:
         return f"refunded {notes}"
 
     order = [Argument("order", required=True)]
-    fetched, notes = Step("fetch", tool=fetch, arguments={"order": prompt_arg("order")}), step_output("fetch", "notes")
+    first, notes = Step("fetch", tool=fetch, arguments={"order": prompt_arg("order")}), step_output("fetch", "notes")
     for name, tool in (("buy", pay), ("return", refund)):
         last = Step("last", tool=tool, arguments={"notes": notes})
-        server.add_workflow(Workflow(name=name, description=name, arguments=order, steps=[fetched, last]))
+        server.add_workflow(Workflow(name=name, description=name, arguments=order, steps=[first, last]))
 
     @server.tool
     def start_build(ctx: Context, branch: str) -> str:
@@ -92,7 +92,7 @@ def items_server() -> Server:
 
 
 @contextmanager
-def connected(workers: str = "at once") -> Iterator[Client]:
+def connected_client(workers: str = "at once") -> Iterator[Client]:
     """Connect a client to the server, with an empty table in memory."""
     with (
         patch("mcp_baton.testing.connecting._database", memory_database),
@@ -109,10 +109,10 @@ def store_one_of_each(client: Client) -> dict[str, str]:
         client.tool_raises("pay", "the bank is closed", times=1)
         tasks[kind] = client.call_workflow("buy", {"order": order}).task_id
     client.cancel(tasks["cancelled"])
-    known = {task.task_id for task in client.tasks()}
+    earlier_ids = {task.task_id for task in client.tasks()}
     with client.killed_after("pay"):
         client.call_workflow("buy", {"order": "A-17"})
-    [tasks["killed"]] = {task.task_id for task in client.tasks()} - known
+    [tasks["killed"]] = {task.task_id for task in client.tasks()} - earlier_ids
 
     tasks["approved"] = client.call_workflow("return", {"order": "A-17"}).task_id
     [approval] = approver.approvals()
@@ -138,9 +138,9 @@ def store_one_of_each(client: Client) -> dict[str, str]:
     return tasks
 
 
-def stored() -> dict[str, Any]:
+def stored_release() -> dict[str, Any]:
     """Return the items that the current code stores, and the expected results of reading them."""
-    with connected(workers="by hand") as client:
+    with connected_client(workers="by hand") as client:
         tasks = store_one_of_each(client)
         pages = client.store.client.get_paginator("scan").paginate(TableName=TABLE)
         return {
@@ -152,7 +152,7 @@ def stored() -> dict[str, Any]:
         }
 
 
-def put(client: Client, release: dict[str, Any]) -> None:
+def put_items(client: Client, release: dict[str, Any]) -> None:
     """Store the items of a release in the client's table. Set the clock to the time at which they were stored."""
     client.clock.sleep((release["at_ms"] - client.clock.now_ms()) / 1000)
     for item in from_json(json.dumps(release["items"]).encode()):
@@ -161,7 +161,7 @@ def put(client: Client, release: dict[str, Any]) -> None:
 
 def main(version: str) -> None:
     logging.disable()  # do not log the calls that are killed
-    (ITEMS / f"{version}.json").write_text(json.dumps(stored(), indent=1, sort_keys=True) + "\n")
+    (ITEMS / f"{version}.json").write_text(json.dumps(stored_release(), indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

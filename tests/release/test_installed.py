@@ -22,7 +22,7 @@ def price(article: str) -> int:
     \"\"\"What an article costs, in cents.\"\"\"
     return len(article) * 100
 """
-ASK_THE_HANDLER = """\
+CALL_SCRIPT = """\
 import json, sys
 from mcp_baton.aws import handler
 from shop import server
@@ -40,7 +40,7 @@ event = json.load(open(sys.argv[1])) | {"body": json.dumps(body), "isBase64Encod
 answer = handler(server)(event, Context())
 print(json.loads(answer["body"])["result"]["structuredContent"])
 """
-TYPED = """\
+TYPED_SCRIPT = """\
 from mcp_baton import Server
 from mcp_baton.testing import connect
 
@@ -56,29 +56,29 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_prints_the_version_without_extras(installed: Environment) -> None:
-    assert installed.run("baton", "--version") == f"baton {project_version()}\n"
-    assert "Usage: baton" in installed.run("baton", "--help")
+def test_the_command_prints_the_version_without_extras(wheel_environment: Environment) -> None:
+    assert wheel_environment.run("baton", "--version") == f"baton {project_version()}\n"
+    assert "Usage: baton" in wheel_environment.run("baton", "--help")
 
 
-def test_a_handler_needs_only_the_packages_own_dependencies(installed: Environment, project: Path) -> None:
+def test_a_handler_needs_only_the_packages_own_dependencies(wheel_environment: Environment, project: Path) -> None:
     event = ROOT / "events" / "sample" / "tools-call.json"
 
-    printed = installed.run("python", "-c", ASK_THE_HANDLER, event, PYTHONPATH=str(project))
+    output = wheel_environment.run("python", "-c", CALL_SCRIPT, event, PYTHONPATH=str(project))
 
-    assert printed == "{'result': 300}\n"
+    assert output == "{'result': 300}\n"
 
 
-def test_a_type_checker_finds_the_types(installed: Environment, project: Path) -> None:
-    (project / "typed.py").write_text(TYPED)
+def test_a_type_checker_finds_the_types(wheel_environment: Environment, project: Path) -> None:
+    (project / "typed.py").write_text(TYPED_SCRIPT)
     mypy: list[str | Path] = [
         ROOT / ".venv" / "bin" / "mypy",
         "--strict",
         "--python-executable",
-        installed.programs / "python",
+        wheel_environment.programs / "python",
     ]
 
-    done = subprocess.run(
+    process = subprocess.run(
         [*mypy, "--config-file", "", "--cache-dir", project / "cache", "typed.py"],
         cwd=project,
         capture_output=True,
@@ -87,8 +87,8 @@ def test_a_type_checker_finds_the_types(installed: Environment, project: Path) -
         timeout=300,
     )
 
-    assert re.findall(r'Revealed type is "(.+)"', done.stdout) == ["str", "bool"], done.stdout
-    assert done.returncode == 0
+    assert re.findall(r'Revealed type is "(.+)"', process.stdout) == ["str", "bool"], process.stdout
+    assert process.returncode == 0
 
 
 def test_with_the_local_extra_the_command_serves_a_file(distributions: Distributions, project: Path) -> None:
@@ -96,6 +96,6 @@ def test_with_the_local_extra_the_command_serves_a_file(distributions: Distribut
     command: list[str | Path] = [environment.programs / "baton", "serve", project / "shop.py", "--port", "0"]
 
     with served(command, project / "log") as url:
-        answer = httpx.post(url, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, timeout=60).json()
+        response = httpx.post(url, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, timeout=60).json()
 
-    assert [tool["name"] for tool in answer["result"]["tools"]] == ["price"]
+    assert [tool["name"] for tool in response["result"]["tools"]] == ["price"]

@@ -8,10 +8,10 @@ import pytest
 
 from mcp_baton.testing import Client
 from tests.release.changelog import CHANGELOG, sections
-from tests.release.stored_items import APPROVER, ITEMS, NOTES, connected, put, stored
+from tests.release.stored_items import APPROVER, ITEMS, NOTES, connected_client, put_items, stored_release
 
-HERE = "this code"
-RELEASES = [HERE, *sorted(path.stem for path in ITEMS.glob("*.json"))]
+CURRENT_CODE = "this code"
+RELEASES = [CURRENT_CODE, *sorted(path.stem for path in ITEMS.glob("*.json"))]
 NIGHT_S = 8 * 3_600 + 60
 BODY: dict[str, Any] = {"url": "https://builds.test/7"}
 
@@ -21,17 +21,17 @@ type Release = dict[str, Any]
 @pytest.fixture(scope="module", params=RELEASES)
 def release(request: pytest.FixtureRequest) -> Release:
     """The items that a release has stored."""
-    if request.param == HERE:
-        return stored()
-    found: Release = json.loads((ITEMS / f"{request.param}.json").read_text())
-    return found
+    if request.param == CURRENT_CODE:
+        return stored_release()
+    content: Release = json.loads((ITEMS / f"{request.param}.json").read_text())
+    return content
 
 
 @pytest.fixture
 def client(release: Release) -> Iterator[Client]:
     """A client of the owner, at the time at which the items were stored."""
-    with connected() as client:
-        put(client, release)
+    with connected_client() as client:
+        put_items(client, release)
         yield client
 
 
@@ -131,10 +131,10 @@ def test_sweeps_complete_the_tasks_in_the_outbox(client: Client, task: Callable[
 def test_a_question_is_answered(client: Client, task: Callable[[str], str]) -> None:
     question = client.task(task("question"))
     assert question.status == "input_required"
-    shown: Any = question.shown
-    [key] = shown["inputRequests"]
+    view: Any = question.shown
+    [key] = view["inputRequests"]
     answer: Any = {"action": "accept", "content": {"value": "July"}}
     client.request("tasks/update", {"taskId": task("question"), "inputResponses": {key: answer}})
     client.clock.advance(60)
-    ended = client.task(task("question"))
-    assert (ended.status, "report of July" in str(ended.result)) == ("completed", True)
+    answered_task = client.task(task("question"))
+    assert (answered_task.status, "report of July" in str(answered_task.result)) == ("completed", True)

@@ -10,23 +10,23 @@ import yaml
 from tests.release.conftest import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-OF_PROJECTS = sorted((ROOT / "project" / "github" / "workflows").glob("*.yml"))
+PROJECT_WORKFLOWS = sorted((ROOT / "project" / "github" / "workflows").glob("*.yml"))
 """The workflows in a project from `baton new`."""
 
 PINNED = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 
 
 def jobs(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(path.read_text())["jobs"]
-    return found
+    content: dict[str, Any] = yaml.safe_load(path.read_text())["jobs"]
+    return content
 
 
-@pytest.mark.parametrize("path", [*WORKFLOWS, *OF_PROJECTS], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*WORKFLOWS, *PROJECT_WORKFLOWS], ids=lambda path: path.name)
 def test_every_action_is_pinned_to_a_commit_with_a_version_comment(path: Path) -> None:
-    used = re.findall(r"uses: (.*)", path.read_text())
+    actions = re.findall(r"uses: (.*)", path.read_text())
 
-    assert used
-    assert [action for action in used if not PINNED.fullmatch(action)] == []
+    assert actions
+    assert [action for action in actions if not PINNED.fullmatch(action)] == []
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
@@ -35,7 +35,7 @@ def test_workflows_have_no_permissions_except_those_of_their_jobs(path: Path) ->
     assert all("permissions" in job for job in jobs(path).values())
 
 
-@pytest.mark.parametrize("path", OF_PROJECTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PROJECT_WORKFLOWS, ids=lambda path: path.name)
 def test_a_projects_workflow_may_read_the_repository_and_keeps_no_credentials(path: Path) -> None:
     assert yaml.safe_load(path.read_text())["permissions"] == {"contents": "read"}
     steps = [step for job in jobs(path).values() for step in job["steps"]]

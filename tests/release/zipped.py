@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-MOST_ZIPPED: Final = 50 * 1024 * 1024
+MAX_ZIPPED_BYTES: Final = 50 * 1024 * 1024
 """The maximum size of a zip in the request that publishes it, bytes
 (https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html).
 """
-MOST_UNZIPPED: Final = 250 * 1024 * 1024
+MAX_UNZIPPED_BYTES: Final = 250 * 1024 * 1024
 """The maximum size of a function with all its layers, bytes; same page."""
 
 
@@ -28,16 +28,16 @@ def write(folder: Path, target: Path) -> None:
         TooLarge: Lambda would reject it. No zip is written then.
     """
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    _hold("unzipped", sum(path.stat().st_size for path in files), MOST_UNZIPPED)
-    part = target.with_name(f"{target.name}.part")
+    _check_size("unzipped", sum(path.stat().st_size for path in files), MAX_UNZIPPED_BYTES)
+    partial_file = target.with_name(f"{target.name}.part")
     try:
-        with ZipFile(part, "w", ZIP_DEFLATED, compresslevel=9) as archive:
+        with ZipFile(partial_file, "w", ZIP_DEFLATED, compresslevel=9) as archive:
             for path in files:
                 archive.writestr(_entry(path, folder), path.read_bytes())
-        _hold("zipped", part.stat().st_size, MOST_ZIPPED)
-        part.replace(target)
+        _check_size("zipped", partial_file.stat().st_size, MAX_ZIPPED_BYTES)
+        partial_file.replace(target)
     finally:
-        part.unlink(missing_ok=True)
+        partial_file.unlink(missing_ok=True)
 
 
 def _entry(path: Path, folder: Path) -> ZipInfo:
@@ -49,9 +49,9 @@ def _entry(path: Path, folder: Path) -> ZipInfo:
     return entry
 
 
-def _hold(kind: str, size: int, most: int) -> None:
-    if size > most:
-        raise TooLarge(f"the layer has {size:,} bytes {kind}, and Lambda takes {most:,} at most")
+def _check_size(kind: str, size: int, limit: int) -> None:
+    if size > limit:
+        raise TooLarge(f"the layer has {size:,} bytes {kind}, and Lambda takes {limit:,} at most")
 
 
 def main(folder: Path, target: Path) -> int:

@@ -17,9 +17,9 @@ REST_PASSED = "── the rest passed; NOT RUN, because Docker is missing: make 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a daemon")
 
 MAKEFILE = f'{STEPS}:\n\t@echo "made $@"; sleep $(or $(SLEEPS_$@),0); test "$@" != "$(FAILS)"\n.PHONY: {STEPS}\n'
-ANSWERED = '#!/bin/sh\ntest -e daemon-answers && exit 0\necho "no Docker daemon answers" >&2\nexit 1\n'
+DOCKER_CHECK = '#!/bin/sh\ntest -e daemon-answers && exit 0\necho "no Docker daemon answers" >&2\nexit 1\n'
 """Checks whether Docker answers."""
-NOTED = '#!/bin/sh\necho "${0##*/} $*" >>"$NOTES"\n'
+RECORD_CALL = '#!/bin/sh\necho "${0##*/} $*" >>"$NOTES"\n'
 DAEMON = """\
 while [ $# -gt 1 ]; do [ "$1" = --pidfile ] && echo $$ >"$2"; shift; done
 touch daemon-answers
@@ -33,17 +33,17 @@ class Checkout:
 
     folder: Path
 
-    def command(self, name: str, does: str = "exit 0\n") -> None:
+    def command(self, name: str, script: str = "exit 0\n") -> None:
         """Put a command on the path that records its calls and runs this script."""
-        write_program(self.folder / "bin" / name, NOTED + does)
+        write_program(self.folder / "bin" / name, RECORD_CALL + script)
 
     def run(self, script: str, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
         """Run a script as CI does, without a terminal. This returns when all its pipes are closed."""
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
-        inherited = {name: value for name, value in os.environ.items() if name not in ("CI", "DOCKER_HOST")}
+        variables = {name: value for name, value in os.environ.items() if name not in ("CI", "DOCKER_HOST")}
         return subprocess.run(
             [self.folder / ".ci" / script, *arguments],
-            env={**inherited, "PATH": path, "NOTES": str(self.folder / "notes"), **environment},
+            env={**variables, "PATH": path, "NOTES": str(self.folder / "notes"), **environment},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -51,7 +51,7 @@ class Checkout:
             timeout=WITHIN_S,
         )
 
-    def called(self, *names: str) -> list[str]:
+    def calls_of(self, *names: str) -> list[str]:
         """Return the calls of these commands, with their arguments."""
         notes = self.folder / "notes"
         calls = notes.read_text().splitlines() if notes.exists() else []
@@ -70,7 +70,7 @@ def checkout(tmp_path: Path) -> Iterator[Checkout]:
     shutil.copytree(CI, tmp_path / ".ci")
     (tmp_path / "Makefile").write_text(MAKEFILE)
     (tmp_path / "bin").mkdir()
-    write_program(tmp_path / "tests" / "deployed" / ".venv" / "bin" / "python", ANSWERED)
+    write_program(tmp_path / "tests" / "deployed" / ".venv" / "bin" / "python", DOCKER_CHECK)
     checkout = Checkout(tmp_path)
     # `find` searches for running daemons and `rm` deletes files of dead ones. Both must not touch this machine.
     for name in ("apt-get", "chromium", "find", "mount", "mountpoint", "rm", "systemctl", "unshare"):
@@ -88,56 +88,56 @@ def write_program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def made(done: "subprocess.CompletedProcess[str]") -> list[str]:
+def targets_of(process: "subprocess.CompletedProcess[str]") -> list[str]:
     """Return the targets that were made. Container tests come last."""
-    targets = [line.removeprefix("made ") for line in done.stdout.splitlines() if line.startswith("made ")]
+    targets = [line.removeprefix("made ") for line in process.stdout.splitlines() if line.startswith("made ")]
     return [target for target in targets if not target.startswith("setup-")]
 
 
 def test_a_running_daemon_is_used(checkout: Checkout) -> None:
     (checkout.folder / "daemon-answers").touch()
 
-    done = checkout.run("run", CI="1")
+    process = checkout.run("run", CI="1")
 
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "── everything passed")
-    assert made(done) == ["check", "test", "test-containers"]
-    assert checkout.called("apt-get", "dockerd", "systemctl", "unshare") == []
+    assert (process.returncode, process.stdout.splitlines()[-1]) == (0, "── everything passed")
+    assert targets_of(process) == ["check", "test", "test-containers"]
+    assert checkout.calls_of("apt-get", "dockerd", "systemctl", "unshare") == []
 
 
 def test_outside_ci_nothing_is_installed_and_the_last_line_names_skipped_tests(
     checkout: Checkout,
 ) -> None:
-    done = checkout.run("run", CI="")
+    process = checkout.run("run", CI="")
 
-    assert (done.returncode, made(done)) == (0, ["check", "test"])
-    last = done.stdout.splitlines()[-1]
+    assert (process.returncode, targets_of(process)) == (0, ["check", "test"])
+    last = process.stdout.splitlines()[-1]
     assert last.startswith(f"{REST_PASSED}no Docker daemon answers (CI is empty")
-    assert checkout.called("apt-get", "dockerd", "systemctl") == []
+    assert checkout.calls_of("apt-get", "dockerd", "systemctl") == []
 
 
-@pytest.mark.parametrize("answers", [True, False], ids=["with Docker", "without Docker"])
-def test_the_last_line_names_missing_advisories_and_engines(checkout: Checkout, answers: bool) -> None:
+@pytest.mark.parametrize("has_docker", [True, False], ids=["with Docker", "without Docker"])
+def test_the_last_line_names_missing_advisories_and_engines(checkout: Checkout, has_docker: bool) -> None:
     (checkout.folder / ".tools").mkdir()
     (checkout.folder / ".tools" / "not-audited").write_text("advisories about 70 locked packages\n")
     (checkout.folder / ".tools" / "left-out").write_text("DynamoDB Local needs Java\n")
-    if answers:
+    if has_docker:
         (checkout.folder / "daemon-answers").touch()
 
-    done = checkout.run("run", CI="")
+    process = checkout.run("run", CI="")
 
-    last = done.stdout.splitlines()[-1]
-    assert (done.returncode, last.startswith("── everything passed")) == (0, answers)
+    last = process.stdout.splitlines()[-1]
+    assert (process.returncode, last.startswith("── everything passed")) == (0, has_docker)
     assert last.endswith("NOT AUDITED: advisories about 70 locked packages LEFT OUT: DynamoDB Local needs Java")
 
 
 @needs_root
 def test_a_daemon_is_started_and_stopped_by_default(checkout: Checkout) -> None:
-    done = checkout.run("run")
+    process = checkout.run("run")
 
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "── everything passed")
-    assert made(done) == ["check", "test", "test-containers"]
-    assert len(checkout.called("dockerd")) == 1
-    assert checkout.called("apt-get") == []
+    assert (process.returncode, process.stdout.splitlines()[-1]) == (0, "── everything passed")
+    assert targets_of(process) == ["check", "test", "test-containers"]
+    assert len(checkout.calls_of("dockerd")) == 1
+    assert checkout.calls_of("apt-get") == []
     assert not checkout.daemon.exists()
 
 
@@ -147,11 +147,11 @@ def test_a_failure_stops_the_container_tests_and_prints_their_output(checkout: C
 
     # This imitates tests that clean up.
     slow = "120 & trap 'sleep 1; touch ended; exit 1' TERM; wait"
-    done = checkout.run("run", CI="1", FAILS=step, **{f"SLEEPS_{step}": "2", "SLEEPS_test-containers": slow})
+    process = checkout.run("run", CI="1", FAILS=step, **{f"SLEEPS_{step}": "2", "SLEEPS_test-containers": slow})
 
-    assert done.returncode != 0
-    assert made(done)[-1] == "test-containers"
-    assert "── stopped the container tests" in done.stdout
+    assert process.returncode != 0
+    assert targets_of(process)[-1] == "test-containers"
+    assert "── stopped the container tests" in process.stdout
     assert (checkout.folder / "ended").exists()
 
 
@@ -159,19 +159,19 @@ def test_a_failure_stops_the_container_tests_and_prints_their_output(checkout: C
 def test_a_daemon_that_does_not_start_fails_the_run_with_its_log(checkout: Checkout) -> None:
     checkout.command("dockerd", "echo 'no such device' >&2\nexit 1\n")
 
-    done = checkout.run("run", CI="true")
+    process = checkout.run("run", CI="true")
 
-    assert (done.returncode, made(done)) == (1, ["check", "test"])
-    assert "no such device" in done.stdout
-    plainest = [call for call in checkout.called("dockerd") if "--storage-driver=vfs" in call]
-    assert (len(checkout.called("dockerd")), len(plainest)) == (2, 1)
+    assert (process.returncode, targets_of(process)) == (1, ["check", "test"])
+    assert "no such device" in process.stdout
+    vfs_calls = [call for call in checkout.calls_of("dockerd") if "--storage-driver=vfs" in call]
+    assert (len(checkout.calls_of("dockerd")), len(vfs_calls)) == (2, 1)
 
 
 def test_uv_is_installed_by_its_hashes(checkout: Checkout) -> None:
     checkout.command("python3")
 
-    done = checkout.run("get-uv", "brought")
+    process = checkout.run("get-uv", "brought")
 
-    assert done.returncode == 0, done.stderr
-    [bringing] = [call for call in checkout.called("python3") if "pip install" in call]
-    assert bringing.endswith(f" --require-hashes --requirement {checkout.folder}/.ci/uv.txt --target brought")
+    assert process.returncode == 0, process.stderr
+    [install_call] = [call for call in checkout.calls_of("python3") if "pip install" in call]
+    assert install_call.endswith(f" --require-hashes --requirement {checkout.folder}/.ci/uv.txt --target brought")

@@ -18,10 +18,10 @@ def rows() -> list[tuple[str, list[float]]]:
     return [(kind, [float(figure) for figure in figures]) for kind, *figures in cells]
 
 
-def price(of: str) -> float:
+def price(service: str) -> float:
     """Return the dollars in the line of the prices that starts with this text."""
-    [found] = re.findall(rf"^\| {of}[^|]*\| ([0-9.]+) \|", PRICES, re.MULTILINE)
-    return float(found)
+    [dollars] = re.findall(rf"^\| {service}[^|]*\| ([0-9.]+) \|", PRICES, re.MULTILINE)
+    return float(dollars)
 
 
 API, REQUESTS, GB_SECONDS = price("API Gateway"), price("Lambda, a million r"), price("Lambda, a million GB-s")
@@ -29,9 +29,9 @@ WRITES, READS = (price(f"DynamoDB on demand, a million {units}") for units in ("
 
 
 def test_the_generated_tables_use_the_listed_prices() -> None:
-    listed = (API, REQUESTS, GB_SECONDS, WRITES, READS, price("S3, a million PUT"), price("S3, a million GET"))
+    listed_prices = (API, REQUESTS, GB_SECONDS, WRITES, READS, price("S3, a million PUT"), price("S3, a million GET"))
 
-    assert listed == (
+    assert listed_prices == (
         prices.API_REQUEST,
         prices.LAMBDA_REQUEST,
         prices.GB_SECOND,
@@ -49,14 +49,14 @@ def test_every_row_of_the_table_follows_from_the_prices(kind: str, figures: list
     cost += log_kb * price("CloudWatch Logs") + answer_kb * price("Data out")
 
     a_day = cost * PER_SECOND * 24 * 3600 / 1_000_000
-    for written, computed in zip(dollars, (cost, a_day, a_day * DAYS), strict=True):
-        assert written == pytest.approx(computed, rel=0.01, abs=0.06)
+    for listed, computed in zip(dollars, (cost, a_day, a_day * DAYS), strict=True):
+        assert listed == pytest.approx(computed, rel=0.01, abs=0.06)
 
 
 def test_the_costs_of_waiting_for_a_person_follow_from_the_prices() -> None:
     page = (DOCS / "background.md").read_text().partition("\n## Waiting for an approval\n")[2].partition("\n## ")[0]
-    held = 3 * 24 * 3600 * GB * GB_SECONDS / prices.MILLION
+    open_request_cost = 3 * 24 * 3600 * GB * GB_SECONDS / prices.MILLION
 
-    assert f"${polling.waits_for_person(3, 'tool'):.3f} for a tool" in page
-    assert f"${polling.waits_for_person(3, 'workflow'):.3f} for a workflow" in page
-    assert f"${held:.2f}" in page
+    assert f"${polling.approval_cost(3, 'tool'):.3f} for a tool" in page
+    assert f"${polling.approval_cost(3, 'workflow'):.3f} for a workflow" in page
+    assert f"${open_request_cost:.2f}" in page

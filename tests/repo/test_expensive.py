@@ -17,10 +17,10 @@ def test_the_table_of_the_most_expensive_requests_matches_a_measurement() -> Non
 
     assert [name for name, _ in reported] == [name for name, _ in measured]
     # Versions of zlib make values of slightly different lengths.
-    for (name, row), (_, now) in zip(reported, measured, strict=True):
-        assert now == pytest.approx(row, rel=0.06, abs=1), f"{name}: run python -m costs.expensive --update"
+    for (name, row), (_, measured_row) in zip(reported, measured, strict=True):
+        assert measured_row == pytest.approx(row, rel=0.06, abs=1), f"{name}: run python -m costs.expensive --update"
 
 
 def test_no_request_of_the_table_is_longer_than_2_kb() -> None:
     with pytest.raises(ValueError, match="2049 bytes"), expensive.measuring() as costs:
-        costs.of("x" * 2_049, {})
+        costs.measure("x" * 2_049, {})

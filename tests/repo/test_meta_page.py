@@ -15,7 +15,7 @@ VARIABLE = "_workflow."
 """The prefix of the engine's task variables, which are members of `_meta`, too."""
 
 
-def documented() -> set[str]:
+def documented_names() -> set[str]:
     """Return the names in the first column of the page's tables."""
     rows = re.findall(r"^\| (`[^|]+`) \|", PAGE.read_text(), re.MULTILINE)
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
@@ -50,13 +50,13 @@ def shop() -> Server:
     return server
 
 
-def answers(client: Client) -> Iterator[Any]:
+def results(client: Client) -> Iterator[Any]:
     """Yield results of requests about tasks that are paused, continued, killed and completed by the client."""
     run: Any = client.request("prompts/get", {"name": "refund"})
     yield run
     task: str = run["_meta"]["task_id"]
-    for named in (task, "unknown"):
-        yield client.request("tools/call", {"name": "mail", "arguments": {"text": "a"}}, {"_task_id": named})
+    for task_id in (task, "unknown"):
+        yield client.request("tools/call", {"name": "mail", "arguments": {"text": "a"}}, {"_task_id": task_id})
     with client.killed_after("UpdateItem"):
         client.call_workflow("refund", task=task)
     yield client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True, "mcp-baton/variables": "none"})
@@ -75,7 +75,7 @@ def answers(client: Client) -> Iterator[Any]:
 @pytest.mark.parametrize("era", ["2025", "2026"])
 def test_the_page_lists_every_member_that_is_sent(era: Era) -> None:
     with connect(shop(), era=era) as client:
-        sent = {name for answer in answers(client) for name in members(answer) if not name.startswith(VARIABLE)}
+        sent_names = {name for result in results(client) for name in members(result) if not name.startswith(VARIABLE)}
 
-    assert {"task_id", "pause_reason", "recorded", "record_error", "may_have_run", "mcp-baton/next"} <= sent
-    assert sent - documented() == set()
+    assert {"task_id", "pause_reason", "recorded", "record_error", "may_have_run", "mcp-baton/next"} <= sent_names
+    assert sent_names - documented_names() == set()

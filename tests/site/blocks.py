@@ -20,7 +20,7 @@ PAGES = [
     ROOT / "costs" / "expensive.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-_OPENS = re.compile(r"^(?P<indent> *)```(?P<language>[a-z]*)(?: (?P<options>.*))?$")
+_FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[a-z]*)(?: (?P<options>.*))?$")
 _COMMENT = re.compile(r"<!--\s*(?P<kind>not run|before):\s*(?P<text>.*?)\s*-->", re.DOTALL)
 _TITLE = re.compile(r'title="([^"]+)"')
 
@@ -64,8 +64,8 @@ def blocks(page: Path) -> list[Block]:
 def _blocks(page: str, lines: list[str]) -> Iterator[Block]:
     comment, number = "", 0
     while number < len(lines):
-        opens = _OPENS.match(lines[number])
-        if opens is None:
+        opening = _FENCE.match(lines[number])
+        if opening is None:
             # A comment applies to the block right after it.
             comment = (
                 comment + lines[number] + "\n" if "<!--" in comment + lines[number] or not lines[number].strip() else ""
@@ -73,17 +73,17 @@ def _blocks(page: str, lines: list[str]) -> Iterator[Block]:
             comment = "" if "-->" in comment and comment.rpartition("-->")[2].strip() else comment
             number += 1
             continue
-        fence = opens["indent"] + "```"
-        end = next((at for at in range(number + 1, len(lines)) if lines[at] == fence), None)
+        fence = opening["indent"] + "```"
+        end = next((index for index in range(number + 1, len(lines)) if lines[index] == fence), None)
         if end is None:
             raise ValueError(f"{page}:{number + 1}: the code block does not end")
-        code = "\n".join(line.removeprefix(opens["indent"]) for line in lines[number + 1 : end])
+        code = "\n".join(line.removeprefix(opening["indent"]) for line in lines[number + 1 : end])
         notes = {match["kind"]: match["text"] for match in _COMMENT.finditer(comment)}
-        title = _TITLE.search(opens["options"] or "")
+        title = _TITLE.search(opening["options"] or "")
         yield Block(
             page,
             number + 2,
-            opens["language"],
+            opening["language"],
             code + "\n",
             title and title[1],
             notes.get("before", ""),

@@ -4,17 +4,17 @@ import re
 from pathlib import Path
 
 DOCS = Path(__file__).parents[2] / "docs"
-CITED = re.compile(r"docs/(?P<page>[a-z-]+)\.md(?:,\s+(?P<after>[A-Z][^().]*))?")
+CITATION = re.compile(r"docs/(?P<page>[a-z-]+)\.md(?:,\s+(?P<after>[A-Z][^().]*))?")
 
 
 def headings(page: Path) -> dict[str, str]:
     """Return a page's headings with their anchors on the site."""
     text = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    found = [title.strip() for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE)]
-    return {title: re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in found}
+    titles = [title.strip() for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE)]
+    return {title: re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}
 
 
-def cited(match: re.Match[str]) -> tuple[str, str | None]:
+def resolve_citation(match: re.Match[str]) -> tuple[str, str | None]:
     """Return the page and the heading of a citation. The first words of a heading are enough.
 
     Raises:
@@ -25,7 +25,7 @@ def cited(match: re.Match[str]) -> tuple[str, str | None]:
         raise ValueError(f"{match[0]!r} is cited, but this page does not exist")
     if not title:
         return page.stem, None
-    found = [heading for heading in headings(page) if title.startswith(heading) or heading.startswith(title)]
-    if not found:
+    matches = [heading for heading in headings(page) if title.startswith(heading) or heading.startswith(title)]
+    if not matches:
         raise ValueError(f"{match[0]!r} is cited, but the page has no such heading")
-    return page.stem, max(found, key=len)
+    return page.stem, max(matches, key=len)

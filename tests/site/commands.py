@@ -15,12 +15,12 @@ from mcp_baton.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 _ASSIGNMENT = re.compile(r"^[A-Za-z_]\w*=")
-_BETWEEN = {"&&", "||", "|", ";", "&"}
+_SEPARATORS = {"&&", "||", "|", ";", "&"}
 # Values of the variables on the pages. All other variables are addresses.
 VALUES = {"WORKER": "shop-worker:live", "KEY": "key", "TOKEN": "token", "TASK": "01k0"}
 
 
-def wrong(code: str) -> list[str]:
+def mistakes_in(code: str) -> list[str]:
     """Return the mistakes in a block of shell lines."""
     return [fault for command in commands(code) for fault in _faults(command)]
 
@@ -34,7 +34,7 @@ def commands(code: str) -> Iterator[list[str]]:
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t", True, ""
     command: list[str] = []
     for word in [*lexer, ";"]:
-        if word.strip() in _BETWEEN or not word.strip():
+        if word.strip() in _SEPARATORS or not word.strip():
             if command:
                 yield command
             command = []
@@ -44,10 +44,10 @@ def commands(code: str) -> Iterator[list[str]]:
 
 def _without_comment(line: str) -> str:
     """Return the line up to the first `#` that begins a word outside quotation marks."""
-    for found in re.finditer(r"(?:^|\s)#", line):
-        before = line[: found.start()]
-        if before.count('"') % 2 == 0 and before.count("'") % 2 == 0:
-            return before
+    for match in re.finditer(r"(?:^|\s)#", line):
+        prefix = line[: match.start()]
+        if prefix.count('"') % 2 == 0 and prefix.count("'") % 2 == 0:
+            return prefix
     return line
 
 
@@ -73,8 +73,8 @@ def _baton(words: list[str]) -> Iterator[str]:
     ]
     try:
         context = group.make_context("baton", list(words))
-        name, found, rest = group.resolve_command(context, [*context._protected_args, *context.args])  # type: ignore[attr-defined]  # noqa: SLF001
-        found.make_context(name, rest, parent=context)
+        name, subcommand, rest = group.resolve_command(context, [*context._protected_args, *context.args])  # type: ignore[attr-defined]  # noqa: SLF001
+        subcommand.make_context(name, rest, parent=context)
     except typer.Exit:
         return
     except typer.TyperException as error:

@@ -20,6 +20,6 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def _without(folder: Path, link: re.Match[str]) -> str:
-    to = (folder / link["to"]).resolve()
-    outside = to.is_relative_to(ROOT) and not to.is_relative_to(DOCS)
-    return link["text"] if outside and to.exists() else link[0]
+    target = (folder / link["to"]).resolve()
+    is_outside = target.is_relative_to(ROOT) and not target.is_relative_to(DOCS)
+    return link["text"] if is_outside and target.exists() else link[0]

@@ -20,15 +20,15 @@ from rich.text import Text
 ROOT = Path(__file__).parents[2]
 PICTURE = ROOT / "docs" / "images" / "demo.svg"
 COLUMNS, ROWS = 100, 32
-_WIDE, _HIGH, _EDGE = 7.2, 17, 14
+_WIDTH, _HEIGHT, _MARGIN = 7.2, 17, 14
 _LINE_S, _CHAPTER_S, _FIRST_S, _LAST_S = 0.25, 2.5, 5.0, 8.0
 _COLOURS = {1: "#ff7b72", 2: "#7ee787", 3: "#e3b341", 4: "#79c0ff", 5: "#d2a8ff", 6: "#56d4dd"}
 _PLAIN, _DIM, _BACKGROUND = "#e6edf3", "#8b949e", "#0d1117"
 _FONT = 'ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace'
 _TITLE = "The demo: a refund runs until it needs an approval, pauses, is continued by tool calls, and completes"
 _CONSOLE = Console(width=COLUMNS, force_terminal=True)
-_FROM_TO = " 1 · ", " 5 · "
-_CHANGING = [
+_CHAPTERS = " 1 · ", " 5 · "
+_REPLACEMENTS = [
     (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
     (r"\b01[a-z0-9]{35}\b", "TASK"),
     (r"\b[0-9a-f]{50,64}\b", "APPROVAL"),
@@ -48,11 +48,11 @@ def run() -> str:
     return subprocess.run(command, env=colours, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
-def first_workflow(printed: str) -> list[Text]:
+def first_workflow(output: str) -> list[Text]:
     """Return the first line and the lines of the first workflow."""
-    lines = list(Text.from_ansi(printed).split("\n"))
+    lines = list(Text.from_ansi(output).split("\n"))
     begin, end = (
-        next(number for number, line in enumerate(lines) if line.plain.startswith(title)) for title in _FROM_TO
+        next(number for number, line in enumerate(lines) if line.plain.startswith(title)) for title in _CHAPTERS
     )
     while not lines[end - 1].plain.strip():
         end -= 1
@@ -61,14 +61,14 @@ def first_workflow(printed: str) -> list[Text]:
 
 def words(text: str) -> list[str]:
     """Return the words without frames. Words that differ between runs are replaced."""
-    for changing, same in _CHANGING:
-        text = re.sub(changing, same, text)
-    in_a_line = " ".join(re.sub("[│─╭╮╰╯]", " ", text).split())
+    for pattern, replacement in _REPLACEMENTS:
+        text = re.sub(pattern, replacement, text)
+    line = " ".join(re.sub("[│─╭╮╰╯]", " ", text).split())
     # Moments and durations, which are shortened if they are long.
-    return re.sub(r"(mcp-baton/timings) .*? characters\)", r"\1", in_a_line).split()
+    return re.sub(r"(mcp-baton/timings) .*? characters\)", r"\1", line).split()
 
 
-def shown(svg: str) -> list[str]:
+def picture_words(svg: str) -> list[str]:
     """Return the words of a picture, in the form of `words`."""
     root = ElementTree.fromstring(svg)  # noqa: S314 - our own picture
     rows = root.findall(".//{http://www.w3.org/2000/svg}text")
@@ -77,14 +77,14 @@ def shown(svg: str) -> list[str]:
 
 def picture(lines: list[Text]) -> str:
     """Return the SVG: a window of `ROWS` lines that moves down to the last line and starts again."""
-    wide, high = COLUMNS * _WIDE + 2 * _EDGE, ROWS * _HIGH + 2 * _EDGE
+    width, height = COLUMNS * _WIDTH + 2 * _MARGIN, ROWS * _HEIGHT + 2 * _MARGIN
     rows = "\n".join(
-        f'<text y="{(number + 0.75) * _HIGH:g}">{"".join(_runs(line))}</text>' for number, line in enumerate(lines)
+        f'<text y="{(number + 0.75) * _HEIGHT:g}">{"".join(_runs(line))}</text>' for number, line in enumerate(lines)
     )
     moments = _moments(lines)
     total = moments[-1] + _LAST_S
     colours = " ".join(f".c{number} {{ fill: {colour} }}" for number, colour in _COLOURS.items())
-    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:g} {high:g}" role="img"
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img"
  aria-labelledby="title"><title id="title">{_TITLE}</title>
 <style>
 text {{ font: 12px {_FONT}; fill: {_PLAIN}; white-space: pre }}
@@ -92,8 +92,8 @@ text {{ font: 12px {_FONT}; fill: {_PLAIN}; white-space: pre }}
 @media (prefers-reduced-motion: no-preference) {{ .all {{ animation: follow {total:g}s step-end infinite }}
 @keyframes follow {{ {" ".join(_keyframes(moments, total))} }} }}
 </style>
-<rect width="{wide:g}" height="{high:g}" rx="8" fill="{_BACKGROUND}"/>
-<svg x="{_EDGE}" y="{_EDGE}" width="{COLUMNS * _WIDE:g}" height="{ROWS * _HIGH}"><g class="all">
+<rect width="{width:g}" height="{height:g}" rx="8" fill="{_BACKGROUND}"/>
+<svg x="{_MARGIN}" y="{_MARGIN}" width="{COLUMNS * _WIDTH:g}" height="{ROWS * _HEIGHT}"><g class="all">
 {rows}
 </g></svg>
 </svg>
@@ -107,33 +107,33 @@ def _runs(line: Text) -> Iterator[str]:
         if segment.text.strip():
             blank = len(segment.text) - len(segment.text.lstrip())
             text = segment.text.strip()
-            place = f'x="{(column + blank) * _WIDE:g}" textLength="{len(text) * _WIDE:g}"'
-            yield f"<tspan {place}{_classes(segment.style)}>{escape(text, quote=False)}</tspan> "
+            position = f'x="{(column + blank) * _WIDTH:g}" textLength="{len(text) * _WIDTH:g}"'
+            yield f"<tspan {position}{_classes(segment.style)}>{escape(text, quote=False)}</tspan> "
         column += len(segment.text)
 
 
 def _classes(style: Style | None) -> str:
     if style is None:
         return ""
-    found = ["b"] * bool(style.bold) + ["d"] * bool(style.dim)
+    classes = ["b"] * bool(style.bold) + ["d"] * bool(style.dim)
     if style.color is not None and style.color.type is ColorType.STANDARD and style.color.number in _COLOURS:
-        found.append(f"c{style.color.number}")
-    return f' class="{" ".join(found)}"' if found else ""
+        classes.append(f"c{style.color.number}")
+    return f' class="{" ".join(classes)}"' if classes else ""
 
 
 def _moments(lines: list[Text]) -> list[float]:
     """Return the second at which the window reaches each line, from the last line of the first window on."""
-    now, moments = _FIRST_S, []
+    moment, moments = _FIRST_S, []
     for line in lines[ROWS:]:
-        now += _CHAPTER_S if re.match(r" \d · ", line.plain) else _LINE_S
-        moments.append(now)
+        moment += _CHAPTER_S if re.match(r" \d · ", line.plain) else _LINE_S
+        moments.append(moment)
     return moments
 
 
 def _keyframes(moments: list[float], total: float) -> Iterator[str]:
     yield "0% { transform: translateY(0) }"
     for number, moment in enumerate(moments, 1):
-        yield f"{moment / total:.2%} {{ transform: translateY({-number * _HIGH}px) }}"
+        yield f"{moment / total:.2%} {{ transform: translateY({-number * _HEIGHT}px) }}"
 
 
 if __name__ == "__main__":

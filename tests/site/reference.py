@@ -9,7 +9,7 @@ from typing import Any
 
 import griffe
 
-from tests.site.cited import CITED, DOCS, cited, headings
+from tests.site.cited import CITATION, DOCS, headings, resolve_citation
 
 
 class Reference(griffe.Extension):
@@ -19,26 +19,26 @@ class Reference(griffe.Extension):
         """Add the constructor of a struct. Griffe knows only those of dataclasses."""
         if not any(str(base) == "Struct" for base in cls.bases):
             return
-        fields = [
-            each for each in cls.attributes.values() if each.annotation is not None and not each.has_labels("property")
-        ]
+        attributes = [attribute for attribute in cls.attributes.values() if attribute.annotation is not None]
+        fields = [attribute for attribute in attributes if not attribute.has_labels("property")]
         kind = griffe.ParameterKind.positional_or_keyword
         parameters = [
-            griffe.Parameter(each.name, annotation=each.annotation, kind=kind, default=each.value) for each in fields
+            griffe.Parameter(field.name, annotation=field.annotation, kind=kind, default=field.value)
+            for field in fields
         ]
-        made = griffe.Function("__init__", parameters=griffe.Parameters(griffe.Parameter("self"), *parameters))
-        cls.set_member("__init__", made)
+        constructor = griffe.Function("__init__", parameters=griffe.Parameters(griffe.Parameter("self"), *parameters))
+        cls.set_member("__init__", constructor)
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         """Turn the docstring's citations into links."""
         if obj.docstring is not None:
-            obj.docstring.value = CITED.sub(_linked, obj.docstring.value)
+            obj.docstring.value = CITATION.sub(_link, obj.docstring.value)
 
 
-def _linked(match: re.Match[str]) -> str:
-    page, heading = cited(match)
-    known = headings(DOCS / f"{page}.md")
+def _link(match: re.Match[str]) -> str:
+    page, heading = resolve_citation(match)
+    titles = headings(DOCS / f"{page}.md")
     if heading is None:
-        return f"[{next(iter(known))}](../{page}.md)"
+        return f"[{next(iter(titles))}](../{page}.md)"
     rest = " ".join(match["after"].split())[len(heading) :]
-    return f"[{heading}](../{page}.md#{known[heading]}){rest}"
+    return f"[{heading}](../{page}.md#{titles[heading]}){rest}"

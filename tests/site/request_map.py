@@ -22,7 +22,7 @@ BEGIN: Final = "<!-- The map is generated: make request-map -->\n"
 END: Final = "<!-- End of the map -->\n"
 
 PACKAGE: Final = str(Path(mcp_baton.__file__).parent) + "/"
-LEFT_OUT: Final = ("testing/", "local/", "cli/", "telemetry", "protocol/json.py")
+EXCLUDED: Final = ("testing/", "local/", "cli/", "telemetry", "protocol/json.py")
 """Modules that are not deployed, and two that every other module calls."""
 
 ENTRY: Final = "transport/adapter"
@@ -49,8 +49,8 @@ def shop() -> Server:
 
     first = Step("find", tool=find, arguments={"order": prompt_arg("order")}, binding="found")
     second = Step("refund", tool=refund, arguments={"order": step_output("found", "order")})
-    given = [Argument("order", required=True)]
-    server.add_workflow(Workflow(name="refunds", description="refund an order", arguments=given, steps=[first, second]))
+    order = [Argument("order", required=True)]
+    server.add_workflow(Workflow(name="refunds", description="refund an order", arguments=order, steps=[first, second]))
     return server
 
 
@@ -70,45 +70,45 @@ def requests(client: Client) -> Iterator[tuple[str, Callable[[], object]]]:
 def modules() -> dict[str, list[str]]:
     """Return the deployed modules that each request enters, in this order."""
     for _ in range(2):
-        found = dict[str, list[str]]()
+        modules_by_title = dict[str, list[str]]()
         with connect(shop(), workers="by hand") as client:
             for title, request in requests(client):
-                with recording(found.setdefault(title, [])):
+                with recording(modules_by_title.setdefault(title, [])):
                     request()
-    return found
+    return modules_by_title
 
 
 @contextmanager
-def recording(entered: list[str]) -> Iterator[None]:
+def recording(entered_modules: list[str]) -> Iterator[None]:
     """Record each module at its first call in this thread. The author's functions run in other threads."""
 
-    def note(frame: FrameType, event: str, _argument: object) -> None:
+    def record_call(frame: FrameType, event: str, _argument: object) -> None:
         path = frame.f_code.co_filename
         if event != "call" or not path.startswith(PACKAGE) or frame.f_code.co_name == "<module>":
             return
         path = path.removeprefix(PACKAGE)
         module = path.removesuffix(".py").removesuffix("/__init__")
-        if path.startswith(LEFT_OUT) or module in entered:
+        if path.startswith(EXCLUDED) or module in entered_modules:
             return
-        if entered or module == ENTRY:
-            entered.append(module)
+        if entered_modules or module == ENTRY:
+            entered_modules.append(module)
 
-    before = sys.getprofile()
-    sys.setprofile(note)
+    previous_profile = sys.getprofile()
+    sys.setprofile(record_call)
     try:
         yield
     finally:
-        sys.setprofile(before)
+        sys.setprofile(previous_profile)
 
 
-def the_map() -> str:
-    lines, seen = [BEGIN], set[str]()
-    for title, entered in modules().items():
+def map_text() -> str:
+    lines, earlier_modules = [BEGIN], set[str]()
+    for title, entered_modules in modules().items():
         lines.append(f"**{title}**\n")
         # Only those that no earlier request enters.
-        new = [module.rpartition("/") for module in entered if module not in seen]
-        seen.update(entered)
-        for number, (package, names) in enumerate(groupby(new, lambda parts: parts[0]), 1):
+        new_modules = [module.rpartition("/") for module in entered_modules if module not in earlier_modules]
+        earlier_modules.update(entered_modules)
+        for number, (package, names) in enumerate(groupby(new_modules, lambda parts: parts[0]), 1):
             lines.append(f"{number}. `{package}/`: {', '.join(f'`{name}`' for _, _, name in names)}")
         lines.append("")
     return "\n".join([*lines, END])
@@ -116,7 +116,7 @@ def the_map() -> str:
 
 def page() -> str:
     head, _, rest = PAGE.read_text().partition(BEGIN)
-    return head + the_map() + rest.partition(END)[2]
+    return head + map_text() + rest.partition(END)[2]
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ sam deploy --parameter-overrides Auth=IAM MemorySize=1024
 ```
 
 """
-_BETWEEN = """See [Deploying](deploying.md#who-may-call) for authentication,
+_MIDDLE = """See [Deploying](deploying.md#who-may-call) for authentication,
 and [Operating](operating.md#what-bounds-it) for limits on cost.
 
 ## Environment variables
@@ -60,21 +60,21 @@ def read(text: str) -> Any:
 
 
 def page() -> str:
-    return "".join([_BEGIN, *_parameters(), _BETWEEN, *_variables(), _END])
+    return "".join([_BEGIN, *_parameters(), _MIDDLE, *_variables(), _END])
 
 
 def template() -> dict[str, Any]:
     """Return the template. Values with a tag are `None`."""
-    loaded: dict[str, Any] = read(TEMPLATE)
-    return loaded
+    document: dict[str, Any] = read(TEMPLATE)
+    return document
 
 
 def _parameters() -> Iterator[str]:
-    loaded = template()
-    for group in loaded["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]:
+    document = template()
+    for group in document["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]:
         yield f"### {group['Label']['default']}\n\n| parameter | default | |\n|---|---|---|\n"
         for name in group["Parameters"]:
-            yield _row(name, loaded["Parameters"][name])
+            yield _row(name, document["Parameters"][name])
         yield "\n"
 
 
@@ -91,7 +91,7 @@ def _row(name: str, parameter: dict[str, Any]) -> str:
 def _variables() -> Iterator[str]:
     defaults = settings.Settings()
     for variable, (name, setting) in settings.SETTINGS.items():
-        default = setting.default or _shown(name, getattr(defaults, name))
+        default = setting.default or _format_default(name, getattr(defaults, name))
         stack = _in_a_stack(variable)
         # `Auth` sets a variable that it does not describe.
         meaning = "see the parameter" if stack.startswith("`") and stack != "`Auth`" else setting.meaning
@@ -110,7 +110,7 @@ def _in_a_stack(variable: str) -> str:
     return f"`{parameter}`" if parameter in template()["Parameters"] else "set"
 
 
-def _shown(name: str, default: object) -> str:
+def _format_default(name: str, default: object) -> str:
     match default:
         case None:
             return "none"

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.site.blocks import PAGES, Block, blocks
-from tests.site.commands import wrong
+from tests.site.commands import mistakes_in
 
 ALL = [block for page in PAGES for block in blocks(page)]
 LANGUAGES = {"python", "sh", "console", "json", "toml", "yaml", "text", "mermaid"}
@@ -26,7 +26,7 @@ RUN_BY = {
 }
 
 
-def of(*languages: str) -> list[Block]:
+def blocks_of(*languages: str) -> list[Block]:
     return [block for block in ALL if block.language in languages]
 
 
@@ -38,7 +38,7 @@ def test_every_block_names_its_language() -> None:
     assert [block.place for block in ALL if block.language not in LANGUAGES] == []
 
 
-@pytest.mark.parametrize("page", sorted({block.page for block in of("python")} - RUN_BY.keys()))
+@pytest.mark.parametrize("page", sorted({block.page for block in blocks_of("python")} - RUN_BY.keys()))
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -50,7 +50,7 @@ def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytes
         monkeypatch.setenv(name, value)
     module = ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)
-    for block in (block for block in of("python") if block.page == page):
+    for block in (block for block in blocks_of("python") if block.page == page):
         code = compile(block.code, block.place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         if block.title is not None:
             (tmp_path / block.title).parent.mkdir(parents=True, exist_ok=True)
@@ -60,17 +60,17 @@ def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytes
             exec(code, vars(module))  # noqa: S102
 
 
-@pytest.mark.parametrize("block", of("sh", "console"), ids=place)
+@pytest.mark.parametrize("block", blocks_of("sh", "console"), ids=place)
 def test_the_commands_of_a_block_exist(block: Block) -> None:
-    typed = [line.removeprefix("$ ") for line in block.code.splitlines() if line.startswith("$ ")]
+    typed_lines = [line.removeprefix("$ ") for line in block.code.splitlines() if line.startswith("$ ")]
 
-    assert wrong("\n".join(typed) if block.language == "console" else block.code) == []
+    assert mistakes_in("\n".join(typed_lines) if block.language == "console" else block.code) == []
 
 
-@pytest.mark.parametrize("block", of("json", "toml", "yaml"), ids=place)
+@pytest.mark.parametrize("block", blocks_of("json", "toml", "yaml"), ids=place)
 def test_data_can_be_parsed(block: Block) -> None:
-    read = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}[block.language]
-    assert read(block.code)
+    parse = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}[block.language]
+    assert parse(block.code)
 
 
 @pytest.mark.parametrize(
@@ -86,5 +86,5 @@ def test_data_can_be_parsed(block: Block) -> None:
     ],
 )
 def test_a_mistake_in_a_command_is_found(line: str, fault: str) -> None:
-    [reported] = wrong(line)
-    assert re.search(re.escape(fault), reported)
+    [mistake] = mistakes_in(line)
+    assert re.search(re.escape(fault), mistake)

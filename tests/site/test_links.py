@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from tests.site.blocks import PAGES, ROOT
-from tests.site.cited import CITED, cited, headings
+from tests.site.cited import CITATION, headings, resolve_citation
 
 CODE = ("layers", "functions", "examples", "benchmarks", "costs", "emulators", "tests")
-NOT_OURS = {".venv", ".layers", "node_modules"}
+EXCLUDED_FOLDERS = {".venv", ".layers", "node_modules"}
 
 
 def sources() -> Iterator[Path]:
     for folder in CODE:
         for path, folders, files in (ROOT / folder).walk():
-            folders[:] = {*folders} - NOT_OURS
+            folders[:] = {*folders} - EXCLUDED_FOLDERS
             yield from (path / file for file in files if file.endswith(".py"))
 
 
@@ -31,16 +31,16 @@ def text_of(page: Path) -> str:
 def dead_links(page: Path) -> list[str]:
     """Return the page's links to missing files or headings."""
     links = re.findall(r"\]\(([^)\s]+)\)", text_of(page))
-    return [link for link in links if "://" not in link and not link.startswith("mailto:") and not lives(page, link)]
+    return [link for link in links if "://" not in link and not link.startswith("mailto:") and not is_valid(page, link)]
 
 
-def lives(page: Path, link: str) -> bool:
+def is_valid(page: Path, link: str) -> bool:
     path, _, anchor = link.partition("#")
     target = page.parent / path if path else page
     if not target.exists():
         return False
-    generated = anchor.startswith("mcp_baton.") and f"::: {anchor}\n" in target.read_text()
-    return not anchor or generated or anchor in headings(target).values()
+    is_generated = anchor.startswith("mcp_baton.") and f"::: {anchor}\n" in target.read_text()
+    return not anchor or is_generated or anchor in headings(target).values()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -49,12 +49,12 @@ def test_every_link_has_a_target(page: Path) -> None:
 
 
 def test_every_citation_in_the_code_has_a_target() -> None:
-    wrong = []
+    mistakes = []
     for file in sources():
-        for match in CITED.finditer(re.sub(r"\n\s*#? ?", " ", file.read_text())):
+        for match in CITATION.finditer(re.sub(r"\n\s*#? ?", " ", file.read_text())):
             try:
-                cited(match)
+                resolve_citation(match)
             except ValueError as error:
-                wrong.append(f"{file.relative_to(ROOT)}: {error}")
+                mistakes.append(f"{file.relative_to(ROOT)}: {error}")
 
-    assert wrong == []
+    assert mistakes == []

@@ -22,7 +22,7 @@ from tests.starter import needs_the_starter
 
 PROGRAMS = Path(sys.executable).parent
 SAMPLE, STARTER = "examples/sample/app.py", "functions/mcp/app.py"
-SERVED = {
+SERVER_OF_PAGE = {
     "README.md": STARTER,
     "docs/tutorial.md": STARTER,
     "docs/deploying.md": STARTER,
@@ -32,9 +32,9 @@ SERVED = {
 """The server that the reader of a page has started. By default, the starter is deployed."""
 ADDRESS = re.compile(r"http://127\.0\.0\.1:[38]000/mcp")
 TASK = re.compile(r"\b01[0-9a-z]{35}\b")
-ITS_TASK = re.compile(r"\b01m8[0-9a-z]{4,}\b")
+EXAMPLE_TASK = re.compile(r"\b01m8[0-9a-z]{4,}\b")
 """An example of a task id, or its beginning. The tests replace it with the id of their own task."""
-PAUSED = 3
+PAUSED_EXIT_CODE = 3
 """The exit code of a command that ends with a paused workflow."""
 
 
@@ -42,7 +42,7 @@ def is_run(block: Block) -> bool:
     return block.language in ("sh", "console") and block.not_run is None
 
 
-RUN = {page: found for page in PAGES if (found := [block for block in blocks(page) if is_run(block)])}
+BLOCKS = {page: page_blocks for page in PAGES if (page_blocks := [block for block in blocks(page) if is_run(block)])}
 
 
 @pytest.fixture
@@ -70,15 +70,15 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 
 
 @needs_the_starter
-@pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_shell_lines_of_a_page_succeed(page: Path, folder: Path, address: Callable[[str], str]) -> None:
-    program, task = SERVED.get(str(page.relative_to(ROOT))), ""
+    program, task = SERVER_OF_PAGE.get(str(page.relative_to(ROOT))), ""
     url = address(program) if program else ""
-    for block in RUN[page]:
+    for block in BLOCKS[page]:
         for line in lines_of(block):
             code = ADDRESS.sub(url, line)
-            printed = run(ITS_TASK.sub(task, code) if task else code, url, folder)
-            task = next(iter(TASK.findall(printed)), task)
+            output = run(EXAMPLE_TASK.sub(task, code) if task else code, url, folder)
+            task = next(iter(TASK.findall(output)), task)
 
 
 def lines_of(block: Block) -> Iterator[str]:
@@ -103,11 +103,11 @@ def run(code: str, url: str, folder: Path) -> str:
     }
     if code.startswith("baton serve "):
         command = f"cd {folder}; exec {code.partition('#')[0]} --port 0"
-        with served(["bash", "-c", f"PATH={PROGRAMS}:$PATH; {command}"], folder / "serve-log") as ready:
-            return ready
-    checked = f"trap 'code=$?; [ $code = {PAUSED} ] || exit $code' ERR\n{code}"
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", checked],
+        with served(["bash", "-c", f"PATH={PROGRAMS}:$PATH; {command}"], folder / "serve-log") as server_url:
+            return server_url
+    script = f"trap 'code=$?; [ $code = {PAUSED_EXIT_CODE} ] || exit $code' ERR\n{code}"
+    process = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", script],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -115,8 +115,8 @@ def run(code: str, url: str, folder: Path) -> str:
         check=False,
         timeout=120,
     )
-    assert done.returncode in (0, PAUSED), f"{code}\n{done.stdout}{done.stderr}"
+    assert process.returncode in (0, PAUSED_EXIT_CODE), f"{code}\n{process.stdout}{process.stderr}"
     if code.startswith("curl "):
-        answer = done.stdout.strip().splitlines()[-1].removeprefix("data: ")
-        assert "result" in json.loads(answer), answer
-    return done.stdout
+        last_line = process.stdout.strip().splitlines()[-1].removeprefix("data: ")
+        assert "result" in json.loads(last_line), last_line
+    return process.stdout

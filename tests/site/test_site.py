@@ -24,7 +24,7 @@ PUBLIC = {
     *(f"mcp_baton.testing.{name}" for name in mcp_baton.testing.__all__),
     *(f"mcp_baton.aws.{name}" for name in AWS),
 }
-FETCHED = re.compile(
+EXTERNAL_LOAD = re.compile(
     r"""<(?:script|img|iframe|source|audio|video)\b[^>]*\bsrc=["']?(?:https?:)?//"""
     r"""|<link\b[^>]*\brel=["']?(?:stylesheet|preload|icon|preconnect|dns-prefetch)\b[^>]*\bhref=["']?(?:https?:)?//"""
     r"""|@import\s+(?:url\()?["']?(?:https?:)?//|url\(["']?(?:https?:)?//"""
@@ -35,48 +35,48 @@ FETCHED = re.compile(
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site as `make docs` builds it. It is built once for all tests."""
 
-    def built() -> str:
+    def build() -> str:
         folder = tmp_path_factory.mktemp("site")
         # With `--quiet`, `--strict` would notice no warning.
         command = [str(PYTHON), "-m", "mkdocs", "build", "--no-strict", "--site-dir", str(folder)]
         environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300
         )
-        assert done.returncode == 0, done.stderr
-        assert [line for line in done.stderr.splitlines() if "WARNING" in line and "griffe" not in line] == []
+        assert process.returncode == 0, process.stderr
+        assert [line for line in process.stderr.splitlines() if "WARNING" in line and "griffe" not in line] == []
         return str(folder)
 
-    return Path(once(tmp_path_factory, "site", built))
+    return Path(once(tmp_path_factory, "site", build))
 
 
 def test_the_reference_and_its_table_have_exactly_the_public_names() -> None:
     pages = "".join(page.read_text() for page in REFERENCE.glob("*.md"))
-    listed = re.findall(r"\(\w+\.md#(mcp_baton\.[\w.]+)\)", (REFERENCE / "index.md").read_text())
+    listed_names = re.findall(r"\(\w+\.md#(mcp_baton\.[\w.]+)\)", (REFERENCE / "index.md").read_text())
 
-    assert sorted(re.findall(r"^::: (\S+)$", pages, re.MULTILINE)) == sorted(listed) == sorted(PUBLIC)
+    assert sorted(re.findall(r"^::: (\S+)$", pages, re.MULTILINE)) == sorted(listed_names) == sorted(PUBLIC)
 
 
 def test_every_public_name_is_described_on_the_site(site: Path) -> None:
     pages = {page.stem: page.read_text() for page in (site / "reference").glob("*.html")}
-    places = re.findall(r"\((\w+)\.md#(mcp_baton\.[\w.]+)\)", (REFERENCE / "index.md").read_text())
-    bare = []
-    for page, name in places:
-        described = re.search(
+    entries = re.findall(r"\((\w+)\.md#(mcp_baton\.[\w.]+)\)", (REFERENCE / "index.md").read_text())
+    undescribed = []
+    for page, name in entries:
+        match = re.search(
             rf'id="{re.escape(name)}" class="doc doc-heading".*?</h2>(.*?)(?:<h2|$)', pages[page], re.DOTALL
         )
-        if described is None or not re.search(r"<p>\s*\S", described[1]):
-            bare.append(name)
+        if match is None or not re.search(r"<p>\s*\S", match[1]):
+            undescribed.append(name)
 
-    assert bare == []
+    assert undescribed == []
 
 
 def test_the_site_loads_nothing_from_other_addresses(site: Path) -> None:
     files = [file for file in site.rglob("*") if file.suffix in {".html", ".css"}]
-    found = {str(file.relative_to(site)): FETCHED.findall(file.read_text()) for file in files}
+    loads = {str(file.relative_to(site)): EXTERNAL_LOAD.findall(file.read_text()) for file in files}
 
     assert len(files) > 20
-    assert {name: fetched for name, fetched in found.items() if fetched} == {}
+    assert {name: addresses for name, addresses in loads.items() if addresses} == {}
 
 
 def test_generated_pages_are_up_to_date() -> None:

@@ -25,7 +25,7 @@ def test_the_page_shows_the_generated_server() -> None:
     assert (ROOT / "functions" / "mcp" / "app.py").read_text() == GENERATED
 
 
-def changed() -> str:
+def changed_server() -> str:
     """Return the server with the tutorial's tool and step."""
     assert GENERATED.count(LAST_STEP) == 1
     steps = "".join(f"    {line}\n" for line in STEP.splitlines())
@@ -43,7 +43,7 @@ def test_the_page_shows_the_handoff_of_the_generated_server(tmp_path: Path, bato
 
 
 def test_the_tests_of_the_tutorial_pass(tmp_path: Path, baton: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "changed.py").write_text(changed())
+    (tmp_path / "changed.py").write_text(changed_server())
     (tmp_path / "test_reminders.py").write_text(TESTS)
     app = ModuleType("app")
     app.__dict__["server"] = load(str(tmp_path / "changed.py"), Server)
@@ -60,7 +60,7 @@ def test_the_tests_of_the_tutorial_pass(tmp_path: Path, baton: Connect, monkeypa
 
 def test_the_mistake_of_the_tutorial_is_rejected_with_a_suggestion(tmp_path: Path) -> None:
     file = tmp_path / "mistaken.py"
-    file.write_text(changed().replace("loan.weeks", "loan.weks"))
+    file.write_text(changed_server().replace("loan.weeks", "loan.weks"))
 
     with pytest.raises(LoadError, match="did you mean 'weeks'"):
         load(str(file), Server)

@@ -22,7 +22,7 @@ from tests.smoke.report import Finding, Report, held, not_checked
 from tests.smoke.stack import Stack
 
 ERRORS = (BatonError, httpx.HTTPError, BotoCoreError, ClientError, LookupError)
-OF_STACK = ("DynamoDB", "encryption", "throttles", "index", "sweeps")
+STACK_CHECKS = ("DynamoDB", "encryption", "throttles", "index", "sweeps")
 
 
 @options.uses_server(options.Served)
@@ -37,8 +37,8 @@ def smoke(
     as_json: bool,
 ) -> int:
     """Check a deployed server, print the findings, and leave nothing behind. The exit code is 1 if a check failed."""
-    words = parse_arguments(arguments or (["title=Walden"] if workflow == "borrow" else []))
-    endpoint = Endpoint(access_of(connection), workflow, {word.name: word.text for word in words})
+    values = parse_arguments(arguments or (["title=Walden"] if workflow == "borrow" else []))
+    endpoint = Endpoint(access_of(connection), workflow, {value.name: value.text for value in values})
     report = Report(ERRORS)
     with closing(endpoint):
         if not report.run("endpoint", endpoint.answers):
@@ -56,22 +56,22 @@ def smoke(
 
 def _check_stack(name: str | None, access: Access, report: Report) -> None:
     if name is None:
-        for what in OF_STACK:
-            report.add(what, not_checked("you named no stack (STACK=NAME, with AWS credentials)"))
+        for check_name in STACK_CHECKS:
+            report.add(check_name, not_checked("you named no stack (STACK=NAME, with AWS credentials)"))
         return
-    made: list[Stack] = []
+    stacks: list[Stack] = []
 
     def find() -> Iterator[Finding]:
-        made.append(Stack(name, access))
-        yield held(f"{name} was deployed from Baton's template, with Auth={made[0].parameters['Auth']}")
+        stacks.append(Stack(name, access))
+        yield held(f"{name} was deployed from Baton's template, with Auth={stacks[0].parameters['Auth']}")
 
     if not report.run("stack", find):
         return
-    [stack] = made
+    [stack] = stacks
     checks = (stack.uses_dynamodb, stack.encrypts, stack.throttles, stack.lists, stack.sweeps)
     try:
-        for what, check in zip(OF_STACK, checks, strict=True):
-            report.run(what, check)
+        for check_name, check in zip(STACK_CHECKS, checks, strict=True):
+            report.run(check_name, check)
     finally:
         report.run("end", stack.clean_up)
 

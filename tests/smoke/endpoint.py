@@ -16,10 +16,10 @@ from mcp_baton.cli.remote.questions import Terminal
 from tests.smoke.report import Finding, failed, held, not_checked
 
 TIMEOUT_S: Final = 30.0
-WHILE_S: Final = 0.5
+STREAM_S: Final = 0.5
 LIST: Final = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-REFUSED: Final = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
-WRONGLY_SIGNED: Final = (
+REJECTED: Final = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
+BAD_SIGNATURE: Final = (
     "AWS4-HMAC-SHA256 Credential=WRONG/20260101/us-east-1/execute-api/aws4_request, SignedHeaders=host, Signature=00"
 )
 
@@ -48,7 +48,7 @@ class Endpoint:
     def __init__(self, access: Access, workflow: str, arguments: Mapping[str, str]) -> None:
         self.access = access
         self.is_here = httpx.URL(access.url).host in LOOPBACK
-        self.started: list[str] = []
+        self.task_ids: list[str] = []
         self._workflow = workflow
         self._arguments = arguments
         self._transport = HttpTransport(access)
@@ -60,28 +60,28 @@ class Endpoint:
 
     def answers(self) -> Iterator[Finding]:
         """Check that the endpoint is an MCP server and accepts the caller."""
-        found = self._remote.request("server/discover")
-        yield held(f"{self.access.url} speaks MCP {', '.join(found['supportedVersions'])}")
+        discovery = self._remote.request("server/discover")
+        yield held(f"{self.access.url} speaks MCP {', '.join(discovery['supportedVersions'])}")
 
     def refuses_others(self) -> Iterator[Finding]:
         """Check that callers with missing or wrong credentials are rejected."""
-        own = self.access
-        if not (own.api_key or own.token or own.auth):
+        caller = self.access
+        if not (caller.api_key or caller.token or caller.auth):
             yield not_checked("you gave no credentials (KEY, TOKEN or --aws), so there are none that could be missing")
             return
-        none = replace(own, api_key=None, token=None, auth=None)
-        callers = {"without credentials": none}
-        if own.api_key:
-            callers["with a wrong key"] = replace(none, api_key="wrong")
-        if own.token:
-            callers["with a wrong token"] = replace(none, token="wrong")
-            callers["with a token whose signature is wrong"] = replace(none, token=_altered(own.token))
-        if own.auth:
-            callers["with a wrong signature"] = replace(none, headers={**none.headers, "Authorization": WRONGLY_SIGNED})
+        bare = replace(caller, api_key=None, token=None, auth=None)
+        callers = {"without credentials": bare}
+        if caller.api_key:
+            callers["with a wrong key"] = replace(bare, api_key="wrong")
+        if caller.token:
+            callers["with a wrong token"] = replace(bare, token="wrong")
+            callers["with a token whose signature is wrong"] = replace(bare, token=_forged(caller.token))
+        if caller.auth:
+            callers["with a wrong signature"] = replace(bare, headers={**bare.headers, "Authorization": BAD_SIGNATURE})
         for name, access in callers.items():
             with http_client(access) as client:
-                status = client.post(own.url, json=LIST).status_code
-            if status in REFUSED:
+                status = client.post(caller.url, json=LIST).status_code
+            if status in REJECTED:
                 yield held(f"a caller {name} gets {status}")
             elif self.is_here:
                 yield not_checked(
@@ -92,16 +92,16 @@ class Endpoint:
 
     def stores_tasks(self) -> Iterator[Finding]:
         """Check that a run is stored, and that another request can read it."""
-        ran = self._remote.run(self._workflow, self._arguments)
-        if ran.task is None:
+        run = self._remote.run(self._workflow, self._arguments)
+        if run.task is None:
             yield failed(f"{self._workflow!r} has run without a task: it is no workflow, or there is no table")
             return
-        self.started.append(ran.task.task_id)
-        if ran.persisted is not True:
-            yield failed(f"the run was not stored: {ran.persisted}")
+        self.task_ids.append(run.task.task_id)
+        if run.persisted is not True:
+            yield failed(f"the run was not stored: {run.persisted}")
             return
-        read = self._remote.task(ran.task.task_id)
-        yield held(f"{self._workflow} is {read.status} with {len(read.steps)} steps, read by another request")
+        task = self._remote.task(run.task.task_id)
+        yield held(f"{self._workflow} is {task.status} with {len(task.steps)} steps, read by another request")
         if self._terminal.questions:
             yield held("a question carried the request's state, which the server signed and accepted again")
         else:
@@ -113,35 +113,35 @@ class Endpoint:
         The check subscribes to a task, and cancels the task when the first message has arrived. The response is
         streamed if it reports the cancellation, or lasts for a while.
         """
-        if not self.started or self._remote.task(self.started[-1]).ended:
+        if not self.task_ids or self._remote.task(self.task_ids[-1]).ended:
             yield not_checked(f"{self._workflow} left no paused task to listen to: name another workflow")
             return
         changes, times = list[str](), list[float]()
 
-        def heard(message: dict[str, Any]) -> None:
+        def on_message(message: dict[str, Any]) -> None:
             if not times:
-                self._remote.end_task(self.started[-1])
+                self._remote.end_task(self.task_ids[-1])
             if message.get("method") == "notifications/tasks":
                 changes.append(message["params"]["status"])
             times.append(time.monotonic())
 
-        self._listen(self.started[-1], heard)
-        if "cancelled" in changes or times[-1] - times[0] > WHILE_S:
+        self._listen(self.task_ids[-1], on_message)
+        if "cancelled" in changes or times[-1] - times[0] > STREAM_S:
             yield held("the first message was read while the answer was still being made")
         elif self.is_here:
             yield not_checked("the answer came whole: emulators of AWS on this machine do not stream")
         else:
             yield failed("the answer came whole: a proxy holds it back, or the function does not stream")
 
-    def _listen(self, task_id: str, heard: Callable[[dict[str, Any]], None]) -> None:
+    def _listen(self, task_id: str, on_message: Callable[[dict[str, Any]], None]) -> None:
         transport = HttpTransport(self.access)
 
         def send(message: Mapping[str, Any], headers: Mapping[str, str], take: Take) -> None:
-            def took(received: dict[str, Any]) -> bool:
-                heard(received)
-                return take(received)
+            def take_and_report(reply: dict[str, Any]) -> bool:
+                on_message(reply)
+                return take(reply)
 
-            transport.send(message, headers, took)
+            transport.send(message, headers, take_and_report)
 
         with closing(transport):
             remote = Remote(send, self._terminal, Progress(shown=False), lambda _seconds: None)
@@ -149,7 +149,7 @@ class Endpoint:
 
     def end_tasks(self) -> Iterator[Finding]:
         """Cancel the tasks that these checks have started, unless they have ended."""
-        for task_id in self.started:
+        for task_id in self.task_ids:
             if not self._remote.task(task_id).ended:
                 self._remote.end_task(task_id)
             state = self._remote.task(task_id)
@@ -166,9 +166,9 @@ def http_client(access: Access) -> httpx.Client:
     return httpx.Client(auth=signer(access) if access.auth else None, headers=headers, timeout=TIMEOUT_S)
 
 
-def _altered(token: str) -> str:
+def _forged(token: str) -> str:
     """Return the token with another signature of the same length."""
     head, dot, signature = token.rpartition(".")
     middle = len(signature) // 2
-    other = "A" if signature[middle : middle + 1] != "A" else "B"
-    return f"{head}{dot}{signature[:middle]}{other}{signature[middle + 1 :]}"
+    character = "A" if signature[middle : middle + 1] != "A" else "B"
+    return f"{head}{dot}{signature[:middle]}{character}{signature[middle + 1 :]}"

@@ -26,7 +26,7 @@ LATE_MS: Final = 300_000
 SWEPT_WITHIN_S: Final = 240.0
 INDEXED_WITHIN_S: Final = 20.0
 POLL_S: Final = 2.0
-MOST_REQUESTS: Final = 600
+MAX_REQUESTS: Final = 600
 """The maximum number of requests in the check of throttles."""
 
 
@@ -40,12 +40,12 @@ class Stack:
 
     def __init__(self, name: str, access: Access) -> None:
         cloudformation = _client("cloudformation")
-        [described] = cloudformation.describe_stacks(StackName=name)["Stacks"]
+        [description] = cloudformation.describe_stacks(StackName=name)["Stacks"]
         resources = cloudformation.describe_stack_resources(StackName=name)["StackResources"]
         self.name = name
-        self.parameters = {each["ParameterKey"]: each["ParameterValue"] for each in described["Parameters"]}
-        self.outputs = {each["OutputKey"]: each["OutputValue"] for each in described["Outputs"]}
-        self.resources = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in resources}
+        self.parameters = {entry["ParameterKey"]: entry["ParameterValue"] for entry in description["Parameters"]}
+        self.outputs = {entry["OutputKey"]: entry["OutputValue"] for entry in description["Outputs"]}
+        self.resources = {entry["LogicalResourceId"]: entry["PhysicalResourceId"] for entry in resources}
         self.access = access
         self.table = self.outputs["TaskTableName"]
         self._dynamodb = _client("dynamodb")
@@ -74,37 +74,37 @@ class Stack:
         if not key:
             yield not_checked("KmsKeyArn is not set")
             return
-        found = self._dynamodb.describe_table(TableName=self.table)["Table"].get("SSEDescription") or {}
-        if (found.get("Status"), found.get("KMSMasterKeyArn")) == ("ENABLED", key):
+        encryption = self._dynamodb.describe_table(TableName=self.table)["Table"].get("SSEDescription") or {}
+        if (encryption.get("Status"), encryption.get("KMSMasterKeyArn")) == ("ENABLED", key):
             yield held(f"the table is encrypted with {key}")
         else:
-            yield failed(f"the table is encrypted with {found or 'a key of AWS'}, and not with {key}")
+            yield failed(f"the table is encrypted with {encryption or 'a key of AWS'}, and not with {key}")
 
     def throttles(self) -> Iterator[Finding]:
         """Check that a burst of requests above the limits gets 429."""
         limits = {"ThrottleBurst": int(self.parameters["ThrottleBurst"])}
         if self.parameters["Auth"] == "API_KEY":
             limits["KeyBurstLimit"] = int(self.parameters["KeyBurstLimit"])
-        name, limit = min(limits.items(), key=lambda each: each[1])
-        sent = 4 * limit
+        name, limit = min(limits.items(), key=lambda entry: entry[1])
+        count = 4 * limit
         if not self.is_aws:
             yield not_checked("emulators of AWS do not throttle")
             return
-        if sent > MOST_REQUESTS:
-            yield not_checked(f"{name}={limit} takes more than {MOST_REQUESTS} requests to reach")
+        if count > MAX_REQUESTS:
+            yield not_checked(f"{name}={limit} takes more than {MAX_REQUESTS} requests to reach")
             return
         with http_client(self.access) as client, ThreadPoolExecutor(64) as threads:
-            statuses = list(threads.map(lambda _: client.post(self.access.url, json=LIST).status_code, range(sent)))
+            statuses = list(threads.map(lambda _: client.post(self.access.url, json=LIST).status_code, range(count)))
         rejected = statuses.count(httpx.codes.TOO_MANY_REQUESTS)
         if rejected:
-            yield held(f"{rejected} of {sent} requests at once get 429 ({name}={limit})")
+            yield held(f"{rejected} of {count} requests at once get 429 ({name}={limit})")
         else:
-            yield failed(f"none of {sent} requests at once gets 429 ({name}={limit})")
+            yield failed(f"none of {count} requests at once gets 429 ({name}={limit})")
 
     def lists(self) -> Iterator[Finding]:
         """Check that the index contains the probe's task, which looks like one whose event was lost."""
-        work = JobSpec(TOOL, request_id=self.name, revision="2025-11-25")
-        task_id = self._store.create(NewTask(OWNER, {}, work=work)).task_id
+        job = JobSpec(TOOL, request_id=self.name, revision="2025-11-25")
+        task_id = self._store.create(NewTask(OWNER, {}, work=job)).task_id
         self._probe = dict(key_of(OWNER, task_id))
         item = self._item()
         request = {
@@ -113,10 +113,11 @@ class Stack:
             "KeyConditionExpression": f"{LISTED_IN}=:list AND {LISTED_AT}=:at",
             "ExpressionAttributeValues": {":list": item[LISTED_IN], ":at": item[LISTED_AT]},
         }
-        found = _until(
-            INDEXED_WITHIN_S, lambda: self._probe in [_key(it) for it in self._dynamodb.query(**request)["Items"]]
+        is_indexed = _wait_until(
+            INDEXED_WITHIN_S, lambda: self._probe in [_key(entry) for entry in self._dynamodb.query(**request)["Items"]]
         )
-        yield held(f"the index {LISTS!r} has a new task") if found else failed(f"the index {LISTS!r} lacks a new task")
+        outcome, verb = (held, "has") if is_indexed else (failed, "lacks")
+        yield outcome(f"the index {LISTS!r} {verb} a new task")
 
     def sweeps(self) -> Iterator[Finding]:
         """Check that the schedule is on, and that the worker ends the probe's task. Only a sweep can find that task."""
@@ -128,7 +129,7 @@ class Stack:
             yield failed(f"the schedule is {schedule['State']}, for {schedule['Target']['Arn']}")
         elif self._probe is None:
             yield not_checked("there is no task that a sweep could find")
-        elif _until(SWEPT_WITHIN_S, lambda: self._item()["status"]["S"] == "failed"):
+        elif _wait_until(SWEPT_WITHIN_S, lambda: self._item()["status"]["S"] == "failed"):
             yield held("the schedule found a task whose event was lost, and the worker ended it")
         else:
             yield failed(f"in {SWEPT_WITHIN_S:.0f} s the schedule did not find a task whose event was lost")
@@ -150,15 +151,15 @@ def _key(item: dict[str, Any]) -> dict[str, Any]:
     return {name: item[name] for name in ("pk", "sk")}
 
 
-def _until(within_s: float, reached: Callable[[], bool]) -> bool:
-    """Wait until `reached` returns true. Return whether it did so in time."""
-    stop = time.monotonic() + within_s
-    while not (done := reached()) and time.monotonic() < stop:
+def _wait_until(within_s: float, condition: Callable[[], bool]) -> bool:
+    """Wait until `condition` returns true. Return whether it did so in time."""
+    end_s = time.monotonic() + within_s
+    while not (is_met := condition()) and time.monotonic() < end_s:
         time.sleep(POLL_S)
-    return done
+    return is_met
 
 
 def _client(service: str) -> Any:
     # boto3's types depend on literal service names. The stubs of most services are not installed.
-    make: Any = boto3.client
-    return make(service)
+    create_client: Any = boto3.client
+    return create_client(service)

@@ -30,8 +30,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The library of functions/mcp. Its streams are short, so a gateway that holds them back delays the tests only
     briefly.
     """
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("BATON_LISTEN_MS", "3000")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("BATON_LISTEN_MS", "3000")
         command: list[str | Path] = [BATON, "serve", ROOT / "functions" / "mcp" / "app.py", "--port", "0"]
         with served(command, tmp_path_factory.mktemp("smoke") / "log") as url:
             yield url
@@ -41,30 +41,30 @@ def smoke(*arguments: str) -> tuple[int, dict[str, list[str]], str]:
     """Run the checks. Return the exit code, the outcomes and texts by check, and the output."""
     command = ["make", "--no-print-directory", "smoke", *arguments]
     # Without the variables of the `make` that runs these tests, such as ARGS.
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "ARGS"))}
-    done = subprocess.run(
-        command, cwd=ROOT, env=inherited, capture_output=True, text=True, check=False, timeout=WITHIN_S
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "ARGS"))}
+    process = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=WITHIN_S
     )
-    found: dict[str, list[str]] = {}
-    for outcome, name, text in re.findall(r"^(held|failed|not checked) +(\w+): (.*)$", done.stdout, re.MULTILINE):
-        found.setdefault(name, []).append(f"{outcome}: {text}")
-    return done.returncode, found, done.stdout + done.stderr
+    reports: dict[str, list[str]] = {}
+    for outcome, name, text in re.findall(r"^(held|failed|not checked) +(\w+): (.*)$", process.stdout, re.MULTILINE):
+        reports.setdefault(name, []).append(f"{outcome}: {text}")
+    return process.returncode, reports, process.stdout + process.stderr
 
 
-def outcomes(found: Mapping[str, list[str]], name: str) -> list[str]:
-    return [text.partition(":")[0] for text in found[name]]
+def outcomes(reports: Mapping[str, list[str]], name: str) -> list[str]:
+    return [text.partition(":")[0] for text in reports[name]]
 
 
-def unfinished(url: str) -> str:
-    done = subprocess.run([BATON, "tasks", url], capture_output=True, text=True, check=True, timeout=WITHIN_S)
-    return "\n".join(line for line in done.stdout.splitlines()[1:] if "cancelled" not in line)
+def unfinished_tasks(url: str) -> str:
+    process = subprocess.run([BATON, "tasks", url], capture_output=True, text=True, check=True, timeout=WITHIN_S)
+    return "\n".join(line for line in process.stdout.splitlines()[1:] if "cancelled" not in line)
 
 
 def test_a_local_server_passes_and_aws_is_not_checked(url: str) -> None:
-    code, found, printed = smoke(f"URL={url}")
+    code, reports, output = smoke(f"URL={url}")
 
-    assert code == 0, printed
-    assert {name: outcomes(found, name) for name in found} == {
+    assert code == 0, output
+    assert {name: outcomes(reports, name) for name in reports} == {
         "endpoint": ["held"],
         "authorizer": ["not checked"],
         "tasks": ["held", "held"],
@@ -72,20 +72,20 @@ def test_a_local_server_passes_and_aws_is_not_checked(url: str) -> None:
         **{name: ["not checked"] for name in ("DynamoDB", "encryption", "throttles", "index", "sweeps")},
         "end": ["held"],
     }
-    assert all(" no stack" in found[name][0] for name in ("DynamoDB", "sweeps"))
-    assert printed.rstrip().endswith("5 held, 6 not checked, 0 failed")
-    assert unfinished(url) == ""
+    assert all(" no stack" in reports[name][0] for name in ("DynamoDB", "sweeps"))
+    assert output.rstrip().endswith("5 held, 6 not checked, 0 failed")
+    assert unfinished_tasks(url) == ""
 
 
 def test_an_unreachable_server_or_a_missing_workflow_fails(url: str) -> None:
-    code, found, _ = smoke("URL=http://127.0.0.1:1/mcp")
+    code, reports, _ = smoke("URL=http://127.0.0.1:1/mcp")
     assert code != 0
-    assert list(found) == ["endpoint"]
+    assert list(reports) == ["endpoint"]
 
-    code, found, _ = smoke(f"URL={url}", "ARGS=--workflow no_such_workflow")
+    code, reports, _ = smoke(f"URL={url}", "ARGS=--workflow no_such_workflow")
     assert code != 0
-    assert outcomes(found, "tasks") == ["failed"]
-    assert outcomes(found, "streaming") == ["not checked"]
+    assert outcomes(reports, "tasks") == ["failed"]
+    assert outcomes(reports, "streaming") == ["not checked"]
 
 
 @contextmanager
@@ -99,12 +99,12 @@ def gateway(url: str, accepts: Accepts, *, streams: bool = True) -> Iterator[str
             if not accepts(headers):
                 self.send_error(403)
                 return
-            left_out = ("host", "content-length", "connection")
-            passed = {name: value for name, value in headers.items() if name not in left_out}
-            with httpx.stream("POST", url, content=body, headers=passed, timeout=WITHIN_S) as answer:
-                parts = answer.iter_bytes() if streams else iter([answer.read()])
-                self.send_response(answer.status_code)
-                self.send_header("Content-Type", answer.headers["content-type"])
+            excluded = ("host", "content-length", "connection")
+            forwarded_headers = {name: value for name, value in headers.items() if name not in excluded}
+            with httpx.stream("POST", url, content=body, headers=forwarded_headers, timeout=WITHIN_S) as response:
+                parts = response.iter_bytes() if streams else iter([response.read()])
+                self.send_response(response.status_code)
+                self.send_header("Content-Type", response.headers["content-type"])
                 self.end_headers()
                 for part in parts:
                     self.wfile.write(part)
@@ -124,40 +124,40 @@ def gateway(url: str, accepts: Accepts, *, streams: bool = True) -> Iterator[str
         server.server_close()
 
 
-elsewhere = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has the addresses 127.0.0.0/8")
+only_on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has the addresses 127.0.0.0/8")
 
 
-@elsewhere
+@only_on_linux
 @pytest.mark.parametrize(
-    ("option", "accepts", "streams", "wrong"),
+    ("option", "accepts", "streams", "expected_failures"),
     [
-        (f"KEY={KEY}", lambda sent: sent.get("x-api-key") == KEY, True, {}),
+        (f"KEY={KEY}", lambda headers: headers.get("x-api-key") == KEY, True, {}),
         (f"KEY={KEY}", lambda _: True, True, {"authorizer": ["failed", "failed"]}),
-        (f"KEY={KEY}", lambda sent: "x-api-key" in sent, True, {"authorizer": ["held", "failed"]}),
-        (f"KEY={KEY}", lambda sent: sent.get("x-api-key") == KEY, False, {"streaming": ["failed"]}),
+        (f"KEY={KEY}", lambda headers: "x-api-key" in headers, True, {"authorizer": ["held", "failed"]}),
+        (f"KEY={KEY}", lambda headers: headers.get("x-api-key") == KEY, False, {"streaming": ["failed"]}),
         (
             f"KEY={KEY}",
-            lambda sent: sent.get("x-api-key") == KEY and sent.get("mcp-method") != "subscriptions/listen",
+            lambda headers: headers.get("x-api-key") == KEY and headers.get("mcp-method") != "subscriptions/listen",
             True,
             {"streaming": ["failed"]},
         ),
         (
             f"TOKEN={TOKEN}",
-            lambda sent: sent.get("authorization", "").startswith("Bearer head.payload."),
+            lambda headers: headers.get("authorization", "").startswith("Bearer head.payload."),
             True,
             {"authorizer": ["held", "held", "failed"]},
         ),
     ],
 )
 def test_a_faulty_gateway_fails_the_check_of_its_fault(
-    url: str, option: str, accepts: Accepts, streams: bool, wrong: Mapping[str, list[str]]
+    url: str, option: str, accepts: Accepts, streams: bool, expected_failures: Mapping[str, list[str]]
 ) -> None:
-    with gateway(url, accepts, streams=streams) as behind:
-        code, found, printed = smoke(f"URL={behind}", option)
+    with gateway(url, accepts, streams=streams) as gateway_url:
+        code, reports, output = smoke(f"URL={gateway_url}", option)
 
-    right = {"authorizer": ["held", "held"], "tasks": ["held", "held"], "streaming": ["held"], "end": ["held"]}
-    assert {name: outcomes(found, name) for name in right} == {**right, **wrong}, printed
-    assert (code == 0) is (not wrong)
-    assert unfinished(url) == ""
-    assert KEY not in printed
-    assert TOKEN not in printed
+    healthy = {"authorizer": ["held", "held"], "tasks": ["held", "held"], "streaming": ["held"], "end": ["held"]}
+    assert {name: outcomes(reports, name) for name in healthy} == {**healthy, **expected_failures}, output
+    assert (code == 0) is (not expected_failures)
+    assert unfinished_tasks(url) == ""
+    assert KEY not in output
+    assert TOKEN not in output

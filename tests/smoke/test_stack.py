@@ -49,11 +49,11 @@ def deploy(ministack_url: str, monkeypatch: pytest.MonkeyPatch, request: pytest.
     def create(url: str = "https://shop.example.com/mcp", **parameters: str) -> Stack:
         name = f"smoke-{abs(hash(request.node.name))}"
         values = {"Auth": "API_KEY", "KmsKeyArn": "", "KeyBurstLimit": "5", "Sweep": "off", "ThrottleBurst": "100"}
-        chosen = [{"ParameterKey": key, "ParameterValue": value} for key, value in {**values, **parameters}.items()]
+        settings = [{"ParameterKey": key, "ParameterValue": value} for key, value in {**values, **parameters}.items()]
         # boto3's types depend on literal service names; the stubs of this service are not installed.
-        make: Any = boto3.client
-        with closing(make("cloudformation")) as client:
-            client.create_stack(StackName=name, TemplateBody=json.dumps(TEMPLATE), Parameters=chosen)
+        create_client: Any = boto3.client
+        with closing(create_client("cloudformation")) as client:
+            client.create_stack(StackName=name, TemplateBody=json.dumps(TEMPLATE), Parameters=settings)
             client.get_waiter("stack_create_complete").wait(StackName=name, WaiterConfig={"Delay": 0.1})
         stack = Stack(name, Access(url))
         stack.is_aws = True
@@ -63,16 +63,16 @@ def deploy(ministack_url: str, monkeypatch: pytest.MonkeyPatch, request: pytest.
 
 
 @contextmanager
-def limited(most: int) -> Iterator[str]:
+def limited_endpoint(limit: int) -> Iterator[str]:
     """Run an endpoint that answers this many requests, and rejects further ones as API Gateway does."""
-    lock, left = Lock(), [most]
+    lock, remaining = Lock(), [limit]
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["content-length"]))
             with lock:
-                left[0] -= 1
-                status = 200 if left[0] >= 0 else 429
+                remaining[0] -= 1
+                status = 200 if remaining[0] >= 0 else 429
             self.send_response(status)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -95,7 +95,7 @@ def limited(most: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("most", "parameters", "expected"),
+    ("limit", "parameters", "expected"),
     [
         (5, {}, "held: 15 of 20 requests at once get 429 (KeyBurstLimit=5)"),
         (1000, {}, "failed: none of 20 requests at once gets 429 (KeyBurstLimit=5)"),
@@ -106,9 +106,9 @@ def limited(most: int) -> Iterator[str]:
     ],
 )
 def test_throttles_hold_if_a_burst_above_the_lowest_limit_is_rejected(
-    deploy: Deploy, most: int, parameters: dict[str, str], expected: str
+    deploy: Deploy, limit: int, parameters: dict[str, str], expected: str
 ) -> None:
-    with limited(most) as url:
+    with limited_endpoint(limit) as url:
         [finding] = deploy(url, **parameters).throttles()
 
     assert text(finding).startswith(expected)
@@ -118,8 +118,8 @@ def test_throttles_hold_if_a_burst_above_the_lowest_limit_is_rejected(
 def test_encryption_holds_if_the_table_has_the_key_of_the_parameter(deploy: Deploy, key: str, outcome: str) -> None:
     stack = deploy(KmsKeyArn=key)
     # The emulator ignores the template's specification.
-    make: Any = boto3.client
-    with closing(make("dynamodb")) as client:
+    create_client: Any = boto3.client
+    with closing(create_client("dynamodb")) as client:
         specification = {"Enabled": True, "SSEType": "KMS", "KMSMasterKeyId": KEY}
         client.update_table(TableName=stack.table, SSESpecification=specification)
 

@@ -21,7 +21,7 @@ from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
 from mcp_baton.tasks.record import LEASE_MS, PROGRESS, Claim, JobSpec, NewTask, TaskRecord
-from tests.dynamodb_local.engine import left_out
+from tests.dynamodb_local.engine import unavailable_reason
 from tests.fakes import Pauses
 from tests.memory_dynamodb import MemoryDynamoDB, memory_client
 from tests.sent import Requests, noted
@@ -115,7 +115,7 @@ def ministack_engine(ministack_url: str) -> Iterator[Engine]:
 @pytest.fixture(scope="session")
 def dynamodb_local_engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """DynamoDB Local over HTTP, with S3 in this process. MiniStack instead if the machine cannot run DynamoDB Local."""
-    if left_out() is not None:
+    if unavailable_reason() is not None:
         yield request.getfixturevalue("ministack_engine")
         return
     url = request.getfixturevalue("dynamodb_local_url")

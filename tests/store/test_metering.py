@@ -38,7 +38,7 @@ def units(usage: Usage) -> tuple[float, ...]:
 def test_sizes_give_the_units_that_dynamodb_local_reports(
     dynamodb_place: Place, size_place: Place, workload: Workload, kind: Kind, bucket: bool
 ) -> None:
-    usages = [Driver(place, workload, kind, bucket=bucket).whole() for place in (dynamodb_place, size_place)]
+    usages = [Driver(place, workload, kind, bucket=bucket).run_to_end() for place in (dynamodb_place, size_place)]
 
     assert units(usages[0]) == units(usages[1])
     assert usages[0].writes > 0

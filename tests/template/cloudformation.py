@@ -13,27 +13,27 @@ PSEUDO = {
     "AWS::URLSuffix": "amazonaws.com",
 }
 NO_VALUE = {"Ref": "AWS::NoValue"}
-NAMED = re.compile(r"\$\{([A-Za-z0-9.]+)\}")
+REFERENCE = re.compile(r"\$\{([A-Za-z0-9.]+)\}")
 
 
 class Stack:
     """A translated template with evaluated conditions and inserted parameters.
 
-    References to resources stay as they are: `{"Ref": …}`, `{"Fn::GetAtt": […]}`, and `${Resource}` in text. `refused`
-    has the messages of the template's rules that these parameters violate. CloudFormation reports them before it
-    creates anything.
+    References to resources stay as they are: `{"Ref": …}`, `{"Fn::GetAtt": […]}`, and `${Resource}` in text.
+    `violations` has the messages of the template's rules that these parameters violate. CloudFormation reports them
+    before it creates anything.
     """
 
     def __init__(self, template: Mapping[str, Any], parameters: Mapping[str, str]) -> None:
         self._template = template
-        declared = template["Parameters"]
-        if unknown := parameters.keys() - declared.keys():
-            raise ValueError(f"the template has no parameters {unknown}")
-        self.parameters = {name: parameters.get(name, str(entry.get("Default"))) for name, entry in declared.items()}
-        self._decided = dict[str, bool]()
-        self.refused = [text for rule in template.get("Rules", {}).values() for text in self._refusals(rule)]
-        self.resources = {name: self._value(body) for name, body in self._existing(template["Resources"])}
-        self.outputs = {name: self._value(body["Value"]) for name, body in self._existing(template["Outputs"])}
+        definitions = template["Parameters"]
+        if unknown_names := parameters.keys() - definitions.keys():
+            raise ValueError(f"the template has no parameters {unknown_names}")
+        self.parameters = {name: parameters.get(name, str(entry.get("Default"))) for name, entry in definitions.items()}
+        self._condition_values = dict[str, bool]()
+        self.violations = [text for rule in template.get("Rules", {}).values() for text in self._violations_of(rule)]
+        self.resources = {name: self._value(body) for name, body in self._included(template["Resources"])}
+        self.outputs = {name: self._value(body["Value"]) for name, body in self._included(template["Outputs"])}
 
     def declared(self, parameter: str) -> Any:
         """Return the template's declaration of a parameter."""
@@ -42,11 +42,11 @@ class Stack:
     def of_type(self, kind: str) -> list[Any]:
         return [body["Properties"] for body in self.resources.values() if body["Type"] == kind]
 
-    def one(self, kind: str) -> Any:
+    def single(self, kind: str) -> Any:
         [properties] = self.of_type(kind)
         return properties
 
-    def dangling(self) -> set[str]:
+    def dangling_references(self) -> set[str]:
         """Return the references to resources that do not exist."""
         return references([self.outputs, *self.resources.values()]) - self.resources.keys()
 
@@ -59,32 +59,32 @@ class Stack:
         graph = {name: references(body) & self.resources.keys() for name, body in self.resources.items()}
         return list(TopologicalSorter(graph).static_order())
 
-    def _refusals(self, rule: Mapping[str, Any]) -> Iterator[str]:
-        if self._holds(rule["RuleCondition"]):
+    def _violations_of(self, rule: Mapping[str, Any]) -> Iterator[str]:
+        if self._is_true(rule["RuleCondition"]):
             for assertion in rule["Assertions"]:
-                if not self._holds(assertion["Assert"]):
+                if not self._is_true(assertion["Assert"]):
                     yield assertion["AssertDescription"]
 
-    def _existing(self, entries: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    def _included(self, entries: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for name, body in entries.items():
             if "Condition" not in body or self._condition(body["Condition"]):
                 yield name, body
 
     def _condition(self, name: str) -> bool:
-        if name not in self._decided:
-            self._decided[name] = self._holds(self._template["Conditions"][name])
-        return self._decided[name]
+        if name not in self._condition_values:
+            self._condition_values[name] = self._is_true(self._template["Conditions"][name])
+        return self._condition_values[name]
 
-    def _holds(self, test: Mapping[str, Any]) -> bool:
+    def _is_true(self, test: Mapping[str, Any]) -> bool:
         match dict(test):
             case {"Condition": name}:
                 return self._condition(name)
             case {"Fn::Equals": [left, right]}:
                 return bool(self._value(left) == self._value(right))
             case {"Fn::Not": [inner]}:
-                return not self._holds(inner)
+                return not self._is_true(inner)
             case {"Fn::Or": tests}:
-                return any(self._holds(inner) for inner in tests)
+                return any(self._is_true(inner) for inner in tests)
             case _:
                 raise ValueError(f"unknown condition {test}")
 
@@ -109,21 +109,21 @@ class Stack:
             case {"Fn::Split": [separator, text]}:
                 return self._value(text).split(separator)
             case _:
-                return self._inside(value)
+                return self._nested_value(value)
 
-    def _inside(self, value: Any) -> Any:
+    def _nested_value(self, value: Any) -> Any:
         match value:
             case {"Fn::FindInMap": [name, *keys]}:
                 first, second = (self._value(key) for key in keys)
                 return self._template["Mappings"][name][first][second]
             case dict():
-                return {key: self._value(item) for key, item in value.items() if not self._absent(item)}
+                return {key: self._value(item) for key, item in value.items() if not self._is_absent(item)}
             case list():
-                return [self._value(item) for item in value if not self._absent(item)]
+                return [self._value(item) for item in value if not self._is_absent(item)]
             case _:
                 return value
 
-    def _absent(self, value: Any) -> bool:
+    def _is_absent(self, value: Any) -> bool:
         """Return whether a value evaluates to `AWS::NoValue`, which removes its property."""
         while isinstance(value, dict) and "Fn::If" in value:
             condition, yes, no = value["Fn::If"]
@@ -135,13 +135,13 @@ class Stack:
         return value.split(",") if self._template["Parameters"][name]["Type"] == "CommaDelimitedList" else value
 
     def _substitute(self, text: str, local: Mapping[str, Any]) -> str:
-        known = self.parameters | PSEUDO
+        values = self.parameters | PSEUDO
 
-        def replacement(found: re.Match[str]) -> str:
-            name = found[1]
-            match local.get(name, known.get(name)):
+        def replacement(reference: re.Match[str]) -> str:
+            name = reference[1]
+            match local.get(name, values.get(name)):
                 case None:
-                    return found[0]
+                    return reference[0]
                 case {"Ref": resource} | {"Fn::GetAtt": [resource, *_]}:
                     return f"${{{resource}}}"
                 case value:
@@ -152,21 +152,21 @@ class Stack:
 
 def references(value: Any) -> set[str]:
     """Return the logical names that a value refers to."""
-    found = set[str]()
-    left = [value]
-    while left:
-        here = left.pop()
-        if isinstance(here, str):
-            if "${" in here:
-                found.update(name.split(".")[0] for name in NAMED.findall(here))
-        elif isinstance(here, list):
-            left += here
-        elif isinstance(here, dict):
-            match here:
+    names = set[str]()
+    remaining = [value]
+    while remaining:
+        current = remaining.pop()
+        if isinstance(current, str):
+            if "${" in current:
+                names.update(name.split(".")[0] for name in REFERENCE.findall(current))
+        elif isinstance(current, list):
+            remaining += current
+        elif isinstance(current, dict):
+            match current:
                 case {"Ref": str(name)} | {"Fn::GetAtt": [str(name), *_]}:
-                    found.add(name)
+                    names.add(name)
                 case _:
-                    depends = here.get("DependsOn", [])
-                    found.update([depends] if isinstance(depends, str) else depends)
-                    left += here.values()
-    return found
+                    dependencies = current.get("DependsOn", [])
+                    names.update([dependencies] if isinstance(dependencies, str) else dependencies)
+                    remaining += current.values()
+    return names

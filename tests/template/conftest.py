@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 SAM = ROOT / "tests" / "sam" / ".venv" / "bin"
 
 METADATA = "/.well-known/oauth-protected-resource"
-PLACES = (METADATA, f"{METADATA}/mcp")
+METADATA_PATHS = (METADATA, f"{METADATA}/mcp")
 """The paths at which clients look for the metadata: the one that a 401 response names, and the one that they derive
 from the endpoint's URL.
 """
@@ -24,7 +24,7 @@ SERVING = ("McpFunction", "WorkerFunction")
 
 
 def body(stack: Stack) -> Any:
-    return stack.one("AWS::ApiGateway::RestApi")["Body"]
+    return stack.single("AWS::ApiGateway::RestApi")["Body"]
 
 
 def function(stack: Stack, name: str = "McpFunction") -> Any:
@@ -69,17 +69,17 @@ def translate(source: str) -> Iterator[Translate]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as translator:
         assert translator.stdin
         assert translator.stdout
-        orders, answers = translator.stdin, translator.stdout
+        stdin, stdout = translator.stdin, translator.stdout
 
-        def translated(text: str = source, content: Mapping[str, str] | None = None, **parameters: str) -> Any:
-            order = {"template": text, "content": content or {}, "parameters": parameters}
-            orders.write(json.dumps(order) + "\n")
-            orders.flush()
-            answer = answers.readline()
-            assert answer, "the translator ended; its last words are above"
-            return json.loads(answer)
+        def translate_template(text: str = source, content: Mapping[str, str] | None = None, **parameters: str) -> Any:
+            request = {"template": text, "content": content or {}, "parameters": parameters}
+            stdin.write(json.dumps(request) + "\n")
+            stdin.flush()
+            line = stdout.readline()
+            assert line, "the translator ended; its error output is above"
+            return json.loads(line)
 
-        yield translated
+        yield translate_template
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import airspeed
 import pytest
 
 from tests.template.cloudformation import Stack
-from tests.template.conftest import METADATA, MODES, PLACES, MakeStack, body, function, variables
+from tests.template.conftest import METADATA, METADATA_PATHS, MODES, MakeStack, body, function, variables
 from tokens import ALGORITHMS
 
 SCHEME = {"NONE": None, "API_KEY": "apiKey", "IAM": "iam", "COGNITO": "cognito", "JWT": "jwt"}
@@ -25,11 +25,11 @@ def gateway_response(stack: Stack, kind: str) -> Any:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_method_of_the_endpoint_requires_the_modes_credentials(modes: Mapping[str, Stack], mode: str) -> None:
-    asked = {name: method.get("security") for name, method in body(modes[mode])["paths"]["/mcp"].items()}
+    security = {name: method.get("security") for name, method in body(modes[mode])["paths"]["/mcp"].items()}
 
     expected = None if SCHEME[mode] is None else [{SCHEME[mode]: ["openid"] if mode == "COGNITO" else []}]
     # A browser's preflight request has no credentials.
-    assert asked == {"post": expected, "get": expected, "delete": expected, "options": []}
+    assert security == {"post": expected, "get": expected, "delete": expected, "options": []}
     if mode != "NONE":
         assert set(body(modes[mode])["components"]["securitySchemes"]) == {SCHEME[mode]}
 
@@ -37,21 +37,21 @@ def test_every_method_of_the_endpoint_requires_the_modes_credentials(modes: Mapp
 def test_callers_are_anonymous_only_with_auth_none_which_is_not_the_default(
     modes: Mapping[str, Stack], default: Stack
 ) -> None:
-    allowed = {mode: variables(stack)["BATON_ALLOW_ANONYMOUS"] for mode, stack in modes.items()}
+    settings = {mode: variables(stack)["BATON_ALLOW_ANONYMOUS"] for mode, stack in modes.items()}
 
-    assert allowed == {**dict.fromkeys(MODES, ""), "NONE": "on"}
+    assert settings == {**dict.fromkeys(MODES, ""), "NONE": "on"}
     assert default.parameters["Auth"] != "NONE"
 
 
 @pytest.mark.parametrize(
-    ("mode", "needed"),
+    ("mode", "parameter"),
     [("COGNITO", "CognitoUserPoolArn"), ("COGNITO", "RequiredScopes"), ("JWT", "JwtIssuer"), ("JWT", "JwtAudiences")],
 )
 def test_a_missing_parameter_of_a_mode_is_rejected_before_anything_is_created(
-    stack: MakeStack, modes: Mapping[str, Stack], mode: str, needed: str
+    stack: MakeStack, modes: Mapping[str, Stack], mode: str, parameter: str
 ) -> None:
-    assert stack(**{**MODES[mode], needed: ""}).refused == [f"Auth={mode} needs {needed}."]
-    assert modes[mode].refused == []
+    assert stack(**{**MODES[mode], parameter: ""}).violations == [f"Auth={mode} needs {parameter}."]
+    assert modes[mode].violations == []
 
 
 @pytest.mark.parametrize("parameter", ["JwtAudiences", "RequiredScopes"])
@@ -74,12 +74,12 @@ def test_a_key_belongs_to_a_plan_for_the_stage(modes: Mapping[str, Stack]) -> No
     stack = modes["API_KEY"]
 
     assert scheme(stack, "apiKey") == {"type": "apiKey", "name": "x-api-key", "in": "header"}
-    assert stack.one("AWS::ApiGateway::UsagePlan")["ApiStages"] == [
+    assert stack.single("AWS::ApiGateway::UsagePlan")["ApiStages"] == [
         {"ApiId": {"Ref": "Api"}, "Stage": {"Ref": "Apiv1Stage"}}
     ]
-    assert stack.one("AWS::ApiGateway::UsagePlanKey")["KeyId"] == {"Ref": "ApiKey"}
-    assert stack.one("AWS::ApiGateway::ApiKey")["Enabled"] is True
-    assert [mode for mode, other in modes.items() if other.of_type("AWS::ApiGateway::ApiKey")] == ["API_KEY"]
+    assert stack.single("AWS::ApiGateway::UsagePlanKey")["KeyId"] == {"Ref": "ApiKey"}
+    assert stack.single("AWS::ApiGateway::ApiKey")["Enabled"] is True
+    assert [mode for mode, mode_stack in modes.items() if mode_stack.of_type("AWS::ApiGateway::ApiKey")] == ["API_KEY"]
 
 
 def test_cognito_uses_the_user_pool_and_accepts_access_tokens(modes: Mapping[str, Stack]) -> None:
@@ -95,15 +95,15 @@ def test_jwt_calls_the_authorizer_for_every_request_even_without_a_token(modes: 
     assert authorizer["authorizerResultTtlInSeconds"] == 0
     assert "identitySource" not in authorizer
     assert authorizer["authorizerUri"].endswith("/functions/${AuthorizerFunction}/invocations")
-    only_from = function(modes["JWT"], "AuthorizerPermission")["SourceArn"]
-    assert only_from == "arn:aws:execute-api:eu-central-1:123456789012:${Api}/authorizers/*"
+    source_arn = function(modes["JWT"], "AuthorizerPermission")["SourceArn"]
+    assert source_arn == "arn:aws:execute-api:eu-central-1:123456789012:${Api}/authorizers/*"
 
 
 def test_a_rejected_token_gets_the_authorizers_challenge(modes: Mapping[str, Stack]) -> None:
-    refused = gateway_response(modes["JWT"], "ACCESS_DENIED")
+    response = gateway_response(modes["JWT"], "ACCESS_DENIED")
 
-    assert refused["statusCode"] == "401"
-    assert refused["responseParameters"] == {"gatewayresponse.header.WWW-Authenticate": "context.authorizer.challenge"}
+    assert response["statusCode"] == "401"
+    assert response["responseParameters"] == {"gatewayresponse.header.WWW-Authenticate": "context.authorizer.challenge"}
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ def test_a_rejected_token_gets_the_authorizers_challenge(modes: Mapping[str, Sta
 def test_cognitos_rejection_names_the_scopes_and_the_metadata(
     stack: MakeStack, kind: str, status: str, error: str
 ) -> None:
-    public = gateway_response(stack(**MODES["COGNITO"], PublicUrl="https://mcp.example.com/team"), kind)
-    unnamed = gateway_response(stack(**MODES["COGNITO"], RequiredScopes="read,write"), kind)
+    with_url = gateway_response(stack(**MODES["COGNITO"], PublicUrl="https://mcp.example.com/team"), kind)
+    without_url = gateway_response(stack(**MODES["COGNITO"], RequiredScopes="read,write"), kind)
 
-    assert {public["statusCode"], unnamed["statusCode"]} == {status}
-    assert public["responseParameters"]["gatewayresponse.header.WWW-Authenticate"] == (
+    assert {with_url["statusCode"], without_url["statusCode"]} == {status}
+    assert with_url["responseParameters"]["gatewayresponse.header.WWW-Authenticate"] == (
         f'\'Bearer {error}resource_metadata="https://mcp.example.com/team{METADATA}", scope="openid"\''
     )
-    assert unnamed["responseParameters"]["gatewayresponse.header.WWW-Authenticate"] == (
+    assert without_url["responseParameters"]["gatewayresponse.header.WWW-Authenticate"] == (
         f"'Bearer {error}scope=\"read write\"'"
     )
 
@@ -138,35 +138,35 @@ def test_unknown_paths_are_404_except_with_iam_where_they_look_like_unsigned_cal
 def test_the_metadata_is_public_and_exists_only_with_an_authorization_server(
     modes: Mapping[str, Stack], mode: str
 ) -> None:
-    for place in PLACES:
-        method = body(modes[mode])["paths"][place]["get"]
+    for path in METADATA_PATHS:
+        method = body(modes[mode])["paths"][path]["get"]
         [template] = method["x-amazon-apigateway-integration"]["requestTemplates"].values()
 
         assert method["security"] == []
         assert json.loads(template) == {"statusCode": 200 if mode in {"COGNITO", "JWT"} else 404}
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("before", ["", "/v1", "/team", "/team/tools"])
+@pytest.mark.parametrize("path", METADATA_PATHS)
+@pytest.mark.parametrize("prefix", ["", "/v1", "/team", "/team/tools"])
 def test_the_metadata_names_the_endpoint_at_the_called_address(
-    modes: Mapping[str, Stack], before: str, place: str
+    modes: Mapping[str, Stack], prefix: str, path: str
 ) -> None:
-    document = metadata(modes["JWT"], f"{before}{place}", place, domain="a1b2.execute-api.eu-central-1.amazonaws.com")
+    document = metadata(modes["JWT"], f"{prefix}{path}", path, domain="a1b2.execute-api.eu-central-1.amazonaws.com")
 
-    assert document["resource"] == f"https://a1b2.execute-api.eu-central-1.amazonaws.com{before}/mcp"
+    assert document["resource"] == f"https://a1b2.execute-api.eu-central-1.amazonaws.com{prefix}/mcp"
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("path", METADATA_PATHS)
 @pytest.mark.parametrize(
     ("mode", "issuer"),
     [("JWT", "https://issuer.example.com/"), ("COGNITO", "https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_Ab1")],
 )
 def test_the_metadata_names_the_issuer_the_scopes_and_the_public_url(
-    stack: MakeStack, mode: str, issuer: str, place: str
+    stack: MakeStack, mode: str, issuer: str, path: str
 ) -> None:
-    public = stack(**MODES[mode], RequiredScopes="read,write", PublicUrl="https://mcp.example.com/team")
+    variant = stack(**MODES[mode], RequiredScopes="read,write", PublicUrl="https://mcp.example.com/team")
 
-    assert metadata(public, f"/v1{place}", place) == {
+    assert metadata(variant, f"/v1{path}", path) == {
         "resource": "https://mcp.example.com/team/mcp",
         "authorization_servers": [issuer],
         "scopes_supported": ["read", "write"],
@@ -174,22 +174,22 @@ def test_the_metadata_names_the_issuer_the_scopes_and_the_public_url(
     }
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_the_metadata_names_no_scope_if_none_is_required(stack: MakeStack, place: str) -> None:
-    assert "scopes_supported" not in metadata(stack(**MODES["JWT"], RequiredScopes=""), place, place)
+@pytest.mark.parametrize("path", METADATA_PATHS)
+def test_the_metadata_names_no_scope_if_none_is_required(stack: MakeStack, path: str) -> None:
+    assert "scopes_supported" not in metadata(stack(**MODES["JWT"], RequiredScopes=""), path, path)
 
 
-def metadata(stack: Stack, path: str, place: str, *, domain: str = "mcp.example.com") -> Any:
+def metadata(stack: Stack, called_path: str, path: str, *, domain: str = "mcp.example.com") -> Any:
     """Render the response's template, which is in Velocity, as API Gateway does."""
-    responses = body(stack)["paths"][place]["get"]["x-amazon-apigateway-integration"]["responses"]
+    responses = body(stack)["paths"][path]["get"]["x-amazon-apigateway-integration"]["responses"]
     template = airspeed.Template(responses["200"]["responseTemplates"]["application/json"])
-    return json.loads(template.merge({"context": {"domainName": domain, "path": path}}))
+    return json.loads(template.merge({"context": {"domainName": domain, "path": called_path}}))
 
 
 def test_the_authorizer_gets_the_operators_settings(stack: MakeStack) -> None:
-    chosen = stack(**MODES["JWT"], RequiredScopes="read,write", PublicUrl="https://mcp.example.com")
+    variant = stack(**MODES["JWT"], RequiredScopes="read,write", PublicUrl="https://mcp.example.com")
 
-    assert variables(chosen, "AuthorizerFunction") == {
+    assert variables(variant, "AuthorizerFunction") == {
         "JWT_ISSUER": "https://issuer.example.com/",
         "JWT_AUDIENCES": "https://mcp.example.com/mcp other",
         "JWT_ALGORITHMS": "RS256 ES256",

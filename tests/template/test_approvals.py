@@ -20,34 +20,34 @@ def security(stack: Stack, path: str) -> dict[str, Any]:
 
 
 def permissions(stack: Stack) -> list[str]:
-    sources = [one["SourceArn"] for one in stack.of_type("AWS::Lambda::Permission") if "SourceArn" in one]
-    return [it.rpartition("${Api}")[2] for it in map(str, sources) if "approv" in it]
+    sources = [entry["SourceArn"] for entry in stack.of_type("AWS::Lambda::Permission") if "SourceArn" in entry]
+    return [source.rpartition("${Api}")[2] for source in map(str, sources) if "approv" in source]
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_approval_routes_require_the_endpoints_credentials(modes: Mapping[str, Stack], mode: str) -> None:
-    asked = security(modes[mode], "/mcp")["post"]
+    credentials = security(modes[mode], "/mcp")["post"]
 
-    assert security(modes[mode], "/approvals") == {"get": asked, "options": []}
-    assert security(modes[mode], "/approvals/{id}") == {"get": asked, "post": asked, "options": []}
+    assert security(modes[mode], "/approvals") == {"get": credentials, "options": []}
+    assert security(modes[mode], "/approvals/{id}") == {"get": credentials, "post": credentials, "options": []}
     assert permissions(modes[mode]) == ["/*/*/approvals*"]
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_links_exist_only_if_they_are_turned_on(stack: MakeStack, modes: Mapping[str, Stack], mode: str) -> None:
-    made = stack(**MODES[mode], ApprovalLinks="on")
+    variant = stack(**MODES[mode], ApprovalLinks="on")
 
     assert body(modes[mode])["paths"]["/approve/{token}"] == {}
-    assert security(made, "/approve/{token}") == {"get": [], "post": []}
-    assert permissions(made) == ["/*/*/approvals*", "/*/*/approve/*"]
-    assert [variables(it)["BATON_APPROVAL_LINKS"] for it in (modes[mode], made)] == ["off", "on"]
+    assert security(variant, "/approve/{token}") == {"get": [], "post": []}
+    assert permissions(variant) == ["/*/*/approvals*", "/*/*/approve/*"]
+    assert [variables(each_stack)["BATON_APPROVAL_LINKS"] for each_stack in (modes[mode], variant)] == ["off", "on"]
 
 
 def test_links_have_their_own_limit_and_their_tokens_are_not_logged(stack: MakeStack) -> None:
     [stage] = stack(ApprovalLinks="on").of_type("AWS::ApiGateway::Stage")
-    limits = [it for it in stage["MethodSettings"] if it["ResourcePath"] == "/~1approve~1{token}"]
+    limits = [setting for setting in stage["MethodSettings"] if setting["ResourcePath"] == "/~1approve~1{token}"]
 
-    assert [(it["ThrottlingRateLimit"], it["LoggingLevel"]) for it in limits] == [(5, "OFF")]
+    assert [(setting["ThrottlingRateLimit"], setting["LoggingLevel"]) for setting in limits] == [(5, "OFF")]
     assert "$context.resourcePath" in stage["AccessLogSetting"]["Format"]
     assert "$context.path" not in stage["AccessLogSetting"]["Format"]
 
@@ -66,13 +66,13 @@ def test_the_table_has_an_index_of_lists_with_keys_only(default: Stack) -> None:
     [index] = table["GlobalSecondaryIndexes"]
 
     assert (index["IndexName"], index["Projection"]) == ("lists", {"ProjectionType": "KEYS_ONLY"})
-    assert [it["AttributeName"] for it in index["KeySchema"]] == ["listed_in", "listed_at"]
+    assert [key["AttributeName"] for key in index["KeySchema"]] == ["listed_in", "listed_at"]
 
 
 @pytest.mark.parametrize("topic", ["", TOPIC])
 def test_the_functions_may_publish_only_to_the_operators_topic(stack: MakeStack, topic: str) -> None:
-    made = stack(ApprovalTopic=topic)
-    rights = [it["Resource"] for it in statements(made, "McpFunction") if it["Action"] == "sns:Publish"]
+    variant = stack(ApprovalTopic=topic)
+    rights = [right["Resource"] for right in statements(variant, "McpFunction") if right["Action"] == "sns:Publish"]
 
     assert rights == ([topic] if topic else [])
-    assert variables(made)["BATON_APPROVAL_TOPIC"] == topic
+    assert variables(variant)["BATON_APPROVAL_TOPIC"] == topic

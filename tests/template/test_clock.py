@@ -11,7 +11,7 @@ from tests.template.conftest import MakeStack
 
 
 def test_the_schedule_invokes_the_alias_each_minute_with_a_sweep_event(default: Stack) -> None:
-    schedule = default.one("AWS::Scheduler::Schedule")
+    schedule = default.single("AWS::Scheduler::Schedule")
     target = schedule["Target"]
 
     assert (schedule["ScheduleExpression"], schedule["FlexibleTimeWindow"]) == ("rate(1 minute)", {"Mode": "OFF"})
@@ -23,13 +23,13 @@ def test_the_schedule_invokes_the_alias_each_minute_with_a_sweep_event(default: 
 
 
 def test_the_schedule_may_invoke_the_alias_and_do_nothing_else(default: Stack) -> None:
-    role = default.one("AWS::Scheduler::Schedule")["Target"]["RoleArn"]["Fn::GetAtt"][0]
+    role = default.single("AWS::Scheduler::Schedule")["Target"]["RoleArn"]["Fn::GetAtt"][0]
     properties: Any = default.resources[role]["Properties"]
     [statement] = properties["AssumeRolePolicyDocument"]["Statement"]
     [policy] = properties["Policies"]
 
     assert statement["Principal"] == {"Service": ["scheduler.amazonaws.com"]}
-    assert [(it["Action"], it["Resource"]) for it in policy["PolicyDocument"]["Statement"]] == [
+    assert [(right["Action"], right["Resource"]) for right in policy["PolicyDocument"]["Statement"]] == [
         ("lambda:InvokeFunction", {"Ref": "McpFunctionAliaslive"})
     ]
     assert "ManagedPolicyArns" not in properties
@@ -37,8 +37,8 @@ def test_the_schedule_may_invoke_the_alias_and_do_nothing_else(default: Stack) -
 
 @pytest.mark.parametrize(("switch", "state", "alarms"), [("on", "ENABLED", 1), ("off", "DISABLED", 0)])
 def test_a_parameter_turns_the_schedule_off(stack: MakeStack, switch: str, state: str, alarms: int) -> None:
-    made = stack(Sweep=switch)
-    found = [it for it in made.of_type("AWS::CloudWatch::Alarm") if it["MetricName"] == "WakeUpDelay"]
+    variant = stack(Sweep=switch)
+    wake_alarms = [alarm for alarm in variant.of_type("AWS::CloudWatch::Alarm") if alarm["MetricName"] == "WakeUpDelay"]
 
-    assert made.one("AWS::Scheduler::Schedule")["State"] == state
-    assert [alarm["Threshold"] for alarm in found] == [180_000] * alarms
+    assert variant.single("AWS::Scheduler::Schedule")["State"] == state
+    assert [alarm["Threshold"] for alarm in wake_alarms] == [180_000] * alarms

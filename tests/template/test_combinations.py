@@ -35,25 +35,25 @@ def combinations() -> Iterator[dict[str, str]]:
 
 def test_every_combination_refers_only_to_existing_resources_without_cycles(stack: MakeStack) -> None:
     for parameters in combinations():
-        chosen = stack(**parameters)
-        assert chosen.dangling() == set(), parameters
-        assert len(chosen.order()) == len(chosen.resources), parameters
+        variant = stack(**parameters)
+        assert variant.dangling_references() == set(), parameters
+        assert len(variant.order()) == len(variant.resources), parameters
 
 
 def test_a_reference_to_an_absent_resource_is_noticed(source: str, translate: Translate) -> None:
     template = translate(text=source.replace('!If [UseOverflow, !Ref OverflowBucket, ""]', "!Ref OverflowBucket"))
 
-    assert Stack(template, {}).dangling() == {"OverflowBucket"}
+    assert Stack(template, {}).dangling_references() == {"OverflowBucket"}
 
 
 def test_every_parameter_translates_to_the_same_template(translation: Any, translate: Translate) -> None:
     numbers = {name: "1" for name, entry in translation["Parameters"].items() if entry["Type"] == "Number"}
 
     for parameters in (*MODES.values(), CHOICES, numbers):
-        assert undated(translate(**parameters)) == undated(translation), parameters
+        assert without_timestamps(translate(**parameters)) == without_timestamps(translation), parameters
 
 
-def undated(template: Any) -> str:
+def without_timestamps(template: Any) -> str:
     """Return a template without the names that SAM derives from the time: it deploys the API anew each time."""
     text = json.dumps(template, sort_keys=True)
     return re.sub(r"RestApi deployment id: \w+", "", re.sub(r"ApiDeployment\w{10}", "ApiDeployment", text))

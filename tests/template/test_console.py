@@ -12,7 +12,7 @@ INTEGRATION = "x-amazon-apigateway-integration"
 
 
 def permissions(stack: Stack) -> list[Any]:
-    return [one for one in stack.of_type("AWS::Lambda::Permission") if "console" in str(one.get("SourceArn"))]
+    return [entry for entry in stack.of_type("AWS::Lambda::Permission") if "console" in str(entry.get("SourceArn"))]
 
 
 def test_by_default_there_is_no_route_and_no_page(modes: Mapping[str, Stack]) -> None:
@@ -34,14 +34,14 @@ def test_the_page_needs_no_credentials_and_the_endpoint_is_unchanged(
 
 
 def test_the_page_has_the_endpoints_integration(stack: MakeStack) -> None:
-    made = stack(Console="on")
-    paths = body(made)["paths"]
+    variant = stack(Console="on")
+    paths = body(variant)["paths"]
     endpoint = paths["/mcp"]["get"][INTEGRATION]
 
     for method in paths["/console"].values():
         assert {**method[INTEGRATION], "timeoutInMillis": endpoint["timeoutInMillis"]} == endpoint
-    [permission] = permissions(made)
+    [permission] = permissions(variant)
     assert permission["FunctionName"] == {"Ref": "McpFunctionAliaslive"}
     assert permission["SourceArn"].endswith(":${Api}/*/*/console")
-    assert variables(made)["BATON_CONSOLE"] == "on"
-    assert made.outputs["ConsoleUrl"].endswith("/v1/console")
+    assert variables(variant)["BATON_CONSOLE"] == "on"
+    assert variant.outputs["ConsoleUrl"].endswith("/v1/console")

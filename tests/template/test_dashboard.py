@@ -33,18 +33,18 @@ X86_GB_SECOND = 16.6667
 
 
 @pytest.fixture(scope="module")
-def shown(stack: MakeStack) -> Stack:
+def dashboard_stack(stack: MakeStack) -> Stack:
     return stack(Dashboard="on")
 
 
 @pytest.fixture(scope="module")
-def widgets(shown: Stack) -> list[Any]:
-    return widgets_of(shown)
+def widgets(dashboard_stack: Stack) -> list[Any]:
+    return widgets_of(dashboard_stack)
 
 
 def widgets_of(stack: Stack) -> list[Any]:
-    found: list[Any] = json.loads(stack.one("AWS::CloudWatch::Dashboard")["DashboardBody"])["widgets"]
-    return found
+    widgets: list[Any] = json.loads(stack.single("AWS::CloudWatch::Dashboard")["DashboardBody"])["widgets"]
+    return widgets
 
 
 def rows(widgets: list[Any]) -> Iterator[list[Any]]:
@@ -52,33 +52,33 @@ def rows(widgets: list[Any]) -> Iterator[list[Any]]:
         yield from widget["properties"]["metrics"]
 
 
-def plotted(widgets: list[Any]) -> Iterator[tuple[str, str, dict[str, str]]]:
+def plotted_metrics(widgets: list[Any]) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Yield the namespace, name and dimensions of each metric that is named."""
     for namespace, name, *rest in (row for row in rows(widgets) if isinstance(row[0], str)):
         pairs = [part for part in rest if isinstance(part, str)]
         yield namespace, name, dict(zip(pairs[::2], pairs[1::2], strict=True))
 
 
-def searched(widgets: list[Any]) -> dict[str, str]:
+def searched_metrics(widgets: list[Any]) -> dict[str, str]:
     """Return the metrics that are searched for, each with the dimension that has a line per value."""
     expressions = [row[0]["expression"] for row in rows(widgets) if isinstance(row[0], dict)]
-    found = [SEARCH.fullmatch(expression) for expression in expressions if expression.startswith("SEARCH")]
-    assert all(match and match[3] == PSEUDO["AWS::StackName"] for match in found)
-    return {match[2]: match[1] for match in found if match}
+    matches = [SEARCH.fullmatch(expression) for expression in expressions if expression.startswith("SEARCH")]
+    assert all(match and match[3] == PSEUDO["AWS::StackName"] for match in matches)
+    return {match[2]: match[1] for match in matches if match}
 
 
 def test_there_is_no_dashboard_by_default(default: Stack) -> None:
     assert default.of_type("AWS::CloudWatch::Dashboard") == []
 
 
-def test_stacks_of_two_regions_have_two_dashboards(shown: Stack) -> None:
-    name = shown.one("AWS::CloudWatch::Dashboard")["DashboardName"]
+def test_stacks_of_two_regions_have_two_dashboards(dashboard_stack: Stack) -> None:
+    name = dashboard_stack.single("AWS::CloudWatch::Dashboard")["DashboardName"]
     assert name == f"{PSEUDO['AWS::StackName']}-{PSEUDO['AWS::Region']}"
 
 
 def test_every_metric_exists_and_belongs_to_this_stack(widgets: list[Any]) -> None:
     assert len(DOCUMENTED) > 10
-    for namespace, name, dimensions in plotted(widgets):
+    for namespace, name, dimensions in plotted_metrics(widgets):
         if namespace == "Baton":
             assert name in DOCUMENTED
             assert dimensions == {"service": PSEUDO["AWS::StackName"]}, name
@@ -89,17 +89,17 @@ def test_every_metric_exists_and_belongs_to_this_stack(widgets: list[Any]) -> No
 
 
 def test_a_metric_with_its_own_dimension_has_a_line_for_each_value(widgets: list[Any]) -> None:
-    emitted = [metric for metric in vars(telemetry).values() if isinstance(metric, telemetry.Metric)]
-    divided = {metric.name: metric.dimension for metric in emitted if metric.dimension}
+    metrics = [metric for metric in vars(telemetry).values() if isinstance(metric, telemetry.Metric)]
+    dimensions = {metric.name: metric.dimension for metric in metrics if metric.dimension}
 
-    assert searched(widgets) == divided
-    assert searched(widgets).keys() <= DOCUMENTED
+    assert searched_metrics(widgets) == dimensions
+    assert searched_metrics(widgets).keys() <= DOCUMENTED
     # CloudWatch has no such metric without the dimension.
-    assert not {name for _, name, _ in plotted(widgets)} & divided.keys()
+    assert not {name for _, name, _ in plotted_metrics(widgets)} & dimensions.keys()
 
 
 def test_it_shows_the_metrics_that_operators_need(widgets: list[Any]) -> None:
-    assert {name for _, name, _ in plotted(widgets)} | searched(widgets).keys() >= {
+    assert {name for _, name, _ in plotted_metrics(widgets)} | searched_metrics(widgets).keys() >= {
         *("Count", "Latency", "Throttles", "ApproximateNumberOfMessagesVisible"),
         *("RunsCompleted", "Pauses", "StoreErrors", "DispatchesFailed"),
         *("TasksClaimedAgain", "TasksGivenUp", "WakeUpDelay", "ApprovalAge"),
@@ -108,12 +108,13 @@ def test_it_shows_the_metrics_that_operators_need(widgets: list[Any]) -> None:
 
 def dollars_a_day(stack: Stack, period_s: int, **sums: float) -> dict[str, float]:
     """The lines of the graph of the costs, each with its value for these sums of a period."""
-    [graph] = [it["properties"] for it in widgets_of(stack) if it["properties"]["title"] == "Cost (dollars a day)"]
-    named = {row[-1]["id"]: 0.0 for row in graph["metrics"] if isinstance(row[0], str)}
-    assert sums.keys() <= named.keys()
-    names = {**named, **sums, "PERIOD": lambda _: period_s}
+    graphs = [widget["properties"] for widget in widgets_of(stack)]
+    [graph] = [graph for graph in graphs if graph["title"] == "Cost (dollars a day)"]
+    metrics = {row[-1]["id"]: 0.0 for row in graph["metrics"] if isinstance(row[0], str)}
+    assert sums.keys() <= metrics.keys()
+    variables = {**metrics, **sums, "PERIOD": lambda _: period_s}
     lines = [row[0] for row in graph["metrics"] if isinstance(row[0], dict)]
-    return {it["label"]: eval(it["expression"], names) for it in lines}  # noqa: S307 - the template's arithmetic
+    return {line["label"]: eval(line["expression"], variables) for line in lines}  # noqa: S307 - the template's arithmetic
 
 
 @pytest.mark.parametrize(
@@ -127,10 +128,10 @@ def dollars_a_day(stack: Stack, period_s: int, **sums: float) -> dict[str, float
 def test_the_costs_follow_from_the_prices(
     stack: MakeStack, parameters: dict[str, str], gb: float, worker_gb: float, gb_second: float
 ) -> None:
-    made, million = stack(Dashboard="on", **parameters), prices.MILLION
+    variant, million = stack(Dashboard="on", **parameters), prices.MILLION
     sums = {"requests": 3 * million, "writes": 2 * million, "reads": 3 * million, "listed": 4 * million}
     times = {"calls": 5 * million, "ms": 7_000 * million, "attempts": 11 * million, "workerMs": 13_000 * million}
-    hour = dollars_a_day(made, 3600, **sums, **times, swept=6 * million)
+    hour = dollars_a_day(variant, 3600, **sums, **times, swept=6 * million)
 
     expected = {
         "API Gateway": 3 * prices.API_REQUEST,
@@ -144,17 +145,17 @@ def test_the_costs_follow_from_the_prices(
     assert hour == pytest.approx({label: 24 * dollars for label, dollars in expected.items()})
 
 
-def test_the_costs_are_a_rate_whatever_period_cloudwatch_chooses(shown: Stack) -> None:
-    assert dollars_a_day(shown, DAY_S, requests=1e6)["API Gateway"] == pytest.approx(prices.API_REQUEST)
-    assert dollars_a_day(shown, 3600, requests=1e6)["API Gateway"] == pytest.approx(24 * prices.API_REQUEST)
+def test_the_costs_are_a_rate_whatever_period_cloudwatch_chooses(dashboard_stack: Stack) -> None:
+    assert dollars_a_day(dashboard_stack, DAY_S, requests=1e6)["API Gateway"] == pytest.approx(prices.API_REQUEST)
+    assert dollars_a_day(dashboard_stack, 3600, requests=1e6)["API Gateway"] == pytest.approx(24 * prices.API_REQUEST)
 
 
 def test_the_graphs_do_not_overlap_and_read_this_region(widgets: list[Any]) -> None:
-    taken = set[tuple[int, int]]()
+    occupied = set[tuple[int, int]]()
     for widget in widgets:
         x, y, width, height = (widget[key] for key in ("x", "y", "width", "height"))
         cells = {(column, row) for column in range(x, x + width) for row in range(y, y + height)}
         assert x + width <= GRID_COLUMNS
-        assert not cells & taken, widget["properties"]["title"]
-        taken |= cells
+        assert not cells & occupied, widget["properties"]["title"]
+        occupied |= cells
         assert widget["properties"]["region"] == PSEUDO["AWS::Region"]

@@ -15,9 +15,9 @@ READ = re.compile(r"os\.environ\[\"(\w+)\"\]")
 def test_the_functions_have_every_variable_that_the_example_reads(name: str, translate: Translate) -> None:
     readme = ExampleReadme.read(name)
     stack = Stack(translate(readme.template()), {"MessageTopic": "on"})
-    read = set(READ.findall((readme.app / "app.py").read_text()))
+    names = set(READ.findall((readme.app / "app.py").read_text()))
 
-    assert read
+    assert names
     for function in SERVING:
-        given = variables(stack, function)
-        assert {variable for variable in read if given.get(variable)} == read
+        values = variables(stack, function)
+        assert {variable for variable in names if values.get(variable)} == names

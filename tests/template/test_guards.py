@@ -14,9 +14,9 @@ KEY = "arn:aws:kms:eu-central-1:123456789012:key/1a2b3c4d-0000-1111-2222-3333444
 ACL = "arn:aws:wafv2:eu-central-1:123456789012:regional/webacl/floods/1a2b3c4d-0000"
 
 
-def encrypted(stack: Stack) -> Iterator[tuple[str, Any]]:
+def encryption_settings(stack: Stack) -> Iterator[tuple[str, Any]]:
     """Yield each resource that stores data, and its property for encryption."""
-    places = {
+    properties = {
         "AWS::DynamoDB::Table": "SSESpecification",
         "AWS::S3::Bucket": "BucketEncryption",
         "AWS::SQS::Queue": "KmsMasterKeyId",
@@ -24,8 +24,8 @@ def encrypted(stack: Stack) -> Iterator[tuple[str, Any]]:
         "AWS::Logs::LogGroup": "KmsKeyId",
     }
     for name, body in stack.resources.items():
-        if body["Type"] in places:
-            yield name, body["Properties"].get(places[body["Type"]])
+        if body["Type"] in properties:
+            yield name, body["Properties"].get(properties[body["Type"]])
 
 
 def test_concurrency_is_limited_unless_the_operator_turns_the_limit_off(stack: MakeStack) -> None:
@@ -37,22 +37,22 @@ def test_concurrency_is_limited_unless_the_operator_turns_the_limit_off(stack: M
 
 
 def test_every_key_has_its_own_limits_below_those_of_the_stage(stack: MakeStack) -> None:
-    plan = stack(KeyRateLimit="3", KeyBurstLimit="4", KeyQuotaPerDay="5").one("AWS::ApiGateway::UsagePlan")
+    plan = stack(KeyRateLimit="3", KeyBurstLimit="4", KeyQuotaPerDay="5").single("AWS::ApiGateway::UsagePlan")
     assert plan["Throttle"] == {"RateLimit": "3", "BurstLimit": "4"}
     assert plan["Quota"] == {"Limit": "5", "Period": "DAY"}
 
-    usual = stack().parameters
-    assert int(usual["KeyRateLimit"]) < int(usual["ThrottleRate"])
-    assert int(usual["KeyBurstLimit"]) < int(usual["ThrottleBurst"])
-    assert int(usual["KeyQuotaPerDay"]) < 24 * 3600 * int(usual["KeyRateLimit"])
+    defaults = stack().parameters
+    assert int(defaults["KeyRateLimit"]) < int(defaults["ThrottleRate"])
+    assert int(defaults["KeyBurstLimit"]) < int(defaults["ThrottleBurst"])
+    assert int(defaults["KeyQuotaPerDay"]) < 24 * 3600 * int(defaults["KeyRateLimit"])
 
 
 def test_a_web_acl_protects_the_stage(stack: MakeStack) -> None:
-    chosen = stack(WebAclArn=ACL)
-    association = chosen.one("AWS::WAFv2::WebACLAssociation")
+    variant = stack(WebAclArn=ACL)
+    association = variant.single("AWS::WAFv2::WebACLAssociation")
 
-    assert chosen.dangling() == set()
-    assert chosen.order().index("Apiv1Stage") < chosen.order().index("WebAclAssociation")
+    assert variant.dangling_references() == set()
+    assert variant.order().index("Apiv1Stage") < variant.order().index("WebAclAssociation")
     assert association["WebACLArn"] == ACL
     assert association["ResourceArn"] == "arn:aws:apigateway:eu-central-1::/restapis/${Api}/stages/${Apiv1Stage}"
 
@@ -65,7 +65,7 @@ def test_a_web_acl_protects_the_stage(stack: MakeStack) -> None:
     ],
 )
 def test_bucket_and_queue_deny_requests_without_tls(stack: MakeStack, kind: str, resources: Any) -> None:
-    policy = stack(Overflow="on").one(kind)
+    policy = stack(Overflow="on").single(kind)
     [statement] = policy["PolicyDocument"]["Statement"]
 
     assert policy.get("Bucket", policy.get("Queues")) in ({"Ref": "OverflowBucket"}, [{"Ref": "DeadLetterQueue"}])
@@ -76,20 +76,20 @@ def test_bucket_and_queue_deny_requests_without_tls(stack: MakeStack, kind: str,
 
 
 def test_an_operators_key_encrypts_all_stored_data(stack: MakeStack) -> None:
-    kept = dict(encrypted(stack(**MODES["JWT"], Overflow="on", KmsKeyArn=KEY)))
+    settings = dict(encryption_settings(stack(**MODES["JWT"], Overflow="on", KmsKeyArn=KEY)))
 
-    assert len(kept) == 9
-    assert [name for name, setting in kept.items() if KEY not in str(setting)] == []
-    assert kept["TaskTable"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": KEY}
-    [rule] = kept["OverflowBucket"]["ServerSideEncryptionConfiguration"]
+    assert len(settings) == 9
+    assert [name for name, setting in settings.items() if KEY not in str(setting)] == []
+    assert settings["TaskTable"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": KEY}
+    [rule] = settings["OverflowBucket"]["ServerSideEncryptionConfiguration"]
     assert rule["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}
     assert rule["BucketKeyEnabled"] is True
     # SQS rejects a queue that has both properties.
-    assert "SqsManagedSseEnabled" not in stack(KmsKeyArn=KEY).one("AWS::SQS::Queue")
+    assert "SqsManagedSseEnabled" not in stack(KmsKeyArn=KEY).single("AWS::SQS::Queue")
 
 
 @pytest.mark.parametrize(
-    ("name", "own", "actions"),
+    ("name", "service", "actions"),
     [
         ("McpFunction", "secretsmanager", "kms:Decrypt"),
         # Lambda uses the worker's role to send events that failed for good to the encrypted queue.
@@ -97,25 +97,25 @@ def test_an_operators_key_encrypts_all_stored_data(stack: MakeStack) -> None:
     ],
 )
 def test_each_function_may_use_the_key_only_through_the_services_that_store_its_data(
-    stack: MakeStack, name: str, own: str, actions: Any
+    stack: MakeStack, name: str, service: str, actions: Any
 ) -> None:
-    chosen = stack(KmsKeyArn=KEY)
-    key, more = (statement for statement in statements(chosen, name) if "kms:" in str(statement))
+    variant = stack(KmsKeyArn=KEY)
+    table_right, service_right = (statement for statement in statements(variant, name) if "kms:" in str(statement))
 
-    assert {(right["Effect"], right["Resource"]) for right in (key, more)} == {("Allow", KEY)}
-    assert more["Action"] == actions
-    assert more["Condition"] == {"StringEquals": {"kms:ViaService": f"{own}.eu-central-1.amazonaws.com"}}
-    assert chosen.one("AWS::SQS::Queue")["KmsMasterKeyId"] == KEY
-    used = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo")
-    assert key["Action"] == [f"kms:{action}" for action in used]
-    assert key["Condition"] == {
+    assert {(right["Effect"], right["Resource"]) for right in (table_right, service_right)} == {("Allow", KEY)}
+    assert service_right["Action"] == actions
+    assert service_right["Condition"] == {"StringEquals": {"kms:ViaService": f"{service}.eu-central-1.amazonaws.com"}}
+    assert variant.single("AWS::SQS::Queue")["KmsMasterKeyId"] == KEY
+    table_actions = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo")
+    assert table_right["Action"] == [f"kms:{action}" for action in table_actions]
+    assert table_right["Condition"] == {
         "StringEquals": {"kms:ViaService": ["dynamodb.eu-central-1.amazonaws.com", "s3.eu-central-1.amazonaws.com"]}
     }
     assert [statement for statement in statements(stack(), name) if "kms:" in str(statement)] == []
 
 
 @pytest.mark.parametrize(
-    ("parameter", "good", "bad"),
+    ("parameter", "valid", "invalid"),
     [
         ("ReservedConcurrency", ["none", "", "0", "25"], ["-1", "1.5", "many", "123456"]),
         ("WorkerConcurrency", ["", "0", "25"], ["-1", "1.5", "many", "123456"]),
@@ -125,9 +125,9 @@ def test_each_function_may_use_the_key_only_through_the_services_that_store_its_
     ],
 )
 def test_values_that_would_fail_during_the_deployment_are_rejected_before_it(
-    translation: Any, parameter: str, good: list[str], bad: list[str]
+    translation: Any, parameter: str, valid: list[str], invalid: list[str]
 ) -> None:
     pattern = translation["Parameters"][parameter]["AllowedPattern"]
 
-    assert [value for value in good if not re.fullmatch(pattern, value)] == []
-    assert [value for value in bad if re.fullmatch(pattern, value)] == []
+    assert [value for value in valid if not re.fullmatch(pattern, value)] == []
+    assert [value for value in invalid if re.fullmatch(pattern, value)] == []

@@ -20,8 +20,6 @@ from tests.template.conftest import ROOT, SERVING, MakeStack, function, variable
 
 SECRET = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:StateKey-a1B2c3"
 STATE_KEY = {"Fn::GetAtt": ["StateKey", "Id"]}
-
-
 WORKER = "arn:aws:lambda:eu-central-1:123456789012:function:baton-worker:live"
 TOPIC = "arn:aws:sns:eu-central-1:123456789012:pager"
 JWT = {"Auth": "JWT", "JwtIssuer": "https://issuer.example.com/", "JwtAudiences": "a"}
@@ -35,10 +33,10 @@ def environment(stack: Stack) -> dict[str, str]:
 def statements(stack: Stack, name: str = "McpFunction") -> list[Any]:
     """Return the permissions that the stack's policies give a function's role."""
     role = stack.resources[f"{name}Role"]["Properties"]
-    managed = [stack.resources[arn["Ref"]]["Properties"] for arn in role["ManagedPolicyArns"] if isinstance(arn, dict)]
+    policies = [stack.resources[arn["Ref"]]["Properties"] for arn in role["ManagedPolicyArns"] if isinstance(arn, dict)]
     return [
         statement
-        for policy in [*managed, *role.get("Policies", [])]
+        for policy in [*policies, *role.get("Policies", [])]
         for statement in policy["PolicyDocument"]["Statement"]
     ]
 
@@ -49,7 +47,7 @@ OVERFLOW = [(["s3:GetObject", "s3:PutObject"], "${OverflowBucket.Arn}/*"), ("sns
 
 @pytest.mark.parametrize("switch", ["off", "on"])
 @pytest.mark.parametrize(
-    ("name", "own"),
+    ("name", "own_right"),
     # Only requests read the key that signs states, and only the worker's failed events are stored.
     [
         ("McpFunction", ("secretsmanager:GetSecretValue", STATE_KEY)),
@@ -57,7 +55,7 @@ OVERFLOW = [(["s3:GetObject", "s3:PutObject"], "${OverflowBucket.Arn}/*"), ("sns
     ],
 )
 def test_a_function_has_only_the_permissions_that_it_needs(
-    stack: MakeStack, name: str, own: tuple[str, Any], switch: str
+    stack: MakeStack, name: str, own_right: tuple[str, Any], switch: str
 ) -> None:
     rights = statements(stack(Overflow=switch, MessageTopic=switch), name)
 
@@ -66,28 +64,28 @@ def test_a_function_has_only_the_permissions_that_it_needs(
         (TASKS, [{"Fn::GetAtt": ["TaskTable", "Arn"]}, "${TaskTable.Arn}/index/lists"]),
         *(OVERFLOW if switch == "on" else []),
         ("lambda:InvokeFunction", WORKER),
-        own,
+        own_right,
     ]
 
 
 def test_other_roles_have_only_the_permissions_that_they_need(stack: MakeStack) -> None:
-    chosen = stack(**JWT)
-    granted = {name: body["Properties"] for name, body in chosen.resources.items() if body["Type"] == "AWS::IAM::Role"}
+    variant = stack(**JWT)
+    roles = {name: body["Properties"] for name, body in variant.resources.items() if body["Type"] == "AWS::IAM::Role"}
 
-    assert [str(arn).rpartition("/")[2] for arn in granted["ApiLogsRole"]["ManagedPolicyArns"]] == [
+    assert [str(arn).rpartition("/")[2] for arn in roles["ApiLogsRole"]["ManagedPolicyArns"]] == [
         "AmazonAPIGatewayPushToCloudWatchLogs"
     ]
-    both, requests = (str({"Ref": name}) for name in ("FunctionPolicy", "RequestPolicy"))
-    own: dict[str, set[str]] = {
-        "McpFunctionRole": {both, requests},
-        "WorkerFunctionRole": {both},
+    shared_policy, request_policy = (str({"Ref": name}) for name in ("FunctionPolicy", "RequestPolicy"))
+    own_policies: dict[str, set[str]] = {
+        "McpFunctionRole": {shared_policy, request_policy},
+        "WorkerFunctionRole": {shared_policy},
         "AuthorizerFunctionRole": set(),
     }
-    for name, more in own.items():
-        managed = {str(arn).rpartition("/")[2] for arn in granted[name]["ManagedPolicyArns"]}
-        assert managed == {"AWSLambdaBasicExecutionRole", "AWSXrayWriteOnlyAccess", *more}, name
-    assert "Policies" not in granted["AuthorizerFunctionRole"]
-    assert {permission["Action"] for permission in chosen.of_type("AWS::Lambda::Permission")} == {
+    for name, policies in own_policies.items():
+        policy_names = {str(arn).rpartition("/")[2] for arn in roles[name]["ManagedPolicyArns"]}
+        assert policy_names == {"AWSLambdaBasicExecutionRole", "AWSXrayWriteOnlyAccess", *policies}, name
+    assert "Policies" not in roles["AuthorizerFunctionRole"]
+    assert {permission["Action"] for permission in variant.of_type("AWS::Lambda::Permission")} == {
         "lambda:InvokeFunction"
     }
 
@@ -102,19 +100,19 @@ def test_every_write_reserve_leaves_every_function_time_to_work(default: Stack) 
 
 def test_the_worker_in_the_settings_is_the_stacks_worker(default: Stack) -> None:
     [alias] = [alias for alias in default.of_type("AWS::Lambda::Alias") if "Worker" in str(alias["FunctionName"])]
-    _, _, called, qualifier = WORKER.rsplit(":", 3)
+    _, _, function_name, qualifier = WORKER.rsplit(":", 3)
 
-    assert (function(default, "WorkerFunction")["FunctionName"], alias["Name"]) == (called, qualifier)
+    assert (function(default, "WorkerFunction")["FunctionName"], alias["Name"]) == (function_name, qualifier)
     assert Settings.from_environment(environment(default)).worker == WORKER
 
 
 def test_requests_and_the_worker_run_the_same_code_in_the_same_environment(stack: MakeStack) -> None:
-    chosen = stack(Overflow="on", MessageTopic="on", SnapStart="on", ReservedConcurrency="none")
-    own = {"Code", "Description", "FunctionName", "LoggingConfig", "RecursiveLoop", "Role", "SnapStart", "Timeout"}
-    mcp, worker = ({k: v for k, v in function(chosen, name).items() if k not in own} for name in SERVING)
+    result = stack(Overflow="on", MessageTopic="on", SnapStart="on", ReservedConcurrency="none")
+    skip = {"Code", "Description", "FunctionName", "LoggingConfig", "RecursiveLoop", "Role", "SnapStart", "Timeout"}
+    mcp, worker = ({key: value for key, value in function(result, name).items() if key not in skip} for name in SERVING)
 
     assert mcp == worker
-    assert variables(chosen, "WorkerFunction")["BATON_TABLE"] == {"Ref": "TaskTable"}
+    assert variables(result, "WorkerFunction")["BATON_TABLE"] == {"Ref": "TaskTable"}
 
 
 def test_snapstart_applies_to_published_versions_only_if_turned_on(stack: MakeStack) -> None:
@@ -125,17 +123,17 @@ def test_snapstart_applies_to_published_versions_only_if_turned_on(stack: MakeSt
 
 
 def test_the_worker_has_its_own_memory_timeout_and_concurrency(stack: MakeStack) -> None:
-    own = function(
+    worker = function(
         stack(WorkerMemorySize="2048", WorkerTimeout="99", WorkerConcurrency="3", MemorySize="777"), "WorkerFunction"
     )
-    assert (own["MemorySize"], own["Timeout"], own["ReservedConcurrentExecutions"]) == ("2048", "99", "3")
+    assert (worker["MemorySize"], worker["Timeout"], worker["ReservedConcurrentExecutions"]) == ("2048", "99", "3")
 
-    usual = stack(MemorySize="777", FunctionTimeout="77", ReservedConcurrency="5")
-    worker = function(usual, "WorkerFunction")
-    assert (worker["MemorySize"], worker["Timeout"]) == ("777", "900")
+    default_stack = stack(MemorySize="777", FunctionTimeout="77", ReservedConcurrency="5")
+    default_worker = function(default_stack, "WorkerFunction")
+    assert (default_worker["MemorySize"], default_worker["Timeout"]) == ("777", "900")
     # Workers never use the concurrency that is reserved for requests.
-    assert "ReservedConcurrentExecutions" not in worker
-    assert function(usual)["ReservedConcurrentExecutions"] == "5"
+    assert "ReservedConcurrentExecutions" not in default_worker
+    assert function(default_stack)["ReservedConcurrentExecutions"] == "5"
 
 
 def test_lambdas_loop_detection_does_not_stop_long_workflows(default: Stack) -> None:
@@ -144,7 +142,7 @@ def test_lambdas_loop_detection_does_not_stop_long_workflows(default: Stack) -> 
 
 
 def test_the_workers_events_are_retried_and_then_sent_to_the_dead_letter_queue(default: Stack) -> None:
-    asynchronous = default.one("AWS::Lambda::EventInvokeConfig")
+    asynchronous = default.single("AWS::Lambda::EventInvokeConfig")
 
     assert (asynchronous["FunctionName"], asynchronous["Qualifier"]) == ({"Ref": "WorkerFunction"}, "live")
     assert asynchronous["MaximumRetryAttempts"] == 2
@@ -155,9 +153,9 @@ def test_the_workers_events_are_retried_and_then_sent_to_the_dead_letter_queue(d
 
 def test_a_deleted_stack_leaves_the_documented_resources(stack: MakeStack) -> None:
     resources = stack(Overflow="on").resources
-    kept = {name for name, body in resources.items() if body.get("DeletionPolicy") == "Retain"}
+    retained = {name for name, body in resources.items() if body.get("DeletionPolicy") == "Retain"}
 
-    assert {name for name in kept if resources[name]["Type"] != "AWS::Lambda::Version"} == {
+    assert {name for name in retained if resources[name]["Type"] != "AWS::Lambda::Version"} == {
         "ApiLogsAccount",
         "ApiLogsRole",
         "OverflowBucket",
@@ -167,7 +165,7 @@ def test_a_deleted_stack_leaves_the_documented_resources(stack: MakeStack) -> No
 
 
 def test_the_table_has_the_stores_keys_and_settings(default: Stack) -> None:
-    table = default.one("AWS::DynamoDB::Table")
+    table = default.single("AWS::DynamoDB::Table")
 
     assert [(key["AttributeName"], key["KeyType"]) for key in table["KeySchema"]] == [("pk", "HASH"), ("sk", "RANGE")]
     assert table["BillingMode"] == "PAY_PER_REQUEST"
@@ -177,10 +175,10 @@ def test_the_table_has_the_stores_keys_and_settings(default: Stack) -> None:
 
 
 def test_objects_outlive_their_tasks(stack: MakeStack) -> None:
-    kept = stack(Overflow="on")
-    rules = kept.one("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]
+    variant = stack(Overflow="on")
+    rules = variant.single("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]
     lifetimes = {rule["Prefix"]: rule["ExpirationInDays"] for rule in rules if rule["Status"] == "Enabled"}
-    longest = kept.declared("MaxTtlMs")["MaxValue"]
+    longest = variant.declared("MaxTtlMs")["MaxValue"]
 
     assert len(rules) == len(lifetimes) == len(RETENTION_DAYS)
     for ttl_ms in (1_000, *(days * DAY_MS + extra for days in (1, 7, 30, 200) for extra in (0, 1)), longest):
@@ -190,15 +188,15 @@ def test_objects_outlive_their_tasks(stack: MakeStack) -> None:
 
 
 def test_the_bucket_is_private(stack: MakeStack) -> None:
-    blocked = stack(Overflow="on").one("AWS::S3::Bucket")["PublicAccessBlockConfiguration"]
+    settings = stack(Overflow="on").single("AWS::S3::Bucket")["PublicAccessBlockConfiguration"]
 
-    assert (len(blocked), set(blocked.values())) == (4, {True})
+    assert (len(settings), set(settings.values())) == (4, {True})
 
 
 def test_the_function_has_its_topics_arn(stack: MakeStack, default: Stack) -> None:
-    chosen = stack(MessageTopic="on")
+    variant = stack(MessageTopic="on")
 
-    assert variables(chosen)["TOPIC_ARN"] == chosen.outputs["MessageTopicArn"] == {"Ref": "Messages"}
+    assert variables(variant)["TOPIC_ARN"] == variant.outputs["MessageTopicArn"] == {"Ref": "Messages"}
     assert (default.of_type("AWS::SNS::Topic"), variables(default)["TOPIC_ARN"]) == ([], "")
 
 
@@ -217,12 +215,12 @@ def test_dynamodb_has_the_regions_endpoint_except_under_sam_local(default: Stack
 
 
 def test_the_template_and_the_settings_have_the_same_defaults(default: Stack) -> None:
-    given = Settings.from_environment(environment(default))
-    assert given == Settings(table="tasks", state_key_secret=SECRET, worker=WORKER, service=given.service)
+    settings = Settings.from_environment(environment(default))
+    assert settings == Settings(table="tasks", state_key_secret=SECRET, worker=WORKER, service=settings.service)
 
 
 def test_the_key_that_signs_request_states_is_a_secret_of_the_stack(default: Stack) -> None:
-    secret = default.one("AWS::SecretsManager::Secret")
+    secret = default.single("AWS::SecretsManager::Secret")
 
     assert secret["GenerateSecretString"]["PasswordLength"] >= KEY_CHARACTERS
     assert variables(default)["BATON_STATE_KEY_SECRET"] == STATE_KEY
@@ -232,51 +230,52 @@ def test_the_key_that_signs_request_states_is_a_secret_of_the_stack(default: Sta
 
 
 def test_logs_expire(stack: MakeStack) -> None:
-    chosen = stack(LogRetentionDays="7", **JWT)
+    variant = stack(LogRetentionDays="7", **JWT)
 
-    assert len(chosen.of_type("AWS::Logs::LogGroup")) == 5
-    assert {group.get("RetentionInDays") for group in chosen.of_type("AWS::Logs::LogGroup")} == {"7"}
+    assert len(variant.of_type("AWS::Logs::LogGroup")) == 5
+    assert {group.get("RetentionInDays") for group in variant.of_type("AWS::Logs::LogGroup")} == {"7"}
     for name in ("Mcp", "Worker", "Authorizer"):
-        logging = function(chosen, f"{name}Function")["LoggingConfig"]
+        logging = function(variant, f"{name}Function")["LoggingConfig"]
         assert logging["LogGroup"] == {"Ref": f"{name}LogGroup"}
 
 
 def test_api_gateways_error_log_group_is_created_by_the_stack_so_it_expires(stack: MakeStack) -> None:
-    chosen = stack()
+    result = stack()
 
-    assert chosen.resources["ApiErrorsLogGroup"]["Properties"]["LogGroupName"] == "API-Gateway-Execution-Logs_${Api}/v1"
-    assert chosen.one("AWS::ApiGateway::Stage")["StageName"] == "v1"
-    assert "ApiErrorsLogGroup" in references(chosen.resources["Apiv1Stage"])
+    assert result.resources["ApiErrorsLogGroup"]["Properties"]["LogGroupName"] == "API-Gateway-Execution-Logs_${Api}/v1"
+    assert result.single("AWS::ApiGateway::Stage")["StageName"] == "v1"
+    assert "ApiErrorsLogGroup" in references(result.resources["Apiv1Stage"])
     assert "ApiErrorsLogGroup" not in stack(ApiLogs="off").resources
 
 
 def test_the_accounts_log_role_is_set_after_the_api_and_before_the_stage(stack: MakeStack) -> None:
-    created = stack(ApiLogs="create-role").resources
+    resources = stack(ApiLogs="create-role").resources
 
     # API Gateway rejects the role in an account that never had an API.
-    assert "Api" in references(created["ApiLogsAccount"])
-    assert "ApiLogsAccount" in references(created["Apiv1Stage"])
+    assert "Api" in references(resources["ApiLogsAccount"])
+    assert "ApiLogsAccount" in references(resources["Apiv1Stage"])
     assert "ApiLogsAccount" not in stack(ApiLogs="role-exists").resources
 
 
 def test_calls_are_throttled_measured_and_traced(stack: MakeStack) -> None:
-    chosen = stack(ThrottleRate="7", ThrottleBurst="9")
-    stage = chosen.one("AWS::ApiGateway::Stage")
-    [setting] = [it for it in stage["MethodSettings"] if (it["HttpMethod"], it["ResourcePath"]) == ("*", "/*")]
+    variant = stack(ThrottleRate="7", ThrottleBurst="9")
+    stage = variant.single("AWS::ApiGateway::Stage")
+    settings = stage["MethodSettings"]
+    [setting] = [entry for entry in settings if (entry["HttpMethod"], entry["ResourcePath"]) == ("*", "/*")]
 
     assert (setting["ThrottlingRateLimit"], setting["ThrottlingBurstLimit"]) == ("7", "9")
     assert setting["MetricsEnabled"] is True
     # Otherwise API Gateway would log every request and response with its body.
-    assert [it["DataTraceEnabled"] for it in stage["MethodSettings"]] == [False] * len(stage["MethodSettings"])
+    assert [entry["DataTraceEnabled"] for entry in settings] == [False] * len(settings)
     assert stage["TracingEnabled"] is True
-    assert [function(chosen, name)["TracingConfig"] for name in SERVING] == [{"Mode": "Active"}] * 2
+    assert [function(variant, name)["TracingConfig"] for name in SERVING] == [{"Mode": "Active"}] * 2
 
 
 def test_every_alarm_watches_this_stack_and_ignores_missing_data(
     stack: MakeStack,
 ) -> None:
     alarms = stack(**JWT, AlarmTopicArn=TOPIC).of_type("AWS::CloudWatch::Alarm")
-    looked_at = {
+    watched_metrics = {
         (alarm["MetricName"], dimension["Name"], str(dimension["Value"]))
         for alarm in alarms
         if alarm["Namespace"] != "Baton"
@@ -284,10 +283,10 @@ def test_every_alarm_watches_this_stack_and_ignores_missing_data(
     }
 
     # The dimension FunctionName alone covers all versions and aliases of a function.
-    watched = [(metric, name) for metric in ("Errors", "Throttles") for name in SERVING]
-    watched += [("Duration", "McpFunction"), ("Errors", "AuthorizerFunction")]
-    assert looked_at == {
-        *((metric, "FunctionName", str({"Ref": name})) for metric, name in watched),
+    expected = [(metric, name) for metric in ("Errors", "Throttles") for name in SERVING]
+    expected += [("Duration", "McpFunction"), ("Errors", "AuthorizerFunction")]
+    assert watched_metrics == {
+        *((metric, "FunctionName", str({"Ref": name})) for metric, name in expected),
         ("ApproximateNumberOfMessagesVisible", "QueueName", str({"Fn::GetAtt": ["DeadLetterQueue", "QueueName"]})),
     }
     for alarm in alarms:
@@ -309,12 +308,12 @@ def test_batons_alarms_use_the_metrics_that_it_emits(default: Stack) -> None:
     assert variables(default)["POWERTOOLS_METRICS_NAMESPACE"] == "Baton"
     dimensions = [{"Name": "service", "Value": variables(default)["POWERTOOLS_SERVICE_NAME"]}]
     assert [alarm["Dimensions"] for alarm in alarms] == [dimensions] * len(alarms)
-    emitted = {
+    metric_names = {
         metric.name
         for metric in (STORE_CONFLICTS, STORE_ERRORS, INTERNAL_ERRORS, WAKE_UP_DELAY)
         if not metric.dimension
     }
-    assert {alarm["MetricName"] for alarm in alarms} == emitted
+    assert {alarm["MetricName"] for alarm in alarms} == metric_names
 
 
 def test_pydantic_loads_no_plugins(default: Stack) -> None:

@@ -13,23 +13,23 @@ pytestmark = pytest.mark.parametrize("name", SERVING)
 
 
 def version_id(template: Mapping[str, Any], name: str) -> str:
-    [found] = [
+    [version] = [
         logical_id
         for logical_id, body in template["Resources"].items()
         if body["Type"] == "AWS::Lambda::Version" and body["Properties"]["FunctionName"] == {"Ref": name}
     ]
-    return str(found)
+    return str(version)
 
 
 def description(stack: Stack, name: str) -> str:
-    [found] = [one for one in stack.of_type("AWS::Lambda::Version") if one["FunctionName"] == {"Ref": name}]
-    return str(found["Description"])
+    [version] = [entry for entry in stack.of_type("AWS::Lambda::Version") if entry["FunctionName"] == {"Ref": name}]
+    return str(version["Description"])
 
 
 def test_changed_code_or_a_changed_layer_publishes_a_new_version(
     default: Stack, translation: Any, translate: Translate, name: str
 ) -> None:
-    published = [version_id(translate(content={what: "another"}), name) for what in (name, "BatonLayer")]
+    published = [version_id(translate(content={logical_id: "another"}), name) for logical_id in (name, "BatonLayer")]
 
     assert version_id(translate(), name) == version_id(translation, name)
     assert version_id(translation, name) not in published
@@ -40,26 +40,26 @@ def test_changed_code_or_a_changed_layer_publishes_a_new_version(
 def test_a_parameter_that_changes_the_function_replaces_the_version(
     translation: Any, default: Stack, stack: MakeStack, name: str
 ) -> None:
-    changing = set()
+    changing_parameters = set()
     for parameter, entry in translation["Parameters"].items():
         for value in entry.get("AllowedValues", ["7"]):
-            chosen = stack(**{parameter: str(value)})
+            variant = stack(**{parameter: str(value)})
             # A version's description cannot be changed, so CloudFormation creates a new version. Lambda accepts that
             # only if the function differs from its last version.
-            assert function(chosen, name)["Description"] == description(chosen, name)
+            assert function(variant, name)["Description"] == description(variant, name)
             if "Change ReleaseId with it" in entry["Description"]:
                 continue  # its value does not fit into the description
-            if versioned(chosen, name) != versioned(default, name):
-                changing.add(parameter)
-                assert description(chosen, name) != description(default, name), parameter
+            if version_properties(variant, name) != version_properties(default, name):
+                changing_parameters.add(parameter)
+                assert description(variant, name) != description(default, name), parameter
 
-    assert {"Auth", "Overflow", "AllowedOrigins"} <= changing
+    assert {"Auth", "Overflow", "AllowedOrigins"} <= changing_parameters
 
 
-def versioned(stack: Stack, name: str) -> dict[str, Any]:
+def version_properties(stack: Stack, name: str) -> dict[str, Any]:
     """Return the properties that a version stores. The reserved concurrency belongs to the function only."""
-    alone = ("Description", "ReservedConcurrentExecutions")
-    return {key: value for key, value in function(stack, name).items() if key not in alone}
+    excluded = ("Description", "ReservedConcurrentExecutions")
+    return {key: value for key, value in function(stack, name).items() if key not in excluded}
 
 
 def test_the_longest_parameters_fit_a_description(translation: Any, name: str) -> None:

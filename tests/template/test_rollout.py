@@ -19,18 +19,18 @@ ALARMS = {
 }
 
 
-def rolled_out(translate: Translate, how: str) -> Stack:
-    return Stack(translate(Deploy=how), {"Deploy": how})
+def stack_with(translate: Translate, kind: str) -> Stack:
+    return Stack(translate(Deploy=kind), {"Deploy": kind})
 
 
-def needs(stack: Stack, name: str) -> set[str]:
+def required_resources(stack: Stack, name: str) -> set[str]:
     """Return all resources that must exist, or be updated, before this one."""
-    found, left = set[str](), {name}
-    while left:
-        more = references(stack.resources[left.pop()]) & stack.resources.keys()
-        left |= more - found
-        found |= more
-    return found
+    names, remaining = set[str](), {name}
+    while remaining:
+        new_names = references(stack.resources[remaining.pop()]) & stack.resources.keys()
+        remaining |= new_names - names
+        names |= new_names
+    return names
 
 
 def group_of(stack: Stack, name: str) -> Any:
@@ -45,24 +45,24 @@ def test_every_deployment_type_is_declared(default: Stack) -> None:
 
 
 def test_by_default_the_aliases_move_at_once_and_codedeploy_is_not_used(translate: Translate, default: Stack) -> None:
-    for stack in (default, rolled_out(translate, AT_ONCE)):
+    for stack in (default, stack_with(translate, AT_ONCE)):
         assert [body["Type"] for body in stack.resources.values() if "CodeDeploy" in body["Type"]] == []
         assert [name for name, body in stack.resources.items() if "UpdatePolicy" in body] == []
         assert "CodeDeployServiceRole" not in stack.resources
 
 
-@pytest.mark.parametrize("how", STEP_BY_STEP)
-def test_codedeploy_moves_both_aliases_as_chosen(translate: Translate, how: str) -> None:
-    stack = rolled_out(translate, how)
+@pytest.mark.parametrize("kind", STEP_BY_STEP)
+def test_codedeploy_moves_both_aliases_as_chosen(translate: Translate, kind: str) -> None:
+    stack = stack_with(translate, kind)
 
     groups = [group_of(stack, name) for name in SERVING]
-    assert [group["DeploymentConfigName"] for group in groups] == [f"CodeDeployDefault.Lambda{how}"] * 2
-    assert stack.dangling() == set()
+    assert [group["DeploymentConfigName"] for group in groups] == [f"CodeDeployDefault.Lambda{kind}"] * 2
+    assert stack.dangling_references() == set()
     assert len(stack.order()) == len(stack.resources)
 
 
 def test_alarms_for_errors_stop_a_deployment_and_roll_it_back(translate: Translate) -> None:
-    stack = rolled_out(translate, STEP_BY_STEP[0])
+    stack = stack_with(translate, STEP_BY_STEP[0])
 
     for name, expected in ALARMS.items():
         group = group_of(stack, name)
@@ -73,16 +73,16 @@ def test_alarms_for_errors_stop_a_deployment_and_roll_it_back(translate: Transla
         assert {"DEPLOYMENT_FAILURE", "DEPLOYMENT_STOP_ON_ALARM"} <= set(group["AutoRollbackConfiguration"]["Events"])
 
 
-@pytest.mark.parametrize("how", [AT_ONCE, STEP_BY_STEP[0]])
-def test_the_alias_of_the_worker_moves_before_the_function_of_requests_changes(translate: Translate, how: str) -> None:
-    stack = rolled_out(translate, how)
+@pytest.mark.parametrize("kind", [AT_ONCE, STEP_BY_STEP[0]])
+def test_the_alias_of_the_worker_moves_before_the_function_of_requests_changes(translate: Translate, kind: str) -> None:
+    stack = stack_with(translate, kind)
 
-    assert "WorkerFunctionAliaslive" in needs(stack, "McpFunction")
-    assert "McpFunction" not in needs(stack, "WorkerFunctionAliaslive")
+    assert "WorkerFunctionAliaslive" in required_resources(stack, "McpFunction")
+    assert "McpFunction" not in required_resources(stack, "WorkerFunctionAliaslive")
 
 
 def test_only_codedeploy_has_the_role_that_moves_aliases(translate: Translate) -> None:
-    role = rolled_out(translate, STEP_BY_STEP[0]).resources["CodeDeployServiceRole"]["Properties"]
+    role = stack_with(translate, STEP_BY_STEP[0]).resources["CodeDeployServiceRole"]["Properties"]
 
     [statement] = role["AssumeRolePolicyDocument"]["Statement"]
     assert statement["Principal"] == {"Service": ["codedeploy.amazonaws.com"]}

@@ -15,7 +15,7 @@ def test_every_method_of_the_endpoint_streams_for_longer_than_the_function_runs(
         assert integration["uri"].endswith("/functions/${McpFunctionAliaslive}/response-streaming-invocations")
         assert integration["timeoutInMillis"] == 900_000
     # A stream of a regional API may be silent for minutes.
-    assert default.one("AWS::ApiGateway::RestApi")["EndpointConfiguration"] == {"Types": ["REGIONAL"]}
+    assert default.single("AWS::ApiGateway::RestApi")["EndpointConfiguration"] == {"Types": ["REGIONAL"]}
 
 
 def test_the_function_starts_on_the_streaming_runtime(default: Stack) -> None:

@@ -29,25 +29,25 @@ def test_the_route_has_the_endpoints_integration(default: Stack) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_api_gateway_may_invoke_the_function_for_a_post_only(modes: Mapping[str, Stack], mode: str) -> None:
     permissions = modes[mode].of_type("AWS::Lambda::Permission")
-    own = [it for it in permissions if CALLBACKS in str(it.get("SourceArn"))]
+    rights = [right for right in permissions if CALLBACKS in str(right.get("SourceArn"))]
 
-    assert [str(it["SourceArn"]).rpartition("${Api}")[2] for it in own] == [f"/*/POST{CALLBACKS}*"]
-    assert [(it["Principal"], it["FunctionName"]) for it in own] == [
+    assert [str(right["SourceArn"]).rpartition("${Api}")[2] for right in rights] == [f"/*/POST{CALLBACKS}*"]
+    assert [(right["Principal"], right["FunctionName"]) for right in rights] == [
         ("apigateway.amazonaws.com", {"Ref": "McpFunctionAliaslive"})
     ]
 
 
 def test_callbacks_have_their_own_limits(stack: MakeStack) -> None:
-    stage = stack(ThrottleRate="7", ThrottleBurst="9").one("AWS::ApiGateway::Stage")
-    [setting] = [it for it in stage["MethodSettings"] if it["ResourcePath"] == "/" + ROUTE.replace("/", "~1")]
+    stage = stack(ThrottleRate="7", ThrottleBurst="9").single("AWS::ApiGateway::Stage")
+    [setting] = [entry for entry in stage["MethodSettings"] if entry["ResourcePath"] == "/" + ROUTE.replace("/", "~1")]
 
     assert setting["HttpMethod"] == "POST"
     assert (setting["ThrottlingRateLimit"], setting["ThrottlingBurstLimit"]) == (50, 100)
 
 
 def test_no_log_of_api_gateway_contains_the_token(default: Stack) -> None:
-    stage = default.one("AWS::ApiGateway::Stage")
-    [setting] = [it for it in stage["MethodSettings"] if "callbacks" in it["ResourcePath"]]
+    stage = default.single("AWS::ApiGateway::Stage")
+    [setting] = [entry for entry in stage["MethodSettings"] if "callbacks" in entry["ResourcePath"]]
     access_log = stage["AccessLogSetting"]["Format"]
 
     # Error logs can contain the request's path.

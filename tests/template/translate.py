@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Any
 
-PACKAGED = ("CodeUri", "ContentUri")
+PACKAGED_PROPERTIES = ("CodeUri", "ContentUri")
 
 
 class NoManagedPolicies:
@@ -25,11 +25,11 @@ def module(name: str) -> Any:
     return importlib.import_module(name)
 
 
-def packaged(text: str, content: dict[str, str]) -> dict[str, Any]:
+def package_template(text: str, content: dict[str, str]) -> dict[str, Any]:
     """Return the template as `sam package` writes it: with code and layers in a bucket."""
     template: dict[str, Any] = module("samtranslator.yaml_helper").yaml_parse(text)
     for logical_id, resource in template["Resources"].items():
-        for name in set(PACKAGED) & resource.get("Properties", {}).keys():
+        for name in set(PACKAGED_PROPERTIES) & resource.get("Properties", {}).keys():
             resource["Properties"][name] = f"s3://artifacts/{content.get(logical_id, logical_id)}"
     return template
 
@@ -38,9 +38,9 @@ def main() -> None:
     os.environ.setdefault("AWS_DEFAULT_REGION", "eu-central-1")
     transform = module("samtranslator.translator.transform").transform
     for line in sys.stdin:
-        order = json.loads(line)
-        template = packaged(order["template"], order["content"])
-        sys.stdout.write(json.dumps(transform(template, order["parameters"], NoManagedPolicies())) + "\n")
+        request = json.loads(line)
+        template = package_template(request["template"], request["content"])
+        sys.stdout.write(json.dumps(transform(template, request["parameters"], NoManagedPolicies())) + "\n")
         sys.stdout.flush()
 
 

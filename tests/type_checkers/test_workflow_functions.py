@@ -21,15 +21,15 @@ type Check = Callable[[str], set[int]]
 
 
 def mypy(file: str) -> set[int]:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "mypy", "--no-error-summary", "--hide-error-context", str(HERE / file)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode in (0, 1), done.stderr
-    return {int(line) for line in re.findall(rf"{file}:([0-9]+): error", done.stdout)}
+    assert process.returncode in (0, 1), process.stderr
+    return {int(line) for line in re.findall(rf"{file}:([0-9]+): error", process.stdout)}
 
 
 def pyright(file: str) -> set[int]:
@@ -37,16 +37,16 @@ def pyright(file: str) -> set[int]:
     if node is None or not script.exists():
         missing("pyright is not installed; `make test` does it")
     options = ["--outputjson", "--pythonpath", sys.executable, "--project", str(HERE / "pyrightconfig.json")]
-    done = subprocess.run([str(node), str(script), *options], cwd=ROOT, capture_output=True, text=True, check=False)
-    found = json.loads(done.stdout)["generalDiagnostics"]
-    errors = [each for each in found if each["severity"] == "error" and Path(each["file"]).name == file]
-    return {each["range"]["start"]["line"] + 1 for each in errors}
+    process = subprocess.run([str(node), str(script), *options], cwd=ROOT, capture_output=True, text=True, check=False)
+    diagnostics = json.loads(process.stdout)["generalDiagnostics"]
+    errors = [entry for entry in diagnostics if entry["severity"] == "error" and Path(entry["file"]).name == file]
+    return {entry["range"]["start"]["line"] + 1 for entry in errors}
 
 
 @pytest.fixture(params=[mypy, pyright])
 def check(request: pytest.FixtureRequest) -> Check:
-    found: Check = request.param
-    return found
+    checker: Check = request.param
+    return checker
 
 
 def test_nothing_is_found_in_a_good_workflow_function(check: Check) -> None:
@@ -55,7 +55,7 @@ def test_nothing_is_found_in_a_good_workflow_function(check: Check) -> None:
 
 def test_each_mistake_is_found(check: Check) -> None:
     lines = (HERE / "bad.py").read_text().splitlines()
-    wrong = {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
+    wrong_lines = {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
 
-    assert len(wrong) == 8
-    assert check("bad.py") == wrong
+    assert len(wrong_lines) == 8
+    assert check("bad.py") == wrong_lines

@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.sync_api import Browser
 
-from tests.browser.suite.conftest import HERE, WATCH, new_page, watched
+from tests.browser.suite.conftest import HERE, WATCH, new_page, watch
 from tests.browser.suite.wire import JsonDict, Wire
 
 HOST = "https://host.example"
@@ -17,12 +17,12 @@ SHOWS_PAGES: JsonDict = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html
 """The capabilities of a host that shows Apps."""
 
 
-def bundled(node: Path, to: Path) -> str:
+def bundle_host_script(node: Path, target: Path) -> str:
     """Bundle the host's script into one file. Return its text."""
     esbuild = HERE / "node_modules/esbuild/bin/esbuild"
-    options = ["--bundle", "--format=iife", "--log-level=warning", f"--outfile={to}"]
+    options = ["--bundle", "--format=iife", "--log-level=warning", f"--outfile={target}"]
     subprocess.run([node, esbuild, HERE / "suite/host.mjs", *options], check=True, cwd=HERE)
-    return to.read_text()
+    return target.read_text()
 
 
 @dataclass(slots=True)
@@ -32,31 +32,31 @@ class App:
     page: Any
     frame: Any
     wire: Wire
-    wrong: list[str]
+    problems: list[str]
     calls: list[JsonDict] = field(default_factory=list)
 
-    def heard(self, what: str) -> Any:
+    def received(self, kind: str) -> Any:
         """Return what the host has received of a kind: `contexts`, `links` or `sizes`."""
-        return self.page.evaluate(f"window.heard.{what}")
+        return self.page.evaluate(f"window.heard.{kind}")
 
-    def tell(self, method: str, params: JsonDict) -> None:
+    def notify(self, method: str, params: JsonDict) -> None:
         """Send a notification from the host, with the bridge's own method."""
         self.page.evaluate(f"(params) => window.bridge.{method}(params)", params)
 
     def begin(self, tool: str, arguments: JsonDict) -> JsonDict:
         """Call a tool as the host's model. The App gets the arguments and the result."""
-        self.tell("sendToolInput", {"arguments": arguments})
+        self.notify("sendToolInput", {"arguments": arguments})
         result = self.wire.call(tool, **arguments)
-        reported = {name: value for name, value in result.items() if name != "resultType"}
-        self.tell("sendToolResult", reported)
-        return reported
+        tool_result = {name: value for name, value in result.items() if name != "resultType"}
+        self.notify("sendToolResult", tool_result)
+        return tool_result
 
     def messages(self) -> list[JsonDict]:
-        found: list[JsonDict] = self.page.evaluate("window.messages")
-        return found
+        messages: list[JsonDict] = self.page.evaluate("window.messages")
+        return messages
 
 
-def shown(browser: Browser, wire: Wire, script: str, **options: Any) -> App:
+def open_app(browser: Browser, wire: Wire, script: str, **options: Any) -> App:
     """Show the App in a new host. Options: `capabilities`, `tool`, `context`, and those of a page."""
     capabilities = options.pop("capabilities", ALL)
     tool = options.pop("tool", "refund_order")
@@ -65,7 +65,7 @@ def shown(browser: Browser, wire: Wire, script: str, **options: Any) -> App:
         context["toolInfo"] = {"tool": {"name": tool, "inputSchema": {"type": "object"}}}
     page = new_page(browser, **options)
     app = App(page, None, wire, [])
-    watched(page, app.wrong, origin=HOST)
+    watch(page, app.problems, origin=HOST)
 
     def serve(route: Any) -> None:
         style = "body{margin:0}iframe{border:0;width:100%;display:block}"
@@ -74,8 +74,8 @@ def shown(browser: Browser, wire: Wire, script: str, **options: Any) -> App:
 
     def call(method: str, params: JsonDict) -> JsonDict:
         app.calls.append({"method": method, **params})
-        sent = {name: value for name, value in params.items() if name != "_meta"}
-        result = wire.request(method, sent, extensions=SHOWS_PAGES)
+        request_params = {name: value for name, value in params.items() if name != "_meta"}
+        result = wire.request(method, request_params, extensions=SHOWS_PAGES)
         return {name: value for name, value in result.items() if name not in {"resultType", "ttlMs", "cacheScope"}}
 
     page.route(f"{HOST}/**", serve)
@@ -84,7 +84,7 @@ def shown(browser: Browser, wire: Wire, script: str, **options: Any) -> App:
     page.evaluate(script)
     html = wire.request("resources/read", {"uri": RESOURCE})["contents"][0]["text"]
     page.evaluate(
-        "(how) => window.show(how)", {"html": html, "capabilities": capabilities, "context": context, "watch": WATCH}
+        "(app) => window.show(app)", {"html": html, "capabilities": capabilities, "context": context, "watch": WATCH}
     )
     app.frame = page.frame_locator("iframe")
     return app

@@ -34,7 +34,7 @@ APPROVERS = {"payments": ["kim", "ada"]}
 WITHIN_MS = 15_000
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1100, "height": 800}
-OPENED = itertools.count(1)
+PAGE_NUMBERS = itertools.count(1)
 """Numbers for a query in the page's address. A new address reloads the page in the same process, because a new
 process would be slow.
 """
@@ -54,16 +54,16 @@ class Console:
     page: Any
     wire: Wire
     address: str
-    wrong: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     def open(self, task_id: str | None = None) -> None:
         """Show the list, or a task."""
-        self.page.goto(f"{self.address}?{next(OPENED)}" + ("" if task_id is None else f"#{task_id}"))
+        self.page.goto(f"{self.address}?{next(PAGE_NUMBERS)}" + ("" if task_id is None else f"#{task_id}"))
         self.page.wait_for_selector("main[aria-busy='false'] " + (".steps, .facts" if task_id else ".tasks, .empty"))
 
     def open_approvals(self) -> None:
         """Show the list of approvals."""
-        self.page.goto(f"{self.address}?{next(OPENED)}#approvals")
+        self.page.goto(f"{self.address}?{next(PAGE_NUMBERS)}#approvals")
         self.page.wait_for_selector("main[aria-busy='false'] " + ".card, .empty")
 
     def heading(self) -> str:
@@ -73,16 +73,16 @@ class Console:
 
 def chromium_path() -> Path | None:
     """Return this machine's Chromium, or the one that CHROMIUM names; `None` if there is none."""
-    found = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    return Path(found) if found else None
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    return Path(path) if path else None
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Path:
-    found = chromium_path()
-    if found is None:
+    path = chromium_path()
+    if path is None:
         missing("there is no Chromium; on Debian: apt-get install chromium")
-    return found
+    return path
 
 
 @pytest.fixture(scope="session")
@@ -113,23 +113,22 @@ def wire_of_ada(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
         yield Wire(url, ((OWNER_HEADER, "ada"),))
 
 
-def watched(page: Page, wrong: list[str], *, origin: str) -> None:
+def watch(page: Page, problems: list[str], *, origin: str) -> None:
     """Record what must not happen in a page: errors, violations of its policy, and requests to other origins."""
     page.set_default_timeout(WITHIN_MS)
     page.add_init_script(WATCH)
-    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-    page.on("console", lambda message: wrong.append(message.text) if message.type in {"error", "warning"} else None)
-    page.on(
-        "request", lambda sent: None if sent.url.startswith((origin, "about:", "data:")) else wrong.append(sent.url)
-    )
+    page.on("pageerror", lambda error: problems.append(f"error: {error}"))
+    page.on("console", lambda message: problems.append(message.text) if message.type in {"error", "warning"} else None)
+    allowed = (origin, "about:", "data:")
+    page.on("request", lambda request: None if request.url.startswith(allowed) else problems.append(request.url))
 
 
-def opened(browser: Browser, wire: Wire, **options: Any) -> Console:
+def open_console(browser: Browser, wire: Wire, **options: Any) -> Console:
     """Return a console in a new page."""
     origin = wire.url.removesuffix("/mcp")
     page = new_page(browser, **options)
     console = Console(page, wire, f"{origin}/console")
-    watched(page, console.wrong, origin=origin)
+    watch(page, console.problems, origin=origin)
     return console
 
 
@@ -144,7 +143,7 @@ def new_page(browser: Browser, *, viewport: dict[str, int] | None = None) -> Pag
 @pytest.fixture(scope="session")
 def shared_console_of_kim(browser: Browser, wire_of_ada: Wire) -> Console:
     """The console of Kim, who decides approvals."""
-    console = opened(browser, Wire(wire_of_ada.url, ((OWNER_HEADER, "kim"),)))
+    console = open_console(browser, Wire(wire_of_ada.url, ((OWNER_HEADER, "kim"),)))
     connect(console.page, "kim")
     return console
 
@@ -158,7 +157,7 @@ def connect(page: Page, owner: str) -> None:
 @pytest.fixture(scope="session")
 def shared_console(browser: Browser, wire: Wire) -> Console:
     """The console of most tests. Its page stays open, because that is faster."""
-    return opened(browser, wire)
+    return open_console(browser, wire)
 
 
 @pytest.fixture
@@ -176,6 +175,6 @@ def console_of_kim(shared_console_of_kim: Console) -> Iterator[Console]:
 def _clean(console: Console) -> Iterator[Console]:
     console.page.set_viewport_size(DESK)
     console.page.emulate_media(color_scheme="light")
-    console.wrong.clear()
+    console.problems.clear()
     yield console
-    assert console.wrong == []
+    assert console.problems == []

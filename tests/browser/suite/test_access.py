@@ -1,16 +1,15 @@
 """Accessibility of the page: axe in light and dark mode, a phone's width, and the keyboard alone."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.suite.conftest import HERE, PHONE, Console, opened
+from tests.browser.suite.conftest import HERE, PHONE, Console, open_console
 from tests.browser.suite.wire import Wire
 from tests.processes import missing
 
-OF_COLOURS = ("color-contrast", "link-in-text-block")
+COLOUR_RULES = ("color-contrast", "link-in-text-block")
 """The rules that depend on colours, which are the only difference between light and dark mode."""
 LONG = "a-value-without-any-break-" * 12
 
@@ -44,13 +43,13 @@ def form_with_errors(console: Console) -> None:
     expect(console.page.get_by_text("Choose at least one.")).to_be_visible()
 
 
-def completing(console: Console) -> None:
+def completion_dialog(console: Console) -> None:
     """The confirmation before a task is completed."""
     console.open(console.wire.begin("refund_order", order_id="A-17", amount=300))
     console.page.get_by_role("button", name="Complete…").click()
 
 
-def cancelled(console: Console) -> None:
+def cancelled_task(console: Console) -> None:
     """A task that has just been cancelled, with its notice."""
     console.open(console.wire.begin("refund_order", order_id="A-17", amount=300))
     console.page.get_by_role("button", name="Cancel…").click()
@@ -59,7 +58,7 @@ def cancelled(console: Console) -> None:
 
 
 VIEWS: dict[str, Callable[[Console], None]] = {
-    view.__name__: view for view in (list_of_tasks, failed_step, form_with_errors, completing, cancelled)
+    view.__name__: view for view in (list_of_tasks, failed_step, form_with_errors, completion_dialog, cancelled_task)
 }
 
 
@@ -69,9 +68,9 @@ def findings(page: Page, axe: str, *rules: str) -> list[str]:
     if page.evaluate("window.axe === undefined"):
         page.evaluate(axe)
     options = {"runOnly": {"type": "rule", "values": rules}} if rules else {}
-    run = "(options) => axe.run(document, options).then((found) => found.violations)"
-    found: list[dict[str, Any]] = page.evaluate(run, options)
-    return [f"{one['id']}: {node['html'][:160]} {node['failureSummary']}" for one in found for node in one["nodes"]]
+    run = "(options) => axe.run(document, options).then((result) => result.violations)"
+    nodes = ((rule["id"], node) for rule in page.evaluate(run, options) for node in rule["nodes"])
+    return [f"{rule}: {node['html'][:160]} {node['failureSummary']}" for rule, node in nodes]
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -83,14 +82,14 @@ def test_axe_finds_nothing_in_light_and_dark_and_nothing_is_wider_than_a_phone(
     page.emulate_media(color_scheme="light")
     assert findings(page, axe) == []
     page.emulate_media(color_scheme="dark")
-    assert findings(page, axe, *OF_COLOURS) == []
+    assert findings(page, axe, *COLOUR_RULES) == []
     page.set_viewport_size(PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     assert findings(page, axe) == []
 
 
 def test_axe_finds_nothing_in_the_sign_in_form(browser: Browser, wire_of_ada: Wire, axe: str) -> None:
-    console = opened(browser, wire_of_ada, viewport=PHONE)
+    console = open_console(browser, wire_of_ada, viewport=PHONE)
     console.page.goto(console.address)
     expect(console.page.get_by_role("heading", level=1)).to_have_text("Connect")
     for scheme in ("light", "dark"):
@@ -119,20 +118,20 @@ def test_a_pause_can_be_resolved_with_the_keyboard(console: Console) -> None:
     console.open()
     keyboard = console.page.keyboard
 
-    def tab_to(what: str, most: int = 40) -> None:
-        for _ in range(most):
+    def tab_to(text: str, limit: int = 40) -> None:
+        for _ in range(limit):
             keyboard.press("Tab")
-            focused = console.page.evaluate(
+            focused_text = console.page.evaluate(
                 "() => { const node = document.activeElement; return node.getAttribute('href') ?? "
                 "(node.labels?.[0] ?? node).textContent; }"
             )
             if console.page.evaluate("document.activeElement === document.body"):
                 continue  # the focus is between the last and the first element
             outline = console.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-            assert outline == "solid", f"{focused} does not show that it has the focus"
-            if focused.startswith(what):
+            assert outline == "solid", f"{focused_text} does not show that it has the focus"
+            if focused_text.startswith(text):
                 return
-        pytest.fail(f"the keyboard does not reach {what}")
+        pytest.fail(f"the keyboard does not reach {text}")
 
     tab_to(f"#{task}")
     keyboard.press("Enter")

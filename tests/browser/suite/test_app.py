@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.suite.apps import ALL, App, bundled, shown
+from tests.browser.suite.apps import ALL, App, bundle_host_script, open_app
 from tests.browser.suite.conftest import HERE, PHONE
 from tests.browser.suite.wire import Wire
 from tests.processes import missing
@@ -22,7 +22,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> str:
     node = next(HERE.glob(NODE), None)
     if node is None or not (HERE / "node_modules/.package-lock.json").exists():
         missing("the host half of MCP Apps is not installed; `make test` does it")
-    return bundled(node, tmp_path_factory.mktemp("host") / "host.js")
+    return bundle_host_script(node, tmp_path_factory.mktemp("host") / "host.js")
 
 
 @pytest.fixture
@@ -30,24 +30,24 @@ def show(browser: Browser, wire: Wire, script: str) -> Iterator[Show]:
     """Shows the App in a host, which rejects messages that violate the extension."""
     apps: list[App] = []
 
-    def made(**options: Any) -> App:
-        apps.append(shown(browser, wire, script, **options))
+    def open_in_host(**options: Any) -> App:
+        apps.append(open_app(browser, wire, script, **options))
         return apps[-1]
 
-    yield made
+    yield open_in_host
     for app in apps:
         app.page.close()
-        assert app.wrong == []
+        assert app.problems == []
 
 
 def test_the_app_introduces_itself_then_waits_for_the_tool(show: Show) -> None:
     app = show()
     expect(app.frame.get_by_role("status").filter(has_text="Waiting for the tool")).to_be_visible()
-    sent = [entry["message"]["method"] for entry in app.messages() if entry["from"] == "app"]
-    assert sent[:2] == ["ui/initialize", "ui/notifications/initialized"]
-    app.tell("sendToolInput", {"arguments": {"order_id": "A-17", "amount": 300}})
+    methods = [entry["message"]["method"] for entry in app.messages() if entry["from"] == "app"]
+    assert methods[:2] == ["ui/initialize", "ui/notifications/initialized"]
+    app.notify("sendToolInput", {"arguments": {"order_id": "A-17", "amount": 300}})
     expect(app.frame.get_by_text("The workflow is running")).to_be_visible()
-    app.tell("sendToolCancelled", {"reason": "the user stopped it"})
+    app.notify("sendToolCancelled", {"reason": "the user stopped it"})
     expect(app.frame.get_by_text("The call was cancelled: the user stopped it.")).to_be_visible()
     assert app.calls == []
 
@@ -68,7 +68,7 @@ def test_a_pause_is_filled_in_and_continued_and_the_model_is_informed(show: Show
         ("refund_order", "show"),
     ]
     app.page.wait_for_function("window.heard.contexts.length > 0")
-    [context] = app.heard("contexts")
+    [context] = app.received("contexts")
     assert context["structuredContent"]["task_id"] == task
     assert context["structuredContent"]["task_status"] == "completed"
     assert f"The user acted on task {task} of the workflow refund_order" in context["content"][0]["text"]
@@ -97,10 +97,10 @@ def test_a_secret_is_sent_only_to_the_server(show: Show) -> None:
     app.frame.locator("form").get_by_label("pin").fill(PIN)
     app.frame.get_by_role("button", name="Let the server continue").click()
     expect(app.frame.locator(".state").first).to_have_text("Completed")
-    gone_on = [call["arguments"] for call in app.calls if "task_action" not in call["arguments"]]
-    assert gone_on == [{"pin": PIN, "task_id": task}]
+    resume_arguments = [call["arguments"] for call in app.calls if "task_action" not in call["arguments"]]
+    assert resume_arguments == [{"pin": PIN, "task_id": task}]
     app.page.wait_for_function("window.heard.contexts.length > 0")
-    assert PIN not in str(app.heard("contexts"))
+    assert PIN not in str(app.received("contexts"))
 
 
 def test_the_list_leads_to_a_task_which_can_be_completed_and_cancelled(show: Show, wire: Wire) -> None:
@@ -160,13 +160,13 @@ def test_links_are_opened_by_the_host_if_it_can(show: Show) -> None:
         if count:
             link.click()
             app.page.wait_for_function("window.heard.links.length > 0")
-            assert app.heard("links") == ["https://example.com/a?b=c"]
+            assert app.received("links") == ["https://example.com/a?b=c"]
         assert app.frame.locator("main b").count() == 0
 
 
 def test_the_app_has_no_list_of_approvals_and_does_not_ask_for_it(show: Show) -> None:
-    app, sent = show(tool="settle"), list[str]()
-    app.page.on("request", lambda request: sent.append(request.url))
+    app, urls = show(tool="settle"), list[str]()
+    app.page.on("request", lambda request: urls.append(request.url))
     task = app.begin("settle", {"amount": 5, "to": "Lee"})["structuredContent"]["task_id"]
     expect(
         app.frame.get_by_role("heading", name="Paused at pay_out: waits for an approval of payments")
@@ -177,7 +177,7 @@ def test_the_app_has_no_list_of_approvals_and_does_not_ask_for_it(show: Show) ->
     app.frame.get_by_role("button", name="Refresh").click()
     expect(row).to_be_visible()
     expect(app.frame.get_by_role("link", name="Approvals")).to_have_count(0)
-    assert [url for url in sent if "approvals" in url] == []
+    assert [url for url in urls if "approvals" in url] == []
 
 
 def test_the_app_follows_the_hosts_theme_and_colours(show: Show) -> None:
@@ -194,9 +194,9 @@ def test_the_app_reports_its_height_fits_a_phone_and_answers_the_teardown(show: 
     app = show(viewport=PHONE)
     app.begin("refund_order", {"order_id": "A-17", "amount": 300})
     expect(app.frame.get_by_role("button", name="Call issue_refund")).to_be_visible()
-    height, width, wide = app.frame.locator("html").evaluate(
+    height, width, scroll_width = app.frame.locator("html").evaluate(
         "(root) => [root.getBoundingClientRect().height, root.clientWidth, root.scrollWidth]"
     )
-    assert (width, wide) == (360, 360)
+    assert (width, scroll_width) == (360, 360)
     app.page.wait_for_function("(height) => window.heard.sizes.at(-1) === Math.ceil(height)", arg=height)
     assert app.page.evaluate("() => window.bridge.teardownResource({})") == {}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.suite.conftest import OWNER_HEADER, Console, opened
+from tests.browser.suite.conftest import OWNER_HEADER, Console, open_console
 from tests.browser.suite.wire import Wire
 
 PIN = "4711-not-to-be-seen"
@@ -19,24 +19,24 @@ def field(page: Any, name: str) -> Any:
 
 
 def test_the_list_has_the_tasks_newest_first_and_filters_them_by_status(console: Console) -> None:
-    done = console.wire.begin("refund_order", order_id="A-18")
+    completed = console.wire.begin("refund_order", order_id="A-18")
     paused = console.wire.begin("refund_order", order_id="A-17", amount=300)
     console.open()
     rows = console.page.locator(".task")
     expect(rows.nth(0)).to_have_attribute("href", f"#{paused}")
     expect(rows.nth(0)).to_contain_text("Paused at refund: the step failed")
-    expect(rows.nth(1)).to_have_attribute("href", f"#{done}")
+    expect(rows.nth(1)).to_have_attribute("href", f"#{completed}")
     console.page.get_by_role("button", name="Completed").click()
-    expect(console.page.locator(f"[href='#{done}']")).to_be_visible()
+    expect(console.page.locator(f"[href='#{completed}']")).to_be_visible()
     expect(console.page.locator(f"[href='#{paused}']")).to_have_count(0)
     expect(console.page.get_by_role("button", name="Completed")).to_have_attribute("aria-pressed", "true")
 
 
 def test_refreshing_shows_new_tasks(console: Console) -> None:
     console.open()
-    later = console.wire.begin("book_room")
+    new_task = console.wire.begin("book_room")
     console.page.get_by_role("button", name="Refresh").click()
-    expect(console.page.locator(f"[href='#{later}']")).to_be_visible()
+    expect(console.page.locator(f"[href='#{new_task}']")).to_be_visible()
 
 
 def test_a_board_shows_steps_arguments_results_and_the_pause_reason(console: Console) -> None:
@@ -54,8 +54,8 @@ def test_a_board_shows_steps_arguments_results_and_the_pause_reason(console: Con
         "notify, not started",
     ]
     steps.nth(0).get_by_text("Result").click()
-    shown = steps.nth(0).get_by_role("group", name="Result").inner_text()
-    assert json.loads(shown) == {
+    result_text = steps.nth(0).get_by_role("group", name="Result").inner_text()
+    assert json.loads(result_text) == {
         "order_id": "A-17",
         "email": "kim@example.com",
         "item": "Noise-cancelling headphones",
@@ -116,23 +116,23 @@ def test_open_questions_are_a_form_and_an_error_is_shown_at_its_field(console: C
     task = console.wire.begin("borrow", title="Walden")
     console.open(task)
     page = console.page
-    go_on = page.get_by_role("button", name="Let the server continue")
-    go_on.click()
+    continue_button = page.get_by_role("button", name="Let the server continue")
+    continue_button.click()
     expect(page.get_by_text("Fill this in.")).to_have_count(3)
     field(page, "Who borrows Walden?").fill("Kim")
     field(page, "For how many days?").fill("9")
     field(page, "From which shelf?").select_option("B")
     field(page, "Is it insured?").select_option("Yes")
     field(page, "What did the reader say?").fill('["soon back"]')
-    go_on.click()
+    continue_button.click()
     expect(page.locator(".field", has_text="For how many days?").locator(".error")).to_contain_text("at most a week")
     expect(field(page, "For how many days?")).to_be_focused()
     expect(field(page, "Who borrows Walden?")).to_have_value("Kim")
     field(page, "For how many days?").fill("7")
-    go_on.click()
+    continue_button.click()
     expect(page.locator(".state").first).to_have_text("Completed")
-    [lent] = [step["result"] for step in console.wire.board("borrow", task)["steps"] if step.get("tool") == "lend"]
-    assert lent == "Kim has Walden from shelf B for 7 days; insured=True, notes=['soon back']"
+    [result] = [step["result"] for step in console.wire.board("borrow", task)["steps"] if step.get("tool") == "lend"]
+    assert result == "Kim has Walden from shelf B for 7 days; insured=True, notes=['soon back']"
 
 
 def test_a_secret_is_requested_again_and_not_stored(console: Console) -> None:
@@ -150,25 +150,25 @@ def test_a_secret_is_requested_again_and_not_stored(console: Console) -> None:
     expect(page.locator("form").get_by_label("note")).to_have_count(0)
     expect(secret).to_have_attribute("type", "password")
     expect(secret).to_have_value("")
-    go_on = page.get_by_role("button", name="Let the server continue")
-    go_on.click()
+    continue_button = page.get_by_role("button", name="Let the server continue")
+    continue_button.click()
     expect(page.get_by_text("Fill this in.")).to_be_visible()
     secret.fill("another")
-    go_on.click()
+    continue_button.click()
     expect(page.get_by_role("heading", name="Paused at sign: the step failed")).to_be_visible()
     expect(page.locator(".quote").first).to_have_text("<secret pin> is not the PIN")
 
-    again = page.get_by_role("button", name="Let the server try again without changes")
-    secret = page.locator("form").filter(has=again).get_by_label("pin")
+    retry_button = page.get_by_role("button", name="Let the server try again without changes")
+    secret = page.locator("form").filter(has=retry_button).get_by_label("pin")
     expect(secret).to_have_value("")
     secret.fill(PIN)
-    again.click()
+    retry_button.click()
     expect(page.locator(".state").first).to_have_text("Completed")
     assert [step["result"] for step in console.wire.board("payout", task)["steps"]] == ["3 paid", 0, "signed"]
     assert page.url.endswith(f"#{task}")
-    kept = page.evaluate("JSON.stringify([sessionStorage, localStorage, history.state, document.cookie])")
-    shown = page.content() + str([box.input_value() for box in page.locator("input, textarea").all()])
-    assert PIN not in kept + shown
+    stored_text = page.evaluate("JSON.stringify([sessionStorage, localStorage, history.state, document.cookie])")
+    page_text = page.content() + str([box.input_value() for box in page.locator("input, textarea").all()])
+    assert PIN not in stored_text + page_text
 
 
 def fill_in(page: Any) -> None:
@@ -221,14 +221,14 @@ def test_an_invalid_value_is_shown_at_its_field_and_nothing_is_sent(
     console.open(console.wire.begin("book_room"))
     page = console.page
     fill_in(page)
-    sent: list[str] = []
-    page.on("request", lambda request: sent.append(request.url))
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
     field(page, name).fill(value)
     page.get_by_role("button", name="Call book").click()
-    described = field(page, name).get_attribute("aria-describedby").split()[-1]
-    expect(page.locator(f"[id='{described}']")).to_have_text(problem)
+    description_id = field(page, name).get_attribute("aria-describedby").split()[-1]
+    expect(page.locator(f"[id='{description_id}']")).to_have_text(problem)
     expect(field(page, name)).to_be_focused()
-    assert sent == []
+    assert urls == []
 
 
 def test_completing_stores_a_result_and_cancelling_asks_first(console: Console) -> None:
@@ -271,14 +271,14 @@ def test_markup_in_values_is_shown_as_text(console: Console) -> None:
 def test_a_long_value_is_loaded_on_request(console: Console) -> None:
     console.open(console.wire.begin("write_report"))
     console.page.get_by_role("button", name="Load result").click()
-    shown = console.page.get_by_role("group", name="Result")
-    expect(shown).to_contain_text("a line of the report")
-    expect(shown.get_by_role("button", name=re.compile("more"))).to_be_visible()
+    result = console.page.get_by_role("group", name="Result")
+    expect(result).to_contain_text("a line of the report")
+    expect(result.get_by_role("button", name=re.compile("more"))).to_be_visible()
 
 
 def test_a_value_that_names_another_resource_is_shown_and_not_loaded(console: Console) -> None:
-    other = console.wire.begin("write_report")
-    for uri in ("ui://baton/tasks", f"baton://tasks/{other}/_workflow.result.write", f"baton://tasks/x/../{other}/a"):
+    task = console.wire.begin("write_report")
+    for uri in ("ui://baton/tasks", f"baton://tasks/{task}/_workflow.result.write", f"baton://tasks/x/../{task}/a"):
         console.open(console.wire.begin("forge_value", uri=uri))
         expect(console.page.locator(".steps")).to_contain_text(uri)
         expect(console.page.get_by_role("button", name="Load result")).to_have_count(0)
@@ -307,11 +307,11 @@ def test_an_unknown_task_is_reported_with_a_link_to_the_list(console: Console) -
     console.page.get_by_role("link", name="All tasks").click()
     expect(console.page.get_by_role("heading", level=1)).to_have_text("Tasks")
     expect(console.page.get_by_role("heading", level=1)).to_be_focused()
-    console.wrong[:] = [wrong for wrong in console.wrong if "400 (bad request)" not in wrong.lower()]
+    console.problems[:] = [problem for problem in console.problems if "400 (bad request)" not in problem.lower()]
 
 
 def test_credentials_are_sent_and_deleted_on_request(browser: Browser, wire_of_ada: Wire) -> None:
-    console = opened(browser, wire_of_ada)
+    console = open_console(browser, wire_of_ada)
     page = console.page
     task = wire_of_ada.begin("refund_order", order_id="A-17", amount=300)
     page.goto(console.address)
@@ -333,5 +333,5 @@ def test_credentials_are_sent_and_deleted_on_request(browser: Browser, wire_of_a
     page.get_by_role("button", name="Disconnect").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Connect")
     assert page.evaluate("sessionStorage.length") == 0
-    assert [wrong for wrong in console.wrong if "403" not in wrong] == []
+    assert [problem for problem in console.problems if "403" not in problem] == []
     page.close()

@@ -40,8 +40,8 @@ class Wire:
         }
         params = params | {"_meta": meta | params.get("_meta", {})}
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        with urlopen(Request(self.url, json.dumps(body).encode(), headers), timeout=WITHIN_S) as answer:  # noqa: S310
-            message: JsonDict = json.loads(answer.read())
+        with urlopen(Request(self.url, json.dumps(body).encode(), headers), timeout=WITHIN_S) as response:  # noqa: S310
+            message: JsonDict = json.loads(response.read())
         assert "result" in message, message
         result: JsonDict = message["result"]
         return result
@@ -49,9 +49,9 @@ class Wire:
     def api(self, path: str, body: JsonDict | None = None) -> JsonDict:
         """Send a request to the HTTP API beside the MCP endpoint, and return the response."""
         headers = {"Content-Type": "application/json", **dict(self.headers)}
-        sent = None if body is None else json.dumps(body).encode()
-        with urlopen(Request(self.url.removesuffix("mcp") + path, sent, headers), timeout=WITHIN_S) as answer:  # noqa: S310
-            reply: JsonDict = json.loads(answer.read())
+        data = None if body is None else json.dumps(body).encode()
+        with urlopen(Request(self.url.removesuffix("mcp") + path, data, headers), timeout=WITHIN_S) as response:  # noqa: S310
+            reply: JsonDict = json.loads(response.read())
         return reply
 
     def call(self, tool: str, **arguments: Any) -> JsonDict:
@@ -70,7 +70,7 @@ class Wire:
 
     def in_background(self, tool: str, **arguments: Any) -> str:
         """Call a tool in the background. Return its task's id."""
-        declared: JsonDict = {"io.modelcontextprotocol/tasks": {}}
-        task = self.request("tools/call", {"name": tool, "arguments": arguments}, extensions=declared)
+        extensions: JsonDict = {"io.modelcontextprotocol/tasks": {}}
+        task = self.request("tools/call", {"name": tool, "arguments": arguments}, extensions=extensions)
         task_id: str = task["taskId"]
         return task_id

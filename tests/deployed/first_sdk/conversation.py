@@ -20,31 +20,31 @@ ALLOWED = {**ORDER, "amount": 100}
 
 
 async def prompt(session: ClientSession, progress: list[str | None], **meta: Any) -> types.GetPromptResult:
-    async def progressed(_progress: float, _total: float | None, message: str | None) -> None:
+    async def on_progress(_progress: float, _total: float | None, message: str | None) -> None:
         progress.append(message)
 
-    given = types.RequestParams.Meta(**meta)
-    params = types.GetPromptRequestParams(name="refund_order", arguments=None if meta else ORDER, _meta=given)
+    request_meta = types.RequestParams.Meta(**meta)
+    params = types.GetPromptRequestParams(name="refund_order", arguments=None if meta else ORDER, _meta=request_meta)
     request = types.ClientRequest(types.GetPromptRequest(params=params))
-    return await session.send_request(request, types.GetPromptResult, progress_callback=progressed)
+    return await session.send_request(request, types.GetPromptResult, progress_callback=on_progress)
 
 
 async def converse(session: ClientSession) -> dict[str, Any]:
     """List, pause, continue, resume."""
-    initialized = await session.initialize()
-    paused_at: list[str | None] = []
-    resumed_at: list[str | None] = []
-    paused = await prompt(session, paused_at)
-    task_id = (paused.meta or {})["task_id"]
-    continued = await session.call_tool("issue_refund", ALLOWED, meta={"_task_id": task_id})
-    resumed = await prompt(session, resumed_at, _task_id=task_id)
+    initialization = await session.initialize()
+    first_progress: list[str | None] = []
+    second_progress: list[str | None] = []
+    pause = await prompt(session, first_progress)
+    task_id = (pause.meta or {})["task_id"]
+    continuation = await session.call_tool("issue_refund", ALLOWED, meta={"_task_id": task_id})
+    resume = await prompt(session, second_progress, _task_id=task_id)
     return {
-        "revision": initialized.protocolVersion,
+        "revision": initialization.protocolVersion,
         "tools": [tool.name for tool in (await session.list_tools()).tools],
-        "prompts": [found.name for found in (await session.list_prompts()).prompts],
-        "paused": {"progress": paused_at, "meta": paused.meta, "handoff": paused.messages[-1].content.text},
-        "continued": {"value": continued.structuredContent, "meta": continued.meta},
-        "resumed": {"progress": resumed_at, "meta": resumed.meta},
+        "prompts": [entry.name for entry in (await session.list_prompts()).prompts],
+        "paused": {"progress": first_progress, "meta": pause.meta, "handoff": pause.messages[-1].content.text},
+        "continued": {"value": continuation.structuredContent, "meta": continuation.meta},
+        "resumed": {"progress": second_progress, "meta": resume.meta},
         "task": (await session.experimental.get_task(task_id)).status,
         "tasks": [task.taskId for task in (await session.experimental.list_tasks()).tasks][:1] == [task_id],
     }
@@ -56,8 +56,8 @@ async def main(url: str, headers: str) -> None:
         streamable_http_client(url, http_client=http) as (read, write, _),
         ClientSession(read, write) as session,
     ):
-        seen = await converse(session)
-    sys.stdout.write(json.dumps(seen))
+        report = await converse(session)
+    sys.stdout.write(json.dumps(report))
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ def test_the_recording_shows_what_the_demo_prints(demo_run: tuple[int, str]) -> 
     lines = record.first_workflow(demo_run[1])
 
     # If this fails, run `make record`.
-    assert record.shown(record.PICTURE.read_text()) == record.words("\n".join(line.plain for line in lines))
+    assert record.picture_words(record.PICTURE.read_text()) == record.words("\n".join(line.plain for line in lines))
 
 
 def test_the_demo_reports_an_unexpected_answer(tmp_path: Path) -> None:
