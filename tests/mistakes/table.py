@@ -91,7 +91,7 @@ CONNECTION = "class Connection:\n    pass\n\n\n"
 PATH_STEP = 'Step("pay", tool=refund, arguments={"order_id": prompt_arg("order_id"), "amount": %s})'
 
 
-def added(*steps: str, arguments: str = "[ORDER_ID]", name: str = "refund_order", more: str = "") -> str:
+def added(*steps: str, arguments: str = "[ORDER_ID]", name: str = "refund_order", options: str = "") -> str:
     """Return lines that add a workflow of these steps, one line each. The mark is on the first marked step's line,
     or else on the line of the workflow.
     """
@@ -101,7 +101,7 @@ def added(*steps: str, arguments: str = "[ORDER_ID]", name: str = "refund_order"
     )
     return (
         f"server.add_workflow(\n    Workflow({mark}\n        name={name!r},\n        description='refund an order',\n"
-        f"        arguments={arguments},\n        steps=[\n{lines}        ],\n{more})\n)\n"
+        f"        arguments={arguments},\n        steps=[\n{lines}        ],\n{options})\n)\n"
     )
 
 
@@ -208,9 +208,9 @@ IN_TABLES = (
     ),
     *(
         Mistake(
-            name, added(f'Step("fetch", tool=fetch_order, arguments={given})  {HERE}'), ("step 'fetch'", *says), remedy
+            name, added(f'Step("fetch", tool=fetch_order, arguments={text})  {HERE}'), ("step 'fetch'", *says), remedy
         )
-        for name, given, says, remedy in ARGUMENTS
+        for name, text, says, remedy in ARGUMENTS
     ),
     *(
         Mistake(name, added("FETCH", step), ("workflow 'refund_order'", *says), remedy)
@@ -635,7 +635,7 @@ WORKFLOWS = (
     ),
     Mistake(
         "an unknown keyword of a workflow",
-        added("FETCH", more="        durabel=False,\n"),
+        added("FETCH", options="        durabel=False,\n"),
         ("Workflow", "'durabel'"),
         "did you mean 'durable'?",
     ),
@@ -650,7 +650,7 @@ WORKFLOWS = (
         added(
             "FETCH",
             arguments='[ORDER_ID, Argument("pin", "The PIN", secret=True)]',
-            more="        background=True,\n",
+            options="        background=True,\n",
         ),
         ("'pin'", "secret"),
         "background=True",

@@ -364,7 +364,7 @@ class World:
         process = self._running_process(actor)
         actors = [actor] if process is None or process.container is None else process.container.actors
         for stalled_actor in actors:
-            stalled_actor.wake_ms = max(other_actor.wake_ms, self.scheduler.now_ms + seconds * 1000)
+            stalled_actor.wake_ms = max(stalled_actor.wake_ms, self.scheduler.now_ms + seconds * 1000)
         due_ms = self.scheduler.now_ms
         # Set before the point, because any of its actors may continue first.
         if process is not None and seconds * 1000 > STALL_MS:
