@@ -5,13 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mcp_baton.protocol.envelope import (
-    CAPABILITIES_KEY,
-    LOG_LEVEL_KEY,
-    RELATED_TASK_KEY,
-    TASK_ID_KEY,
-    VERSION_KEY,
-)
+from mcp_baton.protocol.envelope import CAPABILITIES_KEY, LOG_LEVEL_KEY, RELATED_TASK_KEY, TASK_ID_KEY, VERSION_KEY
 from tests.hostile_requests.valid import UNKNOWN_TASK, Params
 
 MEMBERS = ["jsonrpc", "id", "method", "params", "result", "error", "name", "arguments", "uri", "cursor", "taskId"]

@@ -545,12 +545,7 @@ STEPS = (
         ("Step", "'tol'"),
         "did you mean 'tool'?",
     ),
-    Mistake(
-        "a step without a name",
-        added("Step(tool=fetch_order)  # here"),
-        ("Step", "'name'"),
-        "Step('",
-    ),
+    Mistake("a step without a name", added("Step(tool=fetch_order)  # here"), ("Step", "'name'"), "Step('"),
     Mistake(
         "an output before its step",
         added(f"""{PATH_STEP % 'step_output("order", "total")'}  {HERE}""", "FETCH"),

@@ -247,10 +247,7 @@ MUTANTS = (
         patch=replaced(subscriptions, _notified_state=lambda _task: "as it was"),
     ),
     Mutant("a run begins calls without checking its claim", patch=NO_CHECK, is_rare=True),
-    Mutant(
-        "a run without its task forgets the task's keys",
-        patch=replaced(Engine, _not_written=_forgets_task),
-    ),
+    Mutant("a run without its task forgets the task's keys", patch=replaced(Engine, _not_written=_forgets_task)),
     Mutant(
         "a run stops for an older claim than its own",
         patch=replaced(TaskStanding, claim=property(lambda _self: Claim("another", 0, 1_000))),
@@ -305,10 +302,7 @@ MUTANTS = (
         for name, rewrite in (
             ("an approval is used without a check of its state", without_condition("state=", context=USE)),
             ("an approval is used after its expiry", without_condition("until>", context=USE)),
-            (
-                "an approval is used by any attempt",
-                without_condition(r"\(?attribute_not_exists\(used", context=USE),
-            ),
+            ("an approval is used by any attempt", without_condition(r"\(?attribute_not_exists\(used", context=USE)),
             ("an approval is decided without a check of its state", without_condition("state=", context=DECIDE)),
             ("an approval is withdrawn without a check of its state", without_condition("state=", context=WITHDRAW)),
         )
@@ -339,18 +333,8 @@ MUTANTS = (
             ("a callback is not in the outbox", _unlisted_callback, None, False),
             ("sweeps ignore callbacks", None, replaced(sweep, _check=_without_wakes), False),
             ("any run removes a callback from the outbox", None, replaced(engine, Claim=_workers_claim), True),
-            (
-                "a waiting workflow does not store its job",
-                without_action(NAMES_JOB),
-                None,
-                True,
-            ),
-            (
-                "a waiting job keeps the number of its event",
-                without_action("SET run.dispatch=dispatches"),
-                None,
-                True,
-            ),
+            ("a waiting workflow does not store its job", without_action(NAMES_JOB), None, True),
+            ("a waiting job keeps the number of its event", without_action("SET run.dispatch=dispatches"), None, True),
         )
     ),
 )

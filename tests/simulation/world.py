@@ -93,9 +93,7 @@ class World:
         self.deployed_ms = began_ms + rng.choice((0, 40, 400, 60_000)) if rng.random() < 0.25 else None
         self.scheduler = Scheduler(rng, began_ms, by_priority=by_priority, tick_ms=rng.choice((1.0, 5.0, 50.0, 400.0)))
         self.database = VersionedDatabase(
-            on_write=self._on_write,
-            now_ms=lambda: self.scheduler.now_ms,
-            lag_ms=self._lag_ms,
+            on_write=self._on_write, now_ms=lambda: self.scheduler.now_ms, lag_ms=self._lag_ms
         )
         shard_count, hot_ms = rng.choice((1, 1, 1, 3)), began_ms + rng.choice((0, 50, 2_000))
         self.hot = hot_ms, hot_ms + rng.choice(HOT_MS), shard_name(rng.randrange(shard_count))

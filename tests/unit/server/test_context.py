@@ -54,10 +54,10 @@ def test_the_address_of_a_callback_is_hidden_in_messages() -> None:
     recorded.context.report_progress(1, message=f"sent {url}")
     recorded.context.log({"sent": [url]})
 
-    shown = "https://api.example.com/callbacks/<secret callback of signed>"
+    hidden_url = "https://api.example.com/callbacks/<secret callback of signed>"
     assert [params.get("message", params.get("data")) for _, params in recorded.sent] == [
-        f"sent {shown}",
-        {"sent": [shown]},
+        f"sent {hidden_url}",
+        {"sent": [hidden_url]},
     ]
 
 
@@ -103,15 +103,15 @@ def test_a_report_that_is_not_json_raises_in_the_tool_and_is_not_sent(progress: 
     assert recorded.sent == []
 
 
-@pytest.mark.parametrize("wanted", LOG_LEVELS)
-def test_log_messages_are_sent_from_the_requested_level_on(wanted: str) -> None:
-    recorded = RecordedContext(level=wanted)
+@pytest.mark.parametrize("requested_level", LOG_LEVELS)
+def test_log_messages_are_sent_from_the_requested_level_on(requested_level: str) -> None:
+    recorded = RecordedContext(level=requested_level)
 
     for level in LOG_LEVELS:
         recorded.context.log(level, {"at": level})
 
-    heard = LOG_LEVELS[LOG_LEVELS.index(wanted) :]
-    assert recorded.sent == [("notifications/message", {"level": level, "data": {"at": level}}) for level in heard]
+    levels = LOG_LEVELS[LOG_LEVELS.index(requested_level) :]
+    assert recorded.sent == [("notifications/message", {"level": level, "data": {"at": level}}) for level in levels]
 
 
 def test_each_common_level_has_its_own_method() -> None:
@@ -140,20 +140,20 @@ def test_clients_that_did_not_request_progress_or_logs_get_none() -> None:
     ("level", "message", "logger"),
     [("loud", "x", None), ("info", object(), None), ("info", math.nan, None), ("info", "x", 1j)],
 )
-@pytest.mark.parametrize("wanted", ["debug", "emergency"])
+@pytest.mark.parametrize("requested_level", ["debug", "emergency"])
 def test_a_log_message_that_cannot_be_sent_raises_in_the_tool(
-    level: str, message: Any, logger: Any, wanted: str
+    level: str, message: Any, logger: Any, requested_level: str
 ) -> None:
-    recorded = RecordedContext(level=wanted)
+    recorded = RecordedContext(level=requested_level)
 
-    if logger is None or wanted == "debug":
+    if logger is None or requested_level == "debug":
         with pytest.raises((TypeError, ValueError)):
             recorded.context.log(level, message, logger=logger)
     assert recorded.sent == []
 
 
 @pytest.mark.parametrize(
-    ("given", "sent"),
+    ("arguments", "notification"),
     [
         (("warning", "x"), ("warning", "x")),
         (("x", "warning"), ("warning", "x")),
@@ -164,15 +164,15 @@ def test_a_log_message_that_cannot_be_sent_raises_in_the_tool(
     ],
     ids=str,
 )
-def test_level_and_message_are_accepted_in_either_order(given: Any, sent: Any) -> None:
+def test_level_and_message_are_accepted_in_either_order(arguments: Any, notification: Any) -> None:
     recorded = RecordedContext(level="debug")
 
-    recorded.context.log(*given)
+    recorded.context.log(*arguments)
 
-    assert recorded.sent == [("notifications/message", {"level": sent[0], "data": sent[1]})]
+    assert recorded.sent == [("notifications/message", {"level": notification[0], "data": notification[1]})]
 
 
-@pytest.mark.parametrize("given", [("loud", "x"), (["info"], "x"), ("x", "")], ids=str)
-def test_a_log_message_without_a_known_level_is_refused(given: Any) -> None:
+@pytest.mark.parametrize("arguments", [("loud", "x"), (["info"], "x"), ("x", "")], ids=str)
+def test_a_log_message_without_a_known_level_is_refused(arguments: Any) -> None:
     with pytest.raises(ValueError, match="give a level: debug, info"):
-        RecordedContext().context.log(*given)
+        RecordedContext().context.log(*arguments)
