@@ -24,14 +24,14 @@ from tests.mistakes.table import (
     RETURNED,
     Mistake,
     Returned,
-    added,
+    flow,
 )
 from tests.site.blocks import ROOT, blocks
 from tests.starter import SERVER, needs_the_starter
 
 type Check = Callable[..., tuple[int, Any]]
 
-RIGHT = PRELUDE + added("FETCH") + EPILOGUE
+RIGHT = PRELUDE + flow("FETCH") + EPILOGUE
 SAMPLE = Path(__file__).parents[2] / "examples" / "sample" / "app.py"
 EXPENSES, INCIDENT, REPORT = (SAMPLE.parents[1] / name / "app.py" for name in ("expenses", "incident", "report"))
 SAMPLE_MODULES = ("app", "shop", "orders", "sales")
@@ -82,7 +82,7 @@ def write(text: str) -> str:
 
 
 def write_mistake(mistake: Mistake) -> str:
-    for name, text in mistake.others.items():
+    for name, text in mistake.other_files.items():
         Path(name).write_text(text.replace("{stem}", "shop_app").replace("{file}", "shop_app.py"))
     return write(mistake.text)
 
@@ -123,9 +123,9 @@ def test_all_mistakes_are_reported_at_once(check: Check) -> None:
         + "\n@server.tool\ndef price(*skus) -> int:\n"
         + COUNT
         + "\n@server.prompt('ask')\ndef ask() -> str:\n    return ''\n\n"
-        + added("FETCH", 'Step("price", tool=price)', 'Step("stock", tool="stock")')
-        + added('Step("a", tool="nothing")', '"refund"', name="second")
-        + added('Step("a", tool="nothing", arguments={"x": 1})', "FETCH", arguments="[]", name="third")
+        + flow("FETCH", 'Step("price", tool=price)', 'Step("stock", tool="stock")')
+        + flow('Step("a", tool="nothing")', '"refund"', name="second")
+        + flow('Step("a", tool="nothing", arguments={"x": 1})', "FETCH", arguments="[]", name="third")
         + EPILOGUE
     )
 
@@ -208,7 +208,7 @@ def price(sku: Annotated[str, "Which"]) -> float:
     time.sleep(1)
     return 1.0
 """
-CONVERTED = added(
+CONVERTED = flow(
     "FETCH",
     """Step("pay", tool=refund, arguments={"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount")})""",
     arguments="[ORDER_ID, Argument('amount', 'EUR', required=True)]",
@@ -222,8 +222,8 @@ def label(text: Annotated[str, BeforeValidator(str), Field(description="The text
     \"\"\"Label.\"\"\"
 
 
-""" + added("FETCH", 'Step("label", tool=label, arguments={"text": step_output("order", "total")})')
-INTENDED = added("FETCH", f'Step("pay", tool=refund, arguments={{"order_id": {ID}}}, guidance="Ask what is fair.")')
+""" + flow("FETCH", 'Step("label", tool=label, arguments={"text": step_output("order", "total")})')
+INTENDED = flow("FETCH", f'Step("pay", tool=refund, arguments={{"order_id": {ID}}}, guidance="Ask what is fair.")')
 
 
 @pytest.mark.parametrize(
@@ -329,8 +329,8 @@ def test_an_exception_of_a_tool_is_shown_with_the_authors_frames() -> None:
     assert "--log-level" not in process.stderr
 
 
-TEXT_FOR_A_NUMBER = added("FETCH", PATH_STEP % 'step_output("order", "email")')
-ROWS = '@server.tool\ndef rows() -> list[Order]:\n    """Rows."""\n    return [Order(1.0, "a")]\n\n\n' + added(
+TEXT_FOR_A_NUMBER = flow("FETCH", PATH_STEP % 'step_output("order", "email")')
+ROWS = '@server.tool\ndef rows() -> list[Order]:\n    """Rows."""\n    return [Order(1.0, "a")]\n\n\n' + flow(
     'Step("rows", tool=rows)', 'Step("fetch", tool=fetch_order, arguments={"order_id": step_output("rows", "3.email")})'
 )
 
@@ -354,6 +354,6 @@ def test_an_invalid_step_argument_is_reported_with_its_source(
 def test_all_missing_arguments_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     reason = 'Argument("reason", "Why", required=True)'
 
-    main(["run", write(PRELUDE + added("FETCH", arguments=f"[ORDER_ID, {reason}]") + EPILOGUE), "refund_order"])
+    main(["run", write(PRELUDE + flow("FETCH", arguments=f"[ORDER_ID, {reason}]") + EPILOGUE), "refund_order"])
 
     assert "the arguments 'order_id' and 'reason' are required" in capsys.readouterr().err

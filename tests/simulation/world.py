@@ -49,13 +49,13 @@ from tests.simulation.servers import PLANS, Plan, constants_of, server
 
 BEGIN_MS = 1_800_000_000_000.0 // SPAN_MS * SPAN_MS
 STALL_MS = 2_000
-INTO_A_SPAN_MS = (0, 30_000, SPAN_MS - 2_000, SPAN_MS - 100)
+SPAN_OFFSETS_MS = (0, 30_000, SPAN_MS - 2_000, SPAN_MS - 100)
 DELAYS_MS = (0, 0, 0, 5, 50, 500, 5_000, 20_000, 44_000, 50_000, 130_000)
 KINDS = ("resume",) * 7 + ("call",) * 8 + ("poll",) * 3 + ("list", "listen", "begin", "result", "cancel", "complete")
-SAME = Random(0).randbytes(3_000).hex()
+SHARED_VALUE = Random(0).randbytes(3_000).hex()
 """A value that several tasks have."""
 UNRELATED_KINDS = frozenset({"begin", "list", "listen", "result"})
-CROWD = ("begin",) * 9 + ("list",) * 4 + ("listen", "resume", "call", "cancel", "complete")
+CROWD_KINDS = ("begin",) * 9 + ("list",) * 4 + ("listen", "resume", "call", "cancel", "complete")
 """The requests of clients that create many tasks."""
 QUOTAS = (None, None, 1, 2)
 TIME_LIMITS_S = (None, None, 29.0, 60.0, 900.0)
@@ -89,7 +89,7 @@ class World:
         self.ttl_ms = rng.choice(TTLS_MS)
         self.failure_chance = rng.choice((0.0, 0.2, 0.5))
         by_priority = seed % 2 == 1
-        began_ms = BEGIN_MS + rng.choice(INTO_A_SPAN_MS)
+        began_ms = BEGIN_MS + rng.choice(SPAN_OFFSETS_MS)
         self.deployed_ms = began_ms + rng.choice((0, 40, 400, 60_000)) if rng.random() < 0.25 else None
         self.scheduler = Scheduler(rng, began_ms, by_priority=by_priority, tick_ms=rng.choice((1.0, 5.0, 50.0, 400.0)))
         self.database = VersionedDatabase(
@@ -118,7 +118,7 @@ class World:
         self._rewrite = rewrite
         self._current_request: SentRequest | None = None
         self.dispatcher: Dispatcher | None = None
-        self.kinds: tuple[str, ...] = CROWD if rng.random() < 0.15 else KINDS
+        self.kinds: tuple[str, ...] = CROWD_KINDS if rng.random() < 0.15 else KINDS
         self._other_invocations = rng.randrange(7)
         # Another generator chooses this, so that earlier seeds keep their course.
         self._creation_is_late = Random(f"late creation {seed}").random() < 0.03
@@ -474,7 +474,7 @@ class World:
         self.judge.check_call(call)
         self._take_time(actor)
         if ctx.task is not None and self.rng.random() < (0.7 if tool == "weigh" else 0.3):
-            ctx.task[f"last_{tool}"] = SAME if tool == "weigh" else call.serial
+            ctx.task[f"last_{tool}"] = SHARED_VALUE if tool == "weigh" else call.serial
         self._maybe_kill(actor, Fault.KILLED_AFTER, f"killed after {tool}")
         if not self.weather.is_over and self.rng.random() < self.failure_chance:
             raise ToolError(f"failed #{call.serial}", retryable=self.rng.random() < 0.7)

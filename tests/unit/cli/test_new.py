@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 UV = ROOT / ".tools" / "uv" / "bin"
 BY_HAND = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())", "new", "shop"]
 OTHER_WHEEL = "mcp_baton-99.0-py3-none-any.whl"
-OWN = {"functions/mcp/app.py", "samconfig.toml", "pyproject.toml", "README.md"}
+DIFFERING_FILES = {"functions/mcp/app.py", "samconfig.toml", "pyproject.toml", "README.md"}
 """Files whose content differs between projects."""
 
 
@@ -59,7 +59,7 @@ def test_a_project_has_every_file_of_the_template_and_a_copy_for_upgrades() -> N
 def test_files_without_settings_are_those_of_this_repository() -> None:
     project = create()
 
-    shared = {path for path, origin in SOURCES.items() if not origin.startswith("project/")} - OWN
+    shared = {path for path, origin in SOURCES.items() if not origin.startswith("project/")} - DIFFERING_FILES
     assert {"template.yaml", "layers/baton/Makefile", "functions/authorizer/tokens.py"} <= shared
     assert [path for path in sorted(shared) if (project / path).read_bytes() != (ROOT / path).read_bytes()] == []
 

@@ -29,7 +29,7 @@ def test_a_step_whose_tool_is_neither_a_name_nor_a_function_is_refused() -> None
 
 
 @pytest.mark.parametrize(
-    ("part", "field"), [(made, field.name) for made in (FETCH, workflow(FETCH)) for field in dataclasses.fields(made)]
+    ("part", "field"), [(part, field.name) for part in (FETCH, workflow(FETCH)) for field in dataclasses.fields(part)]
 )
 def test_the_fields_of_steps_and_workflows_cannot_be_set(part: Step | Workflow, field: str) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):

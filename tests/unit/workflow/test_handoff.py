@@ -107,7 +107,7 @@ def test_every_pause_reason_has_its_own_sentence(pause: PauseReason, reported: s
 LATE = DeadlineExceeded("next", "do")
 
 
-SHOWN = {
+ARGUMENT_TEXTS = {
     "a value": ("c", constant("x"), "x"),
     "readable Unicode": ("c", constant("für"), "für"),
     "no output": ("f", step_output("order"), "<output from fetch_order>"),
@@ -132,7 +132,7 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize(("status", "source", "expected"), SHOWN.values(), ids=SHOWN)
+@pytest.mark.parametrize(("status", "source", "expected"), ARGUMENT_TEXTS.values(), ids=ARGUMENT_TEXTS)
 def test_an_argument_shows_its_value_or_a_placeholder(status: str, source: Source, expected: str) -> None:
     step = Step("next", tool="do", arguments={"a": source, "null": constant(None)})
 

@@ -150,7 +150,7 @@ def test_every_reason_is_registered() -> None:
 @pytest.mark.parametrize("kind", REASONS)
 def test_all_code_that_reads_reasons_supports_every_reason(kind: type[Reason]) -> None:
     reason = sample(kind)
-    stored = reason.to_json()
+    reason_json = reason.to_json()
     short = reason.short_form()
     table = json.loads(re.findall(r"const PAUSES = (.*);", page.text())[0])
     workflow = Workflow(name="shop", description="shop", steps=[Step("pay", tool="t")])
@@ -160,10 +160,10 @@ def test_all_code_that_reads_reasons_supports_every_reason(kind: type[Reason]) -
     assert RemainingCalls(known, ScriptedHost({}), reason).handoff().startswith(reason.what_happened())
     assert reason.remedy in Remedy
     assert "{" not in short
-    assert {name for template in kind.short for name in placeholders(template)} <= stored.keys()
+    assert {name for template in kind.short for name in placeholders(template)} <= reason_json.keys()
     assert not placeholders(kind.short[-1])
-    assert why(stored) == f"{reason.type}: {reason.what_happened()}"
-    assert pause_words(stored, "the limit").startswith(f"paused at pay: {short}")
-    assert (Pause(reason.type, stored).step, paused_step(stored)) == ("pay", "pay")
+    assert why(reason_json) == f"{reason.type}: {reason.what_happened()}"
+    assert pause_words(reason_json, "the limit").startswith(f"paused at pay: {short}")
+    assert (Pause(reason.type, reason_json).step, paused_step(reason_json)) == ("pay", "pay")
     assert table["types"][reason.type]["short"] == list(kind.short)
     assert f"| `{reason.type}` |" in Path("docs/reference/workflow-rules.md").read_text()

@@ -127,8 +127,8 @@ def test_a_lost_value_is_not_known() -> None:
 class Unreadable(dict[str, Any]):
     """A task's variables. Only the progress can be read."""
 
-    def __init__(self, stored: Mapping[str, Any], error: StoreError) -> None:
-        super().__init__(stored)
+    def __init__(self, values: Mapping[str, Any], error: StoreError) -> None:
+        super().__init__(values)
         self._error = error
 
     def __getitem__(self, name: str) -> Any:

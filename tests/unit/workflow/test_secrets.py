@@ -62,10 +62,10 @@ def test_secrets_are_hidden_in_other_arguments() -> None:
 
 
 def test_only_the_presence_of_a_secret_is_stored() -> None:
-    stored = stored_arguments({"pin": "4711", "to": "ann", "at": None}, {"pin"})
+    stored_values = stored_arguments({"pin": "4711", "to": "ann", "at": None}, {"pin"})
 
-    assert stored == {"pin": {"_workflow.secret": True}, "to": "ann", "at": None}
-    assert [name for name, value in stored.items() if is_hidden(value)] == ["pin"]
+    assert stored_values == {"pin": {"_workflow.secret": True}, "to": "ann", "at": None}
+    assert [name for name, value in stored_values.items() if is_hidden(value)] == ["pin"]
 
 
 def test_a_secret_that_is_null_hides_nothing() -> None:

@@ -23,21 +23,21 @@ def test_arguments_of_up_to_8_kb_are_stored_unchanged() -> None:
 
 
 def test_the_longest_arguments_are_replaced_by_digests() -> None:
-    stored = stored_call({"to": "ann", "text": LONG})
+    stored_arguments = stored_call({"to": "ann", "text": LONG})
 
-    assert stored["to"] == "ann"
-    assert len(dumps(stored)) < 200
-    assert shown_call({"_workflow.call.a": stored}, "a") == {"to": "ann", "text": "<9002 bytes>"}
+    assert stored_arguments["to"] == "ann"
+    assert len(dumps(stored_arguments)) < 200
+    assert shown_call({"_workflow.call.a": stored_arguments}, "a") == {"to": "ann", "text": "<9002 bytes>"}
 
 
 def test_very_many_arguments_are_stored_as_one_digest() -> None:
     call: JsonObject = {f"a{number}": "x" * 100 for number in range(1_000)}
-    stored = stored_call(call)
+    stored_arguments = stored_call(call)
 
-    assert len(dumps(stored)) < 200
-    assert restore_call(stored, call) == call
-    assert restore_call(stored, {**call, "a1": "other"}) is None
-    assert shown_call({"_workflow.call.a": stored}, "a") is None
+    assert len(dumps(stored_arguments)) < 200
+    assert restore_call(stored_arguments, call) == call
+    assert restore_call(stored_arguments, {**call, "a1": "other"}) is None
+    assert shown_call({"_workflow.call.a": stored_arguments}, "a") is None
 
 
 @pytest.mark.parametrize("other_call", [{"to": "ann"}, {"to": "ann", "text": "y" * 9_000}])
@@ -46,17 +46,17 @@ def test_different_digests_show_that_calls_differ(other_call: JsonObject) -> Non
 
 
 def test_hidden_arguments_are_stored_without_values() -> None:
-    stored = stored_call({"to": "ann", "pin": "1234"}, hidden=["pin"])
+    stored_arguments = stored_call({"to": "ann", "pin": "1234"}, hidden=["pin"])
 
-    assert stored == {"to": "ann", "pin": {"_workflow.secret": True}}
-    assert shown_call({"_workflow.call.a": stored}, "a") == {"to": "ann", "pin": "<secret>"}
+    assert stored_arguments == {"to": "ann", "pin": {"_workflow.secret": True}}
+    assert shown_call({"_workflow.call.a": stored_arguments}, "a") == {"to": "ann", "pin": "<secret>"}
 
 
 def test_a_hidden_argument_differs_only_if_it_is_absent() -> None:
-    stored = stored_call({"to": "ann", "pin": "1234"}, hidden=["pin"])
+    stored_arguments = stored_call({"to": "ann", "pin": "1234"}, hidden=["pin"])
 
-    assert restore_call(stored, {"to": "ann", "pin": "9876"}) == {"to": "ann", "pin": "9876"}
-    assert restore_call(stored, {"to": "ann"}) == {"to": "ann"}
+    assert restore_call(stored_arguments, {"to": "ann", "pin": "9876"}) == {"to": "ann", "pin": "9876"}
+    assert restore_call(stored_arguments, {"to": "ann"}) == {"to": "ann"}
 
 
 def test_one_digest_of_all_arguments_ignores_hidden_ones() -> None:
@@ -65,10 +65,10 @@ def test_one_digest_of_all_arguments_ignores_hidden_ones() -> None:
     assert stored_call(arguments | {"pin": "1234"}, ["pin"]) == stored_call(arguments | {"pin": "9876"}, ["pin"])
 
 
-@pytest.mark.parametrize("stored", [None, 5])
-def test_missing_stored_arguments_are_not_shown_and_equal_nothing(stored: Json) -> None:
-    assert shown_call({"_workflow.call.a": stored}, "a") is None
-    assert restore_call(stored, {}) is None
+@pytest.mark.parametrize("stored_arguments", [None, 5])
+def test_missing_stored_arguments_are_not_shown_and_equal_nothing(stored_arguments: Json) -> None:
+    assert shown_call({"_workflow.call.a": stored_arguments}, "a") is None
+    assert restore_call(stored_arguments, {}) is None
 
 
 SAME = digest("x")
@@ -95,10 +95,10 @@ CALLS = st.dictionaries(
 
 @given(CALLS)
 def test_stored_arguments_are_small_and_equal_their_call(call: JsonObject) -> None:
-    stored = stored_call(call)
+    stored_arguments = stored_call(call)
 
-    assert len(dumps(stored).encode()) <= CALL_BYTES
-    assert restore_call(stored, call) == call
+    assert len(dumps(stored_arguments).encode()) <= CALL_BYTES
+    assert restore_call(stored_arguments, call) == call
 
 
 def test_a_run_deletes_stored_calls_of_the_steps_that_it_writes() -> None:

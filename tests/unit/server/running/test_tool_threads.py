@@ -87,7 +87,7 @@ def test_a_functions_value_is_returned_for_any_names_of_its_parameters() -> None
 
     assert run(lambda a: a + 1, a=1) == Returned(2)
     assert run(later, is_async=True, a=1) == Returned(1)
-    assert run(lambda **named: sorted(named), context=1, callable=2) == Returned(["callable", "context"])
+    assert run(lambda **keywords: sorted(keywords), context=1, callable=2) == Returned(["callable", "context"])
 
 
 @pytest.mark.parametrize("error", [RuntimeError("x"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()], ids=repr)
@@ -238,17 +238,17 @@ def test_functions_of_simultaneous_requests_run_simultaneously() -> None:
 
 
 def test_the_requests_thread_calls_the_pulse_while_a_function_runs() -> None:
-    done, beats, threads = threading.Event(), 0, set[int]()
+    is_done, beats, threads = threading.Event(), 0, set[int]()
 
     def pulse() -> float:
         nonlocal beats
         beats += 1
         threads.add(threading.get_ident())
         if beats == 5:
-            done.set()
+            is_done.set()
         return 0.001
 
-    assert run(lambda: done.wait(PATIENCE_S), pulse=pulse) == Returned(True)
+    assert run(lambda: is_done.wait(PATIENCE_S), pulse=pulse) == Returned(True)
     assert threads == {threading.get_ident()}
 
 

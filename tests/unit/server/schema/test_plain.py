@@ -156,8 +156,8 @@ FIGURES = st.fixed_dictionaries(
         ),
     }
 )
-GIVEN = JSON | ROWS | FIGURES | st.sampled_from(["a", "b", "7", 2**53, 2**53 + 1, -(2**60), 2**2000])
-GIVEN |= st.lists(GIVEN, max_size=2) | st.dictionaries(st.text(max_size=2), GIVEN, max_size=2)
+INPUTS = JSON | ROWS | FIGURES | st.sampled_from(["a", "b", "7", 2**53, 2**53 + 1, -(2**60), 2**2000])
+INPUTS |= st.lists(INPUTS, max_size=2) | st.dictionaries(st.text(max_size=2), INPUTS, max_size=2)
 
 
 def verdict(call: Callable[[], object]) -> str:
@@ -167,7 +167,7 @@ def verdict(call: Callable[[], object]) -> str:
         return f"refused: {error}"
 
 
-@given(ANNOTATIONS, GIVEN)
+@given(ANNOTATIONS, INPUTS)
 @example(float, 2**53)
 @example(float, 2**53 + 1)
 @example(float, 2**2000)
@@ -234,7 +234,7 @@ def values(annotation: Any) -> st.SearchStrategy[Any]:
 @example((Row | None, None))
 @example((Figures, Figures(Row("a", 1.0), [], {"05": None, "06": Undocumented(1)})))
 @example((dict[str, Any], {"a": [1, {"b": None}]}))
-@given(ANNOTATIONS.flatmap(lambda annotation: st.tuples(st.just(annotation), values(annotation) | GIVEN)))
+@given(ANNOTATIONS.flatmap(lambda annotation: st.tuples(st.just(annotation), values(annotation) | INPUTS)))
 def test_a_value_is_dumped_as_by_pydantic(annotation_and_value: tuple[Any, Any]) -> None:
     annotation, value = annotation_and_value
     function = takes(annotation)
