@@ -68,10 +68,10 @@ def test_a_valid_token_returns_its_claims(issuer: Issuer, claims: dict[str, Any]
     ],
 )
 def test_a_token_with_a_wrong_claim_or_type_is_rejected(issuer: Issuer, claims: dict[str, Any]) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as error:
         verifier(issuer).verify(issuer.sign(**claims))
 
-    assert refused.value.error == "invalid_token"
+    assert error.value.error == "invalid_token"
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,10 @@ def test_a_token_with_a_wrong_claim_or_type_is_rejected(issuer: Issuer, claims: 
     ],
 )
 def test_a_token_without_a_required_scope_is_rejected(issuer: Issuer, claims: dict[str, Any]) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as error:
         verifier(issuer).verify(issuer.sign(**claims))
 
-    assert refused.value.error == "insufficient_scope"
+    assert error.value.error == "insufficient_scope"
 
 
 def test_no_scope_is_required_if_none_is_configured(issuer: Issuer) -> None:
@@ -161,10 +161,10 @@ def test_forged_and_malformed_tokens_are_rejected(issuer: Issuer, forged: str | 
 
 
 def test_a_rejection_contains_nothing_of_the_token(issuer: Issuer) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as error:
         verifier(issuer).verify(issuer.sign(iss="https://evil.example.com/", sub="kim-s-secret"))
 
-    assert "evil" not in refused.value.reason
+    assert "evil" not in error.value.reason
 
 
 def test_a_failure_to_fetch_keys_is_not_a_rejection(issuer: Issuer) -> None:

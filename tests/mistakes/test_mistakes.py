@@ -299,7 +299,7 @@ def test_a_syntax_error_is_named_with_its_line(check: Check) -> None:
     assert Path(error["file"]).name == "shop_app.py"
 
 
-@pytest.mark.parametrize("case", RETURNED, ids=lambda returned: returned.name)
+@pytest.mark.parametrize("case", RETURNED, ids=lambda case: case.name)
 def test_an_invalid_return_value_is_logged_with_the_line_of_the_tool(
     case: Returned, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -111,7 +111,7 @@ def _throttled_once(policy: RetryPolicy, *args: Any, throttled: bool) -> float |
     return None if throttled else _pause_s(policy, *args, throttled=throttled)
 
 
-def _answers_given_once(
+def _refuse_repeats(
     _workflow: Workflow, task: TaskRecord, answers: Mapping[str, JsonObject]
 ) -> Mapping[str, JsonObject]:
     if any(RESULT_PREFIX + name in task.variables for name in answers):
@@ -295,7 +295,7 @@ MUTANTS = (
     Mutant(
         "answers are accepted and not stored", patch=replaced(Run, take_answers=lambda _self: None), kind=QuestionWorld
     ),
-    Mutant("an equal answer is refused", patch=replaced(runs, _new_answers=_answers_given_once), kind=QuestionWorld),
+    Mutant("an equal answer is refused", patch=replaced(runs, _new_answers=_refuse_repeats), kind=QuestionWorld),
     Mutant("a run with answers writes without its claim", without_condition(r"run\.id="), kind=QuestionWorld),
     *(
         Mutant(name, rewrite, kind=ApprovalWorld)

@@ -64,13 +64,13 @@ def comparable(attribute: Any) -> Any:
 def test_the_simulated_dynamodb_answers_as_dynamodb_local_does(real: "DynamoDBClient") -> None:
     memory, number = Database(), examples(USUAL).max_examples
     for seed in range(number):
-        drawn = RandomRequest(Random(seed))
+        random_request = RandomRequest(Random(seed))
         key = {"pk": {"S": f"p{seed}"}, "sk": {"S": "s"}}
-        if drawn.rng.random() < 0.9:
-            item = drawn.item(key)
+        if random_request.rng.random() < 0.9:
+            item = random_request.item(key)
             memory.request("PutItem", {"Item": item})
             real.put_item(TableName=TABLE, Item=item)
-        request = drawn.request(key)
+        request = random_request.request(key)
         assert send(memory, "UpdateItem", request) == send(real, "UpdateItem", request), (seed, request)
-        got = {"Key": key, "ConsistentRead": True}
-        assert send(memory, "GetItem", got) == send(real, "GetItem", got), (seed, request)
+        get_request = {"Key": key, "ConsistentRead": True}
+        assert send(memory, "GetItem", get_request) == send(real, "GetItem", get_request), (seed, request)

@@ -120,13 +120,13 @@ class JobJudge(Judge):
             self.wrong(12, f"{process.name} dispatches a job again, due {after.due_ms - before.due_ms} ms later")
 
     def _check_questions(self, number: int, before: Head, after: Head) -> None:
-        for what, old, new in (
+        for kind, old, new in (
             ("question", before.questions, after.questions),
             ("answer", before.answers, after.answers),
         ):
             changed_keys = sorted(key for key in old if new.get(key) != old[key])
             if changed_keys:
-                self.wrong(13, f"write #{number} changes the {what} of {changed_keys}")
+                self.wrong(13, f"write #{number} changes the {kind} of {changed_keys}")
         new_answers = after.answers.keys() - before.answers.keys()
         if new_answers - before.open_keys:
             self.wrong(13, f"write #{number} answers {sorted(new_answers)}, but {sorted(before.open_keys)} are open")
