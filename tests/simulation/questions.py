@@ -59,7 +59,9 @@ def asking_server() -> Server:
         server.add_tool(tool)
     key = [Argument("key", "For what", required=True)]
     for name, steps in FLOWS.items():
-        server.add_workflow(Workflow(name=name.replace(" ", "_"), description=name, arguments=key, steps=steps))
+        server.add_workflow(
+            Workflow(name=name.replace(" ", "_"), description=f"ask {name}", arguments=key, steps=steps)
+        )
     server.check()
     return server
 

@@ -72,14 +72,16 @@ PLANS = (
 
 
 @cache
-def server(*, edited: bool, parallel: int = 1) -> Server:
+def workflow_server(*, edited: bool, parallel: int = 1) -> Server:
     """Return the server before or after the deployment that changes each workflow. `parallel` steps run at once."""
     server = Server("simulated")
     for tool in (look, pay, mail, weigh):
         server.add_tool(tool)
     key = [Argument("key", "What to look up", required=True)]
     for name, steps in workflows(edited=edited).items():
-        server.add_workflow(Workflow(name=name, description=name, arguments=key, steps=steps, parallel=parallel))
+        server.add_workflow(
+            Workflow(name=name, description=f"do {name}", arguments=key, steps=steps, parallel=parallel)
+        )
     server.check()
     return server
 

@@ -45,7 +45,7 @@ from tests.simulation.invocations import (
 from tests.simulation.journal import Container, Process, ToolCall
 from tests.simulation.replies import Replies
 from tests.simulation.scheduler import Actor, Killed, Scheduler, current_actor
-from tests.simulation.servers import PLANS, Plan, constants_of, server
+from tests.simulation.servers import PLANS, Plan, constants_of, workflow_server
 
 BEGIN_MS = 1_800_000_000_000.0 // SPAN_MS * SPAN_MS
 STALL_MS = 2_000
@@ -445,7 +445,7 @@ class World:
         return DynamoDBTaskStore(table, container.limits, bucket)
 
     def server(self, *, edited: bool) -> Server:
-        return server(edited=edited)
+        return workflow_server(edited=edited)
 
     def endpoint(self, process: Process) -> Endpoint:
         container = process.container
@@ -519,4 +519,4 @@ class ParallelWorld(World):
     """The same workflows with up to three parallel steps."""
 
     def server(self, *, edited: bool) -> Server:
-        return server(edited=edited, parallel=3)
+        return workflow_server(edited=edited, parallel=3)

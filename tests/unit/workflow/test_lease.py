@@ -25,26 +25,26 @@ class FakeStore(RecordingStore):
     unread: bool = False
     fails: Exception | None = None
     standing: TaskStanding = field(default_factory=lambda: TaskStanding(TaskStatus.WORKING, TASK.claim))
-    requests: list[str] = field(default_factory=list)
+    store_calls: list[str] = field(default_factory=list)
 
     def now_ms(self) -> int:
         return self.ms
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
-        self.requests.append(f"renew to {claim.until_ms}")
+        self.store_calls.append(f"renew to {claim.until_ms}")
         self.ms += self.takes_ms
         if self.fails:
             raise self.fails
         return replace(task, claim=claim)
 
     def get(self, _owner: str, _task_id: str) -> TaskRecord:
-        self.requests.append("get")
+        self.store_calls.append("get")
         if self.unread:
             raise StoreUnavailable("down")
         return replace(TASK, status=self.standing.status, variables={"by": "another run"})
 
     def read_status(self, _owner: str, _task_id: str) -> TaskStanding:
-        self.requests.append("read_status")
+        self.store_calls.append("read_status")
         self.ms += self.takes_ms
         if self.fails:
             raise self.fails
@@ -66,7 +66,7 @@ def test_a_pulse_renews_every_fifteen_seconds() -> None:
     waits = []
     for store.ms in (0, 5_000, 15_000, 29_000, 30_000):
         waits.append(lease.pulse())
-    assert store.requests == ["renew to 60000", "renew to 75000"]
+    assert store.store_calls == ["renew to 60000", "renew to 75000"]
     assert waits == [15.0, 10.0, 15.0, 1.0, 15.0]
 
 
@@ -78,7 +78,7 @@ def test_a_pulse_says_when_the_next_renewal_is_due() -> None:
     for store.ms in (1_001, 5_000, 16_000):
         waits.append(lease.pulse())
     assert waits == [13.999, 10.0, 15.0]
-    assert store.requests == ["renew to 61000"]
+    assert store.store_calls == ["renew to 61000"]
 
 
 def test_a_tool_does_not_start_if_the_claim_has_ended_since_the_step_began() -> None:
@@ -92,7 +92,7 @@ def test_a_claim_that_ends_with_the_function_is_not_renewed() -> None:
     store, lease = new_lease(lambda: LEASE_MS - store.ms)
     for store.ms in (15_000, 30_000, 44_000):
         lease.pulse()
-    assert store.requests == []
+    assert store.store_calls == []
     assert lease.is_safe()
 
 
@@ -100,7 +100,7 @@ def test_a_released_claim_is_not_renewed() -> None:
     store, lease = new_lease()
     store.ms, lease.released = 60_000, True
     assert 0 < lease.pulse() < math.inf
-    assert store.requests == []
+    assert store.store_calls == []
 
 
 def test_a_failed_renewal_is_repeated_after_a_wait() -> None:
@@ -108,7 +108,7 @@ def test_a_failed_renewal_is_repeated_after_a_wait() -> None:
     store.fails = StoreUnavailable("down")
     for store.ms in (15_000, 15_001, 16_999, 17_000):
         lease.pulse()
-    assert len(store.requests) == 2
+    assert len(store.store_calls) == 2
     assert lease.check() is None
 
 
@@ -134,7 +134,7 @@ def test_a_run_checks_its_task_after_two_seconds_and_continues_if_the_store_fail
     store.fails = fails
     for store.ms in (1_999, 2_000, 3_999, 4_000):
         assert lease.check() is None
-    assert store.requests == ["read_status", "read_status"]
+    assert store.store_calls == ["read_status", "read_status"]
     assert ("cannot be read" in caplog.text) == (fails is not None)
 
 
@@ -142,7 +142,7 @@ def test_a_renewal_that_is_due_replaces_a_check() -> None:
     store, lease = new_lease()
     store.ms = 15_000
     assert lease.check() is None
-    assert store.requests == ["renew to 60000"]
+    assert store.store_calls == ["renew to 60000"]
 
 
 @pytest.mark.parametrize(("number", "expected"), [(1, None), (2, None), (3, Superseded())])
@@ -161,7 +161,7 @@ def test_a_check_returns_what_a_pulse_has_found() -> None:
     assert lease.check() == Superseded()
     store.ms = 60_000
     lease.pulse()
-    assert store.requests == ["renew to 60000"]
+    assert store.store_calls == ["renew to 60000"]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_late_write_response_shows_that_the_task_is_over(changes: dict[str, An
     own_claim = lease.held
     lease.note_written(replace(TASK, **changes))
     assert (lease.check(), lease.held) == (expected, own_claim)
-    assert store.requests == []
+    assert store.store_calls == []
 
 
 @pytest.mark.parametrize(("unsure", "expected"), [(False, TaskOver(None)), (True, None)])
@@ -223,4 +223,4 @@ def test_a_check_returns_a_finished_task_as_it_ended(unread: bool, variables: di
     store.ms, store.unread, store.standing = 2_000, unread, TaskStanding(TaskStatus.COMPLETED, TASK.claim)
     assert lease.check() == TaskOver(TaskStatus.COMPLETED)
     assert (lease.task.status, lease.task.variables) == (TaskStatus.COMPLETED, variables)
-    assert store.requests == ["read_status", "get"]
+    assert store.store_calls == ["read_status", "get"]
