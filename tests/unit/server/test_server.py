@@ -50,7 +50,7 @@ def test_decorators_with_and_without_parentheses_return_the_function(server: Ser
     assert server.tool()(waits) is waits
     assert server.tool(name="other", title="Another", description="Else.")(bare) is bare
 
-    assert [tool.definition.get("name") for tool in server.tools.values()] == ["bare", "called", "other"]
+    assert [tool.definition.get("name") for tool in server.tools.values()] == ["bare", "waits", "other"]
     assert [tool.labels.description for tool in server.tools.values()] == ["Fetch one order.", "Wait.", "Else."]
     assert [tool.signature.is_async for tool in server.tools.values()] == [False, True, False]
     assert server.tools["other"].definition["title"] == "Another"

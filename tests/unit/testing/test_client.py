@@ -164,8 +164,8 @@ def test_names_and_arguments_in_headers_may_contain_any_character(era: Era) -> N
     server = Server("s")
 
     @server.tool
-    def region(name: Annotated[str, Header("Region")], enabled: Annotated[bool, Header("On")] = True) -> str:
-        return f"{name} {enabled}"
+    def region(name: Annotated[str, Header("Region")], on: Annotated[bool, Header("On")] = True) -> str:
+        return f"{name} {on}"
 
     @server.prompt(name="Grüße")
     def greeting() -> str:

@@ -174,7 +174,7 @@ def test_a_context_is_injected_and_absent_from_the_schema(function: Callable[...
 def test_a_list_of_contexts_is_refused() -> None:
     def do(contexts: list[Context]) -> None: ...
 
-    with pytest.raises(RegistrationError, match="the parameter 'many' has the type Context"):
+    with pytest.raises(RegistrationError, match="the parameter 'contexts' has the type Context"):
         tool(do)
 
 
