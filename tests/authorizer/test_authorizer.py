@@ -26,12 +26,12 @@ def effect(answer: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer"])
 def test_a_valid_token_allows_only_this_call(issuer: Issuer, question: Question, scheme: str) -> None:
-    asked = question(f"{scheme} {issuer.sign()}")
+    event = question(f"{scheme} {issuer.sign()}")
 
-    answer = authorizer(issuer)(asked, None)
+    answer = authorizer(issuer)(event, None)
 
     assert effect(answer) == "Allow"
-    assert answer["policyDocument"]["Statement"][0]["Resource"] == asked["methodArn"]
+    assert answer["policyDocument"]["Statement"][0]["Resource"] == event["methodArn"]
 
 
 @pytest.mark.parametrize(
@@ -43,10 +43,10 @@ def test_the_tokens_subject_is_the_owner(
 ) -> None:
     answer = authorizer(issuer)(question(f"Bearer {issuer.sign(**claims)}"), None)
     # API Gateway passes the context on like this, with all values as text.
-    handed_on = {"authorizer": {**answer["context"], "principalId": answer["principalId"]}}
+    request_context = {"authorizer": {**answer["context"], "principalId": answer["principalId"]}}
 
     assert answer["principalId"] == owner
-    assert resolve_owner(handed_on, allow_anonymous=False) == owner
+    assert resolve_owner(request_context, allow_anonymous=False) == owner
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_the_metadata_url_is_the_called_address_unless_one_is_configured(
 
 
 def test_a_forged_header_changes_neither_owner_nor_metadata(issuer: Issuer, question: Question) -> None:
-    asked = question(f"Bearer {issuer.sign()}")
+    event = question(f"Bearer {issuer.sign()}")
     forged = {"X-Forwarded-Host": ["evil.example.com"], "Host": ["evil.example.com"], "sub": ["root"]}
-    asked["multiValueHeaders"] |= forged
+    event["multiValueHeaders"] |= forged
 
-    assert authorizer(issuer)(asked, None)["context"]["sub"] == "kim"
-    assert "evil" not in str(authorizer(issuer)(asked | {"multiValueHeaders": forged}, None))
+    assert authorizer(issuer)(event, None)["context"]["sub"] == "kim"
+    assert "evil" not in str(authorizer(issuer)(event | {"multiValueHeaders": forged}, None))

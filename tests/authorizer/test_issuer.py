@@ -24,8 +24,8 @@ class Site:
 
     url: str = ""
     pages: dict[str, Any] = field(default_factory=dict)
-    moved: dict[str, str] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    redirects: dict[str, str] = field(default_factory=dict)
+    requested_paths: list[str] = field(default_factory=list)
 
 
 @pytest.fixture
@@ -34,9 +34,9 @@ def site(issuer: Issuer) -> Iterator[Site]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            site.asked.append(self.path)
-            self.send_response(302 if self.path in site.moved else 200 if self.path in site.pages else 404)
-            self.send_header("Location", site.moved.get(self.path, self.path))
+            site.requested_paths.append(self.path)
+            self.send_response(302 if self.path in site.redirects else 200 if self.path in site.pages else 404)
+            self.send_header("Location", site.redirects.get(self.path, self.path))
             self.end_headers()
             self.wfile.write(json.dumps(site.pages.get(self.path)).encode())
 
@@ -80,14 +80,14 @@ def test_invalid_keys_are_ignored(site: Site, issuer: Issuer) -> None:
 
 def test_a_configured_keys_url_is_used_directly(site: Site, issuer: Issuer) -> None:
     assert IssuerKeys("https://issuer.example.com/", f"{site.url}/keys")(issuer.sign()).key_id == "rsa"
-    assert site.asked == ["/keys"]
+    assert site.requested_paths == ["/keys"]
 
 
 def test_keys_are_fetched_once_from_the_url_in_the_issuers_metadata(site: Site, issuer: Issuer) -> None:
     keys = IssuerKeys(site.url)
 
     assert [keys(issuer.sign(name)).key_id for name in ("rsa", "curve", "rsa")] == ["rsa", "curve", "rsa"]
-    assert site.asked == [DISCOVERY, "/keys"]
+    assert site.requested_paths == [DISCOVERY, "/keys"]
 
 
 def test_unknown_key_ids_do_not_cause_repeated_requests(site: Site, issuer: Issuer) -> None:
@@ -97,7 +97,7 @@ def test_unknown_key_ids_do_not_cause_repeated_requests(site: Site, issuer: Issu
         with pytest.raises(UnknownKey):
             keys(issuer.sign(headers={"kid": f"made up {number}"}))
 
-    assert site.asked == [DISCOVERY, "/keys"]
+    assert site.requested_paths == [DISCOVERY, "/keys"]
 
 
 def test_a_token_without_a_key_id_is_invalid(site: Site, issuer: Issuer) -> None:
@@ -124,11 +124,11 @@ def test_metadata_of_another_issuer_or_with_an_insecure_keys_url_is_rejected(
 @pytest.mark.parametrize("page", [DISCOVERY, "/keys"])
 def test_redirects_are_not_followed(site: Site, issuer: Issuer, page: str) -> None:
     site.pages["/elsewhere"] = site.pages[page]
-    site.moved[page] = "/elsewhere"
+    site.redirects[page] = "/elsewhere"
 
     with pytest.raises(jwt.PyJWKClientConnectionError):
         IssuerKeys(site.url)(issuer.sign())
-    assert site.asked[-1] == page
+    assert site.requested_paths[-1] == page
 
 
 def test_a_withdrawn_key_is_accepted_for_ten_minutes_at_most(site: Site, issuer: Issuer) -> None:
@@ -177,13 +177,13 @@ def test_an_unavailable_issuer_is_retried_after_some_seconds_not_by_each_call(
 ) -> None:
     clock = Pauses()
     keys = IssuerKeys(site.url, clock=clock.monotonic)
-    found = site.pages.pop(page)
+    content = site.pages.pop(page)
 
     for _ in range(20):
         with pytest.raises(jwt.PyJWKClientConnectionError):
             keys(issuer.sign())
-    assert site.asked.count(page) == 1
-    site.pages[page] = found
+    assert site.requested_paths.count(page) == 1
+    site.pages[page] = content
     clock.s = FAILURE_S
     assert keys(issuer.sign()).key_id == "rsa"
 
@@ -199,7 +199,7 @@ def test_a_new_key_that_cannot_be_fetched_is_a_connection_error(site: Site, issu
         with pytest.raises(jwt.PyJWKClientConnectionError):
             keys(issuer.sign(headers={"kid": "new"}))
     assert keys(issuer.sign()).key_id == "rsa"
-    assert site.asked == [DISCOVERY, "/keys", "/keys"]
+    assert site.requested_paths == [DISCOVERY, "/keys", "/keys"]
 
 
 @pytest.mark.parametrize("url", ["http://issuer.example.com/", "file:///etc/passwd", "ftp://127.0.0.1/", "issuer", ""])

@@ -68,10 +68,10 @@ def test_a_valid_token_returns_its_claims(issuer: Issuer, claims: dict[str, Any]
     ],
 )
 def test_a_token_with_a_wrong_claim_or_type_is_rejected(issuer: Issuer, claims: dict[str, Any]) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as error:
         verifier(issuer).verify(issuer.sign(**claims))
 
-    assert refused.value.error == "invalid_token"
+    assert error.value.error == "invalid_token"
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,10 @@ def test_a_token_with_a_wrong_claim_or_type_is_rejected(issuer: Issuer, claims: 
     ],
 )
 def test_a_token_without_a_required_scope_is_rejected(issuer: Issuer, claims: dict[str, Any]) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as error:
         verifier(issuer).verify(issuer.sign(**claims))
 
-    assert refused.value.error == "insufficient_scope"
+    assert error.value.error == "insufficient_scope"
 
 
 def test_no_scope_is_required_if_none_is_configured(issuer: Issuer) -> None:
@@ -113,20 +113,20 @@ def test_a_token_signed_with_a_short_rsa_key_is_rejected(bits: int, accepted: bo
 
 @pytest.mark.parametrize("header", [{"alg": "none"}, {"alg": "HS256"}, {"alg": "RS512"}, {"typ": "logout+jwt"}])
 def test_no_key_is_looked_up_for_a_malformed_token(issuer: Issuer, header: dict[str, str]) -> None:
-    looked: list[str] = []
+    looked_up_tokens: list[str] = []
     _, claims, signature = issuer.sign().split(".")
-    head = encoded(json.dumps({"alg": "RS256", "kid": "made up"} | header).encode())
+    header_text = encoded(json.dumps({"alg": "RS256", "kid": "made up"} | header).encode())
 
     def find(token: str) -> jwt.PyJWK:
-        looked.append(token)
+        looked_up_tokens.append(token)
         raise UnknownKey(token)
 
     with pytest.raises(Refused):
-        TokenVerifier(Rules(ISSUER, frozenset({AUDIENCE})), find).verify(f"{head}.{claims}.{signature}")
-    assert looked == []
+        TokenVerifier(Rules(ISSUER, frozenset({AUDIENCE})), find).verify(f"{header_text}.{claims}.{signature}")
+    assert looked_up_tokens == []
 
 
-def headed(issuer: Issuer, algorithm: str) -> str:
+def header_and_claims(issuer: Issuer, algorithm: str) -> str:
     """Return the header and claims of a valid token, with a header that names another algorithm."""
     header = encoded(json.dumps({"alg": algorithm, "typ": "JWT", "kid": "rsa"}).encode())
     return f"{header}.{issuer.sign().split('.')[1]}"
@@ -134,7 +134,7 @@ def headed(issuer: Issuer, algorithm: str) -> str:
 
 def signed_with_the_public_key(issuer: Issuer) -> str:
     public = issuer.keys["rsa"][1].public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    text = headed(issuer, "HS256")
+    text = header_and_claims(issuer, "HS256")
     return f"{text}.{encoded(hmac.digest(public, text.encode(), 'sha256'))}"
 
 
@@ -150,7 +150,7 @@ def with_changed_claims(issuer: Issuer) -> str:
         pytest.param(lambda issuer: issuer.sign(headers={"kid": "another"}), id="of an unknown key"),
         pytest.param(lambda issuer: issuer.sign("big"), id="the issuer's key, and an algorithm that is not allowed"),
         pytest.param(signed_with_the_public_key, id="whose secret is the public key"),
-        pytest.param(lambda issuer: f"{headed(issuer, 'none')}.", id="unsigned"),
+        pytest.param(lambda issuer: f"{header_and_claims(issuer, 'none')}.", id="unsigned"),
         pytest.param(with_changed_claims, id="with changed claims"),
         *("", "x", "a.b.c", "....", "é.é.é", "bnVsbA.bnVsbA.bnVsbA", "W10.W10.W10", "x" * 20_000),
     ],
@@ -161,10 +161,10 @@ def test_forged_and_malformed_tokens_are_rejected(issuer: Issuer, forged: str | 
 
 
 def test_a_rejection_contains_nothing_of_the_token(issuer: Issuer) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as error:
         verifier(issuer).verify(issuer.sign(iss="https://evil.example.com/", sub="kim-s-secret"))
 
-    assert "evil" not in refused.value.reason
+    assert "evil" not in error.value.reason
 
 
 def test_a_failure_to_fetch_keys_is_not_a_rejection(issuer: Issuer) -> None:

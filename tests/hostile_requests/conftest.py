@@ -30,10 +30,10 @@ def make_hostile_client() -> Iterator[MakeHostileClient]:
         def make(max_body_bytes: int) -> HostileClient:
             table = f"rude-{next(TABLES)}"
             memory.create(table)
-            chosen = Settings(table=table, max_body_bytes=max_body_bytes, allowed_origins=frozenset({ORIGIN}))
-            store = dynamodb_store(table, chosen, connect=lambda: client)
-            hostile = HostileClient(Client(handler(server, settings=chosen, store=store)), Table(client, table))
-            client.meta.events.register("before-send.dynamodb", hostile.note)
+            settings = Settings(table=table, max_body_bytes=max_body_bytes, allowed_origins=frozenset({ORIGIN}))
+            store = dynamodb_store(table, settings, connect=lambda: client)
+            hostile = HostileClient(Client(handler(server, settings=settings, store=store)), Table(client, table))
+            client.meta.events.register("before-send.dynamodb", hostile.record_write)
             return hostile
 
         yield make
@@ -43,10 +43,10 @@ def make_hostile_client() -> Iterator[MakeHostileClient]:
 def hostile(make_hostile_client: MakeHostileClient) -> Iterator[HostileClient]:
     """A hostile client that all tests of a module share, so each request meets the state that earlier ones left. Normal
     requests must work at the start and at the end."""
-    made = make_hostile_client(MAX_BODY_BYTES)
-    made.still_works()
-    yield made
-    made.still_works()
+    client = make_hostile_client(MAX_BODY_BYTES)
+    client.check_echo()
+    yield client
+    client.check_echo()
 
 
 @pytest.fixture

@@ -88,8 +88,8 @@ def greeting(name: str, times: int = 1) -> str:
 
 
 @server.completion("greeting", "name")
-def names(typed: str, known: dict[str, Any]) -> list[str]:
-    return [typed + "kim", *map(str, known)]
+def names(typed: str, arguments: dict[str, Any]) -> list[str]:
+    return [typed + "kim", *map(str, arguments)]
 
 
 server.add_workflow(

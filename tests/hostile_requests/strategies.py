@@ -5,13 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mcp_baton.protocol.envelope import (
-    CAPABILITIES_KEY,
-    LOG_LEVEL_KEY,
-    RELATED_TASK_KEY,
-    TASK_ID_KEY,
-    VERSION_KEY,
-)
+from mcp_baton.protocol.envelope import CAPABILITIES_KEY, LOG_LEVEL_KEY, RELATED_TASK_KEY, TASK_ID_KEY, VERSION_KEY
 from tests.hostile_requests.valid import UNKNOWN_TASK, Params
 
 MEMBERS = ["jsonrpc", "id", "method", "params", "result", "error", "name", "arguments", "uri", "cursor", "taskId"]
@@ -83,13 +77,13 @@ def paths_in(value: Any) -> list[tuple[str | int, ...]]:
     return paths
 
 
-def replaced(value: Any, path: tuple[str | int, ...], by: Any) -> Any:
+def replaced(value: Any, path: tuple[str | int, ...], new_value: Any) -> Any:
     """Return a copy of `value` in which the value at `path` is replaced."""
     if not path:
-        return by
-    made = value.copy()
-    made[path[0]] = replaced(value[path[0]], path[1:], by)
-    return made
+        return new_value
+    copy = value.copy()
+    copy[path[0]] = replaced(value[path[0]], path[1:], new_value)
+    return copy
 
 
 def without(params: Params, name: str) -> Params:

@@ -45,11 +45,12 @@ def heavy_server() -> Server:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    made = embedded_client()
-    create_table(made, TABLE)
-    chosen = Settings(table=TABLE)
-    yield Client(handler(heavy_server(), settings=chosen, store=dynamodb_store(TABLE, chosen, connect=lambda: made)))
-    made.close()
+    dynamodb = embedded_client()
+    create_table(dynamodb, TABLE)
+    settings = Settings(table=TABLE)
+    store = dynamodb_store(TABLE, settings, connect=lambda: dynamodb)
+    yield Client(handler(heavy_server(), settings=settings, store=store))
+    dynamodb.close()
 
 
 @pytest.mark.parametrize("workflow", SIZES)
@@ -85,14 +86,14 @@ def test_a_batch_of_polls_of_a_task_with_large_results_stays_within_its_budget_a
 
 def test_a_long_value_is_streamed_with_few_copies_in_memory(client: Client) -> None:
     task = client.get_prompt("two_of_5_mb").task_id
-    sent = 0
+    sent_bytes = 0
 
     class Wire:
         def write(self, data: bytes) -> None:
-            nonlocal sent
-            sent += len(data)
+            nonlocal sent_bytes
+            sent_bytes += len(data)
 
-    def read() -> int:
+    def read_value() -> int:
         token = stream_opener.set(lambda _status, _headers: Wire())
         tracemalloc.start()
         client.request("resources/read", {"uri": f"baton://tasks/{task}/_workflow.result.s1"})
@@ -101,6 +102,6 @@ def test_a_long_value_is_streamed_with_few_copies_in_memory(client: Client) -> N
         stream_opener.reset(token)
         return peak
 
-    read()
-    assert read() < 4 * 5_000_000
-    assert sent > 2 * 5_000_000
+    read_value()
+    assert read_value() < 4 * 5_000_000
+    assert sent_bytes > 2 * 5_000_000

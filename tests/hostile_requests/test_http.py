@@ -46,14 +46,14 @@ def port() -> Iterator[int]:
 @pytest.fixture(autouse=True)
 def _works_afterwards(port: int) -> Iterator[None]:
     yield
-    still_works(port)
+    check_echo(port)
 
 
 def connect(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=BOUND_S)
 
 
-def still_works(port: int) -> None:
+def check_echo(port: int) -> None:
     with closing(HTTPConnection("127.0.0.1", port, timeout=BOUND_S)) as client:
         client.request("POST", "/mcp", ECHO, {"Content-Type": "application/json"})
         response = client.getresponse()
@@ -61,7 +61,7 @@ def still_works(port: int) -> None:
         assert json.loads(response.read())["result"]["structuredContent"] == {"result": "here"}
 
 
-def answered(port: int, data: bytes) -> bytes:
+def send(port: int, data: bytes) -> bytes:
     """Send these bytes, end the request, and return everything that the server sends."""
     with connect(port) as client:
         try:
@@ -69,14 +69,14 @@ def answered(port: int, data: bytes) -> bytes:
             client.shutdown(socket.SHUT_WR)
         except (BrokenPipeError, ConnectionResetError):
             pass  # The server refused the request before it read everything. The answer may still be readable.
-        return read_all(client)
+        return receive_all(client)
 
 
-def read_all(client: socket.socket) -> bytes:
+def receive_all(client: socket.socket) -> bytes:
     data = bytearray()
     try:
-        while more := client.recv(65536):
-            data += more
+        while chunk := client.recv(65536):
+            data += chunk
     except ConnectionResetError:
         pass
     return bytes(data)
@@ -84,23 +84,23 @@ def read_all(client: socket.socket) -> bytes:
 
 def statuses(data: bytes) -> list[int]:
     """Return the status of each answer. Fail if an answer is malformed."""
-    found: list[int] = []
+    codes: list[int] = []
     while data:
-        head, separator, rest = data.partition(b"\r\n\r\n")
+        head, separator, remaining = data.partition(b"\r\n\r\n")
         line = head.split(b"\r\n")[0].split(b" ", 2)
         assert (line[0], separator) == (b"HTTP/1.1", b"\r\n\r\n"), data
         lengths = [int(name[15:]) for name in head.split(b"\r\n") if name.lower().startswith(b"content-length:")]
         assert len(lengths) == 1, head
-        assert len(rest) >= lengths[0]
-        assert b"Traceback" not in rest[: lengths[0]]
-        data = rest[lengths[0] :]
-        found.append(int(line[1]))
-    return found
+        assert len(remaining) >= lengths[0]
+        assert b"Traceback" not in remaining[: lengths[0]]
+        data = remaining[lengths[0] :]
+        codes.append(int(line[1]))
+    return codes
 
 
-def check_statuses(found: list[int]) -> None:
+def check_statuses(codes: list[int]) -> None:
     # 501 means an unknown transfer coding, and 505 another version of HTTP.
-    assert all(status < 500 or status in {501, 505} for status in found), found
+    assert all(status < 500 or status in {501, 505} for status in codes), codes
 
 
 FRAGMENTS = st.sampled_from(
@@ -134,7 +134,7 @@ FRAGMENTS = st.sampled_from(
 @examples(150)
 @given(st.lists(FRAGMENTS | st.binary(max_size=20), max_size=8).map(b"".join))
 def test_no_sequence_of_bytes_causes_a_server_error(port: int, data: bytes) -> None:
-    answer = answered(port, data).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")
+    answer = send(port, data).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")
     assert b"Traceback" not in answer
     if answer.startswith(
         b"HTTP/1.1"
@@ -144,13 +144,13 @@ def test_no_sequence_of_bytes_causes_a_server_error(port: int, data: bytes) -> N
 
 def test_a_hundred_clients_that_stop_in_mid_request_delay_no_other_client(port: int) -> None:
     with ExitStack() as stack:
-        slow = [stack.enter_context(connect(port)) for _ in range(100)]
-        for number, client in enumerate(slow):
+        slow_clients = [stack.enter_context(connect(port)) for _ in range(100)]
+        for number, client in enumerate(slow_clients):
             client.sendall(WHOLE[: 1 + number * len(WHOLE) // 101])
-        still_works(port)
-        for number, client in enumerate(slow):
+        check_echo(port)
+        for number, client in enumerate(slow_clients):
             client.sendall(WHOLE[1 + number * len(WHOLE) // 101 :])
-        for client in slow:
+        for client in slow_clients:
             assert client.recv(12) == b"HTTP/1.1 200"
 
 
@@ -169,4 +169,4 @@ def test_a_hundred_clients_that_stop_in_mid_request_delay_no_other_client(port: 
     ],
 )
 def test_chunks_with_wrong_sizes_are_refused(port: int, chunks: bytes, expected: list[int]) -> None:
-    assert statuses(answered(port, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)) == expected
+    assert statuses(send(port, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)) == expected

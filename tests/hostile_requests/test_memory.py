@@ -55,8 +55,8 @@ def test_the_memory_for_a_large_body_is_bounded_and_released(hostile: HostileCli
     tracemalloc.start()
     for _ in range(2):
         hostile.post(body)
-    _, peak = tracemalloc.get_traced_memory()
+    _, peak_bytes = tracemalloc.get_traced_memory()
     gc.collect()
-    after, _ = tracemalloc.get_traced_memory()
-    assert peak < PEAK * MAX_BODY_BYTES
-    assert after < MAX_BODY_BYTES
+    remaining_bytes, _ = tracemalloc.get_traced_memory()
+    assert peak_bytes < PEAK * MAX_BODY_BYTES
+    assert remaining_bytes < MAX_BODY_BYTES

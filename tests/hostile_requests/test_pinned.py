@@ -37,19 +37,19 @@ def test_an_answer_with_an_id_that_no_question_has_does_not_reach_the_table(
     hostile: HostileClient, question: str | int
 ) -> None:
     assert hostile.post(answer_to(question, result={})).refusal == (400, INVALID_REQUEST)
-    assert hostile.written == []
+    assert hostile.writes == []
 
 
 def test_an_answer_with_the_id_of_a_possible_question_is_looked_up(hostile: HostileClient) -> None:
     assert hostile.post(answer_to(new_question(), result={})).refusal == (400, INVALID_REQUEST)
-    assert hostile.written == ["UpdateItem"]
+    assert hostile.writes == ["UpdateItem"]
 
 
 def test_an_answer_that_is_too_large_is_refused_and_leaves_the_question_open(large: HostileClient) -> None:
     question, table = new_question(), large.table
     store = dynamodb_store(table.name, Settings(), connect=lambda: table.client)
     store.answers.ask("alice", question, 60)
-    large.settle()
+    large.recount()
     assert large.post(answer_to(question, result={"x": FITS_NOWHERE})).status == 413
     assert large.post(answer_to(question, result={"x": "fits"})).status == 202
 

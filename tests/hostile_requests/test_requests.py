@@ -46,7 +46,7 @@ BATCHES = st.lists(VALUES | WRONG_ENVELOPES["2025"], max_size=5)
 @pytest.fixture(autouse=True)
 def _works_afterwards(hostile: HostileClient) -> Iterator[None]:
     yield
-    hostile.still_works()
+    hostile.check_echo()
 
 
 def stateless(params: Params) -> Params:
@@ -134,20 +134,20 @@ def test_headers_of_any_kind_are_answered(hostile: HostileClient, era: Era, data
 @given(
     origin=st.sampled_from([ORIGIN, "https://evil.example", f"{ORIGIN}.evil.example", "null", "*"]) | HEADER_TEXTS,
     method=st.sampled_from(["OPTIONS", "OPTIONS", "POST", "GET", "DELETE", "PUT"]),
-    asked=st.none() | HEADER_TEXTS,
+    requested_method=st.none() | HEADER_TEXTS,
     names=st.none() | HEADER_TEXTS | st.lists(HEADER_TEXTS).map(",".join),
     repeated=st.booleans(),
 )
 def test_requests_of_web_pages_are_answered(
-    hostile: HostileClient, origin: str, method: str, asked: str | None, names: str | None, repeated: bool
+    hostile: HostileClient, origin: str, method: str, requested_method: str | None, names: str | None, repeated: bool
 ) -> None:
     several = {
         "origin": [origin, origin] if repeated else [origin],
-        **({} if asked is None else {"access-control-request-method": [asked]}),
+        **({} if requested_method is None else {"access-control-request-method": [requested_method]}),
         **({} if names is None else {"access-control-request-headers": [names]}),
     }
     answer = hostile.post("{}", multiValueHeaders=several, httpMethod=method)
-    preflight = origin == ORIGIN and not repeated and method == "OPTIONS" and asked is not None
+    preflight = origin == ORIGIN and not repeated and method == "OPTIONS" and requested_method is not None
     assert (answer.status == 204) == preflight
     for name in answer.headers.get("Access-Control-Allow-Headers", "token").split(", "):
         assert re.fullmatch(r"[!-~]+", name)
@@ -183,4 +183,4 @@ def test_notifications_are_accepted_or_refused_and_write_nothing(
         json.dumps(message), {"MCP-Protocol-Version": "2026-07-28" if era == "2026" else "2025-11-25"}
     )
     assert answer.status in {202, 400}
-    assert hostile.written == []
+    assert hostile.writes == []

@@ -31,62 +31,62 @@ class HostileClient:
     """A client of the server under test. It checks every answer.
 
     Attributes:
-        written: The write requests to DynamoDB during the last request.
-        kept: The number of items in the table.
+        writes: The write requests to DynamoDB during the last request.
+        item_count: The number of items in the table.
     """
 
     client: Client
     table: Table
-    written: list[str] = field(default_factory=list)
-    kept: int = 0
+    writes: list[str] = field(default_factory=list)
+    item_count: int = 0
 
-    def note(self, event_name: str, **_: object) -> None:
+    def record_write(self, event_name: str, **_: object) -> None:
         operation = event_name.rpartition(".")[2]
         if operation in {"PutItem", "UpdateItem", "DeleteItem"}:
-            self.written.append(operation)
+            self.writes.append(operation)
 
-    def settle(self) -> None:
+    def recount(self) -> None:
         """Count the items in the table again, after the test itself has added some."""
-        self.kept = count(self.table)
+        self.item_count = count(self.table)
 
     def post(self, body: str | None, headers: Mapping[str, str] | None = None, **changes: Any) -> Answer:
-        answer = self._checked(lambda: self.client.post(body, headers, **changes))
+        answer = self._send(lambda: self.client.post(body, headers, **changes))
         check_origin(answer, {**(headers or {}), **(changes.get("multiValueHeaders") or {})})
         return answer
 
     def request(self, era: Era, method: str, params: dict[str, Any], meta: dict[str, Any] | None = None) -> Answer:
         """Send a request with arbitrary params and a correct envelope."""
-        answer = self._checked(lambda: self.client.in_era(era).request(method, params, meta))
+        answer = self._send(lambda: self.client.in_era(era).request(method, params, meta))
         assert answer.messages[-1]["id"] == 1
         return answer
 
-    def still_works(self) -> None:
+    def check_echo(self) -> None:
         for era in ("2025", "2026"):
             answer = self.client.in_era(era).call_tool("echo", {"text": "still here"})
             assert answer.result["structuredContent"] == {"result": "still here"}
 
-    def _checked(self, send: Callable[[], Answer]) -> Answer:
-        self.written.clear()
-        answer = within_bound(send)
+    def _send(self, send: Callable[[], Answer]) -> Answer:
+        self.writes.clear()
+        answer = send_within_limit(send)
         check(answer)
-        if self.written:
-            kept, self.kept = self.kept, count(self.table)
-            assert self.kept == kept or not refused(answer), "a refused request left something in the table"
+        if self.writes:
+            count_before, self.item_count = self.item_count, count(self.table)
+            assert self.item_count == count_before or not is_refused(answer), "a refused request wrote an item"
         return answer
 
 
-def within_bound(send: Callable[[], Answer]) -> Answer:
+def send_within_limit(send: Callable[[], Answer]) -> Answer:
     """Return the answer. Fail if it does not come in time."""
     answers: list[Answer] = []
     errors: list[BaseException] = []
 
-    def run() -> None:
+    def send_request() -> None:
         try:
             answers.append(send())
         except BaseException as error:  # noqa: BLE001 - raised again where the test can see it
             errors.append(error)
 
-    thread = threading.Thread(target=run, daemon=True)
+    thread = threading.Thread(target=send_request, daemon=True)
     thread.start()
     thread.join(BOUND_S)
     assert not thread.is_alive(), "the request hangs"
@@ -99,11 +99,11 @@ def count(table: Table) -> int:
     return table.client.scan(TableName=table.name, Select="COUNT")["Count"]
 
 
-def refused(answer: Answer) -> bool:
-    return answer.status >= 400 or (answer.status == 200 and "error" in last(answer))
+def is_refused(answer: Answer) -> bool:
+    return answer.status >= 400 or (answer.status == 200 and "error" in last_message(answer))
 
 
-def last(answer: Answer) -> dict[str, Any]:
+def last_message(answer: Answer) -> dict[str, Any]:
     """Return the message that answers the request. Return an empty object for a batch."""
     return {} if answer.body.startswith("[") else answer.messages[-1]
 
@@ -132,9 +132,9 @@ def check(answer: Answer) -> None:
         assert "error" in messages[-1]
 
 
-def check_origin(answer: Answer, sent: Mapping[str, str | list[str]]) -> None:
+def check_origin(answer: Answer, request_headers: Mapping[str, str | list[str]]) -> None:
     """Check that only the page of the allowed origin can read the answer."""
-    values = [value for name, value in sent.items() if name.lower() == "origin"]
+    values = [value for name, value in request_headers.items() if name.lower() == "origin"]
     assert "Access-Control-Allow-Credentials" not in answer.headers
     if values in ([ORIGIN], [[ORIGIN]]):
         assert answer.headers["Access-Control-Allow-Origin"] == ORIGIN
@@ -161,16 +161,16 @@ def check_reply(message: dict[str, Any]) -> None:
 def check_id(answer: Answer, body: bytes) -> None:
     """Check that a reply has its request's id wherever the server could read the id."""
     try:
-        sent = json.loads(body.decode())
+        request = json.loads(body.decode())
     except ValueError:
         assert answer.status == 400
-        assert last(answer)["id"] is None
+        assert last_message(answer)["id"] is None
         return
-    if not isinstance(sent, dict) or answer.status == 202:
+    if not isinstance(request, dict) or answer.status == 202:
         return
-    identifier = sent.get("id")
-    valid = isinstance(identifier, str | int) and not isinstance(identifier, bool)
-    read = answer.status not in BEFORE_THE_BODY or "Method not found" in answer.body
-    too_deep = last(answer).get("error", {}).get("code") in {-32700, -32600}
-    if read and not too_deep:
-        assert last(answer)["id"] == (identifier if valid else None)
+    identifier = request.get("id")
+    is_valid = isinstance(identifier, str | int) and not isinstance(identifier, bool)
+    was_read = answer.status not in BEFORE_THE_BODY or "Method not found" in answer.body
+    is_too_deep = last_message(answer).get("error", {}).get("code") in {-32700, -32600}
+    if was_read and not is_too_deep:
+        assert last_message(answer)["id"] == (identifier if is_valid else None)

@@ -57,9 +57,9 @@ class Mistake:
         remedy: A text that its second line must contain.
         warning: Whether the server works, and only `baton check` reports it.
         at_run: Whether the server starts and a workflow fails, so that only `baton check` reports it.
-        others: Further files, by name.
+        other_files: Further files, by name.
         environment: Environment variables.
-        whole: Whether `PRELUDE` is left out.
+        is_complete: Whether `PRELUDE` is left out.
     """
 
     name: str
@@ -68,14 +68,14 @@ class Mistake:
     remedy: str
     warning: bool = False
     at_run: bool = False
-    others: Mapping[str, str] = field(default_factory=dict)
+    other_files: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    whole: bool = False
+    is_complete: bool = False
 
     @property
     def text(self) -> str:
         """The text of the file."""
-        return self.source if self.whole else PRELUDE + self.source + EPILOGUE
+        return self.source if self.is_complete else PRELUDE + self.source + EPILOGUE
 
     @property
     def line(self) -> int | None:
@@ -91,7 +91,7 @@ CONNECTION = "class Connection:\n    pass\n\n\n"
 PATH_STEP = 'Step("pay", tool=refund, arguments={"order_id": prompt_arg("order_id"), "amount": %s})'
 
 
-def added(*steps: str, arguments: str = "[ORDER_ID]", name: str = "refund_order", more: str = "") -> str:
+def flow(*steps: str, arguments: str = "[ORDER_ID]", name: str = "refund_order", options: str = "") -> str:
     """Return lines that add a workflow of these steps, one line each. The mark is on the first marked step's line,
     or else on the line of the workflow.
     """
@@ -101,14 +101,14 @@ def added(*steps: str, arguments: str = "[ORDER_ID]", name: str = "refund_order"
     )
     return (
         f"server.add_workflow(\n    Workflow({mark}\n        name={name!r},\n        description='refund an order',\n"
-        f"        arguments={arguments},\n        steps=[\n{lines}        ],\n{more})\n)\n"
+        f"        arguments={arguments},\n        steps=[\n{lines}        ],\n{options})\n)\n"
     )
 
 
 FIRST = "order = step(fetch_order)(order_id=order_id)"
 
 
-def described(
+def function(
     *lines: str, header: str = '@server.workflow\ndef refund_order(order_id: Annotated[str, "Which order"])'
 ) -> str:
     """Return lines that define a workflow with a function. `order` is the result of its first step."""
@@ -203,17 +203,17 @@ IN_TABLES = (
         for name, parameters, says, remedy in PARAMETERS
     ),
     *(
-        Mistake(name, added("FETCH", f"{PATH_STEP % source}  {HERE}"), ("step 'pay'", *says), remedy)
+        Mistake(name, flow("FETCH", f"{PATH_STEP % source}  {HERE}"), ("step 'pay'", *says), remedy)
         for name, source, says, remedy in SOURCES
     ),
     *(
         Mistake(
-            name, added(f'Step("fetch", tool=fetch_order, arguments={given})  {HERE}'), ("step 'fetch'", *says), remedy
+            name, flow(f'Step("fetch", tool=fetch_order, arguments={text})  {HERE}'), ("step 'fetch'", *says), remedy
         )
-        for name, given, says, remedy in ARGUMENTS
+        for name, text, says, remedy in ARGUMENTS
     ),
     *(
-        Mistake(name, added("FETCH", step), ("workflow 'refund_order'", *says), remedy)
+        Mistake(name, flow("FETCH", step), ("workflow 'refund_order'", *says), remedy)
         for name, step, says, remedy in NO_STEPS
     ),
 )
@@ -223,35 +223,35 @@ AT_A_RUN = (
     # The name, the workflow, texts that the message must contain, the remedy, and `warning` or `at_run`.
     (
         "a text for a number in a function",
-        described(f"{REFUND % repr('ten')}  {HERE}"),
+        function(f"{REFUND % repr('ten')}  {HERE}"),
         ("'ten'", "'amount'"),
         "its type",
         "at_run",
     ),
     (
         "a whole output for a number",
-        added("FETCH", f"{PATH_STEP % 'step_output("order")'}  {HERE}"),
+        flow("FETCH", f"{PATH_STEP % 'step_output("order")'}  {HERE}"),
         ("the output of 'fetch_order' is an object", "takes a number"),
         "another field",
         "at_run",
     ),
     (
         "a whole output for a number in a function",
-        described(f"{REFUND % 'order'}  {HERE}"),
+        function(f"{REFUND % 'order'}  {HERE}"),
         ("the output of 'fetch_order' is an object", "takes a number"),
         "another field",
         "at_run",
     ),
     (
         "a text of an output for a number in a function",
-        described(f"{REFUND % 'order.email'}  {HERE}"),
+        function(f"{REFUND % 'order.email'}  {HERE}"),
         ("'email'", "is a string"),
         "another field",
         "warning",
     ),
     (
         "a number for a text",
-        added(
+        flow(
             f'Step("fetch", tool=fetch_order, arguments={{"order_id": {ID}}})  {HERE}',
             arguments='[Argument("order_id", "Which", required=True, type=int)]',
         ),
@@ -261,7 +261,7 @@ AT_A_RUN = (
     ),
     (
         "an answer for a text",
-        described(
+        function(
             'sure = ask_user("sure", "Sure?", returns=bool)', f"step(refund)(order_id=sure, amount=order.total)  {HERE}"
         ),
         ("the answer 'sure' is true or false",),
@@ -270,58 +270,58 @@ AT_A_RUN = (
     ),
     (
         "a misspelt argument in guidance in a function",
-        described(f"step(refund, guidance='Mind {{oder_id}}')(order_id=order_id, amount=order.total)  {HERE}"),
+        function(f"step(refund, guidance='Mind {{oder_id}}')(order_id=order_id, amount=order.total)  {HERE}"),
         ("{oder_id}",),
         "mean 'order_id'?",
         "warning",
     ),
     (
         "a misspelt argument in a URI in a function",
-        described(f"fetch('policy', 'docs://{{oder_id}}')  {HERE}"),
+        function(f"fetch('policy', 'docs://{{oder_id}}')  {HERE}"),
         ("{oder_id}",),
         "mean 'order_id'?",
         "",
     ),
     (
         "a misspelt argument in a question in a function",
-        described(f"ask_user('sure', 'Refund {{oder_id}}?')  {HERE}"),
+        function(f"ask_user('sure', 'Refund {{oder_id}}?')  {HERE}"),
         ("{oder_id}",),
         "mean 'order_id'?",
         "",
     ),
     (
         "a required argument that nothing supplies",
-        added("FETCH", f'Step("pay", tool=refund, arguments={{"order_id": {ID}}})  {HERE}'),
+        flow("FETCH", f'Step("pay", tool=refund, arguments={{"order_id": {ID}}})  {HERE}'),
         ("'amount' of 'refund'", "pauses"),
         "ask_model('amount', '…') or ask_user('amount', '…')",
         "warning",
     ),
     (
         "a required argument that nothing supplies in a function",
-        described(f"step(refund)(order_id=order_id)  {HERE}"),
+        function(f"step(refund)(order_id=order_id)  {HERE}"),
         ("'amount' of 'refund'", "pauses"),
         "ask_model('amount', '…') or ask_user('amount', '…')",
         "warning",
     ),
     (
         "a misspelt field in brackets",
-        described(f"{REFUND % 'order["totl"]'}  {HERE}"),
+        function(f"{REFUND % 'order["totl"]'}  {HERE}"),
         ("'totl'",),
         "mean 'total'?",
         "",
     ),
     (
         "a misspelt field as an attribute",
-        described(f"{REFUND % 'order.totl'}  {HERE}"),
+        function(f"{REFUND % 'order.totl'}  {HERE}"),
         ("'totl'",),
         "mean 'total'?",
         "",
     ),
-    ("an index of an object", described(f"{REFUND % 'order[0]'}  {HERE}"), ("'0'",), "it has total, email", ""),
+    ("an index of an object", function(f"{REFUND % 'order[0]'}  {HERE}"), ("'0'",), "it has total, email", ""),
     (
         "a direct call of a tool",
         '@server.tool\ndef rate() -> float:\n    """Rate."""\n    return 1.0\n\n\n'
-        + described(f"{REFUND % 'rate()'}  {HERE}"),
+        + function(f"{REFUND % 'rate()'}  {HERE}"),
         ("calls the tool 'rate' directly",),
         "step(rate)(…)",
         "warning",
@@ -393,7 +393,7 @@ TYPES = (
     ),
     Mistake(
         "a workflow's argument of a type that cannot be described",
-        CONNECTION + added("FETCH", arguments='[ORDER_ID, Argument("db", "It", type=Connection)]'),
+        CONNECTION + flow("FETCH", arguments='[ORDER_ID, Argument("db", "It", type=Connection)]'),
         ("workflow 'refund_order'", "'db'", "Connection"),
         "type=",
     ),
@@ -449,7 +449,7 @@ FUNCTIONS = (
     ),
 )
 
-COMPLETION = added("FETCH").replace(HERE, "") + "\n@server.completion(%r, %r)  # here\n" + IDS
+COMPLETION = flow("FETCH").replace(HERE, "") + "\n@server.completion(%r, %r)  # here\n" + IDS
 DECORATORS = (
     Mistake(
         "a tool's name as the decorator's first argument",
@@ -510,13 +510,13 @@ DECORATORS = (
 STEPS = (
     Mistake(
         "a misspelt tool",
-        added('Step("fetch", tool="fetch_ordr", arguments={"order_id": prompt_arg("order_id")})  # here'),
+        flow('Step("fetch", tool="fetch_ordr", arguments={"order_id": prompt_arg("order_id")})  # here'),
         ("step 'fetch'", "'fetch_ordr'"),
         "did you mean 'fetch_order'?",
     ),
     Mistake(
         "a text in the place of an argument",
-        added("FETCH", arguments='["order_id"]'),
+        flow("FETCH", arguments='["order_id"]'),
         ("workflow 'refund_order'", "'order_id'", "no argument"),
         "Argument('order_id')",
     ),
@@ -528,38 +528,33 @@ STEPS = (
     ),
     Mistake(
         "a tool that is called rather than named",
-        added('Step("fetch", tool=fetch_order("A-17"), arguments={"order_id": prompt_arg("order_id")})  # here'),
+        flow('Step("fetch", tool=fetch_order("A-17"), arguments={"order_id": prompt_arg("order_id")})  # here'),
         ("step 'fetch'", "tool"),
         "without calling it",
     ),
     Mistake(
         "a function that is no tool",
         "def send_mail(to: str) -> None: ...\n\n\n"
-        + added("FETCH", 'Step("mail", tool=send_mail, arguments={"to": step_output("order", "email")})  # here'),
+        + flow("FETCH", 'Step("mail", tool=send_mail, arguments={"to": step_output("order", "email")})  # here'),
         ("step 'mail'", "'send_mail'"),
         "@server.tool",
     ),
     Mistake(
         "an unknown keyword of a step",
-        added('Step("fetch", tol=fetch_order)  # here'),
+        flow('Step("fetch", tol=fetch_order)  # here'),
         ("Step", "'tol'"),
         "did you mean 'tool'?",
     ),
-    Mistake(
-        "a step without a name",
-        added("Step(tool=fetch_order)  # here"),
-        ("Step", "'name'"),
-        "Step('",
-    ),
+    Mistake("a step without a name", flow("Step(tool=fetch_order)  # here"), ("Step", "'name'"), "Step('"),
     Mistake(
         "an output before its step",
-        added(f"""{PATH_STEP % 'step_output("order", "total")'}  {HERE}""", "FETCH"),
+        flow(f"""{PATH_STEP % 'step_output("order", "total")'}  {HERE}""", "FETCH"),
         ("step 'pay'", "'order'", "earlier"),
         "'fetch' before",
     ),
     Mistake(
         "two steps of each other's outputs",
-        added(
+        flow(
             'Step("a", tool=fetch_order, arguments={"order_id": step_output("b", "email")})  # here',
             'Step("b", tool=fetch_order, arguments={"order_id": step_output("a", "email")})',
         ),
@@ -568,40 +563,40 @@ STEPS = (
     ),
     Mistake(
         "a step's name twice",
-        added("FETCH", 'Step("fetch", tool=refund, binding="paid")  # here'),
+        flow("FETCH", 'Step("fetch", tool=refund, binding="paid")  # here'),
         ("step 'fetch'", "two steps"),
         "unique",
     ),
     Mistake(
         "a resource's placeholder without a source",
-        added("FETCH", 'Step("policy", resources=["policy://{oder_id}"])  # here'),
+        flow("FETCH", 'Step("policy", resources=["policy://{oder_id}"])  # here'),
         ("step 'policy'", "{oder_id}"),
         "did you mean 'order_id'?",
     ),
     Mistake(
         "a time as a constant",
         "import datetime\n\n"
-        + added('Step("fetch", tool=fetch_order, arguments={"order_id": constant(datetime.date(2026, 1, 2))})  # here'),
+        + flow('Step("fetch", tool=fetch_order, arguments={"order_id": constant(datetime.date(2026, 1, 2))})  # here'),
         ("step 'fetch'", "'order_id'", "not JSON"),
         "constant('2026-01-02')",
     ),
     Mistake(
         "a text for a number",
-        added("FETCH", f"""{PATH_STEP % 'constant("ten")'}  {HERE}"""),
+        flow("FETCH", f"""{PATH_STEP % 'constant("ten")'}  {HERE}"""),
         ("step 'pay'", "'refund'", "'ten'", "'amount'", "number"),
         "its type",
         at_run=True,
     ),
     Mistake(
         "a text of an output for a number",
-        added("FETCH", f"""{PATH_STEP % 'step_output("order", "email")'}  {HERE}"""),
+        flow("FETCH", f"""{PATH_STEP % 'step_output("order", "email")'}  {HERE}"""),
         ("step 'pay'", "'email'", "a string", "'amount'", "a number"),
         "another field",
         warning=True,
     ),
     Mistake(
         "a misspelt argument in guidance",
-        added(f'Step("fetch", tool=fetch_order, arguments={{"order_id": {ID}}}, guidance="{{oder_id}}")  {HERE}'),
+        flow(f'Step("fetch", tool=fetch_order, arguments={{"order_id": {ID}}}, guidance="{{oder_id}}")  {HERE}'),
         ("step 'fetch'", "{oder_id}", "guidance"),
         "did you mean 'order_id'?",
         warning=True,
@@ -609,7 +604,7 @@ STEPS = (
     Mistake(
         "a path into an output of which nothing is known",
         '@server.tool\ndef look() -> Any:\n    """Look."""\n\n\n'
-        + added(
+        + flow(
             'Step("look", tool=look)',
             'Step("f", tool=fetch_order, arguments={"order_id": step_output("look", "id")})  # here',
             arguments="()",
@@ -623,7 +618,7 @@ STEPS = (
 WORKFLOWS = (
     Mistake(
         "a workflow with the name of a tool",
-        added("FETCH", name="refund"),
+        flow("FETCH", name="refund"),
         ("workflow 'refund'", "a tool has this name"),
         "tool=False",
     ),
@@ -635,7 +630,7 @@ WORKFLOWS = (
     ),
     Mistake(
         "an unknown keyword of a workflow",
-        added("FETCH", more="        durabel=False,\n"),
+        flow("FETCH", options="        durabel=False,\n"),
         ("Workflow", "'durabel'"),
         "did you mean 'durable'?",
     ),
@@ -647,24 +642,24 @@ WORKFLOWS = (
     ),
     Mistake(
         "a secret argument of a background workflow",
-        added(
+        flow(
             "FETCH",
             arguments='[ORDER_ID, Argument("pin", "The PIN", secret=True)]',
-            more="        background=True,\n",
+            options="        background=True,\n",
         ),
         ("'pin'", "secret"),
         "background=True",
     ),
     Mistake(
         "a prompt argument that nothing uses",
-        added("FETCH", arguments='[ORDER_ID, Argument("reason", "Why")]'),
+        flow("FETCH", arguments='[ORDER_ID, Argument("reason", "Why")]'),
         ("workflow 'refund_order'", "'reason'", "nothing uses"),
         "prompt_arg('reason')",
         warning=True,
     ),
     Mistake(
         "a prompt argument without a description",
-        added("FETCH", arguments='[Argument("order_id", required=True)]'),
+        flow("FETCH", arguments='[Argument("order_id", required=True)]'),
         ("workflow 'refund_order'", "'order_id'", "description"),
         "Argument('order_id', '",
         warning=True,
@@ -701,7 +696,7 @@ FILES = (
         "import flows\n",
         ("workflow 'w'", "'fetch'", "imported twice"),
         "another file",
-        others={
+        other_files={
             "flows.py": "import importlib.util, pathlib, sys\n\nfrom mcp_baton import Step, Workflow\n\n"
             "app = sys.modules['{stem}']\n"
             "spec = importlib.util.spec_from_file_location('shop.again', pathlib.Path(__file__).with_name('{file}'))\n"
@@ -710,7 +705,7 @@ FILES = (
             "spec.loader.exec_module(again)\n"
             "app.server.add_workflow(Workflow(name='w', description='d', steps=[Step('fetch', tool=again.fetch)]))\n"
         },
-        whole=True,
+        is_complete=True,
     ),
     Mistake(
         "no lambda_handler",
@@ -718,28 +713,28 @@ FILES = (
         ("lambda_handler",),
         "lambda_handler = handler(server)",
         warning=True,
-        whole=True,
+        is_complete=True,
     ),
     Mistake(
         "two servers in a file",
         'from mcp_baton import Server\n\nshop = Server("shop")\nbilling = Server("billing")\n',
         ("shop, billing",),
         ":shop",
-        whole=True,
+        is_complete=True,
     ),
     Mistake(
         "no server in a file",
         "from mcp_baton import Server\n\n\ndef server() -> Server:\n    return Server('shop')\n",
         ("no Server",),
         "server = server()",
-        whole=True,
+        is_complete=True,
     ),
     Mistake(
         "a server without a name",
         "from mcp_baton import Server\n\nserver = Server()  # here\n",
         ("Server", "'name'"),
         "Server('",
-        whole=True,
+        is_complete=True,
     ),
     Mistake(
         "a setting's value that is none",
@@ -765,58 +760,58 @@ OF_FUNCTIONS = (
     # The name, the workflow, a text that the message must contain, and the remedy.
     (
         "a question with the name of an argument",
-        described("ask_user('order_id', 'Which?')  # here"),
+        function("ask_user('order_id', 'Which?')  # here"),
         "'order_id'",
         "name",
     ),
-    ("a question without a name", described("ask_user('Sure?')  # here"), "'question'", "ask_user('reader', 'Who"),
-    ("a question before its name", described("ask_user('Is it so?', 'so')  # here"), "'Is it so?'", "name before"),
-    ("an answer of an unknown type", CONNECTION + described(SURE % "Connection"), "'sure'", "such as str, bool"),
-    ("a type of answers as a text", described(SURE % "'bool'"), "returns='bool'", "write returns=bool"),
-    ("a list of answers", described(SURE % "['yes', 'no']"), "['yes', 'no'] is not", "Literal['yes', 'no']"),
-    ("a misspelt option of a step", described(PAY % ", retries=3"), "'retries'", "did you mean 'retry'?"),
-    ("a condition as a text", described(PAY % ", when='total > 1'"), "'total > 1'", 'order["total"] > 100'),
+    ("a question without a name", function("ask_user('Sure?')  # here"), "'question'", "ask_user('reader', 'Who"),
+    ("a question before its name", function("ask_user('Is it so?', 'so')  # here"), "'Is it so?'", "name before"),
+    ("an answer of an unknown type", CONNECTION + function(SURE % "Connection"), "'sure'", "such as str, bool"),
+    ("a type of answers as a text", function(SURE % "'bool'"), "returns='bool'", "write returns=bool"),
+    ("a list of answers", function(SURE % "['yes', 'no']"), "['yes', 'no'] is not", "Literal['yes', 'no']"),
+    ("a misspelt option of a step", function(PAY % ", retries=3"), "'retries'", "did you mean 'retry'?"),
+    ("a condition as a text", function(PAY % ", when='total > 1'"), "'total > 1'", 'order["total"] > 100'),
     (
         "a lambda as a tool",
-        described("step(lambda sku: sku)(sku=order_id)  # here"),
+        function("step(lambda sku: sku)(sku=order_id)  # here"),
         "lambda",
         "write a function with def",
     ),
-    ("a step that is not called", described("step(refund)  # here"), "step(refund) has no call", "step(refund)(…)"),
+    ("a step that is not called", function("step(refund)  # here"), "step(refund) has no call", "step(refund)(…)"),
     (
         "two steps without names",
-        described("step(fetch_order)(order_id='A')  # here"),
+        function("step(fetch_order)(order_id='A')  # here"),
         "'fetch_order'",
         "name='fetch_order_2'",
     ),
     (
         "a misspelt option of a workflow",
-        described(header=LATE % ("(durabel=False)  # here", "", "")),
+        function(header=LATE % ("(durabel=False)  # here", "", "")),
         "'durabel'",
         "'durable'?",
     ),
     (
         "a workflow's name without name=",
-        described(header=LATE % ("('refunds')  # here", "", "")),
+        function(header=LATE % ("('refunds')  # here", "", "")),
         "'refunds'",
         "name='refunds'",
     ),
-    ("an asynchronous workflow", described(header=LATE % ("  # here", "async ", "")), "'refund_order'", "write def"),
+    ("an asynchronous workflow", function(header=LATE % ("  # here", "async ", "")), "'refund_order'", "write def"),
     (
         "a workflow that is a tool",
-        described(header=LATE % ("  # here", "@server.tool\n", "")),
+        function(header=LATE % ("  # here", "@server.tool\n", "")),
         "a tool already",
         "two functions",
     ),
     (
         "a source as a default",
-        described(header=LATE % ("  # here", "", f" = {ID}")),
+        function(header=LATE % ("  # here", "", f" = {ID}")),
         "'order_id' is not JSON",
         "text, a number",
     ),
     (
         "a workflow without steps",
-        described(header=LATE % ("  # here", "", "")).replace(FIRST, "pass"),
+        function(header=LATE % ("  # here", "", "")).replace(FIRST, "pass"),
         "no steps",
         "at least one",
     ),
@@ -835,10 +830,10 @@ IN_FUNCTIONS = (
     *(Mistake(name, source, (says,), remedy) for name, source, says, remedy in OF_FUNCTIONS),
     Mistake(
         "a tool of another server",
-        "from flows import pay\n\n\n" + described("step(pay)(order_id=order_id)  # here"),
+        "from flows import pay\n\n\n" + function("step(pay)(order_id=order_id)  # here"),
         ("step 'pay'", "no tool of this server"),
         "@server.tool",
-        others={"flows.py": OTHER_SERVER},
+        other_files={"flows.py": OTHER_SERVER},
     ),
 )
 

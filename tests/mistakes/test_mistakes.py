@@ -24,21 +24,21 @@ from tests.mistakes.table import (
     RETURNED,
     Mistake,
     Returned,
-    added,
+    flow,
 )
 from tests.site.blocks import ROOT, blocks
 from tests.starter import SERVER, needs_the_starter
 
 type Check = Callable[..., tuple[int, Any]]
 
-RIGHT = PRELUDE + added("FETCH") + EPILOGUE
+RIGHT = PRELUDE + flow("FETCH") + EPILOGUE
 SAMPLE = Path(__file__).parents[2] / "examples" / "sample" / "app.py"
 EXPENSES, INCIDENT, REPORT = (SAMPLE.parents[1] / name / "app.py" for name in ("expenses", "incident", "report"))
 SAMPLE_MODULES = ("app", "shop", "orders", "sales")
 
 
 @pytest.fixture(autouse=True)
-def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def fresh_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Work in an empty folder, and undo what loading changes in the interpreter."""
     monkeypatch.chdir(tmp_path)
     path = list(sys.path)
@@ -67,7 +67,7 @@ def check(capsys: pytest.CaptureFixture[str]) -> Check:
 
 
 @pytest.fixture
-def own_sample(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def fresh_sample(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Import the modules of the sample again, and restore those of other tests."""
     for name in SAMPLE_MODULES:
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -82,7 +82,7 @@ def write(text: str) -> str:
 
 
 def write_mistake(mistake: Mistake) -> str:
-    for name, text in mistake.others.items():
+    for name, text in mistake.other_files.items():
         Path(name).write_text(text.replace("{stem}", "shop_app").replace("{file}", "shop_app.py"))
     return write(mistake.text)
 
@@ -94,10 +94,10 @@ def test_a_mistake_is_reported_with_its_line_and_remedy(
     for name, value in mistake.environment.items():
         monkeypatch.setenv(name, value)
 
-    code, found = check(write_mistake(mistake))
+    code, report = check(write_mistake(mistake))
 
     assert code == (0 if mistake.warning else 1)
-    [fault] = found["warnings"] if mistake.warning else found["errors"]
+    [fault] = report["warnings"] if mistake.warning else report["errors"]
     assert [part for part in mistake.says if part not in fault["problem"]] == [], fault
     assert mistake.remedy in fault["remedy"], fault
     if mistake.line is not None:
@@ -106,9 +106,9 @@ def test_a_mistake_is_reported_with_its_line_and_remedy(
     if mistake.at_run:
         load_checked("shop_app.py")
     elif not mistake.warning:
-        with pytest.raises(BatonError) as caught:
+        with pytest.raises(BatonError) as error_info:
             load_checked("shop_app.py")
-        text = str(caught.value)
+        text = str(error_info.value)
         assert [part for part in (*mistake.says, mistake.remedy) if part not in text] == [], text
         assert text.count("\n") <= 1
         assert mistake.line is None or f"shop_app.py:{mistake.line}: " in text
@@ -123,16 +123,16 @@ def test_all_mistakes_are_reported_at_once(check: Check) -> None:
         + "\n@server.tool\ndef price(*skus) -> int:\n"
         + COUNT
         + "\n@server.prompt('ask')\ndef ask() -> str:\n    return ''\n\n"
-        + added("FETCH", 'Step("price", tool=price)', 'Step("stock", tool="stock")')
-        + added('Step("a", tool="nothing")', '"refund"', name="second")
-        + added('Step("a", tool="nothing", arguments={"x": 1})', "FETCH", arguments="[]", name="third")
+        + flow("FETCH", 'Step("price", tool=price)', 'Step("stock", tool="stock")')
+        + flow('Step("a", tool="nothing")', '"refund"', name="second")
+        + flow('Step("a", tool="nothing", arguments={"x": 1})', "FETCH", arguments="[]", name="third")
         + EPILOGUE
     )
 
-    code, found = check(write(text))
+    code, report = check(write(text))
 
     assert code == 1
-    assert [fault["problem"].partition(": ")[0] for fault in found["errors"]] == [
+    assert [fault["problem"].partition(": ")[0] for fault in report["errors"]] == [
         "tool 'stock'",
         "tool 'price'",
         "'ask' is not a function",
@@ -141,20 +141,20 @@ def test_all_mistakes_are_reported_at_once(check: Check) -> None:
         "workflow 'third', step 'a'",
         "workflow 'third', step 'fetch'",
     ]
-    assert found["whole"] is True
+    assert report["whole"] is True
 
 
 def test_a_correct_server_has_no_faults(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
-    code, found = check(write(RIGHT))
+    code, report = check(write(RIGHT))
 
-    assert (code, found["ok"], found["errors"], found["warnings"]) == (0, True, [], [])
-    assert found["published"] == {"tools": 2, "resources": 0, "prompts": 0, "workflows": 1}
+    assert (code, report["ok"], report["errors"], report["warnings"]) == (0, True, [], [])
+    assert report["published"] == {"tools": 2, "resources": 0, "prompts": 0, "workflows": 1}
     forget()
     assert main(["check", "shop_app.py", "--strict"]) == 0
     assert capsys.readouterr().out == "shop_app.py can be served: 2 tools, 1 workflow\n"
 
 
-@pytest.mark.usefixtures("own_sample")
+@pytest.mark.usefixtures("fresh_sample")
 @pytest.mark.parametrize(
     "server",
     [
@@ -166,18 +166,18 @@ def test_a_correct_server_has_no_faults(check: Check, capsys: pytest.CaptureFixt
     ],
 )
 def test_example_servers_have_no_faults(server: Path, check: Check) -> None:
-    code, found = check(str(server), "--strict")
+    code, report = check(str(server), "--strict")
 
-    assert (code, found["errors"], found["warnings"]) == (0, [], [])
-    assert found["published"]["workflows"] > 0
+    assert (code, report["errors"], report["warnings"]) == (0, [], [])
+    assert report["published"]["workflows"] > 0
 
 
 def test_the_server_in_the_readme_has_no_faults(check: Check) -> None:
     code = next(block.code for block in blocks(ROOT / "README.md") if block.language == "python")
 
-    found = check(write(code), "--strict")[1]
+    report = check(write(code), "--strict")[1]
 
-    assert (found["errors"], found["warnings"]) == ([], [])
+    assert (report["errors"], report["warnings"]) == ([], [])
 
 
 QUIET = """
@@ -208,7 +208,7 @@ def price(sku: Annotated[str, "Which"]) -> float:
     time.sleep(1)
     return 1.0
 """
-CONVERTED = added(
+CONVERTED = flow(
     "FETCH",
     """Step("pay", tool=refund, arguments={"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount")})""",
     arguments="[ORDER_ID, Argument('amount', 'EUR', required=True)]",
@@ -222,17 +222,17 @@ def label(text: Annotated[str, BeforeValidator(str), Field(description="The text
     \"\"\"Label.\"\"\"
 
 
-""" + added("FETCH", 'Step("label", tool=label, arguments={"text": step_output("order", "total")})')
-INTENDED = added("FETCH", f'Step("pay", tool=refund, arguments={{"order_id": {ID}}}, guidance="Ask what is fair.")')
+""" + flow("FETCH", 'Step("label", tool=label, arguments={"text": step_output("order", "total")})')
+INTENDED = flow("FETCH", f'Step("pay", tool=refund, arguments={{"order_id": {ID}}}, guidance="Ask what is fair.")')
 
 
 @pytest.mark.parametrize(
     "source", [QUIET, CONVERTED, VALIDATED, INTENDED], ids=["threads", "a number as text", "a validator", "guidance"]
 )
 def test_code_that_may_work_is_not_reported(source: str, check: Check) -> None:
-    found = check(write(PRELUDE + source + EPILOGUE), "--strict")[1]
+    report = check(write(PRELUDE + source + EPILOGUE), "--strict")[1]
 
-    assert (found["errors"], found["warnings"]) == ([], [])
+    assert (report["errors"], report["warnings"]) == ([], [])
 
 
 def test_a_workflow_that_is_certain_to_fail_is_an_error_although_the_server_starts(
@@ -242,8 +242,8 @@ def test_a_workflow_that_is_certain_to_fail_is_an_error_although_the_server_star
 
     assert main(["check", write_mistake(mistake)]) == 1
 
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last == "shop_app.py can be served, but a workflow is certain to fail: 1 error"
+    last_line = capsys.readouterr().out.splitlines()[-1]
+    assert last_line == "shop_app.py can be served, but a workflow is certain to fail: 1 error"
 
 
 def test_strict_mode_fails_for_warnings(check: Check) -> None:
@@ -267,11 +267,12 @@ def test_the_terminal_shows_each_fault_in_two_lines(capsys: pytest.CaptureFixtur
 def test_an_import_that_stops_early_is_reported(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
     text = PRELUDE + "@server.tool\ndef stock(*skus) -> int:\n" + COUNT + "\nimport no_such_module_anywhere\n"
 
-    code, found = check(write(text))
+    code, report = check(write(text))
 
-    assert (code, found["whole"]) == (1, False)
-    assert "--log-level" not in found["errors"][1]["problem"]  # `check` has no such option
-    assert ["*skus" in found["errors"][0]["problem"], "no_such_module" in found["errors"][1]["problem"]] == [True, True]
+    assert (code, report["whole"]) == (1, False)
+    problems = [error["problem"] for error in report["errors"]]
+    assert "--log-level" not in problems[1]  # `check` has no such option
+    assert ["*skus" in problems[0], "no_such_module" in problems[1]] == [True, True]
     forget()
     main(["check", "shop_app.py"])
     assert "not read to its end" in capsys.readouterr().out
@@ -290,27 +291,27 @@ def test_a_check_leaves_nothing_behind(check: Check) -> None:
 
 
 def test_a_syntax_error_is_named_with_its_line(check: Check) -> None:
-    code, found = check(write("number = 1\nfrom broken import nothing)\n"))
+    code, report = check(write("number = 1\nfrom broken import nothing)\n"))
 
-    [error] = found["errors"]
-    assert (code, found["whole"]) == (1, False)
+    [error] = report["errors"]
+    assert (code, report["whole"]) == (1, False)
     assert (error["problem"], error["line"]) == ("SyntaxError: unmatched ')'", 2)
     assert Path(error["file"]).name == "shop_app.py"
 
 
-@pytest.mark.parametrize("returned", RETURNED, ids=lambda returned: returned.name)
+@pytest.mark.parametrize("case", RETURNED, ids=lambda case: case.name)
 def test_an_invalid_return_value_is_logged_with_the_line_of_the_tool(
-    returned: Returned, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    case: Returned, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = PRELUDE + returned.source + EPILOGUE
+    text = PRELUDE + case.source + EPILOGUE
     line = next(number for number, line in enumerate(text.splitlines(), 1) if line.endswith(HERE))
 
     assert main(["call", write(text), "stock"]) == 1
 
     [record] = caplog.records
     assert f"the tool 'stock' ({Path('shop_app.py').resolve()}:{line}) returned" in record.getMessage()
-    assert returned.says in record.getMessage()
-    assert returned.remedy in record.getMessage()
+    assert case.says in record.getMessage()
+    assert case.remedy in record.getMessage()
     assert record.exc_info is None
     assert capsys.readouterr().out.startswith("internal error in stock (id ")
 
@@ -319,23 +320,23 @@ def test_an_exception_of_a_tool_is_shown_with_the_authors_frames() -> None:
     text = PRELUDE + '@server.tool\ndef stock() -> int:\n    """Count."""\n    return {}["left"]\n' + EPILOGUE
     baton = Path(sys.executable).parent / "baton"
 
-    done = subprocess.run([baton, "call", write(text), "stock"], capture_output=True, text=True, check=False)
+    process = subprocess.run([baton, "call", write(text), "stock"], capture_output=True, text=True, check=False)
 
-    frames = [line for line in done.stderr.splitlines() if line.startswith("  File ")]
-    assert done.returncode == 1
+    frames = [line for line in process.stderr.splitlines() if line.startswith("  File ")]
+    assert process.returncode == 1
     assert [("shop_app.py" in frame, "stock" in frame) for frame in frames] == [(True, True)]
-    assert "KeyError: 'left'" in done.stderr
-    assert "--log-level" not in done.stderr
+    assert "KeyError: 'left'" in process.stderr
+    assert "--log-level" not in process.stderr
 
 
-TEXT_FOR_A_NUMBER = added("FETCH", PATH_STEP % 'step_output("order", "email")')
-ROWS = '@server.tool\ndef rows() -> list[Order]:\n    """Rows."""\n    return [Order(1.0, "a")]\n\n\n' + added(
+TEXT_FOR_A_NUMBER = flow("FETCH", PATH_STEP % 'step_output("order", "email")')
+ROWS = '@server.tool\ndef rows() -> list[Order]:\n    """Rows."""\n    return [Order(1.0, "a")]\n\n\n' + flow(
     'Step("rows", tool=rows)', 'Step("fetch", tool=fetch_order, arguments={"order_id": step_output("rows", "3.email")})'
 )
 
 
 @pytest.mark.parametrize(
-    ("source", "reported"),
+    ("source", "text"),
     [
         (TEXT_FOR_A_NUMBER, "it got \\\"kim@example.com\\\" from <field 'email' from fetch_order>"),
         (ROWS, "its argument 'order_id': '3.email' is not in the output of step 'rows': it is a list of 1 item."),
@@ -343,16 +344,16 @@ ROWS = '@server.tool\ndef rows() -> list[Order]:\n    """Rows."""\n    return [O
     ids=["a text for a number", "a list's index that is not there"],
 )
 def test_an_invalid_step_argument_is_reported_with_its_source(
-    source: str, reported: str, capsys: pytest.CaptureFixture[str]
+    source: str, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", write(PRELUDE + source + EPILOGUE), "refund_order", "order_id=A"]) == 3
 
-    assert reported in " ".join(capsys.readouterr().out.split())
+    assert text in " ".join(capsys.readouterr().out.split())
 
 
 def test_all_missing_arguments_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     reason = 'Argument("reason", "Why", required=True)'
 
-    main(["run", write(PRELUDE + added("FETCH", arguments=f"[ORDER_ID, {reason}]") + EPILOGUE), "refund_order"])
+    main(["run", write(PRELUDE + flow("FETCH", arguments=f"[ORDER_ID, {reason}]") + EPILOGUE), "refund_order"])
 
     assert "the arguments 'order_id' and 'reason' are required" in capsys.readouterr().err

@@ -30,13 +30,13 @@ type Invoke = Any
 def emulator() -> Path:
     """The emulator's binary. In CI, its absence is a failure."""
     name = f"aws-lambda-rie-{_ARCHITECTURE.get(platform.machine(), platform.machine())}"
-    found = sorted(
+    binaries = sorted(
         (Path(__file__).parents[1] / "sam" / ".venv").glob(f"lib/python*/site-packages/samcli/local/rapid/{name}")
     )
-    if sys.platform != "linux" or not found:
+    if sys.platform != "linux" or not binaries:
         missing(f"AWS's runtime interface emulator ({name}, Linux) is not here; get it with `{_GET_IT}`")
-    found[0].chmod(0o755)
-    return found[0]
+    binaries[0].chmod(0o755)
+    return binaries[0]
 
 
 @pytest.fixture
@@ -66,20 +66,20 @@ def test_the_emulator_accepts_consecutive_streamed_responses(invoke: Invoke) -> 
 
 
 def test_the_emulator_accepts_alternating_whole_and_streamed_responses(invoke: Invoke) -> None:
-    whole, streamed, again = invoke(
+    whole_answer, streamed_answer, last_answer = invoke(
         "plain.large", {"whole": True, "size": 3}, {"count": 2, "size": 500_000}, {"whole": True, "size": 4}
     )
-    assert (json.loads(whole), json.loads(again)) == ("xxx", "xxxx")
-    assert streamed.split(b"\0" * 8, 1)[1] == b"\0" * 500_000 + b"\1" * 500_000
+    assert (json.loads(whole_answer), json.loads(last_answer)) == ("xxx", "xxxx")
+    assert streamed_answer.split(b"\0" * 8, 1)[1] == b"\0" * 500_000 + b"\1" * 500_000
 
 
 def test_the_emulator_continues_after_errors_before_and_within_a_stream(invoke: Invoke) -> None:
-    within, before, within_again = invoke(
+    error_in_stream, error_before_stream, large_error_in_stream = invoke(
         "plain.failing", {"parts": ["half"], "message": "a"}, {"message": "b"}, {"parts": ["h"], "message": "c" * 9_000}
     )
-    assert within.endswith(b"\0half")
-    assert json.loads(before)["errorMessage"] == "b"
-    assert within_again.endswith(b"\0h")
+    assert error_in_stream.endswith(b"\0half")
+    assert json.loads(error_before_stream)["errorMessage"] == "b"
+    assert large_error_in_stream.endswith(b"\0h")
 
 
 def _free_address() -> str:

@@ -50,12 +50,12 @@ def test_a_large_error_is_shortened_to_valid_json_in_the_trailers_and_the_connec
 
 
 @pytest.mark.parametrize("reaction", [Reaction(after_chunks=2, hang_up=True), Reaction(after_chunks=2, status=413)])
-@pytest.mark.parametrize("raised", [False, True])
+@pytest.mark.parametrize("is_raised", [False, True])
 def test_a_disconnect_raises_in_the_handler_and_the_next_invocation_is_served(
-    api: RuntimeApi, start: Start, gate: Path, reaction: Reaction, raised: bool
+    api: RuntimeApi, start: Start, gate: Path, reaction: Reaction, is_raised: bool
 ) -> None:
     start("plain.interrupted")
-    answer = api.invoke({"parts": ["a", "b"], "gate": str(gate), "raise": raised}, reaction).wait()
+    answer = api.invoke({"parts": ["a", "b"], "gate": str(gate), "raise": is_raised}, reaction).wait()
     gate.write_bytes(b"")
     assert not answer.whole
     assert api.invoke({}).wait().json() == ["client gone"]

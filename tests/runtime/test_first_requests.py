@@ -55,11 +55,11 @@ def serve(dynamodb: SmallDynamoDB, start: Start) -> Callable[..., None]:
             "AWS_SECRET_ACCESS_KEY": "nobody",
             "AWS_DEFAULT_REGION": "eu-west-1",
         }
-        where = {"AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url, "PYTHONPATH": path, "SERVED": function}
+        addresses = {"AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url, "PYTHONPATH": path, "SERVED": function}
         secret = {"BATON_STATE_KEY_SECRET": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:StateKey-a1B2c3"}
         worker = {"BATON_WORKER": "arn:aws:lambda:eu-west-1:123456789012:function:baton-worker:live"}
-        given = {**credentials, **where, **secret, **worker, **DEPLOYED, **environment}
-        start("telling.handler", AWS_LAMBDA_FUNCTION_NAME="mcp", **given)
+        variables = {**credentials, **addresses, **secret, **worker, **DEPLOYED, **environment}
+        start("telling.handler", AWS_LAMBDA_FUNCTION_NAME="mcp", **variables)
 
     return serve
 
@@ -129,10 +129,10 @@ def test_a_first_task_makes_two_dynamodb_requests(load: Load, dynamodb: SmallDyn
 def test_garbage_collection_starts_with_the_first_invocation(api: RuntimeApi, serve: Callable[..., None]) -> None:
     serve(SAMPLE)
 
-    first: Any = api.invoke({"tell": "collector"}).wait().json()
+    first_state: Any = api.invoke({"tell": "collector"}).wait().json()
     api.invoke(REFUND.event).wait()
-    later: Any = api.invoke({"tell": "collector"}).wait().json()
+    later_state: Any = api.invoke({"tell": "collector"}).wait().json()
 
-    assert [reported["enabled at import"] for reported in (first, later)] == [False, False]
-    assert [reported["enabled"] for reported in (first, later)] == [True, True]
-    assert first["frozen"] > 10_000
+    assert [state["enabled at import"] for state in (first_state, later_state)] == [False, False]
+    assert [state["enabled"] for state in (first_state, later_state)] == [True, True]
+    assert first_state["frozen"] > 10_000

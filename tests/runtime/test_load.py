@@ -12,11 +12,11 @@ WITHIN_S = 600
 def test_clients_of_several_environments_end_their_workflows_without_an_error() -> None:
     size = ["--clients", "4", "--seconds", "1", "--processes", "2"]
     command = [sys.executable, "-m", "benchmarks.load", "--servers", "Baton", *size, "--workflows", *WORKFLOWS]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=WITHIN_S)
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=WITHIN_S)
 
-    assert done.returncode == 0, done.stderr
-    table = [[cell.strip() for cell in row.split("|")[1:-1]] for row in done.stdout.splitlines() if row[:1] == "|"]
+    assert process.returncode == 0, process.stderr
+    table = [[cell.strip() for cell in row.split("|")[1:-1]] for row in process.stdout.splitlines() if row[:1] == "|"]
     titles, _, _floor, *rows = table
     assert [row[titles.index("workflow")] for row in rows] == WORKFLOWS
-    assert [row[titles.index("errors")] for row in rows] == ["0"] * len(WORKFLOWS), done.stdout
+    assert [row[titles.index("errors")] for row in rows] == ["0"] * len(WORKFLOWS), process.stdout
     assert all(int(row[titles.index("ended")]) >= 4 for row in rows)

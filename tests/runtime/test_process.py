@@ -14,9 +14,9 @@ from tests.runtime.conftest import FUNCTIONS, LAYER, Start
 
 def test_modules_load_once_without_http_client_and_polling_uses_no_thread(api: RuntimeApi, start: Start) -> None:
     start("plain.inspected", AWS_EXECUTION_ENV="AWS_Lambda_python3.13")
-    seen: Any = api.invoke({}).wait().json()
-    assert (seen["same_class"], seen["http"]) == (True, [])
-    assert (seen["threads"], seen["threaded_polling"]) == (1, False)
+    facts: Any = api.invoke({}).wait().json()
+    assert (facts["same_class"], facts["http"]) == (True, [])
+    assert (facts["threads"], facts["threaded_polling"]) == (1, False)
 
 
 def test_sigterm_stops_a_waiting_function_at_once(api: RuntimeApi, start: Start) -> None:
@@ -26,14 +26,14 @@ def test_sigterm_stops_a_waiting_function_at_once(api: RuntimeApi, start: Start)
 
 
 def test_a_waiting_function_that_handles_sigterm_receives_it(api: RuntimeApi, start: Start, tmp_path: Path) -> None:
-    stopped = tmp_path / "stopped"
-    function = start("signalled.handler", STOPPED_FILE=str(stopped))
+    signal_file = tmp_path / "stopped"
+    function = start("signalled.handler", STOPPED_FILE=str(signal_file))
     api.invoke({}).wait()
     api.polled.clear()
     api.invoke({}).wait()
     assert api.polled.wait(PATIENCE_S)
     assert function.stop() == 0
-    assert stopped.read_text() == "SIGTERM"
+    assert signal_file.read_text() == "SIGTERM"
 
 
 def test_snapstart_hooks_run_before_the_first_stream(api: RuntimeApi, start: Start) -> None:
@@ -47,11 +47,11 @@ def test_the_wrapper_starts_the_streaming_runtime_with_the_same_interpreter_and_
 ) -> None:
     task_root = {"LAMBDA_TASK_ROOT": str(FUNCTIONS), "LAMBDA_RUNTIME_DIR": "/var/runtime", "PYTHONPATH": "/usr/own"}
     start("plain.inspected", [str(wrapper), sys.executable, "-X", "dev", "/var/runtime/bootstrap.py"], **task_root)
-    seen: Any = api.invoke({}).wait().json()
+    facts: Any = api.invoke({}).wait().json()
     layer = wrapper.parent / "python"
     packages = layer / "lib" / Path(sys.executable).name / "site-packages"
-    assert seen["path"][:5] == [str(FUNCTIONS), str(packages), str(layer), "/usr/own", "/var/runtime"]
-    assert seen["flags"] == [True, True]
+    assert facts["path"][:5] == [str(FUNCTIONS), str(packages), str(layer), "/usr/own", "/var/runtime"]
+    assert facts["flags"] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def test_the_wrapper_starts_the_given_command_if_streaming_is_not_possible(
 
 
 def test_the_wrapper_runs_within_the_wrapper_of_an_opentelemetry_layer(start: Start, wrapper: Path) -> None:
-    other = wrapper.parent / "otel-instrument"
-    other.write_text('#!/bin/bash\necho instrumented\nexport ORIG_HANDLER=$_HANDLER\nexec "$@"\n')
-    other.chmod(0o755)
+    other_wrapper = wrapper.parent / "otel-instrument"
+    other_wrapper.write_text('#!/bin/bash\necho instrumented\nexport ORIG_HANDLER=$_HANDLER\nexec "$@"\n')
+    other_wrapper.chmod(0o755)
     function = start("plain.whole", [str(wrapper), "/bin/echo", "bootstrap.py"], BATON_STREAMING="off")
     assert function.process.wait(PATIENCE_S) == 0
     assert function.log.read_text() == "instrumented\nbootstrap.py\n"
@@ -81,10 +81,10 @@ def test_the_wrapper_runs_within_the_wrapper_of_an_opentelemetry_layer(start: St
 
 @pytest.mark.parametrize("switch", [*SWITCH, *(f" {word.upper()} " for word in SWITCH), "", "  "])
 def test_the_wrapper_and_the_settings_parse_the_switch_alike(start: Start, wrapper: Path, switch: str) -> None:
-    aside = start("plain.whole", [str(wrapper), "/bin/echo", "bootstrap.py"], BATON_STREAMING=switch)
-    aside.process.wait(PATIENCE_S)
-    stepped_aside = aside.log.read_text() == "bootstrap.py\n"
-    assert stepped_aside is not Settings.from_environment({"BATON_STREAMING": switch}).streaming
+    function = start("plain.whole", [str(wrapper), "/bin/echo", "bootstrap.py"], BATON_STREAMING=switch)
+    function.process.wait(PATIENCE_S)
+    is_given_command = function.log.read_text() == "bootstrap.py\n"
+    assert is_given_command is not Settings.from_environment({"BATON_STREAMING": switch}).streaming
 
 
 def test_the_wrapper_is_executable() -> None:

@@ -70,8 +70,8 @@ def test_a_proxy_response_is_streamed_because_a_streaming_integration_requires_i
     api: RuntimeApi, start: Start
 ) -> None:
     start("plain.returned")
-    for returned, prelude, body in PROXY_RESPONSES:
-        answer = api.invoke(returned).wait()
+    for response, prelude, body in PROXY_RESPONSES:
+        answer = api.invoke(response).wait()
         assert (answer.kind, answer.whole, answer.trailers) == ("response", True, {})
         assert answer.headers["content-type"] == "application/vnd.awslambda.http-integration-response"
         assert answer.headers["lambda-runtime-function-response-mode"] == "streaming"
@@ -125,28 +125,28 @@ def test_a_part_is_delivered_while_the_handler_still_runs(api: RuntimeApi, start
 
 def test_whole_and_streamed_responses_reuse_two_connections(api: RuntimeApi, start: Start) -> None:
     start("plain.large")
-    expected = {"whole": set[int](), "streamed": set[int]()}
+    connections = {"whole": set[int](), "streamed": set[int]()}
     for number in range(40):
-        whole = api.invoke({"whole": True, "size": number}).wait()
-        assert whole.json() == "x" * number
-        streamed = api.invoke({"count": 3, "size": number + 1}).wait()
-        assert streamed.streamed == b"".join(bytes([piece]) * (number + 1) for piece in range(3))
-        expected["whole"].add(whole.connection)
-        expected["streamed"].add(streamed.connection)
-    large = api.invoke({"count": 12, "size": 1_000_003}).wait()
-    assert large.streamed == b"".join(bytes([piece]) * 1_000_003 for piece in range(12))
-    assert len({*expected["streamed"], large.connection}) == 1
-    assert not expected["streamed"] & expected["whole"]
+        whole_answer = api.invoke({"whole": True, "size": number}).wait()
+        assert whole_answer.json() == "x" * number
+        streamed_answer = api.invoke({"count": 3, "size": number + 1}).wait()
+        assert streamed_answer.streamed == b"".join(bytes([piece]) * (number + 1) for piece in range(3))
+        connections["whole"].add(whole_answer.connection)
+        connections["streamed"].add(streamed_answer.connection)
+    large_answer = api.invoke({"count": 12, "size": 1_000_003}).wait()
+    assert large_answer.streamed == b"".join(bytes([piece]) * 1_000_003 for piece in range(12))
+    assert len({*connections["streamed"], large_answer.connection}) == 1
+    assert not connections["streamed"] & connections["whole"]
 
 
 def test_the_invocation_id_is_returned_and_a_large_event_reaches_the_handler(api: RuntimeApi, start: Start) -> None:
     start("plain.streamed")
     part = "ü" * 3_000_000
-    with_id = api.invoke({"parts": [part]}, headers={"Lambda-Runtime-Invocation-Id": "b1946ac9"}).wait()
-    without = api.invoke({"parts": ["a"]}).wait()
-    assert with_id.streamed == part.encode()
-    assert with_id.headers["lambda-runtime-invocation-id"] == "b1946ac9"
-    assert "lambda-runtime-invocation-id" not in without.headers
+    answer_with_id = api.invoke({"parts": [part]}, headers={"Lambda-Runtime-Invocation-Id": "b1946ac9"}).wait()
+    answer_without_id = api.invoke({"parts": ["a"]}).wait()
+    assert answer_with_id.streamed == part.encode()
+    assert answer_with_id.headers["lambda-runtime-invocation-id"] == "b1946ac9"
+    assert "lambda-runtime-invocation-id" not in answer_without_id.headers
 
 
 def test_a_second_stream_is_rejected(api: RuntimeApi, start: Start) -> None:
@@ -163,8 +163,8 @@ def test_a_stream_of_an_ended_invocation_cannot_write_to_the_next(api: RuntimeAp
 @pytest.mark.parametrize("reaction", [Reaction(then_close=True), Reaction(headers={"Connection": "close"})])
 def test_a_connection_closed_between_invocations_is_reopened(api: RuntimeApi, start: Start, reaction: Reaction) -> None:
     start("plain.streamed")
-    first = api.invoke({"parts": ["a"]}, reaction).wait()
-    second = api.invoke({"parts": ["b"]}).wait()
-    third = api.invoke({"parts": ["c"]}).wait()
-    assert [answer.streamed for answer in (first, second, third)] == [b"a", b"b", b"c"]
-    assert first.connection != second.connection == third.connection
+    first_answer = api.invoke({"parts": ["a"]}, reaction).wait()
+    second_answer = api.invoke({"parts": ["b"]}).wait()
+    third_answer = api.invoke({"parts": ["c"]}).wait()
+    assert [answer.streamed for answer in (first_answer, second_answer, third_answer)] == [b"a", b"b", b"c"]
+    assert first_answer.connection != second_answer.connection == third_answer.connection

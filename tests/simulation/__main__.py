@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import batched
 
-from tests.simulation.harness import KINDS, Chunk, Failed, Outcome, digest, failing_of
+from tests.simulation.harness import KINDS, Chunk, Failures, Outcome, digest, failures_of_chunk
 
 CHUNK = 250
 
@@ -35,51 +35,51 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--traces", type=int, default=TRACES, help="how many failures are printed with traces (3)")
     parser.add_argument("--digest", action="store_true", help="print only a digest of everything that happened")
-    given = parser.parse_args()
-    if given.digest:
-        first = given.first or 0
-        _say(digest(range(first, first + given.seeds)))
+    options = parser.parse_args()
+    if options.digest:
+        first = options.first or 0
+        _print(digest(range(first, first + options.seeds)))
         return 0
-    first = secrets.randbelow(FRESH) if given.first is None else given.first
-    _say(f"The first seed is {first}. To repeat them: --first {first} --seeds {given.seeds}")
+    first = secrets.randbelow(FRESH) if options.first is None else options.first
+    _print(f"The first seed is {first}. To repeat them: --first {first} --seeds {options.seeds}")
     began = time.monotonic()
-    found: list[Outcome] = []
-    struck = Counter[str]()
-    for failed, attacks in _simulated(_chunks(first, given.seeds, given.of), given.processes):
-        struck.update(attacks)
-        for outcome in failed:
-            found.append(outcome)
-            whole = len(found) <= given.traces
-            _say(f"{outcome}\n" if whole else f"seed {outcome.seed}: {outcome.broken[0]}")
+    failures: list[Outcome] = []
+    incidents = Counter[str]()
+    for chunk_failures, chunk_incidents in _run_chunks(_chunks(first, options.seeds, options.of), options.processes):
+        incidents.update(chunk_incidents)
+        for outcome in chunk_failures:
+            failures.append(outcome)
+            is_traced = len(failures) <= options.traces
+            _print(f"{outcome}\n" if is_traced else f"seed {outcome.seed}: {outcome.broken[0]}")
     seconds = time.monotonic() - began
-    rate = f"{given.seeds / seconds:.0f} a second"
-    _say(f"{given.seeds} seeds in {seconds:.0f} s ({rate}): {len(found)} break an invariant")
-    for number, count in sorted(Counter(outcome.broken[0].number for outcome in found).items()):
-        _say(f"  invariant {number}: {count}")
-    _say("Simulations with each attack:")
-    for attack, count in struck.most_common():
-        _say(f"  {count:7} {attack}")
-    return 1 if found else 0
+    rate = f"{options.seeds / seconds:.0f} a second"
+    _print(f"{options.seeds} seeds in {seconds:.0f} s ({rate}): {len(failures)} break an invariant")
+    for number, count in sorted(Counter(outcome.broken[0].number for outcome in failures).items()):
+        _print(f"  invariant {number}: {count}")
+    _print("Simulations with each incident:")
+    for incident, count in incidents.most_common():
+        _print(f"  {count:7} {incident}")
+    return 1 if failures else 0
 
 
 def _chunks(first: int, seeds: int, kind: str | None) -> list[Chunk]:
-    wanted = (
+    counts = (
         {name: seeds * share // sum(SHARES.values()) for name, share in SHARES.items()}
         if kind is None
         else {kind: seeds}
     )
-    return [(chunk, name) for name, count in wanted.items() for chunk in batched(range(first, first + count), CHUNK)]
+    return [(chunk, name) for name, count in counts.items() for chunk in batched(range(first, first + count), CHUNK)]
 
 
-def _simulated(chunks: list[Chunk], processes: int) -> Iterator[Failed]:
+def _run_chunks(chunks: list[Chunk], processes: int) -> Iterator[Failures]:
     if processes == 1:
-        yield from map(failing_of, chunks)
+        yield from map(failures_of_chunk, chunks)
         return
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap_unordered(failing_of, chunks)
+        yield from pool.imap_unordered(failures_of_chunk, chunks)
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

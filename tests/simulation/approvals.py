@@ -24,8 +24,8 @@ from mcp_baton.tasks.approvals import ApprovalRecord, ApprovalState
 from mcp_baton.tasks.dynamodb.approvals import PREFIX, to_approval
 from tests.simulation.dynamodb.database import Change, Key
 from tests.simulation.invariants import Judge
-from tests.simulation.invocations import SETTINGS, Ask, SimulatedExchange
-from tests.simulation.journal import Called, Process
+from tests.simulation.invocations import SETTINGS, SimulatedExchange, Trigger
+from tests.simulation.journal import Process, ToolCall
 from tests.simulation.servers import Plan, look, mail, pay
 from tests.simulation.world import Rewrite, World
 
@@ -44,19 +44,19 @@ LATE_MS = 31_000
 
 @cache
 def guarded_server(lives_s: int) -> Server:
-    made = Server("simulated")
+    server = Server("simulated")
     for tool in (look, mail):
-        made.add_tool(tool)
-    made.add_tool(pay, approval=Approval("refunds", expires=timedelta(seconds=lives_s)))
+        server.add_tool(tool)
+    server.add_tool(pay, approval=Approval("refunds", expires=timedelta(seconds=lives_s)))
     steps = [
         Step("look", {"key": prompt_arg("key")}, tool=look, checkpoint=True),
         Step("pay", {"amount": step_output("look", "n")}, tool=pay),
         Step("mail", {"to": constant("ann")}, tool=mail),
     ]
     key = [Argument("key", "What to look up", required=True)]
-    made.add_workflow(Workflow(name="refund", description="refund", arguments=key, steps=steps))
-    made.check()
-    return made
+    server.add_workflow(Workflow(name="refund", description="refund", arguments=key, steps=steps))
+    server.check()
+    return server
 
 
 class ApprovalWorld(World):
@@ -68,48 +68,48 @@ class ApprovalWorld(World):
         self.kinds = KINDS
         self.limits = replace(self.limits, audit_days=1)
         self.lives_s = self.rng.choice(LIVES_S)
-        self._others = self.rng.randrange(6, 18)
+        self._other_invocations = self.rng.randrange(6, 18)
         self.judge: ApprovalJudge = ApprovalJudge(self, strict=strict)
 
     def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
         return guarded_server(self.lives_s)
 
-    def _invoke(self, ask: Ask, after_ms: float = 0.0) -> None:
-        person = self.rng.choice(PEOPLE) if ask.kind == "decide" else ask.owner
-        super()._invoke(changed(ask, owner=person), after_ms)
+    def _invoke(self, trigger: Trigger, after_ms: float = 0.0) -> None:
+        person = self.rng.choice(PEOPLE) if trigger.kind == "decide" else trigger.owner
+        super()._invoke(changed(trigger, owner=person), after_ms)
 
-    def _answer(self, process: Process, ask: Ask) -> None:
-        if ask.kind == "decide":
+    def _handle(self, process: Process, trigger: Trigger) -> None:
+        if trigger.kind == "decide":
             self._decide(process)
         else:
-            super()._answer(process, ask)
+            super()._handle(process, trigger)
 
     def _decide(self, process: Process) -> None:
         """Read the list, wait, then decide one of its approvals, sometimes with a wrong digest."""
-        listed = self._sent(process, "GET", "/approvals")
-        answer: Any = loads(listed.body.decode())
-        found: list[Mapping[str, Any]] = answer.get("approvals", [])
-        if not found:
+        response = self._send(process, "GET", "/approvals")
+        reply: Any = loads(response.body.decode())
+        approvals: list[Mapping[str, Any]] = reply.get("approvals", [])
+        if not approvals:
             return
-        chosen = self.rng.choice(found)
+        approval = self.rng.choice(approvals)
         self.sleep(self.rng.choice((0, 0, 0.05, 15, self.lives_s - 1, self.lives_s)))
         approves, is_stale = self.rng.random() < 0.75, self.rng.random() < 0.1
-        digest = "0" * 64 if is_stale else chosen["digest"]
+        digest = "0" * 64 if is_stale else approval["digest"]
         body = {"decision": "approve" if approves else "deny", "digest": digest}
-        status = self._sent(process, "POST", f"/approvals/{chosen['approvalId']}", body).status
-        self.struck.add(f"a decision was answered with {status}")
+        status = self._send(process, "POST", f"/approvals/{approval['approvalId']}", body).status
+        self.incidents.add(f"a decision was answered with {status}")
         if status == 200:
-            wanted = ApprovalState.APPROVED if approves else ApprovalState.DENIED
-            self.judge.acknowledged(process, str(chosen["approvalId"]), wanted)
+            state = ApprovalState.APPROVED if approves else ApprovalState.DENIED
+            self.judge.check_decision(process, str(approval["approvalId"]), state)
 
-    def _sent(self, process: Process, method: str, path: str, body: Any = None) -> HttpResponse:
+    def _send(self, process: Process, method: str, path: str, body: Any = None) -> HttpResponse:
         headers = {"content-type": "application/json"}
         data = b"" if body is None else dumps(body).encode()
         request = HttpRequest(method, path, headers, data, process.owner)
-        answer = self.endpoint(process)(request, SimulatedExchange(self, process))
-        assert answer is not None
-        self.note(process.actor, f"{method} {path[:20]} {body or ''} {answer.status}")
-        return answer
+        response = self.endpoint(process)(request, SimulatedExchange(self, process))
+        assert response is not None
+        self.note(process.actor, f"{method} {path[:20]} {body or ''} {response.status}")
+        return response
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ class Use:
     record: ApprovalRecord
     process: Process
     is_open: bool = True
-    calls: list[Called] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
 
 
 class ApprovalJudge(Judge):
@@ -133,59 +133,59 @@ class ApprovalJudge(Judge):
         self.approvals: dict[Key, ApprovalRecord] = {}
         self.uses: list[Use] = []
 
-    def _changed(self, change: Change, process: Process | None, now_ms: float) -> int:
-        number = super()._changed(change, process, now_ms)
+    def _check_write(self, change: Change, process: Process | None, now_ms: float) -> int:
+        number = super()._check_write(change, process, now_ms)
         if change.key[0].startswith(PREFIX) and change.after is not None:
             item: Any = change.after
-            self._approval_changed(number, change, to_approval(item), process)
+            self._check_approval(number, change, to_approval(item), process)
         return number
 
-    def _approval_changed(self, number: int, change: Change, after: ApprovalRecord, process: Process | None) -> None:
+    def _check_approval(self, number: int, change: Change, after: ApprovalRecord, process: Process | None) -> None:
         before = self.approvals.get(change.key)
         self.approvals[change.key] = after
         if before is None:
-            self.world.struck.add("an approval was requested")
+            self.world.incidents.add("an approval was requested")
             return
-        fixed = replace(after, **{name: getattr(before, name) for name in CHANGING})
-        if fixed != before:
+        expected = replace(after, **{name: getattr(before, name) for name in CHANGING})
+        if expected != before:
             self.wrong(22, f"write #{number} changes what an approval is about: {before} to {after}")
         if before.state is not ApprovalState.WAITING and _decision(before) != _decision(after):
             self.wrong(22, f"write #{number} changes a decision: {before} to {after}")
         if after.used_by != before.used_by and process is not None:
-            self._used(number, change.key, before, after, process)
+            self._on_use(number, change.key, before, after, process)
 
-    def _used(self, number: int, key: Key, before: ApprovalRecord, after: ApprovalRecord, process: Process) -> None:
-        self.world.struck.add("an approval was used")
+    def _on_use(self, number: int, key: Key, before: ApprovalRecord, after: ApprovalRecord, process: Process) -> None:
+        self.world.incidents.add("an approval was used")
         # A request that was sent before the expiry may arrive after it. The sender's clock decides.
-        sent_ms = max(it.began_ms for it in process.requests) + process.skew_s * 1000
+        sent_ms = max(request.began_ms for request in process.requests) + process.skew_s * 1000
         if before.state is not ApprovalState.APPROVED or sent_ms - LATE_MS > after.until_ms:
             self.wrong(20, f"write #{number} uses an approval that is {before.state.value} or expired: {after}")
-        earlier = next((it for it in reversed(self.uses) if it.key == key), None)
+        earlier = next((use for use in reversed(self.uses) if use.key == key), None)
         if earlier is not None:
-            self.world.struck.add("an approval was used again after a run was killed")
-            stored = [call.serial for call in earlier.calls if call.serial in self.placed]
-            runs = [str(it.used_by).startswith("run:") for it in (before, after)]
-            if stored or not all(runs):
-                self.wrong(21, f"write #{number} uses an approval again: {before.used_by}, {after.used_by}, {stored}")
+            self.world.incidents.add("an approval was used again after a run was killed")
+            serials = [call.serial for call in earlier.calls if call.serial in self.placed]
+            are_runs = [str(are_runs.used_by).startswith("run:") for are_runs in (before, after)]
+            if serials or not all(are_runs):
+                self.wrong(21, f"write #{number} uses an approval again: {before.used_by}, {after.used_by}, {serials}")
         self.uses.append(Use(key, after, process, calls=earlier.calls if earlier else []))
 
-    def began(self, call: Called) -> None:
-        super().began(call)
+    def check_call(self, call: ToolCall) -> None:
+        super().check_call(call)
         if call.tool != "pay":
             return
-        own = [it for it in self.uses if it.process is call.process and it.is_open]
-        fitting = [it for it in own if it.record.arguments == call.arguments]
-        if not fitting:
+        open_uses = [use for use in self.uses if use.process is call.process and use.is_open]
+        fitting_uses = [use for use in open_uses if use.record.arguments == call.arguments]
+        if not fitting_uses:
             self.wrong(20, f"call #{call.serial} {call.arguments} has no approval")
             return
-        use = fitting[0]
+        use = fitting_uses[0]
         use.is_open = False
         use.calls.append(call)
-        if len({it.key for it in use.calls}) > 1:
-            self.wrong(21, f"a decision has several effects: {[(it.serial, it.key) for it in use.calls]}")
+        if len({call.key for call in use.calls}) > 1:
+            self.wrong(21, f"a decision has several effects: {[(call.serial, call.key) for call in use.calls]}")
 
-    def acknowledged(self, process: Process, approval_id: str, state: ApprovalState) -> None:
-        record = next(it for it in self.approvals.values() if it.approval_id == approval_id)
+    def check_decision(self, process: Process, approval_id: str, state: ApprovalState) -> None:
+        record = next(approval for approval in self.approvals.values() if approval.approval_id == approval_id)
         if record.state is not state or record.decided_by not in PEOPLE:
             self.wrong(22, f"{process.name} gets the reply that it decided {state.value}, but the approval is {record}")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.tasks.dynamodb.s3 import ObjectMissing
 from tests.simulation.faults import Fault
-from tests.simulation.scheduler import here
+from tests.simulation.scheduler import current_actor
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -42,7 +42,7 @@ class SimulatedBucket:
         fault = self._point("PutObject")
         if fault not in {Fault.LOST_REQUEST, Fault.THROTTLED}:
             self._plain.put(key, data, digest)
-            self._world.put_ms[key] = self._world.scheduler.now_ms
+            self._world.object_times_ms[key] = self._world.scheduler.now_ms
         self._after(fault, "PutObject")
 
     def get(self, key: str, most: int) -> bytes:
@@ -51,8 +51,8 @@ class SimulatedBucket:
         return self._plain.get(key, most)
 
     def _point(self, operation: str) -> Fault | None:
-        world, actor = self._world, here()
-        fault = world.weather.strikes()
+        world, actor = self._world, current_actor()
+        fault = world.weather.next_fault()
         if fault is not None:
             world.processes[actor.process.name].faults.append(fault)
         world.point(actor)
@@ -63,7 +63,7 @@ class SimulatedBucket:
 
     def _after(self, fault: Fault | None, operation: str) -> None:
         if fault is Fault.KILLED_AFTER:
-            self._world.kill(here(), f"killed after {operation}")
+            self._world.kill(current_actor(), f"killed after {operation}")
         if fault in SILENT:
             self._world.sleep(S3_S)
         if fault in SILENT or fault in {Fault.THROTTLED, Fault.BROKEN}:

@@ -1,7 +1,7 @@
 """The DynamoDB client of one process. A fault may hit each attempt of a request."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
@@ -10,7 +10,7 @@ from mcp_baton import clients
 from tests.simulation.dynamodb.database import Database
 from tests.simulation.dynamodb.refusals import ConditionFalse, Refusal
 from tests.simulation.faults import Fault
-from tests.simulation.scheduler import here
+from tests.simulation.scheduler import current_actor
 
 if TYPE_CHECKING:
     from tests.simulation.journal import Process
@@ -32,12 +32,12 @@ class Exceptions:
 
 
 @dataclass(slots=True)
-class Sent:
+class SentRequest:
     """A request as its process sees it.
 
     Attributes:
-        written: The numbers of the writes that the request made.
-        heard: Whether the process has received a response that states the outcome.
+        write_numbers: The numbers of the writes that the request made.
+        has_outcome: Whether the process has received a response that states the outcome.
     """
 
     operation: str
@@ -45,8 +45,8 @@ class Sent:
     process: "Process"
     began_ms: float
     attempts: int = 0
-    written: list[int] | None = None
-    heard: bool = False
+    has_outcome: bool = False
+    write_numbers: list[int] = field(default_factory=list)
 
 
 class PlainClient:
@@ -72,57 +72,57 @@ class SimulatedClient(PlainClient):
     def __init__(self, world: "World") -> None:
         super().__init__(world.database)
         self._world = world
-        self._again: Fault | None = None
-        self._left = 0
+        self._burst_fault: Fault | None = None
+        self._burst_left = 0
 
-    def _send(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _send(self, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request, with as many attempts as botocore's configuration allows."""
-        request = self._world.rewritten(operation, request)
-        sent = self._world.sending(operation, _partition(request))
+        params = self._world.rewrite_request(operation, params)
+        request = self._world.register_request(operation, _partition(params))
         attempts = clients.ATTEMPTS
         while True:
-            sent.attempts += 1
+            request.attempts += 1
             try:
-                answer = self._attempt(operation, request, sent)
+                answer = self._attempt(operation, params, request)
             except (ReadTimeoutError, EndpointConnectionError):
-                if sent.attempts >= attempts:
+                if request.attempts >= attempts:
                     raise
             except ClientError as error:
                 code = error.response["Error"]["Code"]
-                sent.heard = sent.heard or code not in RETRYABLE
-                if sent.attempts >= attempts or code not in RETRYABLE:
+                request.has_outcome = request.has_outcome or code not in RETRYABLE
+                if request.attempts >= attempts or code not in RETRYABLE:
                     raise
             else:
-                sent.heard = True
+                request.has_outcome = True
                 return answer
             self._world.sleep(self._world.rng.random())
 
-    def _attempt(self, operation: str, request: Mapping[str, Any], sent: Sent) -> dict[str, Any]:
-        world, actor = self._world, here()
-        fault = self._strikes(sent)
+    def _attempt(self, operation: str, params: Mapping[str, Any], request: SentRequest) -> dict[str, Any]:
+        world, actor = self._world, current_actor()
+        fault = self._next_fault(request)
         if fault is not None:
-            world.struck.add(fault.reported)
-            sent.process.faults.append(fault)
+            world.incidents.add(fault.description)
+            request.process.faults.append(fault)
         if fault is Fault.STALLED_BEFORE:
             world.note(actor, "stalls")
             world.stall(actor)
         world.point(actor)
-        self._before(fault, operation, request, sent)
-        answer = self._make(operation, request, sent)
+        self._before(fault, operation, params, request)
+        answer = self._make(operation, params, request)
         self._after(fault, operation)
         if isinstance(answer, Refusal):
             raise refused(answer, operation)
         return answer
 
-    def _before(self, fault: Fault | None, operation: str, request: Mapping[str, Any], sent: Sent) -> None:
-        world, actor = self._world, here()
+    def _before(self, fault: Fault | None, operation: str, params: Mapping[str, Any], request: SentRequest) -> None:
+        world, actor = self._world, current_actor()
         match fault:
             case Fault.KILLED_BEFORE:
                 world.kill(actor, f"killed before {operation}")
             case Fault.LOST_REQUEST:
                 self._silence(f"{operation} is lost")
             case Fault.LATE:
-                world.later(actor, world.rng.choice(LATE_S), lambda: self._late(operation, request, sent))
+                world.run_later(actor, world.rng.choice(LATE_S), lambda: self._run_late(operation, params, request))
                 self._silence(f"{operation} is on its way")
             case Fault.THROTTLED | Fault.HOT:
                 world.note(actor, f"{operation} is throttled")
@@ -132,7 +132,7 @@ class SimulatedClient(PlainClient):
                 raise refused(Refusal("InternalServerError", "simulated"), operation)
 
     def _after(self, fault: Fault | None, operation: str) -> None:
-        world, actor = self._world, here()
+        world, actor = self._world, current_actor()
         match fault:
             case Fault.KILLED_AFTER:
                 world.kill(actor, f"killed after {operation}")
@@ -145,30 +145,30 @@ class SimulatedClient(PlainClient):
                 world.note(actor, f"{operation} fails with 500, and was made")
                 raise refused(Refusal("InternalServerError", "simulated"), operation)
 
-    def _make(self, operation: str, request: Mapping[str, Any], sent: Sent) -> dict[str, Any] | Refusal:
+    def _make(self, operation: str, params: Mapping[str, Any], request: SentRequest) -> dict[str, Any] | Refusal:
         try:
-            return self._world.make(operation, request, sent)
+            return self._world.make_request(operation, params, request)
         except ConditionFalse as refusal:
-            self._world.note(sent.process.actor, f"{operation} is refused")
+            self._world.note(request.process.actor, f"{operation} is refused")
             return refusal
         except Refusal as refusal:
-            self._world.note(sent.process.actor, f"{operation} is refused: {refusal}")
+            self._world.note(request.process.actor, f"{operation} is refused: {refusal}")
             return refusal
 
-    def _late(self, operation: str, request: Mapping[str, Any], sent: Sent) -> None:
-        self._make(operation, request, sent)
+    def _run_late(self, operation: str, params: Mapping[str, Any], request: SentRequest) -> None:
+        self._make(operation, params, request)
 
-    def _strikes(self, sent: Sent) -> Fault | None:
-        if self._left and self._again is not None and not self._world.weather.over:
-            self._left -= 1
-            return self._again
-        fault = self._world.strikes(sent)
+    def _next_fault(self, request: SentRequest) -> Fault | None:
+        if self._burst_left and self._burst_fault is not None and not self._world.weather.is_over:
+            self._burst_left -= 1
+            return self._burst_fault
+        fault = self._world.choose_fault(request)
         repeats = fault in {Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.THROTTLED, Fault.BROKEN}
-        self._again, self._left = (fault, self._world.weather.burst) if repeats else (None, 0)
+        self._burst_fault, self._burst_left = (fault, self._world.weather.burst) if repeats else (None, 0)
         return fault
 
-    def _silence(self, what: str) -> NoReturn:
-        self._world.note(here(), what)
+    def _silence(self, description: str) -> NoReturn:
+        self._world.note(current_actor(), description)
         self._world.sleep(clients.READ_TIMEOUT_S)
         raise ReadTimeoutError(endpoint_url=URL)
 

@@ -17,14 +17,14 @@ HOLDS = {"aa": ("N",), "bb": ("S",), "cc": ("BS",), "dd": ("L",), "ee": ("M",), 
 SIGNS = ("=", "<>", "<", "<=", ">", ">=")
 
 
-class Drawn:
+class RandomRequest:
     """One random request."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.names: dict[str, str] = {}
         self.values: dict[str, Attribute] = {}
-        self.taken: set[str] = set()
+        self.changed_names: set[str] = set()
 
     def item(self, key: Item) -> Item:
         return {**key, **{name: self.attribute(HOLDS[name]) for name in NAMES if self.rng.random() < 0.8}}
@@ -50,31 +50,31 @@ class Drawn:
             case _:
                 return {"L": [self.attribute(levels=levels - 1) for _ in range(rng.randrange(4))]}
 
-    def path(self, *, whole: bool = False, of: str = "", free: bool = False) -> str:
+    def path(self, *, is_top_level: bool = False, kind: str = "", is_unused: bool = False) -> str:
         """Return a random path, with names or placeholders.
 
         Args:
             whole: Return an attribute, not a path inside one.
             free: Return an attribute that this request does not change yet.
         """
-        names = [name for name in NAMES if not of or HOLDS[name] == (of,) or self.rng.random() < 0.1]
-        name = self.rng.choice([name for name in names if not free or name not in self.taken] or names)
-        if free:
-            self.taken.add(name)
-        made = self._name(name)
-        while not whole and self.rng.random() < (0.7 if name in {"dd", "ee"} else 0.1):
+        names = [name for name in NAMES if not kind or HOLDS[name] == (kind,) or self.rng.random() < 0.1]
+        name = self.rng.choice([name for name in names if not is_unused or name not in self.changed_names] or names)
+        if is_unused:
+            self.changed_names.add(name)
+        path = self._name(name)
+        while not is_top_level and self.rng.random() < (0.7 if name in {"dd", "ee"} else 0.1):
             is_list = (name == "dd") is (self.rng.random() < 0.9)
-            made += f"[{self.rng.randrange(3)}]" if is_list else f".{self._name(self.rng.choice(MEMBERS))}"
-        return made
+            path += f"[{self.rng.randrange(3)}]" if is_list else f".{self._name(self.rng.choice(MEMBERS))}"
+        return path
 
-    def _name(self, stored: str) -> str:
+    def _name(self, name: str) -> str:
         if self.rng.random() < 0.5:
-            return stored
-        self.names[f"#{stored}"] = stored
-        return f"#{stored}"
+            return name
+        self.names[f"#{name}"] = name
+        return f"#{name}"
 
     def value(self, *kinds: str) -> str:
-        return self._given(self.attribute(kinds or KINDS))
+        return self._placeholder(self.attribute(kinds or KINDS))
 
     def condition(self, levels: int = 2) -> str:
         if levels and self.rng.random() < 0.6:
@@ -93,15 +93,15 @@ class Drawn:
             lambda: f"attribute_exists({self.path()})",
             lambda: f"attribute_not_exists({self.path()})",
             lambda: f"contains({self.path()}, {self.value('B')})",
-            lambda: f"NOT contains({self.path(whole=True)}, {self.value('B')})",
+            lambda: f"NOT contains({self.path(is_top_level=True)}, {self.value('B')})",
             lambda: f"{self.path()} {self.rng.choice(('=', '<>'))} {self.value()}",
             lambda: f"{self.path()}{self.rng.choice(SIGNS)}{self.value(*ORDERED)}",
             lambda: f"{self._name('aa')}{self.rng.choice(SIGNS)}{self._name('ee')}.{self._name(MEMBERS[0])}",
             lambda: f"{self.path()} IN ({self.value()},{self.value()},{self.value()})",
-            lambda: f"{self.path()} BETWEEN {self._given({'N': '-3'})} AND {self.value('N')}",
+            lambda: f"{self.path()} BETWEEN {self._placeholder({'N': '-3'})} AND {self.value('N')}",
         ]
 
-    def _given(self, value: Attribute) -> str:
+    def _placeholder(self, value: Attribute) -> str:
         placeholder = f":v{len(self.values)}"
         self.values[placeholder] = value
         return placeholder
@@ -115,17 +115,17 @@ class Drawn:
         return " ".join(f"{clause} {', '.join(actions)}" for clause, actions in clauses.items())
 
     def _actions(self) -> list[Callable[[], tuple[str, str]]]:
-        free = partial(self.path, free=self.rng.random() < 0.9)
+        unused_path = partial(self.path, is_unused=self.rng.random() < 0.9)
         return [
-            lambda: ("SET", f"{free()}={self.value()}"),
-            lambda: ("SET", f"{free()} = {self.value()}"),
-            lambda: ("SET", f"{(path := free(of='N', whole=True))}={path}+{self.value('N')}"),
-            lambda: ("SET", f"{free()}={self.path(of='N', whole=True)}+{self.value('N')}"),
-            lambda: ("SET", f"{free()}=if_not_exists({self.path()},{self.value()})"),
-            lambda: ("SET", f"{free()}={self.path()}"),
-            lambda: ("REMOVE", free()),
-            lambda: ("ADD", f"{free(whole=True, of='BS')} {self.value('BS')}"),
-            lambda: ("ADD", f"{free(whole=True, of='N')} {self.value('N')}"),
+            lambda: ("SET", f"{unused_path()}={self.value()}"),
+            lambda: ("SET", f"{unused_path()} = {self.value()}"),
+            lambda: ("SET", f"{(path := unused_path(kind='N', is_top_level=True))}={path}+{self.value('N')}"),
+            lambda: ("SET", f"{unused_path()}={self.path(kind='N', is_top_level=True)}+{self.value('N')}"),
+            lambda: ("SET", f"{unused_path()}=if_not_exists({self.path()},{self.value()})"),
+            lambda: ("SET", f"{unused_path()}={self.path()}"),
+            lambda: ("REMOVE", unused_path()),
+            lambda: ("ADD", f"{unused_path(is_top_level=True, kind='BS')} {self.value('BS')}"),
+            lambda: ("ADD", f"{unused_path(is_top_level=True, kind='N')} {self.value('N')}"),
         ]
 
     def request(self, key: Item) -> dict[str, Any]:

@@ -9,9 +9,9 @@ class Fault(Enum):
     """A fault that can hit a request to the store."""
 
     @property
-    def reported(self) -> str:
+    def description(self) -> str:
         """A description of the fault, for the counts of seeds."""
-        return WORDS[self]
+        return DESCRIPTIONS[self]
 
     LOST_REQUEST = auto()
     """The request never arrives. The client's request times out."""
@@ -35,7 +35,7 @@ class Fault(Enum):
     """The process stalls after the request was made."""
 
 
-WORDS = {
+DESCRIPTIONS = {
     Fault.LOST_REQUEST: "a request was lost",
     Fault.LOST_REPLY: "a response was lost",
     Fault.LATE: "a request arrived late",
@@ -76,10 +76,10 @@ class Weather:
     skewed: bool
     freezes: bool
     stale: float
-    over: bool = False
+    is_over: bool = False
 
     @classmethod
-    def drawn(cls, rng: Random) -> "Weather":
+    def choose(cls, rng: Random) -> "Weather":
         """Choose the weather of a seed. One seed in sixteen has no faults."""
         groups = rng.choice(((LOSSES,), (LOSSES,), (KILLS,), (STALLS,), (LOSSES, KILLS), (KILLS, STALLS), GROUPS))
         kinds = [kind for group in groups for kind in group if rng.random() < 0.7]
@@ -89,16 +89,16 @@ class Weather:
         burst = rng.choice((0, 0, 0, 1, 2, 5))
         return cls(rng, tuple(kinds), chance, burst, skewed=skewed, freezes=freezes, stale=stale)
 
-    def strikes(self) -> Fault | None:
+    def next_fault(self) -> Fault | None:
         """Return the fault of the next request, or `None`."""
-        if self.over or not self.kinds or self.rng.random() >= self.chance:
+        if self.is_over or not self.kinds or self.rng.random() >= self.chance:
             return None
         return self.rng.choice(self.kinds)
 
-    def among(self, faults: tuple[Fault, ...]) -> bool:
+    def happens(self, faults: tuple[Fault, ...]) -> bool:
         """Choose whether one of these faults happens now."""
-        known = [fault for fault in faults if fault in self.kinds]
-        return bool(known) and not self.over and self.rng.random() < self.chance * len(known) / len(self.kinds)
+        kinds = [fault for fault in faults if fault in self.kinds]
+        return bool(kinds) and not self.is_over and self.rng.random() < self.chance * len(kinds) / len(self.kinds)
 
     def lag_ms(self) -> float:
         """Choose the age of the data that an eventually consistent read returns, milliseconds."""

@@ -31,10 +31,10 @@ from tests.simulation.approvals import ApprovalWorld
 from tests.simulation.invariants import Violation
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
-from tests.simulation.journal import Broken
+from tests.simulation.journal import BrokenInvariant
 from tests.simulation.lists import ListWorld
 from tests.simulation.questions import QuestionWorld
-from tests.simulation.scheduler import Actor, Killed, current, here
+from tests.simulation.scheduler import Actor, Killed, current_actor, find_actor
 from tests.simulation.servers import STAGE
 from tests.simulation.waits import BackgroundWaitWorld, WaitWorld
 from tests.simulation.world import ParallelWorld, Rewrite, World
@@ -50,55 +50,55 @@ class Outcome:
     """The outcome of a simulation."""
 
     seed: int
-    broken: tuple[Broken, ...]
-    struck: frozenset[str]
+    broken: tuple[BrokenInvariant, ...]
+    incidents: frozenset[str]
     trace: tuple[tuple[float, str, str], ...]
 
     def __str__(self) -> str:
-        found = "\n".join(map(str, self.broken))
+        broken = "\n".join(map(str, self.broken))
         began = self.trace[0][0] if self.trace else 0.0
-        lines = [f"{(at_ms - began) / 1000:10.3f} {who:12} {what}" for at_ms, who, what in self.trace]
-        return f"seed {self.seed}:\n{found}\n" + "\n".join(lines)
+        lines = [f"{(at_ms - began) / 1000:10.3f} {actor_name:12} {text}" for at_ms, actor_name, text in self.trace]
+        return f"seed {self.seed}:\n{broken}\n" + "\n".join(lines)
 
 
-_under_way: list[World] = []
+_worlds: list[World] = []
 
 
 def simulate(seed: int, kind: type[World] = World, *, rewrite: Rewrite | None = None, strict: bool = True) -> Outcome:
     """Run the simulation of a seed. Call it only within `simulating`."""
     world = kind(seed, rewrite=rewrite, strict=strict)
-    _under_way.append(world)
-    STAGE.called = world.called
-    broken: list[Broken] = world.judge.broken
+    _worlds.append(world)
+    STAGE.call_handler = world.call_tool
+    broken: list[BrokenInvariant] = world.judge.broken
     try:
         world.run()
     except (Violation, Killed):
         pass
     except Exception as error:
-        broken.append(Broken(0, f"{type(error).__name__}: {error}"))
+        broken.append(BrokenInvariant(0, f"{type(error).__name__}: {error}"))
         if not strict:
             logging.getLogger(__name__).exception("seed %d", seed)
     finally:
-        _under_way.pop()
-    return Outcome(seed, tuple(broken), frozenset(world.struck), tuple(world.trace))
+        _worlds.pop()
+    return Outcome(seed, tuple(broken), frozenset(world.incidents), tuple(world.trace))
 
 
 class SimulatedQueue[Element]:
     """A queue whose consumer waits in simulated time."""
 
     def __init__(self) -> None:
-        self._owner = current()
+        self._owner = find_actor()
         self._elements: deque[Element] = deque()
 
     def put(self, element: Element) -> None:
         self._elements.append(element)
         if self._owner is not None:
-            self._owner.wake_ms = min(self._owner.wake_ms, _under_way[-1].scheduler.now_ms)
+            self._owner.wake_ms = min(self._owner.wake_ms, _worlds[-1].scheduler.now_ms)
 
     def get(self, timeout: float | None = None) -> Element:
         """Return the first element. Wait for at most `timeout` seconds, or without a limit if it is `None`."""
         if not self._elements:
-            _under_way[-1].sleep(math.inf if timeout is None else timeout)
+            _worlds[-1].sleep(math.inf if timeout is None else timeout)
         if not self._elements:
             raise Empty
         return self._elements.popleft()
@@ -124,7 +124,7 @@ class SimulatedMailbox(Mailbox):
 
     def next(self, timeout_s: float) -> Mail | None:
         mail = super().next(timeout_s)
-        _under_way[-1].heard(mail)
+        _worlds[-1].note_outcome(mail)
         return mail
 
 
@@ -137,58 +137,58 @@ class SimulatedThread:
 
     def start(self) -> None:
         """Add the thread to the simulation. While the judge reads, the thread runs at once."""
-        if _under_way[-1].judging:
+        if _worlds[-1].is_judging:
             self._run()
         else:
-            beside("thread", self._run)
+            add_actor("thread", self._run)
 
 
-def beside(what: str, run: Callable[[], object]) -> None:
+def add_actor(kind: str, function: Callable[[], object]) -> None:
     """Run a function as a new actor in the process of the current actor. It may begin late."""
-    parent, world = current(), _under_way[-1]
+    parent, world = find_actor(), _worlds[-1]
     assert parent is not None
     due_ms = world.scheduler.now_ms
 
     def begin() -> None:
-        world.continued_at(here(), due_ms)
-        run()
+        world.continue_actor(current_actor(), due_ms)
+        function()
 
-    world.scheduler.add(Actor(f"{parent.name}.{what}", begin, due_ms, parent))
+    world.scheduler.add(Actor(f"{parent.name}.{kind}", begin, due_ms, parent))
 
 
 def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
     """Run a tool's thread as an actor of the invocation's process."""
-    process = _under_way[-1].processes[here().process.name]
+    process = _worlds[-1].processes[current_actor().process.name]
     process.checked_ms = process.clock_read_ms
-    beside("tool", partial(copy_context().run, worker.run_and_report, function, arguments, mailbox, lambda: None))
+    add_actor("tool", partial(copy_context().run, worker.run_and_report, function, arguments, mailbox, lambda: None))
     return lambda: None
 
 
 def _run_in_thread(job: Callable[[Callable[[], None]], None]) -> None:
     """Run a parallel step's call as an actor of the invocation's process."""
-    beside("step", partial(copy_context().run, job, lambda: None))
+    add_actor("step", partial(copy_context().run, job, lambda: None))
 
 
 @contextmanager
 def simulating() -> Iterator[None]:
     """Install the simulated clock, threads and random numbers. Threads outside a simulation use the real ones."""
 
-    def instead[**P, T](real: Callable[P, T], simulated: Callable[[World], Callable[P, T]]) -> Callable[P, T]:
-        def either(*args: P.args, **kwargs: P.kwargs) -> T:
-            return simulated(_under_way[-1])(*args, **kwargs) if current() is not None else real(*args, **kwargs)
+    def switch[**P, T](real: Callable[P, T], simulated: Callable[[World], Callable[P, T]]) -> Callable[P, T]:
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            return simulated(_worlds[-1])(*args, **kwargs) if find_actor() is not None else real(*args, **kwargs)
 
-        return either
+        return call
 
     with pytest.MonkeyPatch.context() as patch:
         real_sleep: Callable[[float], None] = time.sleep
-        sleep = instead(real_sleep, lambda world: world.sleep)
+        sleep = switch(real_sleep, lambda world: world.sleep)
         patch.setattr(time, "sleep", sleep)
-        patch.setattr(time, "monotonic", instead(time.monotonic, lambda world: world.monotonic))
-        patch.setattr(time, "time_ns", instead(time.time_ns, lambda world: lambda: int(world.scheduler.now_ms * 10**6)))
-        patch.setattr(os, "urandom", instead(os.urandom, lambda world: world.rng.randbytes))
-        patch.setattr("mcp_baton.server.callbacks.token_urlsafe", lambda size: _under_way[-1].rng.randbytes(size).hex())
-        patch.setattr(random, "uniform", instead(random.uniform, lambda world: world.rng.uniform))
-        patch.setattr(random, "random", instead(random.random, lambda world: world.rng.random))
+        patch.setattr(time, "monotonic", switch(time.monotonic, lambda world: world.monotonic))
+        patch.setattr(time, "time_ns", switch(time.time_ns, lambda world: lambda: int(world.scheduler.now_ms * 10**6)))
+        patch.setattr(os, "urandom", switch(os.urandom, lambda world: world.rng.randbytes))
+        patch.setattr("mcp_baton.server.callbacks.token_urlsafe", lambda size: _worlds[-1].rng.randbytes(size).hex())
+        patch.setattr(random, "uniform", switch(random.uniform, lambda world: world.rng.uniform))
+        patch.setattr(random, "random", switch(random.random, lambda world: world.rng.random))
         patch.setitem(cast("dict[str, Any]", write_decided.__kwdefaults__), "sleep", sleep)
         patch.setattr(worker, "_start_thread", _start_thread)
         patch.setattr(runner, "Mailbox", SimulatedMailbox)
@@ -222,23 +222,23 @@ def _patch_values(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(f"{STORE}.{module}.OUTBOX_SHARDS", OUTBOX_SHARDS)
 
 
-def failures(seeds: Iterable[int], struck: Counter[str] | None = None, kind: type[World] = World) -> Iterator[Outcome]:
+def failures(seeds: Iterable[int], counts: Counter[str] | None = None, kind: type[World] = World) -> Iterator[Outcome]:
     """Yield the outcomes of the seeds that break an invariant.
 
     Args:
-        struck: Counts the simulations in which each attack happened.
+        counts: Counts the simulations in which each incident happened.
     """
     with simulating():
         for seed in seeds:
             outcome = simulate(seed, kind)
-            if struck is not None:
-                struck.update(outcome.struck)
+            if counts is not None:
+                counts.update(outcome.incidents)
             if outcome.broken:
                 yield outcome
 
 
-type Failed = tuple[list[Outcome], Counter[str]]
-"""The outcomes that broke an invariant, and how often each attack happened."""
+type Failures = tuple[list[Outcome], Counter[str]]
+"""The outcomes that broke an invariant, and how often each incident happened."""
 
 
 KINDS: Mapping[str, type[World]] = {
@@ -258,18 +258,18 @@ type Chunk = tuple[tuple[int, ...], str]
 """Seeds, and the kind of their simulations: a key of `KINDS`."""
 
 
-def failing_of(chunk: Chunk) -> Failed:
+def failures_of_chunk(chunk: Chunk) -> Failures:
     """Return what `failures` finds, in a form that can be sent between processes."""
     seeds, kind = chunk
-    struck = Counter[str]()
-    return list(failures(seeds, struck, KINDS[kind])), struck
+    counts = Counter[str]()
+    return list(failures(seeds, counts, KINDS[kind])), counts
 
 
 def digest(seeds: Sequence[int]) -> str:
     """Return a digest of everything that happens in the simulations of these seeds, for all kinds."""
-    made = hashlib.sha256()
+    sha256 = hashlib.sha256()
     with simulating():
         for kind in KINDS.values():
             for seed in seeds:
-                made.update(repr(simulate(seed, kind, strict=False).trace).encode())
-    return made.hexdigest()
+                sha256.update(repr(simulate(seed, kind, strict=False).trace).encode())
+    return sha256.hexdigest()

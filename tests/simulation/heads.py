@@ -33,8 +33,8 @@ def paused_at(item: Item) -> str | None:
     reason = variables_of(item).get(PAUSE_REASON)
     if reason is None:
         return None
-    named = reason["M"].get("failedStep") or reason["M"].get("blockedStep")
-    return None if named is None else str(named["S"])
+    step = reason["M"].get("failedStep") or reason["M"].get("blockedStep")
+    return None if step is None else str(step["S"])
 
 
 def is_waiting(item: Item) -> bool:
@@ -81,5 +81,5 @@ def serial_in(value: Json) -> int | None:
     if isinstance(serial, int):
         return serial
     error = value.get("error")
-    found = _SERIAL.search(error) if isinstance(error, str) else None
-    return int(found[1]) if found else None
+    match = _SERIAL.search(error) if isinstance(error, str) else None
+    return int(match[1]) if match else None

@@ -32,7 +32,7 @@ from tests.simulation.heads import (
     value_of,
     variables_of,
 )
-from tests.simulation.journal import Broken, Called, Process
+from tests.simulation.journal import BrokenInvariant, Process, ToolCall
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -47,7 +47,7 @@ CHANGED = "The workflow has changed since the task was started"
 class Violation(Exception):
     """A broken invariant."""
 
-    def __init__(self, broken: Broken) -> None:
+    def __init__(self, broken: BrokenInvariant) -> None:
         super().__init__(str(broken))
         self.broken = broken
 
@@ -60,7 +60,7 @@ class Judge:
 
     def __init__(self, world: "World", *, strict: bool) -> None:
         self.world = world
-        self.broken: list[Broken] = []
+        self.broken: list[BrokenInvariant] = []
         self.changes: list[tuple[Change, Process | None]] = []
         self.head: Item | None = None
         self.placed: dict[int, list[tuple[int, str]]] = {}
@@ -71,35 +71,35 @@ class Judge:
         self.task_id = ""
         self._strict = strict
 
-    def wrong(self, number: int, what: str) -> None:
-        broken = Broken(number, what)
+    def wrong(self, number: int, description: str) -> None:
+        broken = BrokenInvariant(number, description)
         self.broken.append(broken)
         if self._strict:
             self.world.scheduler.fail(Violation(broken))
 
     # Events.
 
-    def changed(self, change: Change, process: Process | None, now_ms: float) -> int:
+    def check_write(self, change: Change, process: Process | None, now_ms: float) -> int:
         """Check a write and return its number. An exception of the judge ends the simulation, so that it does not look
         like an error of Baton."""
         try:
-            return self._changed(change, process, now_ms)
+            return self._check_write(change, process, now_ms)
         except Exception as error:  # noqa: BLE001 - Baton would catch it
             self.world.scheduler.fail(error)
 
-    def _changed(self, change: Change, process: Process | None, now_ms: float) -> int:
+    def _check_write(self, change: Change, process: Process | None, now_ms: float) -> int:
         number = len(self.changes)
         self.changes.append((change, process))
         self._check_item(change, now_ms)
         if self._is_mine(change, process):
             self.head = change.after
             if change.after is not None:
-                self._head_changed(number, change, process, now_ms)
+                self._check_head(number, change, process, now_ms)
         return number
 
     def _is_mine(self, change: Change, process: Process | None) -> bool:
         is_task = change.key[1].startswith(TASK)
-        if is_task and not self.task_id and process is not None and not process.aside:
+        if is_task and not self.task_id and process is not None and not process.is_unrelated:
             self.task_id = change.key[1].removeprefix(TASK)
         return is_task and change.key[1] == TASK + self.task_id
 
@@ -110,7 +110,7 @@ class Judge:
         if after is None:
             return
         if change.key[0].startswith("VALUE#"):
-            self.world.struck.add("a value was kept outside its task's item")
+            self.world.incidents.add("a value was kept outside its task's item")
         lives_ms = int(after["expires_at"]["N"]) * 1000 - now_ms if "expires_at" in after else float("inf")
         if lives_ms > LONGEST_MS:
             self.wrong(7, f"{change.key[1][:40]} of {change.key[0][:20]} is kept for {lives_ms / 3_600_000:g} h")
@@ -123,28 +123,28 @@ class Judge:
             if negative:
                 self.wrong(17, f"the count of {negative} is below zero")
 
-    def _head_changed(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
+    def _check_head(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
         before, after = change.before, change.after
         assert after is not None
         if before is None:
-            self._created()
+            self._on_creation()
         elif before.get("definition") != after.get("definition"):
-            self.world.struck.add("a task continued with a changed workflow")
+            self.world.incidents.add("a task continued with a changed workflow")
         if before is not None and status_of(before) in TERMINAL:
             self.wrong(2, f"write #{number} changes a task that is {status_of(before)}")
         self._check_steps(before, after)
         if before is not None:
             self._check_pause(before, after)
-        for path in change.put:
+        for path in change.values:
             if len(path) == 2 and path[0] == "variables" and path[1] in variables_of(after):
                 self._check_value(number, before, after, str(path[1]))
         if process is not None:
-            self.claims.changed(number, change, process, now_ms)
+            self.claims.check_write(number, change, process, now_ms)
 
-    def _created(self) -> None:
-        self.world.created(self.task_id)
+    def _on_creation(self) -> None:
+        self.world.on_creation(self.task_id)
 
-    def sent(self, change: Change, process: Process, began_ms: float) -> None:
+    def check_expiry(self, change: Change, process: Process, began_ms: float) -> None:
         """Check the expiry of a task at a write. `began_ms` is when the request was sent, or first sent if it was
         repeated."""
         if change.before is None or not change.key[1].startswith(TASK):
@@ -154,24 +154,24 @@ class Judge:
             self.wrong(2, f"{process.name} changes a task that expired {late_ms / 1000:.0f} s before")
 
     def _check_pause(self, before: Item, after: Item) -> None:
-        paused = paused_at(before)
-        if paused is None or paused_at(after) is not None or status_of(after) in TERMINAL:
+        paused_step = paused_at(before)
+        if paused_step is None or paused_at(after) is not None or status_of(after) in TERMINAL:
             return
-        if steps_of(after).get(paused, "completed") not in SETTLED:
-            self.wrong(5, f"the pause reason was deleted, but its step {paused} is {steps_of(after)[paused]}")
+        if steps_of(after).get(paused_step, "completed") not in SETTLED:
+            self.wrong(5, f"the pause reason was deleted, but its step {paused_step} is {steps_of(after)[paused_step]}")
 
     def _check_steps(self, before: Item | None, after: Item) -> None:
-        old, new = steps_of(before) if before else {}, steps_of(after)
-        for name, status in old.items():
-            if status == "completed" and new.get(name) != "completed":
-                self.wrong(1, f"the completed step {name} becomes {new.get(name)}")
-        for name, status in new.items():
-            stored = RESULT_PREFIX + name in variables_of(after)
-            if stored is not (status in {"completed", "failed"}):
-                self.wrong(1, f"the step {name} is {status}, but has {'a' if stored else 'no'} result")
-        paused = paused_at(after)
-        if paused is not None and new.get(paused) == "completed" and not is_waiting(after):
-            self.wrong(1, f"the pause reason names the completed step {paused}")
+        old_steps, new_steps = steps_of(before) if before else {}, steps_of(after)
+        for name, status in old_steps.items():
+            if status == "completed" and new_steps.get(name) != "completed":
+                self.wrong(1, f"the completed step {name} becomes {new_steps.get(name)}")
+        for name, status in new_steps.items():
+            has_stored_result = RESULT_PREFIX + name in variables_of(after)
+            if has_stored_result is not (status in {"completed", "failed"}):
+                self.wrong(1, f"the step {name} is {status}, but has {'a' if has_stored_result else 'no'} result")
+        paused_step = paused_at(after)
+        if paused_step is not None and new_steps.get(paused_step) == "completed" and not is_waiting(after):
+            self.wrong(1, f"the pause reason names the completed step {paused_step}")
         if status_of(after) == "completed" and "result" not in after:
             self.wrong(1, "a completed task has no result")
 
@@ -199,7 +199,7 @@ class Judge:
             self.wrong(4, f"call #{serial} is written to {name} by write #{number}, but was written before: {places}")
         places.append((number, name))
         call = self.world.calls[serial - 1]
-        open_step = self.world.meant_by(call)
+        open_step = self.world.step_of_call(call)
         if call.process.is_run or before is None or open_step is None or name == RESULT_PREFIX + open_step:
             return
         if name.startswith(RESULT_PREFIX) and steps_of(before).get(open_step) not in {None, *SETTLED}:
@@ -207,36 +207,36 @@ class Judge:
                 4, f"call #{serial} of {call.tool} {call.arguments} is written to {name}, but {open_step} is open"
             )
 
-    def began(self, call: Called) -> None:
-        self.claims.began(call)
+    def check_call(self, call: ToolCall) -> None:
+        self.claims.check_call(call)
         if call.key is None:
             return
-        meant = call.tool, dumps(call.arguments, sort_keys=True)
-        if self.keys.setdefault(call.key, meant) != meant:
-            self.wrong(8, f"the key of {self.keys[call.key]} is given to {meant}")
-        step = self.world.meant_by(call)
+        tool_and_arguments = call.tool, dumps(call.arguments, sort_keys=True)
+        if self.keys.setdefault(call.key, tool_and_arguments) != tool_and_arguments:
+            self.wrong(8, f"the key of {self.keys[call.key]} is given to {tool_and_arguments}")
+        step = self.world.step_of_call(call)
         if step is not None and call.process.is_run:
-            key = self.step_keys.setdefault((step, meant[1]), call.key)
+            key = self.step_keys.setdefault((step, tool_and_arguments[1]), call.key)
             if key != call.key:
                 self.wrong(8, f"{call.process.name} gives {step} another key than an earlier run")
 
-    def stopped(self, process: Process) -> None:
+    def check_stopped(self, process: Process) -> None:
         """Check a process that Lambda stopped because its time was over."""
-        self.claims.ended(process)
+        self.claims.note_end(process)
         if not process.stalled and process.answer is None:
             self.wrong(11, f"{process.name} did not answer within its time")
 
-    def answered(self, process: Process) -> None:
-        self.claims.ended(process)
-        self.check_answer(process)
+    def check_reply(self, process: Process) -> None:
+        self.claims.note_end(process)
+        self.check_stored(process)
 
-    def check_answer(self, process: Process) -> None:
+    def check_stored(self, process: Process) -> None:
         """Check a reply when it is sent: acknowledged data is stored."""
         if "unknown" in {process.meta.get("recorded"), process.meta.get("persisted")}:
-            self.world.struck.add("a reply said that it is unknown what is stored")
+            self.world.incidents.add("a reply said that it is unknown what is stored")
         match process.kind:
             case "call":
-                self._check_call(process)
+                self._check_continuation(process)
             case "start" | "resume" | "work":
                 self._check_run(process)
 
@@ -247,46 +247,48 @@ class Judge:
                 if call.serial in self.placed:
                     self.wrong(6, f"{process.name} gets the reply that call #{call.serial} is not recorded, but it is")
         # If no time was left for a call, the last write has no result of a call.
-        called_last = NOT_STARTED not in dumps(process.meta.get("pause_reason"))
-        if process.is_run and process.meta.get("persisted") is False and process.calls and called_last:
-            last = process.calls[-1]
-            for number, place in self.placed.get(last.serial, ()):
-                at = next((at for at, sent in enumerate(process.requests) if number in (sent.written or ())), None)
-                if at is None or not any(
-                    sent.heard and sent.operation == "UpdateItem" for sent in process.requests[at:]
+        has_called_last = NOT_STARTED not in dumps(process.meta.get("pause_reason"))
+        if process.is_run and process.meta.get("persisted") is False and process.calls and has_called_last:
+            last_call = process.calls[-1]
+            for number, place in self.placed.get(last_call.serial, ()):
+                index = next(
+                    (index for index, request in enumerate(process.requests) if number in request.write_numbers), None
+                )
+                if index is None or not any(
+                    request.has_outcome and request.operation == "UpdateItem" for request in process.requests[index:]
                 ):
                     self.wrong(
                         6, f"{process.name} gets the reply that {place} is not stored, but write #{number} stored it"
                     )
 
-    def _check_call(self, process: Process) -> None:
+    def _check_continuation(self, process: Process) -> None:
         if process.meta.get("recorded") is True and not process.meta.get("oversized"):
-            self._check_placed(process, [call for call in process.calls if call.heard])
+            self._check_placed(process, [call for call in process.calls if call.has_outcome])
 
     def _check_run(self, process: Process) -> None:
         meta = process.meta
         if isinstance(process.answer, ProtocolError):
             if process.answer.code == INVALID_REQUEST:
-                self.claims.refused(process)
+                self.claims.check_refusal(process)
             if process.calls:
                 self.wrong(11, f"{process.name} is refused, but called tools")
             return
         if "task_id" not in meta or meta.get("persisted") in {False, "unknown"} or meta.get("oversized"):
             return
-        self._check_placed(process, [call for call in process.calls if call.returned])
+        self._check_placed(process, [call for call in process.calls if call.has_result])
 
-    def _check_placed(self, process: Process, calls: list[Called]) -> None:
+    def _check_placed(self, process: Process, calls: list[ToolCall]) -> None:
         for call in calls:
             if call.serial not in self.placed:
                 self.wrong(
                     5, f"{process.name} gets the reply that call #{call.serial} of {call.tool} is stored, but it is not"
                 )
 
-    def settled(self) -> None:
+    def check_settled(self) -> None:
         if self.head is not None:
             self._check_readable(self.head)
         for process in self.world.processes.values():
-            if process.answer is not None and not process.aside:
+            if process.answer is not None and not process.is_unrelated:
                 self._check_last(process)
 
     def _check_readable(self, head: Item) -> None:
@@ -296,16 +298,16 @@ class Judge:
             except StoreError as error:
                 self.wrong(7, f"{name} cannot be read in the end: {error}")
 
-    def ended(self, head: Item | None) -> None:
+    def check_end(self, head: Item | None) -> None:
         """Check the task after the faults have stopped, two leases have passed, and a client has polled and resumed
         it."""
-        *_, poll, resume = [process for process in self.world.processes.values() if not process.aside]
+        *_, poll, resume = [process for process in self.world.processes.values() if not process.is_unrelated]
         if head is None or status_of(head) in TERMINAL or isinstance(poll.answer, ProtocolError):
             return
         is_open = any(status not in SETTLED for status in steps_of(head).values())
         if (
             is_open
-            and self.claims.abandoned_before(resume)
+            and self.claims.was_abandoned_before(resume)
             and not any(name.endswith(PAUSE_REASON) for name in poll.meta)
         ):
             self.wrong(10, "the last run was killed and steps are open, but a poll does not show it")
@@ -315,10 +317,10 @@ class Judge:
 
     # Traces.
 
-    def reported(self, change: Change) -> str:
+    def describe(self, change: Change) -> str:
         """Return a short description of a write."""
         if change.after is None or not change.key[1].startswith(TASK):
             return change.key[1][:40]
         steps = ",".join(f"{name}={status[:4]}" for name, status in steps_of(change.after).items())
-        put = [str(path[1]) for path in change.put if len(path) == 2 and path[0] == "variables"]
-        return f"{status_of(change.after)} {steps} {self.claims.reported(change.after)} puts {put}"
+        variables = [str(path[1]) for path in change.values if len(path) == 2 and path[0] == "variables"]
+        return f"{status_of(change.after)} {steps} {self.claims.describe(change.after)} puts {variables}"

@@ -33,14 +33,14 @@ class Unexpected(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """The request of an invocation.
+class Trigger:
+    """What starts an invocation: a client's request, an event or a sweep.
 
     Attributes:
         kind: `start`, `resume`, `call`, `poll`, `update`, `cancel`, `complete`, `result`, `list`, `listen`, `begin` (a
             second task), `work`, or `sweep`.
         last: Whether it is sent after all faults.
-        every: Whether an update answers every question.
+        answers_all: Whether an update answers every question.
         deliveries: How often the event has been delivered, including this time.
     """
 
@@ -48,7 +48,7 @@ class Ask:
     last: bool = False
     owner: str = OWNER
     event: JsonObject | None = None
-    every: bool = False
+    answers_all: bool = False
     deliveries: int = 1
 
 
@@ -84,37 +84,37 @@ class SimulatedExchange:
             self.answer = loads(text.decode()) if text else self.answer
             match self.answer:
                 case {"method": "notifications/tasks", "params": dict() as params} if text:
-                    self.world.note(self.process.actor, f"notifies {in_short(cast('JsonObject', params))}")
-                    self.world.replies.notified(self.process, cast("JsonObject", params))
+                    self.world.note(self.process.actor, f"notifies {summary(cast('JsonObject', params))}")
+                    self.world.replies.check_notification(self.process, cast("JsonObject", params))
 
 
-def invoke(world: "World", process: Process, ask: Ask) -> None:
+def invoke(world: "World", process: Process, trigger: Trigger) -> None:
     """Handle the request and report the reply to the judge."""
     endpoint, exchange = world.endpoint(process), SimulatedExchange(world, process)
-    if ask.event is not None:
-        _work(world, process, endpoint, ask.event, exchange)
+    if trigger.event is not None:
+        _work(world, process, endpoint, trigger.event, exchange)
         return
-    if ask.kind == "sweep":
+    if trigger.kind == "sweep":
         world.note(process.actor, f"ends: {endpoint.sweep({}, exchange)}")
         return
-    method, params = world.message(process, ask)
+    method, params = world.message(process, trigger)
     world.note(process.actor, f"{method} { ({**params, '_meta': None}) }")
     stateless = world.is_stateless(method)
-    process.task_id = _named(params)
-    process.answer = _sent(endpoint, exchange, method, params, stateless=stateless)
+    process.task_id = _task_id_in(params)
+    process.answer = _send(endpoint, exchange, method, params, stateless=stateless)
     pages = [process.answer]
     while isinstance(pages[-1], Mapping) and "nextCursor" in pages[-1] and len(pages) < world.most_pages:
-        pages.append(_sent(endpoint, exchange, method, {"cursor": pages[-1]["nextCursor"]}, stateless=stateless))
-    world.note(process.actor, f"answers {', '.join(map(in_short, pages))}")
+        pages.append(_send(endpoint, exchange, method, {"cursor": pages[-1]["nextCursor"]}, stateless=stateless))
+    world.note(process.actor, f"answers {', '.join(map(summary, pages))}")
     if method == "tasks/list":
-        world.replies.listed(process, pages)
+        world.replies.check_list(process, pages)
     else:
-        world.replies.answered(process)
-    if not process.aside:
-        world.judge.answered(process)
+        world.replies.check_reply(process)
+    if not process.is_unrelated:
+        world.judge.check_reply(process)
 
 
-def _named(params: dict[str, Json]) -> str:
+def _task_id_in(params: dict[str, Json]) -> str:
     match params:
         case {"taskId": str(task_id)} | {"_meta": {"_task_id": str(task_id)}}:
             return task_id
@@ -124,13 +124,13 @@ def _named(params: dict[str, Json]) -> str:
             return ""
 
 
-def _sent(
+def _send(
     endpoint: "Endpoint", exchange: SimulatedExchange, method: str, params: dict[str, Json], *, stateless: bool
 ) -> JsonObject | ProtocolError:
     headers = {"content-type": "application/json", "accept": "application/json"}
     if stateless:
-        own = params.get("_meta")
-        params = {**params, "_meta": {**META, **(own if isinstance(own, Mapping) else {})}}
+        client_meta = params.get("_meta")
+        params = {**params, "_meta": {**META, **(client_meta if isinstance(client_meta, Mapping) else {})}}
         headers |= {"accept": "application/json, text/event-stream", VERSION_HEADER: REVISION, "mcp-method": method}
         headers["mcp-name"] = str(params.get("taskId", params.get("name")))
     else:
@@ -143,10 +143,10 @@ def _sent(
 def _work(
     world: "World", process: Process, endpoint: "Endpoint", event: JsonObject, exchange: SimulatedExchange
 ) -> None:
-    named = event["batonTask"]
-    assert isinstance(named, dict)
+    job_event = event["batonTask"]
+    assert isinstance(job_event, dict)
     try:
-        outcome = endpoint.work(named, exchange)
+        outcome = endpoint.work(job_event, exchange)
     except (StoreError, StillHeld, NotDispatched) as error:
         world.note(process.actor, f"fails: {type(error).__name__}: {error}")
         raise
@@ -167,15 +167,15 @@ def answer_of(response: HttpResponse | None, exchange: SimulatedExchange) -> Jso
             raise Unexpected(f"no answer: {message}")
 
 
-def in_short(answer: JsonObject | ProtocolError) -> str:
+def summary(answer: JsonObject | ProtocolError) -> str:
     if isinstance(answer, ProtocolError):
         return f"error {answer.code}: {answer.message}"
-    shown = {name: value for name, value in answer.items() if name in {"taskId", "status", "isError", "_meta"}}
+    parts = {name: value for name, value in answer.items() if name in {"taskId", "status", "isError", "_meta"}}
     if "tasks" in answer:
-        shown["tasks"] = [
+        parts["tasks"] = [
             f"{task['taskId']} {task['status']}" for task in cast("list[dict[str, Json]]", answer["tasks"])
         ]
-    return str(shown)
+    return str(parts)
 
 
 def task_message(task_id: str | None, kind: str) -> tuple[str, dict[str, Json]]:
@@ -193,5 +193,5 @@ def task_message(task_id: str | None, kind: str) -> tuple[str, dict[str, Json]]:
             return "tasks/cancel", task
 
 
-def listen_message(task_id: str | None, known: Sequence[str]) -> tuple[str, dict[str, Json]]:
-    return "subscriptions/listen", {"notifications": {"taskIds": [task_id, *known]}}
+def listen_message(task_id: str | None, other_ids: Sequence[str]) -> tuple[str, dict[str, Json]]:
+    return "subscriptions/listen", {"notifications": {"taskIds": [task_id, *other_ids]}}

@@ -12,18 +12,18 @@ from tests.simulation.scheduler import Actor
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.items import Limits
     from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-    from tests.simulation.client import Sent
+    from tests.simulation.client import SentRequest
 
 
 @dataclass(slots=True)
-class Called:
+class ToolCall:
     """One call of a tool.
 
     Attributes:
         serial: The call's number, which its result contains.
         key: The call's `ctx.idempotency_key`; `None` if it has none.
-        returned: Whether its caller received a result, not an error or a timeout.
-        heard: Whether its caller received the outcome, a result or an error.
+        has_result: Whether its caller received a result, not an error or a timeout.
+        has_outcome: Whether its caller received the outcome, a result or an error.
     """
 
     serial: int
@@ -32,8 +32,8 @@ class Called:
     arguments: dict[str, Json]
     key: str | None
     began_ms: float
-    returned: bool = False
-    heard: bool = False
+    has_result: bool = False
+    has_outcome: bool = False
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Process:
 
     Attributes:
         ends_ms: When Lambda stops it; `None` if it has more time than it can need.
-        aside: Whether it does not concern the task of the simulation.
+        is_unrelated: Whether it does not concern the task of the simulation.
         writes: The number of writes when it began.
         ended_writes: The number of writes when it replied.
         fast_ms: How far its clock was ahead when it began, milliseconds.
@@ -92,7 +92,7 @@ class Process:
     began_ms: float
     is_run: bool
     owner: str
-    aside: bool = False
+    is_unrelated: bool = False
     task_id: str = ""
     container: Container | None = None
     writes: int = 0
@@ -100,8 +100,8 @@ class Process:
     fast_ms: float = 0.0
     created: str | None = None
     faults: list[Fault] = field(default_factory=list)
-    requests: list["Sent"] = field(default_factory=list)
-    calls: list[Called] = field(default_factory=list)
+    requests: list["SentRequest"] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
     stalled: bool = False
     stalled_ms: float = float("-inf")
     clock_read_ms: float = float("-inf")
@@ -118,7 +118,7 @@ class Process:
     def skew_s(self) -> float:
         return self.container.skew_s if self.container else 0.0
 
-    def own_ms(self, now_ms: float) -> float:
+    def wall_clock_ms(self, now_ms: float) -> float:
         """Return the time by its wall clock, or the latest time that the clock has shown, because it may have
         stopped."""
         return max(now_ms + self.skew_s * 1000, self.shown_ms)
@@ -132,11 +132,11 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenInvariant:
     """A broken invariant."""
 
     number: int
-    what: str
+    description: str
 
     def __str__(self) -> str:
-        return f"invariant {self.number}: {self.what}"
+        return f"invariant {self.number}: {self.description}"

@@ -13,7 +13,7 @@ from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import paused_at, serial_in, steps_of, value_of, variables_of
 from tests.simulation.invariants import Judge
-from tests.simulation.journal import Called, Process
+from tests.simulation.journal import Process, ToolCall
 from tests.simulation.servers import Plan, look, mail, pay, weigh
 from tests.simulation.world import Rewrite, World
 
@@ -23,18 +23,18 @@ STEP = "mails"
 
 @cache
 def listing_server(parallel: int) -> Server:
-    made = Server("simulated")
+    server = Server("simulated")
     for tool in (look, pay, mail, weigh):
-        made.add_tool(tool)
+        server.add_tool(tool)
     steps = [
         Step("look", {"key": prompt_arg("key")}, tool=look, checkpoint=True),
         Step(STEP, {"to": item()}, tool=mail, each=constant(NAMES), parallel=parallel, checkpoint=parallel == 2),
         Step("last", {"key": prompt_arg("key")}, tool=look),
     ]
     key = [Argument("key", "What to look up", required=True)]
-    made.add_workflow(Workflow(name="list", description="write to all", arguments=key, steps=steps))
-    made.check()
-    return made
+    server.add_workflow(Workflow(name="list", description="write to all", arguments=key, steps=steps))
+    server.check()
+    return server
 
 
 class ListWorld(World):
@@ -49,47 +49,47 @@ class ListWorld(World):
 
 
 class ListJudge(Judge):
-    def _head_changed(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
-        super()._head_changed(number, change, process, now_ms)
+    def _check_head(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
+        super()._check_head(number, change, process, now_ms)
         assert change.after is not None
         before, after = self._results(change.before), self._results(change.after)
-        for at, value in after.items():
+        for index, value in after.items():
             call = self.world.calls[(serial_in(value) or 0) - 1]
-            self.placed.setdefault(call.serial, [(number, f"{STEP}[{at}]")])
-            if call.tool != "mail" or call.arguments["to"] != NAMES[at]:
-                self.wrong(19, f"write #{number} stores call #{call.serial} {call.arguments} as element {at}")
-        for at, value in before.items():
-            now = after.get(at)
-            made_by_run = now is not None and self.world.calls[(serial_in(now) or 0) - 1].process.is_run
-            if now != value and not made_by_run:
-                self.wrong(19, f"write #{number} replaces the result {value} of element {at} by {now}")
+            self.placed.setdefault(call.serial, [(number, f"{STEP}[{index}]")])
+            if call.tool != "mail" or call.arguments["to"] != NAMES[index]:
+                self.wrong(19, f"write #{number} stores call #{call.serial} {call.arguments} as element {index}")
+        for index, value in before.items():
+            new_value = after.get(index)
+            made_by_run = new_value is not None and self.world.calls[(serial_in(new_value) or 0) - 1].process.is_run
+            if new_value != value and not made_by_run:
+                self.wrong(19, f"write #{number} replaces the result {value} of element {index} by {new_value}")
 
     def _check_pause(self, before: Item, after: Item) -> None:
         """Accept that the pause reason of an unfinished list is removed when the elements that it names have
         results."""
         reason = variables_of(before)[PAUSE_REASON]["M"] if paused_at(before) == STEP else {}
-        failed = [int(it["M"]["index"]["N"]) for it in reason.get("failedItems", {"L": []})["L"]]
-        if not failed or not self._results(after).keys() >= set(failed):
+        indexes = [int(entry["M"]["index"]["N"]) for entry in reason.get("failedItems", {"L": []})["L"]]
+        if not indexes or not self._results(after).keys() >= set(indexes):
             super()._check_pause(before, after)
 
-    def _check_placed(self, process: Process, calls: list[Called]) -> None:
+    def _check_placed(self, process: Process, calls: list[ToolCall]) -> None:
         """Check that calls are stored. Of two calls of one element, one result is stored. A failed call's error is in
         the pause reason."""
-        stored = {self.world.calls[serial - 1].arguments.get("to") for serial in self.placed}
-        others = [call for call in calls if call.tool != "mail" or call.arguments["to"] not in NAMES]
-        own = [call for call in calls if call.returned and call not in others]
-        super()._check_placed(process, others + [call for call in own if call.arguments["to"] not in stored])
+        names = {self.world.calls[serial - 1].arguments.get("to") for serial in self.placed}
+        other_calls = [call for call in calls if call.tool != "mail" or call.arguments["to"] not in NAMES]
+        list_calls = [call for call in calls if call.has_result and call not in other_calls]
+        super()._check_placed(process, other_calls + [call for call in list_calls if call.arguments["to"] not in names])
 
     def _results(self, head: Item | None) -> dict[int, Json]:
         """Return the stored results by element, of the unfinished or the completed list."""
         if head is None:
             return {}
         if ITEMS_PREFIX + STEP in variables_of(head):
-            stored = value_of(head, ITEMS_PREFIX + STEP, self.world.stored)
-            assert isinstance(stored, dict)
-            if stored["elements"] != NAMES or self._completed(head):
-                self.wrong(19, f"the stored list is {stored}")
-            return {int(at): value for at, value in stored["results"].items()}
+            stored_list = value_of(head, ITEMS_PREFIX + STEP, self.world.stored)
+            assert isinstance(stored_list, dict)
+            if stored_list["elements"] != NAMES or self._completed(head):
+                self.wrong(19, f"the stored list is {stored_list}")
+            return {int(index): value for index, value in stored_list["results"].items()}
         results = value_of(head, RESULT_PREFIX + STEP, self.world.stored) if self._completed(head) else []
         if self._completed(head) and (not isinstance(results, list) or len(results) != len(NAMES)):
             self.wrong(19, f"the results are {results}")

@@ -101,17 +101,17 @@ def _without_variables(task: TaskRecord, options: ViewOptions) -> dict[str, Json
     return _task_view(task, structs.replace(options, values=task_view.NONE))
 
 
-def _all_completed(*given: Any) -> dict[str, Json]:
-    meta = recorded_meta(*given)
+def _all_completed(*args: Any) -> dict[str, Json]:
+    meta = recorded_meta(*args)
     steps = cast("list[dict[str, Json]]", meta["steps"])
     return meta | {"steps": [step | {"status": "completed"} for step in steps]}
 
 
-def _throttled_once(policy: RetryPolicy, *given: Any, throttled: bool) -> float | None:
-    return None if throttled else _pause_s(policy, *given, throttled=throttled)
+def _throttled_once(policy: RetryPolicy, *args: Any, throttled: bool) -> float | None:
+    return None if throttled else _pause_s(policy, *args, throttled=throttled)
 
 
-def _answers_given_once(
+def _refuse_repeats(
     _workflow: Workflow, task: TaskRecord, answers: Mapping[str, JsonObject]
 ) -> Mapping[str, JsonObject]:
     if any(RESULT_PREFIX + name in task.variables for name in answers):
@@ -122,20 +122,20 @@ def _answers_given_once(
 def _expiry(expires: Callable[[int], int]) -> Rewrite:
     """Return a rewrite that changes the expiry of values outside the tasks' items."""
 
-    def rewrite(sent: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    def rewrite(operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         item = request.get("Item", {})
-        if sent != "PutItem" or not item["pk"]["S"].startswith("VALUE#"):
+        if operation != "PutItem" or not item["pk"]["S"].startswith("VALUE#"):
             return request
         return {**request, "Item": {**item, "expires_at": {"N": str(expires(int(item["expires_at"]["N"])))}}}
 
     return rewrite
 
 
-def _stale_reads(sent: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**request, "ConsistentRead": False} if sent in {"GetItem", "Query"} else request
+def _stale_reads(operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**request, "ConsistentRead": False} if operation in {"GetItem", "Query"} else request
 
 
-def _one_owner(_sent: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+def _one_owner(_operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", _renamed(request))
 
 
@@ -145,16 +145,16 @@ def _renamed(value: object) -> object:
     return re.sub("^OWNER#p#", "OWNER#o#", value) if isinstance(value, str) else value
 
 
-def _unconditional_counts(sent: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    return without_condition("")(sent, request) if request.get("Key", {}).get("sk") == {"S": "COUNT"} else request
+def _unconditional_counts(operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    return without_condition("")(operation, request) if request.get("Key", {}).get("sk") == {"S": "COUNT"} else request
 
 
 def _timed_out(engine: Engine, run: Run, call: Call, callback: Callback, _until_ms: int) -> None:
     if callback.on_timeout == "skip":
         run.settle(StepTrace(call.step, None, (), Skipped()))
     else:
-        failed = engine._failed(run, call, Failed(callback.timed_out), "")  # noqa: SLF001
-        engine._end(run, failed)  # noqa: SLF001
+        failed_trace = engine._failed(run, call, Failed(callback.timed_out), "")  # noqa: SLF001
+        engine._end(run, failed_trace)  # noqa: SLF001
 
 
 def _never_refused(task: TaskRecord, pointer: Pointer, *_: object) -> bool:
@@ -169,15 +169,15 @@ def _workers_claim(claim_id: str, until_ms: int, **_: object) -> Claim:
     return Claim(claim_id, until_ms, by_worker=True)
 
 
-def _unlisted_callback(sent: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+def _unlisted_callback(operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
     is_callback = "wakes" in request.get("ExpressionAttributeNames", {}).values()
-    return without_action("SET listed_")(sent, request) if is_callback else request
+    return without_action("SET listed_")(operation, request) if is_callback else request
 
 
-def _forgets_task(engine: Engine, run: Run, *given: Any) -> object:
-    over = _not_written(engine, run, *given)
+def _forgets_task(engine: Engine, run: Run, *args: Any) -> object:
+    result = _not_written(engine, run, *args)
     run.task_id = run.task_id if run.lease else None
-    return over
+    return result
 
 
 def _without_wakes(services: Services, store: TaskStore, task: TaskRecord) -> bool:
@@ -192,9 +192,9 @@ EACH_MARK = replaced(
     facts_of=lambda _task: {"result_by": "client"},
     result_mark=lambda _task: {task_view.RESULT_BY_KEY: "client"},
 )
-UNKNOWN_CALL = replaced(continuations, recorded_meta=lambda *given: recorded_meta(*given) | {"recorded": "unknown"})
-UNKNOWN_RUN = replaced(prompts, run_meta=lambda *given: _run_meta(*given) | {"persisted": "unknown"})
-NO_LOOK = replaced(Lease, begin=lambda self: StartTime(self._store.now_ms(), self._clock()), pulse=lambda _self: 15.0)
+UNKNOWN_CALL = replaced(continuations, recorded_meta=lambda *args: recorded_meta(*args) | {"recorded": "unknown"})
+UNKNOWN_RUN = replaced(prompts, run_meta=lambda *args: _run_meta(*args) | {"persisted": "unknown"})
+NO_CHECK = replaced(Lease, begin=lambda self: StartTime(self._store.now_ms(), self._clock()), pulse=lambda _self: 15.0)
 LATE_ENTRIES = replaced(items, outbox_entry=lambda task_id, at_ms: _outbox_entry(task_id, at_ms + 1_000))
 USE, DECIDE = "used_by=", "decided="
 """Patterns of the writes that use an approval and that decide it."""
@@ -246,11 +246,8 @@ MUTANTS = (
         "a stream does not show that its task has ended",
         patch=replaced(subscriptions, _notified_state=lambda _task: "as it was"),
     ),
-    Mutant("a run begins calls without checking its claim", patch=NO_LOOK, is_rare=True),
-    Mutant(
-        "a run without its task forgets the task's keys",
-        patch=replaced(Engine, _not_written=_forgets_task),
-    ),
+    Mutant("a run begins calls without checking its claim", patch=NO_CHECK, is_rare=True),
+    Mutant("a run without its task forgets the task's keys", patch=replaced(Engine, _not_written=_forgets_task)),
     Mutant(
         "a run stops for an older claim than its own",
         patch=replaced(TaskStanding, claim=property(lambda _self: Claim("another", 0, 1_000))),
@@ -281,7 +278,7 @@ MUTANTS = (
             ("an answered job is not in the outbox", without_action("SET listed_in="), None, False),
             ("an ended job stays in the outbox", without_action("REMOVE listed_in"), None, False),
             ("sweeps find a job too late", None, LATE_ENTRIES, False),
-            ("sweeps do nothing", None, replaced(sweep, redispatch_if_due=lambda *given: given[-1]), False),
+            ("sweeps do nothing", None, replaced(sweep, redispatch_if_due=lambda *args: args[-1]), False),
             ("sweeps read only one shard", None, replaced(jobs, OUTBOX_SHARDS=1), False),
             ("sweeps ignore differences between clocks", None, replaced(jobs, CLOCKS_MS=0), True),
         )
@@ -298,19 +295,16 @@ MUTANTS = (
     Mutant(
         "answers are accepted and not stored", patch=replaced(Run, take_answers=lambda _self: None), kind=QuestionWorld
     ),
-    Mutant("an equal answer is refused", patch=replaced(runs, _new_answers=_answers_given_once), kind=QuestionWorld),
+    Mutant("an equal answer is refused", patch=replaced(runs, _new_answers=_refuse_repeats), kind=QuestionWorld),
     Mutant("a run with answers writes without its claim", without_condition(r"run\.id="), kind=QuestionWorld),
     *(
         Mutant(name, rewrite, kind=ApprovalWorld)
         for name, rewrite in (
-            ("an approval is used without a check of its state", without_condition("state=", among=USE)),
-            ("an approval is used after its expiry", without_condition("until>", among=USE)),
-            (
-                "an approval is used by any attempt",
-                without_condition(r"\(?attribute_not_exists\(used", among=USE),
-            ),
-            ("an approval is decided without a check of its state", without_condition("state=", among=DECIDE)),
-            ("an approval is withdrawn without a check of its state", without_condition("state=", among=WITHDRAW)),
+            ("an approval is used without a check of its state", without_condition("state=", context=USE)),
+            ("an approval is used after its expiry", without_condition("until>", context=USE)),
+            ("an approval is used by any attempt", without_condition(r"\(?attribute_not_exists\(used", context=USE)),
+            ("an approval is decided without a check of its state", without_condition("state=", context=DECIDE)),
+            ("an approval is withdrawn without a check of its state", without_condition("state=", context=WITHDRAW)),
         )
     ),
     *(
@@ -325,7 +319,7 @@ MUTANTS = (
     *(
         Mutant(name, rewrite, patch, is_rare=is_rare, kind=WaitWorld)
         for name, rewrite, patch, is_rare in (
-            ("a callback is stored without a check of its step", without_condition(STEP, among=CALLBACK), None, True),
+            ("a callback is stored without a check of its step", without_condition(STEP, context=CALLBACK), None, True),
             ("a run continues before its timeout is stored", None, replaced(Engine, _time_out=_timed_out), True),
             ("a callback is accepted after the time", None, replaced(callbacks, WAIT_PREFIX="no wait "), False),
             ("a repeated callback is refused", None, replaced(callbacks, CALL_PREFIX="no call "), False),
@@ -345,18 +339,8 @@ MUTANTS = (
                 None,
                 True,
             ),
-            (
-                "a waiting workflow does not store its job",
-                without_action(NAMES_JOB),
-                None,
-                True,
-            ),
-            (
-                "a waiting job keeps the number of its event",
-                without_action("SET run.dispatch=dispatches"),
-                None,
-                True,
-            ),
+            ("a waiting workflow does not store its job", without_action(NAMES_JOB), None, True),
+            ("a waiting job keeps the number of its event", without_action("SET run.dispatch=dispatches"), None, True),
         )
     ),
 )

@@ -20,7 +20,7 @@ from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import SETTLED, TERMINAL, serial_in, status_of, steps_of, value_of, variables_of
 from tests.simulation.invariants import TASK, Judge
-from tests.simulation.invocations import OWNER, Ask
+from tests.simulation.invocations import OWNER, Trigger
 from tests.simulation.journal import Process
 from tests.simulation.servers import Plan, look, mail, pay
 from tests.simulation.world import Rewrite, World
@@ -54,14 +54,16 @@ REFUSED = "cannot be changed"
 
 @cache
 def asking_server() -> Server:
-    made = Server("simulated questions")
+    server = Server("simulated questions")
     for tool in (look, pay, mail):
-        made.add_tool(tool)
+        server.add_tool(tool)
     key = [Argument("key", "For what", required=True)]
     for name, steps in FLOWS.items():
-        made.add_workflow(Workflow(name=name.replace(" ", "_"), description=f"ask {name}", arguments=key, steps=steps))
-    made.check()
-    return made
+        server.add_workflow(
+            Workflow(name=name.replace(" ", "_"), description=f"ask {name}", arguments=key, steps=steps)
+        )
+    server.check()
+    return server
 
 
 class QuestionWorld(World):
@@ -69,51 +71,51 @@ class QuestionWorld(World):
         super().__init__(seed, rewrite=rewrite, strict=strict)
         self.plan = Plan(self.rng.choice(sorted(asking_server().workflows)), CALLS)
         self.kinds = KINDS
-        self.given: dict[str, Mapping[str, Json]] = {}
+        self.given_answers: dict[str, Mapping[str, Json]] = {}
         self.judge: QuestionJudge = QuestionJudge(self, strict=strict)
 
     def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflows
         return asking_server()
 
-    def message(self, process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
+    def message(self, process: Process, trigger: Trigger) -> tuple[str, dict[str, Json]]:
         """Return the method and the params of a client's request. Runs are calls of the workflow's tool."""
-        if ask.kind not in {"start", "resume"} or process.aside:
-            return super().message(process, ask)
-        answers = self.given[process.name] = self._answers(last=ask.last)
+        if trigger.kind not in {"start", "resume"} or process.is_unrelated:
+            return super().message(process, trigger)
+        answers = self.given_answers[process.name] = self._answers(last=trigger.last)
         arguments: dict[str, Json] = {"answers": dict(answers)} if answers else {}
-        if ask.kind == "start":
+        if trigger.kind == "start":
             return "tools/call", {"name": self.plan.name, "arguments": {"key": "A", **arguments}}
         return "tools/call", {"name": self.plan.name, "arguments": arguments, "_meta": {TASK_ID_KEY: self.task_id}}
 
     def _answers(self, *, last: bool) -> dict[str, Json]:
         """Return a client's answers: to some questions, or with `last`, to those that are still open."""
-        asked = [step.name for step in self.steps() if step.ask]
+        questions = [step.name for step in self.steps() if step.ask]
         if last and self.judge.head is not None:
             statuses = steps_of(self.judge.head)
-            return {name: ANSWERS[name][0] for name in asked if statuses[name] not in SETTLED}
-        return {name: self.rng.choice(ANSWERS[name]) for name in asked if self.rng.random() < 0.6}
+            return {name: ANSWERS[name][0] for name in questions if statuses[name] not in SETTLED}
+        return {name: self.rng.choice(ANSWERS[name]) for name in questions if self.rng.random() < 0.6}
 
 
 class QuestionJudge(Judge):
     def __init__(self, world: QuestionWorld, *, strict: bool) -> None:
         super().__init__(world, strict=strict)
-        self.asking = world
+        self.question_world = world
 
-    def _head_changed(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
-        super()._head_changed(number, change, process, now_ms)
+    def _check_head(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
+        super()._check_head(number, change, process, now_ms)
         after = change.after
         assert after is not None
         for question in self._questions():
-            before = self._answer(change.before, question)
-            now = self._answer(after, question)
-            if before is not None and now != before:
-                self.world.struck.add("an answer was replaced")
-                if now is None or self._keeps_a_use(change.before, after, question):
+            old = self._answer(change.before, question)
+            new = self._answer(after, question)
+            if old is not None and new != old:
+                self.world.incidents.add("an answer was replaced")
+                if new is None or self._keeps_a_use(change.before, after, question):
                     self.wrong(
-                        18, f"write #{number} replaces the answer {before!r} to {question}, which was used, by {now!r}"
+                        18, f"write #{number} replaces the answer {old!r} to {question}, which was used, by {new!r}"
                     )
             if process is not None and process.is_run:
-                self._check_used(number, change.before, after, question, now)
+                self._check_used(number, change.before, after, question, new)
 
     def _check_used(self, number: int, before: Item | None, after: Item, question: str, answer: Json) -> None:
         """Check that a step which a run has completed used the stored answer."""
@@ -128,41 +130,41 @@ class QuestionJudge(Judge):
                     18, f"write #{number} completes {step} with {used!r}, but the answer to {question} is {answer!r}"
                 )
 
-    def answered(self, process: Process) -> None:
-        super().answered(process)
-        given = self.asking.given.get(process.name)
-        answer = process.answer
-        if not given or isinstance(answer, ProtocolError) or answer is None:
+    def check_reply(self, process: Process) -> None:
+        super().check_reply(process)
+        given_answers = self.question_world.given_answers.get(process.name)
+        reply = process.answer
+        if not given_answers or isinstance(reply, ProtocolError) or reply is None:
             return
         versions = self.world.database.since(
             (f"OWNER#{OWNER}#{self.task_id[10:12]}", TASK + self.task_id), process.writes
         )
         items = [version.item for version in versions if version.item is not None]
-        text = str(answer.get("content"))
+        text = str(reply.get("content"))
         if REFUSED in text:
-            self.world.struck.add("an answer was refused")
-            if not any(self._refuses(item, given) for item in items):
-                self.wrong(18, f"{process.name} cannot give the answers {dict(given)}, but no answer was used")
+            self.world.incidents.add("an answer was refused")
+            if not any(self._refuses(item, given_answers) for item in items):
+                self.wrong(18, f"{process.name} cannot give the answers {dict(given_answers)}, but no answer was used")
             return
-        if not self._accepts(process, answer):
+        if not self._accepts(process, reply):
             return
-        self.world.struck.add("an answer was accepted")
-        for question, value in given.items():
+        self.world.incidents.add("an answer was accepted")
+        for question, value in given_answers.items():
             if value not in [self._answer(item, question) for item in items]:
                 self.wrong(18, f"{process.name} accepts the answer {value!r} to {question}, but does not store it")
 
-    def _accepts(self, process: Process, answer: JsonObject) -> bool:
+    def _accepts(self, process: Process, reply: JsonObject) -> bool:
         """Return whether a reply says that a run took its answers and stored everything."""
         meta = process.meta
         # A run claims its task, or creates it. Other replies say that another run has the task, or that it ended.
-        ran = not answer.get("isError") and any(sent.written for sent in process.requests)
-        stored = meta.get("persisted") not in {False, "unknown"} and not meta.get("superseded")
-        return ran and stored and meta.get("task_status", "cancelled") != "cancelled"
+        has_run = not reply.get("isError") and any(request.write_numbers for request in process.requests)
+        is_stored = meta.get("persisted") not in {False, "unknown"} and not meta.get("superseded")
+        return has_run and is_stored and meta.get("task_status", "cancelled") != "cancelled"
 
-    def _refuses(self, item: Item, given: Mapping[str, Json]) -> bool:
+    def _refuses(self, item: Item, given_answers: Mapping[str, Json]) -> bool:
         return any(
             self._answer(item, question) not in {None, value} and self._used(item, question)
-            for question, value in given.items()
+            for question, value in given_answers.items()
         )
 
     def _keeps_a_use(self, before: Item | None, after: Item, question: str) -> bool:
@@ -170,8 +172,8 @@ class QuestionJudge(Judge):
         step, _ = USES[question]
         if before is None or steps_of(before).get(step) not in ("completed", "failed"):
             return False
-        one, other = (value_of(item, RESULT_PREFIX + step, self.world.stored) for item in (before, after))
-        return bool(one == other)
+        old_result, new_result = (value_of(item, RESULT_PREFIX + step, self.world.stored) for item in (before, after))
+        return bool(old_result == new_result)
 
     def _questions(self) -> list[str]:
         return [step.name for step in self.world.steps() if step.ask]
@@ -185,9 +187,9 @@ class QuestionJudge(Judge):
         attribute: Any = variables_of(item).get(RESULT_PREFIX + question) if item else None
         return None if attribute is None else loads(attribute["S"])
 
-    def ended(self, head: Item | None) -> None:
+    def check_end(self, head: Item | None) -> None:
         """Check the end: the faults have stopped and every question was answered, so the task is completed."""
-        super().ended(head)
-        live = head is not None and status_of(head) not in TERMINAL and self.head is not None
-        if live and self.head and status_of(self.head) != "completed":
+        super().check_end(head)
+        is_live = head is not None and status_of(head) not in TERMINAL and self.head is not None
+        if is_live and self.head and status_of(self.head) != "completed":
             self.wrong(10, f"every question is answered, but the task is {status_of(self.head)}")

@@ -52,7 +52,7 @@ _NOT_VALUES = frozenset({PROGRESS, PAUSE_REASON, "omitted"})
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ReportedTask:
     """What a reply says about a task; `None` for what it does not say.
 
     Attributes:
@@ -85,7 +85,7 @@ class Replies:
 
     # Events.
 
-    def answered(self, process: Process) -> None:
+    def check_reply(self, process: Process) -> None:
         answer, task_id = process.answer, process.task_id
         self._check_certain(process)
         if isinstance(answer, ProtocolError):
@@ -94,40 +94,40 @@ class Replies:
         assert answer is not None
         meta = process.meta
         if process.kind in {"start", "begin"}:
-            self._check_quota(process, refused="task_id" not in meta and "taskId" not in _task_in(answer))
+            self._check_quota(process, is_refused="task_id" not in meta and "taskId" not in _task_in(answer))
         if meta.get("superseded"):
             self._check_superseded(process, str(meta["task_id"]))
         if "status" in _task_in(answer):
-            shown = _task_in(answer)
-            shows = shown_values if process.kind.startswith("poll") else shown_status
-            self._check(process, str(shown["taskId"]), shows(shown))
+            task = _task_in(answer)
+            read_task = reported_values if process.kind.startswith("poll") else reported_status
+            self._check(process, str(task["taskId"]), read_task(task))
         elif process.kind == "listen":
             self._check_end(process)
         elif process.kind == "result":
-            self._check(process, task_id, Shown(result_by=meta.get(RESULT_BY, "")))
+            self._check(process, task_id, ReportedTask(result_by=meta.get(RESULT_BY, "")))
         elif "task_status" in meta:
             self.check_state(process, meta, certain="persisted" not in meta)
         elif meta.get("record_error") == UNKNOWN_TASK:
             self._check_missing(process, str(meta["task_id"]))
 
-    def notified(self, process: Process, params: JsonObject) -> None:
-        self.world.struck.add("a stream showed a task")
+    def check_notification(self, process: Process, params: JsonObject) -> None:
+        self.world.incidents.add("a stream showed a task")
         if params.get("statusMessage") == EXPIRED:
             self._check_missing(process, str(params["taskId"]))
             return
-        self._check(process, str(params["taskId"]), shown_values(params), stream=True)
+        self._check(process, str(params["taskId"]), reported_values(params), stream=True)
 
-    def listed(self, process: Process, pages: Sequence[JsonObject | ProtocolError]) -> None:
+    def check_list(self, process: Process, pages: Sequence[JsonObject | ProtocolError]) -> None:
         self._check_certain(process)
         if isinstance(pages[-1], ProtocolError):
             return
-        self.world.struck.add(f"a list had {'several pages' if len(pages) > 1 else 'one page'}")
+        self.world.incidents.add(f"a list had {'several pages' if len(pages) > 1 else 'one page'}")
         tasks = [task for page in pages for task in cast("list[JsonObject]", cast("JsonObject", page)["tasks"])]
         ids = [str(task["taskId"]) for task in tasks]
         if ids != sorted(set(ids), reverse=True):
             self.wrong(16, f"{process.name} lists {ids}")
         for task in tasks:
-            self._check(process, str(task["taskId"]), shown_in_list(task))
+            self._check(process, str(task["taskId"]), reported_in_list(task))
         if "nextCursor" in pages[-1]:
             return
         for key in self._keys(process.owner):
@@ -144,42 +144,42 @@ class Replies:
         """
         task_id, status = str(state["task_id"]), str(state["task_status"])
         steps = {str(step["name"]): str(step["status"]) for step in cast("list[JsonObject]", state["steps"])}
-        for done, of in _COUNT.findall(str(state.get("message", ""))):
+        for completed_text, total_text in _COUNT.findall(str(state.get("message", ""))):
             completed = sum(status in SETTLED for status in steps.values())
-            if certain and (int(done), int(of)) != (completed, len(steps)):
-                self.wrong(14, f"{process.name} counts {done} of {of} steps, but lists {steps}")
+            if certain and (int(completed_text), int(total_text)) != (completed, len(steps)):
+                self.wrong(14, f"{process.name} counts {completed_text} of {total_text} steps, but lists {steps}")
         if certain:
             pause, result_by = _without_error(state.get("pause_reason")), process.meta.get("result_by", "")
-            self._check(process, task_id, Shown(status, steps=steps, pause=pause, result_by=result_by))
+            self._check(process, task_id, ReportedTask(status, steps=steps, pause=pause, result_by=result_by))
             return
         # Unsaved state is shown from memory. Even so, a task that had ended when the request began is not shown as
         # live.
-        first = self.world.database.since(self._key(process.owner, task_id), process.writes)[0].item
+        first_item = self.world.database.since(self._key(process.owner, task_id), process.writes)[0].item
         if status in TERMINAL:
-            self._check(process, task_id, Shown(status))
-        elif first is not None and status_of(first) in TERMINAL:
-            self.wrong(14, f"{process.name} shows {task_id} as {status}, but it was {status_of(first)}")
+            self._check(process, task_id, ReportedTask(status))
+        elif first_item is not None and status_of(first_item) in TERMINAL:
+            self.wrong(14, f"{process.name} shows {task_id} as {status}, but it was {status_of(first_item)}")
 
     # Checks.
 
-    def wrong(self, number: int, what: str) -> None:
-        self.world.judge.wrong(number, what)
+    def wrong(self, number: int, description: str) -> None:
+        self.world.judge.wrong(number, description)
 
-    def _check(self, process: Process, task_id: str, reported: Shown, *, stream: bool = False) -> None:
+    def _check(self, process: Process, task_id: str, reported: ReportedTask, *, stream: bool = False) -> None:
         """Check that one current version of the task agrees with the reply."""
         versions = self.world.database.since(self._key(process.owner, task_id), process.writes)
-        last = self._last.get((process.name, task_id)) if stream else None
-        if last is not None:
-            versions = [version for version in versions if version.number >= last.number]
-        found: list[str] = []
+        last_version = self._last.get((process.name, task_id)) if stream else None
+        if last_version is not None:
+            versions = [version for version in versions if version.number >= last_version.number]
+        differences: list[str] = []
         for version in versions:
-            found = list(self._differences(process, reported, version.item))
-            if not found:
+            differences = list(self._differences(process, reported, version.item))
+            if not differences:
                 self._last[process.name, task_id] = version
                 return
-        self.wrong(14, f"{process.name} shows {task_id} as in none of {len(versions)} versions: {found}")
+        self.wrong(14, f"{process.name} shows {task_id} as in none of {len(versions)} versions: {differences}")
 
-    def _differences(self, process: Process, reported: Shown, item: Item | None) -> Iterator[str]:
+    def _differences(self, process: Process, reported: ReportedTask, item: Item | None) -> Iterator[str]:
         """Yield the differences between a version and the reply."""
         if item is None:
             yield "there is no such task"
@@ -189,31 +189,31 @@ class Replies:
             yield "it has expired"
         is_workflow = PROGRESS in variables_of(item)
         steps = steps_of(item) if is_workflow else {}
-        for what, said, kept in (
+        for label, reported_value, stored_value in (
             ("status", reported.status, status_of(item)),
             ("change at", reported.updated_at, item["updated_at"]["S"]),
             ("step", reported.step, open_step(steps)),
             ("result by", reported.result_by, result_by(item)),
         ):
-            if said not in {None, kept}:
-                yield f"{what} {said!r}, but it is {kept!r}"
+            if reported_value not in {None, stored_value}:
+                yield f"{label} {reported_value!r}, but it is {stored_value!r}"
         if reported.steps is not None and reported.steps != steps:
             yield f"steps {reported.steps}, but they are {steps}"
         if reported.pause is not None and is_workflow and reported.pause not in pauses(item, first_ms, last_ms):
             yield f"pause {reported.pause}, but it is one of {pauses(item, first_ms, last_ms)}"
         if reported.values is not None:
-            yield from _other_values(reported, item, process)
+            yield from _value_differences(reported, item, process)
         if reported.questions is not None and reported.questions != _questions(item):
             yield f"questions {sorted(reported.questions)}, but they are {sorted(_questions(item))}"
 
     def _check_error(self, process: Process, error: ProtocolError, task_id: str) -> None:
-        over = _OVER.search(error.message)
-        if over:
-            self._check(process, task_id, Shown(over[1]))
+        end_match = _OVER.search(error.message)
+        if end_match:
+            self._check(process, task_id, ReportedTask(end_match[1]))
         elif isinstance(error.data, Mapping) and "status" in error.data:
             progress = cast("Any", error.data.get("progress"))
             steps = {step["name"]: step["status"] for step in progress["steps"]} if progress else None
-            self._check(process, task_id, Shown(str(error.data["status"]), steps=steps))
+            self._check(process, task_id, ReportedTask(str(error.data["status"]), steps=steps))
         elif error.code == INVALID_PARAMS and error.message == "Unknown task":
             self._check_missing(process, task_id)
 
@@ -248,14 +248,14 @@ class Replies:
         if "unknown" in {meta.get("recorded"), meta.get("persisted")} and faults <= CERTAIN:
             self.wrong(15, f"{process.name} does not know what was written, after the faults {process.faults}")
         is_short = process.ends_ms is not None and process.ends_ms - self.world.scheduler.now_ms < SHORT_MS
-        if is_short or faults - {Fault.HOT} or (faults and not self._bears_heat(process)):
+        if is_short or faults - {Fault.HOT} or (faults and not self._is_safe_from_heat(process)):
             return
         if meta.get("record_error") == STORE_DOWN:
             self.wrong(15, f"{process.name} gets the reply that nothing was recorded, without a fault")
         if isinstance(answer, ProtocolError) and answer.code == INTERNAL_ERROR and "busy" not in answer.message:
             self.wrong(15, f"{process.name} is refused without a fault: {answer.message}")
 
-    def _bears_heat(self, process: Process) -> bool:
+    def _is_safe_from_heat(self, process: Process) -> bool:
         """Return whether a hot partition must not affect a process. The process must have time, and it must neither
         create nor claim a task, because these requests wait only for half a second."""
         from_ms, to_ms, _ = self.world.hot
@@ -265,20 +265,20 @@ class Replies:
             and to_ms - from_ms <= HOT_S * 1000
         )
 
-    def _check_quota(self, process: Process, *, refused: bool) -> None:
+    def _check_quota(self, process: Process, *, is_refused: bool) -> None:
         assert process.container is not None
-        allowed = process.container.limits.max_tasks_per_owner
-        if process.faults or process.stalled or (allowed is None and not refused):
+        max_tasks = process.container.limits.max_tasks_per_owner
+        if process.faults or process.stalled or (max_tasks is None and not is_refused):
             return
-        if allowed is None:
+        if max_tasks is None:
             self.wrong(15, f"{process.name} has no task, without a fault and without a limit")
             return
-        self.world.struck.add("a task was refused at its owner's limit" if refused else "a task was counted")
-        certain, possible = self._live(process)
-        if refused and possible < allowed:
-            self.wrong(17, f"{process.name} cannot create a task, but its owner has at most {possible} of {allowed}")
-        if not refused and certain >= allowed:
-            self.wrong(17, f"{process.name} has created a task, but its owner had {certain} of {allowed}")
+        self.world.incidents.add("a task was refused at its owner's limit" if is_refused else "a task was counted")
+        at_least, at_most = self._live(process)
+        if is_refused and at_most < max_tasks:
+            self.wrong(17, f"{process.name} cannot create a task, but its owner has at most {at_most} of {max_tasks}")
+        if not is_refused and at_least >= max_tasks:
+            self.wrong(17, f"{process.name} has created a task, but its owner had {at_least} of {max_tasks}")
 
     def _live(self, process: Process) -> tuple[int, int]:
         """Return the minimum and maximum number of live tasks that an owner had while a process created one."""
@@ -299,8 +299,8 @@ class Replies:
             live = [version.item for version in versions if version.item and status_of(version.item) not in TERMINAL]
             # A deleted task may still be counted, as it was before the deletion.
             *_, before, last = (None, *(version.item for version in world.database.versions[key]))
-            gone = [before] if last is None and before and status_of(before) not in TERMINAL else []
-            at_most += any(_expires_ms(item) + SPAN_S * 1000 > first_ms for item in live or gone)
+            deleted_items = [before] if last is None and before and status_of(before) not in TERMINAL else []
+            at_most += any(_expires_ms(item) + SPAN_S * 1000 > first_ms for item in live or deleted_items)
             at_least += len(live) == len(versions) and all(_expires_ms(item) > last_ms for item in live)
         if world.weather.skewed or world.weather.freezes:
             return 0, len(world.processes)
@@ -320,26 +320,26 @@ class Replies:
         return process.began_ms + process.fast_ms - 1, self.world.scheduler.now_ms + process.fast_ms + 1
 
 
-def shown_status(task: JsonObject) -> Shown:
+def reported_status(task: JsonObject) -> ReportedTask:
     """Read a reply of `tasks/cancel`."""
-    return Shown(str(task["status"]), str(task["lastUpdatedAt"]))
+    return ReportedTask(str(task["status"]), str(task["lastUpdatedAt"]))
 
 
-def shown_in_list(task: JsonObject) -> Shown:
+def reported_in_list(task: JsonObject) -> ReportedTask:
     """Read a task in a reply of `tasks/list`."""
-    reported, meta = shown_status(task), cast("Mapping[str, Any]", task.get("_meta", {}))
+    reported, meta = reported_status(task), cast("Mapping[str, Any]", task.get("_meta", {}))
     return replace(reported, step=meta.get("step", ""), pause=meta.get("pause_reason", {}))
 
 
-def shown_values(task: JsonObject) -> Shown:
+def reported_values(task: JsonObject) -> ReportedTask:
     """Read a reply of `tasks/get`, or a notification."""
-    reported, meta = shown_status(task), cast("Mapping[str, Any]", task.get("_meta", {}))
+    reported, meta = reported_status(task), cast("Mapping[str, Any]", task.get("_meta", {}))
     progress = meta.get(PROGRESS, {"steps": []})
     return replace(
         reported,
         steps={step["name"]: step["status"] for step in progress["steps"]},
         pause=_without_error(meta.get(PAUSE_REASON)),
-        values={name: value for name, value in meta.items() if name not in _NOT_VALUES and not _is_own(name)},
+        values={name: value for name, value in meta.items() if name not in _NOT_VALUES and not _is_reserved(name)},
         omitted=frozenset(meta.get("omitted", ())),
         result=task.get("result"),
         result_by=meta.get(RESULT_BY, ""),
@@ -349,14 +349,14 @@ def shown_values(task: JsonObject) -> Shown:
 
 def pauses(item: Item, first_ms: float, last_ms: float) -> list[JsonObject]:
     """Return the pause reasons that a task can have by a clock that shows times in this range; `{}` stands for none."""
-    stored = _without_error(decoded(variables_of(item)[PAUSE_REASON]) if PAUSE_REASON in variables_of(item) else None)
+    reason = _without_error(decoded(variables_of(item)[PAUSE_REASON]) if PAUSE_REASON in variables_of(item) else None)
     claim = claim_of(item)
     if claim is None or not claim[1] or not claim[2] or status_of(item) in TERMINAL:
-        return [stored]
+        return [reason]
     blocked = open_step(steps_of(item))
     tools = {step["M"]["name"]["S"]: step["M"].get("tool", {"S": ""})["S"] for step in _progress(item)}
-    killed = {"type": "interrupted", "blockedStep": blocked, "suggestedTool": tools[blocked]} if blocked else stored
-    return [{}] * (claim[2] >= first_ms) + [killed] * (claim[2] <= last_ms)
+    pause = {"type": "interrupted", "blockedStep": blocked, "suggestedTool": tools[blocked]} if blocked else reason
+    return [{}] * (claim[2] >= first_ms) + [pause] * (claim[2] <= last_ms)
 
 
 def open_step(steps: Mapping[str, str]) -> str:
@@ -369,8 +369,8 @@ def result_by(item: Item) -> str:
     return "client" if "by_client" in item else ""
 
 
-def _other_values(reported: Shown, item: Item, process: Process) -> Iterator[str]:
-    stored = {
+def _value_differences(reported: ReportedTask, item: Item, process: Process) -> Iterator[str]:
+    attributes = {
         name: attribute
         for name, attribute in variables_of(item).items()
         if name not in _NOT_VALUES and not name.startswith(HIDDEN)
@@ -378,20 +378,20 @@ def _other_values(reported: Shown, item: Item, process: Process) -> Iterator[str
     assert reported.values is not None
     values = {**reported.values}
     if "result" in item and reported.result is not None:
-        stored["result"], values["result"] = item["result"], reported.result
-    if stored.keys() != values.keys():
-        yield f"values {sorted(values)}, but they are {sorted(stored)}"
+        attributes["result"], values["result"] = item["result"], reported.result
+    if attributes.keys() != values.keys():
+        yield f"values {sorted(values)}, but they are {sorted(attributes)}"
         return
-    for name, attribute in stored.items():
+    for name, attribute in attributes.items():
         if name in reported.omitted or pointer_of(attribute) is not None:
             continue
-        value, kept = values[name], decoded(attribute)
-        if name == "result" and isinstance(kept, Mapping) and "allowed" in item:
+        value, stored_value = values[name], decoded(attribute)
+        if name == "result" and isinstance(stored_value, Mapping) and "allowed" in item:
             # A job's result is shown as its call would have returned it.
             mark: JsonObject = {"_meta": {RESULT_BY: result_by(item)}} if result_by(item) else {}
-            kept = {"resultType": "complete", **kept, **mark}
-        if value != kept and not (value == {"error": UNREADABLE} and process.faults):
-            yield f"{name} is shown as {str(value)[:80]}, but is {str(kept)[:80]}"
+            stored_value = {"resultType": "complete", **stored_value, **mark}
+        if value != stored_value and not (value == {"error": UNREADABLE} and process.faults):
+            yield f"{name} is shown as {str(value)[:80]}, but is {str(stored_value)[:80]}"
 
 
 def _questions(item: Item) -> frozenset[str]:
@@ -410,7 +410,7 @@ def _expires_ms(item: Item) -> int:
     return int(item["expires_at"]["N"]) * 1000
 
 
-def _is_own(name: str) -> bool:
+def _is_reserved(name: str) -> bool:
     """Return whether a key of `_meta` belongs to the protocol or to Baton, and is not a variable."""
     return "/" in name
 

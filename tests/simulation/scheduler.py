@@ -84,9 +84,9 @@ class Scheduler:
 
     def run(self) -> None:
         """Run until every actor has ended."""
-        first = self._next()
-        if first is not None:
-            self.work(first)
+        first_actor = self._choose_actor()
+        if first_actor is not None:
+            self.work(first_actor)
             self._main.acquire()
         if self.failure is not None:
             raise self.failure
@@ -109,9 +109,9 @@ class Scheduler:
             self.fail(Endless(f"{self.points} points, and {actor.name} goes on"))
         if self._changes is not None and self.points in self._changes:
             actor.priority = -self.points
-        chosen = self._next()
-        if chosen is not actor and chosen is not None:
-            self._wake(chosen)
+        next_actor = self._choose_actor()
+        if next_actor is not actor and next_actor is not None:
+            self._wake(next_actor)
             actor.turn.acquire()
         if actor.killed:
             raise Killed
@@ -121,7 +121,7 @@ class Scheduler:
         actor.wake_ms = self.now_ms + max(seconds, 0.0) * 1000
         self.point(actor)
 
-    def _next(self) -> Actor | None:
+    def _choose_actor(self) -> Actor | None:
         if not self._actors:
             return None
         waiting = [actor for actor in self._actors if actor.killed or not actor.frozen]
@@ -148,13 +148,13 @@ class Scheduler:
 
     def work(self, actor: Actor) -> None:
         """Run an actor to its end, then the new actors that follow it, in this thread."""
-        following: Actor | None = actor
-        while following is not None:
-            following = self._ended(following)
+        next_actor: Actor | None = actor
+        while next_actor is not None:
+            next_actor = self._run_to_end(next_actor)
 
-    def _ended(self, actor: Actor) -> Actor | None:
+    def _run_to_end(self, actor: Actor) -> Actor | None:
         """Run an actor to its end. Return the next actor if it has not started yet, otherwise `None`."""
-        _here.actor, actor.started = actor, True
+        _thread_state.actor, actor.started = actor, True
         try:
             if not actor.killed:
                 Context().run(actor.run)
@@ -164,15 +164,15 @@ class Scheduler:
             with suppress(Killed):
                 self.fail(error)
         finally:
-            _here.actor = None
+            _thread_state.actor = None
         self._actors.remove(actor)
-        chosen = self._next()
-        if chosen is None:
+        next_actor = self._choose_actor()
+        if next_actor is None:
             self._main.release()
-        elif chosen.started:
-            chosen.turn.release()
+        elif next_actor.started:
+            next_actor.turn.release()
         else:
-            return chosen
+            return next_actor
         return None
 
 
@@ -180,19 +180,19 @@ _threads = ThreadPoolExecutor(10_000, "simulated")
 """Threads are reused by the actors of a simulation, because starting a thread is slow."""
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     actor: Actor | None = None
 
 
-_here = _Here()
+_thread_state = _ThreadState()
 
 
-def current() -> Actor | None:
+def find_actor() -> Actor | None:
     """Return the actor of this thread, or `None` outside simulations."""
-    return _here.actor
+    return _thread_state.actor
 
 
-def here() -> Actor:
+def current_actor() -> Actor:
     """Return the actor of this thread."""
-    assert _here.actor is not None
-    return _here.actor
+    assert _thread_state.actor is not None
+    return _thread_state.actor

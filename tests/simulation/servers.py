@@ -12,17 +12,17 @@ from mcp_baton import Argument, Context, Retry, Server, Step, Workflow, constant
 from mcp_baton.protocol.json import Json
 from mcp_baton.workflow.sources import Constant
 
-type Called = Callable[[str, dict[str, Json], Context], dict[str, Json]]
+type CallHandler = Callable[[str, dict[str, Json], Context], dict[str, Json]]
 """What a simulation does for a tool call: receives its name, its arguments and its context."""
 
 
 @dataclass(slots=True)
 class Stage:
-    called: Called | None = None
+    call_handler: CallHandler | None = None
 
     def call(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:
-        assert self.called is not None, "no simulation is under way"
-        return self.called(tool, arguments, ctx)
+        assert self.call_handler is not None, "no simulation is under way"
+        return self.call_handler(tool, arguments, ctx)
 
 
 STAGE = Stage()
@@ -72,16 +72,18 @@ PLANS = (
 
 
 @cache
-def server(*, edited: bool, parallel: int = 1) -> Server:
+def workflow_server(*, edited: bool, parallel: int = 1) -> Server:
     """Return the server before or after the deployment that changes each workflow. `parallel` steps run at once."""
-    made = Server("simulated")
+    server = Server("simulated")
     for tool in (look, pay, mail, weigh):
-        made.add_tool(tool)
+        server.add_tool(tool)
     key = [Argument("key", "What to look up", required=True)]
     for name, steps in workflows(edited=edited).items():
-        made.add_workflow(Workflow(name=name, description=f"do {name}", arguments=key, steps=steps, parallel=parallel))
-    made.check()
-    return made
+        server.add_workflow(
+            Workflow(name=name, description=f"do {name}", arguments=key, steps=steps, parallel=parallel)
+        )
+    server.check()
+    return server
 
 
 def workflows(*, edited: bool) -> dict[str, list[Step]]:

@@ -13,7 +13,7 @@ from mcp_baton.local.dynamodb import create_table, http_client
 from tests.examples import examples
 from tests.simulation.dynamodb.database import Database
 from tests.simulation.dynamodb.refusals import Refusal
-from tests.simulation.expressions import Drawn
+from tests.simulation.expressions import RandomRequest
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -29,7 +29,7 @@ def real(dynamodb_local_url: str) -> Iterator["DynamoDBClient"]:
         yield client
 
 
-def asked(client: Any, operation: str, request: dict[str, Any]) -> Any:
+def send(client: Any, operation: str, request: dict[str, Any]) -> Any:
     """Send a request. Return the answer, or the error code and the item of a rejection."""
     try:
         if isinstance(client, Database):
@@ -64,13 +64,13 @@ def comparable(attribute: Any) -> Any:
 def test_the_simulated_dynamodb_answers_as_dynamodb_local_does(real: "DynamoDBClient") -> None:
     memory, number = Database(), examples(USUAL).max_examples
     for seed in range(number):
-        drawn = Drawn(Random(seed))
+        random_request = RandomRequest(Random(seed))
         key = {"pk": {"S": f"p{seed}"}, "sk": {"S": "s"}}
-        if drawn.rng.random() < 0.9:
-            item = drawn.item(key)
+        if random_request.rng.random() < 0.9:
+            item = random_request.item(key)
             memory.request("PutItem", {"Item": item})
             real.put_item(TableName=TABLE, Item=item)
-        request = drawn.request(key)
-        assert asked(memory, "UpdateItem", request) == asked(real, "UpdateItem", request), (seed, request)
-        got = {"Key": key, "ConsistentRead": True}
-        assert asked(memory, "GetItem", got) == asked(real, "GetItem", got), (seed, request)
+        request = random_request.request(key)
+        assert send(memory, "UpdateItem", request) == send(real, "UpdateItem", request), (seed, request)
+        get_request = {"Key": key, "ConsistentRead": True}
+        assert send(memory, "GetItem", get_request) == send(real, "GetItem", get_request), (seed, request)

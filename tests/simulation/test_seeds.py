@@ -28,20 +28,20 @@ SEEDS = {
 CHUNK = 250
 
 
-def found(seeds: range | tuple[int, ...], kind: str) -> str:
+def first_failure(seeds: range | tuple[int, ...], kind: str) -> str:
     """Return the first failing outcome with its trace, or an empty string."""
     return next((str(outcome) for outcome in failures(seeds, kind=KINDS[kind])), "")
 
 
 @pytest.mark.parametrize(("kind", "first"), [(kind, first) for kind in SEEDS for first in range(0, SEEDS[kind], CHUNK)])
 def test_no_invariant_is_broken(kind: str, first: int) -> None:
-    broken = found(range(first, first + CHUNK), kind)
+    broken = first_failure(range(first, first + CHUNK), kind)
     assert not broken, broken
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_seeds_that_failed_once_do_not_fail_again(kind: str) -> None:
-    broken = found(ONCE_FAILED[kind], kind)
+    broken = first_failure(ONCE_FAILED[kind], kind)
     assert not broken, broken
 
 

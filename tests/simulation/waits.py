@@ -22,17 +22,17 @@ from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.access import CALLBACKS
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, RESULT_PREFIX, WAIT_PREFIX
-from tests.simulation.client import Sent
+from tests.simulation.client import SentRequest
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import TERMINAL, claim_of, status_of, steps_of, value_of, variables_of
 from tests.simulation.invariants import TASK, Judge
-from tests.simulation.invocations import OWNER, SETTINGS, Ask, SimulatedExchange
+from tests.simulation.invocations import OWNER, SETTINGS, SimulatedExchange, Trigger
 from tests.simulation.jobs.background import ATTEMPTS, BackgroundJudge, BackgroundWorld, FlowJudge
 from tests.simulation.jobs.heads import Head, head_in
 from tests.simulation.jobs.tools import JobPlan
-from tests.simulation.journal import Called, Process
-from tests.simulation.scheduler import here
+from tests.simulation.journal import Process, ToolCall
+from tests.simulation.scheduler import current_actor
 from tests.simulation.servers import Plan, look, mail, pay
 from tests.simulation.world import Rewrite, World
 
@@ -84,24 +84,24 @@ class Post:
 
 @cache
 def waiting_server(waits: Waits) -> Server:
-    made = Server("simulated")
+    server = Server("simulated")
     for tool in (look, pay, mail):
-        made.add_tool(tool)
+        server.add_tool(tool)
     amount = step_output(SIGNED)
     wait = Callback(int, timedelta(seconds=waits.within_s), waits.on_timeout)
-    first = Step("look", {"key": prompt_arg("key")}, tool=look, checkpoint=True)
+    lookup = Step("look", {"key": prompt_arg("key")}, tool=look, checkpoint=True)
     signed, night = Step(SIGNED, callback=wait), Step(NIGHT, sleep=timedelta(seconds=waits.sleep_s))
-    last = Step(
+    payment = Step(
         "pay", {"amount": first_of(amount, constant(DEFAULT)) if waits.on_timeout == "skip" else amount}, tool=pay
     )
     ann = Step("mail", {"to": constant("ann")}, tool=mail)
-    steps = [first, ann, night, signed, last] if waits.is_early else [first, signed, last, night, ann]
+    steps = [lookup, ann, night, signed, payment] if waits.is_early else [lookup, signed, payment, night, ann]
     key = [Argument("key", "What to look up", required=True)]
-    made.add_workflow(
+    server.add_workflow(
         Workflow(name="sign", description="sign", arguments=key, steps=steps, background=waits.background)
     )
-    made.check()
-    return made
+    server.check()
+    return server
 
 
 class WaitWorld(World):
@@ -116,17 +116,17 @@ class WaitWorld(World):
         self.waits = Waits(within_s, sleep_s, on_timeout, is_early, self.background)
         self.limits = replace(self.limits, max_ttl_ms=86_400_000, max_tasks_per_owner=None)
         self.plan = Plan("sign", CALLS)
-        self.failing = min(self.failing, 0.2)
-        self._around = rng.choice((0, 2, 4, 8))
+        self.failure_chance = min(self.failure_chance, 0.2)
+        self._callback_count = rng.choice((0, 2, 4, 8))
         self.weather.skewed = rng.random() < 0.5
-        self._settle_in(strict=strict)
+        self._set_up(strict=strict)
 
-    def _settle_in(self, *, strict: bool) -> None:
-        self.kinds, self._others = KINDS, self.rng.randrange(4, 14)
+    def _set_up(self, *, strict: bool) -> None:
+        self.kinds, self._other_invocations = KINDS, self.rng.randrange(4, 14)
         self.judge = WaitJudge(self, strict=strict)
 
     @property
-    def waiting(self) -> "WaitJudge":
+    def wait_judge(self) -> "WaitJudge":
         """The judge of the workflow's task."""
         assert isinstance(self.judge, WaitJudge)
         return self.judge
@@ -139,44 +139,44 @@ class WaitWorld(World):
     def run(self) -> None:
         """Run the simulation, let all waits end, and repeat the accepted callback."""
         super().run()
-        judge = self.waiting
+        judge = self.wait_judge
         for _ in range(3):
             if not judge.lives or steps_of(judge.head or {})[SIGNED] == "failed":
                 break
             longest_s = max(self.waits.within_s, self.waits.sleep_s)
             self.scheduler.now_ms += 2 * judge.lease_ms + longest_s * 1000 + self.fast_ms
-            self._invoke(Ask("resume", last=True))
+            self._invoke(Trigger("resume", last=True))
             self.scheduler.run()
-        judge.all_ended()
+        judge.check_waits_ended()
         if judge.accepted is not None:
-            self._invoke(Ask("callback", last=True))
+            self._invoke(Trigger("callback", last=True))
             self.scheduler.run()
 
-    def called(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:
+    def call_tool(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:
         """Create an address in the first step. Callbacks may come at once."""
-        made = super().called(tool, arguments, ctx)
+        result = super().call_tool(tool, arguments, ctx)
         if tool == "look" and ctx.task is not None:
             self.tokens.append(ctx.callback_url(SIGNED).removeprefix(BASE_URL + CALLBACKS))
-            for _ in range(0 if self.weather.over else self.rng.choice((0, 0, 1, 3))):
-                self._invoke(Ask("callback"), self.rng.choice(EARLY_MS))
-        return made
+            for _ in range(0 if self.weather.is_over else self.rng.choice((0, 0, 1, 3))):
+                self._invoke(Trigger("callback"), self.rng.choice(EARLY_MS))
+        return result
 
     def waits_until(self, until_ms: int) -> None:
         """Schedule callbacks and resumes near the end of a wait, by their own clocks."""
         end_ms = until_ms - self.scheduler.now_ms + self.rng.choice((-300_000, 0, 0, 0, 300_000))
         at_once_ms = self.rng.choice(AROUND_MS)
-        for _ in range(0 if self.weather.over else self._around):
+        for _ in range(0 if self.weather.is_over else self._callback_count):
             after_ms = end_ms + self.rng.choice((at_once_ms, at_once_ms, *AROUND_MS))
-            self._invoke(Ask(self.rng.choice(("callback", "callback", "resume"))), max(after_ms, 0.0))
+            self._invoke(Trigger(self.rng.choice(("callback", "callback", "resume"))), max(after_ms, 0.0))
 
-    def _answer(self, process: Process, ask: Ask) -> None:
-        if ask.kind == "callback":
-            self._post(process, last=ask.last)
+    def _handle(self, process: Process, trigger: Trigger) -> None:
+        if trigger.kind == "callback":
+            self._post(process, last=trigger.last)
         else:
-            super()._answer(process, ask)
+            super()._handle(process, trigger)
 
     def _post(self, process: Process, *, last: bool) -> None:
-        rng, accepted = self.rng, self.waiting.accepted
+        rng, accepted = self.rng, self.wait_judge.accepted
         if not self.tokens:
             return
         token = FORGED if rng.random() < 0.05 else rng.choice(self.tokens)
@@ -188,8 +188,8 @@ class WaitWorld(World):
         reply = self.endpoint(process)(request, SimulatedExchange(self, process))
         assert reply is not None
         self.note(process.actor, f"is answered {reply.status}")
-        self.struck.add(f"a callback was answered with {reply.status}")
-        self.waiting.replied(process, post, reply.status)
+        self.incidents.add(f"a callback was answered with {reply.status}")
+        self.wait_judge.check_callback_reply(process, post, reply.status)
 
 
 class WaitJudge(Judge):
@@ -197,14 +197,14 @@ class WaitJudge(Judge):
 
     def __init__(self, world: WaitWorld, *, strict: bool) -> None:
         super().__init__(world, strict=strict)
-        self.sim = world
+        self.wait_world = world
         self.accepted: Post | None = None
         self.accepted_at = 0
         """The number of writes when the callback was stored."""
         self.accepted_ms = 0.0
         self.is_unread = False
         """Whether no worker has claimed the task since the callback was stored."""
-        self.timed_out: Called | None = None
+        self.timed_out: ToolCall | None = None
         """A call that a run made because no callback came."""
 
     @property
@@ -212,13 +212,13 @@ class WaitJudge(Judge):
         head, now_ms = self.head, self.world.scheduler.now_ms
         return head is not None and status_of(head) not in TERMINAL and int(head["expires_at"]["N"]) * 1000 > now_ms
 
-    def _head_changed(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
-        super()._head_changed(number, change, process, now_ms)
+    def _check_head(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
+        super()._check_head(number, change, process, now_ms)
         before, after = change.before, change.after
         assert after is not None
-        takers = [it and it[0] for it in (claim_of(before) if before else None, claim_of(after))]
+        claim_ids = [claim and claim[0] for claim in (claim_of(before) if before else None, claim_of(after))]
         is_workers = process is not None and process.kind == "work"
-        self.is_unread = self.is_unread and not (is_workers and takers[0] != takers[1])
+        self.is_unread = self.is_unread and not (is_workers and claim_ids[0] != claim_ids[1])
         for wait in (SIGNED, NIGHT):
             old, new = (steps_of(item).get(wait) if item else None for item in (before, after))
             if before is not None and old != "pending":
@@ -233,23 +233,23 @@ class WaitJudge(Judge):
             if isinstance(until_ms, int) and self._value(before, WAIT_PREFIX + wait) != until_ms:
                 if before is not None and self._value(before, WAIT_PREFIX + wait) is not None:
                     self.wrong(23, f"write #{number} changes when {wait} ends")
-                self.sim.waits_until(until_ms)
+                self.wait_world.waits_until(until_ms)
 
     def _wait_ended(self, number: int, wait: str, new: str, change: Change, process: Process, now_ms: float) -> None:
         before, after = change.before, change.after
         assert after is not None
         until_ms = self._value(before, WAIT_PREFIX + wait)
         if wait == SIGNED and new == "completed":
-            self.world.struck.add(f"a callback ended a wait{'' if until_ms else ' before it began'}")
+            self.world.incidents.add(f"a callback ended a wait{'' if until_ms else ' before it began'}")
             self._accepted(number, after, until_ms, process, now_ms)
             return
-        self.world.struck.add(f"a time ended a wait: {new}")
-        is_over = isinstance(until_ms, int) and until_ms <= process.own_ms(now_ms)
+        self.world.incidents.add(f"a time ended a wait: {new}")
+        is_over = isinstance(until_ms, int) and until_ms <= process.wall_clock_ms(now_ms)
         if not process.is_run or not is_over or (wait == NIGHT and new != "completed"):
             self.wrong(23, f"write #{number} of {process.name} makes {wait} {new}, which ends at {until_ms}")
 
     def _accepted(self, number: int, after: Item, until_ms: Json, process: Process, now_ms: float) -> None:
-        post = self.sim.posts.get(process.name)
+        post = self.wait_world.posts.get(process.name)
         value = self._value(after, RESULT_PREFIX + SIGNED)
         if post is None or post.token == FORGED or value != post.body:
             self.wrong(24, f"write #{number} stores {value!r} as the callback of {process.name}, but that was {post}")
@@ -261,8 +261,8 @@ class WaitJudge(Judge):
         self.accepted, self.accepted_at, self.accepted_ms = post, self.world.database.writes, now_ms + process.fast_ms
         self.is_unread = True
 
-    def began(self, call: Called) -> None:
-        super().began(call)
+    def check_call(self, call: ToolCall) -> None:
+        super().check_call(call)
         if call.tool != "pay" or not call.process.is_run:
             return
         if call.arguments["amount"] == DEFAULT:
@@ -271,7 +271,7 @@ class WaitJudge(Judge):
         if call.arguments["amount"] != body:
             self.wrong(25, f"{call.process.name} pays {call.arguments['amount']}, but the callback was {self.accepted}")
 
-    def replied(self, process: Process, post: Post, status: int) -> None:
+    def check_callback_reply(self, process: Process, post: Post, status: int) -> None:
         """Check the reply to a callback."""
         repeats = post.repeats(self.accepted)
         was_there = repeats and self.accepted_at <= process.writes
@@ -279,7 +279,7 @@ class WaitJudge(Judge):
             (f"OWNER#{OWNER}#{self.task_id[10:12]}", TASK + self.task_id), process.writes
         )
         items = [version.item for version in versions if version.item is not None]
-        clocks_ms = process.began_ms + process.fast_ms, process.own_ms(self.world.scheduler.now_ms) + 1
+        clocks_ms = process.began_ms + process.fast_ms, process.wall_clock_ms(self.world.scheduler.now_ms) + 1
         has_expired = len(items) < len(versions) or int(items[0]["expires_at"]["N"]) * 1000 <= clocks_ms[1]
         match status:
             case 200:
@@ -302,13 +302,13 @@ class WaitJudge(Judge):
         timed_out = isinstance(until_ms, int) and until_ms <= now_ms
         return timed_out or status_of(item) in TERMINAL or steps_of(item)[SIGNED] != "pending"
 
-    def all_ended(self) -> None:
+    def check_waits_ended(self) -> None:
         """Check the end: the faults have stopped, all times have passed and the task was resumed, so it has ended or
         its wait has timed out."""
         if not self.lives or self.head is None:
             return
         steps = steps_of(self.head)
-        timed_out = steps[SIGNED] == "failed" and self.sim.waits.on_timeout == "fail"
+        timed_out = steps[SIGNED] == "failed" and self.wait_world.waits.on_timeout == "fail"
         if not timed_out or self.accepted is not None:
             self.wrong(26, f"all waits have ended, but the task has the steps {steps}")
 
@@ -323,46 +323,46 @@ class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
 
     background = True
 
-    def _settle_in(self, *, strict: bool) -> None:  # noqa: ARG002 - the base class calls it
+    def _set_up(self, *, strict: bool) -> None:  # noqa: ARG002 - the base class calls it
         self.job = JobPlan("sign", ATTEMPTS)
         self.limits = replace(self.limits, default_ttl_ms=3_600_000)
-        self._meddling = self.rng.choice((0, 0, 0, 2, 5))
-        self._others = self.rng.randrange(8)
-        self._around = self._around if self.rng.random() < 0.5 else 0
+        self._disturbance_count = self.rng.choice((0, 0, 0, 2, 5))
+        self._other_invocations = self.rng.randrange(8)
+        self._callback_count = self._callback_count if self.rng.random() < 0.5 else 0
 
     def _judge(self, *, strict: bool) -> "BackgroundWaitJudge":
-        self.both = self.both_waiting = BackgroundWaitJudge(self, strict=strict)
-        return self.both_waiting
+        self.background_judge = self.background_wait_judge = BackgroundWaitJudge(self, strict=strict)
+        return self.background_wait_judge
 
     @property
-    def waiting(self) -> WaitJudge:
-        return self.both_waiting.waiting
+    def wait_judge(self) -> WaitJudge:
+        return self.background_wait_judge.wait_judge
 
-    def sending(self, operation: str, partition: str) -> Sent:
+    def register_request(self, operation: str, partition: str) -> SentRequest:
         """Register a request. When the faults have ended, only sweeps wake a job after a callback."""
-        sent = super().sending(operation, partition)
-        updates = [it for it in sent.process.requests if it.operation == "UpdateItem"]
-        if self.weather.over and sent.process.kind == "callback" and len(updates) > 1:
-            self.kill(here(), "killed before it wakes the job")
-        return sent
+        request = super().register_request(operation, partition)
+        updates = [update for update in request.process.requests if update.operation == "UpdateItem"]
+        if self.weather.is_over and request.process.kind == "callback" and len(updates) > 1:
+            self.kill(current_actor(), "killed before it wakes the job")
+        return request
 
     def _wait_for_result(self, item: dict[str, Any]) -> None:
         """Run only sweeps. They wake the job after a callback, when a wait has ended, or when the job is due."""
-        judge = self.both_waiting
-        if judge.is_asleep and self.waiting.accepted is None and self.rng.random() < 0.9:
-            self._invoke(Ask("callback", last=True))
+        judge = self.background_wait_judge
+        if judge.is_asleep and self.wait_judge.accepted is None and self.rng.random() < 0.9:
+            self._invoke(Trigger("callback", last=True))
             self.scheduler.run()
             if self.rng.random() < 0.3:
-                self._invoke(Ask("resume", last=True))
+                self._invoke(Trigger("resume", last=True))
                 self.scheduler.run()
         head, now_ms = head_in(item), self.scheduler.now_ms
         longest_ms = max(LONGEST_DISPATCH_MS, self.waits.within_s * 1000) + self.fast_ms
         if head.until_ms - now_ms > judge.lease_ms + self.fast_ms or head.due_ms - now_ms > longest_ms:
             judge.wrong(26, f"the job of a worker that has ended is {head}")
         free_ms = max(now_ms, head.until_ms + 1)
-        if judge.is_asleep and self.waiting.is_unread and self.waiting.lives:
-            self.struck.add("only the clock could wake a workflow after a callback")
-            ready_ms = max(free_ms, self.waiting.accepted_ms + FIRST_DISPATCH_MS)
+        if judge.is_asleep and self.wait_judge.is_unread and self.wait_judge.lives:
+            self.incidents.add("only the clock could wake a workflow after a callback")
+            ready_ms = max(free_ms, self.wait_judge.accepted_ms + FIRST_DISPATCH_MS)
         else:
             ready_ms = free_ms if head.started >= head.allowed else max(free_ms, head.due_ms + 1)
         self._sweep_until(head, ready_ms)
@@ -384,14 +384,14 @@ class BackgroundWaitJudge(BackgroundJudge):
 
     def __init__(self, world: BackgroundWaitWorld, *, strict: bool) -> None:
         super().__init__(world, strict=strict)
-        self.flow = self.waiting = WaitFlowJudge(world, strict=strict)
+        self.flow = self.wait_judge = WaitFlowJudge(world, strict=strict)
         self.flow.changes, self.flow.broken = self.changes, self.broken
         self.is_asleep = False
         self.suspended: set[str] = set()
         """The workers that have let the job wait."""
 
-    def _head_changed(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
-        super()._head_changed(number, change, process, now_ms)
+    def _check_head(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
+        super()._check_head(number, change, process, now_ms)
         assert change.after is not None
         if change.before is None:
             return
@@ -399,7 +399,7 @@ class BackgroundWaitJudge(BackgroundJudge):
         if after.dispatches != before.dispatches:
             self.is_asleep = False
         elif before.until_ms and not after.until_ms and after.allowed != before.allowed and after.status == "working":
-            self.world.struck.add("a workflow waited without a worker")
+            self.world.incidents.add("a workflow waited without a worker")
             self.is_asleep = True
             self.suspended.add(process.name if process else "")
 
@@ -407,20 +407,20 @@ class BackgroundWaitJudge(BackgroundJudge):
         """Return whether a write dispatches a job because a callback has arrived, or because a client has ended the
         workflow's task. A worker that has just let its job wait dispatches it itself if a wait has ended in the
         meantime."""
-        came = self.waiting.accepted is not None and process.kind in {"callback", "sweep"}
+        has_callback = self.wait_judge.accepted is not None and process.kind in {"callback", "sweep"}
         is_over = self.flow.head is not None and status_of(self.flow.head) in TERMINAL
-        ended = is_over and process.kind in {"cancel own", "complete own", "resume"}
-        fits = came or ended or process.name in self.suspended
+        was_ended_by_client = is_over and process.kind in {"cancel own", "complete own", "resume"}
+        fits = has_callback or was_ended_by_client or process.name in self.suspended
         return fits and after.dispatches == before.dispatches + 1 and before.holder == after.holder
 
-    def _check_writer(self, number: int, process: Process, before: Head, after: Head, own_ms: float) -> None:
+    def _check_writer(self, number: int, process: Process, before: Head, after: Head, clock_ms: float) -> None:
         if not self._is_wake_up(process, before, after):
-            super()._check_writer(number, process, before, after, own_ms)
+            super()._check_writer(number, process, before, after, clock_ms)
 
-    def _check_dispatch(self, process: Process, before: Head, after: Head, own_ms: float) -> None:
+    def _check_dispatch(self, process: Process, before: Head, after: Head, clock_ms: float) -> None:
         if not self._is_wake_up(process, before, after):
-            super()._check_dispatch(process, before, after, own_ms)
+            super()._check_dispatch(process, before, after, clock_ms)
             return
-        self.world.struck.add(f"a {process.kind} woke a workflow")
-        if before.status != "working" or before.started >= before.allowed or before.until_ms >= own_ms:
+        self.world.incidents.add(f"a {process.kind} woke a workflow")
+        if before.status != "working" or before.started >= before.allowed or before.until_ms >= clock_ms:
             self.wrong(12, f"{process.name} wakes a job that is {before}")

@@ -46,15 +46,15 @@ MAX_BACKOFF_S = 1.0
 @pytest.fixture
 def server() -> Server:
     """A server with a tool and a durable workflow of one step."""
-    made = Server("counter", version="1.0.0")
+    counter = Server("counter", version="1.0.0")
 
-    @made.tool
+    @counter.tool
     def count() -> int:
         """Count."""
         return 1
 
-    made.add_workflow(Workflow(name="counting", description="count", steps=[Step("count", tool="count")]))
-    return made
+    counter.add_workflow(Workflow(name="counting", description="count", steps=[Step("count", tool="count")]))
+    return counter
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def post(method: str, **params: Any) -> dict[str, Any]:
     }
 
 
-def counted(lambda_handler: Any) -> Any:
+def run_workflow(lambda_handler: Any) -> Any:
     """Run the workflow and return its result."""
     return json.loads(lambda_handler(post("prompts/get", name="counting"), FunctionContext())["body"])["result"]
 
@@ -95,11 +95,11 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_without_a_table_workflows_have_no_tasks_and_the_first_request_logs_a_warning(
     server: Server, caplog: pytest.LogCaptureFixture, client: bool
 ) -> None:
-    given = boto3.client("dynamodb", "eu-west-1") if client else None
-    lambda_handler = handler(server, settings=Settings(), dynamodb=given)
+    dynamodb = boto3.client("dynamodb", "eu-west-1") if client else None
+    lambda_handler = handler(server, settings=Settings(), dynamodb=dynamodb)
     assert warnings(caplog) == []
     for _ in range(2):
-        assert "_meta" not in counted(lambda_handler)
+        assert "_meta" not in run_workflow(lambda_handler)
     [warning] = [text for text in warnings(caplog) if "BATON_TABLE" in text]
     assert "BATON_TABLE is not set" in warning
     assert "Set it" in warning
@@ -110,7 +110,7 @@ def test_with_a_store_workflows_have_tasks_and_no_warning_is_logged(
 ) -> None:
     settings = Settings(table="tasks")
     lambda_handler = handler(server, settings=settings, store=dynamodb_store("tasks", settings, lambda: table))
-    assert counted(lambda_handler)["_meta"]["task_status"] == "completed"
+    assert run_workflow(lambda_handler)["_meta"]["task_status"] == "completed"
     assert warnings(caplog) == []
 
 
@@ -149,14 +149,14 @@ def test_the_first_request_warns_of_a_misspelt_setting(
     server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BATON_SHARD", "8")
-    made = handler(server)
+    lambda_handler = handler(server)
     assert warnings(caplog) == []
 
-    made(post("ping"), FunctionContext())
-    made(post("ping"), FunctionContext())
+    lambda_handler(post("ping"), FunctionContext())
+    lambda_handler(post("ping"), FunctionContext())
 
-    said = "BATON_SHARD is not a setting; did you mean 'BATON_SHARDS'?"
-    assert [text for text in warnings(caplog) if "BATON_SHARD" in text] == [said]
+    warning = "BATON_SHARD is not a setting; did you mean 'BATON_SHARDS'?"
+    assert [text for text in warnings(caplog) if "BATON_SHARD" in text] == [warning]
 
 
 def test_an_invalid_environment_raises_when_the_handler_is_made(
@@ -177,7 +177,7 @@ def test_the_client_is_created_with_the_handler_or_at_first_use(
         lambda_handler = handler(server, settings=Settings(table="tasks", connect=connect))
         lambda_handler(post("tools/list"), FunctionContext())
         assert create.call_count == at_once
-        assert counted(lambda_handler)["_meta"]["task_status"] == "completed"
+        assert run_workflow(lambda_handler)["_meta"]["task_status"] == "completed"
         handler(server, settings=Settings(connect=connect))
         assert create.call_count == 1, "without a table no client is needed"
 
@@ -188,7 +188,7 @@ def test_a_given_boto3_client_is_used_for_tasks(server: Server, monkeypatch: pyt
     create_table(client, "tasks")
     monkeypatch.setenv("BATON_TABLE", "tasks")
     with patch("mcp_baton.aws.dynamodb_client") as connect:
-        meta = counted(handler(server, dynamodb=client))["_meta"]
+        meta = run_workflow(handler(server, dynamodb=client))["_meta"]
     assert connect.call_count == 0
     [item] = client.scan(TableName="tasks")["Items"]
     assert meta["task_status"] == item["status"]["S"] == "completed"
@@ -197,20 +197,20 @@ def test_a_given_boto3_client_is_used_for_tasks(server: Server, monkeypatch: pyt
 
 @mock_aws
 def test_a_given_s3_client_stores_large_values() -> None:
-    made = Server("large", version="1.0.0")
+    large_server = Server("large", version="1.0.0")
 
-    @made.tool
+    @large_server.tool
     def photograph() -> str:
         """Take a photograph."""
         return os.urandom(400_000).hex()
 
     step = Step("photograph", tool="photograph")
-    made.add_workflow(Workflow(name="shooting", description="take a photograph", steps=[step]))
+    large_server.add_workflow(Workflow(name="shooting", description="take a photograph", steps=[step]))
     client, bucket = boto3.client("dynamodb", region_name="us-east-1"), new_bucket(boto3.client("s3", "us-east-1"))
     create_table(client, "tasks")
     settings = Settings(table="tasks", overflow_bucket=bucket.name)
     with patch("mcp_baton.aws.s3_client") as connect:
-        lambda_handler = handler(made, settings=settings, dynamodb=client, s3=bucket.client)
+        lambda_handler = handler(large_server, settings=settings, dynamodb=client, s3=bucket.client)
         answer = lambda_handler(post("prompts/get", name="shooting"), FunctionContext())
     assert connect.call_count == 0
     assert "oversized" not in json.loads(answer["body"])["result"]["_meta"]
@@ -220,14 +220,14 @@ def test_a_given_s3_client_stores_large_values() -> None:
 @mock_aws
 def test_an_object_that_is_not_a_client_of_the_service_is_refused(server: Server) -> None:
     resource: Any = boto3.resource("dynamodb", "eu-west-1")
-    another: Any = boto3.client("s3", "eu-west-1")
+    wrong_client: Any = boto3.client("s3", "eu-west-1")
     settings = Settings(table="tasks")
     with pytest.raises(
         TypeError, match=r"'dynamodb.ServiceResource'; a boto3 resource has its client at `.meta.client`"
     ):
         handler(server, settings=settings, dynamodb=resource)
     with pytest.raises(TypeError, match=r"boto3.client\('dynamodb'\), and got 'S3'"):
-        handler(server, settings=settings, dynamodb=another)
+        handler(server, settings=settings, dynamodb=wrong_client)
     with pytest.raises(TypeError, match=r"handler\(s3=…\)"):
         handler(server, settings=settings, s3=resource)
 
@@ -238,19 +238,19 @@ def test_a_store_and_a_client_cannot_both_be_given(server: Server, table: Any) -
         handler(server, settings=Settings(table="tasks"), store=store, dynamodb=table)
 
 
-def dispatcher_of(server: Server, **given: Any) -> Any:
+def dispatcher_of(server: Server, **options: Any) -> Any:
     """Return the dispatcher of the handler's endpoint."""
     with patch("mcp_baton.aws.Endpoint", wraps=Endpoint) as endpoint:
-        handler(server, **given)
+        handler(server, **options)
     return endpoint.call_args.args[0].dispatcher
 
 
 def test_the_settings_determine_the_invoked_worker(server: Server) -> None:
     with patch("mcp_baton.aws.lambda_client") as connect:
-        made = dispatcher_of(server, settings=Settings(worker="baton-worker:live"))
+        dispatcher = dispatcher_of(server, settings=Settings(worker="baton-worker:live"))
         assert connect.call_count == 0
         connect.return_value.invoke.return_value = {"StatusCode": 202}
-        made.dispatch({"batonTask": {}})
+        dispatcher.dispatch({"batonTask": {}})
     assert connect.return_value.invoke.call_args.kwargs == {
         "FunctionName": "baton-worker:live",
         "InvocationType": "Event",
@@ -259,8 +259,8 @@ def test_the_settings_determine_the_invoked_worker(server: Server) -> None:
 
 
 def test_a_given_dispatcher_replaces_that_of_the_settings(server: Server) -> None:
-    given = Mock()
-    assert dispatcher_of(server, settings=Settings(worker="baton-worker:live"), dispatcher=given) is given
+    dispatcher = Mock()
+    assert dispatcher_of(server, settings=Settings(worker="baton-worker:live"), dispatcher=dispatcher) is dispatcher
     assert dispatcher_of(server, settings=Settings()) is None
 
 
@@ -315,17 +315,17 @@ def test_a_hanging_service_leaves_time_within_the_write_reserve(
 
 @pytest.mark.usefixtures("credentials")
 def test_an_object_is_sent_with_its_checksum_and_without_expect() -> None:
-    sent: list[AWSPreparedRequest] = []
+    requests: list[AWSPreparedRequest] = []
 
-    def take(request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        sent.append(request)
+    def accept(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        requests.append(request)
         return AWSResponse(request.url, 200, HTTPHeaders(), MockRawResponse(b""))
 
     client = s3_client()
-    answer: Any = take
+    answer: Any = accept
     client.meta.events.register("before-send.s3", answer)
     S3ObjectStore("large-results", lambda: client).put("2d/key", b"content", sha256(b"content").digest())
-    [request] = sent
+    [request] = requests
     # With `Expect`, the client would wait for a second if S3 hangs.
     assert "Expect" not in request.headers
     assert b64decode(request.headers["x-amz-checksum-sha256"]) == sha256(b"content").digest()

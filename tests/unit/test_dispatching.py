@@ -48,60 +48,60 @@ def answer(status: int, code: str = "") -> AWSResponse:
 
 
 def body(request: AWSPreparedRequest) -> Any:
-    sent: Any = request.body
-    return json.loads(sent)
+    text: Any = request.body
+    return json.loads(text)
 
 
 class Lambda:
     """Stands in for Lambda: gives prepared answers and keeps the requests.
 
     Attributes:
-        made: The number of clients that were created.
+        client_count: The number of clients that were created.
     """
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
-        self.sent: list[AWSPreparedRequest] = []
-        self.made = 0
+        self.requests: list[AWSPreparedRequest] = []
+        self.client_count = 0
         self.telemetry = Collector()
 
     def dispatcher(self) -> LambdaDispatcher:
         return LambdaDispatcher(WORKER, self._client, telemetry=self.telemetry)
 
     def _client(self) -> Any:
-        self.made += 1
+        self.client_count += 1
         client: Any = lambda_client()
         client.meta.events.register("before-send.lambda", self._answer)
         return client
 
     def _answer(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        self.sent.append(request)
-        given = self.answers.pop(0)
-        if isinstance(given, Exception):
-            raise given
-        return given
+        self.requests.append(request)
+        prepared_answer = self.answers.pop(0)
+        if isinstance(prepared_answer, Exception):
+            raise prepared_answer
+        return prepared_answer
 
 
 def test_the_worker_is_invoked_asynchronously_with_the_event_and_the_trace() -> None:
     aws = Lambda(answer(202), answer(202))
     dispatcher = aws.dispatcher()
-    assert aws.made == 0
+    assert aws.client_count == 0
     for _ in range(2):
         dispatcher.dispatch(EVENT)
 
-    assert (aws.made, len(aws.sent)) == (1, 2)
-    for request in aws.sent:
+    assert (aws.client_count, len(aws.requests)) == (1, 2)
+    for request in aws.requests:
         assert request.method == "POST"
         assert request.url == f"{URL}/2015-03-31/functions/{WORKER.replace(':', '%3A')}/invocations"
         assert request.headers["X-Amz-Invocation-Type"] in ("Event", b"Event")
         assert request.headers["X-Amzn-Trace-Id"] in (TRACE, TRACE.encode())
         assert body(request) == EVENT
-    invoked = {"operation": "Invoke", "function_name": WORKER}
+    details = {"operation": "Invoke", "function_name": WORKER}
     spans = aws.telemetry.take().spans
-    assert [(span.name, span.details, span.failed) for span in spans] == [("Lambda", invoked, False)] * 2
+    assert [(span.name, span.details, span.failed) for span in spans] == [("Lambda", details, False)] * 2
 
 
-NOT_TAKEN: list[Callable[[], Answer]] = [
+RETRYABLE_FAILURES: list[Callable[[], Answer]] = [
     lambda: answer(429, "TooManyRequestsException"),
     lambda: answer(500, "ServiceException"),
     lambda: ConnectTimeoutError(endpoint_url=URL),
@@ -117,30 +117,28 @@ REFUSED: list[Callable[[], Answer]] = [
 ]
 
 
-@pytest.mark.parametrize("failure", NOT_TAKEN)
+@pytest.mark.parametrize("failure", RETRYABLE_FAILURES)
 def test_an_event_that_was_not_accepted_is_sent_once_more(failure: Callable[[], Answer]) -> None:
     aws = Lambda(failure(), answer(202), failure(), failure())
     dispatcher = aws.dispatcher()
 
     dispatcher.dispatch(EVENT)
-    assert [body(request) for request in aws.sent] == [EVENT, EVENT]
+    assert [body(request) for request in aws.requests] == [EVENT, EVENT]
 
-    with pytest.raises(NotDispatched, match=f"BATON_WORKER={WORKER} could not be invoked: ") as caught:
+    with pytest.raises(NotDispatched, match=f"BATON_WORKER={WORKER} could not be invoked: ") as error_info:
         dispatcher.dispatch(EVENT)
-    assert len(aws.sent) == 4
-    assert caught.value.__cause__ is not None
+    assert len(aws.requests) == 4
+    assert error_info.value.__cause__ is not None
 
 
 @pytest.mark.parametrize("failure", REFUSED)
-def test_a_refused_event_is_not_sent_again(
-    failure: Callable[[], Answer],
-) -> None:
+def test_a_refused_event_is_not_sent_again(failure: Callable[[], Answer]) -> None:
     aws = Lambda(failure())
 
     with pytest.raises(NotDispatched, match=f"BATON_WORKER={WORKER} could not be invoked: "):
         aws.dispatcher().dispatch(EVENT)
 
-    assert len(aws.sent) == 1
+    assert len(aws.requests) == 1
 
 
 def test_a_client_that_cannot_be_created_is_a_failed_dispatch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def matches(module: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatch(module, pattern) for pattern in patterns)
 
 
-def within(name: str, packages: tuple[str, ...] | frozenset[str]) -> bool:
+def is_within(name: str, packages: tuple[str, ...] | frozenset[str]) -> bool:
     """Return whether a dotted name is one of these packages or inside one."""
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
@@ -100,7 +100,7 @@ def imports(tree: ast.AST, deferred: bool = False, for_types: bool = False) -> I
                 yield from imports(node, deferred, typed)
 
 
-def upward(module: str, found: Sequence[Import]) -> Iterator[str]:
+def upward(module: str, imports_found: Sequence[Import]) -> Iterator[str]:
     """Yield imports from a floor that this floor must not import."""
     if matches(module, ROOTS) or module.removesuffix(".py") in SHARED:
         return
@@ -108,38 +108,38 @@ def upward(module: str, found: Sequence[Import]) -> Iterator[str]:
     if floor not in FLOORS:
         yield "stands on no floor: give it one, or a rule of its own in this test"
         return
-    allowed = tuple(f"mcp_baton.{name}" for name in (*FLOORS[floor], *SHARED))
-    for item in found:
+    allowed_packages = tuple(f"mcp_baton.{name}" for name in (*FLOORS[floor], *SHARED))
+    for item in imports_found:
         package_itself = item.name in {"mcp_baton", *(f"mcp_baton.{name.split('.')[0]}" for name in FLOORS[floor])}
-        if within(item.name, ("mcp_baton",)) and not (within(item.name, allowed) or package_itself):
+        if is_within(item.name, ("mcp_baton",)) and not (is_within(item.name, allowed_packages) or package_itself):
             yield f"{floor} must not know {item.name}"
 
 
-def shared_on_floors(module: str, found: Sequence[Import]) -> Iterator[str]:
+def shared_imports(module: str, imports_found: Sequence[Import]) -> Iterator[str]:
     """Check the shared modules, which are below all floors. They may import types from above, but nothing else."""
     if module.removesuffix(".py") in SHARED:
-        allowed = tuple(f"mcp_baton.{name}" for name in (*SHARED, "protocol"))
-        for item in found:
-            if item.name.startswith("mcp_baton.") and not (item.for_types or within(item.name, allowed)):
+        allowed_packages = tuple(f"mcp_baton.{name}" for name in (*SHARED, "protocol"))
+        for item in imports_found:
+            if item.name.startswith("mcp_baton.") and not (item.for_types or is_within(item.name, allowed_packages)):
                 yield f"imports {item.name} from above"
 
 
-def forbidden(module: str, found: Sequence[Import]) -> Iterator[str]:
+def restricted_imports(module: str, imports_found: Sequence[Import]) -> Iterator[str]:
     """Yield imports that are only allowed in some modules."""
     uses_aws = matches(module, AWS_SDK_USERS)
-    for item in found:
+    for item in imports_found:
         # Only the composition roots choose a store. All other modules receive one.
-        if within(item.name, ("mcp_baton.tasks.dynamodb",)) and not (
+        if is_within(item.name, ("mcp_baton.tasks.dynamodb",)) and not (
             uses_aws or matches(module, ("tasks/dynamodb/*",))
         ):
             yield f"chooses its own store: {item.name}"
-        if within(item.name, ("boto3", "botocore", "moto")) and not uses_aws:
+        if is_within(item.name, ("boto3", "botocore", "moto")) and not uses_aws:
             yield f"talks to AWS itself: {item.name}"
-        if within(item.name, NETWORK) and matches(module, NETWORK_FREE) and not (uses_aws or item.name in HARMLESS):
+        if is_within(item.name, NETWORK) and matches(module, NETWORK_FREE) and not (uses_aws or item.name in HARMLESS):
             yield f"opens the network: {item.name}"
-        if within(item.name, ("mcp_baton.testing",)) and not module.startswith(("cli/", "testing/")):
+        if is_within(item.name, ("mcp_baton.testing",)) and not module.startswith(("cli/", "testing/")):
             yield f"imports what is for tests: {item.name}"
-        if within(item.name, SLOW) and not (item.deferred or item.for_types or matches(module, NOT_DEPLOYED)):
+        if is_within(item.name, SLOW) and not (item.deferred or item.for_types or matches(module, NOT_DEPLOYED)):
             yield f"imports {item.name} while it is imported itself"
 
 
@@ -155,15 +155,15 @@ def environment(module: str, source: str) -> Iterator[str]:
 
 
 def violations(module: str, source: str) -> list[str]:
-    found = imported(source)
-    rules = (upward, shared_on_floors, forbidden)
-    return [*(text for rule in rules for text in rule(module, found)), *environment(module, source)]
+    imports_found = imported(source)
+    rules = (upward, shared_imports, restricted_imports)
+    return [*(text for rule in rules for text in rule(module, imports_found)), *environment(module, source)]
 
 
 def test_a_module_imports_only_lower_floors() -> None:
-    broken = {module: violations(module, source) for module, source in SOURCES.items()}
+    violations_by_module = {module: violations(module, source) for module, source in SOURCES.items()}
 
-    assert {module: found for module, found in broken.items() if found} == {}
+    assert {module: texts for module, texts in violations_by_module.items() if texts} == {}
 
 
 @pytest.mark.parametrize(
@@ -192,14 +192,14 @@ def test_a_broken_rule_is_found(module: str, source: str) -> None:
 
 
 def test_there_are_no_import_cycles() -> None:
-    known = {dotted(module) for module in SOURCES}
+    modules = {dotted(module) for module in SOURCES}
     graph = {
-        dotted(module): {item.name for item in imported(source)} & known - {dotted(module)}
+        dotted(module): {item.name for item in imported(source)} & modules - {dotted(module)}
         for module, source in SOURCES.items()
     }
 
     # Raises `CycleError`, which names the modules of a cycle.
-    assert len(tuple(TopologicalSorter(graph).static_order())) == len(known)
+    assert len(tuple(TopologicalSorter(graph).static_order())) == len(modules)
 
 
 def dotted(module: str) -> str:
@@ -218,7 +218,7 @@ print(*(name for name in sys.argv[3].split() if name in sys.modules))
 def test_importing_the_runtime_imports_no_slow_modules() -> None:
     runtime = [dotted(module) for module in MODULES if not matches(module, NOT_DEPLOYED) and "__main__" not in module]
     command = [sys.executable, "-I", "-c", IMPORT_AND_REPORT, str(PACKAGE.parent), " ".join(runtime), " ".join(SLOW)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
 
     assert "mcp_baton" in runtime
-    assert done.stdout.split() == []
+    assert process.stdout.split() == []

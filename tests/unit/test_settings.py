@@ -14,7 +14,7 @@ WORKER = "arn:aws:lambda:eu-west-1:123456789012:function:baton-worker:live"
 
 
 @pytest.mark.parametrize(
-    ("env", "expected"),
+    ("env", "settings"),
     [
         ({}, DEFAULT),
         ({"BATON_TABLE": "tasks"}, replace(DEFAULT, table="tasks")),
@@ -49,8 +49,8 @@ WORKER = "arn:aws:lambda:eu-west-1:123456789012:function:baton-worker:live"
         ({"PATH": "/bin", "TABLE": "other"}, DEFAULT),
     ],
 )
-def test_a_variable_sets_its_field(env: dict[str, str], expected: Settings) -> None:
-    assert Settings.from_environment(env) == expected
+def test_a_variable_sets_its_field(env: dict[str, str], settings: Settings) -> None:
+    assert Settings.from_environment(env) == settings
 
 
 @pytest.mark.parametrize(
@@ -75,18 +75,18 @@ def test_a_variable_sets_its_field(env: dict[str, str], expected: Settings) -> N
     ],
 )
 def test_an_invalid_value_is_reported_with_its_variable_and_the_remedy(env: dict[str, str], remedy: str) -> None:
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(SettingsError) as error_info:
         Settings.from_environment(env)
     [(name, value)] = env.items()
-    assert name in str(caught.value)
-    assert value.rpartition(",")[2] in str(caught.value)
-    assert remedy in str(caught.value)
+    assert name in str(error_info.value)
+    assert value.rpartition(",")[2] in str(error_info.value)
+    assert remedy in str(error_info.value)
 
 
-@pytest.mark.parametrize("other", ["BATON_STATE_KEY", "BATON_STATE_KEY_PREVIOUS"])
-def test_a_key_and_a_secret_cannot_both_be_set(other: str) -> None:
-    with pytest.raises(SettingsError, match=f"BATON_STATE_KEY_SECRET and {other} are both set: keep"):
-        Settings.from_environment({"BATON_STATE_KEY_SECRET": SECRET, other: KEY})
+@pytest.mark.parametrize("name", ["BATON_STATE_KEY", "BATON_STATE_KEY_PREVIOUS"])
+def test_a_key_and_a_secret_cannot_both_be_set(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"BATON_STATE_KEY_SECRET and {name} are both set: keep"):
+        Settings.from_environment({"BATON_STATE_KEY_SECRET": SECRET, name: KEY})
 
 
 def test_the_largest_body_fits_into_a_lambda_event() -> None:

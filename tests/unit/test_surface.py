@@ -22,6 +22,6 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_importing_the_package_imports_none_of_its_modules() -> None:
     report = "import sys, mcp_baton; print(*(name for name in sys.modules if name.startswith('mcp_baton.')))"
     command = [sys.executable, "-c", report]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
 
-    assert done.stdout.split() == []
+    assert process.stdout.split() == []

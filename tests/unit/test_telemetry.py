@@ -91,25 +91,25 @@ def test_measurements_of_all_threads_are_kept(collector: Collector) -> None:
 
 
 def test_the_correlation_id_is_passed_to_the_current_invocation(collector: Collector) -> None:
-    heard: list[str] = []
+    correlation_ids: list[str] = []
     collector.correlate("ignored")
-    collector.begin(heard.append)
+    collector.begin(correlation_ids.append)
     collector.correlate("gateway-7")
     SILENT.correlate("gateway-8")
-    assert heard == ["gateway-7"]
+    assert correlation_ids == ["gateway-7"]
 
 
-@pytest.mark.parametrize("failed", [True, False])
-def test_a_request_is_recorded_after_it_ended_as_part_of_the_outer_span(failed: bool) -> None:
+@pytest.mark.parametrize("is_failed", [True, False])
+def test_a_request_is_recorded_after_it_ended_as_part_of_the_outer_span(is_failed: bool) -> None:
     collector = Collector(clock=lambda: 10.0)
 
     with collector.span("workflow greet"):
-        collector.add_request("DynamoDB", "PutItem", 0.5, failed=failed, table_name="tasks")
+        collector.add_request("DynamoDB", "PutItem", 0.5, failed=is_failed, table_name="tasks")
 
-    notes = collector.take()
-    [part] = notes.spans[0].parts
-    assert (part.began_s, part.ended_s, part.failed) == (9.5, 10.0, failed)
+    collected = collector.take()
+    [part] = collected.spans[0].parts
+    assert (part.began_s, part.ended_s, part.failed) == (9.5, 10.0, is_failed)
     assert part.details == {"operation": "PutItem", "table_name": "tasks"}
-    assert [(each.metric.name, each.value, each.of) for each in notes.measurements] == [
+    assert [(measurement.metric.name, measurement.value, measurement.of) for measurement in collected.measurements] == [
         ("StoreLatency", 500, "PutItem")
     ]

@@ -10,17 +10,17 @@ TASKS_REVISION = "2025-11-25"
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class ServerMessage:
     """One message on the wire.
 
     Attributes:
-        message: The message, as JSON.
+        body: The message, as JSON.
         revision: The protocol revision of the request that it belongs to.
         method: That request's method; `None` if the request could not be read.
         params: That request's params.
     """
 
-    message: JsonDict
+    body: JsonDict
     revision: str
     method: str | None
     params: JsonDict
@@ -32,8 +32,8 @@ class Sent:
 
     @property
     def result(self) -> JsonDict | None:
-        found: JsonDict | None = self.message.get("result")
-        return found
+        result: JsonDict | None = self.body.get("result")
+        return result
 
     @property
     def makes_task(self) -> bool:

@@ -17,7 +17,7 @@ import jsonschema_rs
 from pydantic import TypeAdapter, ValidationError
 
 from tests.wire import extension
-from tests.wire.message import JsonDict, Sent
+from tests.wire.message import JsonDict, ServerMessage
 
 HERE = Path(__file__).parent
 CONFORMANCE = HERE.parent / "conformance"
@@ -92,56 +92,56 @@ def _corrected(schema: JsonDict) -> JsonDict:
     return schema
 
 
-def complaints(sent: Sent) -> list[str]:
+def complaints(message: ServerMessage) -> list[str]:
     """Return the schema errors of a message; none if it is valid or the schemas are not installed."""
     schemas = official()
     if schemas is None:
         return []
-    return [f"{sent.revision}: {complaint}" for complaint in _complaints(schemas[sent.revision], sent)]
+    return [f"{message.revision}: {complaint}" for complaint in _complaints(schemas[message.revision], message)]
 
 
-def _complaints(schema: Schema, sent: Sent) -> Iterator[str]:
-    message = sent.message
-    if "method" in message:
-        yield from _of_method(schema, sent, message["method"])
-    elif "error" in message:
+def _complaints(schema: Schema, message: ServerMessage) -> Iterator[str]:
+    body = message.body
+    if "method" in body:
+        yield from _of_method(schema, message, body["method"])
+    elif "error" in body:
         general = schema.first_of("JSONRPCErrorResponse", "JSONRPCError")
         # JSON-RPC 2.0 (section 5) demands `id: null` if the request could not be read. The schemas do not allow null.
-        judged = {name: value for name, value in message.items() if (name, value) != ("id", None)}
-        yield from schema.complaints(schema.errors.get(message["error"].get("code")) or general, judged)
-        if "id" not in message:
+        judged_body = {name: value for name, value in body.items() if (name, value) != ("id", None)}
+        yield from schema.complaints(schema.errors.get(body["error"].get("code")) or general, judged_body)
+        if "id" not in body:
             yield "an error without an id"
     else:
-        yield from schema.complaints(schema.first_of("JSONRPCResultResponse", "JSONRPCResponse"), message)
-        yield from _of_result(schema, sent, message["result"])
+        yield from schema.complaints(schema.first_of("JSONRPCResultResponse", "JSONRPCResponse"), body)
+        yield from _of_result(schema, message, body["result"])
 
 
-def _of_method(schema: Schema, sent: Sent, method: str) -> Iterator[str]:
+def _of_method(schema: Schema, message: ServerMessage, method: str) -> Iterator[str]:
     """Yield the errors of a notification or of a request to the client."""
-    if sent.stateless and "id" in sent.message:
+    if message.stateless and "id" in message.body:
         yield f"this revision has no requests of servers: {method}"
-    elif sent.stateless and method == EXTENSION_NOTIFICATION:
-        yield from schema.complaints("JSONRPCNotification", sent.message)
+    elif message.stateless and method == EXTENSION_NOTIFICATION:
+        yield from schema.complaints("JSONRPCNotification", message.body)
         # The params are a task as `tasks/get` returns it, without the members of a result.
-        params = sent.message["params"]
+        params = message.body["params"]
         yield from _of_extension(EXTENSION["tasks/get"], {**params, "resultType": "complete"})
         if "resultType" in params:
             yield "a notification with a resultType"
     elif method in schema.messages:
-        yield from schema.complaints(schema.messages[method], sent.message)
+        yield from schema.complaints(schema.messages[method], message.body)
     else:
         yield f"no method {method}"
 
 
-def _of_result(schema: Schema, sent: Sent, result: JsonDict) -> Iterator[str]:
-    method = sent.method or ""
-    if sent.stateless and result.get("resultType") == "input_required":
+def _of_result(schema: Schema, message: ServerMessage, result: JsonDict) -> Iterator[str]:
+    method = message.method or ""
+    if message.stateless and result.get("resultType") == "input_required":
         yield from schema.complaints("InputRequiredResult", result)
-    elif sent.makes_task and sent.stateless:
+    elif message.makes_task and message.stateless:
         yield from _of_extension(TypeAdapter(extension.Created), result)
-    elif sent.makes_task:
+    elif message.makes_task:
         yield from schema.complaints("CreateTaskResult", result)
-    elif sent.stateless and method in EXTENSION:
+    elif message.stateless and method in EXTENSION:
         yield from _of_extension(EXTENSION[method], result)
     elif method in schema.messages:
         name = f"{schema.messages[method].removesuffix('Request')}Result"
@@ -154,7 +154,7 @@ def _of_extension(model: TypeAdapter[Any], value: JsonDict) -> Iterator[str]:
     try:
         model.validate_python(value)
     except ValidationError as error:
-        yield from (f"extension: {found['loc']}: {found['msg']}" for found in error.errors())
+        yield from (f"extension: {fault['loc']}: {fault['msg']}" for fault in error.errors())
 
 
 def _codes(definition: JsonDict) -> list[int]:

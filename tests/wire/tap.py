@@ -17,7 +17,7 @@ from mcp_baton.server import reply
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.request import Request as McpRequest
 from tests.wire import schemas
-from tests.wire.message import TASKS_REVISION, JsonDict, Sent
+from tests.wire.message import TASKS_REVISION, JsonDict, ServerMessage
 
 ENOUGH = 5
 """The maximum number of wrong messages that are reported for a test."""
@@ -25,7 +25,7 @@ ENOUGH = 5
 UNREAD = Request("unread", "", {})
 """Stands for a request that is rejected before it is read."""
 
-_answered: ContextVar[tuple[Request, str] | None] = ContextVar("_answered", default=None)
+_current_request: ContextVar[tuple[Request, str] | None] = ContextVar("_answered", default=None)
 
 
 @dataclass(slots=True)
@@ -41,39 +41,39 @@ class Tap:
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Intercept messages until the patch is undone."""
-        called, serve = Endpoint.__call__, Endpoint.__dict__["_serve"]
+        serve_exchange, serve_request = Endpoint.__call__, Endpoint.__dict__["_serve"]
 
         def calling(endpoint: Endpoint, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
             with answering(UNREAD, STATELESS_REVISIONS[-1]):
-                return called(endpoint, request, exchange)
+                return serve_exchange(endpoint, request, exchange)
 
-        def serving(endpoint: Endpoint, asked: McpRequest) -> Any:
-            with answering(asked.message, asked.envelope.revision):
-                return serve(endpoint, asked)
+        def serving(endpoint: Endpoint, request: McpRequest) -> Any:
+            with answering(request.message, request.envelope.revision):
+                return serve_request(endpoint, request)
 
         def writing(message: Mapping[str, Json]) -> str:
             text = dumps(message)
-            answered = _answered.get()
+            current_request = _current_request.get()
             # Tests of the writer itself write anything. Only answers to requests must be MCP messages.
-            if answered is not None:
-                self.judge(paired(json.loads(text), *answered))
+            if current_request is not None:
+                self.judge(paired(json.loads(text), *current_request))
             return text
 
         patch.setattr(Endpoint, "__call__", calling)
         patch.setattr(Endpoint, "_serve", serving)
         patch.setattr(reply, "dumps", writing)
 
-    def judge(self, sent: Sent) -> None:
+    def judge(self, message: ServerMessage) -> None:
         self.judged += 1
-        found = schemas.complaints(sent)
-        if found and len(self._wrong) < ENOUGH:
-            reported = json.dumps(sent.message, indent=1)[:4000]
-            self._wrong.append(f"answer to {sent.method}:\n  " + "\n  ".join(found) + f"\n{reported}")
+        complaints = schemas.complaints(message)
+        if complaints and len(self._wrong) < ENOUGH:
+            body = json.dumps(message.body, indent=1)[:4000]
+            self._wrong.append(f"answer to {message.method}:\n  " + "\n  ".join(complaints) + f"\n{body}")
 
     def take(self) -> list[str]:
         """Return the errors, and forget them."""
-        taken, self._wrong = self._wrong, []
-        return taken
+        wrong, self._wrong = self._wrong, []
+        return wrong
 
 
 TAP = Tap()
@@ -83,21 +83,21 @@ TAP = Tap()
 @contextmanager
 def answering(request: Request, revision: str) -> Iterator[None]:
     """Within this context, messages that this thread writes belong to the request."""
-    before = _answered.set((request, revision))
+    token = _current_request.set((request, revision))
     try:
         yield
     finally:
-        _answered.reset(before)
+        _current_request.reset(token)
 
 
-def paired(message: JsonDict, request: Request, revision: str) -> Sent:
+def paired(message: JsonDict, request: Request, revision: str) -> ServerMessage:
     """Pair a message with the request that it belongs to, as a client would."""
     if request is UNREAD:
-        return Sent(message, revision, None, {})
+        return ServerMessage(message, revision, None, {})
     params = json.loads(dumps(request.params))
     if request.method == "initialize" and "result" in message:
         revision = message["result"]["protocolVersion"]
     elif request.method.startswith("tasks/") and revision < TASKS_REVISION:
         # `tasks/*` are answered in every handshake revision, in the shape of the only one that defines them.
         revision = TASKS_REVISION
-    return Sent(message, revision, request.method, params)
+    return ServerMessage(message, revision, request.method, params)

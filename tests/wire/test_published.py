@@ -32,47 +32,47 @@ def publish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.setattr(sys, "path", list(sys.path))
     file = tmp_path / "server_to_publish.py"
 
-    def run(server: str, *arguments: str) -> tuple[int, str, str]:
+    def publish_server(server: str, *arguments: str) -> tuple[int, str, str]:
         sys.modules.pop(file.stem, None)
         file.write_text(SERVER.format(options=f'"my shop", {server}'))
         code = main(["publish", str(file), *arguments])
         printed = capsys.readouterr()
         return code, printed.out, printed.err
 
-    yield run
+    yield publish_server
     sys.modules.pop(file.stem, None)
 
 
 def documents(printed: tuple[int, str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return both documents after validation."""
-    code, out, err = printed
+    code, output, err = printed
     assert code == 0, err
-    made = json.loads(out)
-    assert list(made) == ["server.json", "server-card.json"]
-    ServerJson.model_validate_json(json.dumps(made["server.json"]))
-    ServerCard.model_validate_json(json.dumps(made["server-card.json"]))
+    documents_by_name = json.loads(output)
+    assert list(documents_by_name) == ["server.json", "server-card.json"]
+    ServerJson.model_validate_json(json.dumps(documents_by_name["server.json"]))
+    ServerCard.model_validate_json(json.dumps(documents_by_name["server-card.json"]))
     if folder := os.environ.get("PUBLISHED_SCHEMAS"):
         for name, schema in (("server.json", "server.schema.json"), ("server-card.json", "server-card.schema.json")):
-            against = json.loads(Path(folder, schema).read_text())
-            if "$ref" not in against:
-                against["$ref"] = "#/$defs/ServerCard"
-            jsonschema_rs.validator_for(against, validate_formats=True).validate(made[name])
-    return made["server.json"], made["server-card.json"]
+            schema_document = json.loads(Path(folder, schema).read_text())
+            if "$ref" not in schema_document:
+                schema_document["$ref"] = "#/$defs/ServerCard"
+            jsonschema_rs.validator_for(schema_document, validate_formats=True).validate(documents_by_name[name])
+    return documents_by_name["server.json"], documents_by_name["server-card.json"]
 
 
 def test_both_documents_describe_the_server_and_its_address(publish: Publish) -> None:
     words = ("--url", URL, "--description", "Orders and refunds.", "--header", "x-api-key", "--dry-run")
 
-    listed, card = documents(publish(FULL, *words))
+    server_json, card = documents(publish(FULL, *words))
 
-    assert listed["remotes"] == [
+    assert server_json["remotes"] == [
         {
             "type": "streamable-http",
             "url": URL,
             "headers": [{"name": "x-api-key", "isRequired": True, "isSecret": True}],
         }
     ]
-    assert card["remotes"] == [{**listed["remotes"][0], "supportedProtocolVersions": list(REVISIONS)}]
+    assert card["remotes"] == [{**server_json["remotes"][0], "supportedProtocolVersions": list(REVISIONS)}]
     identity = {
         "name": "com.example.shop/my-shop",
         "title": "A shop",
@@ -82,7 +82,7 @@ def test_both_documents_describe_the_server_and_its_address(publish: Publish) ->
         # The registry accepts neither data: URLs nor GIFs.
         "icons": [json.loads(ICON)],
     }
-    for document in (listed, card):
+    for document in (server_json, card):
         assert {name: document[name] for name in document if name not in ("$schema", "remotes")} == identity
 
 
@@ -90,14 +90,14 @@ def test_the_title_is_the_default_description(publish: Publish) -> None:
     name = ("--name", "io.github.kim/shop")
     at_aws = "https://a1b2c3.execute-api.eu-central-1.amazonaws.com/v1/mcp"
 
-    listed, _ = documents(publish(TITLED, "--url", at_aws, *name, "--dry-run"))
+    server_json, _ = documents(publish(TITLED, "--url", at_aws, *name, "--dry-run"))
 
-    assert (listed["name"], listed["description"], listed["remotes"]) == (
+    assert (server_json["name"], server_json["description"], server_json["remotes"]) == (
         "io.github.kim/shop",
         "A shop",
         [{"type": "streamable-http", "url": at_aws}],
     )
-    assert "websiteUrl" not in listed
+    assert "websiteUrl" not in server_json
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_the_title_is_the_default_description(publish: Publish) -> None:
 def test_an_unpublishable_server_is_rejected_with_a_remedy(
     publish: Publish, server: str, arguments: list[str], message: str
 ) -> None:
-    code, out, err = publish(server, *arguments)
+    code, output, err = publish(server, *arguments)
 
-    assert (code, out) == (2, "")
+    assert (code, output) == (2, "")
     assert message in err
 
 
@@ -151,8 +151,8 @@ def deploy(ministack_url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
         values = {"Auth": auth, "PublicUrl": public_url}
         parameters = [{"ParameterKey": key, "ParameterValue": value} for key, value in values.items()]
         # boto3's types depend on literal service names; the stubs of this service are not installed.
-        make: Any = boto3.client
-        with closing(make("cloudformation")) as client:
+        create_client: Any = boto3.client
+        with closing(create_client("cloudformation")) as client:
             client.create_stack(StackName=name, TemplateBody=json.dumps(TEMPLATE), Parameters=parameters)
             client.get_waiter("stack_create_complete").wait(StackName=name, WaiterConfig={"Delay": 0.1})
         return name
@@ -178,6 +178,6 @@ def test_the_url_and_the_key_header_come_from_the_stack(publish: Publish, deploy
 
 def test_a_stack_that_registry_clients_cannot_call_is_rejected(publish: Publish, deploy: Callable[..., str]) -> None:
     for stack, message in ((deploy("IAM"), "signed with AWS credentials"), ("no-such-stack", "cannot be read")):
-        code, out, err = publish(TITLED, "--stack", stack, "--dry-run")
-        assert (code, out) == (2, "")
+        code, output, err = publish(TITLED, "--stack", stack, "--dry-run")
+        assert (code, output) == (2, "")
         assert message in err

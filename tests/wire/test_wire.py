@@ -13,7 +13,7 @@ from mcp_baton.settings import Settings
 from tests.e2e.support import Client, Era, JsonDict
 from tests.processes import missing
 from tests.wire import schemas
-from tests.wire.message import Sent
+from tests.wire.message import ServerMessage
 from tests.wire.tap import TAP
 
 OLD, NEW = "2025-11-25", "2026-07-28"
@@ -29,16 +29,16 @@ def installed() -> None:
         missing("the conformance suite is not installed; `make test` does it")
 
 
-def sent(message: JsonDict, method: str | None, revision: str = OLD, **params: Any) -> Sent:
-    return Sent({"jsonrpc": "2.0", **message}, revision, method, params)
+def message(body: JsonDict, method: str | None, revision: str = OLD, **params: Any) -> ServerMessage:
+    return ServerMessage({"jsonrpc": "2.0", **body}, revision, method, params)
 
 
-def answer(result: JsonDict, method: str, revision: str = OLD, **params: Any) -> Sent:
-    return sent({"id": 1, "result": result}, method, revision, **params)
+def answer(result: JsonDict, method: str, revision: str = OLD, **params: Any) -> ServerMessage:
+    return message({"id": 1, "result": result}, method, revision, **params)
 
 
-def reported(task: JsonDict) -> Sent:
-    return sent({"method": "notifications/tasks", "params": task}, "subscriptions/listen", NEW)
+def notification(task: JsonDict) -> ServerMessage:
+    return message({"method": "notifications/tasks", "params": task}, "subscriptions/listen", NEW)
 
 
 RIGHT = [
@@ -56,14 +56,14 @@ RIGHT = [
     pytest.param(answer({**TASK, "resultType": "complete", "ttlMs": 1}, "tasks/get", NEW), id="a task of 2026"),
     pytest.param(answer({**TASK, "resultType": "task", "ttlMs": None}, "tools/call", NEW), id="a new task of 2026"),
     pytest.param(answer({"resultType": "complete"}, "tasks/cancel", NEW), id="an acknowledgement"),
-    pytest.param(reported({**TASK, "ttlMs": 1}), id="a notification of a task"),
-    pytest.param(sent({"id": 1, "error": {"code": -32601, "message": "m"}}, "tools/list", NEW), id="an error"),
-    pytest.param(sent({"id": None, "error": {"code": -32700, "message": "m"}}, None, NEW), id="an unread id"),
+    pytest.param(notification({**TASK, "ttlMs": 1}), id="a notification of a task"),
+    pytest.param(message({"id": 1, "error": {"code": -32601, "message": "m"}}, "tools/list", NEW), id="an error"),
+    pytest.param(message({"id": None, "error": {"code": -32700, "message": "m"}}, None, NEW), id="an unread id"),
     pytest.param(
-        sent({"method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}}, "tools/call"),
+        message({"method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}}, "tools/call"),
         id="a notification",
     ),
-    pytest.param(sent({"id": "q", "method": "roots/list", "params": {}}, "tools/call"), id="a question of 2025"),
+    pytest.param(message({"id": "q", "method": "roots/list", "params": {}}, "tools/call"), id="a question of 2025"),
 ]
 
 WRONG = [
@@ -75,11 +75,11 @@ WRONG = [
     pytest.param(answer({**TASK, "pollInterval": 1}, "tasks/get"), id="a task without a lifetime"),
     pytest.param(answer({**TASK, "status": "done", "ttl": 1}, "tasks/get"), id="no such status"),
     pytest.param(answer({"task": {"taskId": "t"}}, "tools/call", task={}), id="a new task that says nothing"),
-    pytest.param(sent({"id": 1, "error": {"message": "m"}}, "tools/list", NEW), id="an error without a code"),
-    pytest.param(sent({"id": [], "result": {}}, "ping"), id="an id that is none"),
-    pytest.param(sent({"method": "notifications/progress", "params": {"progress": 1}}, "tools/call"), id="no token"),
-    pytest.param(sent({"method": "notifications/news"}, "tools/call"), id="no such notification"),
-    pytest.param(sent({"id": 1, "method": "roots/list"}, "tools/call", NEW), id="a question of 2025 in 2026"),
+    pytest.param(message({"id": 1, "error": {"message": "m"}}, "tools/list", NEW), id="an error without a code"),
+    pytest.param(message({"id": [], "result": {}}, "ping"), id="an id that is none"),
+    pytest.param(message({"method": "notifications/progress", "params": {"progress": 1}}, "tools/call"), id="no token"),
+    pytest.param(message({"method": "notifications/news"}, "tools/call"), id="no such notification"),
+    pytest.param(message({"id": 1, "method": "roots/list"}, "tools/call", NEW), id="a question of 2025 in 2026"),
     pytest.param(answer({**TASK, "resultType": "complete", "ttl": 1}, "tasks/get", NEW), id="the other era's words"),
     pytest.param(
         answer({**TASK, "status": "completed", "resultType": "complete", "ttlMs": 1}, "tasks/get", NEW),
@@ -87,8 +87,8 @@ WRONG = [
     ),
     pytest.param(answer({**TASK, "resultType": "complete"}, "tasks/cancel", NEW), id="a task in an acknowledgement"),
     pytest.param(answer({"tasks": []}, "tasks/list", NEW), id="no such method"),
-    pytest.param(reported({**TASK, "ttlMs": 1, "resultType": "complete"}), id="a notification that is a result"),
-    pytest.param(reported({**TASK, "ttlMs": 1, "status": "completed"}), id="a notification of an end without a result"),
+    pytest.param(notification({**TASK, "ttlMs": 1, "resultType": "complete"}), id="a notification that is a result"),
+    pytest.param(notification({**TASK, "ttlMs": 1, "status": "completed"}), id="an end without a result"),
 ]
 
 
@@ -96,12 +96,12 @@ pytestmark = pytest.mark.usefixtures("installed")
 
 
 @pytest.mark.parametrize("right", RIGHT)
-def test_a_valid_message_passes(right: Sent) -> None:
+def test_a_valid_message_passes(right: ServerMessage) -> None:
     assert schemas.complaints(right) == []
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_an_invalid_message_is_noticed(wrong: Sent) -> None:
+def test_an_invalid_message_is_noticed(wrong: ServerMessage) -> None:
     assert schemas.complaints(wrong)
 
 
@@ -129,9 +129,9 @@ def client() -> Client:
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
 def test_every_message_of_a_stream_is_validated(client: Client, era: Era) -> None:
-    before = TAP.judged
+    count_before = TAP.judged
     client.in_era(era).call_tool("report", meta={"progressToken": "p"})
-    assert TAP.judged - before == 2
+    assert TAP.judged - count_before == 2
     assert TAP.take() == []
 
 
@@ -148,7 +148,7 @@ def test_an_invalid_response_is_reported(client: Client, monkeypatch: pytest.Mon
 
 
 def test_an_error_before_the_request_is_read_is_validated_too(client: Client) -> None:
-    before = TAP.judged
+    count_before = TAP.judged
     assert client.post("{").refusal == (400, -32700)
     assert client.post(json.dumps([]), {"MCP-Protocol-Version": "2025-11-25"}).refusal == (400, -32600)
-    assert TAP.judged - before == 2
+    assert TAP.judged - count_before == 2

@@ -11,8 +11,8 @@ from mcp_baton.transport.stream import stream_opener
 
 type Event = dict[str, Any]
 
-_kept: list[StreamSink] = []
-_kept_openers: list[Any] = []
+_first_sinks: list[StreamSink] = []
+_first_openers: list[Any] = []
 _outcomes: list[str] = []
 
 
@@ -29,11 +29,11 @@ def returned(event: Event, context: Any) -> object:
 def streamed(event: Event, context: Any) -> object:
     """Stream `parts`, and wait for `gate` before the last one. Return a value that JSON cannot represent."""
     sink = _open(event)
-    *first, last = event["parts"]
-    for part in first:
+    *earlier_parts, last_part = event["parts"]
+    for part in earlier_parts:
         sink.write(part.encode())
     _pass(event)
-    sink.write(last.encode())
+    sink.write(last_part.encode())
     return object()
 
 
@@ -78,13 +78,13 @@ def interrupted(event: Event, context: Any) -> object:
 
 def lingering(event: Event, context: Any) -> object:
     """Keep the sink and the opener of the first invocation, and use them in the next one."""
-    if not _kept:
-        _kept_openers.append(stream_opener.get())
-        _kept.append(_open(event))
+    if not _first_sinks:
+        _first_openers.append(stream_opener.get())
+        _first_sinks.append(_open(event))
         return None
     sink = _open(event)
     sink.write(b"mine ")
-    outcomes = [_outcome(lambda: _kept[0].write(b"late")), _outcome(lambda: _kept_openers[0](200, {}))]
+    outcomes = [_outcome(lambda: _first_sinks[0].write(b"late")), _outcome(lambda: _first_openers[0](200, {}))]
     sink.write(" ".join(outcomes).encode())
     return None
 

@@ -46,15 +46,15 @@ def broken(name: str) -> str:
     raise KeyError(name)
 
 
-three = {"left": constant(1), "right": constant(2)}
+sum_arguments = {"left": constant(1), "right": constant(2)}
 steps = [
-    Step("first", tool="add", arguments=three),
+    Step("first", tool="add", arguments=sum_arguments),
     Step("second", tool="refuse", arguments={"why": constant("no")}),
-    Step("third", tool="add", arguments=three),
+    Step("third", tool="add", arguments=sum_arguments),
 ]
 server.add_workflow(Workflow(name="sums", description="add things up", steps=steps))
-again = Step("again", tool="refuse", arguments={"why": constant("no")}, retry=Retry(attempts=4, first_s=0))
-server.add_workflow(Workflow(name="again", description="try again", steps=[again]))
+again_step = Step("again", tool="refuse", arguments={"why": constant("no")}, retry=Retry(attempts=4, first_s=0))
+server.add_workflow(Workflow(name="again", description="try again", steps=[again_step]))
 server.add_workflow(Workflow(name="sum", description="add once", steps=steps[:1]))
 
 lambda_handler = handler(server)
@@ -72,10 +72,10 @@ faulty_handler = compose(Server("faulty", version="1"), Settings.from_environmen
 
 def left(event: dict[str, Any], context: Any) -> object:
     """Defer work until after the response: write `text` to the named pipe `gate`, or fail if there is none."""
-    later = after_answer.get()
-    if later is None:
+    defer = after_answer.get()
+    if defer is None:
         raise LookupError("nothing can be left for later")
-    later(lambda: _work(event))
+    defer(lambda: _work(event))
     return {"answered": True}
 
 

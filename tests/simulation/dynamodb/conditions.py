@@ -7,13 +7,13 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from tests.simulation.dynamodb.paths import Attribute, Item, found, read_path, resolved
+from tests.simulation.dynamodb.paths import Attribute, Item, read_path, resolve, value_at
 from tests.simulation.dynamodb.refusals import Invalid
 from tests.simulation.dynamodb.tokens import Tokens, tokens_of
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Bindings:
     """The names and values that a request defines for its placeholders."""
 
     names: Mapping[str, str]
@@ -27,8 +27,8 @@ class Given:
         return self.values[placeholder]
 
 
-type Operand = Callable[[Item, Given], Attribute | None]
-type Test = Callable[[Item, Given], bool]
+type Operand = Callable[[Item, Bindings], Attribute | None]
+type Test = Callable[[Item, Bindings], bool]
 
 COMPARED: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
@@ -39,105 +39,106 @@ COMPARED: dict[str, Callable[[Any, Any], bool]] = {
 
 
 @lru_cache(maxsize=4096)
-def compiled(expression: str, kind: str = "ConditionExpression") -> tuple[Test, frozenset[str]]:
+def compile_condition(expression: str, kind: str = "ConditionExpression") -> tuple[Test, frozenset[str]]:
     """Compile a condition to a function. Return it with the placeholders that it uses."""
     tokens = tokens_of(expression, kind)
-    test = _either(tokens)
+    test = _parse_or(tokens)
     if tokens.next:
         raise Invalid(f'Invalid {kind}: Syntax error; token: "{tokens.next}"')
     return test, frozenset(tokens.used)
 
 
-def _either(tokens: Tokens) -> Test:
-    return _joined(tokens, "OR", _both, any)
+def _parse_or(tokens: Tokens) -> Test:
+    return _chain(tokens, "OR", _parse_and, any)
 
 
-def _both(tokens: Tokens) -> Test:
-    return _joined(tokens, "AND", _negated, all)
+def _parse_and(tokens: Tokens) -> Test:
+    return _chain(tokens, "AND", _parse_not, all)
 
 
-def _joined(tokens: Tokens, word: str, part: Callable[[Tokens], Test], holds: Callable[[list[bool]], bool]) -> Test:
+def _chain(tokens: Tokens, word: str, part: Callable[[Tokens], Test], holds: Callable[[list[bool]], bool]) -> Test:
     tests = [part(tokens)]
-    while tokens.took(word):
+    while tokens.take_if(word):
         tests.append(part(tokens))
     # All operands are evaluated, as in DynamoDB: a placeholder without a value is always an error.
-    return tests[0] if len(tests) == 1 else lambda item, given: holds([test(item, given) for test in tests])
+    return tests[0] if len(tests) == 1 else lambda item, bindings: holds([test(item, bindings) for test in tests])
 
 
-def _negated(tokens: Tokens) -> Test:
-    if not tokens.took("NOT"):
-        return _simple(tokens)
-    test = _negated(tokens)
-    return lambda item, given: not test(item, given)
+def _parse_not(tokens: Tokens) -> Test:
+    if not tokens.take_if("NOT"):
+        return _parse_test(tokens)
+    test = _parse_not(tokens)
+    return lambda item, bindings: not test(item, bindings)
 
 
-def _simple(tokens: Tokens) -> Test:
-    if tokens.took("("):
-        began = tokens.at
-        test = _either(tokens)
-        if tokens.left[began] == "(" and _closes(tokens.left, began) == tokens.at - 1:
+def _parse_test(tokens: Tokens) -> Test:
+    if tokens.take_if("("):
+        start = tokens.position
+        test = _parse_or(tokens)
+        if tokens.all_tokens[start] == "(" and _closing_index(tokens.all_tokens, start) == tokens.position - 1:
             raise Invalid(f"Invalid {tokens.kind}: The expression has redundant parentheses;")
         tokens.take(")")
         return test
-    if tokens.next.lower() in FUNCTIONS and tokens.left[tokens.at + 1 : tokens.at + 2] == ["("]:
-        return _function(tokens)
-    return _comparison(tokens)
+    if tokens.next.lower() in FUNCTIONS and tokens.all_tokens[tokens.position + 1 : tokens.position + 2] == ["("]:
+        return _parse_function(tokens)
+    return _parse_comparison(tokens)
 
 
-def _closes(tokens: list[str], opened: int) -> int:
+def _closing_index(tokens: list[str], opening_index: int) -> int:
     """Return the index of the parenthesis that closes the one at `opened`."""
     depth = 0
-    for at in range(opened, len(tokens)):
-        depth += {"(": 1, ")": -1}.get(tokens[at], 0)
+    for index in range(opening_index, len(tokens)):
+        depth += {"(": 1, ")": -1}.get(tokens[index], 0)
         if depth == 0:
-            return at
+            return index
     return -1
 
 
-def _comparison(tokens: Tokens) -> Test:
-    began = tokens.at
-    left = operand(tokens)
-    first = tokens.left[began : tokens.at]
-    if tokens.took("IN"):
+def _parse_comparison(tokens: Tokens) -> Test:
+    start = tokens.position
+    left = parse_operand(tokens)
+    left_tokens = tokens.all_tokens[start : tokens.position]
+    if tokens.take_if("IN"):
         tokens.take("(")
-        choices = [operand(tokens)]
-        while tokens.took(","):
-            choices.append(operand(tokens))
+        choices = [parse_operand(tokens)]
+        while tokens.take_if(","):
+            choices.append(parse_operand(tokens))
         tokens.take(")")
-        return lambda item, given: _is_in(left(item, given), [choice(item, given) for choice in choices])
-    if tokens.took("BETWEEN"):
-        low = operand(tokens)
+        return lambda item, bindings: _is_in(left(item, bindings), [choice(item, bindings) for choice in choices])
+    if tokens.take_if("BETWEEN"):
+        low = parse_operand(tokens)
         tokens.take("AND")
-        at = tokens.at
-        high = operand(tokens)
-        _check_distinct(tokens, first, tokens.left[at : tokens.at])
-        return lambda item, given: (
-            compare(">=", left(item, given), low(item, given)) and compare("<=", left(item, given), high(item, given))
+        right_start = tokens.position
+        high = parse_operand(tokens)
+        _check_distinct(tokens, left_tokens, tokens.all_tokens[right_start : tokens.position])
+        return lambda item, bindings: (
+            compare(">=", left(item, bindings), low(item, bindings))
+            and compare("<=", left(item, bindings), high(item, bindings))
         )
     sign = tokens.take()
     if sign not in {*COMPARED, "=", "<>"}:
         raise Invalid(f'Invalid {tokens.kind}: Syntax error; token: "{sign}"')
-    at = tokens.at
-    right = operand(tokens)
-    _check_distinct(tokens, first, tokens.left[at : tokens.at])
-    return lambda item, given: compare(sign, left(item, given), right(item, given))
+    right_start = tokens.position
+    right = parse_operand(tokens)
+    _check_distinct(tokens, left_tokens, tokens.all_tokens[right_start : tokens.position])
+    return lambda item, bindings: compare(sign, left(item, bindings), right(item, bindings))
 
 
-def _check_distinct(tokens: Tokens, first: list[str], other: list[str]) -> None:
-    if first == other:
+def _check_distinct(tokens: Tokens, left_tokens: list[str], other_tokens: list[str]) -> None:
+    if left_tokens == other_tokens:
         raise Invalid(
             f"Invalid {tokens.kind}: The first operand must be distinct from the remaining operands for this operator "
-            f"or function; first operand: {''.join(first)}"
+            f"or function; first operand: {''.join(left_tokens)}"
         )
 
 
-def operand(tokens: Tokens) -> Operand:
+def parse_operand(tokens: Tokens) -> Operand:
     """Parse a path or a placeholder for a value."""
     if tokens.next.startswith(":"):
         placeholder = tokens.take()
-        return lambda _item, given: given.value(placeholder)
+        return lambda _item, bindings: bindings.value(placeholder)
     path = read_path(tokens)
-    return lambda item, given: found(item, resolved(path, given.names))
+    return lambda item, bindings: value_at(item, resolve(path, bindings.names))
 
 
 def _is_in(attribute: Attribute | None, choices: list[Attribute | None]) -> bool:
@@ -150,10 +151,10 @@ def compare(sign: str, left: Attribute | None, right: Attribute | None) -> bool:
         return equal(left, right) is (sign == "=")
     if left is None or right is None:
         return False
-    (kind, one), (other_kind, other) = _plain(left), _plain(right)
+    (kind, value), (other_kind, other_value) = _plain(left), _plain(right)
     if kind != other_kind or kind not in {"S", "N", "B"}:
         return False
-    return COMPARED[sign](one.encode(), other.encode()) if kind == "S" else COMPARED[sign](one, other)
+    return COMPARED[sign](value.encode(), other_value.encode()) if kind == "S" else COMPARED[sign](value, other_value)
 
 
 def equal(left: Attribute | None, right: Attribute | None) -> bool:
@@ -177,13 +178,13 @@ def _plain(attribute: Attribute) -> tuple[str, Any]:
             return kind, value
 
 
-def _contains(where: Attribute | None, what: Attribute | None) -> bool:
-    if where is None or what is None or "B" not in what:
+def _contains(container: Attribute | None, element: Attribute | None) -> bool:
+    if container is None or element is None or "B" not in element:
         return False
-    if "L" in where:
-        return any(equal(element, what) for element in where["L"])
-    held: Any = where.get("BS", where.get("B", ()))
-    return what["B"] in held
+    if "L" in container:
+        return any(equal(member, element) for member in container["L"])
+    values: Any = container.get("BS", container.get("B", ()))
+    return element["B"] in values
 
 
 FUNCTIONS: dict[str, tuple[int, Callable[..., bool]]] = {
@@ -193,14 +194,14 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., bool]]] = {
 }
 
 
-def _function(tokens: Tokens) -> Test:
+def _parse_function(tokens: Tokens) -> Test:
     name = tokens.take().lower()
     count, function = FUNCTIONS[name]
     tokens.take("(")
-    operands = [operand(tokens)]
-    while tokens.took(","):
-        operands.append(operand(tokens))
+    operands = [parse_operand(tokens)]
+    while tokens.take_if(","):
+        operands.append(parse_operand(tokens))
     tokens.take(")")
     if len(operands) != count:
         raise Invalid(f"Invalid {tokens.kind}: Incorrect number of operands for operator or function; {name}")
-    return lambda item, given: function(*[of(item, given) for of in operands])
+    return lambda item, bindings: function(*[operand(item, bindings) for operand in operands])

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from tests.simulation.dynamodb.conditions import Given, compiled
-from tests.simulation.dynamodb.paths import Attribute, Item, Path, found, read_path, resolved
+from tests.simulation.dynamodb.conditions import Bindings, compile_condition
+from tests.simulation.dynamodb.paths import Attribute, Item, Path, read_path, resolve, value_at
 from tests.simulation.dynamodb.refusals import ConditionFalse, Invalid
 from tests.simulation.dynamodb.tokens import tokens_of
-from tests.simulation.dynamodb.updates import check, updated
+from tests.simulation.dynamodb.updates import apply_update, check
 
 type Key = tuple[str, str]
 type Answer = dict[str, Any]
@@ -31,14 +31,14 @@ class Change:
     Attributes:
         before: The item before the write; `None` if there was none.
         after: The item after the write; `None` if it was deleted.
-        put: The values that an update set, by path; `None` for removed values.
+        values: The values that an update set, by path; `None` for removed values.
     """
 
     operation: str
     key: Key
     before: Item | None
     after: Item | None
-    put: Mapping[Path, Attribute | None]
+    values: Mapping[Path, Attribute | None]
 
 
 @dataclass(slots=True)
@@ -47,11 +47,11 @@ class Database:
 
     Attributes:
         items: The items by key. An item is never modified: a write replaces it.
-        changed: Called after each write.
+        on_write: Called after each write.
     """
 
     items: dict[Key, Item] = field(default_factory=dict)
-    changed: Callable[[Change], None] = lambda _change: None
+    on_write: Callable[[Change], None] = lambda _change: None
 
     def request(self, operation: str, request: Mapping[str, Any]) -> Answer:
         """Make the request with this name."""
@@ -71,33 +71,33 @@ class Database:
     def update_item(self, **request: Any) -> Answer:
         key_item: Item = request.pop("Key")
         key = key_of(key_item)
-        expression, returned = request.pop("UpdateExpression"), request.pop("ReturnValues", "NONE")
-        given = Given(request.get("ExpressionAttributeNames", {}), request.get("ExpressionAttributeValues", {}))
+        expression, return_values = request.pop("UpdateExpression"), request.pop("ReturnValues", "NONE")
+        bindings = Bindings(request.get("ExpressionAttributeNames", {}), request.get("ExpressionAttributeValues", {}))
         before = self.items.get(key)
-        self._check(before, request, check(expression, given))
-        changed = updated(before or dict(key_item), expression, given)
-        if any(path[0] in MAX_KEY_BYTES for path in changed.put):
+        self._check(before, request, check(expression, bindings))
+        update = apply_update(before or dict(key_item), expression, bindings)
+        if any(path[0] in MAX_KEY_BYTES for path in update.values):
             raise Invalid(
                 "One or more parameter values were invalid: Cannot update attribute pk. It is part of the key"
             )
-        if item_bytes(changed.item) > ITEM_BYTES:
+        if item_bytes(update.item) > ITEM_BYTES:
             raise Invalid("Item size to update has exceeded the maximum allowed size")
-        self._write("UpdateItem", key, before, changed.item, changed.put)
-        match returned:
+        self._write("UpdateItem", key, before, update.item, update.values)
+        match return_values:
             case "ALL_NEW":
-                return {"Attributes": fresh(changed.item)}
+                return {"Attributes": fresh(update.item)}
             case "UPDATED_NEW":
-                parts = [(path, value) for path in changed.put if (value := found(changed.item, path)) is not None]
+                parts = [(path, value) for path in update.values if (value := value_at(update.item, path)) is not None]
                 return {"Attributes": projected(parts)} if parts else {}
             case "NONE":
                 return {}
             case _:
-                raise Invalid(f"not understood: ReturnValues={returned}")
+                raise Invalid(f"not understood: ReturnValues={return_values}")
 
     def get_item(self, **request: Any) -> Answer:
         key, expression = key_of(request.pop("Key")), request.pop("ProjectionExpression", None)
         names = request.pop("ExpressionAttributeNames", {})
-        items = self.seen(consistent=request.pop("ConsistentRead", False))
+        items = self.visible(consistent=request.pop("ConsistentRead", False))
         if request:
             raise Invalid(f"not understood: {', '.join(request)}")
         item = items.get(key)
@@ -115,50 +115,53 @@ class Database:
 
     def query(self, **request: Any) -> Answer:
         names, values = request.pop("ExpressionAttributeNames", {}), request.pop("ExpressionAttributeValues", {})
-        given = Given(names, values)
-        matches, _ = compiled(request.pop("KeyConditionExpression"), "KeyConditionExpression")
-        kept, _ = compiled(text, "FilterExpression") if (text := request.pop("FilterExpression", None)) else (None, ())
-        projecting, counting = request.pop("ProjectionExpression", None), request.pop("Select", None) == "COUNT"
-        limit, forward = request.pop("Limit", None), request.pop("ScanIndexForward", True)
-        start, index = request.pop("ExclusiveStartKey", None), request.pop("IndexName", None)
+        bindings = Bindings(names, values)
+        matches, _ = compile_condition(request.pop("KeyConditionExpression"), "KeyConditionExpression")
+        condition = request.pop("FilterExpression", None)
+        accepts = compile_condition(condition, "FilterExpression")[0] if condition else None
+        fields, is_count = request.pop("ProjectionExpression", None), request.pop("Select", None) == "COUNT"
+        limit, is_forward = request.pop("Limit", None), request.pop("ScanIndexForward", True)
+        start_key, index = request.pop("ExclusiveStartKey", None), request.pop("IndexName", None)
         consistent = request.pop("ConsistentRead", False)
         if request or (index is not None and (consistent or index not in INDEXES)):
             raise Invalid(f"not understood: {', '.join(request) or index}")
         indexed = () if index is None else INDEXES[index]
         items = {
-            key: item for key, item in self.seen(consistent=consistent).items() if all(name in item for name in indexed)
+            key: item
+            for key, item in self.visible(consistent=consistent).items()
+            if all(name in item for name in indexed)
         }
 
         def place(item: Item) -> tuple[str, ...]:
             return *(item[name]["S"] for name in indexed), *key_of(item)
 
         keys = sorted(
-            (key for key, item in items.items() if matches(item, given)),
+            (key for key, item in items.items() if matches(item, bindings)),
             key=lambda key: place(items[key]),
-            reverse=not forward,
+            reverse=not is_forward,
         )
-        if start is not None:
-            first = place(start)
-            keys = [key for key in keys if (place(items[key]) > first if forward else place(items[key]) < first)]
-        seen, size = [], 0
+        if start_key is not None:
+            start = place(start_key)
+            keys = [key for key in keys if (place(items[key]) > start if is_forward else place(items[key]) < start)]
+        read_keys, size = [], 0
         for key in keys[:limit]:
-            seen.append(key)
+            read_keys.append(key)
             size += item_bytes(items[key])
             if size >= PAGE_BYTES:
                 break
-        found_items = [items[key] for key in seen if kept is None or kept(items[key], given)]
+        found_items = [items[key] for key in read_keys if accepts is None or accepts(items[key], bindings)]
         if index is not None:
             found_items = [keys_in(item, indexed) for item in found_items]
-        answer: Answer = {"Count": len(found_items), "ScannedCount": len(seen)}
-        if not counting:
+        answer: Answer = {"Count": len(found_items), "ScannedCount": len(read_keys)}
+        if not is_count:
             answer["Items"] = [
-                fresh(item) if projecting is None else projection(item, projecting, names) for item in found_items
+                fresh(item) if fields is None else projection(item, fields, names) for item in found_items
             ]
-        if len(seen) < len(keys) or (limit is not None and len(seen) == limit):
-            answer["LastEvaluatedKey"] = keys_in(items[seen[-1]], indexed)
+        if len(read_keys) < len(keys) or (limit is not None and len(read_keys) == limit):
+            answer["LastEvaluatedKey"] = keys_in(items[read_keys[-1]], indexed)
         return answer
 
-    def seen(self, *, consistent: bool) -> Mapping[Key, Item]:  # noqa: ARG002 - a subclass uses it
+    def visible(self, *, consistent: bool) -> Mapping[Key, Item]:  # noqa: ARG002 - a subclass uses it
         """Return the items that a read sees. Here, each read is consistent."""
         return self.items
 
@@ -168,28 +171,28 @@ class Database:
         if before is not None:
             self._write("expire", key, before, None, {})
 
-    def _check(self, before: Item | None, request: dict[str, Any], used: Iterable[str] = ()) -> None:
+    def _check(self, before: Item | None, request: dict[str, Any], used_in_update: Iterable[str] = ()) -> None:
         names, values = request.pop("ExpressionAttributeNames", {}), request.pop("ExpressionAttributeValues", {})
         on_failure = request.pop("ReturnValuesOnConditionCheckFailure", "NONE")
         condition = request.pop("ConditionExpression", None)
         if request:
             raise Invalid(f"not understood: {', '.join(request)}")
-        test, named = compiled(condition) if condition is not None else (None, frozenset())
+        test, used_in_condition = compile_condition(condition) if condition is not None else (None, frozenset())
         _check_values(values.values())
-        unused = {*names, *values}.difference(used, named)
+        unused = {*names, *values}.difference(used_in_update, used_in_condition)
         if unused:
             raise Invalid(f"Value provided in ExpressionAttributeValues unused in expressions: keys: {sorted(unused)}")
-        if test is not None and not test(before or {}, Given(names, values)):
+        if test is not None and not test(before or {}, Bindings(names, values)):
             raise ConditionFalse(fresh(before) if before is not None and on_failure == "ALL_OLD" else None)
 
     def _write(
-        self, operation: str, key: Key, before: Item | None, after: Item | None, put: Mapping[Path, Attribute | None]
+        self, operation: str, key: Key, before: Item | None, after: Item | None, values: Mapping[Path, Attribute | None]
     ) -> None:
         if after is None:
             del self.items[key]
         else:
             self.items[key] = after
-        self.changed(Change(operation, key, before, after, put))
+        self.on_write(Change(operation, key, before, after, values))
 
 
 OPERATIONS: dict[str, Callable[..., Answer]] = {
@@ -203,9 +206,9 @@ OPERATIONS: dict[str, Callable[..., Answer]] = {
 
 def key_of(item: Item) -> Key:
     """Return an item's primary key."""
-    for name, most in MAX_KEY_BYTES.items():
+    for name, max_bytes in MAX_KEY_BYTES.items():
         value = item.get(name, {}).get("S")
-        if not value or len(value.encode()) > most:
+        if not value or len(value.encode()) > max_bytes:
             raise Invalid(f"One or more parameter values were invalid: the key {name} is missing, empty or too long")
     return item["pk"]["S"], item["sk"]["S"]
 
@@ -232,28 +235,28 @@ def _fresh(attribute: Attribute) -> Attribute:
 
 def projection(item: Item, expression: str, names: Mapping[str, str]) -> Item:
     """Return the parts of an item that a projection expression names."""
-    paths = [resolved(path, names) for path in _projected_paths(expression)]
-    return projected([(path, value) for path in paths if (value := found(item, path)) is not None])
+    paths = [resolve(path, names) for path in _projected_paths(expression)]
+    return projected([(path, value) for path in paths if (value := value_at(item, path)) is not None])
 
 
 @lru_cache(maxsize=4096)
 def _projected_paths(expression: str) -> tuple[Path, ...]:
     tokens = tokens_of(expression, "ProjectionExpression")
     paths = [read_path(tokens)]
-    while tokens.took(","):
+    while tokens.take_if(","):
         paths.append(read_path(tokens))
     return tuple(paths)
 
 
 def projected(parts: Iterable[tuple[Path, Attribute]]) -> Item:
     """Return these parts of an item inside the maps and lists that contain them. Lists have only the named elements."""
-    whole: dict[str | int, Any] = {}
+    parts_by_name: dict[str | int, Any] = {}
     for path, value in parts:
-        here = whole
+        members = parts_by_name
         for part in path[:-1]:
-            here = here.setdefault(part, {})
-        here[path[-1]] = _Leaf(_fresh(value))
-    return {str(name): _assembled(part) for name, part in whole.items()}
+            members = members.setdefault(part, {})
+        members[path[-1]] = _Leaf(_fresh(value))
+    return {str(name): _assembled(part) for name, part in parts_by_name.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ def read_path(tokens: Tokens) -> Path:
     """Parse the next path, such as `#a.b[0]`."""
     parts: list[str | int] = [_name(tokens)]
     while True:
-        if tokens.took("."):
+        if tokens.take_if("."):
             parts.append(_name(tokens))
-        elif tokens.took("["):
+        elif tokens.take_if("["):
             place = tokens.take()
             if not place.isdigit():
                 raise Invalid(f'Invalid {tokens.kind}: Syntax error; token: "{place}"')
@@ -37,29 +37,29 @@ def _name(tokens: Tokens) -> str:
     return name
 
 
-def resolved(path: Path, names: Mapping[str, str]) -> Path:
+def resolve(path: Path, names: Mapping[str, str]) -> Path:
     """Replace the placeholders in a path by the stored names."""
-    made: list[str | int] = []
+    parts: list[str | int] = []
     for part in path:
         if not isinstance(part, str) or part[0] != "#":
-            made.append(part)
+            parts.append(part)
         elif part in names:
-            made.append(names[part])
+            parts.append(names[part])
         else:
             raise Invalid(
                 "An expression attribute name used in the document path is not defined; attribute name: " + part
             )
-    return tuple(made)
+    return tuple(parts)
 
 
-def found(item: Item, path: Path) -> Attribute | None:
+def value_at(item: Item, path: Path) -> Attribute | None:
     """Return the value at a path, or `None` if there is none."""
-    here: Attribute | None = {"M": item}
+    value: Attribute | None = {"M": item}
     for part in path:
-        if here is None:
+        if value is None:
             return None
-        here = _inside(here, part)
-    return here
+        value = _inside(value, part)
+    return value
 
 
 def _inside(attribute: Attribute, part: str | int) -> Attribute | None:
@@ -73,21 +73,21 @@ def _inside(attribute: Attribute, part: str | int) -> Attribute | None:
 def with_value(item: Item, path: Path, value: Attribute | None) -> Item:
     """Return a copy of an item with this value at a path, or without a value there if it is `None`. Parts outside the
     path are shared."""
-    changed: Item = _changed({"M": item}, path, value)["M"]
+    changed: Item = _replace({"M": item}, path, value)["M"]
     return changed
 
 
-def _changed(attribute: Attribute, path: Path, value: Attribute | None) -> Attribute:
+def _replace(attribute: Attribute, path: Path, value: Attribute | None) -> Attribute:
     part, rest = path[0], path[1:]
     if isinstance(part, int):
-        return {"L": _elements(attribute, part, rest, value)}
+        return {"L": _replace_element(attribute, part, rest, value)}
     if "M" not in attribute:
         raise Invalid(NO_SUCH_PATH)
     members = dict(attribute["M"])
     if rest:
         if part not in members:
             raise Invalid(NO_SUCH_PATH)
-        members[part] = _changed(members[part], rest, value)
+        members[part] = _replace(members[part], rest, value)
     elif value is None:
         members.pop(part, None)
     else:
@@ -95,14 +95,14 @@ def _changed(attribute: Attribute, path: Path, value: Attribute | None) -> Attri
     return {"M": members}
 
 
-def _elements(attribute: Attribute, place: int, rest: Path, value: Attribute | None) -> list[Attribute]:
+def _replace_element(attribute: Attribute, place: int, rest: Path, value: Attribute | None) -> list[Attribute]:
     if "L" not in attribute:
         raise Invalid(NO_SUCH_PATH)
     elements = list(attribute["L"])
     if rest:
         if place >= len(elements):
             raise Invalid(NO_SUCH_PATH)
-        elements[place] = _changed(elements[place], rest, value)
+        elements[place] = _replace(elements[place], rest, value)
     elif value is None:
         del elements[place : place + 1]
     elif place < len(elements):
@@ -112,17 +112,17 @@ def _elements(attribute: Attribute, place: int, rest: Path, value: Attribute | N
     return elements
 
 
-def check_apart(paths: list[Path]) -> None:
+def check_paths(paths: list[Path]) -> None:
     """Reject an update of two paths if one contains the other, or if they use one value both as a list and as a map."""
-    seen: set[Path] = set()
+    checked_paths: set[Path] = set()
     kinds: dict[Path, type] = {}
     for path in sorted(paths, key=len):
         for length in range(1, len(path) + 1):
-            if path[:length] in seen:
+            if path[:length] in checked_paths:
                 raise Invalid(
                     "Invalid UpdateExpression: Two document paths overlap with each other; "
                     "must remove or rewrite one of these paths"
                 )
             if length < len(path) and kinds.setdefault(path[:length], type(path[length])) is not type(path[length]):
                 raise Invalid("Invalid UpdateExpression: Two document paths conflict with each other;")
-        seen.add(path)
+        checked_paths.add(path)

@@ -20,14 +20,14 @@ class Tokens:
     """
 
     kind: str
-    left: list[str]
+    all_tokens: list[str]
     used: set[str] = field(default_factory=set)
-    at: int = 0
+    position: int = 0
 
     @property
     def next(self) -> str:
         """The next token, which is not consumed. Empty at the end."""
-        return self.left[self.at] if self.at < len(self.left) else ""
+        return self.all_tokens[self.position] if self.position < len(self.all_tokens) else ""
 
     @property
     def word(self) -> str:
@@ -39,16 +39,16 @@ class Tokens:
         token = self.next
         if not token or (expected is not None and token.upper() != expected):
             raise Invalid(f'Invalid {self.kind}: Syntax error; token: "{token or "<EOF>"}", expected: {expected}')
-        self.at += 1
+        self.position += 1
         if token[0] in "#:":
             self.used.add(token)
         return token
 
-    def took(self, token: str) -> bool:
+    def take_if(self, token: str) -> bool:
         """Consume the next token if it is this one. Return whether it was."""
         if self.word != token:
             return False
-        self.at += 1
+        self.position += 1
         return True
 
 
@@ -62,10 +62,10 @@ def tokens_of(expression: str, kind: str) -> Tokens:
 
 
 def _split(expression: str, kind: str) -> Iterator[str]:
-    at, end = 0, len(expression.rstrip())
-    while at < end:
-        match = _TOKEN.match(expression, at)
+    position, end = 0, len(expression.rstrip())
+    while position < end:
+        match = _TOKEN.match(expression, position)
         if match is None:
-            raise Invalid(f'Invalid {kind}: Syntax error; token: "{expression[at]}"')
-        at = match.end()
+            raise Invalid(f'Invalid {kind}: Syntax error; token: "{expression[position]}"')
+        position = match.end()
         yield match[1] or match[2]

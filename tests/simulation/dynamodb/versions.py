@@ -35,23 +35,23 @@ class VersionedDatabase(Database):
     versions: dict[Key, list[Version]] = field(default_factory=dict)
     writes: int = 0
 
-    def seen(self, *, consistent: bool) -> Mapping[Key, Item]:
+    def visible(self, *, consistent: bool) -> Mapping[Key, Item]:
         """Return the items that a read sees: the current ones, or all of them as they were some time ago."""
         lag_ms = 0.0 if consistent else self.lag_ms()
         if not lag_ms:
             return self.items
         until_ms = self.now_ms() - lag_ms
-        old = {
+        old_items = {
             key: next((version.item for version in reversed(versions) if version.at_ms <= until_ms), None)
             for key, versions in self.versions.items()
         }
-        return {key: item for key, item in old.items() if item is not None}
+        return {key: item for key, item in old_items.items() if item is not None}
 
     def since(self, key: Key, writes: int) -> list[Version]:
         """Return the versions of an item that were current at any time since write number `writes`."""
-        made = self.versions.get(key, [])
-        before = [version for version in made if version.number < writes]
-        return [before[-1] if before else Version(-1, float("-inf"), None), *made[len(before) :]]
+        versions = self.versions.get(key, [])
+        earlier = [version for version in versions if version.number < writes]
+        return [earlier[-1] if earlier else Version(-1, float("-inf"), None), *versions[len(earlier) :]]
 
     def keep(self, change: Change) -> None:
         self.versions.setdefault(change.key, []).append(Version(self.writes, self.now_ms(), change.after))

@@ -15,31 +15,31 @@ from mcp_baton.protocol.json import Json, JsonObject
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.heads import TERMINAL, claim_of, status_of, steps_of
 from tests.simulation.invariants import TASK, Judge
-from tests.simulation.invocations import Ask, task_message
+from tests.simulation.invocations import Trigger, task_message
 from tests.simulation.jobs.heads import Head
 from tests.simulation.jobs.judge import JobJudge
 from tests.simulation.jobs.tools import JobPlan
 from tests.simulation.jobs.world import DELAYS_MS, JobWorld
-from tests.simulation.journal import Called, Process
+from tests.simulation.journal import Process, ToolCall
 from tests.simulation.servers import Plan, constants_of, look, mail, pay, weigh
 from tests.simulation.world import Rewrite
 
 ATTEMPTS = 3
 NAMES = ("walk", "walk", "careful")
-OTHERS = ("call",) * 3 + ("cancel own", "complete own", "poll own", "poll own", "resume", "resume")
+DISTURBANCES = ("call",) * 3 + ("cancel own", "complete own", "poll own", "poll own", "resume", "resume")
 
 
 @cache
 def background_server() -> Server:
-    made = Server("simulated workflows")
+    server = Server("simulated workflows")
     for tool in (look, pay, mail, weigh):
-        made.add_tool(tool)
+        server.add_tool(tool)
     for name, steps in WORKFLOWS.items():
-        made.add_workflow(
+        server.add_workflow(
             Workflow(name=name, description=f"do {name}", arguments=[Argument("key")], steps=steps, background=True)
         )
-    made.check()
-    return made
+    server.check()
+    return server
 
 
 WORKFLOWS = {
@@ -67,11 +67,11 @@ class BackgroundWorld(JobWorld):
         rng: Random = self.rng
         self.job = JobPlan(rng.choice(NAMES), ATTEMPTS)
         self.plan = Plan(self.job.tool, ())
-        self._meddling = rng.choice((0, 0, 1, 3, 6))
+        self._disturbance_count = rng.choice((0, 0, 1, 3, 6))
 
     def _judge(self, *, strict: bool) -> JobJudge:
-        self.both = BackgroundJudge(self, strict=strict)
-        return self.both
+        self.background_judge = BackgroundJudge(self, strict=strict)
+        return self.background_judge
 
     def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflows
         return background_server()
@@ -79,32 +79,32 @@ class BackgroundWorld(JobWorld):
     def run(self) -> None:
         """Run until the call's task has ended. Then check that the workflow's task has ended or can be resumed."""
         super().run()
-        flow = self.both.flow
+        flow = self.background_judge.flow
         if flow.head is not None and status_of(flow.head) not in TERMINAL:
             self._resume_at_the_end(flow, "poll own")
 
-    def created(self, task_id: str) -> None:
+    def on_creation(self, task_id: str) -> None:
         if self.task_id is None:
-            for _ in range(self._meddling):
-                self._invoke(Ask(self.rng.choice(OTHERS)), self.rng.choice(DELAYS_MS))
-        super().created(task_id)
+            for _ in range(self._disturbance_count):
+                self._invoke(Trigger(self.rng.choice(DISTURBANCES)), self.rng.choice(DELAYS_MS))
+        super().on_creation(task_id)
 
-    def message(self, process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
-        named: dict[str, Json] = {"_meta": {TASK_ID_KEY: self.both.flow.task_id}}
-        match ask.kind:
+    def message(self, process: Process, trigger: Trigger) -> tuple[str, dict[str, Json]]:
+        flow_meta: dict[str, Json] = {"_meta": {TASK_ID_KEY: self.background_judge.flow.task_id}}
+        match trigger.kind:
             case "poll own" | "cancel own" | "complete own":
-                return task_message(self.both.flow.task_id, ask.kind.removesuffix(" own"))
+                return task_message(self.background_judge.flow.task_id, trigger.kind.removesuffix(" own"))
             case "resume":
-                return "prompts/get", {"name": self.job.tool, "arguments": {}, **named}
+                return "prompts/get", {"name": self.job.tool, "arguments": {}, **flow_meta}
             case "call":
                 step = self.rng.choice([step for step in self.steps() if constants_of(step)])
-                return "tools/call", {"name": step.tool, "arguments": constants_of(step), **named}
+                return "tools/call", {"name": step.tool, "arguments": constants_of(step), **flow_meta}
             case _:
-                return super().message(process, ask)
+                return super().message(process, trigger)
 
-    def _answer(self, process: Process, ask: Ask) -> None:
-        super()._answer(process, ask)
-        self.both.flow.claims.ended(process)
+    def _handle(self, process: Process, trigger: Trigger) -> None:
+        super()._handle(process, trigger)
+        self.background_judge.flow.claims.note_end(process)
 
 
 class FlowJudge(Judge):
@@ -113,11 +113,11 @@ class FlowJudge(Judge):
         self.completed: dict[str, Process] = {}
         """The process that completed each step."""
 
-    def _created(self) -> None:
+    def _on_creation(self) -> None:
         """Do nothing: clients know only the call's task."""
 
-    def _head_changed(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
-        super()._head_changed(number, change, process, now_ms)
+    def _check_head(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
+        super()._check_head(number, change, process, now_ms)
         if process is None or change.after is None:
             return
         before = steps_of(change.before) if change.before else {}
@@ -132,18 +132,18 @@ class BackgroundJudge(JobJudge):
         self.flow = FlowJudge(world, strict=strict)
         self.flow.changes, self.flow.broken = self.changes, self.broken
 
-    def _changed(self, change: Change, process: Process | None, now_ms: float) -> int:
+    def _check_write(self, change: Change, process: Process | None, now_ms: float) -> int:
         if is_workflows(change):
-            return self.flow.changed(change, process, now_ms)
-        return super()._changed(change, process, now_ms)
+            return self.flow.check_write(change, process, now_ms)
+        return super()._check_write(change, process, now_ms)
 
-    def _check_dispatch(self, process: Process, before: Head, after: Head, own_ms: float) -> None:
+    def _check_dispatch(self, process: Process, before: Head, after: Head, clock_ms: float) -> None:
         if process.kind != "work":
-            super()._check_dispatch(process, before, after, own_ms)
+            super()._check_dispatch(process, before, after, clock_ms)
             return
-        self.world.struck.add("a worker handed over to another")
-        given_up = after.until_ms == 0 and after.dispatches == before.dispatches + 1
-        if not given_up or after.allowed != after.started + ATTEMPTS:
+        self.world.incidents.add("a worker handed over to another")
+        is_handover = after.until_ms == 0 and after.dispatches == before.dispatches + 1
+        if not is_handover or after.allowed != after.started + ATTEMPTS:
             self.wrong(12, f"{process.name} hands over a job that was {before} and then is {after}")
 
     def _check_result(self, process: Process, value: Json) -> None:
@@ -152,45 +152,45 @@ class BackgroundJudge(JobJudge):
         match value:
             case {"structuredContent": {"steps": list()} as structure}:
                 process.answer = cast("JsonObject", value)
-                self.flow.check_answer(process)
+                self.flow.check_stored(process)
                 state = cast("JsonObject", structure)
                 self.world.replies.check_state(process, state, certain="persisted" not in process.meta)
             case {"isError": True} if not process.calls:
-                self.world.struck.add("a workflow could not be run")
+                self.world.incidents.add("a workflow could not be run")
             case _:
                 self.wrong(5, f"the call's result does not show the workflow: {str(value)[:200]}")
 
-    def began(self, call: Called) -> None:
-        self.flow.began(call)
+    def check_call(self, call: ToolCall) -> None:
+        self.flow.check_call(call)
         process, head = call.process, self.flow.head
         if process.kind != "work" or not self._check_holder(call):
             return
-        holder, step = self.flow.claims.holders.get(process.name), self.world.meant_by(call)
+        holder, step = self.flow.claims.holders.get(process.name), self.world.step_of_call(call)
         if head is None or holder is None or step is None or status_of(head) in TERMINAL:
             return
         claim = claim_of(head)
         if claim and claim[0] == holder.claim and steps_of(head).get(step) == "completed":
-            by = self.flow.completed[step]
-            self.world.struck.add("a call completed a step while a worker ran it")
-            if by.kind != "call":
-                self.wrong(1, f"{process.name} calls {call.tool} for the step {step}, which {by.name} completed")
+            completer = self.flow.completed[step]
+            self.world.incidents.add("a call completed a step while a worker ran it")
+            if completer.kind != "call":
+                self.wrong(1, f"{process.name} calls {call.tool} for the step {step}, which {completer.name} completed")
 
-    def answered(self, process: Process) -> None:
+    def check_reply(self, process: Process) -> None:
         if process.kind in {"resume", "call"}:
-            self.flow.answered(process)
+            self.flow.check_reply(process)
         elif process.kind not in {"cancel own", "complete own"}:
-            super().answered(process)
+            super().check_reply(process)
 
-    def stopped(self, process: Process) -> None:
-        self.flow.claims.ended(process)
-        super().stopped(process)
+    def check_stopped(self, process: Process) -> None:
+        self.flow.claims.note_end(process)
+        super().check_stopped(process)
 
-    def settled(self) -> None:
-        super().settled()
-        self.flow.settled()
+    def check_settled(self) -> None:
+        super().check_settled()
+        self.flow.check_settled()
 
-    def reported(self, change: Change) -> str:
-        return self.flow.reported(change) if is_workflows(change) else super().reported(change)
+    def describe(self, change: Change) -> str:
+        return self.flow.describe(change) if is_workflows(change) else super().describe(change)
 
 
 def is_workflows(change: Change) -> bool:

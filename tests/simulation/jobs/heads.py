@@ -25,13 +25,13 @@ class Head:
     allowed: int
     dispatches: int
     due_ms: int
-    asked: Mapping[str, Attribute]
+    questions: Mapping[str, Attribute]
     answers: Mapping[str, Attribute]
     listed_ms: int | None
 
     @property
-    def open(self) -> frozenset[str]:
-        return frozenset(self.asked.keys() - self.answers.keys())
+    def open_keys(self) -> frozenset[str]:
+        return frozenset(self.questions.keys() - self.answers.keys())
 
 
 def head_in(item: Item) -> Head:
@@ -43,12 +43,12 @@ def head_in(item: Item) -> Head:
         allowed=int(item["allowed"]["N"]),
         dispatches=int(item["dispatches"]["N"]),
         due_ms=int(item["due"]["N"]),
-        asked=asked_in(item),
+        questions=questions_in(item),
         answers=item["answers"]["M"],
         listed_ms=int(item["listed_at"]["S"].partition("#")[0]) if "listed_in" in item else None,
     )
 
 
-def asked_in(item: Item) -> Mapping[str, Attribute]:
-    asked: Mapping[str, Attribute] = item["asked"]["M"]
-    return asked
+def questions_in(item: Item) -> Mapping[str, Attribute]:
+    questions: Mapping[str, Attribute] = item["asked"]["M"]
+    return questions

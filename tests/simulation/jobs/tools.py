@@ -42,25 +42,25 @@ def charge(of: int, ctx: Context) -> dict[str, Json]:
 
 def survey(of: int, ctx: Context) -> dict[str, Json]:
     """Ask three questions at once, then another one."""
-    made = STAGE.call("survey", {"of": of}, ctx)
+    result = STAGE.call("survey", {"of": of}, ctx)
     ctx.ask(*(elicitation(key, f"What is {key}?", FORM) for key in ("a", "b", "c")))
     ctx.elicit("last", "And what else?", FORM)
-    return made
+    return result
 
 
 def order(of: int, ctx: Context) -> dict[str, Json]:
     """Ask before an action that must not be done twice."""
-    made = STAGE.call("order", {"of": of}, ctx)
+    result = STAGE.call("order", {"of": of}, ctx)
     ctx.elicit("sure", "Are you sure?", FORM)
-    return made
+    return result
 
 
 @cache
 def job_server() -> Server:
-    made = Server("simulated jobs")
+    server = Server("simulated jobs")
     for tool in (report, weigh, survey):
-        made.add_tool(tool, task="required")
+        server.add_tool(tool, task="required")
     for tool in (charge, order):
-        made.add_tool(tool, task="required", idempotent=False)
-    made.check()
-    return made
+        server.add_tool(tool, task="required", idempotent=False)
+    server.check()
+    return server

@@ -12,15 +12,15 @@ from mcp_baton.exceptions import NotDispatched, StoreError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.background.worker import StillHeld
 from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
-from tests.simulation.client import Sent
+from tests.simulation.client import SentRequest
 from tests.simulation.faults import Fault
 from tests.simulation.heads import TERMINAL, status_of
-from tests.simulation.invocations import Ask, invoke
-from tests.simulation.jobs.heads import Head, asked_in, head_in
+from tests.simulation.invocations import Trigger, invoke
+from tests.simulation.jobs.heads import Head, head_in, questions_in
 from tests.simulation.jobs.judge import JobJudge
 from tests.simulation.jobs.tools import PLANS, JobPlan, job_server
 from tests.simulation.journal import Process
-from tests.simulation.scheduler import Actor, Killed, here
+from tests.simulation.scheduler import Actor, Killed, current_actor
 from tests.simulation.world import Rewrite, World
 
 DELAYS_MS = (
@@ -43,7 +43,7 @@ BUSY_S = (0.0, 0.0, 0.0, 16.0, 16.0, 40.0)
 """How long each call takes, seconds. Long calls make the worker renew its claim."""
 
 KINDS = ("poll",) * 12 + ("update",) * 2 + ("list", "listen", "cancel", "complete")
-TIMES_S = (29.0, 60.0, 900.0)
+TIME_LIMITS_S = (29.0, 60.0, 900.0)
 TTLS_MS = (*(None,) * 9, 60_000, 200_000)
 ANSWERS_AFTER_MS = (0, 0, 10, 1_000, 10_000, 40_000)
 POLLS_AFTER_MS = (-1_000, 1, 1, 5, 100, 500, 1_000, 3_000)
@@ -77,19 +77,19 @@ class JobWorld(World):
         self.limits = replace(self.limits, default_ttl_ms=ttl_ms or 3_600_000)
         self.dispatcher = Queue(self)
         self.kinds = KINDS
-        self.losing = rng.choice((0.0, 0.0, 0.3, 0.7))
-        self.doubling = rng.choice((0.0, 0.0, 0.3, 0.7))
+        self.loss_chance = rng.choice((0.0, 0.0, 0.3, 0.7))
+        self.double_chance = rng.choice((0.0, 0.0, 0.3, 0.7))
         self.retries = rng.choice((0, 2, 2))
-        self.given: dict[str, frozenset[str]] = {}
+        self.given_answers: dict[str, frozenset[str]] = {}
         self.judge: JobJudge = self._judge(strict=strict)
         # Most errors with claims need a worker that continues just after its claim has ended.
-        self.freezing = rng.choice((0.0, 0.0, 0.7))
-        self.slow = 0.7 if self.freezing else rng.choice((0.0, 0.5))
-        self.busy_s = 0.0 if self.freezing else rng.choice(BUSY_S)
-        self.tardy = rng.choice((0.0, 0.4)) if self.busy_s else 0.0
-        self._others = rng.randrange(16)
-        self._answering = rng.randrange(9)
-        self._impatient = rng.choice((0, 2, 4))
+        self.freeze_chance = rng.choice((0.0, 0.0, 0.7))
+        self.slow_chance = 0.7 if self.freeze_chance else rng.choice((0.0, 0.5))
+        self.busy_s = 0.0 if self.freeze_chance else rng.choice(BUSY_S)
+        self.late_chance = rng.choice((0.0, 0.4)) if self.busy_s else 0.0
+        self._other_invocations = rng.randrange(16)
+        self._update_count = rng.randrange(9)
+        self._poll_rounds = rng.choice((0, 2, 4))
         # Separate random numbers, so that seeds without sweeps simulate the same as before sweeps existed.
         self._clock = Random(f"clock {seed}")
         self._sweeps = self._clock.choice(SWEEPS)
@@ -102,31 +102,31 @@ class JobWorld(World):
     def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - jobs have no definitions
         return job_server()
 
-    def message(self, process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
-        match ask.kind:
+    def message(self, process: Process, trigger: Trigger) -> tuple[str, dict[str, Json]]:
+        match trigger.kind:
             case "start":
                 return "tools/call", {"name": self.job.tool, "arguments": self.arguments}
             case "update":
-                return "tasks/update", {"taskId": self.task_id, "inputResponses": self._answers(process, ask)}
+                return "tasks/update", {"taskId": self.task_id, "inputResponses": self._answers(process, trigger)}
             case _:
-                return super().message(process, ask)
+                return super().message(process, trigger)
 
-    def _answers(self, process: Process, ask: Ask) -> dict[str, Json]:
+    def _answers(self, process: Process, trigger: Trigger) -> dict[str, Json]:
         """Return answers to some of the job's questions, including answered ones, and to an unknown question."""
-        asked = sorted(asked_in(self.judge.head)) if self.judge.head else []
-        chosen = [key for key in asked if ask.every or self.rng.random() < 0.6] or asked[:1]
-        self.given[process.name] = frozenset(chosen)
-        return {key: {"action": "accept", "content": {"by": process.name}} for key in [*chosen, "nobody's"]}
+        questions = sorted(questions_in(self.judge.head)) if self.judge.head else []
+        answered_keys = [key for key in questions if trigger.answers_all or self.rng.random() < 0.6] or questions[:1]
+        self.given_answers[process.name] = frozenset(answered_keys)
+        return {key: {"action": "accept", "content": {"by": process.name}} for key in [*answered_keys, "nobody's"]}
 
     # The course of a simulation.
 
     def run(self) -> None:
         """Run the simulation. Then check that the job ends without faults."""
-        self._invoke(Ask("start"))
+        self._invoke(Trigger("start"))
         self._schedule_sweeps()
         self.scheduler.run()
-        self.weather.over = True
-        self.judge.settled()
+        self.weather.is_over = True
+        self.judge.check_settled()
         for _ in range(MOST_ROUNDS):
             item = self.judge.head
             if item is None or status_of(item) in TERMINAL:
@@ -139,12 +139,12 @@ class JobWorld(World):
         first_ms = self._clock.randrange(MINUTE_MS)
         for minute in range(self._sweeps):
             if self._clock.random() < self._sweep_lost:
-                self.struck.add("a sweep was lost")
+                self.incidents.add("a sweep was lost")
                 continue
-            times = 1 + (self._clock.random() < self._sweep_doubled)
-            self.struck.add(("a sweep came", "a sweep came twice")[times - 1])
-            for _ in range(times):
-                self._invoke(Ask("sweep"), first_ms + minute * MINUTE_MS + self._clock.choice(SWEEP_DELAYS_MS))
+            sweep_count = 1 + (self._clock.random() < self._sweep_doubled)
+            self.incidents.add(("a sweep came", "a sweep came twice")[sweep_count - 1])
+            for _ in range(sweep_count):
+                self._invoke(Trigger("sweep"), first_ms + minute * MINUTE_MS + self._clock.choice(SWEEP_DELAYS_MS))
 
     def _sweep_until(self, head: Head, poll_ms: float) -> None:
         """Run sweeps, without faults and polls, until they have done what the job needs.
@@ -153,14 +153,14 @@ class JobWorld(World):
             poll_ms: When a poll would have done it.
         """
         next_ms = self.scheduler.now_ms + self._clock.randrange(MINUTE_MS)
-        while (item := self.judge.head) is not None and _needs_again(head, item):
+        while (item := self.judge.head) is not None and _is_unchanged(head, item):
             if int(item["expires_at"]["N"]) * 1000 <= self.scheduler.now_ms:
                 return
             if next_ms > poll_ms + MOST_LATE_MS:
                 self.judge.wrong(20, f"sweeps do nothing for {head}")
                 return
             self.scheduler.now_ms = max(self.scheduler.now_ms, next_ms)
-            self._invoke(Ask("sweep", last=True))
+            self._invoke(Trigger("sweep", last=True))
             self.scheduler.run()
             next_ms += MINUTE_MS
 
@@ -168,7 +168,7 @@ class JobWorld(World):
         """Act as a client that waits for its result: answer, and poll. A worker that is dispatched does its work."""
         head, now_ms = head_in(item), self.scheduler.now_ms
         if head.status == "input_required":
-            self._invoke(Ask("update", last=True, every=True))
+            self._invoke(Trigger("update", last=True, answers_all=True))
         else:
             if head.until_ms - now_ms > self.judge.lease_ms + self.fast_ms:
                 self.judge.wrong(10, f"the claim of an ended worker lasts {head.until_ms - now_ms:.0f} ms")
@@ -178,93 +178,93 @@ class JobWorld(World):
             poll_ms = max(now_ms, head.until_ms + 1, 0 if is_used_up else head.due_ms + 1)
             if self._is_polled:
                 self.scheduler.now_ms = max(poll_ms, head.due_ms + 1)
-                self._invoke(Ask("poll", last=True))
+                self._invoke(Trigger("poll", last=True))
             else:
-                self.struck.add("only sweeps dispatched a job")
+                self.incidents.add("only sweeps dispatched a job")
                 self._sweep_until(head, poll_ms)
         self.scheduler.run()
-        after, expires_ms = self.judge.head, int(item["expires_at"]["N"]) * 1000
-        if after is None or expires_ms <= self.scheduler.now_ms:
+        item_after, expires_ms = self.judge.head, int(item["expires_at"]["N"]) * 1000
+        if item_after is None or expires_ms <= self.scheduler.now_ms:
             self.judge.head = None
-        elif status_of(after) == "working":
+        elif status_of(item_after) == "working":
             self.judge.wrong(
-                10, f"the faults have stopped and the client has polled, but the job is still {head_in(after)}"
+                10, f"the faults have stopped and the client has polled, but the job is still {head_in(item_after)}"
             )
 
-    def _answer(self, process: Process, ask: Ask) -> None:
-        if ask.event is None:
-            invoke(self, process, ask)
+    def _handle(self, process: Process, trigger: Trigger) -> None:
+        if trigger.event is None:
+            invoke(self, process, trigger)
             return
         try:
-            invoke(self, process, ask)
+            invoke(self, process, trigger)
         except (StoreError, StillHeld, NotDispatched):
-            self._deliver_again(ask)
+            self._deliver_again(trigger)
         except Killed:
-            self._deliver_again(ask)
+            self._deliver_again(trigger)
             raise
 
-    def _times_s(self, ask: Ask) -> float | None:
-        return self.rng.choice(TIMES_S) if ask.event else super()._times_s(ask)
+    def _time_limit_s(self, trigger: Trigger) -> float | None:
+        return self.rng.choice(TIME_LIMITS_S) if trigger.event else super()._time_limit_s(trigger)
 
-    def sending(self, operation: str, partition: str) -> Sent:
+    def register_request(self, operation: str, partition: str) -> SentRequest:
         """Register a request. A poll may be slow, so that its data is old."""
-        sent = super().sending(operation, partition)
-        polls = operation == "UpdateItem" and sent.process.kind in {"poll", "sweep"}
-        if polls and not self.weather.over and self.rng.random() < self.slow:
-            self.struck.add("a poll was slow")
+        request = super().register_request(operation, partition)
+        polls = operation == "UpdateItem" and request.process.kind in {"poll", "sweep"}
+        if polls and not self.weather.is_over and self.rng.random() < self.slow_chance:
+            self.incidents.add("a poll was slow")
             self.sleep(self.rng.choice(SLOW_S))
-        return sent
+        return request
 
-    def strikes(self, sent: Sent) -> Fault | None:
+    def choose_fault(self, request: SentRequest) -> Fault | None:
         """Choose the fault of a request. A worker's write may arrive after the worker took it for failed."""
-        is_held = sent.operation == "UpdateItem" and sent.process.name in self.judge.started
-        if is_held and not self.weather.over and self.rng.random() < self.tardy:
+        is_held = request.operation == "UpdateItem" and request.process.name in self.judge.started
+        if is_held and not self.weather.is_over and self.rng.random() < self.late_chance:
             return Fault.LATE
-        return super().strikes(sent)
+        return super().choose_fault(request)
 
-    def started(self, until_ms: int) -> None:
+    def schedule_polls(self, until_ms: int) -> None:
         """After a worker has started, schedule polls for the end of its claim, when most errors are possible."""
-        if not self.weather.over and self._impatient:
-            self._impatient -= 1
+        if not self.weather.is_over and self._poll_rounds:
+            self._poll_rounds -= 1
             for _ in range(self.rng.randrange(1, 5)):
                 wait_ms = until_ms - self.scheduler.now_ms + self.rng.choice(POLLS_AFTER_MS)
-                self._invoke(Ask("poll"), max(wait_ms, 0.0))
+                self._invoke(Trigger("poll"), max(wait_ms, 0.0))
 
-    def asked(self) -> None:
-        if not self.weather.over:
-            for _ in range(self._answering):
-                self._invoke(Ask("update"), self.rng.choice(ANSWERS_AFTER_MS))
+    def schedule_answers(self) -> None:
+        if not self.weather.is_over:
+            for _ in range(self._update_count):
+                self._invoke(Trigger("update"), self.rng.choice(ANSWERS_AFTER_MS))
 
     # Lambda.
 
     def deliver(self, event: JsonObject) -> None:
-        if self.weather.over:
-            self._invoke(Ask("work", last=True, event=event))
+        if self.weather.is_over:
+            self._invoke(Trigger("work", last=True, event=event))
             return
-        times = 0 if self.rng.random() < self.losing else 1 + (self.rng.random() < self.doubling)
-        self.struck.add(("an event was lost", "an event came", "an event came twice")[times])
-        for _ in range(times):
-            self._invoke(Ask("work", event=event), self.rng.choice(LATE_S) * 1000)
+        deliveries = 0 if self.rng.random() < self.loss_chance else 1 + (self.rng.random() < self.double_chance)
+        self.incidents.add(("an event was lost", "an event came", "an event came twice")[deliveries])
+        for _ in range(deliveries):
+            self._invoke(Trigger("work", event=event), self.rng.choice(LATE_S) * 1000)
 
-    def _deliver_again(self, ask: Ask) -> None:
-        if self.scheduler.failure is None and ask.deliveries <= self.retries:
-            self.struck.add("an event was delivered again")
-            wait_s = AGAIN_AFTER_S[ask.deliveries - 1]
-            self._invoke(Ask("work", ask.last, event=ask.event, deliveries=ask.deliveries + 1), wait_s * 1000)
+    def _deliver_again(self, trigger: Trigger) -> None:
+        if self.scheduler.failure is None and trigger.deliveries <= self.retries:
+            self.incidents.add("an event was delivered again")
+            wait_ms = AGAIN_AFTER_S[trigger.deliveries - 1] * 1000
+            self._invoke(Trigger("work", trigger.last, event=trigger.event, deliveries=trigger.deliveries + 1), wait_ms)
 
-    def _takes_time(self, actor: Actor) -> None:
+    def _take_time(self, actor: Actor) -> None:
         if self.busy_s:
             self.sleep(self.busy_s)
-        if not self.weather.over and self.rng.random() < self.freezing:
+        if not self.weather.is_over and self.rng.random() < self.freeze_chance:
             self.note(actor, "stalls until its claim has ended")
             self.stall(actor, self.rng.choice(FREEZES_S))
-        super()._takes_time(actor)
+        super()._take_time(actor)
 
 
-def _needs_again(head: Head, now: dict[str, Any]) -> bool:
+def _is_unchanged(head: Head, item: dict[str, Any]) -> bool:
     """Return whether the job is unchanged since `head` was read."""
-    after = head_in(now)
-    return (after.status, after.dispatches, after.started) == (head.status, head.dispatches, head.started)
+    new_head = head_in(item)
+    return (new_head.status, new_head.dispatches, new_head.started) == (head.status, head.dispatches, head.started)
 
 
 @dataclass(slots=True)
@@ -275,11 +275,11 @@ class Queue:
 
     def dispatch(self, event: JsonObject) -> None:
         """Send an event."""
-        world, actor = self.world, here()
-        fault = world.weather.strikes()
+        world, actor = self.world, current_actor()
+        fault = world.weather.next_fault()
         if fault is not None:
             world.processes[actor.process.name].faults.append(fault)
-            world.struck.add(f"while an event was sent: {fault.reported}")
+            world.incidents.add(f"while an event was sent: {fault.description}")
         if fault is Fault.STALLED_BEFORE:
             world.stall(actor)
         world.point(actor)

@@ -54,6 +54,6 @@ def test_the_list_of_commands_fits_80_columns(
 
     assert main(["--help"]) == 0
 
-    listed = capsys.readouterr().out.split("Commands:\n")[1].splitlines()
-    assert [line.split()[0] for line in listed] == [command.__name__ for command in COMMANDS]
-    assert [line for line in listed if not line.endswith(".") or line.endswith("...")] == []
+    command_lines = capsys.readouterr().out.split("Commands:\n")[1].splitlines()
+    assert [line.split()[0] for line in command_lines] == [command.__name__ for command in COMMANDS]
+    assert [line for line in command_lines if not line.endswith(".") or line.endswith("...")] == []

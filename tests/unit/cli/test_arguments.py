@@ -83,9 +83,9 @@ def test_the_text_of_a_file_is_converted_like_a_text(tmp_path: Path) -> None:
     ],
 )
 def test_an_invalid_argument_is_named_with_the_remedy(words: list[str], complaint: str) -> None:
-    with pytest.raises(ArgumentError) as raised:
+    with pytest.raises(ArgumentError) as error_info:
         for_tool(parse_arguments(words), SCHEMA)
-    assert complaint in str(raised.value)
+    assert complaint in str(error_info.value)
 
 
 def test_a_tool_without_properties_accepts_any_name() -> None:

@@ -41,8 +41,8 @@ def workflow(**changes: Any) -> Workflow:
         Argument("lang", default="en"),
         Argument("pin", secret=True),
     ]
-    given = {"name": "refund_order", "description": "refund an order", "arguments": arguments, "steps": steps}
-    return Workflow(**{**given, **changes})
+    defaults = {"name": "refund_order", "description": "refund an order", "arguments": arguments, "steps": steps}
+    return Workflow(**{**defaults, **changes})
 
 
 def graph(**changes: Any) -> Graph:
@@ -67,15 +67,15 @@ def test_every_value_of_a_step_is_an_edge_from_its_source() -> None:
 
 def test_an_output_that_the_same_step_uses_in_a_uri_is_not_an_edge() -> None:
     binding = {"topic": step_output("own", "kind")}
-    own = Step("own", tool="fetch", resources=["docs://{topic}"], template_bindings=binding)
+    own_step = Step("own", tool="fetch", resources=["docs://{topic}"], template_bindings=binding)
 
-    assert graph(steps=[own], arguments=[]).edges == ()
+    assert graph(steps=[own_step], arguments=[]).edges == ()
 
 
 def test_a_step_lists_the_arguments_that_may_be_missing() -> None:
-    lacking = {node.name: [pause.text for pause in node.pauses] for node in graph().nodes if isinstance(node, StepNode)}
+    pauses = {node.name: [pause.text for pause in node.pauses] for node in graph().nodes if isinstance(node, StepNode)}
 
-    assert lacking == {
+    assert pauses == {
         "fetch": [],
         "policy": [],
         "refund": ["pauses for approved_by", "pauses for amount unless it is given"],
@@ -111,11 +111,11 @@ def test_the_notes_describe_how_the_workflow_runs(changes: dict[str, Any], notes
 
 
 def test_as_json_a_graph_has_nodes_edges_and_steps_in_order() -> None:
-    made: Any = to_builtins(graph())
+    view: Any = to_builtins(graph())
 
     arguments = [f"argument:{name}" for name in ("order_id", "amount", "lang", "pin")]
-    assert [node["id"] for node in made["nodes"]][:5] == [*arguments, "variable:desk"]
-    steps = [node for node in made["nodes"] if node["kind"] == "step"]
+    assert [node["id"] for node in view["nodes"]][:5] == [*arguments, "variable:desk"]
+    steps = [node for node in view["nodes"] if node["kind"] == "step"]
     assert [(step["number"], step["name"], step["tool"]) for step in steps] == [
         (1, "fetch", "fetch"),
         (2, "policy", None),
@@ -124,15 +124,15 @@ def test_as_json_a_graph_has_nodes_edges_and_steps_in_order() -> None:
     ]
     assert steps[2]["notes"] == ("checkpoint: written before the next step", "up to 3 attempts")
     assert {"argument": "approved_by", "because": None} in steps[2]["pauses"]
-    assert {"from": "step:fetch", "to": "step:mail", "flow": "path", "argument": "to", "path": "email"} in made["edges"]
-    assert made["nodes"][3]["notes"] == ("optional", "secret")
+    assert {"from": "step:fetch", "to": "step:mail", "flow": "path", "argument": "to", "path": "email"} in view["edges"]
+    assert view["nodes"][3]["notes"] == ("optional", "secret")
 
 
 def test_as_mermaid_a_graph_is_a_flowchart() -> None:
     fetch, policy = workflow().steps[:2]
 
-    drawn = mermaid(graph(steps=[fetch, policy]))
-    assert drawn.splitlines()[:9] == [
+    diagram = mermaid(graph(steps=[fetch, policy]))
+    assert diagram.splitlines()[:9] == [
         "flowchart TB",
         '    n0(["order_id<br/>required"]):::argument',
         '    n1(["amount<br/>optional"]):::argument',
@@ -143,18 +143,18 @@ def test_as_mermaid_a_graph_is_a_flowchart() -> None:
         '    n0 -->|"order_id"| n4',
         '    n4 -->|"kind → topic"| n5',
     ]
-    assert drawn.splitlines()[9] == '    n2 -.->|"lang"| n5'
-    apart = mermaid(graph(steps=[Step("one", tool="fetch"), Step("two", tool="fetch")], arguments=[]))
-    assert "n0 ~~~ n1" in apart  # invisible links keep steps without data in order
+    assert diagram.splitlines()[9] == '    n2 -.->|"lang"| n5'
+    unlinked_diagram = mermaid(graph(steps=[Step("one", tool="fetch"), Step("two", tool="fetch")], arguments=[]))
+    assert "n0 ~~~ n1" in unlinked_diagram  # invisible links keep steps without data in order
 
 
 def test_lists_conditions_and_the_order_of_steps_are_drawn() -> None:
-    each = Step("mail", {"to": item("email")}, tool="mail", each=step_output("fetch", "people"), parallel=8)
-    steps = [Step("fetch", tool="fetch"), each, Step("last", tool="fetch", after=("mail",))]
+    mail_step = Step("mail", {"to": item("email")}, tool="mail", each=step_output("fetch", "people"), parallel=8)
+    steps = [Step("fetch", tool="fetch"), mail_step, Step("last", tool="fetch", after=("mail",))]
 
-    drawn = mermaid(graph(steps=steps, arguments=[], parallel=2))
+    diagram = mermaid(graph(steps=steps, arguments=[], parallel=2))
 
-    assert [line.strip() for line in drawn.splitlines()[2:-4]] == [
+    assert [line.strip() for line in diagram.splitlines()[2:-4]] == [
         'n1["2. mail<br/>calls mail<br/>once for each element of fetch.people, 8 at the same time"]:::step',
         'n2["3. last<br/>calls fetch<br/>pauses for order_id"]:::pauses',
         'n0 -->|"people → each"| n1',
@@ -166,8 +166,8 @@ HOSTILE = 'a"b]c#d;e<script>f&g`h\\i\nj'
 
 
 def test_names_are_escaped_for_mermaid_and_html() -> None:
-    drawn = mermaid(graph(steps=[Step(HOSTILE, tool="fetch")], arguments=[]))
+    diagram = mermaid(graph(steps=[Step(HOSTILE, tool="fetch")], arguments=[]))
 
-    [line] = [line for line in drawn.splitlines() if line.strip().startswith("n0")]
+    [line] = [line for line in diagram.splitlines() if line.strip().startswith("n0")]
     label = line.strip().removeprefix('n0["').partition('"]')[0]
     assert label == ("1. a#34;b]c#35;d#59;e#60;script#62;f#38;g#96;h#92;i j<br/>calls fetch<br/>pauses for order_id")

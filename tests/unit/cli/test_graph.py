@@ -38,7 +38,7 @@ server.add_workflow(Workflow(name="farewell", description="say goodbye", steps=[
 
 
 @pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def server_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A file with a server, whose module is not imported yet."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     file = tmp_path / "greeter_to_draw.py"
@@ -48,27 +48,27 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_the_only_workflow_is_drawn_as_mermaid_with_its_missing_arguments(
-    served: Path, capsys: pytest.CaptureFixture[str]
+    server_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["graph", str(served)]) == 0
+    assert main(["graph", str(server_file)]) == 0
 
     printed = capsys.readouterr().out
     assert printed.startswith("flowchart TB\n")
     assert "1. greet<br/>calls greet<br/>pauses for tone" in printed
 
 
-def test_json_prints_one_document(served: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["graph", str(served), "--json"]) == 0
+def test_json_prints_one_document(server_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["graph", str(server_file), "--json"]) == 0
 
-    made = json.loads(capsys.readouterr().out)
-    assert [node["id"] for node in made["nodes"]] == ["argument:name", "step:greet"]
-    assert made["edges"] == [
+    document = json.loads(capsys.readouterr().out)
+    assert [node["id"] for node in document["nodes"]] == ["argument:name", "step:greet"]
+    assert document["edges"] == [
         {"from": "argument:name", "to": "step:greet", "flow": "value", "argument": "name", "path": None}
     ]
 
 
 @pytest.mark.parametrize(
-    ("added", "arguments", "said"),
+    ("addition", "arguments", "complaint"),
     [
         (ANOTHER, [], "several workflows: name one of welcome, farewell"),
         (ANOTHER, ["welcom"], "did you mean 'welcome'?"),
@@ -78,26 +78,26 @@ def test_json_prints_one_document(served: Path, capsys: pytest.CaptureFixture[st
     ],
 )
 def test_a_missing_or_unknown_workflow_is_an_error(
-    served: Path, added: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    server_file: Path, addition: str, arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    served.write_text(ONE + added)
+    server_file.write_text(ONE + addition)
 
-    assert main(["graph", str(served), *arguments]) == 2
+    assert main(["graph", str(server_file), *arguments]) == 2
 
     captured = capsys.readouterr()
-    assert said in captured.err
+    assert complaint in captured.err
     assert captured.out == ""
 
 
-def drawn_in_a_process() -> str:
+def starter_graph() -> str:
     """Return the drawing of the starter. A new process is needed, because other tests have loaded its modules."""
     command = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())"]
     target = ["graph", "functions/mcp/app.py", "borrow"]
-    done = subprocess.run([*command, *target], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
-    return done.stdout
+    process = subprocess.run([*command, *target], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    return process.stdout
 
 
 def test_the_documentation_shows_the_graph_of_the_starter() -> None:
     page = (ROOT / "docs" / "commands.md").read_text()
 
-    assert f"```mermaid\n{drawn_in_a_process()}```" in page
+    assert f"```mermaid\n{starter_graph()}```" in page

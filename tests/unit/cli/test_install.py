@@ -32,7 +32,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def installed(home: Path, host: str, *options: str) -> Any:
+def install(home: Path, host: str, *options: str) -> Any:
     """Install the server and return the host's configuration."""
     assert main(["install", host, URL, "--name", "shop", *options]) == 0
     return json.loads((home / FILES[host]).read_text())
@@ -48,7 +48,7 @@ def installed(home: Path, host: str, *options: str) -> Any:
     ],
 )
 def test_each_host_gets_the_configuration_that_it_reads(home: Path, host: str, expected: Any) -> None:
-    assert installed(home, host) == expected
+    assert install(home, host) == expected
 
 
 @pytest.mark.parametrize(
@@ -62,24 +62,24 @@ def test_each_host_gets_the_configuration_that_it_reads(home: Path, host: str, e
 def test_a_secret_is_not_written_to_the_file(
     home: Path, host: str, headers: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = installed(home, host, "--header", KEY)
+    config = install(home, host, "--header", KEY)
 
-    [servers] = [made[name] for name in ("mcpServers", "servers") if name in made]
+    [servers] = [config[name] for name in ("mcpServers", "servers") if name in config]
     assert servers["shop"]["headers"] == headers
     assert "not-to-be-written" not in (home / FILES[host]).read_text()
     assert "x-api-key" in capsys.readouterr().out
 
 
 def test_vs_code_asks_for_the_secret_once(home: Path) -> None:
-    made = installed(home, "vscode", "--header", KEY, "--header", "Authorization: Bearer $TOKEN")
+    config = install(home, "vscode", "--header", KEY, "--header", "Authorization: Bearer $TOKEN")
 
-    assert [asked["id"] for asked in made["inputs"]] == ["shop-x-api-key", "shop-authorization"]
-    assert all(asked["type"] == "promptString" and asked["password"] for asked in made["inputs"])
-    assert made["servers"]["shop"]["headers"]["Authorization"] == "Bearer ${input:shop-authorization}"
+    assert [question["id"] for question in config["inputs"]] == ["shop-x-api-key", "shop-authorization"]
+    assert all(question["type"] == "promptString" and question["password"] for question in config["inputs"])
+    assert config["servers"]["shop"]["headers"]["Authorization"] == "Bearer ${input:shop-authorization}"
 
 
 @pytest.mark.parametrize(
-    ("header", "written"),
+    ("header", "value"),
     [
         ("Authorization: Bearer $TOKEN", "Bearer ${env:TOKEN}"),
         ("Authorization: Bearer abc", "Bearer ${env:SHOP_AUTHORIZATION}"),
@@ -88,35 +88,35 @@ def test_vs_code_asks_for_the_secret_once(home: Path) -> None:
         ("x-team: blue", "blue"),
     ],
 )
-def test_a_header_is_a_reference_to_a_variable_or_not_secret(home: Path, header: str, written: str) -> None:
-    made = installed(home, "cursor", "--header", header)
+def test_a_header_is_a_reference_to_a_variable_or_not_secret(home: Path, header: str, value: str) -> None:
+    config = install(home, "cursor", "--header", header)
 
-    assert made["mcpServers"]["shop"]["headers"] == {header.split(":", maxsplit=1)[0]: written}
+    assert config["mcpServers"]["shop"]["headers"] == {header.split(":", maxsplit=1)[0]: value}
 
 
 def test_claude_desktop_gets_the_secret_in_a_file_that_only_its_user_may_read(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOKEN", "t-1")
-    made = installed(home, "claude-desktop", "--header", "Authorization: Bearer $TOKEN", "--header", "x-team: blue")
+    config = install(home, "claude-desktop", "--header", "Authorization: Bearer $TOKEN", "--header", "x-team: blue")
 
-    shop = made["mcpServers"]["shop"]
+    shop = config["mcpServers"]["shop"]
     assert shop["args"] == ["-y", MCP_REMOTE, URL, "--header", "Authorization:${TOKEN}", "--header", "x-team:blue"]
     assert shop["env"] == {"TOKEN": "Bearer t-1"}
     assert (home / FILES["claude-desktop"]).stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("there", ["{}", None])
-def test_a_readable_file_becomes_private_when_it_gets_a_secret(home: Path, there: str | None) -> None:
+@pytest.mark.parametrize("content", ["{}", None])
+def test_a_readable_file_becomes_private_when_it_gets_a_secret(home: Path, content: str | None) -> None:
     file = home / FILES["claude-desktop"]
     file.parent.mkdir(parents=True)
-    if there is None:
-        installed(home, "claude-desktop", "--header", KEY)
+    if content is None:
+        install(home, "claude-desktop", "--header", KEY)
     else:
-        file.write_text(there)
+        file.write_text(content)
     file.chmod(0o644)
 
-    installed(home, "claude-desktop", "--header", KEY)
+    install(home, "claude-desktop", "--header", KEY)
 
     assert "not-to-be-written" in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
@@ -129,13 +129,13 @@ def test_mcp_remote_has_a_fixed_version() -> None:
 
 @pytest.mark.parametrize("host", list(FILES))
 def test_a_second_install_changes_nothing(home: Path, host: str, capsys: pytest.CaptureFixture[str]) -> None:
-    installed(home, host, "--header", KEY)
+    install(home, host, "--header", KEY)
     file = home / FILES[host]
-    before = (file.read_bytes(), file.stat().st_ino)
+    state_before = (file.read_bytes(), file.stat().st_ino)
 
-    installed(home, host, "--header", KEY)
+    install(home, host, "--header", KEY)
 
-    assert (file.read_bytes(), file.stat().st_ino) == before
+    assert (file.read_bytes(), file.stat().st_ino) == state_before
     assert "nothing changed" in capsys.readouterr().out
 
 
@@ -158,9 +158,9 @@ def test_other_servers_the_indentation_and_permissions_are_kept(home: Path) -> N
 def test_other_settings_of_the_server_are_kept(home: Path) -> None:
     (home / ".mcp.json").write_text(json.dumps({"mcpServers": {"shop": {"url": URL, "timeout": 5}}, "other": 1}))
 
-    made = installed(home, "claude-code", "--header", "x-team: blue")
+    config = install(home, "claude-code", "--header", "x-team: blue")
 
-    assert made == {
+    assert config == {
         "mcpServers": {"shop": {"url": URL, "timeout": 5, "type": "http", "headers": {"x-team": "blue"}}},
         "other": 1,
     }
@@ -173,7 +173,7 @@ def test_another_server_of_the_name_is_replaced_only_with_replace(
 
     assert main(["install", "claude-code", URL, "--name", "shop"]) == 2
     assert "use another --name, or --replace" in capsys.readouterr().err
-    assert installed(home, "claude-code", "--replace")["mcpServers"] == {"shop": {"type": "http", "url": URL}}
+    assert install(home, "claude-code", "--replace")["mcpServers"] == {"shop": {"type": "http", "url": URL}}
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_linked_file_stays_a_link(home: Path) -> None:
     (home / ".cursor").mkdir()
     (home / ".cursor" / "mcp.json").symlink_to(home / "dotfiles.json")
 
-    installed(home, "cursor")
+    install(home, "cursor")
 
     assert (home / ".cursor" / "mcp.json").is_symlink()
     assert "shop" in (home / "dotfiles.json").read_text()
@@ -254,10 +254,10 @@ def test_a_failed_write_leaves_the_old_file_and_no_temporary_file(
 ) -> None:
     (home / ".mcp.json").write_text("{}")
 
-    def full(descriptor: int) -> None:
+    def fail_to_write(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("os.fsync", fail_to_write)
 
     assert main(["install", "claude-code", URL]) == 2
     assert "No space left on device" in capsys.readouterr().err
@@ -265,7 +265,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_temporary_file(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "complaint"),
     [
         (["emacs", URL], "'emacs'"),
         (["cursor", "example.com/mcp"], "is not a server's URL"),
@@ -278,11 +278,11 @@ def test_a_failed_write_leaves_the_old_file_and_no_temporary_file(
     ],
 )
 def test_invalid_arguments_are_refused_and_nothing_is_written(
-    home: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    home: Path, arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["install", *arguments]) == 2
 
-    assert said in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert complaint in " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert list(home.iterdir()) == []
 
 

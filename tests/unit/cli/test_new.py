@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 UV = ROOT / ".tools" / "uv" / "bin"
 BY_HAND = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())", "new", "shop"]
 OTHER_WHEEL = "mcp_baton-99.0-py3-none-any.whl"
-OWN = {"functions/mcp/app.py", "samconfig.toml", "pyproject.toml", "README.md"}
+DIFFERING_FILES = {"functions/mcp/app.py", "samconfig.toml", "pyproject.toml", "README.md"}
 """Files whose content differs between projects."""
 
 
@@ -31,16 +31,16 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
 
 
-def made(*options: str) -> Path:
+def create(*options: str) -> Path:
     """Create a project with these options."""
     assert main(["new", "shop", "--yes", "--no-lock", *options]) == 0
     return Path("shop")
 
 
-def about(project: Path) -> dict[str, Any]:
+def record(project: Path) -> dict[str, Any]:
     """Return what `.baton/project.json` stores about a project."""
-    found: dict[str, Any] = json.loads((project / ".baton/project.json").read_bytes())
-    return found
+    record_json: dict[str, Any] = json.loads((project / ".baton/project.json").read_bytes())
+    return record_json
 
 
 def files(project: Path) -> set[str]:
@@ -48,40 +48,41 @@ def files(project: Path) -> set[str]:
 
 
 def test_a_project_has_every_file_of_the_template_and_a_copy_for_upgrades() -> None:
-    project = made()
+    project = create()
 
-    compared = {path: f".baton/generated/{path}.base" for path in set(SOURCES) - USER_FILES}
-    assert files(project) == {*SOURCES, ".baton/project.json", *compared.values()}
-    for path, remembered in compared.items():
-        assert (project / path).read_bytes() == (project / remembered).read_bytes()
+    generated_copies = {path: f".baton/generated/{path}.base" for path in set(SOURCES) - USER_FILES}
+    assert files(project) == {*SOURCES, ".baton/project.json", *generated_copies.values()}
+    for path, copy in generated_copies.items():
+        assert (project / path).read_bytes() == (project / copy).read_bytes()
 
 
 def test_files_without_settings_are_those_of_this_repository() -> None:
-    project = made()
+    project = create()
 
-    shared = {path for path, origin in SOURCES.items() if not origin.startswith("project/")} - OWN
+    shared = {path for path, origin in SOURCES.items() if not origin.startswith("project/")} - DIFFERING_FILES
     assert {"template.yaml", "layers/baton/Makefile", "functions/authorizer/tokens.py"} <= shared
     assert [path for path in sorted(shared) if (project / path).read_bytes() != (ROOT / path).read_bytes()] == []
 
 
 def test_a_project_depends_on_this_version_and_has_the_chosen_settings() -> None:
-    shop = made("--region", "eu-central-1", "--auth", "iam")
+    shop = create("--region", "eu-central-1", "--auth", "iam")
 
-    own = version("mcp-baton")
+    own_version = version("mcp-baton")
     project = tomllib.loads((shop / "pyproject.toml").read_text())
     sam = tomllib.loads((shop / "samconfig.toml").read_text())
     assert project["project"]["name"] == "shop"
     assert project["project"]["dependencies"] == ["mcp-baton[aws]"]
-    assert project["dependency-groups"]["baton"] == [f"mcp-baton[local]>={own}"]
+    assert project["dependency-groups"]["baton"] == [f"mcp-baton[local]>={own_version}"]
     assert project["dependency-groups"]["dev"] == [{"include-group": "baton"}, "pytest>=9"]
     assert sam["default"]["global"]["parameters"] == {"stack_name": "shop", "region": "eu-central-1"}
     assert sam["production"]["global"]["parameters"] == {"stack_name": "shop-production", "region": "eu-central-1"}
     assert sam["default"]["deploy"]["parameters"]["parameter_overrides"] == ["Auth=IAM", "ReservedConcurrency=none"]
-    assert about(shop) == {"version": own, "name": "shop", "region": "eu-central-1", "auth": "IAM", "wheel": None}
+    settings = {"name": "shop", "region": "eu-central-1", "auth": "IAM"}
+    assert record(shop) == {"version": own_version, "wheel": None, **settings}
 
 
 def test_with_auth_none_the_production_stage_still_needs_iam() -> None:
-    sam = tomllib.loads((made("--auth", "NONE") / "samconfig.toml").read_text())
+    sam = tomllib.loads((create("--auth", "NONE") / "samconfig.toml").read_text())
 
     assert sam["default"]["deploy"]["parameters"]["parameter_overrides"] == ["Auth=NONE", "ReservedConcurrency=none"]
     assert sam["production"]["deploy"]["parameters"]["parameter_overrides"][0] == "Auth=IAM"
@@ -89,13 +90,13 @@ def test_with_auth_none_the_production_stage_still_needs_iam() -> None:
 
 @needs_the_starter
 def test_the_tests_of_a_new_project_pass() -> None:
-    made()
+    create()
 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(command, cwd="shop", env=inherited, capture_output=True, text=True, check=False, timeout=120)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    process = subprocess.run(command, cwd="shop", env=env, capture_output=True, text=True, check=False, timeout=120)
 
-    assert (done.returncode, "3 passed" in done.stdout) == (0, True), done.stdout
+    assert (process.returncode, "3 passed" in process.stdout) == (0, True), process.stdout
 
 
 def test_the_printed_commands_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,33 +104,33 @@ def test_the_printed_commands_can_be_pasted(capsys: pytest.CaptureFixture[str]) 
     assert main(["new", folder, "--yes", "--no-lock"]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("cd "))
 
-    done = subprocess.run(["bash", "-c", f"{line}; pwd"], capture_output=True, text=True, check=True)
-    assert done.stdout.rstrip("\n") == str(Path(folder).resolve())
+    process = subprocess.run(["bash", "-c", f"{line}; pwd"], capture_output=True, text=True, check=True)
+    assert process.stdout.rstrip("\n") == str(Path(folder).resolve())
 
 
 def test_the_command_asks_two_questions_and_uses_the_answers() -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [*BY_HAND, "--no-lock"], input="eu-west-1\nnone\n", capture_output=True, text=True, check=False
     )
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "AWS region [us-east-1]" in done.stdout
-    assert "Who may call (API_KEY, IAM, NONE) [API_KEY]" in done.stdout
-    assert about(Path("shop")).items() >= {"region": "eu-west-1", "auth": "NONE"}.items()
+    assert (process.returncode, process.stderr) == (0, "")
+    assert "AWS region [us-east-1]" in process.stdout
+    assert "Who may call (API_KEY, IAM, NONE) [API_KEY]" in process.stdout
+    assert record(Path("shop")).items() >= {"region": "eu-west-1", "auth": "NONE"}.items()
 
 
 def test_without_a_terminal_the_options_are_named_and_nothing_is_written() -> None:
-    done = subprocess.run([*BY_HAND, "--no-lock"], input="", capture_output=True, text=True, check=False)
+    process = subprocess.run([*BY_HAND, "--no-lock"], input="", capture_output=True, text=True, check=False)
 
-    assert done.returncode == 2
-    assert "baton: there is no terminal for the question 'AWS region': give options, or --yes" in done.stderr
+    assert process.returncode == 2
+    assert "baton: there is no terminal for the question 'AWS region': give options, or --yes" in process.stderr
     assert not Path("shop").exists()
 
 
 def test_the_region_of_the_environment_is_suggested(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "ap-southeast-2")
 
-    assert about(made())["region"] == "ap-southeast-2"
+    assert record(create())["region"] == "ap-southeast-2"
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ def test_a_folder_that_is_not_empty_is_refused(capsys: pytest.CaptureFixture[str
 
 def test_a_folder_with_only_a_git_repository_is_accepted(capsys: pytest.CaptureFixture[str]) -> None:
     Path("shop/.git").mkdir(parents=True)
-    made()
+    create()
 
     assert main(["new", "shop", "--yes", "--no-lock"]) == 2
 
@@ -217,13 +218,13 @@ def test_if_a_project_cannot_be_locked_the_message_of_uv_and_the_remedy_are_prin
 
 def toy_wheel(folder: Path, package: str, number: str) -> Path:
     """Write an empty wheel."""
-    about = f"{package}-{number}.dist-info"
+    metadata_folder = f"{package}-{number}.dist-info"
     wheel = folder / f"{package}-{number}-py3-none-any.whl"
     folder.mkdir(exist_ok=True)
     with ZipFile(wheel, "w") as archive:
-        archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: {number}\n")
-        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{about}/RECORD", "")
+        archive.writestr(f"{metadata_folder}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: {number}\n")
+        archive.writestr(f"{metadata_folder}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{metadata_folder}/RECORD", "")
     return wheel
 
 
@@ -242,10 +243,10 @@ def test_make_check_refuses_packages_without_a_hash_and_names_the_remedy(
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
     for target in ("check", "build"):
-        done = make(target)
-        assert (done.returncode, "mcp-baton==" in done.stdout) == (2, True), done.stdout + done.stderr
-        assert "no hash" in done.stderr
-        assert "uv run baton upgrade --lock --wheel FILE" in done.stderr
+        process = make(target)
+        assert (process.returncode, "mcp-baton==" in process.stdout) == (2, True), process.stdout + process.stderr
+        assert "no hash" in process.stderr
+        assert "uv run baton upgrade --lock --wheel FILE" in process.stderr
 
     assert main(["upgrade", "shop", "--wheel", str(wheel), "--lock"]) == 0
     assert [make(target).returncode for target in ("check", "build")] == [0, 0]

@@ -65,10 +65,7 @@ def test_a_profile_has_a_url_and_credentials(file: Path, monkeypatch: pytest.Mon
         (f"{SHOP}headers = {{a = 1}}", "at `$.headers"),
         (f'{SHOP}api_key = "env:NO_SUCH"', "the variable NO_SUCH, which is not set"),
         (f'{SHOP}token = {{file = "s3cret"}}', "'token' must be a string"),
-        (
-            f'{SHOP}token = {{command = "no-such-command s3cret"}}',
-            "the command 'no-such-command' failed",
-        ),
+        (f'{SHOP}token = {{command = "no-such-command s3cret"}}', "the command 'no-such-command' failed"),
         (f'{SHOP}token = {{command = "true s3cret"}}', "the command 'true' printed nothing"),
         ('[shop]\nurl = "s3cret', "cannot be read"),
     ],
@@ -77,14 +74,14 @@ def test_an_invalid_profile_is_named_with_the_remedy_and_without_its_secrets(
     file: Path, text: str, complaint: str
 ) -> None:
     file.write_text(text)
-    with pytest.raises(BatonError) as raised:
+    with pytest.raises(BatonError) as error_info:
         profile("shop", file)
-    assert complaint in str(raised.value)
-    assert "s3cret" not in str(raised.value)
+    assert complaint in str(error_info.value)
+    assert "s3cret" not in str(error_info.value)
 
 
 @pytest.mark.parametrize(
-    ("mode", "profile_with_command", "refused"),
+    ("mode", "profile_with_command", "is_refused"),
     [
         (0o666, "shop", True),
         (0o664, "shop", True),
@@ -94,20 +91,20 @@ def test_an_invalid_profile_is_named_with_the_remedy_and_without_its_secrets(
     ],
 )
 def test_a_command_is_run_only_from_a_file_that_others_cannot_write(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, profile_with_command: str, refused: bool
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, profile_with_command: str, is_refused: bool
 ) -> None:
     command = f'token = {{command = ["{sys.executable}", "-c", "open(\'ran\', \'w\'); print(1)"]}}\n'
     for name in ("shop", "other"):
-        with file.open("a") as lines:
-            lines.write(f'[{name}]\nurl = "{URL}"\n' + (command if name == profile_with_command else ""))
+        with file.open("a") as output:
+            output.write(f'[{name}]\nurl = "{URL}"\n' + (command if name == profile_with_command else ""))
     file.chmod(mode)
     monkeypatch.chdir(tmp_path)
-    if refused:
+    if is_refused:
         with pytest.raises(BatonError, match=f"others can write it: run chmod go-w {file}"):
             profile("shop", file)
     else:
         assert profile("shop", file).token == "1"
-    assert (tmp_path / "ran").exists() is not refused
+    assert (tmp_path / "ran").exists() is not is_refused
 
 
 def test_others_may_write_a_file_without_a_command(file: Path) -> None:
@@ -118,15 +115,15 @@ def test_others_may_write_a_file_without_a_command(file: Path) -> None:
 
 def test_the_output_of_a_failing_command_is_not_shown() -> None:
     command = {"command": [sys.executable, "-c", "print('s3cret'); raise SystemExit(1)"]}
-    with pytest.raises(BatonError) as raised:
+    with pytest.raises(BatonError) as error_info:
         secret(command, "token")
-    assert "s3cret" not in str(raised.value)
-    assert raised.value.__suppress_context__
+    assert "s3cret" not in str(error_info.value)
+    assert error_info.value.__suppress_context__
 
 
 def test_the_repr_does_not_contain_secrets() -> None:
-    shown = repr(Access(URL, api_key="s3cret", token="s3cret", headers={"X-Key": "s3cret"}))
-    assert "s3cret" not in shown
+    text = repr(Access(URL, api_key="s3cret", token="s3cret", headers={"X-Key": "s3cret"}))
+    assert "s3cret" not in text
 
 
 def test_options_replace_the_fields_of_a_profile(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,15 +143,15 @@ def test_options_replace_the_fields_of_a_profile(file: Path, monkeypatch: pytest
     ],
 )
 def test_invalid_options_are_refused(connection: ConnectionOptions, complaint: str) -> None:
-    with pytest.raises(BatonError) as raised:
+    with pytest.raises(BatonError) as error_info:
         access_of(connection)
-    assert complaint in str(raised.value)
-    assert "s3cret" not in str(raised.value)
+    assert complaint in str(error_info.value)
+    assert "s3cret" not in str(error_info.value)
 
 
 @pytest.mark.parametrize(
-    ("where", "is_target"),
+    ("target", "is_target"),
     [("app.py", True), ("app.py:server", True), ("shop.app:server", True), ("shop", False), (URL, False)],
 )
-def test_a_python_file_or_a_name_with_a_colon_is_served_here(where: str, is_target: bool) -> None:
-    assert ConnectionOptions(where).is_target is is_target
+def test_a_python_file_or_a_name_with_a_colon_is_served_here(target: str, is_target: bool) -> None:
+    assert ConnectionOptions(target).is_target is is_target

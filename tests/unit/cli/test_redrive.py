@@ -23,8 +23,8 @@ def event(task: str) -> dict[str, Any]:
 def record(payload: Any) -> str:
     """Return a part of what Lambda sends to a failure destination (AWS Lambda Developer Guide, "Adding a
     destination")."""
-    about = {"condition": "RetriesExhausted", "approximateInvokeCount": 3}
-    return json.dumps({"version": "1.0", "requestContext": about, "requestPayload": payload, "responsePayload": {}})
+    context = {"condition": "RetriesExhausted", "approximateInvokeCount": 3}
+    return json.dumps({"version": "1.0", "requestContext": context, "requestPayload": payload, "responsePayload": {}})
 
 
 class Worker:
@@ -33,15 +33,15 @@ class Worker:
 
     def __init__(self) -> None:
         self.refuses: dict[str, int] = {}
-        self.taken: list[dict[str, Any]] = []
+        self.accepted_events: list[dict[str, Any]] = []
 
     def invoke(self, *, FunctionName: str, InvocationType: str, Payload: bytes) -> dict[str, Any]:  # noqa: N803
         assert (FunctionName, InvocationType) == (WORKER, "Event")
-        given = json.loads(Payload)
-        status = self.refuses.get(given["batonTask"]["taskId"], 202)
+        event_body = json.loads(Payload)
+        status = self.refuses.get(event_body["batonTask"]["taskId"], 202)
         if status >= 400:
             raise ClientError({"Error": {"Code": "TooManyRequestsException", "Message": "Rate exceeded"}}, "Invoke")
-        self.taken.append(given)
+        self.accepted_events.append(event_body)
         return {"StatusCode": status}
 
 
@@ -57,12 +57,12 @@ class Queue:
         for body in bodies:
             self.sqs.send_message(QueueUrl=self.url, MessageBody=body)
 
-    def left(self) -> list[str]:
+    def remaining_tasks(self) -> list[str]:
         """Return the tasks of the messages that can be received now."""
-        found: list[str] = []
+        bodies: list[str] = []
         while messages := self.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10).get("Messages", []):
-            found += [message["Body"] for message in messages]
-        return sorted(json.loads(body)["requestPayload"]["batonTask"]["taskId"] for body in found)
+            bodies += [message["Body"] for message in messages]
+        return sorted(json.loads(body)["requestPayload"]["batonTask"]["taskId"] for body in bodies)
 
     def redrive(self, *options: str) -> int:
         clients: dict[str, Any] = {"sqs": self.sqs, "lambda": self.worker}
@@ -85,8 +85,8 @@ def test_every_event_is_sent_unchanged_and_its_message_deleted(
 
     assert queue.redrive() == 0
 
-    assert sorted(queue.worker.taken, key=str) == [event(task) for task in tasks]
-    assert queue.left() == []
+    assert sorted(queue.worker.accepted_events, key=str) == [event(task) for task in tasks]
+    assert queue.remaining_tasks() == []
     *lines, counts = capsys.readouterr().out.splitlines()
     assert sorted(lines) == [f"task {task}: sent again" for task in tasks]
     assert counts == "12 sent again, 0 failed and stayed in the queue"
@@ -102,7 +102,7 @@ def test_a_message_stays_if_its_event_is_not_accepted(
     assert queue.redrive() == 1
 
     # The message can be received at once, because the command makes it visible again.
-    assert queue.left() == ["t-2"]
+    assert queue.remaining_tasks() == ["t-2"]
     printed = capsys.readouterr().out
     assert "task t-2: failed: " in printed
     assert cause in printed
@@ -114,7 +114,7 @@ def test_a_dry_run_sends_nothing_and_leaves_every_message(queue: Queue, capsys: 
 
     assert queue.redrive("--dry-run") == 0
 
-    assert (queue.worker.taken, queue.left()) == ([], ["t-1", "t-2"])
+    assert (queue.worker.accepted_events, queue.remaining_tasks()) == ([], ["t-1", "t-2"])
     *lines, counts = capsys.readouterr().out.splitlines()
     assert sorted(lines) == ["task t-1: would be sent again", "task t-2: would be sent again"]
     assert counts == "2 would be sent again, 0 failed and stayed in the queue"
@@ -125,8 +125,8 @@ def test_at_most_max_messages_are_read(queue: Queue) -> None:
 
     assert queue.redrive("--max", str(BATCH + 2)) == 0
 
-    assert len(queue.worker.taken) == BATCH + 2
-    assert len(queue.left()) == 3
+    assert len(queue.worker.accepted_events) == BATCH + 2
+    assert len(queue.remaining_tasks()) == 3
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_message_without_an_event_fails_and_stays(
 
     assert queue.redrive() == 1
 
-    assert queue.worker.taken == []
+    assert queue.worker.accepted_events == []
     [message] = queue.sqs.receive_message(QueueUrl=queue.url)["Messages"]
     assert message["Body"] == body
     assert f"message {message['MessageId']}: failed: it " in capsys.readouterr().out
@@ -152,7 +152,7 @@ def test_a_message_that_cannot_be_deleted_is_reported(queue: Queue, capsys: pyte
     with patch.object(queue.sqs, "delete_message", side_effect=denied):
         assert queue.redrive() == 1
 
-    assert queue.worker.taken == [event("t-1")]
+    assert queue.worker.accepted_events == [event("t-1")]
     assert "its event was sent again, but the message cannot be deleted" in capsys.readouterr().out
 
 

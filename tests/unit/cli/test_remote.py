@@ -34,7 +34,7 @@ def test_credentials_that_no_header_can_contain_are_refused(
     assert "not printable ASCII" in capsys.readouterr().err
 
 
-class Reached(Remote):
+class LocalRemote(Remote):
     """Sends the commands' requests to a server in this process."""
 
     def __init__(self, client: Client) -> None:
@@ -55,7 +55,7 @@ def test_a_client_completes_a_tools_task_once() -> None:
     with connect(server, era="2026") as client:
         client.dispatch_fails()  # so that the worker does not complete the task first
         task = client.start_task("count").task_id
-        remote = Reached(client)
+        remote = LocalRemote(client)
         state = remote.end_task(task, {"content": [], "by": "hand"})
 
         assert (state.status, state.result_by, state.result["by"]) == ("completed", "client", "hand")
@@ -88,8 +88,8 @@ VALUES: dict[str, Any] = {
 def test_a_printed_call_can_be_pasted_into_a_shell() -> None:
     line = plain(call_line({"tool": "book expense", "arguments": VALUES}))
 
-    pasted = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True, timeout=30)
-    tool, *words = pasted.stdout.decode().split("\0")[:-1]
+    process = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True, timeout=30)
+    tool, *words = process.stdout.decode().split("\0")[:-1]
 
     assert "\n" not in line
     assert tool == "book expense"

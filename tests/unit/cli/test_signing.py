@@ -30,29 +30,29 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SESSION_TOKEN", TOKEN)
 
 
-def sent(access: Access, monkeypatch: pytest.MonkeyPatch) -> httpx.Request:
+def send(access: Access, monkeypatch: pytest.MonkeyPatch) -> httpx.Request:
     """Send a message and return the HTTP request."""
-    found: list[httpx.Request] = []
+    requests: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        found.append(request)
+        requests.append(request)
         return httpx.Response(200, json={"jsonrpc": "2.0", "id": 1, "result": {}})
 
-    made = httpx.Client
-    monkeypatch.setattr(httpx, "Client", lambda **options: made(**options, transport=httpx.MockTransport(answer)))
+    client = httpx.Client
+    monkeypatch.setattr(httpx, "Client", lambda **options: client(**options, transport=httpx.MockTransport(answer)))
     HttpTransport(access).send(MESSAGE, {"Mcp-Method": "tools/list"}, bool)
-    return found[0]
+    return requests[0]
 
 
 def signature(request: httpx.Request, service: str, region: str) -> str:
     """Return botocore's signature of the received request, over the headers that the request says are signed."""
-    named = request.headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
-    assert {"host", "x-amz-date", "x-amz-security-token"} <= set(named)
-    headers: Mapping[str, str] = {name: request.headers[name] for name in named}
-    received = AWSRequest(request.method, str(request.url), headers=dict(headers), data=request.content)
-    received.context["timestamp"] = request.headers["x-amz-date"]
+    signed_names = request.headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
+    assert {"host", "x-amz-date", "x-amz-security-token"} <= set(signed_names)
+    headers: Mapping[str, str] = {name: request.headers[name] for name in signed_names}
+    aws_request = AWSRequest(request.method, str(request.url), headers=dict(headers), data=request.content)
+    aws_request.context["timestamp"] = request.headers["x-amz-date"]
     auth = SigV4Auth(Credentials(KEY, SECRET, TOKEN), service, region)
-    return str(auth.signature(auth.string_to_sign(received, auth.canonical_request(received)), received))
+    return str(auth.signature(auth.string_to_sign(aws_request, auth.canonical_request(aws_request)), aws_request))
 
 
 @pytest.mark.usefixtures("credentials")
@@ -68,19 +68,19 @@ def signature(request: httpx.Request, service: str, region: str) -> str:
 def test_botocore_computes_the_same_signature_for_the_received_request(
     access: Access, service: str, region: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = sent(access, monkeypatch)
-    said = request.headers["authorization"]
-    assert said.startswith(f"AWS4-HMAC-SHA256 Credential={KEY}/")
-    assert f"/{region}/{service}/aws4_request" in said
-    assert said.rpartition("Signature=")[2] == signature(request, service, region)
+    request = send(access, monkeypatch)
+    authorization = request.headers["authorization"]
+    assert authorization.startswith(f"AWS4-HMAC-SHA256 Credential={KEY}/")
+    assert f"/{region}/{service}/aws4_request" in authorization
+    assert authorization.rpartition("Signature=")[2] == signature(request, service, region)
     assert request.headers["mcp-method"] == "tools/list"
 
 
 @pytest.mark.usefixtures("credentials")
 def test_a_key_or_token_is_sent_in_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
-    request = sent(Access(API, api_key="k", token="t", headers={"X-Tenant": "blue"}), monkeypatch)
-    sent_values = [request.headers[name] for name in ("x-api-key", "authorization", "x-tenant")]
-    assert sent_values == ["k", "Bearer t", "blue"]
+    request = send(Access(API, api_key="k", token="t", headers={"X-Tenant": "blue"}), monkeypatch)
+    header_values = [request.headers[name] for name in ("x-api-key", "authorization", "x-tenant")]
+    assert header_values == ["k", "Bearer t", "blue"]
 
 
 @pytest.mark.usefixtures("credentials")

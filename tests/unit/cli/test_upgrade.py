@@ -15,9 +15,9 @@ NEWER = '{"version": "99.1", "name": "shop", "region": "eu-west-1", "auth": "IAM
 LINES = [f"line {number}" for number in range(20)]
 
 
-def text(**changed: str) -> bytes:
+def text(**changes: str) -> bytes:
     """Return twenty lines, some of them changed, such as `text(line_3="…")`."""
-    return "".join(f"{changed.get(line.replace(' ', '_'), line)}\n" for line in LINES).encode()
+    return "".join(f"{changes.get(line.replace(' ', '_'), line)}\n" for line in LINES).encode()
 
 
 @pytest.fixture
@@ -31,26 +31,26 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def remember(project: Path, **changes: str) -> None:
     """Change what `.baton/project.json` stores."""
-    about = project / ".baton" / "project.json"
-    about.write_text(json.dumps({**json.loads(about.read_bytes()), **changes}))
+    record = project / ".baton" / "project.json"
+    record.write_text(json.dumps({**json.loads(record.read_bytes()), **changes}))
 
 
-def changed_on_both_sides(project: Path) -> str:
+def change_on_both_sides(project: Path) -> str:
     """Change one line of a file as the user and another as the template. Return the merged content."""
     template = project / "template.yaml"
     newest = template.read_text()
-    generated_once(project, template.name, newest.replace("Default: 512", "Default: 256").encode())
+    write_generated(project, template.name, newest.replace("Default: 512", "Default: 256").encode())
     template.write_text(template.read_text().replace("Description: The MCP endpoint", "Description: Mine"))
     return newest.replace("Description: The MCP endpoint", "Description: Mine")
 
 
-def generated_once(project: Path, path: str, content: bytes) -> None:
+def write_generated(project: Path, path: str, content: bytes) -> None:
     """Make a file look as if the older version had generated it with this content."""
     (project / path).write_bytes(content)
     (project / ".baton" / "generated" / f"{path}.base").write_bytes(content)
 
 
-def upgraded(project: Path) -> int:
+def upgrade(project: Path) -> int:
     return main(["upgrade", str(project)])
 
 
@@ -79,9 +79,9 @@ def test_the_fate_of_a_file_depends_on_three_versions(
 
 
 def test_a_conflict_contains_both_changes() -> None:
-    content, together = merge_versions(text(), text(line_2="mine"), text(line_2="theirs"))
+    content, is_merged = merge_versions(text(), text(line_2="mine"), text(line_2="theirs"))
 
-    assert not together
+    assert not is_merged
     assert b"<<<<<<< yours\nmine\n" in content
     assert b"=======\ntheirs\n>>>>>>> template\n" in content
 
@@ -98,38 +98,38 @@ def test_without_git_the_result_is_the_templates_file(monkeypatch: pytest.Monkey
 
 
 def test_a_project_of_this_version_is_not_changed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file() and path.name != "project.json"}
+    files = {path: path.read_bytes() for path in project.rglob("*") if path.is_file() and path.name != "project.json"}
 
-    assert upgraded(project) == 0
+    assert upgrade(project) == 0
 
     assert "from 0.0.1 to" in capsys.readouterr().out
-    assert {path: path.read_bytes() for path in before} == before
+    assert {path: path.read_bytes() for path in files} == files
     assert json.loads((project / ".baton/project.json").read_bytes())["region"] == "eu-west-1"
 
 
 def test_unchanged_files_are_replaced_added_and_removed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     newest = (project / "template.yaml").read_bytes()
-    generated_once(project, "template.yaml", b"an old template\n")
-    generated_once(project, "old.txt", b"no longer\n")
+    write_generated(project, "template.yaml", b"an old template\n")
+    write_generated(project, "old.txt", b"no longer\n")
     (project / "sam-local.json").unlink()
     (project / ".baton/generated/sam-local.json.base").unlink()
 
-    assert upgraded(project) == 0
+    assert upgrade(project) == 0
 
     assert (project / "template.yaml").read_bytes() == newest
     assert (project / "sam-local.json").exists()
     assert not (project / "old.txt").exists()
-    out = capsys.readouterr().out
+    output = capsys.readouterr().out
     for line in ("added:\n  sam-local.json", "replaced:\n  template.yaml", "removed:\n  old.txt"):
-        assert line in out
+        assert line in output
 
 
 def test_an_upgrade_merges_the_changes_of_the_user_and_the_template(project: Path) -> None:
-    both = changed_on_both_sides(project)
+    merged = change_on_both_sides(project)
 
-    assert upgraded(project) == 0
+    assert upgrade(project) == 0
 
-    assert (project / "template.yaml").read_text() == both
+    assert (project / "template.yaml").read_text() == merged
     assert list(project.rglob("*.new")) == []
 
 
@@ -140,7 +140,7 @@ def test_upgrades_do_not_change_the_server_its_tests_and_the_readme(
     (project / "tests/test_app.py").unlink()
     (project / "README.md").write_text("mine")
 
-    assert upgraded(project) == 0
+    assert upgrade(project) == 0
 
     assert "no file changed" in capsys.readouterr().out
     assert (project / "functions/mcp/app.py").read_text() == (project / "README.md").read_text() == "mine"
@@ -151,26 +151,26 @@ def test_in_a_conflict_the_users_file_stays_and_the_next_upgrade_is_refused_unti
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     newest = (project / "template.yaml").read_text()
-    generated_once(project, "template.yaml", newest.replace("Default: 512", "Default: 256").encode())
+    write_generated(project, "template.yaml", newest.replace("Default: 512", "Default: 256").encode())
     mine = newest.replace("Default: 512", "Default: 1024")
     (project / "template.yaml").write_text(mine)
 
-    assert upgraded(project) == 1
+    assert upgrade(project) == 1
 
     assert "template.yaml  (see template.yaml.new)" in capsys.readouterr().out
     assert (project / "template.yaml").read_text() == mine
-    both = (project / "template.yaml.new").read_text()
-    assert "Default: 1024" in both
-    assert "Default: 512" in both
+    conflict = (project / "template.yaml.new").read_text()
+    assert "Default: 1024" in conflict
+    assert "Default: 512" in conflict
 
-    assert upgraded(project) == 2
+    assert upgrade(project) == 2
     assert (
         "an earlier upgrade has unresolved conflicts: copy what you need from template.yaml.new"
         in capsys.readouterr().err
     )
 
     (project / "template.yaml.new").unlink()
-    assert upgraded(project) == 0
+    assert upgrade(project) == 0
     assert (project / "template.yaml").read_text() == mine
 
 
@@ -178,7 +178,7 @@ def test_a_users_file_that_the_template_also_adds_stays(project: Path) -> None:
     (project / ".baton/generated/sam-local.json.base").unlink()
     (project / "sam-local.json").write_text("mine")
 
-    assert upgraded(project) == 1
+    assert upgrade(project) == 1
 
     assert (project / "sam-local.json").read_text() == "mine"
     assert "McpFunction" in (project / "sam-local.json.new").read_text()
@@ -187,37 +187,37 @@ def test_a_users_file_that_the_template_also_adds_stays(project: Path) -> None:
 def test_deleted_files_are_not_restored_and_changed_files_are_not_removed(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    generated_once(project, "sam-local.json", b"old\n")
+    write_generated(project, "sam-local.json", b"old\n")
     (project / "sam-local.json").unlink()
-    generated_once(project, "old.txt", b"no longer\n")
+    write_generated(project, "old.txt", b"no longer\n")
     (project / "old.txt").write_bytes(b"mine\n")
 
-    assert upgraded(project) == 0
+    assert upgrade(project) == 0
 
     assert not (project / "sam-local.json").exists()
     assert (project / "old.txt").read_bytes() == b"mine\n"
-    out = capsys.readouterr().out
-    assert "not restored: you deleted it:\n  sam-local.json" in out
-    assert "the template no longer has it:\n  old.txt" in out
+    output = capsys.readouterr().out
+    assert "not restored: you deleted it:\n  sam-local.json" in output
+    assert "the template no longer has it:\n  old.txt" in output
 
 
 def test_an_interrupted_upgrade_can_be_repeated(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    both = changed_on_both_sides(project)
+    merged = change_on_both_sides(project)
 
-    def killed(*_: object) -> None:
+    def raise_error(*_: object) -> None:
         raise ZeroDivisionError
 
-    with monkeypatch.context() as broken:
-        broken.setattr(projects, "write_record", killed)
+    with monkeypatch.context() as patch:
+        patch.setattr(projects, "write_record", raise_error)
         with pytest.raises(ZeroDivisionError):
-            upgraded(project)
-    assert upgraded(project) == 0
+            upgrade(project)
+    assert upgrade(project) == 0
 
-    assert (project / "template.yaml").read_text() == both
+    assert (project / "template.yaml").read_text() == merged
 
 
 @pytest.mark.parametrize(
-    ("about", "complaint"),
+    ("record", "complaint"),
     [
         (None, "is not a project that `baton new` made"),
         *((unreadable, "project.json cannot be read") for unreadable in ("{", "{}", '{"version": "x"}', "[]")),
@@ -225,12 +225,12 @@ def test_an_interrupted_upgrade_can_be_repeated(project: Path, monkeypatch: pyte
     ],
 )
 def test_an_invalid_project_is_refused(
-    project: Path, about: str | None, complaint: str, capsys: pytest.CaptureFixture[str]
+    project: Path, record: str | None, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = project / ".baton/project.json"
-    file.unlink() if about is None else file.write_text(about)
+    file.unlink() if record is None else file.write_text(record)
 
-    assert upgraded(project) == 2
+    assert upgrade(project) == 2
 
     assert complaint in capsys.readouterr().err
 
@@ -240,7 +240,7 @@ def test_a_project_with_a_wheel_needs_the_new_wheel(project: Path, capsys: pytes
     remember(project, wheel=wheel)
     (project / "layers/baton" / wheel).touch()
 
-    assert upgraded(project) == 2
+    assert upgrade(project) == 2
     assert f"the project uses Baton from the wheel {wheel}" in capsys.readouterr().err
 
     assert main(["upgrade", str(project), "--wheel", "none"]) == 0
@@ -251,7 +251,7 @@ def test_a_project_with_a_wheel_needs_the_new_wheel(project: Path, capsys: pytes
 def test_a_new_package_and_a_new_version_of_baton_are_merged(project: Path) -> None:
     file = project / "pyproject.toml"
     newest = file.read_text()
-    generated_once(project, "pyproject.toml", newest.replace("[local]>=", "[local]>=0.0.1,!=").encode())
+    write_generated(project, "pyproject.toml", newest.replace("[local]>=", "[local]>=0.0.1,!=").encode())
 
     def with_packages(text: str) -> str:
         """Make the changes of `uv add httpx` and `uv add --dev ruff`."""
@@ -260,26 +260,26 @@ def test_a_new_package_and_a_new_version_of_baton_are_merged(project: Path) -> N
 
     file.write_text(with_packages(file.read_text()))
 
-    assert upgraded(project) == 0
+    assert upgrade(project) == 0
 
     assert file.read_text() == with_packages(newest)
     assert file.read_text() != newest
 
 
 def test_the_wheel_stays_while_a_conflict_keeps_it_in_use(project: Path, tmp_path: Path) -> None:
-    old = project / "layers" / "baton" / "mcp_baton-0.0.1-py3-none-any.whl"
-    new = tmp_path / f"mcp_baton-{version('mcp-baton')}-py3-none-any.whl"
-    old.touch()
-    new.touch()
-    remember(project, wheel=old.name)
+    old_wheel = project / "layers" / "baton" / "mcp_baton-0.0.1-py3-none-any.whl"
+    new_wheel = tmp_path / f"mcp_baton-{version('mcp-baton')}-py3-none-any.whl"
+    old_wheel.touch()
+    new_wheel.touch()
+    remember(project, wheel=old_wheel.name)
     file = project / "pyproject.toml"
-    generated_once(project, "pyproject.toml", f"{file.read_text()}# from {old.name}\n".encode())
+    write_generated(project, "pyproject.toml", f"{file.read_text()}# from {old_wheel.name}\n".encode())
     file.write_text(f"{file.read_text()}# mine\n")
 
-    assert main(["upgrade", str(project), "--wheel", str(new)]) == 1
+    assert main(["upgrade", str(project), "--wheel", str(new_wheel)]) == 1
 
-    assert (old.exists(), (old.parent / new.name).exists()) == (True, True)
-    assert new.name in (project / "pyproject.toml.new").read_text()
+    assert (old_wheel.exists(), (old_wheel.parent / new_wheel.name).exists()) == (True, True)
+    assert new_wheel.name in (project / "pyproject.toml.new").read_text()
 
 
 LINKED = [
@@ -301,7 +301,7 @@ LINKED = [
 def test_an_upgrade_does_not_follow_links(
     project: Path, tmp_path: Path, path: str, dangling: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    generated_once(project, "template.yaml", b"an old template\n")
+    write_generated(project, "template.yaml", b"an old template\n")
     remember(project, wheel="mcp_baton-0.0.1-py3-none-any.whl")
     file, outside = project / path, tmp_path / "outside"
     if file.exists():
@@ -311,12 +311,12 @@ def test_an_upgrade_does_not_follow_links(
     file.symlink_to(outside)
     if dangling:
         outside.rename(tmp_path / "elsewhere")
-    before = contents(tmp_path)
+    contents_before = contents(tmp_path)
 
     assert main(["upgrade", str(project), "--wheel", "none"]) == 2
 
     assert f"{file} is a symbolic link" in capsys.readouterr().err
-    assert contents(tmp_path) == before
+    assert contents(tmp_path) == contents_before
 
 
 def contents(folder: Path) -> dict[Path, bytes]:

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_baton.console import page
 
-MOST_BYTES = 95_000
+MAX_BYTES = 95_000
 NAMESPACE = "http://www.w3.org/2000/svg"
 EXAMPLES = "https://example.com"
 
@@ -52,32 +52,32 @@ class Elements(HTMLParser):
 
 
 def test_the_policy_allows_only_the_scripts_and_styles_of_the_page() -> None:
-    found, allowed = Elements(page.text()), directives(page.page_headers()["Content-Security-Policy"])
+    elements, sources = Elements(page.text()), directives(page.page_headers()["Content-Security-Policy"])
 
-    assert found.contents["script"]
-    assert found.contents["style"]
-    assert allowed["script-src"] == [source_of(content) for content in found.contents["script"]]
-    assert allowed["style-src"] == [source_of(content) for content in found.contents["style"]]
-    assert allowed["default-src"] == allowed["frame-ancestors"] == allowed["form-action"] == ["'none'"]
-    assert allowed["connect-src"] == ["'self'"]
+    assert elements.contents["script"]
+    assert elements.contents["style"]
+    assert sources["script-src"] == [source_of(content) for content in elements.contents["script"]]
+    assert sources["style-src"] == [source_of(content) for content in elements.contents["style"]]
+    assert sources["default-src"] == sources["frame-ancestors"] == sources["form-action"] == ["'none'"]
+    assert sources["connect-src"] == ["'self'"]
     assert "unsafe" not in page.page_headers()["Content-Security-Policy"]
 
 
 def test_each_script_has_its_own_hash() -> None:
     html = "<script>one()</script><SCRIPT type=module>\ntwo()\n</SCRIPT ><style>p {}</style>"
 
-    allowed = directives(page.policy(html))
+    sources = directives(page.policy(html))
 
-    assert allowed["script-src"] == [source_of("one()"), source_of("\ntwo()\n")]
-    assert allowed["style-src"] == [source_of("p {}")]
+    assert sources["script-src"] == [source_of("one()"), source_of("\ntwo()\n")]
+    assert sources["style-src"] == [source_of("p {}")]
     assert directives(page.policy("<p>nothing"))["script-src"] == ["'none'"]
 
 
 def test_the_page_obeys_its_policy() -> None:
-    found = Elements(page.text())
+    elements = Elements(page.text())
 
-    assert [name for name in found.attributes if name == "style" or name.startswith("on")] == []
-    assert [one for one in found.addresses if one and not one.startswith(("#", "data:"))] == []
+    assert [name for name in elements.attributes if name == "style" or name.startswith("on")] == []
+    assert [address for address in elements.addresses if address and not address.startswith(("#", "data:"))] == []
     assert "\r" not in page.text()  # browsers hash the parsed text, where lines end with \n
 
 
@@ -95,10 +95,10 @@ def test_the_page_is_sent_with_security_headers() -> None:
 def test_a_browser_revalidates_the_page_and_gets_304() -> None:
     tag = page.answer("GET", {}).headers["ETag"]
 
-    for known in (tag, f"W/{tag}", f'"other", {tag}', "*"):
-        again = page.answer("GET", {"if-none-match": known})
-        assert (again.status, again.body) == (304, b"")
-        assert again.headers["ETag"] == tag
+    for tags in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        answer = page.answer("GET", {"if-none-match": tags})
+        assert (answer.status, answer.body) == (304, b"")
+        assert answer.headers["ETag"] == tag
     assert page.answer("GET", {"if-none-match": '"other"'}).status == 200
     assert page.answer("GET", {}).headers["Cache-Control"] == "no-cache"
 
@@ -113,12 +113,12 @@ def test_head_has_no_body_and_other_methods_are_refused() -> None:
 
 
 def test_the_page_is_one_file_of_less_than_95_kb() -> None:
-    assert len(SOURCE.encode()) < MOST_BYTES
+    assert len(SOURCE.encode()) < MAX_BYTES
     assert SOURCE.startswith("<!doctype html>\n<html lang=")
 
 
 @pytest.mark.parametrize(
-    "used",
+    "pattern",
     [
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment",
         r"\beval\b|new Function|import\(|\bimport\s",
@@ -127,8 +127,8 @@ def test_the_page_is_one_file_of_less_than_95_kb() -> None:
         r"setAttribute\(\"style\"|cssText",  # the policy forbids inline styles
     ],
 )
-def test_the_page_does_not_use_forbidden_constructs(used: str) -> None:
-    assert re.findall(used, SOURCE) == []
+def test_the_page_does_not_use_forbidden_constructs(pattern: str) -> None:
+    assert re.findall(pattern, SOURCE) == []
 
 
 def test_the_page_contains_no_other_address() -> None:

@@ -37,23 +37,23 @@ def test_the_local_server_has_a_clock_unless_sweeps_are_off(
 ) -> None:
     file = tmp_path / f"clocked_{setting}.py"
     file.write_text("from mcp_baton import Server\nserver = Server('s')\n")
-    made, stopped = list[float](), list[float]()
+    start_timeouts, stop_timeouts = list[float](), list[float]()
 
-    class Noted:
+    class RecordingClock:
         def __init__(self, _handler: object, timeout_s: float) -> None:
-            made.append(timeout_s)
+            start_timeouts.append(timeout_s)
 
         def stop(self) -> None:
-            stopped.extend(made)
+            stop_timeouts.extend(start_timeouts)
 
-    def run(server: LocalServer, _ready: object, stopping: Callable[[], None]) -> int:
-        stopping()
+    def run(server: LocalServer, _ready: object, stop: Callable[[], None]) -> int:
+        stop()
         server.server_close()
         return 0
 
-    monkeypatch.setattr(serve, "Clock", Noted)
+    monkeypatch.setattr(serve, "Clock", RecordingClock)
     monkeypatch.setattr(serve, "run", run)
     monkeypatch.setenv("BATON_SWEEP", setting)
     options = serve.Options(str(file), "127.0.0.1", 0, "embedded", "tasks", None, 77.0)
 
-    assert (serve.serve(options), made, stopped) == (0, [77.0] * clocks, [77.0] * clocks)
+    assert (serve.serve(options), start_timeouts, stop_timeouts) == (0, [77.0] * clocks, [77.0] * clocks)

@@ -21,15 +21,15 @@ pytestmark = pytest.mark.disable_socket
 
 
 KEY = {"pk": {"S": "a"}, "sk": {"S": "b"}}
-OF_TASK: dict[str, Any] = {"TableName": "tasks", "Key": KEY}
+TASK_ITEM: dict[str, Any] = {"TableName": "tasks", "Key": KEY}
 
 
 @pytest.fixture
 def client() -> "DynamoDBClient":
     """A client of an engine with the table `tasks`."""
-    made = embedded_client()
-    create_table(made, "tasks")
-    return made
+    new_client = embedded_client()
+    create_table(new_client, "tasks")
+    return new_client
 
 
 @pytest.fixture
@@ -45,16 +45,16 @@ def broken_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("broken_configuration")
 def test_engines_are_independent_and_need_no_network_or_configuration() -> None:
-    first, second = embedded_client(), embedded_client()
-    create_table(first, "tasks")
-    assert (first.list_tables()["TableNames"], second.list_tables()["TableNames"]) == (["tasks"], [])
+    first_client, second_client = embedded_client(), embedded_client()
+    create_table(first_client, "tasks")
+    assert (first_client.list_tables()["TableNames"], second_client.list_tables()["TableNames"]) == (["tasks"], [])
 
 
 def test_other_mocks_and_clients_are_not_affected(client: "DynamoDBClient") -> None:
     with mock_aws():
-        other = boto3.client("dynamodb", "us-east-1")
-        assert other.list_tables()["TableNames"] == []
-        create_table(other, "others")
+        mocked_client = boto3.client("dynamodb", "us-east-1")
+        assert mocked_client.list_tables()["TableNames"] == []
+        create_table(mocked_client, "others")
         assert client.list_tables()["TableNames"] == ["tasks"]
     assert client.list_tables()["TableNames"] == ["tasks"]
 
@@ -86,17 +86,17 @@ def test_without_moto_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch
 )
 def test_overlapping_and_repeated_clauses_are_refused(client: "DynamoDBClient", expression: str, fault: str) -> None:
     with pytest.raises(ClientError, match=fault):
-        client.update_item(**OF_TASK, UpdateExpression=expression, ExpressionAttributeValues={":0": {"S": ""}})
+        client.update_item(**TASK_ITEM, UpdateExpression=expression, ExpressionAttributeValues={":0": {"S": ""}})
 
 
 def test_an_expression_of_the_maximum_length_is_parsed(client: "DynamoDBClient") -> None:
-    names = [f"{first}{second}" for first in "qxyz" for second in "0123456789abcdefghijklmnopqrstuvwxyz" * 5]
+    names = [f"{letter}{digit}" for letter in "qxyz" for digit in "0123456789abcdefghijklmnopqrstuvwxyz" * 5]
     clauses = [f"{name}{place}=:0" for place, name in enumerate(names)]
     expression = "SET " + ",".join(clauses)[:4080].rpartition(",")[0]
     assert expression.count(",") > 400
     limit = sys.getrecursionlimit()
-    client.update_item(**OF_TASK, UpdateExpression=expression, ExpressionAttributeValues={":0": {"S": ""}})
-    assert len(client.get_item(**OF_TASK)["Item"]) == 2 + expression.count("=")
+    client.update_item(**TASK_ITEM, UpdateExpression=expression, ExpressionAttributeValues={":0": {"S": ""}})
+    assert len(client.get_item(**TASK_ITEM)["Item"]) == 2 + expression.count("=")
     assert sys.getrecursionlimit() == limit
 
 

@@ -13,10 +13,7 @@ from mcp_baton.transport.request_context import resolve_owner
 
 
 def event(
-    target: str = "/mcp",
-    headers: Sequence[tuple[str, str]] = (),
-    body: bytes = b"",
-    owner_header: str | None = None,
+    target: str = "/mcp", headers: Sequence[tuple[str, str]] = (), body: bytes = b"", owner_header: str | None = None
 ) -> dict[str, Any]:
     return proxy_event("POST", target, headers, body, request_id="id-1", owner_header=owner_header)
 
@@ -47,9 +44,9 @@ def test_the_path_comes_from_the_target(target: str, path: str) -> None:
 
 
 def test_the_query_has_all_parameters() -> None:
-    made = event("/mcp?a=1&a=2&b=")
-    assert made["queryStringParameters"] == {"a": "2", "b": ""}
-    assert made["multiValueQueryStringParameters"] == {"a": ["1", "2"], "b": [""]}
+    proxy = event("/mcp?a=1&a=2&b=")
+    assert proxy["queryStringParameters"] == {"a": "2", "b": ""}
+    assert proxy["multiValueQueryStringParameters"] == {"a": ["1", "2"], "b": [""]}
 
 
 def test_repeated_headers_are_joined_and_hop_by_hop_headers_removed() -> None:
@@ -67,11 +64,11 @@ def test_no_value_or_two_values_of_the_owner_header_give_no_owner(headers: list[
 
 
 def test_without_an_owner_header_every_caller_is_anonymous() -> None:
-    made = event(headers=[("X-User", "kim"), ("Authorization", "Bearer kim")])
-    assert resolve_owner(made["requestContext"], allow_anonymous=True) == "anonymous"
+    proxy = event(headers=[("X-User", "kim"), ("Authorization", "Bearer kim")])
+    assert resolve_owner(proxy["requestContext"], allow_anonymous=True) == "anonymous"
 
 
 def test_an_invocation_runs_out_of_time() -> None:
-    one, other = InvocationContext(30, "1"), InvocationContext(0, "2")
-    assert 0 < one.get_remaining_time_in_millis() <= 30_000
-    assert other.get_remaining_time_in_millis() == 0
+    running, expired = InvocationContext(30, "1"), InvocationContext(0, "2")
+    assert 0 < running.get_remaining_time_in_millis() <= 30_000
+    assert expired.get_remaining_time_in_millis() == 0

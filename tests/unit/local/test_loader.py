@@ -11,7 +11,7 @@ from mcp_baton.local.loader import LoadError, load, split_target
 
 
 @pytest.fixture(autouse=True)
-def own_modules() -> Iterator[None]:
+def restored_modules() -> Iterator[None]:
     """Restore `sys.path` and `sys.modules` after the test."""
     path, modules = list(sys.path), set(sys.modules)
     yield
@@ -27,13 +27,13 @@ def write(folder: Path, text: str, name: str = "orders_app.py") -> Path:
 
 
 def refusal(target: object) -> str:
-    with pytest.raises(LoadError) as caught:
+    with pytest.raises(LoadError) as error_info:
         load(str(target), Fraction)
-    return str(caught.value)
+    return str(error_info.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "attribute", "found"),
+    ("text", "attribute", "server"),
     [
         pytest.param("server = Fraction(1, 2)", "", Fraction(1, 2), id="the only one"),
         pytest.param("server = app = Fraction(1, 2)", "", Fraction(1, 2), id="one object under two names"),
@@ -47,9 +47,9 @@ def refusal(target: object) -> str:
         ),
     ],
 )
-def test_the_only_server_of_a_file_is_loaded(tmp_path: Path, text: str, attribute: str, found: Fraction) -> None:
+def test_the_only_server_of_a_file_is_loaded(tmp_path: Path, text: str, attribute: str, server: Fraction) -> None:
     write(tmp_path, "half = Fraction(1, 2)", "orders_neighbour.py")
-    assert load(f"{write(tmp_path, text)}{attribute}", Fraction) == found
+    assert load(f"{write(tmp_path, text)}{attribute}", Fraction) == server
     assert sys.path[0] == str(tmp_path)  # the file's folder comes before all other folders
 
 
@@ -162,9 +162,9 @@ def test_a_file_of_a_package_may_import_from_its_package(tmp_path: Path) -> None
 def test_a_missing_import_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "import no_such_thing", "orders_needing.py")
     monkeypatch.chdir(tmp_path)
-    said = refusal("orders_needing:server")
-    assert "orders_needing cannot be imported" in said
-    assert "No module named 'no_such_thing'" in said
+    message = refusal("orders_needing:server")
+    assert "orders_needing cannot be imported" in message
+    assert "No module named 'no_such_thing'" in message
 
 
 def test_a_mistyped_file_name_gets_a_suggestion(tmp_path: Path) -> None:

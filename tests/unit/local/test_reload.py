@@ -16,7 +16,7 @@ from mcp_baton.local.reload import GOES_ON, ReloadingHandler, Watcher, in_brief
 
 
 @pytest.fixture(autouse=True)
-def own_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def restored_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Restore `sys.path` and `sys.modules` after the test, and write no bytecode."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -33,8 +33,8 @@ class Project:
         self.folder = folder
         self.write("reload_numbers", "number = 1")
         self.write("reload_app", "from reload_numbers import number\nnumbers = [number]")
-        self.renewed = 0
-        self.served = ReloadingHandler(self._make, self._renew)
+        self.renewal_count = 0
+        self.handler = ReloadingHandler(self._make, self._renew)
 
     def write(self, name: str, text: str) -> Path:
         path = self.folder / f"{name}.py"
@@ -53,11 +53,11 @@ class Project:
         return answer
 
     def _renew(self) -> None:
-        self.renewed += 1
+        self.renewal_count += 1
 
     @property
     def number(self) -> int:
-        return int(self.served({}, InvocationContext(1.0, "id-1"))["number"])
+        return int(self.handler({}, InvocationContext(1.0, "id-1"))["number"])
 
 
 @pytest.fixture
@@ -66,16 +66,16 @@ def project(tmp_path: Path) -> Project:
 
 
 def test_a_changed_imported_file_is_reloaded(project: Project) -> None:
-    assert (project.served.reload_if_changed(), project.number) == (False, 1)
+    assert (project.handler.reload_if_changed(), project.number) == (False, 1)
     project.write("reload_numbers", "number = 22")
-    assert (project.served.reload_if_changed(), project.number, project.renewed) == (True, 22, 1)
-    assert project.served.reload_if_changed() is False
+    assert (project.handler.reload_if_changed(), project.number, project.renewal_count) == (True, 22, 1)
+    assert project.handler.reload_if_changed() is False
 
 
 def test_a_file_that_is_not_imported_does_not_reload(project: Project) -> None:
-    other = project.write("reload_other", "number = 3")
-    assert project.served.reload_if_changed([other]) is False
-    assert project.renewed == 0
+    unrelated_file = project.write("reload_other", "number = 3")
+    assert project.handler.reload_if_changed([unrelated_file]) is False
+    assert project.renewal_count == 0
 
 
 @pytest.mark.parametrize(
@@ -89,21 +89,21 @@ def test_code_that_cannot_be_loaded_is_logged_and_the_old_code_serves(
     project: Project, caplog: pytest.LogCaptureFixture, text: str, cause: str
 ) -> None:
     caplog.set_level(logging.INFO, "mcp_baton.local.reload")
-    old = sys.modules["reload_numbers"]
+    old_module = sys.modules["reload_numbers"]
     project.write("reload_numbers", text)
-    assert (project.served.reload_if_changed(), project.number, project.renewed) == (False, 1, 0)
+    assert (project.handler.reload_if_changed(), project.number, project.renewal_count) == (False, 1, 0)
     assert caplog.messages == [f"reload_numbers.py has changed, and cannot be served: {cause}\n{GOES_ON}"]
-    assert sys.modules["reload_numbers"] is old
-    assert project.served.reload_if_changed() is False  # the files have not changed since, so nothing is logged again
+    assert sys.modules["reload_numbers"] is old_module
+    assert project.handler.reload_if_changed() is False  # the files have not changed since, so nothing is logged again
     project.write("reload_numbers", "number = 333")
-    assert (project.served.reload_if_changed(), project.number, project.renewed) == (True, 333, 1)
+    assert (project.handler.reload_if_changed(), project.number, project.renewal_count) == (True, 333, 1)
 
 
 def test_a_new_file_lets_a_missing_import_succeed(project: Project) -> None:
     project.write("reload_app", "from reload_later import number\nnumbers = [number]")
-    assert project.served.reload_if_changed() is False
-    later = project.write("reload_later", "number = 4")
-    assert (project.served.reload_if_changed([later]), project.number) == (True, 4)
+    assert project.handler.reload_if_changed() is False
+    new_file = project.write("reload_later", "number = 4")
+    assert (project.handler.reload_if_changed([new_file]), project.number) == (True, 4)
 
 
 def test_a_file_that_changes_while_it_is_loaded_is_loaded_again(project: Project) -> None:
@@ -112,27 +112,27 @@ def test_a_file_that_changes_while_it_is_loaded_is_loaded_again(project: Project
     project.write(
         "reload_app", f"{imports}\nfile = Path(__file__).with_name('reload_numbers.py')\nif number == 1: {change}"
     )
-    assert (project.served.reload_if_changed(), project.number) == (True, 1)
-    assert (project.served.reload_if_changed(), project.number) == (True, 3)
-    assert project.served.reload_if_changed() is False
+    assert (project.handler.reload_if_changed(), project.number) == (True, 1)
+    assert (project.handler.reload_if_changed(), project.number) == (True, 3)
+    assert project.handler.reload_if_changed() is False
 
 
 def test_files_are_checked_without_a_notification(tmp_path: Path) -> None:
     """A loaded file may be outside the watched folder, or may change before the folder is watched."""
-    looked = threading.Event()
-    watcher = Watcher(tmp_path, lambda noticed: None if noticed else looked.set())
-    assert looked.wait(60)
+    checked = threading.Event()
+    watcher = Watcher(tmp_path, lambda is_noticed: None if is_noticed else checked.set())
+    assert checked.wait(60)
     watcher.stop()
 
 
 def test_a_running_request_ends_with_its_code(project: Project) -> None:
-    started, go = threading.Event(), threading.Event()
+    started, may_continue = threading.Event(), threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(project.served, {"started": started, "go": go}, InvocationContext(1.0, "id-1"))
+        answer = pool.submit(project.handler, {"started": started, "go": may_continue}, InvocationContext(1.0, "id-1"))
         assert started.wait(60)
         project.write("reload_numbers", "number = 22")
-        assert project.served.reload_if_changed()
-        go.set()
+        assert project.handler.reload_if_changed()
+        may_continue.set()
         assert (answer.result(60)["number"], project.number) == (1, 22)
 
 

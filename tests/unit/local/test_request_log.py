@@ -46,7 +46,7 @@ def shop() -> Server:
     return server
 
 
-class Served:
+class LoggedHandler:
     """The handler of `baton serve`, with the entries that it logs."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture, **settings: Any) -> None:
@@ -54,9 +54,9 @@ class Served:
         self._log = caplog
         client = embedded_client()
         create_table(client, "baton")
-        chosen = Settings(table="baton", allow_anonymous=True, **settings)
-        store = dynamodb_store("baton", chosen, connect=lambda: client)
-        self._handler = with_refusals(compose(shop(), chosen, store=store, call_method=with_request_log()))
+        server_settings = Settings(table="baton", allow_anonymous=True, **settings)
+        store = dynamodb_store("baton", server_settings, connect=lambda: client)
+        self._handler = with_refusals(compose(shop(), server_settings, store=store, call_method=with_request_log()))
 
     def post(self, body: object, **headers: str) -> Any:
         event = {
@@ -73,63 +73,63 @@ class Served:
         return self.post({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 
     @property
-    def last(self) -> Entry:
+    def last_entry(self) -> Entry:
         entry = getattr(self._log.records[-1], "entry", None)
         assert isinstance(entry, Entry)
         return entry
 
-    def shown(self) -> tuple[str, str, Status, str]:
-        return self.last.method, self.last.name, self.last.status, self.last.words
+    def summary(self) -> tuple[str, str, Status, str]:
+        return self.last_entry.method, self.last_entry.name, self.last_entry.status, self.last_entry.words
 
 
 @pytest.fixture
-def served(caplog: pytest.LogCaptureFixture) -> Served:
-    return Served(caplog)
+def handler(caplog: pytest.LogCaptureFixture) -> LoggedHandler:
+    return LoggedHandler(caplog)
 
 
-def test_a_pause_is_logged_with_its_step_and_reason(served: Served) -> None:
-    meta = served.call("prompts/get", name="refunds", arguments={"order": "A-1"})["result"]["_meta"]
-    paused = ("prompts/get", "refunds", Status.WAITING, "paused at refund: missing approved_by")
-    assert served.shown() == paused
-    assert (served.last.task, served.last.request_id) == (meta["task_id"], "r-1")
-    assert served.last.short_task == f"…{meta['task_id'][-8:]}"
+def test_a_pause_is_logged_with_its_step_and_reason(handler: LoggedHandler) -> None:
+    meta = handler.call("prompts/get", name="refunds", arguments={"order": "A-1"})["result"]["_meta"]
+    pause = ("prompts/get", "refunds", Status.WAITING, "paused at refund: missing approved_by")
+    assert handler.summary() == pause
+    assert (handler.last_entry.task, handler.last_entry.request_id) == (meta["task_id"], "r-1")
+    assert handler.last_entry.short_task == f"…{meta['task_id'][-8:]}"
 
 
-def test_a_continuation_is_logged_with_its_step(served: Served) -> None:
-    task = served.call("prompts/get", name="refunds", arguments={"order": "A-1"})["result"]["_meta"]["task_id"]
+def test_a_continuation_is_logged_with_its_step(handler: LoggedHandler) -> None:
+    task = handler.call("prompts/get", name="refunds", arguments={"order": "A-1"})["result"]["_meta"]["task_id"]
     arguments = {"order": "A-1", "approved_by": "kim"}
-    served.call("tools/call", name="refund", arguments=arguments, _meta={"_task_id": task})
-    assert served.shown() == ("tools/call", "refund", Status.DONE, "recorded as step 'refund', 2 of 2 steps done")
-    assert served.last.task == task
-    served.call("tools/call", name="broken", arguments={}, _meta={"_task_id": task})
-    assert served.last.words == "recorded as an extra call, failed: internal error in broken (id r-1)"
-    served.call("tools/call", name="fetch", arguments={"order": "B"}, _meta={"_task_id": "unknown"})
-    assert served.shown() == ("tools/call", "fetch", Status.FAILED, "not recorded: unknown task")
+    handler.call("tools/call", name="refund", arguments=arguments, _meta={"_task_id": task})
+    assert handler.summary() == ("tools/call", "refund", Status.DONE, "recorded as step 'refund', 2 of 2 steps done")
+    assert handler.last_entry.task == task
+    handler.call("tools/call", name="broken", arguments={}, _meta={"_task_id": task})
+    assert handler.last_entry.words == "recorded as an extra call, failed: internal error in broken (id r-1)"
+    handler.call("tools/call", name="fetch", arguments={"order": "B"}, _meta={"_task_id": "unknown"})
+    assert handler.summary() == ("tools/call", "fetch", Status.FAILED, "not recorded: unknown task")
 
 
-def test_other_requests_are_logged_with_their_outcome(served: Served) -> None:
-    served.call("tools/list")
-    assert served.shown() == ("tools/list", "", Status.DONE, "4 tools")
-    served.call("prompts/list")
-    assert served.last.words == "1 prompt"
-    served.call("resources/templates/list")
-    assert served.last.words == "0 templates"
-    served.call("tools/call", name="fetch", arguments={"order": "B"})
-    assert served.shown() == ("tools/call", "fetch", Status.DONE, "done")
-    served.call("tools/call", name="broken", arguments={})
-    assert served.shown() == ("tools/call", "broken", Status.FAILED, "internal error in broken (id r-1)")
-    served.call("tools/call", name="absent", arguments={})
-    assert served.shown() == ("tools/call", "absent", Status.FAILED, "Unknown tool: absent")
+def test_other_requests_are_logged_with_their_outcome(handler: LoggedHandler) -> None:
+    handler.call("tools/list")
+    assert handler.summary() == ("tools/list", "", Status.DONE, "4 tools")
+    handler.call("prompts/list")
+    assert handler.last_entry.words == "1 prompt"
+    handler.call("resources/templates/list")
+    assert handler.last_entry.words == "0 templates"
+    handler.call("tools/call", name="fetch", arguments={"order": "B"})
+    assert handler.summary() == ("tools/call", "fetch", Status.DONE, "done")
+    handler.call("tools/call", name="broken", arguments={})
+    assert handler.summary() == ("tools/call", "broken", Status.FAILED, "internal error in broken (id r-1)")
+    handler.call("tools/call", name="absent", arguments={})
+    assert handler.summary() == ("tools/call", "absent", Status.FAILED, "Unknown tool: absent")
     client = {"name": "claude-code", "version": "1"}
-    served.call("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=client)
-    assert served.shown() == ("initialize", "claude-code", Status.DONE, "done")
+    handler.call("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=client)
+    assert handler.summary() == ("initialize", "claude-code", Status.DONE, "done")
 
 
-def test_a_refused_request_is_logged_with_the_reason(served: Served) -> None:
-    served.post({}, **{"Content-Type": "text/plain"})
+def test_a_refused_request_is_logged_with_the_reason(handler: LoggedHandler) -> None:
+    handler.post({}, **{"Content-Type": "text/plain"})
     words = "415 Unsupported media type: send application/json"
-    assert served.shown() == ("POST /mcp", "", Status.FAILED, words)
-    assert served.last.request_id != ""
+    assert handler.summary() == ("POST /mcp", "", Status.FAILED, words)
+    assert handler.last_entry.request_id != ""
 
 
 @pytest.mark.parametrize("path", ["/callbacks/", "/prod/callbacks/", "/approve/"])
@@ -137,16 +137,16 @@ def test_a_request_line_is_logged_without_the_token_in_its_path(path: str) -> No
     assert without_token(f"GET {path}s3-cret?a=b HTTP/1.1") == f"GET {path}…?a=b HTTP/1.1"
 
 
-def test_a_ping_is_logged_at_the_debug_level_only(served: Served, caplog: pytest.LogCaptureFixture) -> None:
-    served.call("ping")
+def test_a_ping_is_logged_at_the_debug_level_only(handler: LoggedHandler, caplog: pytest.LogCaptureFixture) -> None:
+    handler.call("ping")
     assert caplog.records == []
     caplog.set_level(logging.DEBUG, "baton.requests")
-    served.call("ping")
-    assert served.shown() == ("ping", "", Status.DONE, "done")
+    handler.call("ping")
+    assert handler.summary() == ("ping", "", Status.DONE, "done")
 
 
 @pytest.mark.parametrize(
-    ("result", "shown"),
+    ("result", "outcome"),
     [
         ({"task": {"taskId": "1", "status": "working"}}, (Status.WAITING, "working")),
         ({"taskId": "1", "status": "failed", "statusMessage": "no"}, (Status.FAILED, "failed: no")),
@@ -159,15 +159,15 @@ def test_a_ping_is_logged_at_the_debug_level_only(served: Served, caplog: pytest
         ({"_meta": {"task_status": []}}, (Status.DONE, "?")),
     ],
 )
-def test_the_outcome_is_read_from_the_result(result: dict[str, Any], shown: tuple[Status, str]) -> None:
-    assert outcome_of("tools/call", result, None, OVER) == shown
+def test_the_outcome_is_read_from_the_result(result: dict[str, Any], outcome: tuple[Status, str]) -> None:
+    assert outcome_of("tools/call", result, None, OVER) == outcome
 
 
 def test_a_workflow_without_time_names_its_limit(caplog: pytest.LogCaptureFixture) -> None:
-    served = Served(caplog, write_reserve_ms=59_500)
-    served.call("prompts/get", name="refunds", arguments={"order": "A-1"})
+    handler = LoggedHandler(caplog, write_reserve_ms=59_500)
+    handler.call("prompts/get", name="refunds", arguments={"order": "A-1"})
     limit = "--timeout of baton serve, FunctionTimeout when deployed"
-    assert served.last.words == f"paused at fetch: out of time ({limit})"
+    assert handler.last_entry.words == f"paused at fetch: out of time ({limit})"
 
 
 def test_a_text_of_a_client_becomes_one_short_line() -> None:
@@ -211,26 +211,26 @@ def test_a_chain_of_causes_may_be_longer_than_the_recursion_limit() -> None:
     for number in range(1, sys.getrecursionlimit() + 100):
         try:
             raise ValueError(str(number)) from error
-        except ValueError as caught:
-            error = caught
+        except ValueError as raised_error:
+            error = raised_error
     assert own_frames(error).endswith(f"ValueError: {number}")
 
 
 def record(error: Exception | None = None, **extra: object) -> logging.LogRecord:
     info = (type(error), error, error.__traceback__) if error else None
-    made = logging.LogRecord("shop", logging.ERROR, __file__, 1, "no %s", ("stock",), info)
-    vars(made).update(extra)
-    return made
+    log_record = logging.LogRecord("shop", logging.ERROR, __file__, 1, "no %s", ("stock",), info)
+    vars(log_record).update(extra)
+    return log_record
 
 
 def test_the_debug_level_shows_every_frame(tmp_path: Path) -> None:
     error = error_in_user_code(tmp_path)
-    short, full = io.StringIO(), io.StringIO()
-    TerminalHandler(short, in_full=False).handle(record(error))
-    TerminalHandler(full, in_full=True).handle(record(error))
-    assert "decoder.py" not in short.getvalue()
-    assert "decoder.py" in full.getvalue()
-    assert "shop: no stock" in full.getvalue()
+    short_output, full_output = io.StringIO(), io.StringIO()
+    TerminalHandler(short_output, in_full=False).handle(record(error))
+    TerminalHandler(full_output, in_full=True).handle(record(error))
+    assert "decoder.py" not in short_output.getvalue()
+    assert "decoder.py" in full_output.getvalue()
+    assert "shop: no stock" in full_output.getvalue()
 
 
 ENTRY = Entry("tools/call", "[red]pay", "0123456789abcdef", 12.4, Status.FAILED, "no", "r-1")
@@ -243,14 +243,14 @@ def test_a_line_has_colours_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    plain, coloured, asked = io.StringIO(), Terminal(), Terminal()
+    plain, coloured, uncoloured = io.StringIO(), Terminal(), Terminal()
     TerminalHandler(plain, in_full=False).handle(record(entry=ENTRY))
     TerminalHandler(coloured, in_full=False).handle(record(entry=ENTRY))
     monkeypatch.setenv("NO_COLOR", "1")
-    TerminalHandler(asked, in_full=False).handle(record(entry=ENTRY))
+    TerminalHandler(uncoloured, in_full=False).handle(record(entry=ENTRY))
     assert plain.getvalue()[9:] == "tools/call   [red]pay …89abcdef 12 ms no\n"
     assert "\x1b[1;31mno" in coloured.getvalue()
-    assert "31m" not in asked.getvalue()
+    assert "31m" not in uncoloured.getvalue()
 
 
 UNSAFE = ("\x1b]0;title\x07", "\x7f", "\x9b2J", "\u202e", "\u200b", "\ud800")
@@ -264,19 +264,19 @@ def test_no_text_in_the_log_controls_the_terminal() -> None:
     records[2].msg, records[2].args = text, ()
     records[3].levelname = text
     log = io.StringIO()
-    for each in records:
-        TerminalHandler(log, in_full=True).handle(each)
-        log.write(f"{JsonFormatter(in_full=True).format(each)}\n")
+    for log_record in records:
+        TerminalHandler(log, in_full=True).handle(log_record)
+        log.write(f"{JsonFormatter(in_full=True).format(log_record)}\n")
     assert log.getvalue().count("�") > 4 * len(UNSAFE)
-    assert [each for each in log.getvalue() if unicodedata.category(each) in ("Cc", "Cf", "Cs") and each != "\n"] == []
+    assert [char for char in log.getvalue() if unicodedata.category(char) in ("Cc", "Cf", "Cs") and char != "\n"] == []
     assert json.loads(log.getvalue().splitlines()[1])["words"] == text
 
 
 def test_json_lines_are_objects(tmp_path: Path) -> None:
     formatter = JsonFormatter(in_full=False)
-    made = json.loads(formatter.format(record(entry=ENTRY)))
-    shown = {"method": ENTRY.method, "name": ENTRY.name, "task": ENTRY.task, "words": "no", "request_id": "r-1"}
-    assert made.items() >= {**shown, "ms": 12.4, "status": "failed"}.items()
-    failed = json.loads(formatter.format(record(error_in_user_code(tmp_path))))
-    assert (failed["level"], failed["message"]) == ("error", "no stock")
-    assert "tools.py" in failed["error"]
+    line = json.loads(formatter.format(record(entry=ENTRY)))
+    fields = {"method": ENTRY.method, "name": ENTRY.name, "task": ENTRY.task, "words": "no", "request_id": "r-1"}
+    assert line.items() >= {**fields, "ms": 12.4, "status": "failed"}.items()
+    error_line = json.loads(formatter.format(record(error_in_user_code(tmp_path))))
+    assert (error_line["level"], error_line["message"]) == ("error", "no stock")
+    assert "tools.py" in error_line["error"]

@@ -27,31 +27,31 @@ def service() -> str:
 
 @pytest.fixture
 def watch() -> Iterator[Watch]:
-    watched: list[tuple[logging.Logger, logging.Handler]] = []
+    attached: list[tuple[logging.Logger, logging.Handler]] = []
 
     def begin(service: str) -> logging.Logger:
         logger, handler = logging.getLogger("observed"), PowertoolsHandler(service)
         handler.begin({"correlation_id": "gateway-1"})
         logger.addHandler(handler)
-        watched.append((logger, handler))
+        attached.append((logger, handler))
         return logger
 
     yield begin
-    for logger, handler in watched:
+    for logger, handler in attached:
         logger.removeHandler(handler)
 
 
 @pytest.fixture
-def rest(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def root_messages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The messages that reach Lambda's handler of the root logger, as `name: message`."""
-    said: list[str] = []
+    messages: list[str] = []
 
     class Keep(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            said.append(f"{record.name}: {record.getMessage()}")
+            messages.append(f"{record.name}: {record.getMessage()}")
 
     monkeypatch.setattr(logging.getLogger(), "handlers", [Keep()])
-    return said
+    return messages
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
@@ -66,9 +66,9 @@ def is_accepted_by_lambda(timestamp: str) -> bool:
 def test_log_lines_have_lambdas_time_format_in_either_order_of_creation(
     service: str, watch: Watch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = Logger(service=service)
+    powertools_logger = Logger(service=service)
     watch(service).error("ours")
-    own.error("theirs")
+    powertools_logger.error("theirs")
     lines = printed(capsys)
     assert [(line["message"], line["correlation_id"]) for line in lines] == [
         ("ours", "gateway-1"),
@@ -84,21 +84,21 @@ def test_a_chosen_time_format_is_kept(service: str, watch: Watch, capsys: pytest
 
 
 def test_a_logger_whose_name_begins_with_the_service_name_is_not_silenced(
-    service: str, watch: Watch, rest: list[str]
+    service: str, watch: Watch, root_messages: list[str]
 ) -> None:
     watch(service).error("ours")
     logging.getLogger(f"{service}_prices").error("theirs")
-    assert f"{service}_prices: theirs" in rest
+    assert f"{service}_prices: theirs" in root_messages
 
 
 def test_a_line_of_powertools_is_written_once(
-    service: str, watch: Watch, rest: list[str], capsys: pytest.CaptureFixture[str]
+    service: str, watch: Watch, root_messages: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     watch(service).error("ours")
     Logger(service=service).error("theirs")
     Logger(service=service, child=True).error("a child's")
     assert [line["message"] for line in printed(capsys)] == ["ours", "theirs", "a child's"]
-    assert [said for said in rest if said.startswith(service)] == []
+    assert [message for message in root_messages if message.startswith(service)] == []
 
 
 def test_records_that_powertools_cannot_write_go_to_standard_error(
@@ -107,9 +107,9 @@ def test_records_that_powertools_cannot_write_go_to_standard_error(
     monkeypatch.setenv("POWERTOOLS_LOG_LEVEL", "LOUD")
     assert "aws_lambda_powertools.logging.logger" in sys.modules
     watch(service).error("the table is away")
-    said = capsys.readouterr().err
-    assert "Unknown level: 'LOUD'" in said
-    assert "the table is away" in said
+    error_output = capsys.readouterr().err
+    assert "Unknown level: 'LOUD'" in error_output
+    assert "the table is away" in error_output
 
 
 @pytest.fixture

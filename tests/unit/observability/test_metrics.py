@@ -14,14 +14,14 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[Any]:
 
 
 def test_each_set_of_dimensions_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    noted = [
+    measurements = [
         Measurement(STEPS_RUN, 2, ""),
         Measurement(PAUSES, 1, "toolError"),
         Measurement(STORE_LATENCY, 4.5, "PutItem"),
         Measurement(STORE_LATENCY, 7.5, "UpdateItem"),
         Measurement(STORE_LATENCY, 8.5, "UpdateItem"),
     ]
-    EmbeddedMetrics("Baton", "shop", None).report(noted, "id-1")
+    EmbeddedMetrics("Baton", "shop", None).report(measurements, "id-1")
     lines = printed(capsys)
     assert [line.get("StepsRun") or line.get("Pauses") or line["StoreLatency"] for line in lines] == [
         [2.0],
@@ -47,13 +47,13 @@ def test_no_line_has_more_values_than_cloudwatch_reads(capsys: pytest.CaptureFix
     assert [len(line["StepsRun"]) for line in lines] == [99, 99, 52]
 
 
-@pytest.mark.parametrize(("level", "needed"), [(None, False), ("DEBUG", False), ("INFO", False), ("WARN", True)])
+@pytest.mark.parametrize(("level", "has_level"), [(None, False), ("DEBUG", False), ("INFO", False), ("WARN", True)])
 def test_a_line_has_a_level_only_if_lambda_would_filter_it_out_otherwise(
-    level: str | None, needed: bool, capsys: pytest.CaptureFixture[str]
+    level: str | None, has_level: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     EmbeddedMetrics("Baton", "shop", level).report([Measurement(STEPS_RUN, 1, "")], "id-1")
     [line] = printed(capsys)
-    assert (line.get("level"), "timestamp" in line) == ((level, True) if needed else (None, False))
+    assert (line.get("level"), "timestamp" in line) == ((level, True) if has_level else (None, False))
 
 
 def test_nothing_is_printed_if_powertools_metrics_are_disabled(

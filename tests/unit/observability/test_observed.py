@@ -23,18 +23,18 @@ class WorkerContext:
     function_name: str = "baton-worker"
 
 
-class KeptTraces(XRayTraces):
+class RecordingTraces(XRayTraces):
     """Keeps the traces that would be sent."""
 
     def __init__(self) -> None:
         super().__init__("shop")
-        self.sent: list[tuple[list[str], str, bool]] = []
+        self.reports: list[tuple[list[str], str, bool]] = []
 
     def report(self, spans: Iterable[Span], correlation_id: str, *, cold_start: bool) -> None:
-        self.sent.append(([span.name for span in spans], correlation_id, cold_start))
+        self.reports.append(([span.name for span in spans], correlation_id, cold_start))
 
 
-class KeptLogs(PowertoolsHandler):
+class RecordingLogs(PowertoolsHandler):
     """Keeps the keys that log lines would have."""
 
     keys: Mapping[str, object] = {}
@@ -54,15 +54,15 @@ class BrokenMetrics(EmbeddedMetrics):
         raise OSError(f"no room for {list(measurements)} of {correlation_id}")
 
 
-class Watched:
+class ObservedFunction:
     """An observed handler that counts a step, and what it reports."""
 
     def __init__(self, metrics: EmbeddedMetrics | None = None) -> None:
         self.sampled = True
-        self.logs = KeptLogs("shop")
-        self.logged: list[dict[str, object]] = []
-        self.traces = KeptTraces()
-        self.left: list[Callable[[], None]] = []
+        self.logs = RecordingLogs("shop")
+        self.log_keys: list[dict[str, object]] = []
+        self.traces = RecordingTraces()
+        self.deferred_work: list[Callable[[], None]] = []
         self.request_ids: list[str] = []
         self._collector = Collector()
         self.handler = ObservedHandler(
@@ -72,7 +72,7 @@ class Watched:
             metrics=metrics or EmbeddedMetrics("Baton", "shop", None),
             traces=self.traces,
             sampled=lambda: self.sampled,
-            later=self.left.append,
+            later=self.deferred_work.append,
         )
 
     def _answer(self, event: Any, context: Any, request_id: str) -> dict[str, Any]:
@@ -90,10 +90,10 @@ class Watched:
     def _work(self, event: Any) -> dict[str, Any]:
         """Do what a worker does: set the correlation id of the task's request, or raise because another worker holds
         the task."""
-        self.logged.append(dict(self.logs.keys))
+        self.log_keys.append(dict(self.logs.keys))
         if "of" in event:
             self._collector.correlate(event["of"])
-        self.logged.append(dict(self.logs.keys))
+        self.log_keys.append(dict(self.logs.keys))
         with self._collector.span("work"):
             self._collector.add(TASKS_CLAIMED_AGAIN)
             if event.get("held"):
@@ -104,10 +104,10 @@ class Watched:
         """Handle the events. Then do the deferred work."""
         for event in events:
             self.handler(event, context)
-        self.do_what_is_left()
+        self.do_deferred_work()
 
-    def do_what_is_left(self) -> None:
-        for work in self.left:
+    def do_deferred_work(self) -> None:
+        for work in self.deferred_work:
             work()
 
 
@@ -129,57 +129,57 @@ def error_log() -> Iterator[list[str]]:
 def test_reports_are_written_after_the_reply_and_only_if_there_is_something_to_report(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    watched = Watched()
-    watched.handler({"quiet": True}, None)
-    assert watched.left == []
-    assert watched.handler(EVENT, "the context") == {"context": "the context"}
-    assert (capsys.readouterr().out, watched.traces.sent) == ("", [])
-    watched.do_what_is_left()
+    observed = ObservedFunction()
+    observed.handler({"quiet": True}, None)
+    assert observed.deferred_work == []
+    assert observed.handler(EVENT, "the context") == {"context": "the context"}
+    assert (capsys.readouterr().out, observed.traces.reports) == ("", [])
+    observed.do_deferred_work()
     assert json.loads(capsys.readouterr().out)["correlation_id"] == "gateway-1"
-    assert watched.traces.sent == [(["work"], "gateway-1", False)]
+    assert observed.traces.reports == [(["work"], "gateway-1", False)]
 
 
 def test_a_request_without_an_id_gets_one_for_its_reply_and_its_logs() -> None:
-    watched = Watched()
-    watched.serve({})
-    assert [request_id for _, request_id, _ in watched.traces.sent] == watched.request_ids
-    assert len(watched.request_ids[0]) == 36
+    observed = ObservedFunction()
+    observed.serve({})
+    assert [request_id for _, request_id, _ in observed.traces.reports] == observed.request_ids
+    assert len(observed.request_ids[0]) == 36
 
 
 def test_a_failed_request_is_reported_and_still_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    watched = Watched()
+    observed = ObservedFunction()
     with pytest.raises(KeyError):
-        watched.handler({**EVENT, "fails": True}, None)
-    watched.do_what_is_left()
+        observed.handler({**EVENT, "fails": True}, None)
+    observed.do_deferred_work()
     assert json.loads(capsys.readouterr().out)["StepsRun"] == [1.0]
 
 
 def test_metrics_that_cannot_be_written_are_logged_and_the_request_succeeds(error_log: list[str]) -> None:
-    watched = Watched(BrokenMetrics("Baton", "shop", None))
-    watched.serve(EVENT)
+    observed = ObservedFunction(BrokenMetrics("Baton", "shop", None))
+    observed.serve(EVENT)
     assert error_log == ["request gateway-1: its metrics or traces could not be reported"]
 
 
 def test_a_worker_logs_and_reports_under_the_id_of_the_request_that_created_its_task(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    watched = Watched()
-    watched.serve({**WORKER_EVENT, "of": "gateway-7"}, context=WorkerContext())
-    before, after = watched.logged
-    assert (before["correlation_id"], after["correlation_id"]) == ("invocation-1", "gateway-7")
-    assert {**after, "correlation_id": "invocation-1"} == before
-    assert after["function_request_id"] == "invocation-1"
+    observed = ObservedFunction()
+    observed.serve({**WORKER_EVENT, "of": "gateway-7"}, context=WorkerContext())
+    keys_before, keys_after = observed.log_keys
+    assert (keys_before["correlation_id"], keys_after["correlation_id"]) == ("invocation-1", "gateway-7")
+    assert {**keys_after, "correlation_id": "invocation-1"} == keys_before
+    assert keys_after["function_request_id"] == "invocation-1"
     assert json.loads(capsys.readouterr().out)["correlation_id"] == "gateway-7"
-    assert watched.traces.sent == [(["work"], "gateway-7", True)]
+    assert observed.traces.reports == [(["work"], "gateway-7", True)]
 
 
 def test_a_worker_error_for_a_retry_is_raised_and_reported_once(
     capsys: pytest.CaptureFixture[str], error_log: list[str]
 ) -> None:
-    watched = Watched()
+    observed = ObservedFunction()
     with pytest.raises(TaskIsHeld):
-        watched.handler({**WORKER_EVENT, "of": "gateway-7", "held": True}, WorkerContext())
-    watched.do_what_is_left()
+        observed.handler({**WORKER_EVENT, "of": "gateway-7", "held": True}, WorkerContext())
+    observed.do_deferred_work()
     [line] = capsys.readouterr().out.splitlines()
     assert (json.loads(line)["TasksClaimedAgain"], json.loads(line)["correlation_id"]) == ([1.0], "gateway-7")
     # Lambda counts it among the function's errors, and the runtime client logs it. Baton does neither a second time.

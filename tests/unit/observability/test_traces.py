@@ -39,7 +39,7 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Daemon:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("name", "segment_name"),
     [
         ("tool issue_refund", "tool issue_refund"),
         ("resource docs://{topic}{?page}", "resource docs://_topic___page_"),
@@ -48,20 +48,20 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Daemon:
         ("tool " + "x" * 300, "tool " + "x" * 195),
     ],
 )
-def test_a_name_contains_only_characters_that_x_ray_accepts(daemon: Daemon, name: str, expected: str) -> None:
+def test_a_name_contains_only_characters_that_x_ray_accepts(daemon: Daemon, name: str, segment_name: str) -> None:
     XRayTraces("shop").report([Span(name, {}, 1.0, 2.0)], "gateway-1", cold_start=False)
-    assert [subsegment["name"] for subsegment in daemon.received] == [expected]
+    assert [subsegment["name"] for subsegment in daemon.received] == [segment_name]
 
 
-@pytest.mark.parametrize("chosen", [None, False])
+@pytest.mark.parametrize("auto_patch", [None, False])
 def test_a_tools_tracer_decides_whether_it_patches_libraries(
-    monkeypatch: pytest.MonkeyPatch, chosen: bool | None
+    monkeypatch: pytest.MonkeyPatch, auto_patch: bool | None
 ) -> None:
-    patched: list[object] = []
-    monkeypatch.setattr(Tracer, "patch", lambda _, modules=None: patched.append(modules))
-    if chosen is not None:
-        Tracer(auto_patch=chosen)
+    patched_modules: list[object] = []
+    monkeypatch.setattr(Tracer, "patch", lambda _, modules=None: patched_modules.append(modules))
+    if auto_patch is not None:
+        Tracer(auto_patch=auto_patch)
     XRayTraces("shop").report([Span("work", {}, 1.0, 2.0)], "gateway-1", cold_start=False)
-    assert [modules for modules in patched if modules != ()] == []
-    assert Tracer().auto_patch is (chosen is None)
-    assert patched[-1:] == ([None] if chosen is None else [])
+    assert [modules for modules in patched_modules if modules != ()] == []
+    assert Tracer().auto_patch is (auto_patch is None)
+    assert patched_modules[-1:] == ([None] if auto_patch is None else [])

@@ -36,14 +36,14 @@ def request(method: str = "tools/list", meta: Any = None, **params: Any) -> Requ
     return Request(1, method, params if meta is None else {**params, "_meta": meta})
 
 
-def headers(method: str = "tools/list", version: str = STATELESS, **more: str) -> dict[str, str]:
-    return {"mcp-protocol-version": version, "mcp-method": method, **{k.replace("_", "-"): v for k, v in more.items()}}
+def headers(method: str = "tools/list", version: str = STATELESS, name: str = "") -> dict[str, str]:
+    return {"mcp-protocol-version": version, "mcp-method": method, **({"mcp-name": name} if name else {})}
 
 
-def refused(message: Request | Notification, sent: dict[str, str]) -> ProtocolError:
-    with pytest.raises(ProtocolError) as refusal:
-        classify(message, sent)
-    return refusal.value
+def refusal_of(message: Request | Notification, http_headers: dict[str, str]) -> ProtocolError:
+    with pytest.raises(ProtocolError) as error_info:
+        classify(message, http_headers)
+    return error_info.value
 
 
 @pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
@@ -82,17 +82,17 @@ def test_a_client_supports_tasks_only_if_it_declares_the_extension(capabilities:
 
 @pytest.mark.parametrize(
     ("meta", "revision"),
-    [(None, "2024-11-05"), *(({**META, VERSION_KEY: it}, it) for it in ("1999-01-01", "2025-11-25", ""))],
+    [(None, "2024-11-05"), *(({**META, VERSION_KEY: text}, text) for text in ("1999-01-01", "2025-11-25", ""))],
 )
 def test_an_unknown_revision_is_refused_and_the_supported_ones_are_listed(meta: Any, revision: str) -> None:
-    refusal = refused(request(meta=meta), headers(version=revision))
+    refusal = refusal_of(request(meta=meta), headers(version=revision))
 
     assert refusal.code == UNSUPPORTED_PROTOCOL_VERSION
     assert refusal.data == {"supported": list(REVISIONS), "requested": revision}
 
 
 @pytest.mark.parametrize(
-    ("meta", "sent"),
+    ("meta", "http_headers"),
     [
         pytest.param(None, headers(), id="only the header has 2026"),
         pytest.param({CAPABILITIES_KEY: {}}, headers(), id="no version"),
@@ -111,29 +111,30 @@ def test_an_unknown_revision_is_refused_and_the_supported_ones_are_listed(meta: 
         pytest.param({LOG_LEVEL_KEY: 3}, {}, id="2025: log level is a number"),
     ],
 )
-def test_malformed_request_metadata_is_invalid_params(meta: Any, sent: dict[str, str]) -> None:
-    assert refused(request(meta=meta), sent).code == INVALID_PARAMS
+def test_malformed_request_metadata_is_invalid_params(meta: Any, http_headers: dict[str, str]) -> None:
+    assert refusal_of(request(meta=meta), http_headers).code == INVALID_PARAMS
 
 
 def test_discovery_is_always_stateless() -> None:
-    assert refused(request("server/discover"), {}).code == INVALID_PARAMS
+    assert refusal_of(request("server/discover"), {}).code == INVALID_PARAMS
     assert classify(request("server/discover", META), headers("server/discover")).era is Era.STATELESS
 
 
 def test_initialize_always_belongs_to_the_handshake_era() -> None:
-    assert refused(request("initialize"), headers("initialize")).code == UNSUPPORTED_PROTOCOL_VERSION
+    assert refusal_of(request("initialize"), headers("initialize")).code == UNSUPPORTED_PROTOCOL_VERSION
 
 
 CALL = request("tools/call", META, name="refund")
-CALL_HEADERS = headers("tools/call", mcp_name="refund")
+CALL_HEADERS = headers("tools/call", name="refund")
 
 
 @pytest.mark.parametrize(
-    ("message", "sent"),
+    ("message", "http_headers"),
     [
-        pytest.param(CALL, {k: v for k, v in CALL_HEADERS.items() if k != "mcp-protocol-version"}, id="no version"),
-        pytest.param(CALL, {k: v for k, v in CALL_HEADERS.items() if k != "mcp-method"}, id="no method"),
-        pytest.param(CALL, {k: v for k, v in CALL_HEADERS.items() if k != "mcp-name"}, id="no name"),
+        *(
+            pytest.param(CALL, {key: CALL_HEADERS[key] for key in CALL_HEADERS if key != missing}, id=f"no {missing}")
+            for missing in CALL_HEADERS
+        ),
         pytest.param(CALL, CALL_HEADERS | {"mcp-protocol-version": "2025-11-25"}, id="another version"),
         pytest.param(CALL, CALL_HEADERS | {"mcp-method": "tools/list"}, id="another method"),
         pytest.param(CALL, CALL_HEADERS | {"mcp-method": "Tools/Call"}, id="another case"),
@@ -142,8 +143,8 @@ CALL_HEADERS = headers("tools/call", mcp_name="refund")
         pytest.param(CALL, CALL_HEADERS | {"mcp-name": "=?base64?/w==?="}, id="base64 that is not UTF-8"),
     ],
 )
-def test_headers_that_contradict_the_body_are_refused(message: Request, sent: dict[str, str]) -> None:
-    assert refused(message, sent).code == HEADER_MISMATCH
+def test_headers_that_contradict_the_body_are_refused(message: Request, http_headers: dict[str, str]) -> None:
+    assert refusal_of(message, http_headers).code == HEADER_MISMATCH
 
 
 @pytest.mark.parametrize(
@@ -156,24 +157,24 @@ def test_headers_that_contradict_the_body_are_refused(message: Request, sent: di
 def test_the_name_header_equals_the_methods_field_and_only_tasks_may_omit_it(method: str, field: str) -> None:
     message = request(method, META, **{field: "x"})
 
-    assert classify(message, headers(method, mcp_name="x")).era is Era.STATELESS
-    assert refused(message, headers(method, mcp_name="y")).code == HEADER_MISMATCH
+    assert classify(message, headers(method, name="x")).era is Era.STATELESS
+    assert refusal_of(message, headers(method, name="y")).code == HEADER_MISMATCH
     if method.startswith("tasks/"):
         classify(message, headers(method))
     else:
-        assert refused(message, headers(method)).code == HEADER_MISMATCH
+        assert refusal_of(message, headers(method)).code == HEADER_MISMATCH
 
 
 def test_a_missing_name_field_is_refused_later_by_the_method() -> None:
-    assert classify(request("tools/call", META), headers("tools/call", mcp_name="x")).era is Era.STATELESS
+    assert classify(request("tools/call", META), headers("tools/call", name="x")).era is Era.STATELESS
 
 
 @given(st.text())
 def test_any_name_can_be_sent_in_base64(name: str) -> None:
-    sent = "=?base64?" + base64.b64encode(name.encode()).decode() + "?="
+    encoded_name = "=?base64?" + base64.b64encode(name.encode()).decode() + "?="
 
-    assert decode_header(sent) == name
-    assert classify(request("tools/call", META, name=name), headers("tools/call", mcp_name=sent))
+    assert decode_header(encoded_name) == name
+    assert classify(request("tools/call", META, name=name), headers("tools/call", name=encoded_name))
 
 
 @pytest.mark.parametrize("value", ["", "refund", "=?base64?", "=?base64?=", "?=", "=?base64?abc", "=?BASE64?YQ==?="])
@@ -187,9 +188,9 @@ def test_a_notification_needs_no_headers(meta: dict[str, Any]) -> None:
 
 
 def test_a_notification_of_an_unknown_revision_is_refused() -> None:
-    sent = {"mcp-protocol-version": "1"}
+    http_headers = {"mcp-protocol-version": "1"}
 
-    assert refused(Notification("notifications/initialized", {}), sent).code == UNSUPPORTED_PROTOCOL_VERSION
+    assert refusal_of(Notification("notifications/initialized", {}), http_headers).code == UNSUPPORTED_PROTOCOL_VERSION
 
 
 @pytest.mark.parametrize("token", ["", "t", 0, 7, 2**70])

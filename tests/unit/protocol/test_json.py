@@ -10,21 +10,21 @@ from mcp_baton.protocol.json import dumps, dumps_spaced, is_deeper_than, loads
 from tests.examples import JSON
 
 
-def same(left: object, right: object) -> bool:
+def is_same(left: object, right: object) -> bool:
     """Return whether two values are equal in value and type at every level: `1`, `1.0` and `True` differ."""
     return repr(left) == repr(right)
 
 
 @given(JSON)
 def test_a_value_keeps_its_value_and_type_in_a_round_trip(value: object) -> None:
-    assert same(loads(dumps(value)), value)
-    assert same(loads(dumps(value).encode()), value)
-    assert same(loads(dumps_spaced(value)), value)
+    assert is_same(loads(dumps(value)), value)
+    assert is_same(loads(dumps(value).encode()), value)
+    assert is_same(loads(dumps_spaced(value)), value)
 
 
 @pytest.mark.parametrize("value", [2**60 + 1, -(2**200), 10**400, 30.0, -0.0, 1e-320, 0.1 + 0.2, "", [], {}, None])
 def test_values_that_other_libraries_change_are_kept(value: object) -> None:
-    assert same(loads(dumps({"value": [value]})), {"value": [value]})
+    assert is_same(loads(dumps({"value": [value]})), {"value": [value]})
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
@@ -81,11 +81,11 @@ def test_a_value_nested_too_deep_for_python_is_a_value_error() -> None:
 
 @pytest.mark.parametrize("innermost", [None, [], {}, "text", [[]]])
 def test_levels_are_counted_in_containers(innermost: object) -> None:
-    inside = 0 if not isinstance(innermost, list | dict) else 2 if innermost else 1
+    inner_levels = 0 if not isinstance(innermost, list | dict) else 2 if innermost else 1
     value = loads(json.dumps(nested(30, innermost)))
 
-    assert not is_deeper_than(value, 30 + inside)
-    assert is_deeper_than(value, 29 + inside)
+    assert not is_deeper_than(value, 30 + inner_levels)
+    assert is_deeper_than(value, 29 + inner_levels)
 
 
 def test_a_wide_value_is_not_deep() -> None:

@@ -32,10 +32,10 @@ def parse(value: object) -> object:
     return parse_body(json.dumps(value).encode())
 
 
-def refused(body: bytes) -> ProtocolError:
-    with pytest.raises(ProtocolError) as caught:
+def refusal_of(body: bytes) -> ProtocolError:
+    with pytest.raises(ProtocolError) as error_info:
         parse_body(body)
-    return caught.value
+    return error_info.value
 
 
 @pytest.mark.parametrize("request_id", [1, 0, -7, 2**70, "", "a-1", "ü"])
@@ -113,21 +113,21 @@ def test_a_malformed_message_is_refused_with_its_id_if_it_has_one(
     ],
 )
 def test_a_body_that_is_not_json_in_utf8_is_a_parse_error(body: bytes) -> None:
-    assert refused(body).code == PARSE_ERROR
+    assert refusal_of(body).code == PARSE_ERROR
 
 
 def deep_body(levels: int, innermost: str) -> bytes:
     """Return a request whose body has `levels` levels of containers."""
-    inside = {"1": 0, "[]": 1}.get(innermost, 2)
-    nested = "[" * (levels - 2 - inside) + innermost + "]" * (levels - 2 - inside)
-    return b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":' + nested.encode() + b"}}"
+    inner_levels = {"1": 0, "[]": 1}.get(innermost, 2)
+    containers = "[" * (levels - 2 - inner_levels) + innermost + "]" * (levels - 2 - inner_levels)
+    return b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":' + containers.encode() + b"}}"
 
 
 @pytest.mark.parametrize("innermost", ["1", "[]", '[[], ["x"]]'])
 def test_a_body_may_have_at_most_64_levels(innermost: str) -> None:
     assert isinstance(parse_body(deep_body(MAX_DEPTH, innermost)), Request)
     for body in (deep_body(MAX_DEPTH + 1, innermost), b"[" * 100_000):
-        error = refused(body)
+        error = refusal_of(body)
         assert (error.code, "64" in error.message) == (INVALID_REQUEST, True)
 
 
@@ -150,7 +150,7 @@ def test_a_batch_in_a_batch_is_malformed() -> None:
 
 
 def test_an_empty_batch_is_refused() -> None:
-    assert refused(b"[]").code == INVALID_REQUEST
+    assert refusal_of(b"[]").code == INVALID_REQUEST
 
 
 FIELDS = st.fixed_dictionaries(
@@ -178,14 +178,14 @@ def test_every_json_value_is_classified_without_an_exception(value: Any) -> None
 @given(st.binary(max_size=40))
 def test_every_body_is_parsed_or_refused(body: bytes) -> None:
     try:
-        parsed: object = parse_body(body)
+        outcome: object = parse_body(body)
     except ProtocolError as error:
-        parsed = error
+        outcome = error
 
-    if isinstance(parsed, ProtocolError):
-        assert parsed.code in {PARSE_ERROR, INVALID_REQUEST}
+    if isinstance(outcome, ProtocolError):
+        assert outcome.code in {PARSE_ERROR, INVALID_REQUEST}
     else:
-        assert isinstance(parsed, Request | Notification | Response | Malformed | list)
+        assert isinstance(outcome, Request | Notification | Response | Malformed | list)
 
 
 def test_replies_have_the_format_of_json_rpc() -> None:

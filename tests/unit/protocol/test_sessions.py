@@ -21,8 +21,8 @@ from mcp_baton.protocol.jsonrpc import Request
 from mcp_baton.server.asking.asker import declares
 
 RANDOM = bytes(range(RANDOM_BYTES))
-ALL_SETS = [set(some) for count in range(len(CAPABILITIES) + 1) for some in combinations(CAPABILITIES, count)]
-REACHABLE = [some for some in ALL_SETS if "sampling" in some or "sampling.tools" not in some]
+ALL_SETS = [set(names) for count in range(len(CAPABILITIES) + 1) for names in combinations(CAPABILITIES, count)]
+REACHABLE = [names for names in ALL_SETS if "sampling" in names or "sampling.tools" not in names]
 
 
 def says(capabilities: JsonObject, capability: str) -> bool:
@@ -31,17 +31,17 @@ def says(capabilities: JsonObject, capability: str) -> bool:
 
 @pytest.mark.parametrize("declared", REACHABLE, ids=lambda declared: "+".join(sorted(declared)))
 def test_an_id_encodes_the_declared_capabilities(declared: set[str]) -> None:
-    read = capabilities_in(session_id(declared, RANDOM))
+    capabilities_read = capabilities_in(session_id(declared, RANDOM))
 
-    assert read is not None
-    assert {capability for capability in CAPABILITIES if says(read, capability)} == declared
+    assert capabilities_read is not None
+    assert {capability for capability in CAPABILITIES if says(capabilities_read, capability)} == declared
 
 
 def test_an_id_is_short_random_and_valid_in_a_header() -> None:
-    made = session_id(CAPABILITIES, RANDOM)
+    identifier = session_id(CAPABILITIES, RANDOM)
 
-    assert re.fullmatch(r"[A-Za-z0-9_-]{24}", made)
-    assert made != session_id(CAPABILITIES, bytes(RANDOM_BYTES))
+    assert re.fullmatch(r"[A-Za-z0-9_-]{24}", identifier)
+    assert identifier != session_id(CAPABILITIES, bytes(RANDOM_BYTES))
 
 
 @pytest.mark.parametrize(
@@ -64,19 +64,19 @@ def test_an_invalid_id_reveals_nothing(unreadable: str) -> None:
 
 @given(st.text(st.characters(max_codepoint=255)) | st.text("AQEfgh-_", min_size=24, max_size=24))
 def test_any_text_is_a_valid_id_or_none(text: str) -> None:
-    found = capabilities_in(text)
+    result = capabilities_in(text)
 
-    declared = [capability for capability in CAPABILITIES if found is not None and says(found, capability)]
-    assert found is None or capabilities_in(session_id(declared, RANDOM)) == found
+    declared = [capability for capability in CAPABILITIES if result is not None and says(result, capability)]
+    assert result is None or capabilities_in(session_id(declared, RANDOM)) == result
 
 
 @pytest.mark.parametrize(
-    ("header", "known"),
+    ("header", "is_known"),
     [({}, False), ({"mcp-session-id": "nonsense"}, False), ({"mcp-session-id": session_id((), RANDOM)}, True)],
     ids=["none", "unreadable", "an id"],
 )
-def test_a_client_with_a_valid_id_is_known(header: dict[str, str], known: bool) -> None:
-    assert classify(Request(1, "tools/list", {}), header).is_known is known
+def test_a_client_with_a_valid_id_is_known(header: dict[str, str], is_known: bool) -> None:
+    assert classify(Request(1, "tools/list", {}), header).is_known is is_known
 
 
 def test_an_id_is_ignored_in_the_2026_era() -> None:

@@ -60,44 +60,44 @@ def test_a_state_is_valid_only_for_its_request(binding: str) -> None:
 
 def test_different_requests_have_different_bindings() -> None:
     owners, names = ["a", 'a","b', "a b", "None", None], ["x", 'x",{}', ""]
-    made = [binding_of(owner, "m", name, {}) for owner in owners for name in names]
+    bindings = [binding_of(owner, "m", name, {}) for owner in owners for name in names]
 
-    assert len(set(made)) == len(made)
+    assert len(set(bindings)) == len(bindings)
 
 
 def test_arguments_in_another_order_are_the_same_request() -> None:
-    one = binding_of("alice", "tools/call", "ask", {"a": {"x": 1, "y": 2}, "b": 3})
-    other = binding_of("alice", "tools/call", "ask", {"b": 3, "a": {"y": 2, "x": 1}})
+    binding = binding_of("alice", "tools/call", "ask", {"a": {"x": 1, "y": 2}, "b": 3})
+    other_binding = binding_of("alice", "tools/call", "ask", {"b": 3, "a": {"y": 2, "x": 1}})
 
-    assert one == other
+    assert binding == other_binding
 
 
 def test_the_current_and_the_previous_key_are_accepted() -> None:
-    before = seal_with(OLD).seal(ANSWERS, BINDING, NOW_S)
+    old_state = seal_with(OLD).seal(ANSWERS, BINDING, NOW_S)
 
-    assert seal_with(NEW, OLD).open(before, BINDING, NOW_S) == ANSWERS
+    assert seal_with(NEW, OLD).open(old_state, BINDING, NOW_S) == ANSWERS
     assert seal_with(NEW, OLD).open(STATE, BINDING, NOW_S) == ANSWERS
     assert seal_with(NEW, OLD).seal(ANSWERS, BINDING, NOW_S) == STATE
     for seal in (seal_with(NEW), seal_with(b"x" * 32, NEW)):
         with pytest.raises(ForgedState, match="signature"):
-            seal.open(before, BINDING, NOW_S)
+            seal.open(old_state, BINDING, NOW_S)
 
 
 def test_only_needed_keys_are_read() -> None:
-    asked: list[bytes] = []
+    read_keys: list[bytes] = []
 
     def keys() -> Iterator[bytes]:
         for key in (NEW, OLD):
-            asked.append(key)
+            read_keys.append(key)
             yield key
 
     seal = Seal(keys)
     with pytest.raises(ForgedState):
         seal.open("no state", BINDING, NOW_S)
-    assert asked == []
+    assert read_keys == []
     assert seal.seal(ANSWERS, BINDING, NOW_S) == STATE
     assert seal.open(STATE, BINDING, NOW_S) == ANSWERS
-    assert asked == [NEW, NEW]
+    assert read_keys == [NEW, NEW]
 
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -114,10 +114,10 @@ def test_a_changed_state_is_refused(place: int, character: str) -> None:
 def test_another_last_character_is_refused(part: int) -> None:
     texts = STATE.split(".")
     for character in set(ALPHABET) - {texts[part][-1]}:
-        changed = [*texts]
-        changed[part] = texts[part][:-1] + character
+        changed_texts = [*texts]
+        changed_texts[part] = texts[part][:-1] + character
         with pytest.raises(ForgedState):
-            SEAL.open(".".join(changed), BINDING, NOW_S)
+            SEAL.open(".".join(changed_texts), BINDING, NOW_S)
 
 
 @given(st.text(max_size=80) | st.from_regex(r"[A-Za-z0-9_-]{0,40}\.[A-Za-z0-9_-]{0,44}", fullmatch=True))

@@ -98,11 +98,11 @@ def test_a_page_may_send_the_headers_of_clients_signers_and_tracers(names: str) 
     assert answer.headers["Access-Control-Allow-Headers"].split(", ") == names.split(",")
 
 
-@pytest.mark.parametrize("asked", ["", " ", ",", "a b", "a:b", "é", "x\r\nSet-Cookie: a=b", "a;b"])
-def test_invalid_header_names_are_left_out_of_the_reply(asked: str) -> None:
-    assert "Access-Control-Allow-Headers" not in Page(APP).preflight({"access-control-request-headers": asked}).headers
-    mixed = Page(APP).preflight({"access-control-request-headers": f"accept, {asked},x-api-key"})
-    assert mixed.headers["Access-Control-Allow-Headers"] == "accept, x-api-key"
+@pytest.mark.parametrize("names", ["", " ", ",", "a b", "a:b", "é", "x\r\nSet-Cookie: a=b", "a;b"])
+def test_invalid_header_names_are_left_out_of_the_reply(names: str) -> None:
+    assert "Access-Control-Allow-Headers" not in Page(APP).preflight({"access-control-request-headers": names}).headers
+    answer = Page(APP).preflight({"access-control-request-headers": f"accept, {names},x-api-key"})
+    assert answer.headers["Access-Control-Allow-Headers"] == "accept, x-api-key"
 
 
 def test_a_preflight_is_an_options_request_with_a_requested_method() -> None:

@@ -58,9 +58,9 @@ class Plans:
         if kind == "argument" and self.arguments:
             name = self.random.choice(self.arguments).name
             return name, prompt_arg(name)
-        found = [made for made in self.steps if made.tool or made.ask]
-        if kind == "output" and found:
-            name = self.random.choice(found).name
+        outputs = [earlier_step for earlier_step in self.steps if earlier_step.tool or earlier_step.ask]
+        if kind == "output" and outputs:
+            name = self.random.choice(outputs).name
             accesses = [("", None), ("['k']", "k"), (".field", "field"), ("[0].k['l']", "0.k.l")]
             text, path = self.random.choice(accesses)
             return f"{name}{text}", step_output(name, path)
@@ -68,18 +68,18 @@ class Plans:
         return repr(value), constant(value)
 
     def values(self, names: list[str]) -> tuple[str, dict[str, Any]]:
-        chosen = {name: self.value() for name in self.random.sample(names, self.random.randint(0, len(names)))}
-        return ", ".join(f"{name}={text}" for name, (text, _) in chosen.items()), {
-            name: source for name, (_, source) in chosen.items()
+        values = {name: self.value() for name in self.random.sample(names, self.random.randint(0, len(names)))}
+        return ", ".join(f"{name}={text}" for name, (text, _) in values.items()), {
+            name: source for name, (_, source) in values.items()
         }
 
     def add_call(self, place: int) -> None:
         texts, sources = self.values(["x", "y", "z"])
         options = self.random.sample(OPTIONS, self.random.randint(0, 2))
-        named = "".join(f", {name}={text}" for name, text, _ in options)
-        self.lines.append(f"s{place} = step(tool, name='s{place}'{named})({texts})")
-        given: dict[str, Any] = {name: value for name, _, value in options}
-        self.steps.append(Step(f"s{place}", sources, tool=tool, **given))
+        options_text = "".join(f", {name}={text}" for name, text, _ in options)
+        self.lines.append(f"s{place} = step(tool, name='s{place}'{options_text})({texts})")
+        option_values: dict[str, Any] = {name: value for name, _, value in options}
+        self.steps.append(Step(f"s{place}", sources, tool=tool, **option_values))
 
     def add_fetch(self, place: int) -> None:
         texts, sources = self.values(["p", "q"])
@@ -89,9 +89,9 @@ class Plans:
     def add_question(self, place: int) -> None:
         texts, sources = self.values(["p", "q"])
         choices: list[Literal["model", "user"]] = ["model", "user"]
-        of = self.random.choice(choices)
-        self.lines.append(f"s{place} = ask_{of}('s{place}', 'Why {{p}}?', returns=int{', ' if texts else ''}{texts})")
-        self.steps.append(Step(f"s{place}", ask=Ask("Why {p}?", returns=int, of=of), template_bindings=sources))
+        role = self.random.choice(choices)
+        self.lines.append(f"s{place} = ask_{role}('s{place}', 'Why {{p}}?', returns=int{', ' if texts else ''}{texts})")
+        self.steps.append(Step(f"s{place}", ask=Ask("Why {p}?", returns=int, of=role), template_bindings=sources))
 
     def as_function(self, server: Server) -> Workflow:
         body = "\n    ".join(self.lines)

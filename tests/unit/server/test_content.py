@@ -63,7 +63,7 @@ def test_each_kind_of_content_has_its_json_with_annotations(content: Any, wire: 
     assert replace(content, annotations=NOTES).to_json() == {**wire, "annotations": NOTES}
 
 
-def returned(value: object, annotation: Any = None) -> tuple[Succeeded, dict[str, Json]]:
+def result_of(value: object, annotation: Any = None) -> tuple[Succeeded, dict[str, Json]]:
     def do() -> Any: ...
 
     if annotation is not None:
@@ -74,7 +74,7 @@ def returned(value: object, annotation: Any = None) -> tuple[Succeeded, dict[str
 
 
 def test_content_is_the_result_and_the_value_in_a_workflow() -> None:
-    outcome, result = returned(Image(b"abc"))
+    outcome, result = result_of(Image(b"abc"))
 
     assert result == {"content": [Image(b"abc").to_json()]}
     assert outcome.value == result["content"]
@@ -85,10 +85,10 @@ def text(words: str) -> Json:
 
 
 def test_a_list_may_mix_content_texts_and_values() -> None:
-    _, result = returned(["before", Image(b""), {"a": 1}, 2.5, None, Text("after")])
+    _, result = result_of(["before", Image(b""), {"a": 1}, 2.5, None, Text("after")])
 
-    before, *values, after = [text(words) for words in ("before", '{"a":1}', "2.5", "null", "after")]
-    assert result == {"content": [before, Image(b"").to_json(), *values, after]}
+    first_block, *values, last_block = [text(words) for words in ("before", '{"a":1}', "2.5", "null", "after")]
+    assert result == {"content": [first_block, Image(b"").to_json(), *values, last_block]}
 
 
 @pytest.mark.parametrize("value", [["a", "b"], [], {"type": "image"}, "text", None, [[Text("nested")]]], ids=repr)
@@ -97,7 +97,7 @@ def test_an_ordinary_value_is_not_content(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "members", "value"),
+    ("tool_result", "members", "value"),
     [
         (
             ToolResult(["seen", Text("too")], {"a": 1}, {"example.com/cost": 3}),
@@ -111,9 +111,9 @@ def test_an_ordinary_value_is_not_content(value: object) -> None:
     ids=["everything", "no structure", "nothing", "an empty structure"],
 )
 def test_a_tool_result_sets_content_structure_and_meta(
-    given: ToolResult, members: dict[str, Json], value: Json
+    tool_result: ToolResult, members: dict[str, Json], value: Json
 ) -> None:
-    outcome, result = returned(given)
+    outcome, result = result_of(tool_result)
 
     assert result == {"content": [text("seen"), text("too")], **members}
     assert outcome.value == value
@@ -122,7 +122,7 @@ def test_a_tool_result_sets_content_structure_and_meta(
 def test_a_full_result_that_is_not_json_is_refused() -> None:
     broken: Any = {"a": object()}
     with pytest.raises(ValueError, match=r"."):
-        returned(ToolResult(structured=broken))
+        result_of(ToolResult(structured=broken))
 
 
 @pytest.mark.parametrize(

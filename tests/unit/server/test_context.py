@@ -47,48 +47,48 @@ def test_a_context_has_the_data_of_its_request() -> None:
 
 
 def test_the_address_of_a_callback_is_hidden_in_messages() -> None:
-    recorded = RecordedContext(level="debug")
-    recorded.call.callback_url = lambda step: f"https://api.example.com/callbacks/token-of-{step}"
+    recording = RecordedContext(level="debug")
+    recording.call.callback_url = lambda step: f"https://api.example.com/callbacks/token-of-{step}"
 
-    url = recorded.context.callback_url("signed")
-    recorded.context.report_progress(1, message=f"sent {url}")
-    recorded.context.log({"sent": [url]})
+    url = recording.context.callback_url("signed")
+    recording.context.report_progress(1, message=f"sent {url}")
+    recording.context.log({"sent": [url]})
 
-    shown = "https://api.example.com/callbacks/<secret callback of signed>"
-    assert [params.get("message", params.get("data")) for _, params in recorded.sent] == [
-        f"sent {shown}",
-        {"sent": [shown]},
+    hidden_url = "https://api.example.com/callbacks/<secret callback of signed>"
+    assert [params.get("message", params.get("data")) for _, params in recording.sent] == [
+        f"sent {hidden_url}",
+        {"sent": [hidden_url]},
     ]
 
 
 def test_progress_is_reported_with_the_clients_token() -> None:
-    recorded = RecordedContext(token=7)
+    recording = RecordedContext(token=7)
 
-    recorded.context.report_progress(1)
-    recorded.context.report_progress(2.5, total=10, message="half way")
+    recording.context.report_progress(1)
+    recording.context.report_progress(2.5, total=10, message="half way")
 
-    assert recorded.sent == [
+    assert recording.sent == [
         ("notifications/progress", {"progressToken": 7, "progress": 1}),
         ("notifications/progress", {"progressToken": 7, "progress": 2.5, "total": 10, "message": "half way"}),
     ]
 
 
 def test_progress_that_does_not_increase_is_not_sent() -> None:
-    recorded = RecordedContext()
+    recording = RecordedContext()
 
     for progress in (1, 1, 0.5, 2, math.nan, 1.9, 3):
-        recorded.context.report_progress(progress)
+        recording.context.report_progress(progress)
 
-    assert recorded.progress == [1, 2, 3]
+    assert recording.progress == [1, 2, 3]
 
 
 def test_a_tools_progress_is_mapped_to_the_requests_progress() -> None:
-    recorded = RecordedContext(progress=lambda progress, total: (progress / 10, total) if progress < 5 else None)
+    recording = RecordedContext(progress=lambda progress, total: (progress / 10, total) if progress < 5 else None)
 
     for progress in (1, 5, 6):
-        recorded.context.report_progress(progress, 10)
+        recording.context.report_progress(progress, 10)
 
-    assert recorded.sent == [("notifications/progress", {"progressToken": 1, "progress": 0.1, "total": 10})]
+    assert recording.sent == [("notifications/progress", {"progressToken": 1, "progress": 0.1, "total": 10})]
 
 
 @pytest.mark.parametrize(
@@ -96,64 +96,64 @@ def test_a_tools_progress_is_mapped_to_the_requests_progress() -> None:
     [(math.inf, None, None), (1, math.nan, None), (1, None, object()), (1j, None, None), ("1", None, None)],
 )
 def test_a_report_that_is_not_json_raises_in_the_tool_and_is_not_sent(progress: Any, total: Any, message: Any) -> None:
-    recorded = RecordedContext()
+    recording = RecordedContext()
 
     with pytest.raises((TypeError, ValueError)):
-        recorded.context.report_progress(progress, total, message)
-    assert recorded.sent == []
+        recording.context.report_progress(progress, total, message)
+    assert recording.sent == []
 
 
-@pytest.mark.parametrize("wanted", LOG_LEVELS)
-def test_log_messages_are_sent_from_the_requested_level_on(wanted: str) -> None:
-    recorded = RecordedContext(level=wanted)
+@pytest.mark.parametrize("requested_level", LOG_LEVELS)
+def test_log_messages_are_sent_from_the_requested_level_on(requested_level: str) -> None:
+    recording = RecordedContext(level=requested_level)
 
     for level in LOG_LEVELS:
-        recorded.context.log(level, {"at": level})
+        recording.context.log(level, {"at": level})
 
-    heard = LOG_LEVELS[LOG_LEVELS.index(wanted) :]
-    assert recorded.sent == [("notifications/message", {"level": level, "data": {"at": level}}) for level in heard]
+    levels = LOG_LEVELS[LOG_LEVELS.index(requested_level) :]
+    assert recording.sent == [("notifications/message", {"level": level, "data": {"at": level}}) for level in levels]
 
 
 def test_each_common_level_has_its_own_method() -> None:
-    recorded = RecordedContext(level="debug")
+    recording = RecordedContext(level="debug")
 
     for level in ("debug", "info", "warning", "error"):
-        getattr(recorded.context, level)("a")
-    recorded.context.log("alert", "e", logger="shop")
+        getattr(recording.context, level)("a")
+    recording.context.log("alert", "e", logger="shop")
 
-    assert [params for _, params in recorded.sent] == [
+    assert [params for _, params in recording.sent] == [
         *({"level": level, "data": "a"} for level in ("debug", "info", "warning", "error")),
         {"level": "alert", "data": "e", "logger": "shop"},
     ]
 
 
 def test_clients_that_did_not_request_progress_or_logs_get_none() -> None:
-    recorded = RecordedContext(token=None, level=None)
+    recording = RecordedContext(token=None, level=None)
 
-    recorded.context.report_progress(1)
-    recorded.context.log("emergency", "x")
+    recording.context.report_progress(1)
+    recording.context.log("emergency", "x")
 
-    assert recorded.sent == []
+    assert recording.sent == []
 
 
 @pytest.mark.parametrize(
     ("level", "message", "logger"),
     [("loud", "x", None), ("info", object(), None), ("info", math.nan, None), ("info", "x", 1j)],
 )
-@pytest.mark.parametrize("wanted", ["debug", "emergency"])
+@pytest.mark.parametrize("requested_level", ["debug", "emergency"])
 def test_a_log_message_that_cannot_be_sent_raises_in_the_tool(
-    level: str, message: Any, logger: Any, wanted: str
+    level: str, message: Any, logger: Any, requested_level: str
 ) -> None:
-    recorded = RecordedContext(level=wanted)
+    recording = RecordedContext(level=requested_level)
 
-    if logger is None or wanted == "debug":
+    if logger is None or requested_level == "debug":
         with pytest.raises((TypeError, ValueError)):
-            recorded.context.log(level, message, logger=logger)
-    assert recorded.sent == []
+            recording.context.log(level, message, logger=logger)
+    assert recording.sent == []
 
 
 @pytest.mark.parametrize(
-    ("given", "sent"),
+    ("arguments", "notification"),
     [
         (("warning", "x"), ("warning", "x")),
         (("x", "warning"), ("warning", "x")),
@@ -164,15 +164,15 @@ def test_a_log_message_that_cannot_be_sent_raises_in_the_tool(
     ],
     ids=str,
 )
-def test_level_and_message_are_accepted_in_either_order(given: Any, sent: Any) -> None:
-    recorded = RecordedContext(level="debug")
+def test_level_and_message_are_accepted_in_either_order(arguments: Any, notification: Any) -> None:
+    recording = RecordedContext(level="debug")
 
-    recorded.context.log(*given)
+    recording.context.log(*arguments)
 
-    assert recorded.sent == [("notifications/message", {"level": sent[0], "data": sent[1]})]
+    assert recording.sent == [("notifications/message", {"level": notification[0], "data": notification[1]})]
 
 
-@pytest.mark.parametrize("given", [("loud", "x"), (["info"], "x"), ("x", "")], ids=str)
-def test_a_log_message_without_a_known_level_is_refused(given: Any) -> None:
+@pytest.mark.parametrize("arguments", [("loud", "x"), (["info"], "x"), ("x", "")], ids=str)
+def test_a_log_message_without_a_known_level_is_refused(arguments: Any) -> None:
     with pytest.raises(ValueError, match="give a level: debug, info"):
-        RecordedContext().context.log(*given)
+        RecordedContext().context.log(*arguments)

@@ -26,24 +26,24 @@ def test_a_stream_has_json_events_and_comments() -> None:
     assert reply.result(ANSWER) is None
 
     assert [(status, headers["Content-Type"]) for status, headers in line.opened] == [(200, "text/event-stream")]
-    first, comment, last = line.sent
-    assert first == b'event: message\ndata: {"jsonrpc":"2.0","method":"m","params":{"a":"b\\nc"}}\n\n'
+    first_event, comment, last_event = line.sent
+    assert first_event == b'event: message\ndata: {"jsonrpc":"2.0","method":"m","params":{"a":"b\\nc"}}\n\n'
     assert (comment[:1], comment[-2:]) == (b":", b"\n\n")
-    assert last.count(b"\n") == 3
-    assert json.loads(last.split(b"data: ")[1]) == ANSWER
+    assert last_event.count(b"\n") == 3
+    assert json.loads(last_event.split(b"data: ")[1]) == ANSWER
 
 
 def test_an_error_has_its_http_status_unless_a_stream_is_open() -> None:
     line = Line()
     reply = Reply(line, streams=True)
 
-    early = reply.error(404, {"error": 1})
+    error_before_stream = reply.error(404, {"error": 1})
     reply.notify("m", {})
-    late = reply.error(404, {"error": 2})
+    error_in_stream = reply.error(404, {"error": 2})
 
-    assert early is not None
-    assert (early.status, body(early)) == (404, {"error": 1})
-    assert late is None
+    assert error_before_stream is not None
+    assert (error_before_stream.status, body(error_before_stream)) == (404, {"error": 1})
+    assert error_in_stream is None
     assert b'{"error":2}' in line.sent[-1]
 
 
@@ -52,9 +52,9 @@ def test_nothing_is_written_after_a_client_has_disconnected() -> None:
     reply = Reply(line, streams=True)
 
     reply.notify("first", {})
-    gone = [reply.gone]
+    states = [reply.gone]
     reply.notify("second", {})
-    assert [*gone, reply.gone] == [False, True]
+    assert [*states, reply.gone] == [False, True]
     line.patience = 1000
     reply.notify("third", {})
 
@@ -63,12 +63,12 @@ def test_nothing_is_written_after_a_client_has_disconnected() -> None:
 
 
 def test_a_client_may_disconnect_while_the_stream_opens() -> None:
-    class Shut(Line):
+    class ClosingLine(Line):
         def open_stream(self, status: int, headers: Mapping[str, str]) -> "Line":
             super().open_stream(status, headers)
             raise ClientGone
 
-    reply = Reply(Shut(), streams=True)
+    reply = Reply(ClosingLine(), streams=True)
 
     reply.notify("m", {})
 

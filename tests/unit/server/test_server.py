@@ -43,14 +43,14 @@ def test_decorators_with_and_without_parentheses_return_the_function(server: Ser
         """Fetch one order."""
         return {"id": order_id}
 
-    async def called() -> None:
+    async def waits() -> None:
         """Wait."""
 
     assert server.tool(bare) is bare
-    assert server.tool()(called) is called
+    assert server.tool()(waits) is waits
     assert server.tool(name="other", title="Another", description="Else.")(bare) is bare
 
-    assert [tool.definition.get("name") for tool in server.tools.values()] == ["bare", "called", "other"]
+    assert [tool.definition.get("name") for tool in server.tools.values()] == ["bare", "waits", "other"]
     assert [tool.labels.description for tool in server.tools.values()] == ["Fetch one order.", "Wait.", "Else."]
     assert [tool.signature.is_async for tool in server.tools.values()] == [False, True, False]
     assert server.tools["other"].definition["title"] == "Another"
@@ -76,10 +76,10 @@ class Later:
         return len(sku)
 
 
-def logged(function: Any) -> Any:
+def decorated(function: Any) -> Any:
     @functools.wraps(function)
-    def wrapper(*arguments: Any, **named: Any) -> Any:
-        return function(*arguments, **named)
+    def wrapper(*arguments: Any, **keywords: Any) -> Any:
+        return function(*arguments, **keywords)
 
     return wrapper
 
@@ -103,7 +103,7 @@ async def sell_later(count: int, sku: str) -> int:
         pytest.param(functools.partial(sell, 1), "Sell some.", False, id="partial"),
         pytest.param(functools.partial(sell_later, 1), "Sell some later.", True, id="asynchronous partial"),
         pytest.param(functools.partial(functools.partial(Shop()), ctx=cast("Any", 0)), "Sell one.", False, id="deep"),
-        pytest.param(logged(Shop().price), "The price of one.", False, id="decorated"),
+        pytest.param(decorated(Shop().price), "The price of one.", False, id="decorated"),
     ],
 )
 def test_any_callable_can_be_a_tool(function: Any, description: str, is_async: bool) -> None:
@@ -136,20 +136,20 @@ def docs_faq() -> str:
 
 def test_a_prompt_and_a_workflow_cannot_share_a_name(server: Server) -> None:
     server.tool(docs_faq)
-    made = Workflow(name="docs_faq", description="d", steps=[Step("s", tool="docs_faq")])
-    server.add_workflow(made)
+    workflow = Workflow(name="docs_faq", description="d", steps=[Step("s", tool="docs_faq")])
+    server.add_workflow(workflow)
 
     with pytest.raises(WorkflowError, match="taken"):
-        server.add_workflow(made)
+        server.add_workflow(workflow)
     with pytest.raises(RegistrationError, match="taken"):
         server.prompt(docs_faq)
 
-    other = Server("other")
-    other.tool(docs_faq)
-    other.prompt(docs_faq)
-    with pytest.raises(WorkflowError, match="taken") as caught:
-        other.add_workflow(made)
-    assert caught.value.workflow == "docs_faq"
+    other_server = Server("other")
+    other_server.tool(docs_faq)
+    other_server.prompt(docs_faq)
+    with pytest.raises(WorkflowError, match="taken") as error_info:
+        other_server.add_workflow(workflow)
+    assert error_info.value.workflow == "docs_faq"
 
 
 def flow(tool: Any, *, name: str = "w") -> Workflow:
@@ -167,24 +167,24 @@ def test_a_workflow_may_be_added_before_its_tools_but_is_checked_with_them(serve
 
 
 @pytest.mark.parametrize(
-    ("what", "add"),
+    ("target", "add"),
     [
         ("workflow 'w'", lambda server: server.add_workflow(flow("faq"))),
         ("tool 'docs_faq'", lambda server: server.tool(docs_faq)),
         ("prompt 'docs_faq'", lambda server: server.prompt(docs_faq)),
         ("resource 'docs://b'", lambda server: server.resource("docs://b")(docs_faq)),
         ("completion 'docs://{topic} topic'", lambda server: server.completion("docs://{topic}", "topic")(topics)),
-        ("tool 'more'", lambda server: server.include(other())),
+        ("tool 'more'", lambda server: server.include(server_with_tool())),
     ],
 )
 def test_nothing_can_be_added_after_the_handler_was_made(
-    server: Server, what: str, add: Callable[[Server], object]
+    server: Server, target: str, add: Callable[[Server], object]
 ) -> None:
     server.tool(name="faq")(docs_faq)
     server.resource("docs://{topic}")(page)
     handler(server, settings=Settings())
 
-    with pytest.raises(RegistrationError, match=rf"^{re.escape(what)}: handler\(server\) has checked and closed"):
+    with pytest.raises(RegistrationError, match=rf"^{re.escape(target)}: handler\(server\) has checked and closed"):
         add(server)
 
     handler(server, settings=Settings())  # a second handler may be made
@@ -199,10 +199,10 @@ def topics(typed: str) -> list[str]:
     return [typed]
 
 
-def other() -> Server:
-    made = Server("other")
-    made.tool(name="more")(docs_faq)
-    return made
+def server_with_tool() -> Server:
+    new_server = Server("other")
+    new_server.tool(name="more")(docs_faq)
+    return new_server
 
 
 class Order(BaseModel):
@@ -291,18 +291,18 @@ def test_a_return_type_without_a_schema_is_refused_with_its_tool(server: Server)
 
 
 @pytest.mark.parametrize(
-    "known", [datetime, Decimal, Path, re.Pattern[str], Colour, Pair, Line, Order, Marked, Callable[[int], str]]
+    "kind", [datetime, Decimal, Path, re.Pattern[str], Colour, Pair, Line, Order, Marked, Callable[[int], str]]
 )
-def test_a_type_that_pydantic_may_support_is_left_to_it(known: Any) -> None:
-    assert type_without_schema(known) is type_without_schema(list[known]) is type_without_schema(known | None) is None
+def test_a_type_that_pydantic_may_support_is_left_to_it(kind: Any) -> None:
+    assert type_without_schema(kind) is type_without_schema(list[kind]) is type_without_schema(kind | None) is None
     assert type_without_schema(Annotated[Opaque, Marked()]) is None  # annotations may add a schema
 
 
 @pytest.mark.parametrize(
-    "holding", [Opaque, list[Opaque], Opaque | None, dict[str, list[Opaque]], Annotated[Opaque, "It"]]
+    "annotation", [Opaque, list[Opaque], Opaque | None, dict[str, list[Opaque]], Annotated[Opaque, "It"]]
 )
-def test_a_class_that_pydantic_cannot_support_is_found_inside_a_type(holding: Any) -> None:
-    assert type_without_schema(holding) is Opaque
+def test_a_class_that_pydantic_cannot_support_is_found_inside_a_type(annotation: Any) -> None:
+    assert type_without_schema(annotation) is Opaque
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "1st", "n" * 65, "größe"])
@@ -320,7 +320,7 @@ def test_a_parameters_name_must_be_valid_in_every_host(server: Server) -> None:
 
 
 def positional(value: int, /) -> None: ...
-def two_contexts(one: Context, other: Context) -> None: ...
+def two_contexts(first_context: Context, second_context: Context) -> None: ...
 
 
 @pytest.mark.parametrize("function", [positional, two_contexts])
@@ -342,9 +342,9 @@ def test_a_prompts_arguments_come_from_its_signature(server: Server) -> None:
         """Ask somebody."""
         return name
 
-    made = server.prompts["ask"]
+    prompt = server.prompts["ask"]
 
-    assert definition_of_prompt("ask", made.labels, made.arguments) == {
+    assert definition_of_prompt("ask", prompt.labels, prompt.arguments) == {
         "name": "ask",
         "title": "Ask",
         "description": "Ask somebody.",

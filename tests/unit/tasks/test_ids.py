@@ -23,8 +23,8 @@ times = st.integers(0, 2**48 - 1)
 
 
 @given(times, times)
-def test_ids_sort_by_time(first: int, second: int) -> None:
-    early, late = sorted((first, second))
+def test_ids_sort_by_time(first_ms: int, second_ms: int) -> None:
+    early, late = sorted((first_ms, second_ms))
     if early != late:
         assert new_task_id(early) < new_task_id(late)
 
@@ -47,8 +47,8 @@ def test_an_id_contains_an_existing_shard(now_ms: int, shards: int) -> None:
 
 
 def test_ids_use_every_shard() -> None:
-    drawn = [shard_of(new_task_id(0, 32)) for _ in range(3200)]
-    assert {drawn.count(shard_name(number)) > 0 for number in range(32)} == {True}
+    shards = [shard_of(new_task_id(0, 32)) for _ in range(3200)]
+    assert {shards.count(shard_name(number)) > 0 for number in range(32)} == {True}
 
 
 def test_other_texts_are_not_task_ids() -> None:
@@ -85,14 +85,14 @@ def test_the_id_of_a_tasks_question_contains_the_task_and_is_unique(now_ms: int,
 @given(st.text())
 def test_other_texts_are_not_ids_of_task_questions(text: str) -> None:
     task_id = new_task_id(0)
-    for other in (
+    for text_or_id in (
         text,
         new_question(),
         f"baton-task-{text}",
         f"baton-task-{task_id}",
         f"baton-task-{task_id}-{text[:15]}",
     ):
-        assert asked_by(other) is None
+        assert asked_by(text_or_id) is None
 
 
 def test_a_mark_has_the_form_of_a_question_id_and_is_unique() -> None:

@@ -25,7 +25,7 @@ def test_a_text_over_the_limit_is_not_read() -> None:
         unzipped(zipped(b"x" * (VALUE_BYTES + 1)))
 
 
-def stating(data: bytes, length: int) -> bytes:
+def with_stated_length(data: bytes, length: int) -> bytes:
     """Change the length that a gzip stream states."""
     return data[:-4] + length.to_bytes(4, "little")
 
@@ -36,8 +36,8 @@ DAMAGED = {
     "another zip": zlib.compress(TEXT),
     "broken off": zipped(TEXT)[:-20] + zipped(TEXT)[-4:],
     "changed": zipped(TEXT)[:50] + b"?" + zipped(TEXT)[51:],
-    "states less": stating(zipped(b"x" * 50_000), 10),
-    "states more": stating(zipped(b"x" * 50_000), 60_000),
+    "states less": with_stated_length(zipped(b"x" * 50_000), 10),
+    "states more": with_stated_length(zipped(b"x" * 50_000), 60_000),
     "followed by another": zipped(TEXT) + zipped(b"y"),
     "followed by its own length": zipped(TEXT) + len(TEXT).to_bytes(4, "little"),
 }
@@ -55,7 +55,7 @@ def test_a_gzip_bomb_uses_no_memory() -> None:
         tracemalloc.start()
         try:
             with pytest.raises(ValueLost):
-                unzipped(stating(largest, stated))
+                unzipped(with_stated_length(largest, stated))
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()

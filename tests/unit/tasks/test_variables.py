@@ -125,19 +125,19 @@ def test_a_value_that_was_read_is_a_snapshot() -> None:
     assert variables["a"] == {"list": [1, 2]}
 
 
-def set_one(variables: TaskVariables, name: str) -> None:
+def set_variable(variables: TaskVariables, name: str) -> None:
     variables[name] = 1
 
 
-def remove_one(variables: TaskVariables, name: str) -> None:
+def remove_variable(variables: TaskVariables, name: str) -> None:
     del variables[name]
 
 
-@pytest.mark.parametrize("change", [set_one, remove_one])
+@pytest.mark.parametrize("change", [set_variable, remove_variable])
 def test_the_number_of_changed_variables_is_limited(change: Callable[[TaskVariables, str], None]) -> None:
-    variables = TaskVariables({f"stored{n}": n for n in range(MAX_VARIABLES + 1)})
-    for n in range(MAX_VARIABLES):
-        change(variables, f"stored{n}")
+    variables = TaskVariables({f"stored{number}": number for number in range(MAX_VARIABLES + 1)})
+    for number in range(MAX_VARIABLES):
+        change(variables, f"stored{number}")
 
     with pytest.raises(ValueError, match=str(MAX_VARIABLES)):
         change(variables, f"stored{MAX_VARIABLES}")

@@ -11,10 +11,10 @@ from tests.fakes import RecordingStore, ScriptedHost
 TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {})
 
 
-def contested(lost: int) -> RecordingStore:
+def contested(lost_races: int) -> RecordingStore:
     """Return a store in which another writer wins the first `lost` races."""
-    faster = {number: Conflict(replace(TASK, version=TASK.version + number)) for number in range(1, lost + 1)}
-    return RecordingStore(None, ScriptedHost(), faster)
+    conflicts = {number: Conflict(replace(TASK, version=TASK.version + number)) for number in range(1, lost_races + 1)}
+    return RecordingStore(None, ScriptedHost(), conflicts)
 
 
 def decide(task: TaskRecord) -> Batch:
@@ -22,11 +22,11 @@ def decide(task: TaskRecord) -> Batch:
 
 
 def test_every_attempt_is_decided_on_the_current_state() -> None:
-    store, slept = contested(lost=3), list[float]()
+    store, slept = contested(lost_races=3), list[float]()
 
-    written = write_decided(store, TASK, decide, attempts=4, sleep=slept.append)
+    result = write_decided(store, TASK, decide, attempts=4, sleep=slept.append)
 
-    assert written.task.version == 4
+    assert result.task.version == 4
     assert store.versions == [1, 2, 3, 4]
     assert store.batches == [Batch(variables={"version": version}) for version in (1, 2, 3, 4)]
     assert len(slept) == 3
@@ -42,16 +42,16 @@ def test_all_attempts_have_the_same_token() -> None:
 
 
 def test_attempts_are_limited_and_the_last_conflict_is_raised() -> None:
-    store, slept = contested(lost=3), list[float]()
+    store, slept = contested(lost_races=3), list[float]()
 
-    with pytest.raises(Conflict) as caught:
+    with pytest.raises(Conflict) as error_info:
         write_decided(store, TASK, decide, attempts=3, sleep=slept.append)
 
-    assert (caught.value.current.version, len(store.batches), len(slept)) == (4, 3, 2)
+    assert (error_info.value.current.version, len(store.batches), len(slept)) == (4, 3, 2)
 
 
 def test_the_waits_have_jitter_and_a_limit() -> None:
-    store, slept = contested(lost=60), list[float]()
+    store, slept = contested(lost_races=60), list[float]()
 
     write_decided(store, TASK, decide, attempts=61, sleep=slept.append)
 
@@ -70,4 +70,4 @@ def test_other_errors_are_not_retried() -> None:
 
 def test_zero_attempts_are_refused() -> None:
     with pytest.raises(ValueError, match="attempts"):
-        write_decided(contested(lost=0), TASK, decide, attempts=0)
+        write_decided(contested(lost_races=0), TASK, decide, attempts=0)

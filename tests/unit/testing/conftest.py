@@ -73,8 +73,8 @@ def orders() -> Server:
 @pytest.fixture
 def client(orders: Server, era: Era) -> Iterator[Client]:
     """A connected client of `orders`."""
-    with connect(orders, era=era) as made:
-        yield made
+    with connect(orders, era=era) as connected_client:
+        yield connected_client
 
 
 FORM: Any = {"type": "object", "properties": {"colour": {"type": "string"}}}

@@ -57,21 +57,21 @@ def test_a_call_with_a_question_counts_as_one_call(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "request_",
+    "send",
     [
         lambda client: client.call_tool("choose"),
         lambda client: client.get_prompt("paint"),
         lambda client: client.read_resource("docs://colour"),
     ],
 )
-def test_a_question_without_an_answer_raises_unanswered(client: Client, request_: Callable[[Client], object]) -> None:
-    with pytest.raises(Unanswered, match=r"'Which colour\?' \(key 'colour'\); .*client.answers") as asked:
-        request_(client)
-    assert (asked.value.key, asked.value.text) == ("colour", "Which colour?")
+def test_a_question_without_an_answer_raises_unanswered(client: Client, send: Callable[[Client], object]) -> None:
+    with pytest.raises(Unanswered, match=r"'Which colour\?' \(key 'colour'\); .*client.answers") as error_info:
+        send(client)
+    assert (error_info.value.key, error_info.value.text) == ("colour", "Which colour?")
 
 
 @pytest.mark.parametrize(
-    ("tool", "key", "answer", "wanted"),
+    ("tool", "key", "answer", "expected_type"),
     [
         ("choose", "colour", "blue", "a dict of the form's fields"),
         ("think", "thought", 5, "a text or a CreateMessageResult"),
@@ -79,10 +79,10 @@ def test_a_question_without_an_answer_raises_unanswered(client: Client, request_
     ],
 )
 def test_an_answer_of_the_wrong_type_is_refused_with_a_remedy(
-    client: Client, tool: str, key: str, answer: str | int, wanted: str
+    client: Client, tool: str, key: str, answer: str | int, expected_type: str
 ) -> None:
     client.answers({key: answer})
-    with pytest.raises(Unanswered, match=wanted):
+    with pytest.raises(Unanswered, match=expected_type):
         client.call_tool(tool)
 
 
@@ -92,9 +92,9 @@ def test_a_client_without_answers_receives_no_questions(client: Client) -> None:
     if client.era == "2025":
         assert client.call_tool("choose").is_error
     else:
-        with pytest.raises(JsonRpcError) as refused:
+        with pytest.raises(JsonRpcError) as error_info:
             client.call_tool("choose")
-        assert refused.value.code == -32021
+        assert error_info.value.code == -32021
     client.answers({})
     with pytest.raises(Unanswered):
         client.call_tool("choose")

@@ -22,22 +22,22 @@ def shop() -> Server:
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    with connect(shop()) as made:
-        yield made
+    with connect(shop()) as new_client:
+        yield new_client
 
 
 def test_a_person_of_the_group_approves_a_call(client: Client) -> None:
-    refused = client.call_tool("refund", {"amount": 5})
+    refusal = client.call_tool("refund", {"amount": 5})
     kim = client.as_owner("kim", scopes=["refunds"])
     [approval] = kim.approvals()
-    decided = kim.approve(approval["approvalId"], reason="ok")
+    decision = kim.approve(approval["approvalId"], reason="ok")
 
-    assert refused.is_error
-    needed: Any = refused.structured
-    assert needed["approval"]["approvalId"] == approval["approvalId"]
-    assert (decided["state"], decided["decidedBy"], decided["reason"]) == ("approved", "kim", "ok")
+    assert refusal.is_error
+    structure: Any = refusal.structured
+    assert structure["approval"]["approvalId"] == approval["approvalId"]
+    assert (decision["state"], decision["decidedBy"], decision["reason"]) == ("approved", "kim", "ok")
     assert client.call_tool("refund", {"amount": 5}).value == "refunded 5.0"
-    assert (kim.approvals(), [it["usedBy"][:5] for it in kim.approvals("approved")]) == ([], ["call:"])
+    assert (kim.approvals(), [approved["usedBy"][:5] for approved in kim.approvals("approved")]) == ([], ["call:"])
 
 
 def test_the_reason_of_a_denial_is_in_the_reply(client: Client) -> None:
@@ -62,8 +62,8 @@ def test_all_pages_are_listed(client: Client) -> None:
     for amount in range(60):
         client.call_tool("refund", {"amount": amount})
 
-    listed = client.as_owner("kim", scopes=["refunds"]).approvals()
-    assert [it["arguments"]["amount"] for it in listed] == [float(it) for it in reversed(range(60))]
+    amounts = [entry["arguments"]["amount"] for entry in client.as_owner("kim", scopes=["refunds"]).approvals()]
+    assert amounts == [float(amount) for amount in reversed(range(60))]
 
 
 def test_the_asynchronous_client_can_decide_too() -> None:

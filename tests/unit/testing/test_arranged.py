@@ -59,9 +59,9 @@ class Receipt:
 
 
 @pytest.fixture
-def typed() -> Server:
+def typed_server() -> Server:
     """Tools with different return types. None of them may run."""
-    server = Server("typed")
+    server = Server("typed_server")
 
     @server.tool
     def money() -> Money:
@@ -78,8 +78,8 @@ def typed() -> Server:
     return server
 
 
-def test_tool_returns_accepts_an_object_or_json(typed: Server) -> None:
-    with connect(typed) as client:
+def test_tool_returns_accepts_an_object_or_json(typed_server: Server) -> None:
+    with connect(typed_server) as client:
         client.tool_returns("money", Money(amount=1.5))
         assert client.call_tool("money").value == {"amount": 1.5}
         client.tool_returns("money", {"amount": 2})
@@ -91,8 +91,8 @@ def test_tool_returns_accepts_an_object_or_json(typed: Server) -> None:
 
 
 @pytest.mark.enable_socket  # an event loop needs a pair of sockets
-def test_tool_returns_and_tool_raises_work_for_asynchronous_tools(typed: Server) -> None:
-    with connect(typed) as client:
+def test_tool_returns_and_tool_raises_work_for_asynchronous_tools(typed_server: Server) -> None:
+    with connect(typed_server) as client:
         client.tool_returns("receipt", {"number": 5})
         client.during("receipt", lambda: client.call_tool("receipt"))  # the callback may call a tool
         assert client.call_tool("receipt").value == {"number": 5}
@@ -143,14 +143,14 @@ def test_during_runs_once_before_a_tool(client: Client) -> None:
 
 
 def test_a_deployed_version_finds_the_tasks_and_the_first_client_keeps_its_version(client: Client) -> None:
-    later = Server("later")
+    new_server = Server("later")
 
-    @later.tool
+    @new_server.tool
     def send_mail(to: str, text: str) -> str:
         return f"{to}: {text}"
 
     task_id = client.get_prompt("refund_order", ORDER).task_id
-    deployed = client.deployed(later)
+    deployed = client.deployed(new_server)
     assert [tool["name"] for tool in deployed.list_tools()] == ["send_mail"]
     assert deployed.call_tool("send_mail", {"to": "kim", "text": "x"}, task=task_id).recorded
     deployed.remaining_s(3)
@@ -183,17 +183,17 @@ def test_a_tool_can_use_up_the_functions_time(by: str) -> None:
 
 
 def test_a_tool_that_hangs_is_abandoned_at_the_time_limit() -> None:
-    server, end = Server("hung"), Event()
+    server, may_end = Server("hung"), Event()
 
     @server.tool
     def hang() -> None:
-        end.wait(60)
+        may_end.wait(60)
 
     server.add_workflow(Workflow(name="flow", description="hang", steps=[Step("one", tool="hang")]))
     with connect(server, settings=Settings(write_reserve_ms=1_000)) as client:
         client.remaining_s(2.8)
         pause = client.get_prompt("flow").pause
-    end.set()
+    may_end.set()
     assert (pause.type, pause.step) == ("toolError", "one")
     assert "timed out" in pause.error
 
@@ -212,9 +212,9 @@ def test_a_failure_without_times_lasts_until_it_is_stopped(
     task_id = client.get_prompt("refund_order", ORDER).task_id
     client.store.fails("GetItem", times=None, error=error)
     for _ in range(3):
-        with pytest.raises(JsonRpcError) as refused:
+        with pytest.raises(JsonRpcError) as error_info:
             client.task(task_id)
-        assert refused.value.code == INTERNAL_ERROR
+        assert error_info.value.code == INTERNAL_ERROR
         assert (error if isinstance(error, str) else type(error).__name__) in caplog.text
     client.store.fails("GetItem", times=0)
     assert client.task(task_id).status == "working"
@@ -249,9 +249,9 @@ def test_a_kill_happens_once_and_only_after_a_success(client: Client) -> None:
     client.store.fails("PutItem", error="AccessDeniedException")
     client.killed_after("PutItem")
     assert client.get_prompt("refund_order", ORDER).meta == {}
-    with pytest.raises(Killed) as killed:
+    with pytest.raises(Killed) as error_info:
         client.get_prompt("refund_order", ORDER)
-    assert killed.value.after == "PutItem"
+    assert error_info.value.after == "PutItem"
     assert client.get_prompt("refund_order", ORDER).meta
     client.killed_after("fetch_order")
     with pytest.raises(Killed):
@@ -290,10 +290,10 @@ def test_a_killed_run_calls_no_more_tools(orders: Server) -> None:
 
 
 def test_after_a_kill_a_new_process_starts() -> None:
-    invocations, made = Invocations(Clock()), []
+    invocations, handlers = Invocations(Clock()), []
 
     def make() -> Handler:
-        made.append("a handler")
+        handlers.append("a handler")
 
         def handle(_event: dict[str, Any], _context: object) -> dict[str, Any]:
             invocations.note_action("work")
@@ -303,27 +303,27 @@ def test_after_a_kill_a_new_process_starts() -> None:
 
     function = Function(make, invocations)
     function.invoke({}, None)
-    assert len(made) == 1
+    assert len(handlers) == 1
     invocations.kill_after("work")
     with pytest.raises(Killed):
         function.invoke({}, None)
-    assert len(made) == 2
+    assert len(handlers) == 2
     assert function.invoke({}, None)[0] == {}
 
 
 def test_a_kill_affects_only_the_run_with_the_action(orders: Server) -> None:
-    started, go_on = Event(), Event()
+    started, may_continue = Event(), Event()
 
     @orders.tool
     def wait() -> None:
         started.set()
-        go_on.wait()
+        may_continue.wait()
 
     orders.add_workflow(Workflow(name="waiting", description="wait", steps=[Step("one", tool="wait")]))
     with connect(orders) as client, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(client.get_prompt, "waiting")
+        future = pool.submit(client.get_prompt, "waiting")
         started.wait()
         with client.killed_after("PutItem"):
             client.get_prompt("refund_order", ORDER)
-        go_on.set()
-        assert waiting.result().completed
+        may_continue.set()
+        assert future.result().completed

@@ -15,23 +15,23 @@ REPORT = {"year": 2025, "attempt": 1}
 
 @pytest.fixture
 def server() -> Server:
-    made = Server("reports", version="1.0.0")
+    reports = Server("reports", version="1.0.0")
 
-    @made.tool(task="optional")
+    @reports.tool(task="optional")
     def report(year: int, ctx: Context) -> dict[str, int]:
         return {"year": year, "attempt": ctx.attempt}
 
-    @made.tool(task="required")
+    @reports.tool(task="required")
     def archive(year: int) -> str:
         return f"archived {year}"
 
-    @made.tool(task="optional", idempotent=False)
+    @reports.tool(task="optional", idempotent=False)
     def pay(amount: int) -> str:
         if amount > 100:
             raise ToolError("too much")
         return f"paid {amount}"
 
-    @made.tool(task="optional")
+    @reports.tool(task="optional")
     def wrap(ctx: Context) -> str:
         colour, ribbon = (
             ctx.elicit(name, f"Which {name}?", {"type": "object", "properties": {name: {"type": "string"}}})
@@ -41,18 +41,18 @@ def server() -> Server:
             return "not wrapped"
         return f"wrapped in {colour.content['colour']} with {ribbon.content['ribbon']}"
 
-    @made.tool
+    @reports.tool
     def plain() -> str:
         return "done"
 
-    return made
+    return reports
 
 
 @pytest.fixture
 def client(server: Server, era: Era) -> Iterator[Client]:
     """A client whose workers run only when the test calls them."""
-    with connect(server, era=era, workers="by hand") as made:
-        yield made
+    with connect(server, era=era, workers="by hand") as new_client:
+        yield new_client
 
 
 @BOTH_ERAS
@@ -62,8 +62,8 @@ def test_a_call_that_becomes_a_task_returns_its_result(
 ) -> None:
     client = baton(server, era=era)
     assert client.call_tool(tool, {"year": 2025}).value == value
-    in_the_background = [run.outcome for run in client.worker_runs]
-    assert in_the_background == (["completed"] if era == "2026" or tool == "archive" else [])
+    outcomes = [run.outcome for run in client.worker_runs]
+    assert outcomes == (["completed"] if era == "2026" or tool == "archive" else [])
     assert client.calls(tool) == [{"year": 2025}]
 
 
@@ -176,31 +176,31 @@ def test_the_client_refuses_an_answer_of_the_wrong_type(client: Client) -> None:
 
 @BOTH_ERAS
 def test_a_plain_tool_starts_no_task(client: Client) -> None:
-    with pytest.raises((ValueError, JsonRpcError)) as refused:
+    with pytest.raises((ValueError, JsonRpcError)) as error_info:
         client.start_task("plain")
-    assert "start_task('plain')" in str(refused.value) or "does not run as a task" in str(refused.value)
+    assert "start_task('plain')" in str(error_info.value) or "does not run as a task" in str(error_info.value)
 
 
 def test_a_worker_has_fifteen_minutes_unless_a_test_sets_another_limit(baton: Connect) -> None:
-    server, left_ms = Server("timed", version="1"), list[int]()
+    server, remaining_ms = Server("timed", version="1"), list[int]()
 
     @server.tool(task="optional")
     def look(ctx: Context) -> None:
-        left_ms.append(ctx.remaining_ms() or 0)
+        remaining_ms.append(ctx.remaining_ms() or 0)
 
     client = baton(server)
     client.start_task("look")
     client.remaining_s(60)
     client.start_task("look")
-    assert 800_000 < left_ms[0] <= 900_000
-    assert left_ms[1] <= 60_000
+    assert 800_000 < remaining_ms[0] <= 900_000
+    assert remaining_ms[1] <= 60_000
 
 
 def test_another_version_of_the_server_processes_waiting_events(client: Client) -> None:
     task = client.start_task("archive", {"year": 2025})
-    later = Server("reports", version="2.0.0")
-    later.add_tool(lambda year: f"archived {year} twice", name="archive", description="Archive.", task="required")
-    client.deployed(later).run_worker()
+    new_server = Server("reports", version="2.0.0")
+    new_server.add_tool(lambda year: f"archived {year} twice", name="archive", description="Archive.", task="required")
+    client.deployed(new_server).run_worker()
     assert task.result.text == "archived 2025 twice"
 
 
@@ -210,19 +210,19 @@ def test_workers_run_at_once_or_by_hand(server: Server) -> None:
 
 
 def test_tasks_can_be_used_in_asynchronous_tests(server: Server) -> None:
-    async def talk() -> None:
+    async def use_client() -> None:
         async with aconnect(server, workers="by hand") as client:
             task = await client.start_task("report", {"year": 2025})
             assert (await task.poll()).status == "working"
             assert (await client.run_worker()).outcome == "completed"
             assert (await task.wait()).result.value == REPORT
-            asked = await client.start_task("wrap")
+            question_task = await client.start_task("wrap")
             await client.run_worker()
-            assert list((await asked.answer({})).input_requests) == ["colour"]
-            assert (await asked.cancel()).status == "cancelled"
+            assert list((await question_task.answer({})).input_requests) == ["colour"]
+            assert (await question_task.cancel()).status == "cancelled"
             assert (await client.call_tool("archive", {"year": 2024})).value == "archived 2024"
 
-    asyncio.run(talk())
+    asyncio.run(use_client())
 
 
 # The clock

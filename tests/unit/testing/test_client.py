@@ -86,9 +86,9 @@ def test_a_result_has_the_tools_value_in_every_form(orders: Server, era: Era) ->
         assert client.call_tool("names").structured == {"result": ["Kim", "Sam"]}
         assert client.call_tool("undeclared").value == {"a": [1, None]}
         assert client.call_tool("undeclared").structured is None
-        failed = client.call_tool("refund", {**ORDER, "amount": 1.0})
-        assert (failed.is_error, failed.text, failed.value) == (True, "connection timeout", None)
-        assert failed.recorded is False
+        failure = client.call_tool("refund", {**ORDER, "amount": 1.0})
+        assert (failure.is_error, failure.text, failure.value) == (True, "connection timeout", None)
+        assert failure.recorded is False
 
 
 @BOTH_ERAS
@@ -99,30 +99,30 @@ def test_a_call_with_an_unknown_task_is_not_recorded(client: Client) -> None:
 
 @BOTH_ERAS
 def test_a_rejected_request_raises_the_servers_error(client: Client) -> None:
-    with pytest.raises(JsonRpcError) as refused:
+    with pytest.raises(JsonRpcError) as error_info:
         client.get_prompt("refund_order", {})
-    assert (refused.value.code, refused.value.data) == (INVALID_PARAMS, None)
-    assert "order_id" in refused.value.message
-    with pytest.raises(JsonRpcError) as unknown:
+    assert (error_info.value.code, error_info.value.data) == (INVALID_PARAMS, None)
+    assert "order_id" in error_info.value.message
+    with pytest.raises(JsonRpcError) as unknown_method:
         client.request("tasks/nothing")
-    assert unknown.value.code == -32601
-    assert unknown.value.status == (404 if client.era == "2026" else 200)
+    assert unknown_method.value.code == -32601
+    assert unknown_method.value.status == (404 if client.era == "2026" else 200)
 
 
 @BOTH_ERAS
 def test_a_task_can_be_cancelled_and_completed(client: Client) -> None:
     client.tool_raises("refund", "no")
-    first, second = (client.get_prompt("refund_order", ORDER).task_id for _ in range(2))
-    assert client.cancel(first).status == "cancelled"
-    done = client.complete(second, {"by": "hand"})
-    assert (done.status, done.result) == ("completed", {"by": "hand"})
-    assert client.task(first).result is None
+    first_id, second_id = (client.get_prompt("refund_order", ORDER).task_id for _ in range(2))
+    assert client.cancel(first_id).status == "cancelled"
+    completed_task = client.complete(second_id, {"by": "hand"})
+    assert (completed_task.status, completed_task.result) == ("completed", {"by": "hand"})
+    assert client.task(first_id).result is None
 
 
 def test_tasks_of_all_pages_are_listed_newest_first(client: Client) -> None:
     client.remaining_s(3)
-    made = [client.get_prompt("refund_order", {"order_id": "A"}).task_id for _ in range(52)]
-    assert [task.task_id for task in client.tasks()] == made[::-1]
+    task_ids = [client.get_prompt("refund_order", {"order_id": "A"}).task_id for _ in range(52)]
+    assert [task.task_id for task in client.tasks()] == task_ids[::-1]
 
 
 @BOTH_ERAS
@@ -187,16 +187,16 @@ def test_a_task_of_another_connection_can_be_resumed(orders: Server) -> None:
 
 def test_a_server_is_not_changed_and_its_connections_share_nothing(orders: Server) -> None:
     tools = dict(orders.tools)
-    with connect(orders) as first, connect(orders) as second:
-        first.tool_returns("fetch_order", {"total": 1.0})
-        first.clock.advance(10_000)
-        first.store.fails("PutItem", times=None)
-        first.remaining_s(2)
-        assert second.call_tool("fetch_order", {"order_id": "A"}).value["total"] == 30.0
-        task_id = second.get_prompt("refund_order", ORDER).task_id
-        assert second.task(task_id).status == "working"
-        assert first.tasks() == []
-        assert first.calls("fetch_order") == []
+    with connect(orders) as first_client, connect(orders) as second_client:
+        first_client.tool_returns("fetch_order", {"total": 1.0})
+        first_client.clock.advance(10_000)
+        first_client.store.fails("PutItem", times=None)
+        first_client.remaining_s(2)
+        assert second_client.call_tool("fetch_order", {"order_id": "A"}).value["total"] == 30.0
+        task_id = second_client.get_prompt("refund_order", ORDER).task_id
+        assert second_client.task(task_id).status == "working"
+        assert first_client.tasks() == []
+        assert first_client.calls("fetch_order") == []
     assert orders.tools == tools
 
 
@@ -226,20 +226,20 @@ def test_invalid_arguments_of_connect_are_refused(orders: Server, monkeypatch: p
 
 @pytest.mark.enable_socket  # an event loop needs a pair of sockets
 def test_requests_of_the_asynchronous_client_can_run_at_the_same_time(orders: Server, era: Era) -> None:
-    async def talk() -> None:
+    async def use_client() -> None:
         async with aconnect(orders, era=era) as client:
             run = await client.get_prompt("refund_order", ORDER)
             assert run.pause.type == "toolError"
-            refunded, sent = await asyncio.gather(
+            refund, mail = await asyncio.gather(
                 client.call_tool("refund", {**ORDER, "amount": 30.0}, task=run.task_id),
                 client.call_tool("send_mail", MAIL, task=run.task_id),
             )
-            assert (refunded.recorded, sent.recorded) == (True, True)
+            assert (refund.recorded, mail.recorded) == (True, True)
             assert (await client.resume(run.task_id)).completed
             assert client.calls("send_mail") == [MAIL]
             assert await client.as_owner("sam").tasks() == []
 
-    asyncio.run(talk())
+    asyncio.run(use_client())
 
 
 def test_the_asynchronous_client_has_all_methods_of_the_client() -> None:

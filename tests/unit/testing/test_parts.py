@@ -17,10 +17,10 @@ def test_two_readings_of_the_clock_differ() -> None:
 
 def test_advance_changes_both_times() -> None:
     clock = Clock()
-    day, moment = clock.now_ms(), clock.monotonic_s()
+    start_ms, start_s = clock.now_ms(), clock.monotonic_s()
     clock.advance(1.5)
-    assert clock.now_ms() - day >= 1500
-    assert clock.monotonic_s() - moment >= 1.5
+    assert clock.now_ms() - start_ms >= 1500
+    assert clock.monotonic_s() - start_s >= 1.5
     with pytest.raises(ValueError, match="does not go back"):
         clock.advance(-1)
 
@@ -29,33 +29,33 @@ def test_each_invocation_has_its_full_time() -> None:
     clock = Clock()
     invocations = Invocations(clock)
     clock.advance(1000)
-    with invocations.begin(again=False) as first:
-        assert first.get_remaining_time_in_millis() > (TIMEOUT_S - 10) * 1000
+    with invocations.begin(again=False) as first_invocation:
+        assert first_invocation.get_remaining_time_in_millis() > (TIMEOUT_S - 10) * 1000
         clock.advance(TIMEOUT_S)
-        assert first.get_remaining_time_in_millis() == 0
-        with invocations.begin(again=False) as second:
-            assert second.get_remaining_time_in_millis() > 0
+        assert first_invocation.get_remaining_time_in_millis() == 0
+        with invocations.begin(again=False) as second_invocation:
+            assert second_invocation.get_remaining_time_in_millis() > 0
         invocations.remaining_s(50)
-        assert 40_000 < first.get_remaining_time_in_millis() <= 50_000
+        assert 40_000 < first_invocation.get_remaining_time_in_millis() <= 50_000
 
 
 def test_a_thread_without_an_invocation_uses_the_newest() -> None:
-    invocations, ends = Invocations(Clock()), []
+    invocations, actions = Invocations(Clock()), []
 
     def work() -> None:
         try:
             invocations.note_action("work")
         except Killed as killed:
-            ends.append(killed.after)
+            actions.append(killed.after)
 
     kill = invocations.kill_after("work")
     assert invocations.current is None
     work()
-    with invocations.begin(again=False), invocations.begin(again=False) as last:
+    with invocations.begin(again=False), invocations.begin(again=False) as last_invocation:
         thread = Thread(target=work)
         thread.start()
         thread.join()
-        assert (ends, last.killed_after, kill.happened) == (["work"], "work", True)
+        assert (actions, last_invocation.killed_after, kill.happened) == (["work"], "work", True)
 
 
 def test_a_stream_can_be_read_in_chunks_of_any_size() -> None:

@@ -18,14 +18,14 @@ def test_the_examples_of_the_page_run_in_parallel_without_a_network(tmp_path: Pa
     (tmp_path / "test_orders.py").write_text("\n\n".join(tests))
 
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", *STRICT, *CLOSED, "test_orders.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
 
-    shown = len(re.findall("^def test_", PAGE, re.MULTILINE))
-    again = 1  # one of the tests runs in two eras
-    assert f"{shown + again} passed" in done.stdout, done.stdout + done.stderr
+    test_count = len(re.findall("^def test_", PAGE, re.MULTILINE))
+    repetition_count = 1  # one of the tests runs in two eras
+    assert f"{test_count + repetition_count} passed" in process.stdout, process.stdout + process.stderr
 
 
 def test_the_plugin_loads_little_if_its_fixture_is_not_used() -> None:
-    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, timeout=60)
+    process = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, timeout=60)
 
-    assert done.stdout.split() == ["mcp_baton", "mcp_baton.testing", "mcp_baton.testing.plugin"]
+    assert process.stdout.split() == ["mcp_baton", "mcp_baton.testing", "mcp_baton.testing.plugin"]

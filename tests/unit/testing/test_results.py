@@ -14,8 +14,7 @@ REASON: JsonObject = {
 }
 STEPS: list[Json] = [{"name": "fetch", "status": "completed"}, {"name": "refund", "status": "failed"}]
 MISMATCH = Pause(
-    "schemaMismatch",
-    {"blockedStep": "lend", "missingFields": ["reader"], "invalidFields": [], "suggestedTool": "lend"},
+    "schemaMismatch", {"blockedStep": "lend", "missingFields": ["reader"], "invalidFields": [], "suggestedTool": "lend"}
 )
 
 
@@ -32,7 +31,7 @@ def test_an_unknown_field_of_a_pause_is_an_error_that_lists_the_fields(name: str
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "text"),
     [
         (MISMATCH, "schemaMismatch at 'lend': missingFields [\"reader\"]"),
         (Pause("deadlineExceeded", {"blockedStep": "a", "suggestedTool": "b"}), "deadlineExceeded at 'a'"),
@@ -61,8 +60,8 @@ def test_an_unknown_field_of_a_pause_is_an_error_that_lists_the_fields(name: str
         (Result("x" * 200, "", False, None, (), {}), f'Result(value "{"x" * 119}…)'),
     ],
 )
-def test_the_repr_of_a_value_is_one_short_line(value: object, shown: str) -> None:
-    assert repr(value) == shown
+def test_the_repr_of_a_value_is_one_short_line(value: object, text: str) -> None:
+    assert repr(value) == text
 
 
 def test_an_error_has_its_code_message_and_data() -> None:

@@ -156,9 +156,9 @@ def test_a_format_2_path_does_not_have_its_stage(stage: str, raw: str, route: st
     ],
 )
 def test_an_event_of_another_kind_is_refused_with_the_reason(event: object, culprit: str) -> None:
-    with pytest.raises(EventError, match=culprit) as caught:
+    with pytest.raises(EventError, match=culprit) as error_info:
         parse_event(event)
-    assert "API Gateway" in str(caught.value)
+    assert "API Gateway" in str(error_info.value)
 
 
 MEMBERS = sorted({*REST, *HTTP_API})

@@ -15,15 +15,15 @@ USER_ARN = f"arn:aws:iam::{ACCOUNT}:user/kim"
 SESSION_ARN = f"arn:aws:sts::{ACCOUNT}:assumed-role/agent/kim"
 
 
-def rest(unique_id: str | None, arn: str = SESSION_ARN, **more: Any) -> dict[str, Any]:
+def rest_context(unique_id: str | None, arn: str = SESSION_ARN, **other_members: Any) -> dict[str, Any]:
     """Return the request context of a REST API for a signed request."""
-    return {"identity": {"user": unique_id, "caller": unique_id, "userArn": arn, "accountId": ACCOUNT, **more}}
+    return {"identity": {"user": unique_id, "caller": unique_id, "userArn": arn, "accountId": ACCOUNT, **other_members}}
 
 
-def http_api(unique_id: str | None, arn: str = SESSION_ARN, **more: Any) -> dict[str, Any]:
+def http_context(unique_id: str | None, arn: str = SESSION_ARN, **other_members: Any) -> dict[str, Any]:
     """Return the request context of an HTTP API or function URL for a signed request."""
     iam = {"userId": unique_id, "callerId": unique_id, "userArn": arn, "accountId": ACCOUNT, "cognitoIdentity": None}
-    return {"authorizer": {"iam": {**iam, **more}}}
+    return {"authorizer": {"iam": {**iam, **other_members}}}
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def http_api(unique_id: str | None, arn: str = SESSION_ARN, **more: Any) -> dict
         pytest.param({"authorizer": {"lambda": {"sub": "u1"}}}, "u1", id="http api lambda authorizer"),
         pytest.param({"authorizer": {"lambda": {"principalId": "p1"}}}, "p1", id="http api principal id"),
         pytest.param({"identity": {"apiKeyId": "k1", "apiKey": "secret"}}, "k1", id="api key"),
-        pytest.param(rest(USER, USER_ARN, apiKeyId="k1"), USER, id="iam before api key"),
-        pytest.param({"authorizer": {"claims": {"sub": "u1"}}, **rest(USER)}, "u1", id="sub before iam"),
+        pytest.param(rest_context(USER, USER_ARN, apiKeyId="k1"), USER, id="iam before api key"),
+        pytest.param({"authorizer": {"claims": {"sub": "u1"}}, **rest_context(USER)}, "u1", id="sub before iam"),
         pytest.param(
             {"authorizer": {"claims": {}, "sub": 7, "principalId": None}, "identity": {"apiKeyId": "k1"}},
             "k1",
@@ -54,17 +54,17 @@ def test_the_owner_is_the_identity_that_the_authorizer_verified(context: dict[st
 @pytest.mark.parametrize(
     "context",
     [
-        rest(f"{ROLE}:CognitoIdentityCredentials", cognitoIdentityId="eu-west-1:one"),
-        http_api(f"{ROLE}:CognitoIdentityCredentials", cognitoIdentity={"identityId": "eu-west-1:one"}),
+        rest_context(f"{ROLE}:CognitoIdentityCredentials", cognitoIdentityId="eu-west-1:one"),
+        http_context(f"{ROLE}:CognitoIdentityCredentials", cognitoIdentity={"identityId": "eu-west-1:one"}),
     ],
 )
 def test_users_of_an_identity_pool_are_distinguished_even_with_a_shared_role(context: dict[str, Any]) -> None:
     assert resolve_owner(context, allow_anonymous=False) == "eu-west-1:one"
 
 
-@pytest.mark.parametrize("event", [rest, http_api])
+@pytest.mark.parametrize("event", [rest_context, http_context])
 @pytest.mark.parametrize(
-    ("unique_id", "owner", "trusting"),
+    ("unique_id", "owner", "owner_with_session_names"),
     [
         pytest.param(USER, USER, USER, id="user"),
         pytest.param(ACCOUNT, ACCOUNT, ACCOUNT, id="root user"),
@@ -74,10 +74,10 @@ def test_users_of_an_identity_pool_are_distinguished_even_with_a_shared_role(con
     ],
 )
 def test_an_iam_caller_is_its_unique_id_and_session_names_count_only_if_trusted(
-    event: Callable[[str], dict[str, Any]], unique_id: str, owner: str | None, trusting: str | None
+    event: Callable[[str], dict[str, Any]], unique_id: str, owner: str | None, owner_with_session_names: str | None
 ) -> None:
     assert resolve_owner(event(unique_id), allow_anonymous=False) == owner
-    assert resolve_owner(event(unique_id), allow_anonymous=False, trust_session_names=True) == trusting
+    assert resolve_owner(event(unique_id), allow_anonymous=False, trust_session_names=True) == owner_with_session_names
 
 
 @pytest.mark.parametrize("context", [{"identity": {"caller": USER}}, {"authorizer": {"iam": {"callerId": USER}}}])
@@ -85,10 +85,8 @@ def test_both_fields_of_the_unique_id_are_accepted(context: dict[str, Any]) -> N
     assert resolve_owner(context, allow_anonymous=False) == USER
 
 
-@pytest.mark.parametrize("event", [rest, http_api])
-def test_an_arn_is_not_an_identity_because_it_can_be_reused(
-    event: Callable[[None, str], dict[str, Any]],
-) -> None:
+@pytest.mark.parametrize("event", [rest_context, http_context])
+def test_an_arn_is_not_an_identity_because_it_can_be_reused(event: Callable[[None, str], dict[str, Any]]) -> None:
     assert resolve_owner(event(None, USER_ARN), allow_anonymous=False) is None
 
 
@@ -140,8 +138,8 @@ def test_an_owner_is_never_empty_and_no_context_raises(context: dict[str, Any]) 
             {"authorizer": {"principalId": "p1", "integrationLatency": 4, "scope": "a"}},
             {"principalId": "p1", "scope": "a"},
         ),
-        (http_api(USER), {}),
-        (rest(USER, apiKeyId="k1"), {}),
+        (http_context(USER), {}),
+        (rest_context(USER, apiKeyId="k1"), {}),
         ({"scope": "a", "identity": {"scope": "a"}}, {}),
         ({"authorizer": "a"}, {}),
     ],
@@ -154,7 +152,7 @@ CONTEXT = SimpleNamespace(aws_request_id="lambda-id")
 
 
 @pytest.mark.parametrize(
-    ("request_context", "context", "found"),
+    ("request_context", "context", "correlation"),
     [
         ({"requestId": "gateway-id"}, CONTEXT, "gateway-id"),
         ({"requestId": ""}, CONTEXT, "lambda-id"),
@@ -165,8 +163,8 @@ CONTEXT = SimpleNamespace(aws_request_id="lambda-id")
         ({"requestId": "gateway-id"}, None, "gateway-id"),
     ],
 )
-def test_api_gateways_request_id_is_used_first(request_context: object, context: object, found: str) -> None:
-    assert correlation_id(request_context, context) == found
+def test_api_gateways_request_id_is_used_first(request_context: object, context: object, correlation: str) -> None:
+    assert correlation_id(request_context, context) == correlation
 
 
 def test_a_request_without_an_id_gets_a_new_one() -> None:

@@ -31,14 +31,14 @@ def traces(**outcomes: Outcome) -> list[StepTrace]:
     return [StepTrace(step, {}, (), outcomes[step.name]) for step in WORKFLOW.steps if step.name in outcomes]
 
 
-def nothing() -> TaskVariables:
+def no_variables() -> TaskVariables:
     return TaskVariables({})
 
 
 def test_a_finished_run_completes_the_task_in_its_last_write() -> None:
-    ran = traces(a=Succeeded(1), b=Succeeded(None), c=Succeeded({"x": 2}))
+    step_traces = traces(a=Succeeded(1), b=Succeeded(None), c=Succeeded({"x": 2}))
 
-    batch = run_batch(task("ppp"), ran, None, nothing(), finished=True)
+    batch = run_batch(task("ppp"), step_traces, None, no_variables(), finished=True)
 
     assert batch.steps == (
         StepWrite(0, "a", PENDING, COMPLETED, 1),
@@ -49,9 +49,9 @@ def test_a_finished_run_completes_the_task_in_its_last_write() -> None:
 
 
 def test_a_paused_run_writes_its_results_and_its_pause_reason() -> None:
-    ran = traces(a=Succeeded(1), b=Failed("boom"))
+    step_traces = traces(a=Succeeded(1), b=Failed("boom"))
 
-    batch = run_batch(task("ppp"), ran, FAILED_B, nothing(), finished=False)
+    batch = run_batch(task("ppp"), step_traces, FAILED_B, no_variables(), finished=False)
 
     assert batch.steps == (
         StepWrite(0, "a", PENDING, COMPLETED, 1),
@@ -79,13 +79,13 @@ RACES = {
 }
 
 
-@pytest.mark.parametrize(("stored", "outcome", "written"), RACES.values(), ids=RACES)
-def test_a_lost_race_is_decided_on_the_winners_state(stored: str, outcome: Outcome, written: StepWrite | None) -> None:
+@pytest.mark.parametrize(("letters", "outcome", "write"), RACES.values(), ids=RACES)
+def test_a_lost_race_is_decided_on_the_winners_state(letters: str, outcome: Outcome, write: StepWrite | None) -> None:
     pause = FAILED_B if isinstance(outcome, Failed) else None
 
-    batch = run_batch(task(stored), traces(b=outcome), pause, nothing(), finished=False)
+    batch = run_batch(task(letters), traces(b=outcome), pause, no_variables(), finished=False)
 
-    assert batch.steps == ((written,) if written else ())
+    assert batch.steps == ((write,) if write else ())
 
 
 REASONS = {
@@ -101,33 +101,33 @@ REASONS = {
 }
 
 
-@pytest.mark.parametrize(("statuses", "stored", "pause", "written"), REASONS.values(), ids=REASONS)
+@pytest.mark.parametrize(("statuses", "stored_pause", "pause", "expected_pause"), REASONS.values(), ids=REASONS)
 def test_the_pause_reason_matches_the_written_state(
-    statuses: str, stored: PauseReason | None, pause: PauseReason | None, written: PauseWrite
+    statuses: str, stored_pause: PauseReason | None, pause: PauseReason | None, expected_pause: PauseWrite
 ) -> None:
-    batch = run_batch(task(statuses, stored), (), pause, nothing(), finished=statuses == "ccc")
+    batch = run_batch(task(statuses, stored_pause), (), pause, no_variables(), finished=statuses == "ccc")
 
-    assert batch.pause == written
+    assert batch.pause == expected_pause
 
 
 NEXT = Workflow(name="w", description="d", steps=[Step(name, tool=f"do_{name}") for name in "xba"])
 
 
-def moved_batch(current: TaskRecord, pause: PauseReason | None = None, **outcomes: Outcome) -> Batch:
+def batch_after_move(current: TaskRecord, pause: PauseReason | None = None, **outcomes: Outcome) -> Batch:
     """Return the batch of a run with the next definition that read the task with the previous one."""
-    ran = [StepTrace(step, {}, (), outcomes[step.name]) for step in NEXT.steps if step.name in outcomes]
+    step_traces = [StepTrace(step, {}, (), outcomes[step.name]) for step in NEXT.steps if step.name in outcomes]
     move = Move(WORKFLOW.fingerprint, NEXT)
-    return run_batch(current, ran, pause, nothing(), finished=pause is None, move=move)
+    return run_batch(current, step_traces, pause, no_variables(), finished=pause is None, move=move)
 
 
-def by(definition: Workflow, task: TaskRecord) -> TaskRecord:
+def with_definition(definition: Workflow, task: TaskRecord) -> TaskRecord:
     return replace(task, definition=definition.fingerprint)
 
 
 def test_a_move_writes_the_new_steps_and_deletes_the_data_of_removed_ones() -> None:
-    current = by(WORKFLOW, task("cfp", LATE_C))
+    current = with_definition(WORKFLOW, task("cfp", LATE_C))
 
-    batch = moved_batch(current, LATE_B, x=Succeeded(1))
+    batch = batch_after_move(current, LATE_B, x=Succeeded(1))
 
     assert batch.variables == {PROGRESS: NEXT.progress([PENDING, FAILED, COMPLETED])}
     assert batch.steps == (StepWrite(0, "x", PENDING, COMPLETED, 1),)
@@ -136,23 +136,23 @@ def test_a_move_writes_the_new_steps_and_deletes_the_data_of_removed_ones() -> N
 
 
 def test_a_move_deletes_a_pause_reason_whose_step_was_removed() -> None:
-    current = by(WORKFLOW, task("cpp", LATE_C))
+    current = with_definition(WORKFLOW, task("cpp", LATE_C))
 
-    batch = run_batch(current, (), None, nothing(), finished=False, move=Move(WORKFLOW.fingerprint, NEXT))
+    batch = run_batch(current, (), None, no_variables(), finished=False, move=Move(WORKFLOW.fingerprint, NEXT))
 
     assert batch.pause == ClearPause(LATE_C.to_json())
 
 
 def test_a_removed_step_that_a_continuation_completed_keeps_its_result() -> None:
-    batch = moved_batch(by(WORKFLOW, task("cpc")), LATE_B)
+    batch = batch_after_move(with_definition(WORKFLOW, task("cpc")), LATE_B)
 
     assert batch.removed == frozenset()
 
 
 def test_a_task_that_another_run_has_moved_is_not_moved_back() -> None:
-    current = by(NEXT, task("cpp"))
+    current = with_definition(NEXT, task("cpp"))
 
-    batch = moved_batch(current, LATE_B, x=Succeeded(1), b=Failed("no"))
+    batch = batch_after_move(current, LATE_B, x=Succeeded(1), b=Failed("no"))
 
     assert (batch.definition, batch.variables, batch.removed) == (None, {}, frozenset())
     # Step `c` is not in this run's definition, and step `x` is not in the task's.
@@ -160,14 +160,14 @@ def test_a_task_that_another_run_has_moved_is_not_moved_back() -> None:
 
 
 def test_a_reason_without_a_step_is_deleted_only_by_a_finished_run() -> None:
-    odd = task_of(WORKFLOW, "ccc", {PAUSE_REASON: {"type": "?"}})
+    odd_task = task_of(WORKFLOW, "ccc", {PAUSE_REASON: {"type": "?"}})
 
-    assert run_batch(odd, (), None, nothing(), finished=False).pause is None
-    assert run_batch(odd, (), None, nothing(), finished=True).pause == ClearPause({"type": "?"})
+    assert run_batch(odd_task, (), None, no_variables(), finished=False).pause is None
+    assert run_batch(odd_task, (), None, no_variables(), finished=True).pause == ClearPause({"type": "?"})
 
 
 @pytest.mark.parametrize(
-    ("statuses", "ran", "result"),
+    ("statuses", "outcomes", "result"),
     [
         ("ppp", {"a": Succeeded(1), "b": Succeeded(1), "c": Succeeded(1)}, 3),
         ("csp", {"c": Succeeded(1)}, 2),
@@ -176,8 +176,8 @@ def test_a_reason_without_a_step_is_deleted_only_by_a_finished_run() -> None:
     ],
 )
 def test_a_task_is_completed_when_every_step_is_settled(
-    statuses: str, ran: Mapping[str, Outcome], result: int | None
+    statuses: str, outcomes: Mapping[str, Outcome], result: int | None
 ) -> None:
-    batch = run_batch(task(statuses), traces(**ran), None, nothing(), finished=True)
+    batch = run_batch(task(statuses), traces(**outcomes), None, no_variables(), finished=True)
 
     assert batch.result == (None if result is None else {"completed": True, "steps_completed": result})

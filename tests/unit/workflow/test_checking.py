@@ -28,11 +28,7 @@ def callee(function: Callable[..., object], *parameters: str, output: Schema | N
 
 
 ORDER = {"type": "object", "properties": {"total": {"type": "number"}, "email": {"type": "string"}}}
-TOOLS = {
-    "fetch": callee(fetch_order, "order_id"),
-    "refund": callee(pay, "order_id", "amount"),
-    "ping": callee(print),
-}
+TOOLS = {"fetch": callee(fetch_order, "order_id"), "refund": callee(pay, "order_id", "amount"), "ping": callee(print)}
 FETCH = Step("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}, binding="order")
 
 
@@ -40,10 +36,10 @@ def workflow(*steps: Step, arguments: Sequence[Argument] = (Argument("order_id")
     return Workflow(name="refund_order", description="refund an order", arguments=arguments, steps=steps)
 
 
-def refused(made: Workflow, tools: dict[str, Callee] = TOOLS) -> WorkflowError:
-    with pytest.raises(WorkflowError) as caught:
-        checked(made, tools)
-    return caught.value
+def error_of(definition: Workflow, tools: dict[str, Callee] = TOOLS) -> WorkflowError:
+    with pytest.raises(WorkflowError) as error_info:
+        checked(definition, tools)
+    return error_info.value
 
 
 def not_a_source(value: object) -> Source:
@@ -52,7 +48,7 @@ def not_a_source(value: object) -> Source:
 
 
 def test_a_correct_workflow_is_accepted() -> None:
-    made = workflow(
+    definition = workflow(
         FETCH,
         Step("policy", resources=["docs://{topic}/{order_id}"], template_bindings={"topic": step_output("order")}),
         Step("refund", tool="refund", arguments={"amount": step_output("order", "total"), "order_id": constant(1)}),
@@ -61,7 +57,7 @@ def test_a_correct_workflow_is_accepted() -> None:
         Step("last", tool="fetch", arguments={"order_id": task_variable("seen")}),
     )
 
-    assert checked(made, TOOLS) is made
+    assert checked(definition, TOOLS) is definition
 
 
 def fetch(source: Source, parameter: str = "order_id") -> Step:
@@ -95,51 +91,51 @@ NOT_WORKING = {
 
 @pytest.mark.parametrize(("step", "cause"), NOT_WORKING.values(), ids=NOT_WORKING)
 def test_an_error_in_a_step_names_the_workflow_the_step_and_the_cause(step: Step, cause: str) -> None:
-    error = refused(workflow(FETCH, step, Step("later", tool="ping")))
+    error = error_of(workflow(FETCH, step, Step("later", tool="ping")))
 
     assert (error.workflow, error.step) == ("refund_order", step.name)
     assert cause in error.cause
     assert str(error) == f"workflow 'refund_order', step {step.name!r}: {error.cause}"
 
 
-def asking(*arguments: Argument) -> Workflow:
+def flow_with(*arguments: Argument) -> Workflow:
     return workflow(FETCH, arguments=arguments)
 
 
 @pytest.mark.parametrize(
-    ("made", "cause"),
+    ("definition", "cause"),
     [
-        pytest.param(workflow(*(Step(f"s{n}", tool="ping") for n in range(MAX_STEPS + 1))), "101", id="too many steps"),
+        pytest.param(workflow(*(Step(f"s{index}", tool="ping") for index in range(MAX_STEPS + 1))), "101", id="101"),
         pytest.param(workflow(Step("", tool="ping")), "empty name", id="a step without a name"),
-        pytest.param(asking(Argument("order_id"), Argument("order_id")), "'order_id'", id="argument twice"),
-        pytest.param(asking(Argument("order_id", required=True, default="A-17")), "is required", id="default"),
-        pytest.param(asking(Argument("order_id", default=cast("Any", datetime.now(UTC)))), "is not JSON", id="no JSON"),
+        pytest.param(flow_with(Argument("order_id"), Argument("order_id")), "'order_id'", id="argument twice"),
+        pytest.param(flow_with(Argument("order_id", required=True, default="A-17")), "is required", id="default"),
+        pytest.param(flow_with(Argument("order_id", default=cast("Any", datetime.now(UTC)))), "is not JSON", id="time"),
     ],
 )
-def test_an_error_in_a_workflow_names_the_workflow_and_the_cause(made: Workflow, cause: str) -> None:
-    error = refused(made)
+def test_an_error_in_a_workflow_names_the_workflow_and_the_cause(definition: Workflow, cause: str) -> None:
+    error = error_of(definition)
 
     assert (error.workflow, error.step) == ("refund_order", None)
     assert cause in error.cause
 
 
 def test_the_maximum_number_of_steps_is_allowed() -> None:
-    made = workflow(*(Step(f"s{n}", tool="ping") for n in range(MAX_STEPS)))
+    definition = workflow(*(Step(f"s{index}", tool="ping") for index in range(MAX_STEPS)))
 
-    assert checked(made, TOOLS) is made
+    assert checked(definition, TOOLS) is definition
 
 
 @pytest.mark.parametrize("name", ["", "1st", "-a", "a.b", "größe", "a b", "n" * 65, "name\n"])
 def test_a_name_that_a_host_may_reject_is_refused(name: str) -> None:
-    assert "1 to 64" in refused(replace(workflow(FETCH), name=name)).cause
-    assert refused(asking(Argument("order_id"), Argument(name))).cause.startswith(f"the argument {name!r}")
+    assert "1 to 64" in error_of(replace(workflow(FETCH), name=name)).cause
+    assert error_of(flow_with(Argument("order_id"), Argument(name))).cause.startswith(f"the argument {name!r}")
 
 
 @pytest.mark.parametrize("name", ["_", "A-1_b", "n" * 64])
 def test_a_name_that_every_host_accepts_is_accepted(name: str) -> None:
-    made = replace(asking(Argument("order_id"), Argument(name)), name=name)
+    definition = replace(flow_with(Argument("order_id"), Argument(name)), name=name)
 
-    assert checked(made, TOOLS) is made
+    assert checked(definition, TOOLS) is definition
 
 
 @pytest.mark.parametrize(
@@ -156,14 +152,14 @@ def test_a_workflow_that_workers_cannot_run_must_not_be_background(changes: dict
     ping = Step("ping", tool="ping")
     checked(replace(workflow(ping), background=True), TOOLS)
     checked(replace(workflow(ping), **changes), TOOLS)
-    assert remedy in refused(replace(workflow(ping), background=True, **changes)).cause
+    assert remedy in error_of(replace(workflow(ping), background=True, **changes)).cause
 
 
 @pytest.mark.parametrize("prompt", [{"tool": False}, {"durable": False}], ids=str)
 def test_a_workflow_that_is_only_a_prompt_may_have_any_name(prompt: dict[str, Any]) -> None:
-    made = replace(workflow(FETCH), name="Erstattung über 5 €", **prompt)
+    definition = replace(workflow(FETCH), name="Erstattung über 5 €", **prompt)
 
-    assert checked(made, TOOLS) is made
+    assert checked(definition, TOOLS) is definition
 
 
 def test_a_suggested_path_keeps_its_remaining_keys() -> None:
@@ -171,7 +167,7 @@ def test_a_suggested_path_keeps_its_remaining_keys() -> None:
     tools = {**TOOLS, "fetch": callee(fetch_order, "order_id", output=order)}
     step = Step("s", tool="ping", resources=["a://{t}"], template_bindings={"t": step_output("order", "linse.0.total")})
 
-    cause = refused(workflow(FETCH, step), tools).cause
+    cause = error_of(workflow(FETCH, step), tools).cause
 
     assert cause == (
         "step_output('order', 'linse.0.total'): the output of the tool 'fetch' has no 'linse', only lines; "
@@ -180,7 +176,7 @@ def test_a_suggested_path_keeps_its_remaining_keys() -> None:
 
 
 def test_a_step_that_only_reads_resources_has_no_fields() -> None:
-    error = refused(workflow(Step("policy", resources=["docs://faq"]), fetch(step_output("policy", "text"))))
+    error = error_of(workflow(Step("policy", resources=["docs://faq"]), fetch(step_output("policy", "text"))))
 
     assert error.cause == (
         "step_output('policy', 'text'): the output of the step 'policy', which has no tool, has no 'text'"
@@ -188,11 +184,11 @@ def test_a_step_that_only_reads_resources_has_no_fields() -> None:
 
 
 def test_a_function_is_resolved_to_its_tool() -> None:
-    made = checked(workflow(replace(Step("s", tool=pay, checkpoint=True), guidance="g")), TOOLS)
+    definition = checked(workflow(replace(Step("s", tool=pay, checkpoint=True), guidance="g")), TOOLS)
 
-    assert made.steps == (Step("s", tool="refund", checkpoint=True, guidance="g"),)
-    assert made.steps[0].fingerprint == Step("s", tool="refund").fingerprint
-    assert type(made.steps[0].tool) is str
+    assert definition.steps == (Step("s", tool="refund", checkpoint=True, guidance="g"),)
+    assert definition.steps[0].fingerprint == Step("s", tool="refund").fingerprint
+    assert type(definition.steps[0].tool) is str
 
 
 class Desk:
@@ -200,20 +196,20 @@ class Desk:
 
 
 def test_a_method_is_resolved_to_the_tool_of_its_object() -> None:
-    one, other = Desk(), Desk()
-    tools = {"one": callee(one.sell), "other": callee(other.sell)}
+    first_desk, second_desk = Desk(), Desk()
+    tools = {"one": callee(first_desk.sell), "other": callee(second_desk.sell)}
 
-    assert checked(workflow(Step("s", tool=other.sell)), tools).steps[0].tool == "other"
+    assert checked(workflow(Step("s", tool=second_desk.sell)), tools).steps[0].tool == "other"
 
 
 def test_a_function_must_be_published_as_exactly_one_tool() -> None:
-    two, other = {"a": callee(pay), "b": callee(pay)}, {"unpublished": callee(pay)}
+    two_tools, one_tool = {"a": callee(pay), "b": callee(pay)}, {"unpublished": callee(pay)}
 
-    assert "published as 'a' and 'b'" in refused(workflow(Step("s", tool=pay)), two).cause
-    assert "'unpublished' is no tool of this server" in refused(workflow(Step("s", tool=unpublished)), other).cause
+    assert "published as 'a' and 'b'" in error_of(workflow(Step("s", tool=pay)), two_tools).cause
+    assert "'unpublished' is no tool of this server" in error_of(workflow(Step("s", tool=unpublished)), one_tool).cause
 
 
-def set_by(tools: dict[str, Callee]) -> list[tuple[str, ...]]:
+def setters(tools: dict[str, Callee]) -> list[tuple[str, ...]]:
     """Return the tools that set the variable of a step's argument, and those that set the variable in its resource's
     URI."""
     step = Step(
@@ -223,8 +219,8 @@ def set_by(tools: dict[str, Callee]) -> list[tuple[str, ...]]:
         resources=["docs://{t}"],
         template_bindings={"t": task_variable("seen")},
     )
-    (made,) = checked(workflow(step), tools).steps
-    sources = [made.arguments["order_id"], made.template_bindings["t"]]
+    (step_checked,) = checked(workflow(step), tools).steps
+    sources = [step_checked.arguments["order_id"], step_checked.template_bindings["t"]]
     return [source.set_by for source in sources if isinstance(source, TaskVariable)]
 
 
@@ -235,15 +231,15 @@ def test_a_task_variable_has_the_tools_that_declare_it() -> None:
         "see": structs.replace(TOOLS["ping"], sets=("a", "seen")),
     }
 
-    assert set_by(tools) == [("look", "see")] * 2
-    assert set_by({**TOOLS, "look": structs.replace(TOOLS["ping"], sets=("other",))}) == [()] * 2
+    assert setters(tools) == [("look", "see")] * 2
+    assert setters({**TOOLS, "look": structs.replace(TOOLS["ping"], sets=("other",))}) == [()] * 2
 
 
 def test_a_tool_that_needs_more_scopes_than_the_workflow_is_not_named() -> None:
     hidden = structs.replace(TOOLS["ping"], sets=("seen",), requires=frozenset({"admin"}))
 
-    assert set_by({**TOOLS, "look": hidden}) == [()] * 2
+    assert setters({**TOOLS, "look": hidden}) == [()] * 2
     assert (
-        set_by({**TOOLS, "look": hidden, "fetch": structs.replace(TOOLS["fetch"], requires=frozenset({"admin"}))})
+        setters({**TOOLS, "look": hidden, "fetch": structs.replace(TOOLS["fetch"], requires=frozenset({"admin"}))})
         == [("look",)] * 2
     )

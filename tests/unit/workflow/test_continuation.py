@@ -30,7 +30,7 @@ def task(letters: str, pause: PauseReason | None = None) -> TaskRecord:
     return task_of(WORKFLOW, letters, pause=pause)
 
 
-def continued(task: TaskRecord, tool: str, outcome: Outcome, variables: TaskVariables | None = None) -> Batch:
+def batch_of(task: TaskRecord, tool: str, outcome: Outcome, variables: TaskVariables | None = None) -> Batch:
     changes = TaskVariables({}) if variables is None else variables
     return continuation_batch(plan_of(task, WORKFLOW), ContinuationCall(tool, {}), outcome, changes)
 
@@ -45,20 +45,16 @@ FITTING = {
     "a failed one before a pending one": ("cfpp", Succeeded(1), StepWrite(1, "mail1", FAILED, COMPLETED, 1, {})),
     "a failed one fails again": ("ccpf", Failed("no"), StepWrite(3, "mail2", FAILED, FAILED, {"error": "no"}, {})),
     "a pending one fails": ("cppp", Failed("no"), StepWrite(1, "mail1", PENDING, FAILED, {"error": "no"}, {})),
-    "the last completed one is overwritten": (
-        "ccpc",
-        Succeeded(2),
-        StepWrite(3, "mail2", COMPLETED, COMPLETED, 2, {}),
-    ),
+    "the last completed one is overwritten": ("ccpc", Succeeded(2), StepWrite(3, "mail2", COMPLETED, COMPLETED, 2, {})),
     "a skipped one is passed over": ("ccps", Succeeded(2), StepWrite(1, "mail1", COMPLETED, COMPLETED, 2, {})),
 }
 
 
-@pytest.mark.parametrize(("statuses", "outcome", "written"), FITTING.values(), ids=FITTING)
-def test_a_call_is_recorded_as_the_step_that_it_matches(statuses: str, outcome: Outcome, written: StepWrite) -> None:
-    batch = continued(task(statuses), "mail", outcome)
+@pytest.mark.parametrize(("statuses", "outcome", "expected"), FITTING.values(), ids=FITTING)
+def test_a_call_is_recorded_as_the_step_that_it_matches(statuses: str, outcome: Outcome, expected: StepWrite) -> None:
+    batch = batch_of(task(statuses), "mail", outcome)
 
-    assert (batch.steps, batch.variables, batch.result) == ((written,), {}, None)
+    assert (batch.steps, batch.variables, batch.result) == ((expected,), {}, None)
 
 
 EXTRA = {
@@ -71,7 +67,7 @@ EXTRA = {
 
 @pytest.mark.parametrize(("statuses", "tool", "outcome", "value"), EXTRA.values(), ids=EXTRA)
 def test_a_call_that_matches_no_step_is_an_extra_call(statuses: str, tool: str, outcome: Outcome, value: Json) -> None:
-    batch = continued(task(statuses, BLOCKED_MAIL1), tool, outcome)
+    batch = batch_of(task(statuses, BLOCKED_MAIL1), tool, outcome)
 
     assert batch == Batch(variables={f"_workflow.extra.{tool}": value})
 
@@ -79,32 +75,32 @@ def test_a_call_that_matches_no_step_is_an_extra_call(statuses: str, tool: str, 
 def test_a_call_for_a_task_without_progress_is_an_extra_call() -> None:
     bare = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {})
 
-    assert continued(bare, "mail", Succeeded(1)) == Batch(variables={"_workflow.extra.mail": 1})
+    assert batch_of(bare, "mail", Succeeded(1)) == Batch(variables={"_workflow.extra.mail": 1})
 
 
 def test_a_completed_step_deletes_the_pause_reason_that_names_it() -> None:
-    batch = continued(task("cppp", BLOCKED_MAIL1), "mail", Succeeded(1))
+    batch = batch_of(task("cppp", BLOCKED_MAIL1), "mail", Succeeded(1))
 
     assert batch.pause == ClearPause(BLOCKED_MAIL1.to_json())
 
 
 @pytest.mark.parametrize("pause", [None, DeadlineExceeded("mail2", "mail"), StepFailed("fetch", "x", True, "fetch")])
 def test_a_completed_step_keeps_the_pause_reason_of_another_step(pause: PauseReason | None) -> None:
-    batch = continued(task("fppp", pause), "mail", Succeeded(1))
+    batch = batch_of(task("fppp", pause), "mail", Succeeded(1))
 
     assert batch.pause is None
 
 
 @pytest.mark.parametrize(("statuses", "step", "retryable"), [("cppp", "mail1", False), ("ccpp", "mail2", True)])
 def test_a_failed_step_writes_its_pause_reason(statuses: str, step: str, retryable: bool) -> None:
-    batch = continued(task(statuses, BLOCKED_MAIL1), "mail", Failed("no"))
+    batch = batch_of(task(statuses, BLOCKED_MAIL1), "mail", Failed("no"))
 
     assert batch.pause == SetPause(StepFailed(step, "no", retryable, "mail").to_json())
 
 
 def test_a_final_tool_error_is_not_retryable() -> None:
-    failed = Failed("no", cause=ToolError("no", retryable=False))
-    batch = continued(task("cccp"), "mail", failed)
+    failure = Failed("no", cause=ToolError("no", retryable=False))
+    batch = batch_of(task("cccp"), "mail", failure)
     assert batch.pause == SetPause(StepFailed("mail2", "no", False, "mail").to_json())
 
 
@@ -113,7 +109,7 @@ def test_variables_of_the_tool_are_written() -> None:
     variables["new"] = 2
     del variables["gone"]
 
-    batch = continued(task("pppp"), "other", Succeeded(3), variables)
+    batch = batch_of(task("pppp"), "other", Succeeded(3), variables)
 
     assert batch.variables == {"new": 2, "_workflow.extra.other": 3}
     assert batch.removed == {"gone"}
@@ -130,7 +126,7 @@ OUTCOMES = st.builds(Succeeded, st.integers()) | st.builds(Failed, st.text())
 
 @given(STATUSES, st.sampled_from(["fetch", "mail", "other"]), OUTCOMES)
 def test_a_continuation_never_reopens_a_step_or_completes_the_task(statuses: str, tool: str, outcome: Outcome) -> None:
-    batch = continued(task(statuses), tool, outcome)
+    batch = batch_of(task(statuses), tool, outcome)
 
     assert batch.result is None
     assert len(batch.steps) + len(batch.variables) == 1

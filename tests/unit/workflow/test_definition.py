@@ -29,11 +29,11 @@ def test_a_step_whose_tool_is_neither_a_name_nor_a_function_is_refused() -> None
 
 
 @pytest.mark.parametrize(
-    ("made", "field"), [(made, field.name) for made in (FETCH, workflow(FETCH)) for field in dataclasses.fields(made)]
+    ("part", "field"), [(part, field.name) for part in (FETCH, workflow(FETCH)) for field in dataclasses.fields(part)]
 )
-def test_the_fields_of_steps_and_workflows_cannot_be_set(made: Step | Workflow, field: str) -> None:
+def test_the_fields_of_steps_and_workflows_cannot_be_set(part: Step | Workflow, field: str) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(made, field, None)
+        setattr(part, field, None)
 
 
 def test_later_changes_of_its_parts_do_not_change_a_definition() -> None:
@@ -41,7 +41,7 @@ def test_later_changes_of_its_parts_do_not_change_a_definition() -> None:
     bindings: dict[str, Source] = {"t": constant("a")}
     uris, steps, arguments = ["docs://{t}"], [FETCH], [Argument("order_id")]
     step = Step("s", tool="fetch", arguments=sources, resources=uris, template_bindings=bindings)
-    made = Workflow(name="w", description="d", arguments=arguments, steps=steps)
+    definition = Workflow(name="w", description="d", arguments=arguments, steps=steps)
 
     sources["order_id"] = bindings["t"] = constant("b")
     uris.append("docs://more")
@@ -51,7 +51,7 @@ def test_later_changes_of_its_parts_do_not_change_a_definition() -> None:
     assert source_json(step.arguments["order_id"]) == source_json(constant("a"))
     assert source_json(step.template_bindings["t"]) == source_json(constant("a"))
     assert step.resources == ("docs://{t}",)
-    assert (made.steps, made.arguments) == ((FETCH,), (Argument("order_id"),))
+    assert (definition.steps, definition.arguments) == ((FETCH,), (Argument("order_id"),))
     with pytest.raises(TypeError):
         cast("dict[str, Source]", step.arguments)["x"] = constant(1)
 
@@ -65,20 +65,17 @@ def test_a_steps_default_binding_is_its_name() -> None:
 
 
 def test_progress_lists_every_step_with_its_tool() -> None:
-    made = workflow(FETCH, Step("policy", resources=["docs://faq"]))
+    definition = workflow(FETCH, Step("policy", resources=["docs://faq"]))
 
-    assert made.progress([StepStatus.COMPLETED, StepStatus.PENDING]) == {
+    assert definition.progress([StepStatus.COMPLETED, StepStatus.PENDING]) == {
         "goal": "refund_order: refund an order",
-        "steps": [
-            {"name": "fetch", "tool": "fetch", "status": "completed"},
-            {"name": "policy", "status": "pending"},
-        ],
+        "steps": [{"name": "fetch", "tool": "fetch", "status": "completed"}, {"name": "policy", "status": "pending"}],
         "schemaVersion": 1,
     }
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "changes",
     [
         {"name": "other"},
         {"tool": "ping"},
@@ -89,13 +86,13 @@ def test_progress_lists_every_step_with_its_tool() -> None:
         {"template_bindings": {"t": step_output("x", "y")}},
     ],
 )
-def test_a_fingerprint_changes_with_what_a_step_does(changed: dict[str, Any]) -> None:
-    assert dataclasses.replace(FETCH, **changed).fingerprint != FETCH.fingerprint
+def test_a_fingerprint_changes_with_what_a_step_does(changes: dict[str, Any]) -> None:
+    assert dataclasses.replace(FETCH, **changes).fingerprint != FETCH.fingerprint
 
 
-@pytest.mark.parametrize("changed", [{"guidance": "careful"}, {"retryable": True}, {"checkpoint": True}])
-def test_a_fingerprint_does_not_change_with_texts_and_hints(changed: dict[str, Any]) -> None:
-    assert dataclasses.replace(FETCH, **changed).fingerprint == FETCH.fingerprint
+@pytest.mark.parametrize("changes", [{"guidance": "careful"}, {"retryable": True}, {"checkpoint": True}])
+def test_a_fingerprint_does_not_change_with_texts_and_hints(changes: dict[str, Any]) -> None:
+    assert dataclasses.replace(FETCH, **changes).fingerprint == FETCH.fingerprint
 
 
 def test_fingerprints_of_different_sources_differ() -> None:
@@ -106,12 +103,12 @@ def test_fingerprints_of_different_sources_differ() -> None:
         step_output("a", "b"),
         task_variable("a"),
     ]
-    prints = {Step("s", tool="fetch", arguments={"order_id": source}).fingerprint for source in sources}
+    fingerprints = {Step("s", tool="fetch", arguments={"order_id": source}).fingerprint for source in sources}
 
-    assert len(prints) == len(sources)
+    assert len(fingerprints) == len(sources)
 
 
 def test_a_workflows_fingerprint_has_one_part_for_each_step() -> None:
-    made = workflow(FETCH, Step("p", tool="ping"))
+    definition = workflow(FETCH, Step("p", tool="ping"))
 
-    assert made.fingerprint.split() == [step.fingerprint for step in made.steps]
+    assert definition.fingerprint.split() == [step.fingerprint for step in definition.steps]

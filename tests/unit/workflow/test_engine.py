@@ -33,14 +33,7 @@ from mcp_baton.testing.store import TABLE
 from mcp_baton.workflow.continuation import ContinuationCall, continuation_batch
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.engine import Engine
-from mcp_baton.workflow.host import (
-    Failed,
-    FetchedResource,
-    Mismatch,
-    Outcome,
-    ResourceUnavailable,
-    Succeeded,
-)
+from mcp_baton.workflow.host import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import (
     DeadlineExceeded,
@@ -100,7 +93,7 @@ def text_at(uri: str, text: str) -> FetchedResource:
     return FetchedResource(uri, "text/plain", text=text)
 
 
-def stored(store: TaskStore, run: EndedRun) -> TaskRecord:
+def stored_task(store: TaskStore, run: EndedRun) -> TaskRecord:
     assert run.task is not None
     return store.get(OWNER, run.task.task_id)
 
@@ -109,20 +102,20 @@ def statuses(task: TaskRecord) -> list[str]:
     return [step["status"] for step in steps_of(task)]
 
 
-@pytest.mark.parametrize("starts", [0, 1, 2])
+@pytest.mark.parametrize("step_count", [0, 1, 2])
 def test_with_too_little_time_a_run_pauses_before_it_announces_the_next_step(
-    store: DynamoDBTaskStore, starts: int
+    store: DynamoDBTaskStore, step_count: int
 ) -> None:
-    host = ScriptedHost(starts=starts, resources={"docs://x": "x"})
+    host = ScriptedHost(starts=step_count, resources={"docs://x": "x"})
     steps = [dataclasses.replace(step, resources=["docs://x"]) for step in THREE.steps]
 
     run = Engine(host, store).start(workflow(*steps), RUN_INPUT)
 
-    blocked = THREE.steps[starts]
-    late = DeadlineExceeded(blocked.name, blocked.tool or "")
-    assert (run.pause, run.blocked) == (late, None)
-    assert pause_of(stored(store, run)) == late.to_json()
-    assert [entry.split()[0] for entry in host.log] == ["announce", "read", "call"] * starts
+    blocked = THREE.steps[step_count]
+    pause = DeadlineExceeded(blocked.name, blocked.tool or "")
+    assert (run.pause, run.blocked) == (pause, None)
+    assert pause_of(stored_task(store, run)) == pause.to_json()
+    assert [entry.split()[0] for entry in host.log] == ["announce", "read", "call"] * step_count
 
 
 @pytest.mark.parametrize(
@@ -142,14 +135,14 @@ def test_the_resources_of_a_blocked_step_are_fetched(
     )
     step = Step("b", tool="change", arguments=arguments, resources=["docs://1", locator, "docs://3"])
     definition = workflow(Step("a", tool="make"), step)
-    task = with_status(paused(store, host, definition), 0, producer, definition)
+    task = with_status(paused_task(store, host, definition), 0, producer, definition)
 
     run = Engine(host, store).resume(definition, RUN_INPUT, task)
 
     assert isinstance(run.pause, reason)
     assert host.calls == []
-    read = [uri for uri in step.resources if uri in host.resources]
-    assert run.blocked == Blocked(step, tuple(text_at(uri, host.resources[uri]) for uri in read), frozenset(read))
+    uris = [uri for uri in step.resources if uri in host.resources]
+    assert run.blocked == Blocked(step, tuple(text_at(uri, host.resources[uri]) for uri in uris), frozenset(uris))
     assert [trace.step.name for trace in run.traces if not trace.replayed] == []
 
 
@@ -161,12 +154,12 @@ def test_an_unreadable_resource_fails_its_step_but_earlier_resources_stay(
     host = ScriptedHost(resources={"docs://1": "one"})
     original = host.read
 
-    def read(uri: str) -> Sequence[FetchedResource]:
+    def failing_read(uri: str) -> Sequence[FetchedResource]:
         if uri != "docs://1":
             raise error
         return original(uri)
 
-    monkeypatch.setattr(host, "read", read)
+    monkeypatch.setattr(host, "read", failing_read)
 
     run = Engine(host, store).start(
         workflow(Step("a", tool=tool, resources=["docs://1", "docs://2", "docs://3"])), RUN_INPUT
@@ -175,18 +168,13 @@ def test_an_unreadable_resource_fails_its_step_but_earlier_resources_stay(
     assert isinstance(run.pause, StepFailed)
     assert (run.pause.step, run.pause.suggested_tool, run.pause.retryable) == ("a", tool or "", False)
     assert ("gone" in run.pause.error, "secret" in run.pause.error) == (isinstance(error, ResourceUnavailable), False)
-    assert (statuses(stored(store, run)), host.calls) == (["failed"], [])
+    assert (statuses(stored_task(store, run)), host.calls) == (["failed"], [])
     assert run.traces[0].resources == (text_at("docs://1", "one"),)
     assert run.read == {"docs://1"}
 
 
 OWN_OUTPUT = workflow(
-    Step(
-        "a",
-        tool="make",
-        resources=["docs://{t}", "docs://1"],
-        template_bindings={"t": step_output("a", "from")},
-    ),
+    Step("a", tool="make", resources=["docs://{t}", "docs://1"], template_bindings={"t": step_output("a", "from")}),
     Step("b", tool="change"),
 )
 
@@ -222,7 +210,7 @@ def test_an_unreadable_resource_after_the_tool_does_not_fail_the_step(
     run = Engine(host, store).start(OWN_OUTPUT, RUN_INPUT)
 
     assert (run.pause, run.traces[0].after) == (None, (unread,))
-    assert stored(store, run).status is TaskStatus.COMPLETED
+    assert stored_task(store, run).status is TaskStatus.COMPLETED
 
 
 READ_FIRST = workflow(Step("r", resources=["docs://{id}", "docs://b"]), Step("b", tool="change"))
@@ -230,7 +218,7 @@ READ_FIRST = workflow(Step("r", resources=["docs://{id}", "docs://b"]), Step("b"
 
 def test_a_resume_fetches_the_resources_of_steps_without_a_tool_again(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost({"change": fail("no")}, resources={"docs://7": "seven", "docs://b": "b"})
-    task = paused(store, host, READ_FIRST)
+    task = paused_task(store, host, READ_FIRST)
     host.resources = {"docs://b": "b, changed"}
 
     run = Engine(host, store).resume(READ_FIRST, RUN_INPUT, task)
@@ -244,7 +232,7 @@ def test_a_resume_fetches_the_resources_of_steps_without_a_tool_again(store: Dyn
 
 def test_a_resume_without_time_fetches_nothing_again(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost({"change": fail("no")}, resources={"docs://7": "seven", "docs://b": "b"})
-    task = paused(store, host, READ_FIRST)
+    task = paused_task(store, host, READ_FIRST)
     host.starts = 0
 
     run = Engine(host, store).resume(READ_FIRST, RUN_INPUT, task)
@@ -268,7 +256,7 @@ def test_a_checkpoint_is_written_right_after_its_step_and_the_rest_at_the_end(st
     verbs = [entry for entry in host.log if not entry.startswith("announce")]
     assert verbs == ["create", "call make {}", "call change {}", "write", "call finish {}", "write"]
     assert [[write.name for write in batch.steps] for batch in recording.batches] == [["a", "b"], ["c"]]
-    assert statuses(stored(store, run)) == ["completed", "completed", "failed"]
+    assert statuses(stored_task(store, run)) == ["completed", "completed", "failed"]
 
 
 def test_a_failed_checkpoint_is_written_with_the_last_write(store: DynamoDBTaskStore) -> None:
@@ -279,7 +267,7 @@ def test_a_failed_checkpoint_is_written_with_the_last_write(store: DynamoDBTaskS
         workflow(Step("a", tool="make", checkpoint=True), Step("b", tool="b")), RUN_INPUT
     )
 
-    assert (run.persisted, stored(store, run).status) == (True, TaskStatus.COMPLETED)
+    assert (run.persisted, stored_task(store, run).status) == (True, TaskStatus.COMPLETED)
     assert [[write.name for write in batch.steps] for batch in recording.batches] == [["a"], ["a", "b"]]
 
 
@@ -292,12 +280,12 @@ def test_an_uncertain_write_stays_unknown_if_the_task_has_another_result(
 ) -> None:
     """The later writes succeed, but that does not tell whether the first one was made."""
 
-    def completed_meanwhile(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
+    def complete_meanwhile(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
         task = store.get(OWNER, recording.created[0].task_id)
-        store.write(task, called(task, "make", Succeeded(result)))
+        store.write(task, continuation(task, "make", Succeeded(result)))
         return Succeeded(None)
 
-    host = ScriptedHost({"make": give("mine"), "change": completed_meanwhile})
+    host = ScriptedHost({"make": give("mine"), "change": complete_meanwhile})
     recording = RecordingStore(store, host, {2: UNKNOWN})
     steps = workflow(
         Step("a", tool="make", checkpoint=True), Step("b", tool="change", checkpoint=True), Step("c", tool="finish")
@@ -305,14 +293,12 @@ def test_an_uncertain_write_stays_unknown_if_the_task_has_another_result(
 
     run = Engine(host, recording).start(steps, RUN_INPUT)
 
-    task = stored(store, run)
+    task = stored_task(store, run)
     assert (run.persisted, run.stored, run.stop, task.status) == (persisted, True, None, TaskStatus.COMPLETED)
     assert task.variables["_workflow.result.a"] == result
 
 
-def test_a_repeated_write_is_certain_even_if_a_value_was_too_large(
-    store: DynamoDBTaskStore,
-) -> None:
+def test_a_repeated_write_is_certain_even_if_a_value_was_too_large(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost({"a": give({"from": noise(6_500_000)})})
     recording = RecordingStore(store, host, {2: UNKNOWN})
     steps = workflow(*(Step(name, tool=name, checkpoint=True) for name in "abc"))
@@ -324,20 +310,20 @@ def test_a_repeated_write_is_certain_even_if_a_value_was_too_large(
 
 
 @pytest.mark.parametrize(
-    ("last", "lost", "persisted"),
+    ("cancelling_tool", "failures", "persisted"),
     [("a", {2: UNKNOWN}, "unknown"), ("b", {2: UNKNOWN, 3: StoreUnavailable("down")}, False)],
 )
 def test_an_uncertain_write_stays_unknown_if_the_task_was_cancelled(
-    store: DynamoDBTaskStore, last: str, lost: dict[int, Exception], persisted: Persisted
+    store: DynamoDBTaskStore, cancelling_tool: str, failures: dict[int, Exception], persisted: Persisted
 ) -> None:
-    def cancelled(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
+    def cancel_task(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
         store.cancel(OWNER, recording.created[0].task_id)
         clock.s += 2
         return Succeeded(None)
 
     clock = Clock()
-    host = ScriptedHost({last: cancelled})
-    recording = RecordingStore(store, host, lost)
+    host = ScriptedHost({cancelling_tool: cancel_task})
+    recording = RecordingStore(store, host, failures)
     steps = workflow(*(Step(name, tool=name, checkpoint=True) for name in "abc"))
 
     run = Engine(host, recording, clock).start(steps, RUN_INPUT)
@@ -346,7 +332,7 @@ def test_an_uncertain_write_stays_unknown_if_the_task_was_cancelled(
 
 
 @pytest.mark.parametrize(
-    ("since", "stop"),
+    ("changes", "stop"),
     [
         ({"claim": Claim("other", 9_999_999_999_999, 2)}, Superseded()),
         ({"status": TaskStatus.CANCELLED}, TaskOver(TaskStatus.CANCELLED)),
@@ -354,31 +340,31 @@ def test_an_uncertain_write_stays_unknown_if_the_task_was_cancelled(
     ids=["taken over", "cancelled"],
 )
 def test_a_run_stops_if_a_late_checkpoint_response_shows_another_run(
-    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, since: dict[str, Any], stop: Over
+    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], stop: Over
 ) -> None:
     host = ScriptedHost()
     recording = RecordingStore(store, host)
     write = recording.write
 
-    def late(task: TaskRecord, batch: Batch) -> Written:
-        return Written(structs.replace(write(task, batch).task, **since))
+    def write_late(task: TaskRecord, batch: Batch) -> Written:
+        return Written(structs.replace(write(task, batch).task, **changes))
 
-    monkeypatch.setattr(recording, "write", late)
+    monkeypatch.setattr(recording, "write", write_late)
     run = Engine(host, recording).start(CHECKED, RUN_INPUT)
 
     assert (run.stop, run.persisted) == (stop, True)
     assert verbs(host) == ["create", "call", "write"]
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_superseded_run_says_whether_its_results_are_stored(store: DynamoDBTaskStore, kept: bool) -> None:
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_superseded_run_says_whether_its_results_are_stored(store: DynamoDBTaskStore, is_stored: bool) -> None:
     """The checkpoint is written in both cases. In the first case, no step has run since."""
-    others = store.create(NewTask(OWNER, {}))
-    host = ScriptedHost(starts=1 if kept else 2)
+    other_task = store.create(NewTask(OWNER, {}))
+    host = ScriptedHost(starts=1 if is_stored else 2)
 
-    run = Engine(host, RecordingStore(store, host, {3: ClaimLost(others)})).start(CHECKED, RUN_INPUT)
+    run = Engine(host, RecordingStore(store, host, {3: ClaimLost(other_task)})).start(CHECKED, RUN_INPUT)
 
-    assert (run.stop, run.persisted) == (Superseded(), kept)
+    assert (run.stop, run.persisted) == (Superseded(), is_stored)
 
 
 def test_results_of_a_checkpoint_are_written_once(store: DynamoDBTaskStore) -> None:
@@ -403,34 +389,34 @@ def test_results_of_a_checkpoint_are_written_once(store: DynamoDBTaskStore) -> N
     run = Engine(host, recording).start(steps, RUN_INPUT)
 
     assert run.persisted
-    assert stored(store, run).variables["color"] == "blue"
+    assert stored_task(store, run).variables["color"] == "blue"
 
 
 BROKEN = [RuntimeError("secret detail"), KeyError("x"), ResourceUnavailable("odd"), RecursionError()]
 
 
 @pytest.mark.parametrize("error", BROKEN, ids=repr)
-@pytest.mark.parametrize("where", ["announce", "prepare", "run", "read"])
+@pytest.mark.parametrize("failing_method", ["announce", "prepare", "run", "read"])
 def test_an_internal_error_becomes_a_pause_reason_and_results_are_written(
-    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, where: str, error: Exception
+    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, failing_method: str, error: Exception
 ) -> None:
-    def broken(*arguments: object) -> Any:
-        if where == "announce" and arguments[0] == 1:
+    def raise_error(*arguments: object) -> Any:
+        if failing_method == "announce" and arguments[0] == 1:
             return None
         raise error
 
     host = ScriptedHost(resources={"docs://x": "x"})
     steps = workflow(Step("a", resources=["docs://x"]), Step("b", tool="make", resources=["docs://y"]))
-    if where != "read":
+    if failing_method != "read":
         host.resources["docs://y"] = "y"
-        monkeypatch.setattr(host, where, broken)
+        monkeypatch.setattr(host, failing_method, raise_error)
     else:
         original = host.read
-        monkeypatch.setattr(host, "read", lambda uri: original(uri) if uri == "docs://x" else broken())
+        monkeypatch.setattr(host, "read", lambda uri: original(uri) if uri == "docs://x" else raise_error())
 
     run = Engine(host, store).start(steps, RUN_INPUT)
 
-    task = stored(store, run)
+    task = stored_task(store, run)
     assert isinstance(run.pause, StepFailed)
     assert (run.pause.step, "secret" in run.pause.error) == ("b", False)
     assert statuses(task) == ["completed", "failed"]
@@ -446,36 +432,36 @@ def test_a_failed_last_write_does_not_change_the_reply(
     with caplog.at_level(logging.ERROR):
         run = Engine(host, RecordingStore(store, host, {2: error})).start(THREE, RUN_INPUT)
 
-    task = stored(store, run)
+    task = stored_task(store, run)
     assert (run.persisted, list(run.statuses.values())) == (False, [COMPLETED, COMPLETED, FAILED])
     assert run.pause == StepFailed("c", "no", False, "finish")
     assert (task.status, statuses(task)) == (TaskStatus.WORKING, ["pending"] * 3)
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-def paused(store: DynamoDBTaskStore, host: ScriptedHost, definition: Workflow = THREE) -> TaskRecord:
+def paused_task(store: DynamoDBTaskStore, host: ScriptedHost, definition: Workflow = THREE) -> TaskRecord:
     """Return a paused task that a resume has claimed."""
     engine = Engine(host, store)
     run = engine.start(definition, RUN_INPUT)
     assert run.pause
     assert run.task
-    taken = engine.take(definition, OWNER, run.task.task_id)
+    claimed_task = engine.take(definition, OWNER, run.task.task_id)
     host.log.clear()
     host.tools.clear()
     host.starts = 1000
-    return taken
+    return claimed_task
 
 
-def called(task: TaskRecord, tool: str, outcome: Outcome, arguments: JsonObject | None = None) -> Batch:
+def continuation(task: TaskRecord, tool: str, outcome: Outcome, arguments: JsonObject | None = None) -> Batch:
     """Return the batch of a continuation of a task of `THREE`."""
     return continuation_batch(plan_of(task, THREE), ContinuationCall(tool, arguments or {}), outcome, TaskVariables({}))
 
 
 def with_status(task: TaskRecord, index: int, status: StepStatus, definition: Workflow = THREE) -> TaskRecord:
     """Return the task with another status of one step."""
-    changed = [StepStatus(step["status"]) for step in steps_of(task)]
-    changed[index] = status
-    variables: dict[str, Any] = {**task.variables, "_workflow.progress": definition.progress(changed)}
+    step_statuses = [StepStatus(step["status"]) for step in steps_of(task)]
+    step_statuses[index] = status
+    variables: dict[str, Any] = {**task.variables, "_workflow.progress": definition.progress(step_statuses)}
     return structs.replace(task, variables=variables)
 
 
@@ -485,18 +471,18 @@ def test_a_run_that_has_ended_does_not_renew_its_claim(
     host = ScriptedHost()
     recording = RecordingStore(store, host)
     Engine(host, recording).start(THREE, RUN_INPUT)
-    asked = recording.requests
+    request_count = recording.requests
     monkeypatch.setattr(recording, "now_ms", lambda: store.now_ms() + LEASE_MS)
     assert host.pulse() == RENEW_MS / 1000
-    assert recording.requests == asked
+    assert recording.requests == request_count
 
 
 def test_a_task_that_was_cancelled_during_a_run_stays_cancelled(store: DynamoDBTaskStore) -> None:
-    def cancelled(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
+    def cancel_task(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
         store.cancel(OWNER, recording.created[0].task_id)
         return Succeeded({"from": "x"})
 
-    host = ScriptedHost({"make": cancelled})
+    host = ScriptedHost({"make": cancel_task})
 
     recording = RecordingStore(store, host)
 
@@ -505,7 +491,7 @@ def test_a_task_that_was_cancelled_during_a_run_stays_cancelled(store: DynamoDBT
     assert (run.persisted, run.stop) == (False, TaskOver(TaskStatus.CANCELLED))
     assert run.task is not None
     assert run.task.status is TaskStatus.CANCELLED
-    assert statuses(stored(store, run)) == ["pending"] * 3
+    assert statuses(stored_task(store, run)) == ["pending"] * 3
 
 
 @dataclass
@@ -532,19 +518,19 @@ def verbs(host: ScriptedHost) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("first_s", "second_s", "looks"),
+    ("first_s", "second_s", "checked_steps"),
     [(1.9, 0.0, []), (2.0, 0.0, ["b"]), (1.0, 1.0, ["c"]), (2.0, 1.9, ["b"]), (2.0, 2.0, ["b", "c"])],
 )
 def test_a_run_checks_its_task_after_two_seconds(
-    store: DynamoDBTaskStore, first_s: float, second_s: float, looks: list[str]
+    store: DynamoDBTaskStore, first_s: float, second_s: float, checked_steps: list[str]
 ) -> None:
     clock = Clock()
     host = ScriptedHost({"make": clock.passing(first_s), "change": clock.passing(second_s)})
 
     run = Engine(host, RecordingStore(store, host), clock).start(THREE, RUN_INPUT)
 
-    seen = [host.log[place + 1].split()[-1] for place, entry in enumerate(host.log) if entry == "read_status"]
-    assert (seen, run.stop, run.persisted) == (looks, None, True)
+    steps = [host.log[place + 1].split()[-1] for place, entry in enumerate(host.log) if entry == "read_status"]
+    assert (steps, run.stop, run.persisted) == (checked_steps, None, True)
 
 
 def test_a_checkpoint_renews_the_claim(store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -557,10 +543,10 @@ def test_a_checkpoint_renews_the_claim(store: DynamoDBTaskStore, monkeypatch: py
     Engine(host, recording, clock).start(steps, RUN_INPUT)
 
     assert verbs(host) == ["create", "call", "write", "call", "write"]
-    taken, (renewed, last) = recording.created[0].claim, recording.batches
-    assert taken is not None
-    assert renewed.claim == structs.replace(taken, until_ms=taken.until_ms + 5_000)
-    assert (renewed.release, last.release) == (False, True)
+    claim, (checkpoint, last_batch) = recording.created[0].claim, recording.batches
+    assert claim is not None
+    assert checkpoint.claim == structs.replace(claim, until_ms=claim.until_ms + 5_000)
+    assert (checkpoint.release, last_batch.release) == (False, True)
 
 
 def test_a_run_whose_claim_cannot_be_renewed_starts_no_further_step(
@@ -576,26 +562,26 @@ def test_a_run_whose_claim_cannot_be_renewed_starts_no_further_step(
     assert (run.pause, run.persisted) == (DeadlineExceeded("b", "change"), True)
 
 
-@pytest.mark.parametrize("down", [True, False])
+@pytest.mark.parametrize("is_down", [True, False])
 def test_a_tool_starts_after_a_slow_resource_only_if_the_claim_can_be_renewed(
-    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, down: bool
+    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, is_down: bool
 ) -> None:
     clock = Clock()
     host = ScriptedHost()
 
-    def read(uri: str) -> Sequence[FetchedResource]:
+    def slow_read(uri: str) -> Sequence[FetchedResource]:
         host.pulse()
         clock.s += LEASE_MS / 1000 - 4
         return [text_at(uri, "slow")]
 
-    monkeypatch.setattr(host, "read", read)
+    monkeypatch.setattr(host, "read", slow_read)
     monkeypatch.setattr(RecordingStore, "now_ms", lambda _store: store.now_ms() + round(clock() * 1000))
-    failures = {2: StoreUnavailable("down")} if down else {}
+    failures = {2: StoreUnavailable("down")} if is_down else {}
     recording = RecordingStore(store, host, failures)
 
     run = Engine(host, recording, clock).start(workflow(Step("a", tool="make", resources=["docs://x"])), RUN_INPUT)
 
-    called = [] if down else ["call"]
-    assert verbs(host) == ["create", "renew", *called, "write"]
-    assert run.pause == (DeadlineExceeded("a", "make") if down else None)
+    expected_calls = [] if is_down else ["call"]
+    assert verbs(host) == ["create", "renew", *expected_calls, "write"]
+    assert run.pause == (DeadlineExceeded("a", "make") if is_down else None)
     assert run.persisted is True

@@ -31,9 +31,7 @@ REFUND = Step(
     arguments={"order_id": prompt_arg("order_id"), "amount": step_output("order", "lines.0.total")},
 )
 NOTIFY = Step(
-    "notify",
-    tool="send_mail",
-    arguments={"to": step_output("order", "email"), "text": constant("Refunded {order_id}")},
+    "notify", tool="send_mail", arguments={"to": step_output("order", "email"), "text": constant("Refunded {order_id}")}
 )
 ARGUMENTS = [Argument("order_id", required=True), Argument("topic"), Argument("amount", type=float)]
 ORDER: dict[str, Json] = {"lines": [{"total": 30.0}], "email": "kim@example.com", "topic": "a b"}
@@ -46,15 +44,15 @@ def text(
     *,
     requires: str = "",
     variables: Mapping[str, Json] | None = None,
-    read: frozenset[str] = frozenset(),
-    **given: str,
+    read_uris: frozenset[str] = frozenset(),
+    **arguments: str,
 ) -> str:
     workflow = Workflow(name="w", description="d", arguments=ARGUMENTS, steps=steps)
     statuses = {step.name: status for step, status in zip(steps, statuses_of(letters), strict=True)}
     outputs: dict[str, Json] = {name: ORDER for name, status in statuses.items() if status is StepStatus.COMPLETED}
-    texts = {"order_id": "A-17", **given}
-    known = Known(workflow, texts, texts, statuses, outputs, variables or {})
-    return RemainingCalls(known, ScriptedHost(requires=frozenset(requires)), pause, read=read).handoff()
+    texts = {"order_id": "A-17", **arguments}
+    known_values = Known(workflow, texts, texts, statuses, outputs, variables or {})
+    return RemainingCalls(known_values, ScriptedHost(requires=frozenset(requires)), pause, read=read_uris).handoff()
 
 
 @pytest.mark.parametrize(
@@ -91,10 +89,7 @@ def text(
                 "result of 9 bytes is lost: its object is missing in S3."
             ),
         ),
-        (
-            DeadlineExceeded("s", "t"),
-            "The server ran out of time before step 's'. Nothing failed.",
-        ),
+        (DeadlineExceeded("s", "t"), "The server ran out of time before step 's'. Nothing failed."),
         (
             Interrupted("s", "t"),
             (
@@ -112,7 +107,7 @@ def test_every_pause_reason_has_its_own_sentence(pause: PauseReason, reported: s
 LATE = DeadlineExceeded("next", "do")
 
 
-SHOWN = {
+ARGUMENT_TEXTS = {
     "a value": ("c", constant("x"), "x"),
     "readable Unicode": ("c", constant("für"), "für"),
     "no output": ("f", step_output("order"), "<output from fetch_order>"),
@@ -137,22 +132,22 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize(("status", "source", "shown"), SHOWN.values(), ids=SHOWN)
-def test_an_argument_shows_its_value_or_a_placeholder(status: str, source: Source, shown: str) -> None:
+@pytest.mark.parametrize(("status", "source", "expected"), ARGUMENT_TEXTS.values(), ids=ARGUMENT_TEXTS)
+def test_an_argument_shows_its_value_or_a_placeholder(status: str, source: Source, expected: str) -> None:
     step = Step("next", tool="do", arguments={"a": source, "null": constant(None)})
 
-    assert f'Call do with {{"a": "{shown}", "null": null}}' in text([FETCH, step], f"{status}p", LATE, requires="a")
+    assert f'Call do with {{"a": "{expected}", "null": null}}' in text([FETCH, step], f"{status}p", LATE, requires="a")
 
 
-@pytest.mark.parametrize(("path", "what"), [(None, "output"), ("id", "field 'id'")])
-def test_a_placeholder_names_the_step_if_two_steps_use_the_tool(path: str | None, what: str) -> None:
-    again = Step("fetch again", tool="fetch_order")
+@pytest.mark.parametrize(("path", "description"), [(None, "output"), ("id", "field 'id'")])
+def test_a_placeholder_names_the_step_if_two_steps_use_the_tool(path: str | None, description: str) -> None:
+    second_fetch = Step("fetch again", tool="fetch_order")
     step = Step("next", tool="do", arguments={"a": step_output("fetch again", path), "b": step_output("order", path)})
 
-    reported = text([FETCH, again, step], "fpp", LATE)
+    reported = text([FETCH, second_fetch, step], "fpp", LATE)
 
-    assert f'"a": "<{what} from fetch_order (step \'fetch again\')>"' in reported
-    assert f'"b": "<{what} from fetch_order (step \'fetch\')>"' in reported
+    assert f'"a": "<{description} from fetch_order (step \'fetch again\')>"' in reported
+    assert f'"b": "<{description} from fetch_order (step \'fetch\')>"' in reported
 
 
 @pytest.mark.parametrize("field", ["amount", "amount.0.net"])
@@ -171,7 +166,7 @@ LONG = "x" * 499
 
 
 @pytest.mark.parametrize(
-    ("source", "shown"),
+    ("source", "value"),
     [
         pytest.param(step_output("order", "long"), "<field 'long' from fetch_order>", id="an output"),
         pytest.param(prompt_arg("topic"), "<prompt arg topic>", id="a prompt argument"),
@@ -180,14 +175,14 @@ LONG = "x" * 499
         pytest.param(step_output("order", "shorter"), LONG[1:], id="a value that fits"),
     ],
 )
-def test_a_long_value_is_shown_as_its_placeholder(source: Source, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_value_is_shown_as_its_placeholder(source: Source, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ORDER, "long", LONG)
     monkeypatch.setitem(ORDER, "shorter", LONG[1:])
     step = Step("next", tool="do", arguments={"a": source})
 
     reported = text([FETCH, step], "cp", LATE, variables={"long": LONG}, topic=LONG)
 
-    assert f'Call do with {{"a": "{shown}"}}' in reported
+    assert f'Call do with {{"a": "{value}"}}' in reported
 
 
 def test_a_call_lists_the_resources_that_are_still_unread() -> None:
@@ -199,7 +194,7 @@ def test_a_call_lists_the_resources_that_are_still_unread() -> None:
         guidance="Mind.",
     )
 
-    reported = text([step], "f", StepFailed("b", "no", True, "do"), read=frozenset({"docs://faq"}))
+    reported = text([step], "f", StepFailed("b", "no", True, "do"), read_uris=frozenset({"docs://faq"}))
 
     assert reported.split("\n\n", 2)[2].splitlines() == [
         "1. Read the resource docs://A-17, then call do with {}",
@@ -211,7 +206,7 @@ def test_a_call_lists_the_resources_that_are_still_unread() -> None:
 def test_read_resources_count_only_for_their_step() -> None:
     steps = [Step(name, resources=["docs://faq"]) for name in "ab"]
 
-    reported = text(steps, "pp", DeadlineExceeded("a", ""), read=frozenset({"docs://faq"}))
+    reported = text(steps, "pp", DeadlineExceeded("a", ""), read_uris=frozenset({"docs://faq"}))
 
     assert "2. Read the resource docs://faq" in reported
 

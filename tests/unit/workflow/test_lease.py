@@ -25,33 +25,33 @@ class FakeStore(RecordingStore):
     unread: bool = False
     fails: Exception | None = None
     standing: TaskStanding = field(default_factory=lambda: TaskStanding(TaskStatus.WORKING, TASK.claim))
-    asked: list[str] = field(default_factory=list)
+    store_calls: list[str] = field(default_factory=list)
 
     def now_ms(self) -> int:
         return self.ms
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
-        self.asked.append(f"renew to {claim.until_ms}")
+        self.store_calls.append(f"renew to {claim.until_ms}")
         self.ms += self.takes_ms
         if self.fails:
             raise self.fails
         return replace(task, claim=claim)
 
     def get(self, _owner: str, _task_id: str) -> TaskRecord:
-        self.asked.append("get")
+        self.store_calls.append("get")
         if self.unread:
             raise StoreUnavailable("down")
         return replace(TASK, status=self.standing.status, variables={"by": "another run"})
 
     def read_status(self, _owner: str, _task_id: str) -> TaskStanding:
-        self.asked.append("read_status")
+        self.store_calls.append("read_status")
         self.ms += self.takes_ms
         if self.fails:
             raise self.fails
         return self.standing
 
 
-def held(left_ms: Callable[[], int | None] = lambda: None, *, unsure: bool = False) -> tuple[FakeStore, Lease]:
+def new_lease(left_ms: Callable[[], int | None] = lambda: None, *, unsure: bool = False) -> tuple[FakeStore, Lease]:
     store = FakeStore(ms=0)
     return store, Lease(store, TASK, left_ms, lambda: store.ms / 1000, unsure=unsure)
 
@@ -62,110 +62,110 @@ def test_a_lease_ends_with_the_function_at_the_latest(left_ms: int | None, end: 
 
 
 def test_a_pulse_renews_every_fifteen_seconds() -> None:
-    store, hold = held()
+    store, lease = new_lease()
     waits = []
     for store.ms in (0, 5_000, 15_000, 29_000, 30_000):
-        waits.append(hold.pulse())
-    assert store.asked == ["renew to 60000", "renew to 75000"]
+        waits.append(lease.pulse())
+    assert store.store_calls == ["renew to 60000", "renew to 75000"]
     assert waits == [15.0, 10.0, 15.0, 1.0, 15.0]
 
 
 def test_a_pulse_says_when_the_next_renewal_is_due() -> None:
-    store, hold = held()
+    store, lease = new_lease()
     store.ms = 1_000
-    assert isinstance(hold.begin(), StartTime)
+    assert isinstance(lease.begin(), StartTime)
     waits = []
     for store.ms in (1_001, 5_000, 16_000):
-        waits.append(hold.pulse())
+        waits.append(lease.pulse())
     assert waits == [13.999, 10.0, 15.0]
-    assert store.asked == ["renew to 61000"]
+    assert store.store_calls == ["renew to 61000"]
 
 
 def test_a_tool_does_not_start_if_the_claim_has_ended_since_the_step_began() -> None:
-    store, hold = held()
-    assert isinstance(hold.begin(), StartTime)
+    store, lease = new_lease()
+    assert isinstance(lease.begin(), StartTime)
     store.fails, store.ms = StoreUnavailable("no answer"), LEASE_MS + 1  # requests before the call took this long
-    assert hold.pulse() == math.inf
+    assert lease.pulse() == math.inf
 
 
 def test_a_claim_that_ends_with_the_function_is_not_renewed() -> None:
-    store, hold = held(lambda: LEASE_MS - store.ms)
+    store, lease = new_lease(lambda: LEASE_MS - store.ms)
     for store.ms in (15_000, 30_000, 44_000):
-        hold.pulse()
-    assert store.asked == []
-    assert hold.is_safe()
+        lease.pulse()
+    assert store.store_calls == []
+    assert lease.is_safe()
 
 
 def test_a_released_claim_is_not_renewed() -> None:
-    store, hold = held()
-    store.ms, hold.released = 60_000, True
-    assert 0 < hold.pulse() < math.inf
-    assert store.asked == []
+    store, lease = new_lease()
+    store.ms, lease.released = 60_000, True
+    assert 0 < lease.pulse() < math.inf
+    assert store.store_calls == []
 
 
 def test_a_failed_renewal_is_repeated_after_a_wait() -> None:
-    store, hold = held()
+    store, lease = new_lease()
     store.fails = StoreUnavailable("down")
     for store.ms in (15_000, 15_001, 16_999, 17_000):
-        hold.pulse()
-    assert len(store.asked) == 2
-    assert hold.check() is None
+        lease.pulse()
+    assert len(store.store_calls) == 2
+    assert lease.check() is None
 
 
-@pytest.mark.parametrize(("ms", "sure"), [(40_000, True), (40_001, False)])
-def test_a_claim_is_not_safe_in_its_last_five_seconds(ms: int, sure: bool) -> None:
-    store, hold = held()
+@pytest.mark.parametrize(("ms", "is_safe"), [(40_000, True), (40_001, False)])
+def test_a_claim_is_not_safe_in_its_last_five_seconds(ms: int, is_safe: bool) -> None:
+    store, lease = new_lease()
     store.ms = ms
-    assert hold.is_safe() is sure
+    assert lease.is_safe() is is_safe
 
 
 def test_no_step_begins_if_the_claim_cannot_be_renewed() -> None:
-    store, hold = held()
+    store, lease = new_lease()
     store.fails = StoreUnavailable("down")
     store.ms = 40_001
-    assert hold.begin() is None
+    assert lease.begin() is None
 
 
 @pytest.mark.parametrize("fails", [None, StoreUnavailable("down")], ids=repr)
 def test_a_run_checks_its_task_after_two_seconds_and_continues_if_the_store_fails(
     caplog: pytest.LogCaptureFixture, fails: Exception | None
 ) -> None:
-    store, hold = held()
+    store, lease = new_lease()
     store.fails = fails
     for store.ms in (1_999, 2_000, 3_999, 4_000):
-        assert hold.check() is None
-    assert store.asked == ["read_status", "read_status"]
+        assert lease.check() is None
+    assert store.store_calls == ["read_status", "read_status"]
     assert ("cannot be read" in caplog.text) == (fails is not None)
 
 
 def test_a_renewal_that_is_due_replaces_a_check() -> None:
-    store, hold = held()
+    store, lease = new_lease()
     store.ms = 15_000
-    assert hold.check() is None
-    assert store.asked == ["renew to 60000"]
+    assert lease.check() is None
+    assert store.store_calls == ["renew to 60000"]
 
 
-@pytest.mark.parametrize(("number", "over"), [(1, None), (2, None), (3, Superseded())])
-def test_an_old_read_is_not_a_takeover(number: int, over: Superseded | None) -> None:
-    store, hold = held()
+@pytest.mark.parametrize(("number", "expected"), [(1, None), (2, None), (3, Superseded())])
+def test_an_old_read_is_not_a_takeover(number: int, expected: Superseded | None) -> None:
+    store, lease = new_lease()
     store.ms, store.standing = 2_000, TaskStanding(TaskStatus.WORKING, Claim("other", 0, number))
-    assert hold.check() == over
+    assert lease.check() == expected
 
 
 def test_a_check_returns_what_a_pulse_has_found() -> None:
-    store, hold = held()
+    store, lease = new_lease()
     store.ms, store.fails = 15_000, ClaimLost(TASK)
-    hold.pulse()
-    assert hold.pulse() == math.inf
+    lease.pulse()
+    assert lease.pulse() == math.inf
     store.fails = None
-    assert hold.check() == Superseded()
+    assert lease.check() == Superseded()
     store.ms = 60_000
-    hold.pulse()
-    assert store.asked == ["renew to 60000"]
+    lease.pulse()
+    assert store.store_calls == ["renew to 60000"]
 
 
 @pytest.mark.parametrize(
-    ("found", "over"),
+    ("changes", "expected"),
     [
         ({"claim": Claim("other", 90_000, 2)}, Superseded()),
         ({"claim": Claim("other", 0, 2), "status": TaskStatus.COMPLETED}, TaskOver(TaskStatus.COMPLETED)),
@@ -174,53 +174,53 @@ def test_a_check_returns_what_a_pulse_has_found() -> None:
     ],
     ids=["taken over", "taken over and completed", "cancelled", "as it was written"],
 )
-def test_a_late_write_response_shows_that_the_task_is_over(found: dict[str, Any], over: Over | None) -> None:
-    store, hold = held()
-    mine = hold.held
-    hold.note_written(replace(TASK, **found))
-    assert (hold.check(), hold.held) == (over, mine)
-    assert store.asked == []
+def test_a_late_write_response_shows_that_the_task_is_over(changes: dict[str, Any], expected: Over | None) -> None:
+    store, lease = new_lease()
+    own_claim = lease.held
+    lease.note_written(replace(TASK, **changes))
+    assert (lease.check(), lease.held) == (expected, own_claim)
+    assert store.store_calls == []
 
 
-@pytest.mark.parametrize(("unsure", "over"), [(False, TaskOver(None)), (True, None)])
-def test_a_task_that_may_not_exist_is_not_treated_as_deleted(unsure: bool, over: TaskOver | None) -> None:
-    store, hold = held(unsure=unsure)
+@pytest.mark.parametrize(("unsure", "expected"), [(False, TaskOver(None)), (True, None)])
+def test_a_task_that_may_not_exist_is_not_treated_as_deleted(unsure: bool, expected: TaskOver | None) -> None:
+    store, lease = new_lease(unsure=unsure)
     store.ms, store.fails = 2_000, TaskNotFound()
-    assert hold.check() == over
-    assert hold.is_safe()
+    assert lease.check() == expected
+    assert lease.is_safe()
 
 
-@pytest.mark.parametrize("ask", [Lease.begin, Lease.is_safe], ids=["a step", "another attempt"])
+@pytest.mark.parametrize("check", [Lease.begin, Lease.is_safe], ids=["a step", "another attempt"])
 @pytest.mark.parametrize(("takes_ms", "wait_s"), [(39_000, 15.0), (41_000, math.inf)])
 def test_no_tool_begins_after_a_late_renewal_response(
-    ask: Callable[[Lease], object], takes_ms: int, wait_s: float
+    check: Callable[[Lease], object], takes_ms: int, wait_s: float
 ) -> None:
-    store, hold = held()
+    store, lease = new_lease()
     store.ms, store.takes_ms = 14_000, 1_000
-    assert ask(hold)
+    assert check(lease)
     store.ms, store.takes_ms = 15_000, takes_ms
-    assert hold.pulse() == wait_s
+    assert lease.pulse() == wait_s
 
 
 def test_a_late_renewal_response_does_not_stop_a_running_tool() -> None:
-    store, hold = held()
-    assert hold.pulse() == 15.0
+    store, lease = new_lease()
+    assert lease.pulse() == 15.0
     store.ms, store.takes_ms = 15_000, 60_000
-    assert hold.pulse() == 15.0
+    assert lease.pulse() == 15.0
 
 
 def test_a_run_with_an_uncertain_task_starts_nothing_after_its_claim() -> None:
-    store, hold = held(unsure=True)
+    store, lease = new_lease(unsure=True)
     store.ms, store.fails = LEASE_MS + 1, StoreUnavailable("down")
-    assert hold.begin() is None
+    assert lease.begin() is None
     store.ms, store.fails = 2 * LEASE_MS, TaskNotFound()
-    assert isinstance(hold.begin(), StartTime)
+    assert isinstance(lease.begin(), StartTime)
 
 
 @pytest.mark.parametrize(("unread", "variables"), [(False, {"by": "another run"}), (True, {})])
 def test_a_check_returns_a_finished_task_as_it_ended(unread: bool, variables: dict[str, str]) -> None:
-    store, hold = held()
+    store, lease = new_lease()
     store.ms, store.unread, store.standing = 2_000, unread, TaskStanding(TaskStatus.COMPLETED, TASK.claim)
-    assert hold.check() == TaskOver(TaskStatus.COMPLETED)
-    assert (hold.task.status, hold.task.variables) == (TaskStatus.COMPLETED, variables)
-    assert store.asked == ["read_status", "get"]
+    assert lease.check() == TaskOver(TaskStatus.COMPLETED)
+    assert (lease.task.status, lease.task.variables) == (TaskStatus.COMPLETED, variables)
+    assert store.store_calls == ["read_status", "get"]

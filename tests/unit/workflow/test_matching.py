@@ -35,20 +35,20 @@ def plan(
     *,
     results: JsonObject | None = None,
     calls: JsonObject | None = None,
-    **more: Json,
+    **other_variables: Json,
 ) -> Plan:
     """Return the plan of a task with these steps, stored results, and stored calls of continuations."""
     arguments = [Argument("whom"), Argument("pin", secret=True)]
     workflow = Workflow(name="w", description="d", arguments=arguments, steps=[step for step, _ in steps])
     variables: dict[str, Json] = {f"_workflow.result.{name}": value for name, value in (results or {}).items()}
     variables |= {f"_workflow.call.{name}": value for name, value in (calls or {}).items()}
-    kept: JsonObject = {"arguments": stored_arguments({"whom": "bob", "pin": "4711"}, {"pin"})}
-    task = task_of(workflow, "".join(status[0] for _, status in steps), variables | more, kept=kept)
+    stored_data: JsonObject = {"arguments": stored_arguments({"whom": "bob", "pin": "4711"}, {"pin"})}
+    task = task_of(workflow, "".join(status[0] for _, status in steps), variables | other_variables, kept=stored_data)
     return plan_of(task, workflow, {"whom": "bob"})
 
 
-def ranked(made: Plan, call: JsonObject) -> list[tuple[str, Rank]]:
-    return [(candidate.name, candidate.rank) for candidate in candidates(made, "mail", call)]
+def ranks(task_plan: Plan, call: JsonObject) -> list[tuple[str, Rank]]:
+    return [(candidate.name, candidate.rank) for candidate in candidates(task_plan, "mail", call)]
 
 
 RANKED = {
@@ -68,10 +68,7 @@ RANKED = {
         [(TO_BOB, PENDING), (TO_CARL, COMPLETED)],
         [("bob", Rank.PENDING), ("carl", Rank.LAST)],
     ),
-    "the last completed step": (
-        [(TO_BOB, COMPLETED), (TO_CARL, COMPLETED)],
-        [("carl", Rank.LAST), ("bob", Rank.LAST)],
-    ),
+    "the last completed step": ([(TO_BOB, COMPLETED), (TO_CARL, COMPLETED)], [("carl", Rank.LAST), ("bob", Rank.LAST)]),
     "no skipped step and no other tool": ([(TO_ANN, SKIPPED), (FETCH, PENDING)], []),
     "the equal step with more known arguments": (
         [(VAGUE, PENDING), (TO_ANN, PENDING)],
@@ -84,61 +81,61 @@ RANKED = {
 def test_candidates_are_ranked_in_this_order(
     steps: Sequence[tuple[Step, StepStatus]], order: list[tuple[str, Rank]]
 ) -> None:
-    assert ranked(plan(steps), ANN) == order
+    assert ranks(plan(steps), ANN) == order
 
 
 def test_an_open_step_with_equal_arguments_comes_first() -> None:
     steps = [(TO_ANN, PENDING), (TO_CARL, COMPLETED), (ANYTHING, FAILED), (TO_BOB, PENDING)]
 
-    assert ranked(plan(steps, calls={"carl": BOB}), BOB)[0] == ("bob", Rank.EQUAL)
+    assert ranks(plan(steps, calls={"carl": BOB}), BOB)[0] == ("bob", Rank.EQUAL)
 
 
 def test_a_step_without_sources_counts_as_equal() -> None:
-    made = plan([(Step("one", tool="mail"), COMPLETED), (ANYTHING, PENDING)], calls={"one": ANN})
+    task_plan = plan([(Step("one", tool="mail"), COMPLETED), (ANYTHING, PENDING)], calls={"one": ANN})
 
-    assert ranked(made, ANN) == [("anything", Rank.EQUAL), ("one", Rank.REPEAT)]
+    assert ranks(task_plan, ANN) == [("anything", Rank.EQUAL), ("one", Rank.REPEAT)]
 
 
 def test_an_argument_is_known_once_its_step_has_a_result() -> None:
     steps = [(TO_FOUND, PENDING), (FETCH, COMPLETED), (ANYTHING, PENDING)]
-    made = plan(steps, results={"fetch": {"email": "ann"}})
+    task_plan = plan(steps, results={"fetch": {"email": "ann"}})
 
-    assert dict(ranked(made, ANN))["found"] is Rank.EQUAL
-    assert dict(ranked(made, BOB))["found"] is Rank.PENDING
+    assert dict(ranks(task_plan, ANN))["found"] is Rank.EQUAL
+    assert dict(ranks(task_plan, BOB))["found"] is Rank.PENDING
 
 
 def test_a_prompt_argument_is_known() -> None:
-    made = plan([(TO_ANN, PENDING), (Step("whom", tool="mail", arguments={"to": prompt_arg("whom")}), PENDING)])
+    task_plan = plan([(TO_ANN, PENDING), (Step("whom", tool="mail", arguments={"to": prompt_arg("whom")}), PENDING)])
 
-    assert ranked(made, BOB)[0] == ("whom", Rank.EQUAL)
+    assert ranks(task_plan, BOB)[0] == ("whom", Rank.EQUAL)
 
 
 def test_a_call_that_omits_a_planned_argument_does_not_contradict_it() -> None:
-    made = plan([(TO_BOB, PENDING), (TO_ANN, PENDING)])
+    task_plan = plan([(TO_BOB, PENDING), (TO_ANN, PENDING)])
 
-    assert ranked(made, {"to": "ann"}) == [("ann", Rank.POSSIBLE), ("bob", Rank.PENDING)]
+    assert ranks(task_plan, {"to": "ann"}) == [("ann", Rank.POSSIBLE), ("bob", Rank.PENDING)]
 
 
 def test_an_argument_that_the_schema_refused_is_not_compared() -> None:
-    refused = SchemaMismatch("bob", (), (InvalidField("to", "no such person"),), "mail").to_json()
-    made = plan([(TO_BOB, PENDING), (TO_CARL, PENDING)], **{PAUSE_REASON: refused})
+    mismatch = SchemaMismatch("bob", (), (InvalidField("to", "no such person"),), "mail").to_json()
+    task_plan = plan([(TO_BOB, PENDING), (TO_CARL, PENDING)], **{PAUSE_REASON: mismatch})
 
-    assert ranked(made, ANN) == [("bob", Rank.EQUAL), ("carl", Rank.PENDING)]
+    assert ranks(task_plan, ANN) == [("bob", Rank.EQUAL), ("carl", Rank.PENDING)]
 
 
-@pytest.mark.parametrize(("kept", "rank"), [(ANN, Rank.REPEAT), (BOB, Rank.LAST)])
-def test_stored_arguments_count_before_planned_ones(kept: JsonObject, rank: Rank) -> None:
-    made = plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING)], calls={"ann": kept})
+@pytest.mark.parametrize(("earlier_call", "rank"), [(ANN, Rank.REPEAT), (BOB, Rank.LAST)])
+def test_stored_arguments_count_before_planned_ones(earlier_call: JsonObject, rank: Rank) -> None:
+    task_plan = plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING)], calls={"ann": earlier_call})
 
-    assert dict(ranked(made, ANN))["ann"] is rank
+    assert dict(ranks(task_plan, ANN))["ann"] is rank
 
 
 @pytest.mark.parametrize(("text", "rank"), [("x" * 9_000, Rank.REPEAT), ("y" * 9_000, Rank.LAST)])
 def test_calls_are_compared_by_stored_digests(text: str, rank: Rank) -> None:
-    kept = stored_call({"to": "ann", "text": "x" * 9_000})
-    made = plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING)], calls={"ann": kept})
+    earlier_call = stored_call({"to": "ann", "text": "x" * 9_000})
+    task_plan = plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING)], calls={"ann": earlier_call})
 
-    assert dict(ranked(made, {"to": "ann", "text": text}))["ann"] is rank
+    assert dict(ranks(task_plan, {"to": "ann", "text": text}))["ann"] is rank
 
 
 def test_calls_with_secrets_are_compared_by_their_other_arguments() -> None:
@@ -149,14 +146,14 @@ def test_calls_with_secrets_are_compared_by_their_other_arguments() -> None:
     ]
     call: JsonObject = {**ANN, "pin": "4711", "head": "Pin 4711"}
 
-    assert ranked(plan([(step, PENDING) for step in steps]), call)[0] == ("ann", Rank.EQUAL)
-    assert ranked(plan([(step, COMPLETED) for step in steps]), call)[0] == ("ann", Rank.REPEAT)
+    assert ranks(plan([(step, PENDING) for step in steps]), call)[0] == ("ann", Rank.EQUAL)
+    assert ranks(plan([(step, COMPLETED) for step in steps]), call)[0] == ("ann", Rank.REPEAT)
 
 
 def test_numbers_that_clients_write_differently_are_equal() -> None:
-    amounts = [(Step(f"a{n}", tool="mail", arguments={"n": constant(n)}), PENDING) for n in (20, 30.0)]
+    amounts = [(Step(f"a{amount}", tool="mail", arguments={"n": constant(amount)}), PENDING) for amount in (20, 30.0)]
 
-    assert ranked(plan(amounts), {"n": 30})[0] == ("a30.0", Rank.EQUAL)
+    assert ranks(plan(amounts), {"n": 30})[0] == ("a30.0", Rank.EQUAL)
 
 
 def candidate(index: int, rank: Rank, equal: int = 0) -> Candidate:
@@ -168,9 +165,9 @@ EQUALS = [candidate(0, Rank.EQUAL, 2), candidate(1, Rank.EQUAL, 2)]
 LESS = [candidate(2, Rank.EQUAL, 1), candidate(3, Rank.PENDING)]
 
 
-@pytest.mark.parametrize(("drawn", "chosen"), [(0.0, 0), (0.49, 0), (0.5, 1), (0.99, 1)])
-def test_after_a_lost_race_one_of_the_equally_good_steps_is_chosen(drawn: float, chosen: int) -> None:
-    assert choose([*EQUALS, *LESS], lambda: drawn) == EQUALS[chosen]
+@pytest.mark.parametrize(("fraction", "index"), [(0.0, 0), (0.49, 0), (0.5, 1), (0.99, 1)])
+def test_after_a_lost_race_one_of_the_equally_good_steps_is_chosen(fraction: float, index: int) -> None:
+    assert choose([*EQUALS, *LESS], lambda: fraction) == EQUALS[index]
     assert choose([*EQUALS, *LESS]) == EQUALS[0]
 
 
@@ -229,24 +226,24 @@ FIXED = {
 }
 
 
-@pytest.mark.parametrize(("made", "order"), FIXED.values(), ids=FIXED)
-def test_a_constant_is_compared_with_the_call(made: Plan, order: list[tuple[str, Rank]]) -> None:
-    assert ranked(made, BOB) == order
+@pytest.mark.parametrize(("task_plan", "order"), FIXED.values(), ids=FIXED)
+def test_a_constant_is_compared_with_the_call(task_plan: Plan, order: list[tuple[str, Rank]]) -> None:
+    assert ranks(task_plan, BOB) == order
 
 
-def equal(one: Any, other: Any) -> bool:
-    return Comparison({"value": one}, dict).equals({"value": other})
-
-
-@pytest.mark.parametrize(
-    ("one", "other"), [(1, True), (False, 0), (True, 1.0), (1, "1"), (0, None), ("a", "b"), (1, 2)]
-)
-def test_values_that_differ_as_json_make_another_call(one: Any, other: Any) -> None:
-    assert not equal(one, other)
+def equal(left: Any, right: Any) -> bool:
+    return Comparison({"value": left}, dict).equals({"value": right})
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [(30, 30.0), (True, True), ("a", "a"), (7, 7), ({"a": 1, "b": 2.0}, {"b": 2, "a": 1})]
+    ("left", "right"), [(1, True), (False, 0), (True, 1.0), (1, "1"), (0, None), ("a", "b"), (1, 2)]
 )
-def test_values_that_are_equal_as_json_make_the_same_call(one: Any, other: Any) -> None:
-    assert equal(one, other)
+def test_values_that_differ_as_json_make_another_call(left: Any, right: Any) -> None:
+    assert not equal(left, right)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [(30, 30.0), (True, True), ("a", "a"), (7, 7), ({"a": 1, "b": 2.0}, {"b": 2, "a": 1})]
+)
+def test_values_that_are_equal_as_json_make_the_same_call(left: Any, right: Any) -> None:
+    assert equal(left, right)

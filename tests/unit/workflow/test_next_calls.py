@@ -42,21 +42,21 @@ def flow(**changes: Any) -> Workflow:
 
 def plan(letters: str, *, workflow: Workflow | None = None, status: TaskStatus = TaskStatus.WORKING) -> Plan:
     """Return a plan. If its first step is completed, the step's result has a long value."""
-    given: JsonObject = {f"{RESULT_PREFIX}get": {"page": "one", "more": LONG}} if letters[0] == "c" else {}
-    task = replace(task_of(flow(), letters, given), task_id="T-1", status=status)
+    variables: JsonObject = {f"{RESULT_PREFIX}get": {"page": "one", "more": LONG}} if letters[0] == "c" else {}
+    task = replace(task_of(flow(), letters, variables), task_id="T-1", status=status)
     return plan_of(task, workflow or flow(), {"order": "A-17"})
 
 
-def remaining(of: Plan, handle: Handle | None = None) -> list[JsonObject]:
-    return next_calls(of, ScriptedHost(), handle)
+def remaining(task_plan: Plan, handle: Handle | None = None) -> list[JsonObject]:
+    return next_calls(task_plan, ScriptedHost(), handle)
 
 
-def text(of: Plan, *writes: StepWrite, pause: SetPause | None = None, oversized: Sequence[str] = ()) -> str:
-    named = Handle("T-1", of.workflow or flow(), {"get", "put"}.__contains__)
-    return recorded_text(RecordedCall(of, Batch(writes, pause), remaining(of, named), named, oversized))
+def text(task_plan: Plan, *writes: StepWrite, pause: SetPause | None = None, oversized: Sequence[str] = ()) -> str:
+    handle = Handle("T-1", task_plan.workflow or flow(), {"get", "put"}.__contains__)
+    return recorded_text(RecordedCall(task_plan, Batch(writes, pause), remaining(task_plan, handle), handle, oversized))
 
 
-def wrote(name: str, status: StepStatus = COMPLETED) -> StepWrite:
+def write_of(name: str, status: StepStatus = COMPLETED) -> StepWrite:
     return StepWrite(0, name, PENDING, status, None)
 
 
@@ -70,10 +70,10 @@ def test_without_a_workflow_tool_all_open_steps_are_listed_with_their_known_argu
     ]
 
 
-def paused(letters: str, pause: PauseReason) -> Plan:
-    of = plan(letters)
-    variables = {**of.task.variables, PAUSE_REASON: pause.to_json()}
-    return plan_of(replace(of.task, variables=variables), flow(), {"order": "A-17"})
+def paused_plan(letters: str, pause: PauseReason) -> Plan:
+    task_plan = plan(letters)
+    variables = {**task_plan.task.variables, PAUSE_REASON: pause.to_json()}
+    return plan_of(replace(task_plan.task, variables=variables), flow(), {"order": "A-17"})
 
 
 LET_THE_SERVER_CONTINUE = {"tool": "flow", "arguments": {"task_id": "T-1"}}
@@ -81,20 +81,21 @@ LET_THE_SERVER_CONTINUE = {"tool": "flow", "arguments": {"task_id": "T-1"}}
 
 def test_a_step_that_the_server_can_run_is_not_suggested() -> None:
     assert remaining(plan("cppp")) == [LET_THE_SERVER_CONTINUE]
-    assert remaining(paused("ccfp", StepFailed("put", "no", retryable=True, suggested_tool="put"))) == [
+    assert remaining(paused_plan("ccfp", StepFailed("put", "no", retryable=True, suggested_tool="put"))) == [
         LET_THE_SERVER_CONTINUE
     ]
 
 
 def test_a_step_that_stops_the_server_is_suggested_first() -> None:
-    of = paused("ccfp", StepFailed("put", "no", retryable=False, suggested_tool="put"))
+    task_plan = paused_plan("ccfp", StepFailed("put", "no", retryable=False, suggested_tool="put"))
     put = {"tool": "put", "arguments": {"a": "<output from get>", "b": LONG}, "guidance": 'For "A-17".'}
-    assert remaining(of) == [put, LET_THE_SERVER_CONTINUE]
+    assert remaining(task_plan) == [put, LET_THE_SERVER_CONTINUE]
 
 
 def test_a_resource_that_cannot_be_read_leaves_all_calls_to_the_model() -> None:
-    of = paused("cfpp", StepFailed("read", "gone", retryable=False, suggested_tool="", resource="docs://one"))
-    assert [entry.get("tool") for entry in remaining(of)] == [None, "put", None, "end", None, "flow"]
+    pause = StepFailed("read", "gone", retryable=False, suggested_tool="", resource="docs://one")
+    tools = [entry.get("tool") for entry in remaining(paused_plan("cfpp", pause))]
+    assert tools == [None, "put", None, "end", None, "flow"]
 
 
 def test_with_every_step_settled_the_workflow_tool_is_next() -> None:
@@ -102,7 +103,7 @@ def test_with_every_step_settled_the_workflow_tool_is_next() -> None:
 
 
 @pytest.mark.parametrize(
-    "of",
+    "task_plan",
     [
         plan("cccc", workflow=flow(tool=False)),
         plan("cccc", workflow=flow(durable=False)),
@@ -111,14 +112,14 @@ def test_with_every_step_settled_the_workflow_tool_is_next() -> None:
     ],
     ids=["no workflow tool", "not durable", "completed", "cancelled"],
 )
-def test_nothing_remains_without_a_workflow_tool_or_after_the_task_has_ended(of: Plan) -> None:
-    assert remaining(of) == []
+def test_nothing_remains_without_a_workflow_tool_or_after_the_task_has_ended(task_plan: Plan) -> None:
+    assert remaining(task_plan) == []
 
 
 def test_calls_have_the_task_id_if_their_tools_accept_it() -> None:
-    of, handle = plan("ccpp", workflow=flow(tool=False)), Handle("T-1", flow(tool=False), {"put"}.__contains__)
-    named = [entry["arguments"] for entry in remaining(of, handle) if "tool" in entry]
-    assert named == [
+    task_plan, handle = plan("ccpp", workflow=flow(tool=False)), Handle("T-1", flow(tool=False), {"put"}.__contains__)
+    arguments = [entry["arguments"] for entry in remaining(task_plan, handle) if "tool" in entry]
+    assert arguments == [
         {"a": "<output from get>", "b": LONG, "task_id": "T-1"},
         {"of": "<output from put>", "n": "A-17"},
     ]
@@ -126,26 +127,26 @@ def test_calls_have_the_task_id_if_their_tools_accept_it() -> None:
 
 def test_resources_to_read_come_before_the_next_call() -> None:
     call = f'call put with {{"a": "<output from get>", "b": "{LONG}", "task_id": "T-1"}}'
-    assert text(plan("cppp", workflow=flow(tool=False)), wrote("get")) == (
+    assert text(plan("cppp", workflow=flow(tool=False)), write_of("get")) == (
         f"Recorded as step 'get' (1 of 4 done). Next: read the resource docs://one, then {call}\nNote: For \"A-17\"."
     )
 
 
 def test_a_tool_that_does_not_accept_the_task_id_does_not_get_it() -> None:
-    assert text(plan("cscp", workflow=flow(tool=False)), wrote("put")) == (
+    assert text(plan("cscp", workflow=flow(tool=False)), write_of("put")) == (
         "Recorded as step 'put' (3 of 4 done). Next: read the resource docs://before, then call end with "
         '{"of": "<output from put>", "n": "A-17"}'
     )
 
 
 def test_if_only_resources_remain_the_server_can_continue() -> None:
-    recorded = "Recorded as step 'end' (3 of 4 done). Next:"
-    next_call = f'{recorded} call flow with {{"task_id": "T-1"}}: the server continues.'
-    assert text(plan("cpcc"), wrote("end")) == next_call
-    without = plan("cpcc", workflow=flow(tool=False))
+    prefix = "Recorded as step 'end' (3 of 4 done). Next:"
+    next_call = f'{prefix} call flow with {{"task_id": "T-1"}}: the server continues.'
+    assert text(plan("cpcc"), write_of("end")) == next_call
+    task_plan = plan("cpcc", workflow=flow(tool=False))
     assert (
-        text(without, wrote("end"))
-        == f"{recorded} read the resource docs://one. No call is left; the client completes the task."
+        text(task_plan, write_of("end"))
+        == f"{prefix} read the resource docs://one. No call is left; the client completes the task."
     )
 
 
@@ -156,28 +157,28 @@ def test_if_only_resources_remain_the_server_can_continue() -> None:
 def test_a_failure_says_whether_the_call_may_be_repeated(retryable: bool, hint: str) -> None:
     pause = StepFailed("get", "no", retryable, "get")
     call = 'flow with {"task_id": "T-1"}: the server continues.' if retryable else 'get with {"task_id": "T-1"}'
-    said = text(paused("fppp", pause), wrote("get", FAILED), pause=SetPause(pause.to_json()))
-    assert said == f"Recorded as step 'get', which failed (0 of 4 done). {hint} Next: call {call}"
+    text_of_failure = text(paused_plan("fppp", pause), write_of("get", FAILED), pause=SetPause(pause.to_json()))
+    assert text_of_failure == f"Recorded as step 'get', which failed (0 of 4 done). {hint} Next: call {call}"
 
 
 def test_an_extra_call_also_says_that_all_steps_are_done() -> None:
-    of = plan("ccsc")
+    task_plan = plan("ccsc")
     end = 'All 4 steps are done. Call flow with {"task_id": "T-1"} to finish.'
-    assert text(of, wrote("get")) == end
-    assert text(of) == f"Recorded as an extra call, not as a step (4 of 4 done). {end}"
-    assert text(of, wrote("get"), oversized=["_workflow.result.get"]) == f"{LOST} {end}"
+    assert text(task_plan, write_of("get")) == end
+    assert text(task_plan) == f"Recorded as an extra call, not as a step (4 of 4 done). {end}"
+    assert text(task_plan, write_of("get"), oversized=["_workflow.result.get"]) == f"{LOST} {end}"
 
 
 def test_a_task_without_its_workflow_has_steps_but_no_next_call() -> None:
-    of = plan("cppp")
-    gone = plan_of(of.task, None)
-    assert text(gone, wrote("get")) == "Recorded as step 'get' (1 of 4 done)."
-    done = plan_of(plan("cccc").task, None)
-    assert text(done, wrote("get")) == "All 4 steps are done; the client completes the task."
+    task_plan = plan("cppp")
+    plan_without_workflow = plan_of(task_plan.task, None)
+    assert text(plan_without_workflow, write_of("get")) == "Recorded as step 'get' (1 of 4 done)."
+    ended_plan = plan_of(plan("cccc").task, None)
+    assert text(ended_plan, write_of("get")) == "All 4 steps are done; the client completes the task."
 
 
 def test_a_step_that_was_added_to_the_definition_is_open() -> None:
     longer = flow(steps=[*STEPS, Step("more", tool="get")])
-    assert text(plan("cccc", workflow=longer), wrote("end")) == (
+    assert text(plan("cccc", workflow=longer), write_of("end")) == (
         'Recorded as step \'end\' (4 of 5 done). Next: call flow with {"task_id": "T-1"}: the server continues.'
     )

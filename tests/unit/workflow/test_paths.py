@@ -65,7 +65,7 @@ Untold = Annotated[Any, WithJsonSchema({"type": "object"})]
 Several = Annotated[Any, WithJsonSchema({"type": ["object", "null"], "properties": {"a": {"type": "integer"}}})]
 
 
-def wrong(returns: Any, path: str) -> InvalidPath | None:
+def invalid_path_in(returns: Any, path: str) -> InvalidPath | None:
     return invalid_path(OutputSchema("t", returns).value_schema, path)
 
 
@@ -98,7 +98,7 @@ def wrong(returns: Any, path: str) -> InvalidPath | None:
     ],
 )
 def test_a_path_that_can_exist_is_accepted(returns: Any, path: str) -> None:
-    assert wrong(returns, path) is None
+    assert invalid_path_in(returns, path) is None
 
 
 @pytest.mark.parametrize(
@@ -129,17 +129,17 @@ def test_a_path_that_can_exist_is_accepted(returns: Any, path: str) -> None:
     ],
 )
 def test_a_path_that_cannot_exist_is_shown_up_to_the_wrong_key(returns: Any, path: str, up_to: str) -> None:
-    found = wrong(returns, path)
+    invalid = invalid_path_in(returns, path)
 
-    assert found is not None
-    assert found.path == up_to
-    assert ".".join((found.path, *found.rest)) == path
+    assert invalid is not None
+    assert invalid.path == up_to
+    assert ".".join((invalid.path, *invalid.rest)) == path
 
 
 def test_the_possible_paths_are_listed() -> None:
-    found = wrong(Plain, "lines.0.totl.x")
+    invalid = invalid_path_in(Plain, "lines.0.totl.x")
 
-    assert found == InvalidPath("lines.0.totl", ("lines.0.total", "lines.0.note"), ("x",))
+    assert invalid == InvalidPath("lines.0.totl", ("lines.0.total", "lines.0.note"), ("x",))
 
 
 @pytest.mark.parametrize(

@@ -112,18 +112,18 @@ def test_an_unknown_or_damaged_reason_is_not_parsed() -> None:
 def test_a_long_error_is_shortened_when_it_is_stored() -> None:
     reason = StepFailed("s", "x" * 1_000_000, True, "t")
 
-    stored = reason.to_json()["error"]
-    assert isinstance(stored, str)
-    assert stored.startswith("xxxx")
-    assert len(stored) < 5_000
+    error = reason.to_json()["error"]
+    assert isinstance(error, str)
+    assert error.startswith("xxxx")
+    assert len(error) < 5_000
 
 
 def test_long_lists_of_invalid_fields_are_shortened_when_they_are_stored() -> None:
     fields = tuple(InvalidField("f" * 10_000, "p" * 10_000) for _ in range(1_000))
 
-    stored = SchemaMismatch("s", (), fields, "t").to_json()
+    reason_json = SchemaMismatch("s", (), fields, "t").to_json()
 
-    assert len(repr(stored)) < 100_000
+    assert len(repr(reason_json)) < 100_000
 
 
 def sample(kind: type[Reason]) -> PauseReason:
@@ -133,24 +133,24 @@ def sample(kind: type[Reason]) -> PauseReason:
     values[tuple[Question, ...]] = [question]
     values |= {tuple[InvalidField, ...]: [{"field": "c", "problem": "no"}], int: 1}
     values[tuple[FailedItem, ...]] = [{"index": 2, "error": "no"}]
-    members = {it.encode_name: values[it.type] for it in structs.fields(kind)}
+    members = {member.encode_name: values[member.type] for member in structs.fields(kind)}
     members |= dict.fromkeys(members.keys() & PAUSED_STEP, "pay")
-    made = parse_pause({"type": str(kind.__struct_config__.tag), **members})
-    assert made is not None
-    return made
+    reason = parse_pause({"type": str(kind.__struct_config__.tag), **members})
+    assert reason is not None
+    return reason
 
 
 def test_every_reason_is_registered() -> None:
-    defined = {it for it in vars(pause).values() if isinstance(it, type) and issubclass(it, Reason)}
+    defined = {value for value in vars(pause).values() if isinstance(value, type) and issubclass(value, Reason)}
 
-    bases = {base for it in defined for base in it.__bases__}
+    bases = {base for kind in defined for base in kind.__bases__}
     assert set(REASONS) == defined - bases
 
 
 @pytest.mark.parametrize("kind", REASONS)
 def test_all_code_that_reads_reasons_supports_every_reason(kind: type[Reason]) -> None:
     reason = sample(kind)
-    stored = reason.to_json()
+    reason_json = reason.to_json()
     short = reason.short_form()
     table = json.loads(re.findall(r"const PAUSES = (.*);", page.text())[0])
     workflow = Workflow(name="shop", description="shop", steps=[Step("pay", tool="t")])
@@ -160,10 +160,10 @@ def test_all_code_that_reads_reasons_supports_every_reason(kind: type[Reason]) -
     assert RemainingCalls(known, ScriptedHost({}), reason).handoff().startswith(reason.what_happened())
     assert reason.remedy in Remedy
     assert "{" not in short
-    assert {name for template in kind.short for name in placeholders(template)} <= stored.keys()
+    assert {name for template in kind.short for name in placeholders(template)} <= reason_json.keys()
     assert not placeholders(kind.short[-1])
-    assert why(stored) == f"{reason.type}: {reason.what_happened()}"
-    assert pause_words(stored, "the limit").startswith(f"paused at pay: {short}")
-    assert (Pause(reason.type, stored).step, paused_step(stored)) == ("pay", "pay")
+    assert why(reason_json) == f"{reason.type}: {reason.what_happened()}"
+    assert pause_words(reason_json, "the limit").startswith(f"paused at pay: {short}")
+    assert (Pause(reason.type, reason_json).step, paused_step(reason_json)) == ("pay", "pay")
     assert table["types"][reason.type]["short"] == list(kind.short)
     assert f"| `{reason.type}` |" in Path("docs/reference/workflow-rules.md").read_text()

@@ -51,12 +51,12 @@ VALUES: dict[str, Any] = {
 }
 
 
-def plan(workflow: Workflow | None = FLOW, **more: Any) -> Plan:
-    return plan_of(task_of(FLOW, STATUSES, VALUES | more), workflow, {"order": "A-17"})
+def plan(workflow: Workflow | None = FLOW, **other_variables: Any) -> Plan:
+    return plan_of(task_of(FLOW, STATUSES, VALUES | other_variables), workflow, {"order": "A-17"})
 
 
-def sent(text: Any, of: Plan | None = None) -> ReplacedArguments:
-    return replace_placeholders({"a": text, "b": 1}, of or plan(), ROOM)
+def replace_in(text: Any, task_plan: Plan | None = None) -> ReplacedArguments:
+    return replace_placeholders({"a": text, "b": 1}, task_plan or plan(), ROOM)
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def sent(text: Any, of: Plan | None = None) -> ReplacedArguments:
 )
 def test_a_placeholder_of_a_handoff_is_replaced_by_its_value(source: Source, text: str, value: object) -> None:
     assert Known(FLOW, {}, {}, {}, {}, {}).placeholder(source) == text
-    assert sent(text).arguments == {"a": value, "b": 1}
-    assert sent(text).unknown == ()
-    assert sent(text).names == ("a",)
+    assert replace_in(text).arguments == {"a": value, "b": 1}
+    assert replace_in(text).unknown == ()
+    assert replace_in(text).names == ("a",)
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_a_placeholder_of_a_handoff_is_replaced_by_its_value(source: Source, tex
     ],
 )
 def test_other_placeholders_are_replaced_too(text: str, value: object) -> None:
-    assert sent(text).arguments["a"] == value
+    assert replace_in(text).arguments["a"] == value
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "cause"),
     [
         ("<prompt arg note>", "started without its argument 'note'"),
         ("<output from pay>", "call pay first"),
@@ -108,27 +108,27 @@ def test_other_placeholders_are_replaced_too(text: str, value: object) -> None:
         ("<secret pin>", "is secret"),
     ],
 )
-def test_a_placeholder_without_a_value_is_named_with_a_correction(text: str, why: str) -> None:
-    [unknown] = sent(text).unknown
+def test_a_placeholder_without_a_value_is_named_with_a_correction(text: str, cause: str) -> None:
+    [unknown] = replace_in(text).unknown
     assert (unknown.argument, unknown.placeholder) == ("a", text)
-    assert why in unknown.why
-    assert sent(text).arguments["a"] == text
+    assert cause in unknown.why
+    assert replace_in(text).arguments["a"] == text
     assert unknown_text((unknown,)) == f"Nothing was run. The argument 'a' is \"{text}\": {unknown.why}."
 
 
 def test_a_lost_value_is_not_known() -> None:
-    found = plan()
-    lost = Unreadable(found.task.variables, ValueNotKept(9, "exceeds the task's size limit"))
-    of = plan_of(replace(found.task, variables=lost), FLOW, {"order": "A-17"})
-    [unknown] = sent("<output from get (step 'again')>", of).unknown
+    readable_plan = plan()
+    unreadable = Unreadable(readable_plan.task.variables, ValueNotKept(9, "exceeds the task's size limit"))
+    task_plan = plan_of(replace(readable_plan.task, variables=unreadable), FLOW, {"order": "A-17"})
+    [unknown] = replace_in("<output from get (step 'again')>", task_plan).unknown
     assert "is not available: result of 9 bytes exceeds the task's size limit; give the value itself" in unknown.why
 
 
 class Unreadable(dict[str, Any]):
     """A task's variables. Only the progress can be read."""
 
-    def __init__(self, stored: Mapping[str, Any], error: StoreError) -> None:
-        super().__init__(stored)
+    def __init__(self, values: Mapping[str, Any], error: StoreError) -> None:
+        super().__init__(values)
         self._error = error
 
     def __getitem__(self, name: str) -> Any:
@@ -139,11 +139,11 @@ class Unreadable(dict[str, Any]):
 
 def test_a_value_that_cannot_be_read_is_not_known_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     task = task_of(FLOW, STATUSES, {**VALUES, f"{CALL_PREFIX}fetch": {"id": "A-17"}})
-    found = plan_of(replace(task, variables=Unreadable(task.variables, StoreUnavailable("down"))), FLOW)
+    task_plan = plan_of(replace(task, variables=Unreadable(task.variables, StoreUnavailable("down"))), FLOW)
     with caplog.at_level("WARNING"):
-        assert found.known is not None
-        assert "again" not in found.known.outputs
-        assert found.call_arguments("fetch", found.comparison("get", {"id": "A-17"}), "get") is None
+        assert task_plan.known is not None
+        assert "again" not in task_plan.known.outputs
+        assert task_plan.call_arguments("fetch", task_plan.comparison("get", {"id": "A-17"}), "get") is None
     assert [record.getMessage() for record in caplog.records] == [
         "task t: the result of step again cannot be read",
         "task t: the call of step fetch cannot be read",
@@ -151,24 +151,24 @@ def test_a_value_that_cannot_be_read_is_not_known_and_is_logged(caplog: pytest.L
 
 
 def test_the_placeholder_of_a_secret_has_no_value() -> None:
-    given = stored_arguments({"order": "A-17", "pin": "4711"}, ["pin"])
-    of = plan_of(replace(plan().task, kept={"arguments": given}), FLOW, {"order": "A-17", "pin": "<secret pin>"})
-    [unknown] = sent("<prompt arg pin>", of).unknown
+    task = replace(plan().task, kept={"arguments": stored_arguments({"order": "A-17", "pin": "4711"}, ["pin"])})
+    task_plan = plan_of(task, FLOW, {"order": "A-17", "pin": "<secret pin>"})
+    [unknown] = replace_in("<prompt arg pin>", task_plan).unknown
     assert "is secret" in unknown.why
 
 
 def test_a_value_that_looks_like_a_secrets_placeholder_is_a_value() -> None:
-    looks: dict[str, Any] = {"who": "<secret pin>"}
-    assert sent("<task variable who>", plan(**looks)).arguments["a"] == "<secret pin>"
+    variables: dict[str, Any] = {"who": "<secret pin>"}
+    assert replace_in("<task variable who>", plan(**variables)).arguments["a"] == "<secret pin>"
 
 
 def test_every_placeholder_of_a_call_is_named() -> None:
-    made = replace_placeholders(
+    result = replace_placeholders(
         {"z": "<missing: z>", "a": "<output from pay>", "b": "<prompt arg order>"}, plan(), ROOM
     )
-    assert [item.argument for item in made.unknown] == ["a", "z"]
-    assert unknown_text(made.unknown).count("The argument") == 2
-    assert made.arguments["b"] == "A-17"
+    assert [item.argument for item in result.unknown] == ["a", "z"]
+    assert unknown_text(result.unknown).count("The argument") == 2
+    assert result.arguments["b"] == "A-17"
 
 
 @pytest.mark.parametrize(
@@ -198,26 +198,26 @@ def test_every_placeholder_of_a_call_is_named() -> None:
     ],
 )
 def test_texts_that_only_contain_a_placeholder_are_not_changed(value: object) -> None:
-    made = sent(value)
-    assert (made.arguments, made.unknown, made.names, made.digest) == ({"a": value, "b": 1}, (), (), None)
+    result = replace_in(value)
+    assert (result.arguments, result.unknown, result.names, result.digest) == ({"a": value, "b": 1}, (), (), None)
 
 
-@pytest.mark.parametrize("of", [None, plan(workflow=None)])
-def test_without_a_task_or_a_workflow_no_value_is_known(of: Plan | None) -> None:
-    made = replace_placeholders({"a": "<prompt arg order>", "b": 1}, of, ROOM)
-    assert [item.argument for item in made.unknown] == ["a"]
-    assert replace_placeholders({"a": "order"}, of, ROOM).arguments == {"a": "order"}
+@pytest.mark.parametrize("task_plan", [None, plan(workflow=None)])
+def test_without_a_task_or_a_workflow_no_value_is_known(task_plan: Plan | None) -> None:
+    result = replace_placeholders({"a": "<prompt arg order>", "b": 1}, task_plan, ROOM)
+    assert [item.argument for item in result.unknown] == ["a"]
+    assert replace_placeholders({"a": "order"}, task_plan, ROOM).arguments == {"a": "order"}
 
 
 def test_a_digest_changes_only_with_the_values() -> None:
     text = "<output from get (step 'again')>"
-    later: dict[str, Any] = {f"{RESULT_PREFIX}again": 8}
-    assert sent(text).digest == replace_placeholders({"a": text, "b": 2}, plan(), ROOM).digest
-    assert sent(text).digest != sent(text, plan(**later)).digest
+    new_result: dict[str, Any] = {f"{RESULT_PREFIX}again": 8}
+    assert replace_in(text).digest == replace_placeholders({"a": text, "b": 2}, plan(), ROOM).digest
+    assert replace_in(text).digest != replace_in(text, plan(**new_result)).digest
 
 
 def test_a_value_is_a_copy() -> None:
-    value: Any = sent("<output from get (step 'again')>").arguments["a"]
+    value: Any = replace_in("<output from get (step 'again')>").arguments["a"]
     value["of"]["a"].append("changed")
     assert VALUES[f"{RESULT_PREFIX}again"] == {ODD: "odd", "of": {"a": [1.0, None]}}
 
@@ -225,6 +225,6 @@ def test_a_value_is_a_copy() -> None:
 @given(st.text(max_size=40), st.text(min_size=1, max_size=20))
 def test_any_text_can_be_checked_for_placeholders(text: str, name: str) -> None:
     for shape in ("<output from {}>", "<field '{}' from {}>", "<prompt arg {}>", "<task variable {}>", "<{}: {}>"):
-        made = shape.format(*(text, name)[: shape.count("{}")])
-        assert isinstance(is_placeholder(made), bool)
-        assert len(sent(made).unknown) <= 1
+        candidate = shape.format(*(text, name)[: shape.count("{}")])
+        assert isinstance(is_placeholder(candidate), bool)
+        assert len(replace_in(candidate).unknown) <= 1

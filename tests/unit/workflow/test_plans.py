@@ -76,7 +76,7 @@ def random_plan(rng: Random) -> list[Line]:
     plan: list[Line] = []
     for number in range(rng.randint(1, 6)):
         line = Line(f"s{number}", {})
-        names = [it.name for it in plan]
+        names = [earlier_line.name for earlier_line in plan]
         if names and rng.random() < 0.35:
             line.each = ("output", rng.choice(names), rng.choice(["list", "list", "list", "list", "n"]))
             line.parallel = rng.choice([1, 2, 8])
@@ -105,14 +105,14 @@ def random_source(rng: Random, names: list[str], *, in_list: bool) -> Any:
 
 def random_condition(rng: Random, names: list[str]) -> Any:
     source = rng.choice([("output", rng.choice(names), "n"), ("default", rng.choice(names), "n", 5)])
-    made = rng.choice([(rng.choice(["<", "==", ">="]), source, ("constant", rng.randint(0, 9))), ("exists", source)])
-    return ("not", made) if rng.random() < 0.3 else made
+    base = rng.choice([(rng.choice(["<", "==", ">="]), source, ("constant", rng.randint(0, 9))), ("exists", source)])
+    return ("not", base) if rng.random() < 0.3 else base
 
 
 def value_of(name: str, arguments: JsonObject) -> Json:
     """Return a tool's result for these arguments."""
     number = crc32(f"{name} {dumps(arguments, sort_keys=True)}".encode())
-    elements = [{"n": at} if (number >> at) % 5 else {"odd": at} for at in range(number % 4)]
+    elements = [{"n": index} if (number >> index) % 5 else {"odd": index} for index in range(number % 4)]
     return {"n": number % 10, "list": elements}
 
 
@@ -136,7 +136,7 @@ def interpret(plan: list[Line], state: State, broken: set[str], *, parallel: boo
     """Run a plan, one call after the other."""
     pauses = []
     for number, line in enumerate(plan):
-        needs = line.needs if parallel else {it.name for it in plan[:number]}
+        needs = line.needs if parallel else {earlier_line.name for earlier_line in plan[:number]}
         if state.statuses[line.name] in ("completed", "skipped"):
             continue
         if all(state.statuses[name] in ("completed", "skipped") for name in needs):
@@ -153,7 +153,7 @@ def run_line(line: Line, state: State, broken: set[str]) -> None:
         state.results.pop(line.name, None)
         return
     if line.each is None:
-        arguments = {name: resolved(source, state) for name, source in line.arguments.items()}
+        arguments = {name: resolve(source, state) for name, source in line.arguments.items()}
         if line.name in broken:
             fail(line, state, "broken")
         state.results[line.name] = value_of(line.name, arguments)
@@ -165,30 +165,29 @@ def run_line(line: Line, state: State, broken: set[str]) -> None:
 def run_list(line: Line, state: State, broken: set[str]) -> None:
     for source in line.arguments.values():
         if source[0] != "item":
-            resolved(source, state)
-    listed = resolved(line.each, state)
-    if not isinstance(listed, list):
+            resolve(source, state)
+    value = resolve(line.each, state)
+    if not isinstance(value, list):
         fail(line, state, "each: a list is needed, and the value is a number")
-    elements, results = state.lists.setdefault(line.name, (listed, {}))
+    elements, results = state.lists.setdefault(line.name, (value, {}))
     errors: dict[int, str] = {}
-    for at, element in enumerate(elements):
-        if at in results:
+    item_keys = {name: source[1] for name, source in line.arguments.items() if source[0] == "item"}
+    for index, element in enumerate(elements):
+        if index in results:
             continue
-        lacks = [it[1] for it in line.arguments.values() if it[0] == "item" and it[1] and it[1] not in element]
-        if lacks or f"{line.name}[{at}]" in broken:
-            name = next((name for name, it in line.arguments.items() if it[0] == "item" and it[1] in lacks), "")
-            errors[at] = f"no value for '{name}': the element has no '{lacks[0]}'" if lacks else "broken"
+        missing = [name for name, key in item_keys.items() if key and key not in element]
+        if missing or f"{line.name}[{index}]" in broken:
+            key = item_keys[missing[0]] if missing else ""
+            errors[index] = f"no value for '{missing[0]}': the element has no '{key}'" if missing else "broken"
             continue
-        arguments = {
-            name: resolved(it, state) if it[0] != "item" else element[it[1]] if it[1] else element
-            for name, it in line.arguments.items()
-        }
-        results[at] = value_of(line.name, arguments)
+        arguments = {name: resolve(source, state) for name, source in line.arguments.items() if source[0] != "item"}
+        arguments |= {name: element[key] if key else element for name, key in item_keys.items()}
+        results[index] = value_of(line.name, arguments)
     if errors:
         first = min(errors)
         text = f"{len(errors)} of {len(elements)} calls failed; the call for element {first}: {errors[first]}"
         fail(line, state, text, tuple(errors))
-    state.results[line.name] = [results[at] for at in range(len(elements))]
+    state.results[line.name] = [results[index] for index in range(len(elements))]
     del state.lists[line.name]
 
 
@@ -197,7 +196,7 @@ def fail(line: Line, state: State, error: str, items: tuple[int, ...] = ()) -> N
     raise Pauses("toolError", items)
 
 
-def resolved(source: Any, state: State) -> Any:
+def resolve(source: Any, state: State) -> Any:
     match source:
         case ("constant", value):
             return value
@@ -223,24 +222,24 @@ def holds(condition: Any, state: State) -> bool:
             return not holds(inner, state)
         case ("exists", source):
             try:
-                resolved(source, state)
+                resolve(source, state)
             except Pauses:
                 return False
             return True
         case (operator, *sources):
-            one, other = (resolved(source, state) for source in sources)
-            return bool({"<": one < other, "==": one == other, ">=": one >= other}[operator])
+            left, right = (resolve(source, state) for source in sources)
+            return bool({"<": left < right, "==": left == right, ">=": left >= right}[operator])
     raise ValueError(condition)
 
 
 # The engine with the same plan
 
 
-def built(plan: list[Line], parallel: int) -> Workflow:
+def workflow_of(plan: list[Line], parallel: int) -> Workflow:
     steps = [
         Step(
             line.name,
-            {name: source_of(it) for name, it in line.arguments.items()},
+            {name: source_of(source) for name, source in line.arguments.items()},
             tool=line.name,
             when=None if line.when is None else condition_of(line.when),
             each=None if line.each is None else source_of(line.each),
@@ -296,14 +295,14 @@ class OneTask:
     def write(self, task: TaskRecord, batch: Batch) -> Written:
         current, variables = self.task, deepcopy(dict(self.task.variables))
         variables |= deepcopy(dict(batch.variables))
-        steps, stored = variables[PROGRESS]["steps"], list(statuses_of(current).values())
-        moved = batch.same_version and current.version != task.version
-        if moved or any(stored[it.index] is not it.expected for it in batch.steps):
+        steps, stored_statuses = variables[PROGRESS]["steps"], list(statuses_of(current).values())
+        has_moved = batch.same_version and current.version != task.version
+        if has_moved or any(stored_statuses[write.index] is not write.expected for write in batch.steps):
             raise Conflict(current)
-        for it in batch.steps:
-            steps[it.index]["status"] = it.status.value
-            if it.status.value != "skipped":
-                variables[f"{RESULT_PREFIX}{it.name}"] = it.result
+        for write in batch.steps:
+            steps[write.index]["status"] = write.status.value
+            if write.status.value != "skipped":
+                variables[f"{RESULT_PREFIX}{write.name}"] = write.result
         if isinstance(batch.pause, SetPause):
             variables[PAUSE_REASON] = batch.pause.reason
         elif isinstance(batch.pause, ClearPause):
@@ -343,15 +342,20 @@ class PlanHost(ScriptedHost):
 
 
 def state_of(task: TaskRecord) -> State:
-    stored: Any = task.variables
-    pause = stored.get(PAUSE_REASON)
-    results = {n.removeprefix(RESULT_PREFIX): it for n, it in stored.items() if n.startswith(RESULT_PREFIX)}
-    lists = {n.removeprefix(ITEMS_PREFIX): it for n, it in stored.items() if n.startswith(ITEMS_PREFIX)}
-    items = tuple(it["index"] for it in pause.get("failedItems", ())) if pause else ()
+    variables: Any = task.variables
+    pause = variables.get(PAUSE_REASON)
+    results, lists = (
+        {name.removeprefix(prefix): value for name, value in variables.items() if name.startswith(prefix)}
+        for prefix in (RESULT_PREFIX, ITEMS_PREFIX)
+    )
+    items = tuple(failed_item["index"] for failed_item in pause.get("failedItems", ())) if pause else ()
     return State(
         {name: status.value for name, status in statuses_of(task).items()},
         results,
-        {name: (it["elements"], {int(at): made for at, made in it["results"].items()}) for name, it in lists.items()},
+        {
+            name: (entry["elements"], {int(at): value for at, value in entry["results"].items()})
+            for name, entry in lists.items()
+        },
         (pause["type"], pause.get("failedStep", pause.get("blockedStep")), items) if pause else None,
     )
 
@@ -367,15 +371,15 @@ def test_a_plan_ends_as_in_a_simple_interpreter(chunk: int, monkeypatch: pytest.
 def check(seed: int) -> None:
     rng = Random(seed)
     plan, parallel = random_plan(rng), rng.choice([1, 1, 2, 8])
-    workflow, store = built(plan, parallel), OneTask()
+    workflow, store = workflow_of(plan, parallel), OneTask()
     expected = State({line.name: "pending" for line in plan})
-    calls = [*(line.name for line in plan), *(f"{line.name}[{at}]" for line in plan for at in range(3))]
+    calls = [*(line.name for line in plan), *(f"{line.name}[{index}]" for line in plan for index in range(3))]
     broken = {name for name in calls if rng.random() < 0.2}
     store.create(new_task(workflow, RUN_INPUT, "kim", None))
     for _ in range(4):
         interpret(plan, expected, broken, parallel=parallel > 1)
         for kill_at in [*(rng.randint(1, 6) for _ in range(rng.randint(0, 2))), 0]:
-            run(workflow, store, broken, kill_at, rng)
+            run_engine(workflow, store, broken, kill_at, rng)
         assert state_of(store.task) == expected, f"seed {seed}"
         if expected.pause is None:
             break
@@ -390,41 +394,41 @@ def supply_an_element(workflow: Workflow, store: OneTask, broken: set[str], rng:
     items = plan.known.items_of(step) if step and plan.known and not store.task.status.terminal else None
     if "[" not in place or step is None or plan.known is None or items is None or rng.random() > 0.2:
         return
-    calls = {at: plan.known.at(items.elements[at]).arguments_of(step) for at in items.open}
-    at = rng.choice([*calls, None])
-    if at is None or list(calls.values()).count(calls[at]) > 1 or not isinstance(calls[at], dict):
+    calls = {position: plan.known.at(items.elements[position]).arguments_of(step) for position in items.open}
+    index = rng.choice([*calls, None])
+    if index is None or list(calls.values()).count(calls[index]) > 1 or not isinstance(calls[index], dict):
         return
-    name, arguments = step.name, calls[at]
-    if f"{name}[{at}]" in broken or not isinstance(arguments, dict):
+    name, arguments = step.name, calls[index]
+    if f"{name}[{index}]" in broken or not isinstance(arguments, dict):
         return
     call, outcome = ContinuationCall(name, arguments), Succeeded(value_of(name, arguments))
 
-    def decided(task: TaskRecord) -> Batch:
+    def decide(task: TaskRecord) -> Batch:
         return continuation_batch(plan_of(task, workflow), call, outcome, TaskVariables(task.variables))
 
-    written = write_decided(store, store.task, decided, attempts=9, sleep=lambda _: None)  # type: ignore[arg-type]
-    store.supplied[f"{name}[{at}]"] = outcome.value
-    check_supplied(store, written.task)
+    write = write_decided(store, store.task, decide, attempts=9, sleep=lambda _: None)  # type: ignore[arg-type]
+    store.supplied[f"{name}[{index}]"] = outcome.value
+    check_supplied(store, write.task)
 
 
 def check_supplied(store: OneTask, task: TaskRecord) -> None:
     """Check that each result of a client is stored: among the elements, or in the list of results."""
     state = state_of(task)
     for place, value in store.supplied.items():
-        name, _, at = place.removesuffix("]").partition("[")
-        stored = state.lists[name][1] if name in state.lists else state.results[name]
-        assert stored[int(at)] == value
+        name, _, index = place.removesuffix("]").partition("[")
+        results = state.lists[name][1] if name in state.lists else state.results[name]
+        assert results[int(index)] == value
 
 
-def run(workflow: Workflow, store: OneTask, broken: set[str], kill_at: int, rng: Random) -> None:
+def run_engine(workflow: Workflow, store: OneTask, broken: set[str], kill_at: int, rng: Random) -> None:
     if store.task.status.terminal:
         return
     supply = partial(supply_an_element, workflow, store, broken, rng)
     host = PlanHost(pick=rng.randrange, broken=broken, kill_at=kill_at, happens=supply)
     engine = Engine(host, store)  # type: ignore[arg-type]
-    before = state_of(store.task)
-    settled = {name for name, status in before.statuses.items() if status in ("completed", "skipped")}
-    settled |= {f"{name}[{at}]" for name, (_, results) in before.lists.items() for at in results}
+    state_before = state_of(store.task)
+    settled = {name for name, status in state_before.statuses.items() if status in ("completed", "skipped")}
+    settled |= {f"{name}[{index}]" for name, (_, results) in state_before.lists.items() for index in results}
     with suppress(Killed):
         engine.resume(workflow, RUN_INPUT, engine.take(workflow, "kim", "t"))
     check_supplied(store, store.task)

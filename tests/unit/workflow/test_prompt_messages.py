@@ -36,7 +36,7 @@ BYTES = FetchedResource("docs://faq", "image/png", blob="iVBO")
 TOOLS = {"fetch_order": "Fetch one order.", "refund": ""}
 
 
-def reported(
+def conversation_of(
     *traces: StepTrace, pause: PauseReason | None = None, blocked: Blocked | None = None, **texts: str
 ) -> list[Message]:
     statuses = dict.fromkeys(("fetch", "policy", "refund"), PENDING)
@@ -46,11 +46,10 @@ def reported(
 
 
 @pytest.mark.parametrize(
-    ("step", "name", "announced"),
-    [(POLICY, "policy", ["Reading docs://a, docs://faq"]), (REFUND, "refund", [])],
+    ("step", "name", "announced"), [(POLICY, "policy", ["Reading docs://a, docs://faq"]), (REFUND, "refund", [])]
 )
 def test_a_step_with_an_unreadable_resource_shows_no_call(step: Step, name: str, announced: list[str]) -> None:
-    conversation = reported(StepTrace(step, None, (TEXT,), Failed("gone")), topic="a")
+    conversation = conversation_of(StepTrace(step, None, (TEXT,), Failed("gone")), topic="a")
 
     assert [message.text for message in conversation[3:]] == [
         *announced,
@@ -62,16 +61,16 @@ def test_a_step_with_an_unreadable_resource_shows_no_call(step: Step, name: str,
 def test_a_blocked_step_shows_its_resources_before_the_handoff() -> None:
     blocked = Blocked(REFUND, (TEXT,), frozenset({"docs://limits"}))
 
-    *_, resource, last = reported(pause=UnresolvableParams("refund", "amount", "refund"), blocked=blocked)
+    *_, resource, handoff = conversation_of(pause=UnresolvableParams("refund", "amount", "refund"), blocked=blocked)
 
     assert resource == Message("user", "Resource content from docs://shoes:\nAll about shoes")
-    assert (last.role, "docs://limits" in last.text) == ("assistant", False)
+    assert (handoff.role, "docs://limits" in handoff.text) == ("assistant", False)
 
 
 def test_resources_after_the_tool_are_in_the_users_messages() -> None:
     unread = UnreadResource("docs://a", "gone")
 
-    conversation = reported(StepTrace(FETCH, {}, (unread,), Succeeded(1), after=(TEXT,)))
+    conversation = conversation_of(StepTrace(FETCH, {}, (unread,), Succeeded(1), after=(TEXT,)))
 
     assert conversation[3:] == [
         Message("user", "The resource docs://a could not be read: gone"),
@@ -82,13 +81,13 @@ def test_resources_after_the_tool_are_in_the_users_messages() -> None:
 
 
 def test_a_long_argument_is_shown_as_a_placeholder_but_a_long_constant_completely() -> None:
-    conversation = reported(StepTrace(REFUND, {"why": "x" * 600, "note": "y" * 600}, (), Succeeded(None)))
+    conversation = conversation_of(StepTrace(REFUND, {"why": "x" * 600, "note": "y" * 600}, (), Succeeded(None)))
 
     assert conversation[-2].text == f'Calling refund with {{"why": "<prompt arg topic>", "note": "{"y" * 600}"}}'
 
 
 def test_a_step_without_time_has_only_the_handoff() -> None:
-    conversation = reported(pause=DeadlineExceeded("fetch", "fetch_order"))
+    conversation = conversation_of(pause=DeadlineExceeded("fetch", "fetch_order"))
 
     assert len(conversation) == 3
     assert conversation[2].role == "assistant"
@@ -96,9 +95,9 @@ def test_a_step_without_time_has_only_the_handoff() -> None:
 
 @pytest.mark.parametrize("value", ["bare text", {"a": 1}, None])
 def test_a_replayed_step_shows_its_call_and_stored_result_without_guidance(value: Json) -> None:
-    shown = "bare text" if value == "bare text" else '{"a":1}' if value else "null"
+    text = "bare text" if value == "bare text" else '{"a":1}' if value else "null"
 
-    conversation = reported(
+    conversation = conversation_of(
         StepTrace(FETCH, {"order_id": "A-17"}, (), Succeeded(value), replayed=True),
         StepTrace(POLICY, None, (TEXT,), Succeeded(None), replayed=True),
         topic="a",
@@ -106,7 +105,7 @@ def test_a_replayed_step_shows_its_call_and_stored_result_without_guidance(value
 
     assert [message.text for message in conversation[2:]] == [
         'Calling fetch_order with {"order_id": "A-17"}',
-        f"Result from fetch_order: {shown}",
+        f"Result from fetch_order: {text}",
         "Reading docs://a, docs://faq",
         "Resource content from docs://shoes:\nAll about shoes",
     ]
@@ -116,15 +115,15 @@ LETTERS = [Step(name, tool="work") for name in ("a", "b", "c", "d")]
 LETTERED = Workflow(name="w", description="do it", steps=LETTERS)
 
 
-def said(statuses: list[StepStatus], ran: dict[int, Outcome], *, replayed: tuple[int, ...] = ()) -> str:
+def text_of_stop(statuses: list[StepStatus], outcomes: dict[int, Outcome], *, replayed: tuple[int, ...] = ()) -> str:
     """Return the text about a cancelled run with these statuses, without its first sentence."""
     known = Known(LETTERED, {}, {}, dict(zip("abcd", statuses, strict=True)), {}, TaskVariables({}))
     traces = tuple(
-        StepTrace(LETTERS[place], {}, (), ran.get(place, Succeeded(1)), replayed=place in replayed)
-        for place in sorted({*ran, *replayed})
+        StepTrace(LETTERS[place], {}, (), outcomes.get(place, Succeeded(1)), replayed=place in replayed)
+        for place in sorted({*outcomes, *replayed})
     )
-    over = TaskOver(TaskStatus.CANCELLED)
-    head, tail = why_stopped(EndedRun(known, traces, over, None), over).split(" under way. ")
+    stop = TaskOver(TaskStatus.CANCELLED)
+    head, tail = why_stopped(EndedRun(known, traces, stop, None), stop).split(" under way. ")
     assert head == "The task was cancelled while this run was"
     return tail
 
@@ -147,7 +146,7 @@ def test_a_superseded_run_says_whether_its_results_are_recorded(persisted: Persi
 
 
 @pytest.mark.parametrize(
-    ("statuses", "ran", "replayed", "reported"),
+    ("statuses", "outcomes", "replayed", "reported"),
     [
         ([COMPLETED, COMPLETED, PENDING, PENDING], {0: Succeeded(1), 1: Succeeded(2)}, (), "'b' ran last|'c', 'd'"),
         ([COMPLETED, FAILED, PENDING, SKIPPED], {1: Failed("no")}, (0,), "'b' ran last|'c'"),
@@ -157,17 +156,17 @@ def test_a_superseded_run_says_whether_its_results_are_recorded(persisted: Persi
     ids=["as planned", "a step failed", "nothing ran", "all had run"],
 )
 def test_a_stopped_run_names_its_last_step_and_the_open_steps(
-    statuses: list[StepStatus], ran: dict[int, Outcome], replayed: tuple[int, ...], reported: str
+    statuses: list[StepStatus], outcomes: dict[int, Outcome], replayed: tuple[int, ...], reported: str
 ) -> None:
-    last, left = reported.split("|")
-    text = said(statuses, ran, replayed=replayed)
-    assert last in text
-    assert left in text
+    last_step_text, open_steps_text = reported.split("|")
+    text = text_of_stop(statuses, outcomes, replayed=replayed)
+    assert last_step_text in text
+    assert open_steps_text in text
     assert text.count("'") == reported.count("'")
 
 
 def test_the_messages_begin_with_the_intent_and_end_with_the_last_result() -> None:
-    conversation = reported(
+    conversation = conversation_of(
         StepTrace(FETCH, {"order_id": "A-17"}, (), Succeeded({"total": 30.0})),
         StepTrace(POLICY, None, (TEXT, BYTES), Succeeded(None)),
         StepTrace(REFUND, {}, (TEXT,), Succeeded(None)),

@@ -43,13 +43,13 @@ def test_the_length_of_a_value_is_measured_as_json(value: Any, long: bool) -> No
     assert is_long(value) is long
 
 
-@pytest.mark.parametrize(("length", "shown"), [(500, "e" * 500), (501, "e" * 500 + " …")])
-def test_an_error_is_shortened_to_five_hundred_characters(length: int, shown: str) -> None:
-    assert quoted_error("e" * length) == f'"{shown}"'
+@pytest.mark.parametrize(("length", "shortened"), [(500, "e" * 500), (501, "e" * 500 + " …")])
+def test_an_error_is_shortened_to_five_hundred_characters(length: int, shortened: str) -> None:
+    assert quoted_error("e" * length) == f'"{shortened}"'
 
 
 @pytest.mark.parametrize(
-    ("uri", "shown"),
+    ("uri", "encoded"),
     [
         ("docs://a/b?c=d&e[0]=%20#f", "docs://a/b?c=d&e[0]=%20#f"),
         ("docs://a b\n{c}", "docs://a%20b%0A%7Bc%7D"),
@@ -57,5 +57,5 @@ def test_an_error_is_shortened_to_five_hundred_characters(length: int, shown: st
         ("docs://\ud800", "docs://?"),
     ],
 )
-def test_a_uri_keeps_its_reserved_characters_and_encodes_all_others(uri: str, shown: str) -> None:
-    assert encoded_uri(uri) == shown
+def test_a_uri_keeps_its_reserved_characters_and_encodes_all_others(uri: str, encoded: str) -> None:
+    assert encoded_uri(uri) == encoded

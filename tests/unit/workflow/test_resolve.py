@@ -10,11 +10,7 @@ from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.host import InvalidField, Mismatch, Prepared
-from mcp_baton.workflow.pause import (
-    SchemaMismatch,
-    UnresolvableParams,
-    UnresolvedDependency,
-)
+from mcp_baton.workflow.pause import SchemaMismatch, UnresolvableParams, UnresolvedDependency
 from mcp_baton.workflow.resolve import Known, Ready
 from mcp_baton.workflow.run import Run, RunInput
 from mcp_baton.workflow.sources import Found, Source, constant, prompt_arg, step_output, task_variable
@@ -23,17 +19,17 @@ from tests.fakes import ScriptedHost
 ORDER: dict[str, Json] = {"id": "A-17", "total": 30.0, "note": None, "lines": [{"sku": "x"}], "topic": "a/b"}
 
 
-def decided(
+def decide(
     step: Step,
     *,
     status: StepStatus = StepStatus.COMPLETED,
     outputs: Mapping[str, Json] | None = None,
-    given: Mapping[str, str] | None = None,
+    texts: Mapping[str, str] | None = None,
     variables: Mapping[str, Json] | None = None,
     verdict: Mismatch | None = None,
 ) -> object:
     """Return the decision for a step after `fetch`, whose output is bound to `order`."""
-    known = situation(step, status, outputs, given, variables)
+    known = situation(step, status, outputs, texts, variables)
     mismatches = {step.tool: verdict} if step.tool and verdict else {}
     return known.decide(step, ScriptedHost(mismatches=mismatches))
 
@@ -42,7 +38,7 @@ def situation(
     step: Step,
     status: StepStatus = StepStatus.COMPLETED,
     outputs: Mapping[str, Json] | None = None,
-    given: Mapping[str, str] | None = None,
+    given_texts: Mapping[str, str] | None = None,
     variables: Mapping[str, Json] | None = None,
 ) -> Known:
     """Return a workflow with this step, and what is known before the step."""
@@ -50,7 +46,7 @@ def situation(
     workflow = Workflow(
         name="w", description="d", arguments=[Argument("id"), Argument("amount", type=float)], steps=[fetch, step]
     )
-    texts = {"id": "7"} if given is None else given
+    texts = {"id": "7"} if given_texts is None else given_texts
     return Known(
         workflow=workflow,
         texts=texts,
@@ -88,17 +84,17 @@ def ready(arguments: JsonObject) -> Ready:
 def test_every_source_yields_its_value(source: Source, value: Json) -> None:
     variables: dict[str, Json] = {"seen": {"at": [1]}, "nothing": None}
 
-    assert decided(call(a=source), variables=variables) == ready({"a": value})
+    assert decide(call(a=source), variables=variables) == ready({"a": value})
 
 
 def test_prompt_arguments_are_converted_as_arguments_and_stay_text_in_strings() -> None:
-    decision = decided(call(a=prompt_arg("amount"), b=constant("{amount}")), given={"amount": "30.00"})
+    decision = decide(call(a=prompt_arg("amount"), b=constant("{amount}")), texts={"amount": "30.00"})
 
     assert decision == ready({"a": 30.0, "b": "30.00"})
 
 
 def test_resolved_arguments_are_copies() -> None:
-    decision = decided(call(a=step_output("order"), b=step_output("order", "lines")))
+    decision = decide(call(a=step_output("order"), b=step_output("order", "lines")))
 
     assert isinstance(decision, Ready)
     assert decision.call is not None
@@ -109,7 +105,7 @@ def test_resolved_arguments_are_copies() -> None:
 
 
 def test_a_missing_prompt_argument_is_omitted() -> None:
-    assert decided(call(a=prompt_arg("id"), b=constant(1)), given={}) == ready({"b": 1})
+    assert decide(call(a=prompt_arg("id"), b=constant(1)), texts={}) == ready({"b": 1})
 
 
 @pytest.mark.parametrize(
@@ -132,7 +128,7 @@ def test_a_missing_prompt_argument_is_omitted() -> None:
 def test_an_argument_without_a_value_is_unresolvable(
     source: Source, variables: Mapping[str, Json], problem: str
 ) -> None:
-    decision = decided(call(fine=constant(1), a=source), variables=variables)
+    decision = decide(call(fine=constant(1), a=source), variables=variables)
 
     assert decision == UnresolvableParams("next", "a", "refund", problem)
 
@@ -140,19 +136,19 @@ def test_an_argument_without_a_value_is_unresolvable(
 @pytest.mark.parametrize("status", [StepStatus.FAILED, StepStatus.SKIPPED, StepStatus.PENDING])
 @pytest.mark.parametrize("path", [None, "total"])
 def test_an_output_that_does_not_exist_is_an_unresolved_dependency(status: StepStatus, path: str | None) -> None:
-    decision = decided(call(a=step_output("order", path)), status=status)
+    decision = decide(call(a=step_output("order", path)), status=status)
 
     assert decision == UnresolvedDependency("next", "order", "fetch", "refund")
 
 
 def test_a_lost_output_is_an_unresolved_dependency() -> None:
-    assert decided(call(a=step_output("order")), outputs={}) == UnresolvedDependency("next", "order", "fetch", "refund")
+    assert decide(call(a=step_output("order")), outputs={}) == UnresolvedDependency("next", "order", "fetch", "refund")
 
 
 def test_arguments_that_do_not_satisfy_the_schema_are_a_mismatch() -> None:
     verdict = Mismatch(("a", "b"), (InvalidField("c.0", "too small"),))
 
-    assert decided(call(c=constant([1])), verdict=verdict) == SchemaMismatch(
+    assert decide(call(c=constant([1])), verdict=verdict) == SchemaMismatch(
         "next", ("a", "b"), (InvalidField("c.0", "too small; it got [1] from a constant"),), "refund"
     )
 
@@ -177,7 +173,7 @@ LOCATED = {
 def test_uris_are_filled_from_known_values(step: Step, uris: list[str]) -> None:
     known = situation(step)
 
-    assert decided(step, verdict=Mismatch(("a",))) == Ready(None)
+    assert decide(step, verdict=Mismatch(("a",))) == Ready(None)
     assert [known.uri_of(resource, step) for resource in step.resources] == uris
 
 
@@ -209,7 +205,7 @@ def test_uris_are_filled_from_known_values(step: Step, uris: list[str]) -> None:
     ],
 )
 def test_a_uri_without_a_value_is_unresolvable(step: Step, reason: UnresolvableParams) -> None:
-    assert decided(step) == reason
+    assert decide(step) == reason
 
 
 def test_a_uri_that_needs_the_steps_own_output_does_not_block_it() -> None:
@@ -217,13 +213,13 @@ def test_a_uri_that_needs_the_steps_own_output_does_not_block_it() -> None:
         "next", tool="refund", resources=["docs://{t}"], template_bindings={"t": step_output("next")}, arguments={}
     )
 
-    assert decided(step) == ready({})
+    assert decide(step) == ready({})
 
 
 def test_a_template_whose_producer_failed_is_an_unresolved_dependency() -> None:
     step = Step("next", resources=["docs://{t}"], template_bindings={"t": step_output("order")})
 
-    assert decided(step, status=StepStatus.FAILED) == UnresolvedDependency("next", "order", "fetch", "")
+    assert decide(step, status=StepStatus.FAILED) == UnresolvedDependency("next", "order", "fetch", "")
 
 
 def test_after_a_write_sources_use_the_written_variables() -> None:

@@ -20,7 +20,7 @@ EVEN = Retry(attempts=4, first_s=0.5, factor=2, max_s=30, jitter=False)
 OVER = TaskOver(TaskStatus.CANCELLED)
 
 
-def raised(error: BaseException | None = None) -> Failed:
+def tool_failure(error: BaseException | None = None) -> Failed:
     return Failed("no", cause=error or ToolError("no"))
 
 
@@ -29,38 +29,38 @@ class FakeHost:
     """A host and a lease for retries. Calls end with these outcomes; the last one repeats."""
 
     outcomes: Sequence[Outcome]
-    left_s: float = 1000.0
+    remaining_s: float = 1000.0
     over_after: int | None = None
-    look_takes_s: float = 0.0
-    sure: bool = True
+    check_takes_s: float = 0.0
+    is_claim_safe: bool = True
     over: TaskOver | None = None
     log: list[str] = field(default_factory=list)
 
     def may_start(self, after_s: float = 0.0) -> bool:
-        return self.left_s - after_s > 0
+        return self.remaining_s - after_s > 0
 
     def wait(self, seconds: float) -> None:
         self.log.append(f"wait {seconds:g}")
-        self.left_s -= seconds
+        self.remaining_s -= seconds
 
     def run(self, _call: Prepared, _variables: TaskVariables | None, attempt: Attempt) -> Outcome:
         self.log.append(f"call {attempt.number}")
         return self.outcomes[min(attempt.number, len(self.outcomes)) - 1]
 
     def check(self) -> TaskOver | None:
-        self.log.append("look")
-        self.left_s -= self.look_takes_s
-        return OVER if self.log.count("look") == self.over_after else None
+        self.log.append("check")
+        self.remaining_s -= self.check_takes_s
+        return OVER if self.log.count("check") == self.over_after else None
 
-    def tried(
-        self, retry: Retry | None, *, retryable: bool = False, drawn: Callable[[], float] = lambda: 0.5
+    def run_step(
+        self, retry: Retry | None, *, retryable: bool = False, fraction: Callable[[], float] = lambda: 0.5
     ) -> AttemptResult:
         step = Step("s", tool="t", retry=retry, retryable=retryable)
         call = Prepared("t", {}, {})
-        return attempt(step, cast("Host", self), call, FIRST, None, cast("Lease", self), drawn)
+        return attempt(step, cast("Host", self), call, FIRST, None, cast("Lease", self), fraction)
 
     def is_safe(self) -> bool:
-        return self.sure
+        return self.is_claim_safe
 
     @property
     def calls(self) -> int:
@@ -85,10 +85,10 @@ def test_an_invalid_retry_is_refused(field: str, value: Any) -> None:
 
 def test_on_accepts_one_exception_type_or_several() -> None:
     single: Any = OSError
-    listed: Any = [OSError, ToolError]
+    several: Any = [OSError, ToolError]
 
     assert Retry(on=single).on == (OSError,)
-    assert Retry(on=listed).on == (OSError, ToolError)
+    assert Retry(on=several).on == (OSError, ToolError)
 
 
 @pytest.mark.parametrize("retry", [3, {"attempts": 3}, Retry])
@@ -103,11 +103,11 @@ def test_a_step_without_a_tool_cannot_have_a_retry() -> None:
 
 
 def test_a_retry_counts_for_equality_but_not_for_the_fingerprint() -> None:
-    one, other = Step("s", tool="t"), Step("s", tool="t", retry=Retry())
+    without_retry, with_retry = Step("s", tool="t"), Step("s", tool="t", retry=Retry())
 
-    assert one != other
-    assert other == Step("s", tool="t", retry=Retry())
-    assert one.fingerprint == other.fingerprint
+    assert without_retry != with_retry
+    assert with_retry == Step("s", tool="t", retry=Retry())
+    assert without_retry.fingerprint == with_retry.fingerprint
 
 
 def test_waits_grow_up_to_the_maximum() -> None:
@@ -121,87 +121,87 @@ def test_jitter_is_a_random_part_of_the_wait() -> None:
     retry = structs.replace(EVEN, jitter=True)
 
     assert [retry.wait_s(3, iter([part]).__next__) for part in (0.0, 0.25, 0.5)] == [0, 0.5, 1]
-    drawn = {random_fraction() for _ in range(20)}
-    assert len(drawn) > 1
-    assert all(0 <= number < 1 for number in drawn)
+    fractions = {random_fraction() for _ in range(20)}
+    assert len(fractions) > 1
+    assert all(0 <= number < 1 for number in fractions)
 
 
 def test_there_is_no_further_attempt_if_another_run_may_have_the_task() -> None:
-    fake = FakeHost([raised()], sure=False)
-    assert fake.tried(Retry(attempts=3)) == AttemptResult(raised(), 1)
+    fake = FakeHost([tool_failure()], is_claim_safe=False)
+    assert fake.run_step(Retry(attempts=3)) == AttemptResult(tool_failure(), 1)
 
 
 def test_a_failing_tool_is_called_again_until_it_succeeds() -> None:
-    fake = FakeHost([raised(), raised(), Succeeded(1)])
+    fake = FakeHost([tool_failure(), tool_failure(), Succeeded(1)])
 
-    assert fake.tried(EVEN) == AttemptResult(Succeeded(1), 3)
-    assert fake.log == ["call 1", "wait 0.5", "look", "call 2", "wait 1", "look", "call 3"]
+    assert fake.run_step(EVEN) == AttemptResult(Succeeded(1), 3)
+    assert fake.log == ["call 1", "wait 0.5", "check", "call 2", "wait 1", "check", "call 3"]
 
 
 def test_the_last_failure_is_the_outcome() -> None:
     fake = FakeHost([Failed(str(number), cause=ToolError("no")) for number in range(9)])
 
-    assert fake.tried(EVEN) == AttemptResult(Failed("3"), 4)
+    assert fake.run_step(EVEN) == AttemptResult(Failed("3"), 4)
 
 
 @pytest.mark.parametrize(
-    ("retry", "failed"),
+    ("retry", "failure"),
     [
-        pytest.param(None, raised(), id="no retry"),
-        pytest.param(Retry(attempts=1), raised(), id="one attempt"),
-        pytest.param(EVEN, raised(ToolError("no", retryable=False)), id="a final error"),
-        pytest.param(EVEN, raised(OSError()), id="an exception that is not listed"),
+        pytest.param(None, tool_failure(), id="no retry"),
+        pytest.param(Retry(attempts=1), tool_failure(), id="one attempt"),
+        pytest.param(EVEN, tool_failure(ToolError("no", retryable=False)), id="a final error"),
+        pytest.param(EVEN, tool_failure(OSError()), id="an exception that is not listed"),
         pytest.param(EVEN, Failed("no", kind=Failure.INVALID, cause=ToolError("no")), id="a value that does not fit"),
         pytest.param(EVEN, Failed("no", kind=Failure.TIMED_OUT), id="a time-out"),
         pytest.param(EVEN, Failed("ask", asks_client=True, cause=ToolError("no")), id="a question"),
         pytest.param(EVEN, Failed("no"), id="no exception"),
     ],
 )
-def test_some_failures_are_not_retried(retry: Retry | None, failed: Failed) -> None:
-    fake = FakeHost([failed])
+def test_some_failures_are_not_retried(retry: Retry | None, failure: Failed) -> None:
+    fake = FakeHost([failure])
 
-    assert fake.tried(retry) == AttemptResult(failed, 1)
+    assert fake.run_step(retry) == AttemptResult(failure, 1)
     assert fake.log == ["call 1"]
 
 
 def test_other_exceptions_are_retried_if_they_are_listed() -> None:
     retry = structs.replace(EVEN, on=(OSError,))
 
-    assert FakeHost([raised(ConnectionError()), Succeeded(1)]).tried(retry) == AttemptResult(Succeeded(1), 2)
-    assert FakeHost([raised(), Succeeded(1)]).tried(retry).attempts == 1
+    assert FakeHost([tool_failure(ConnectionError()), Succeeded(1)]).run_step(retry) == AttemptResult(Succeeded(1), 2)
+    assert FakeHost([tool_failure(), Succeeded(1)]).run_step(retry).attempts == 1
 
 
 def test_a_timeout_is_retried_if_the_step_is_retryable() -> None:
     fake = FakeHost([Failed("late", kind=Failure.TIMED_OUT), Succeeded(1)])
 
-    assert fake.tried(EVEN, retryable=True) == AttemptResult(Succeeded(1), 2)
+    assert fake.run_step(EVEN, retryable=True) == AttemptResult(Succeeded(1), 2)
 
 
-@pytest.mark.parametrize(("left_s", "calls"), [(0.5, 1), (0.6, 2), (1.5, 2), (1.6, 3)])
-def test_no_wait_exceeds_the_deadline(left_s: float, calls: int) -> None:
-    fake = FakeHost([raised()], left_s=left_s)
+@pytest.mark.parametrize(("remaining_s", "calls"), [(0.5, 1), (0.6, 2), (1.5, 2), (1.6, 3)])
+def test_no_wait_exceeds_the_deadline(remaining_s: float, calls: int) -> None:
+    fake = FakeHost([tool_failure()], remaining_s=remaining_s)
 
-    assert fake.tried(EVEN).attempts == fake.calls == calls
-    assert fake.left_s > 0
+    assert fake.run_step(EVEN).attempts == fake.calls == calls
+    assert fake.remaining_s > 0
 
 
 def test_no_call_is_made_if_the_check_of_the_task_took_the_time() -> None:
-    fake = FakeHost([raised()], left_s=1, look_takes_s=0.6)
+    fake = FakeHost([tool_failure()], remaining_s=1, check_takes_s=0.6)
 
-    assert fake.tried(EVEN) == AttemptResult(raised(), 1)
+    assert fake.run_step(EVEN) == AttemptResult(tool_failure(), 1)
     assert fake.calls == 1
 
 
 def test_a_call_that_did_not_begin_is_not_an_attempt() -> None:
-    never = Failed("not started", kind=Failure.NOT_STARTED)
+    not_started = Failed("not started", kind=Failure.NOT_STARTED)
 
-    assert FakeHost([never]).tried(EVEN) == AttemptResult(never, 0)
-    assert FakeHost([never], over=OVER).tried(EVEN) == AttemptResult(never, 0, OVER)
-    assert FakeHost([raised(), never]).tried(EVEN) == AttemptResult(raised(), 1)
+    assert FakeHost([not_started]).run_step(EVEN) == AttemptResult(not_started, 0)
+    assert FakeHost([not_started], over=OVER).run_step(EVEN) == AttemptResult(not_started, 0, OVER)
+    assert FakeHost([tool_failure(), not_started]).run_step(EVEN) == AttemptResult(tool_failure(), 1)
 
 
 def test_there_is_no_further_attempt_after_the_task_has_ended() -> None:
-    fake = FakeHost([raised()], over_after=2)
+    fake = FakeHost([tool_failure()], over_after=2)
 
-    assert fake.tried(EVEN) == AttemptResult(raised(), 2, OVER)
-    assert fake.log[-1] == "look"
+    assert fake.run_step(EVEN) == AttemptResult(tool_failure(), 2, OVER)
+    assert fake.log[-1] == "check"

@@ -24,7 +24,7 @@ QUOTED = secrets_of({"q"}, {"q": 'say "hi"'}, {"q": 'say "hi"'})
 
 
 @pytest.mark.parametrize(
-    ("secrets", "value", "shown"),
+    ("secrets", "value", "result"),
     [
         (PIN, "4711", "<secret pin>"),
         (PIN, 4711, "<secret pin>"),
@@ -40,8 +40,8 @@ QUOTED = secrets_of({"q"}, {"q": 'say "hi"'}, {"q": 'say "hi"'})
         (QUOTED, '{"text": "say \\"hi\\""}', '{"text": "<secret q>"}'),
     ],
 )
-def test_secrets_of_four_characters_are_hidden_inside_texts(secrets: Secrets, value: Json, shown: Json) -> None:
-    assert secrets.hide(value) == shown
+def test_secrets_of_four_characters_are_hidden_inside_texts(secrets: Secrets, value: Json, result: Json) -> None:
+    assert secrets.hide(value) == result
 
 
 def test_a_secrets_placeholder_is_not_searched_for_secrets() -> None:
@@ -62,10 +62,10 @@ def test_secrets_are_hidden_in_other_arguments() -> None:
 
 
 def test_only_the_presence_of_a_secret_is_stored() -> None:
-    stored = stored_arguments({"pin": "4711", "to": "ann", "at": None}, {"pin"})
+    stored_values = stored_arguments({"pin": "4711", "to": "ann", "at": None}, {"pin"})
 
-    assert stored == {"pin": {"_workflow.secret": True}, "to": "ann", "at": None}
-    assert [name for name, value in stored.items() if is_hidden(value)] == ["pin"]
+    assert stored_values == {"pin": {"_workflow.secret": True}, "to": "ann", "at": None}
+    assert [name for name, value in stored_values.items() if is_hidden(value)] == ["pin"]
 
 
 def test_a_secret_that_is_null_hides_nothing() -> None:
@@ -73,7 +73,7 @@ def test_a_secret_that_is_null_hides_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "made_of_it"),
+    ("source", "contains_secret"),
     [
         (prompt_arg("pin"), True),
         (prompt_arg("to"), False),
@@ -82,8 +82,8 @@ def test_a_secret_that_is_null_hides_nothing() -> None:
         (step_output("pin"), False),
     ],
 )
-def test_a_source_mentions_a_secret_if_it_names_it(source: Source, made_of_it: bool) -> None:
-    assert contains_argument(source, {"pin"}) is made_of_it
+def test_a_source_mentions_a_secret_if_it_names_it(source: Source, contains_secret: bool) -> None:
+    assert contains_argument(source, {"pin"}) is contains_secret
 
 
 def test_arguments_that_contain_a_secret_are_hidden() -> None:

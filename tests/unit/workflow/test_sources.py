@@ -92,7 +92,7 @@ def test_an_objects_keys_are_found_at_any_depth(keys: list[str], leaf: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "filled"),
+    ("text", "expected"),
     [
         ("Refunded {order}", "Refunded A-17"),
         ("{order}{order}", "A-17A-17"),
@@ -105,8 +105,8 @@ def test_an_objects_keys_are_found_at_any_depth(keys: list[str], leaf: int) -> N
         ("{a.b}", "dotted"),
     ],
 )
-def test_placeholders_are_replaced_once_and_unknown_ones_stay(text: str, filled: str) -> None:
-    assert fill(text, {"order": "A-17", "tricky": "{order}", "a.b": "dotted"}) == filled
+def test_placeholders_are_replaced_once_and_unknown_ones_stay(text: str, expected: str) -> None:
+    assert fill(text, {"order": "A-17", "tricky": "{order}", "a.b": "dotted"}) == expected
 
 
 def test_the_names_in_braces_are_found() -> None:
@@ -115,7 +115,7 @@ def test_the_names_in_braces_are_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("uri", "value", "filled"),
+    ("uri", "value", "expected"),
     [
         ("docs://{v}", "shoes", "docs://shoes"),
         ("docs://{v}", "a/b", "docs://a%2Fb"),
@@ -128,8 +128,8 @@ def test_the_names_in_braces_are_found() -> None:
         ("docs://{unknown}", "x", "docs://{unknown}"),
     ],
 )
-def test_a_value_in_a_uri_is_percent_encoded_unless_it_begins_the_uri(uri: str, value: str, filled: str) -> None:
-    assert fill_uri(uri, {"v": value}) == filled
+def test_a_value_in_a_uri_is_percent_encoded_unless_it_begins_the_uri(uri: str, value: str, expected: str) -> None:
+    assert fill_uri(uri, {"v": value}) == expected
 
 
 def test_every_string_inside_a_constant_is_filled() -> None:
@@ -141,18 +141,18 @@ def test_every_string_inside_a_constant_is_filled() -> None:
 def containers(value: object) -> list[int]:
     """Return the identities of every list and object in a value."""
     if isinstance(value, dict):
-        return [id(value), *(found for item in value.values() for found in containers(item))]
+        return [id(value), *(identity for item in value.values() for identity in containers(item))]
     if isinstance(value, list):
-        return [id(value), *(found for item in value for found in containers(item))]
+        return [id(value), *(identity for item in value for identity in containers(item))]
     return []
 
 
 @given(JSON)
 def test_a_copy_is_equal_and_shares_no_container(value: Any) -> None:
-    copied = copy_json(value)
+    copy = copy_json(value)
 
-    assert repr(copied) == repr(value)
-    assert not set(containers(copied)) & set(containers(value))
+    assert repr(copy) == repr(value)
+    assert not set(containers(copy)) & set(containers(value))
 
 
 def test_a_constant_is_a_copy() -> None:

@@ -23,63 +23,63 @@ def test_arguments_of_up_to_8_kb_are_stored_unchanged() -> None:
 
 
 def test_the_longest_arguments_are_replaced_by_digests() -> None:
-    kept = stored_call({"to": "ann", "text": LONG})
+    stored_arguments = stored_call({"to": "ann", "text": LONG})
 
-    assert kept["to"] == "ann"
-    assert len(dumps(kept)) < 200
-    assert shown_call({"_workflow.call.a": kept}, "a") == {"to": "ann", "text": "<9002 bytes>"}
+    assert stored_arguments["to"] == "ann"
+    assert len(dumps(stored_arguments)) < 200
+    assert shown_call({"_workflow.call.a": stored_arguments}, "a") == {"to": "ann", "text": "<9002 bytes>"}
 
 
 def test_very_many_arguments_are_stored_as_one_digest() -> None:
-    call: JsonObject = {f"a{n}": "x" * 100 for n in range(1_000)}
-    kept = stored_call(call)
+    call: JsonObject = {f"a{number}": "x" * 100 for number in range(1_000)}
+    stored_arguments = stored_call(call)
 
-    assert len(dumps(kept)) < 200
-    assert restore_call(kept, call) == call
-    assert restore_call(kept, {**call, "a1": "other"}) is None
-    assert shown_call({"_workflow.call.a": kept}, "a") is None
+    assert len(dumps(stored_arguments)) < 200
+    assert restore_call(stored_arguments, call) == call
+    assert restore_call(stored_arguments, {**call, "a1": "other"}) is None
+    assert shown_call({"_workflow.call.a": stored_arguments}, "a") is None
 
 
-@pytest.mark.parametrize("other", [{"to": "ann"}, {"to": "ann", "text": "y" * 9_000}])
-def test_different_digests_show_that_calls_differ(other: JsonObject) -> None:
-    assert restore_call(stored_call({"to": "ann", "text": LONG}), other) is None
+@pytest.mark.parametrize("other_call", [{"to": "ann"}, {"to": "ann", "text": "y" * 9_000}])
+def test_different_digests_show_that_calls_differ(other_call: JsonObject) -> None:
+    assert restore_call(stored_call({"to": "ann", "text": LONG}), other_call) is None
 
 
 def test_hidden_arguments_are_stored_without_values() -> None:
-    kept = stored_call({"to": "ann", "pin": "1234"}, hidden=["pin"])
+    stored_arguments = stored_call({"to": "ann", "pin": "1234"}, hidden=["pin"])
 
-    assert kept == {"to": "ann", "pin": {"_workflow.secret": True}}
-    assert shown_call({"_workflow.call.a": kept}, "a") == {"to": "ann", "pin": "<secret>"}
+    assert stored_arguments == {"to": "ann", "pin": {"_workflow.secret": True}}
+    assert shown_call({"_workflow.call.a": stored_arguments}, "a") == {"to": "ann", "pin": "<secret>"}
 
 
 def test_a_hidden_argument_differs_only_if_it_is_absent() -> None:
-    kept = stored_call({"to": "ann", "pin": "1234"}, hidden=["pin"])
+    stored_arguments = stored_call({"to": "ann", "pin": "1234"}, hidden=["pin"])
 
-    assert restore_call(kept, {"to": "ann", "pin": "9876"}) == {"to": "ann", "pin": "9876"}
-    assert restore_call(kept, {"to": "ann"}) == {"to": "ann"}
+    assert restore_call(stored_arguments, {"to": "ann", "pin": "9876"}) == {"to": "ann", "pin": "9876"}
+    assert restore_call(stored_arguments, {"to": "ann"}) == {"to": "ann"}
 
 
 def test_one_digest_of_all_arguments_ignores_hidden_ones() -> None:
-    many = {str(number): 1 for number in range(3_000)}
+    arguments = {str(number): 1 for number in range(3_000)}
 
-    assert stored_call(many | {"pin": "1234"}, ["pin"]) == stored_call(many | {"pin": "9876"}, ["pin"])
+    assert stored_call(arguments | {"pin": "1234"}, ["pin"]) == stored_call(arguments | {"pin": "9876"}, ["pin"])
 
 
-@pytest.mark.parametrize("kept", [None, 5])
-def test_missing_stored_arguments_are_not_shown_and_equal_nothing(kept: Json) -> None:
-    assert shown_call({"_workflow.call.a": kept}, "a") is None
-    assert restore_call(kept, {}) is None
+@pytest.mark.parametrize("stored_arguments", [None, 5])
+def test_missing_stored_arguments_are_not_shown_and_equal_nothing(stored_arguments: Json) -> None:
+    assert shown_call({"_workflow.call.a": stored_arguments}, "a") is None
+    assert restore_call(stored_arguments, {}) is None
 
 
 SAME = digest("x")
 
 
 @pytest.mark.parametrize("value", [{DIGEST: SAME, "bytes": 3}, {HIDDEN: True}], ids=str)
-@pytest.mark.parametrize("more", ["", "y" * 9_000], ids=["short", "long"])
-def test_a_value_that_looks_like_a_digest_stays_a_value(value: Json, more: str) -> None:
-    call: JsonObject = {"a": value, "more": more}
+@pytest.mark.parametrize("text", ["", "y" * 9_000], ids=["short", "long"])
+def test_a_value_that_looks_like_a_digest_stays_a_value(value: Json, text: str) -> None:
+    call: JsonObject = {"a": value, "more": text}
     assert restore_call(stored_call(call), call) == call
-    assert restore_call(stored_call(call), {"a": "x", "more": more}) is None
+    assert restore_call(stored_call(call), {"a": "x", "more": text}) is None
 
 
 def test_arguments_that_look_like_one_digest_stay_arguments() -> None:
@@ -89,16 +89,16 @@ def test_arguments_that_look_like_one_digest_stay_arguments() -> None:
 
 
 CALLS = st.dictionaries(
-    st.text(max_size=3), st.integers() | st.integers(8_000, 9_000).map(lambda n: "é" * n) | st.none()
+    st.text(max_size=3), st.integers() | st.integers(8_000, 9_000).map(lambda length: "é" * length) | st.none()
 )
 
 
 @given(CALLS)
 def test_stored_arguments_are_small_and_equal_their_call(call: JsonObject) -> None:
-    kept = stored_call(call)
+    stored_arguments = stored_call(call)
 
-    assert len(dumps(kept).encode()) <= CALL_BYTES
-    assert restore_call(kept, call) == call
+    assert len(dumps(stored_arguments).encode()) <= CALL_BYTES
+    assert restore_call(stored_arguments, call) == call
 
 
 def test_a_run_deletes_stored_calls_of_the_steps_that_it_writes() -> None:

@@ -56,53 +56,53 @@ def digest(
     return _new_request(execution, owner, tool, approval, arguments, place).digest
 
 
-def other_schema() -> str:
+def digest_of_other_schema() -> str:
     server = Server("bank")
     server.add_tool(pay, input_schema={"type": "object"})
     return digest(server=server)
 
 
-def placed(**changes: Any) -> Place:
+def place_with(**changes: Any) -> Place:
     return structs.replace(PLACE, **changes)
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "changed_digest",
     [
         lambda: digest(owner="eve"),
         lambda: digest(tool="refund"),
-        other_schema,
+        digest_of_other_schema,
         lambda: digest(arguments={**ARGUMENTS, "order": "B-1"}),
         lambda: digest(arguments={**ARGUMENTS, "pin": "1235"}),
-        lambda: digest(place=placed(workflow=replace(WORKFLOW, name="v"))),
-        lambda: digest(place=placed(name="pay[1]")),
-        lambda: digest(place=placed(step=replace(STEP, binding="b"))),
-        lambda: digest(place=placed(task=task("t-2"))),
-        lambda: digest(place=placed(task=task(salt="other"))),
-        lambda: digest(place=placed(task=None)),
+        lambda: digest(place=place_with(workflow=replace(WORKFLOW, name="v"))),
+        lambda: digest(place=place_with(name="pay[1]")),
+        lambda: digest(place=place_with(step=replace(STEP, binding="b"))),
+        lambda: digest(place=place_with(task=task("t-2"))),
+        lambda: digest(place=place_with(task=task(salt="other"))),
+        lambda: digest(place=place_with(task=None)),
         lambda: digest(approval=structs.replace(APPROVAL, audience="others")),
         lambda: digest(approval=structs.replace(APPROVAL, message="Pay {order}")),
     ],
 )
-def test_a_changed_member_changes_the_digest(changed: Callable[[], str]) -> None:
-    assert changed() != digest()
+def test_a_changed_member_changes_the_digest(changed_digest: Callable[[], str]) -> None:
+    assert changed_digest() != digest()
 
 
 def test_another_task_changes_the_digest_of_a_call_without_a_secret() -> None:
     open_workflow = replace(WORKFLOW, arguments=[])
-    digests = {digest(place=placed(workflow=open_workflow, task=task(it))) for it in ("t-1", "t-2")}
+    digests = {digest(place=place_with(workflow=open_workflow, task=task(task_id))) for task_id in ("t-1", "t-2")}
 
     assert len(digests) == 2
 
 
 @pytest.mark.parametrize(
-    "same",
+    "same_digest",
     [
         digest,
         lambda: digest(arguments=dict(reversed(ARGUMENTS.items()))),
-        lambda: digest(place=placed(by="run:2", before="x", is_asked=True)),
-        lambda: digest(place=placed(step=replace(STEP, guidance="Be careful"))),
+        lambda: digest(place=place_with(by="run:2", before="x", is_asked=True)),
+        lambda: digest(place=place_with(step=replace(STEP, guidance="Be careful"))),
     ],
 )
-def test_the_same_call_has_the_same_digest(same: Callable[[], str]) -> None:
-    assert same() == digest()
+def test_the_same_call_has_the_same_digest(same_digest: Callable[[], str]) -> None:
+    assert same_digest() == digest()

@@ -45,16 +45,16 @@ def caller(owner: str | None, scope: str = "", settings: Settings = LISTED) -> P
 def test_a_member_of_the_group_can_decide_but_the_requester_cannot(
     owner: str | None, scope: str, by_requester: bool, sees: bool, decides: bool
 ) -> None:
-    who, asked = caller(owner, scope), record(by_requester=by_requester)
+    caller_person, approval = caller(owner, scope), record(by_requester=by_requester)
 
-    assert (who.may_see(asked), who.may_decide(asked)) == (sees, decides)
+    assert (caller_person.may_see(approval), caller_person.may_decide(approval)) == (sees, decides)
 
 
 def test_unauthenticated_callers_cannot_approve_their_own_calls() -> None:
-    asked = record(owner="anonymous", by_requester=True)
+    approval = record(owner="anonymous", by_requester=True)
 
-    assert not caller("anonymous").may_decide(asked)
-    assert caller("kim").may_decide(asked)
+    assert not caller("anonymous").may_decide(approval)
+    assert caller("kim").may_decide(approval)
 
 
 def test_scopes_are_compared_as_a_whole() -> None:

@@ -34,15 +34,15 @@ def rounds(params: JsonObject, capabilities: JsonObject = ALL, owner: str | None
     return open_rounds(SEAL, owner, "tools/call", params, capabilities)
 
 
-def asked(asker: Rounds, *questions: Question) -> dict[str, Any]:
-    with pytest.raises(InputRequired) as caught:
+def ask_round(asker: Rounds, *questions: Question) -> dict[str, Any]:
+    with pytest.raises(InputRequired) as error_info:
         asker.ask(questions)
-    assert caught.value.result["resultType"] == "input_required"
-    return dict(caught.value.result)
+    assert error_info.value.result["resultType"] == "input_required"
+    return dict(error_info.value.result)
 
 
 def test_a_first_round_asks_all_questions_and_returns_a_state() -> None:
-    result = asked(rounds(CALL), NAME, THOUGHT, FOLDERS)
+    result = ask_round(rounds(CALL), NAME, THOUGHT, FOLDERS)
 
     assert result["inputRequests"] == {
         "name": {"method": "elicitation/create", "params": NAME.params},
@@ -52,15 +52,15 @@ def test_a_first_round_asks_all_questions_and_returns_a_state() -> None:
     assert isinstance(result["requestState"], str)
 
 
-def after(result: JsonObject, responses: Json, params: JsonObject = CALL) -> JsonObject:
+def next_params(result: JsonObject, responses: Json, params: JsonObject = CALL) -> JsonObject:
     """Return the params of the round after this result."""
     return {**params, "requestState": result["requestState"], "inputResponses": responses}
 
 
 def test_answers_have_the_order_of_the_questions() -> None:
-    second = after(asked(rounds(CALL), NAME, THOUGHT), {"thought": {"b": 1}, "name": {"a": 1}})
+    second_params = next_params(ask_round(rounds(CALL), NAME, THOUGHT), {"thought": {"b": 1}, "name": {"a": 1}})
 
-    assert rounds(second).ask((NAME, THOUGHT)) == [{"a": 1}, {"b": 1}]
+    assert rounds(second_params).ask((NAME, THOUGHT)) == [{"a": 1}, {"b": 1}]
 
 
 def test_a_first_round_may_contain_answers() -> None:
@@ -68,24 +68,24 @@ def test_a_first_round_may_contain_answers() -> None:
 
 
 def test_a_later_round_answers_only_open_questions() -> None:
-    first = asked(rounds(CALL), NAME)
-    second = asked(rounds(after(first, {"name": {"a": 1}, "colour": {"b": 1}, "extra": 5})), NAME, COLOUR)
-    again = asked(rounds(after(second, {})), NAME, COLOUR)
-    assert [list(result["inputRequests"]) for result in (second, again)] == [["colour"], ["colour"]]
+    first = ask_round(rounds(CALL), NAME)
+    second = ask_round(rounds(next_params(first, {"name": {"a": 1}, "colour": {"b": 1}, "extra": 5})), NAME, COLOUR)
+    third = ask_round(rounds(next_params(second, {})), NAME, COLOUR)
+    assert [list(result["inputRequests"]) for result in (second, third)] == [["colour"], ["colour"]]
 
-    last = rounds(after(again, {"name": {"a": 2}, "colour": {"b": 2}}))
-    assert last.ask((NAME, COLOUR)) == [{"a": 1}, {"b": 2}]
+    last_rounds = rounds(next_params(third, {"name": {"a": 2}, "colour": {"b": 2}}))
+    assert last_rounds.ask((NAME, COLOUR)) == [{"a": 1}, {"b": 2}]
 
 
 def test_a_round_remembers_all_earlier_answers() -> None:
     params, answers = CALL, list[Question]()
     for question in (NAME, COLOUR, THOUGHT, FOLDERS):
-        result = asked(rounds(params), *answers, question)
+        result = ask_round(rounds(params), *answers, question)
         assert list(result["inputRequests"]) == [question.key]
         answers.append(question)
-        params = after(result, {question.key: {"is": question.key}})
+        params = next_params(result, {question.key: {"is": question.key}})
 
-    assert rounds(params).ask(tuple(answers)) == [{"is": known.key} for known in answers]
+    assert rounds(params).ask(tuple(answers)) == [{"is": answered_question.key} for answered_question in answers]
 
 
 @pytest.mark.parametrize(
@@ -105,11 +105,11 @@ def test_a_round_remembers_all_earlier_answers() -> None:
 def test_the_error_names_the_capability_that_the_client_lacks(
     capabilities: JsonObject, question: Question, required: Json
 ) -> None:
-    with pytest.raises(ProtocolError) as caught:
+    with pytest.raises(ProtocolError) as error_info:
         rounds(CALL, capabilities).ask((question,))
 
-    assert caught.value.code == MISSING_CLIENT_CAPABILITY == -32021
-    assert caught.value.data == {"requiredCapabilities": required}
+    assert error_info.value.code == MISSING_CLIENT_CAPABILITY == -32021
+    assert error_info.value.data == {"requiredCapabilities": required}
 
 
 @pytest.mark.parametrize("capabilities", [{"elicitation": {}}, {"elicitation": {"form": {}}}, ALL], ids=str)
@@ -118,14 +118,14 @@ def test_elicitation_without_a_mode_supports_forms(capabilities: JsonObject) -> 
 
 
 def test_an_answered_question_needs_no_capability() -> None:
-    assert rounds(after(asked(rounds(CALL), NAME), {"name": {}}), {}).ask((NAME,)) == [{}]
+    assert rounds(next_params(ask_round(rounds(CALL), NAME), {"name": {}}), {}).ask((NAME,)) == [{}]
 
 
 @pytest.mark.parametrize("answer", [None, 5, "yes", [1], True])
 def test_an_answer_that_is_not_an_object_is_refused(answer: Json) -> None:
-    with pytest.raises(ProtocolError, match=r"inputResponses\.name") as caught:
-        rounds(after(asked(rounds(CALL), NAME), {"name": answer})).ask((NAME,))
-    assert caught.value.code == INVALID_PARAMS
+    with pytest.raises(ProtocolError, match=r"inputResponses\.name") as error_info:
+        rounds(next_params(ask_round(rounds(CALL), NAME), {"name": answer})).ask((NAME,))
+    assert error_info.value.code == INVALID_PARAMS
 
 
 @pytest.mark.parametrize(
@@ -142,16 +142,16 @@ def test_an_answer_that_is_not_an_object_is_refused(answer: Json) -> None:
     ids=str,
 )
 def test_a_round_of_another_call_is_refused(owner: str | None, changes: dict[str, Json]) -> None:
-    first = asked(rounds({**CALL, "_meta": {"_task_id": "one"}}), NAME)
+    first = ask_round(rounds({**CALL, "_meta": {"_task_id": "one"}}), NAME)
 
-    with pytest.raises(ProtocolError) as caught:
-        rounds({**after(first, {}, {**CALL, "_meta": {"_task_id": "one"}}), **changes}, owner=owner)
-    assert caught.value.code == INVALID_PARAMS
-    assert ("inputResponses" if "inputResponses" in changes else "requestState") in caught.value.message
+    with pytest.raises(ProtocolError) as error_info:
+        rounds({**next_params(first, {}, {**CALL, "_meta": {"_task_id": "one"}}), **changes}, owner=owner)
+    assert error_info.value.code == INVALID_PARAMS
+    assert ("inputResponses" if "inputResponses" in changes else "requestState") in error_info.value.message
 
 
 def test_a_resources_rounds_are_bound_to_its_uri() -> None:
-    state = asked(rounds({"uri": "docs://a"}), NAME)["requestState"]
+    state = ask_round(rounds({"uri": "docs://a"}), NAME)["requestState"]
 
     assert rounds({"uri": "docs://a", "requestState": state}).answers == {}
     with pytest.raises(ProtocolError):
@@ -235,10 +235,7 @@ def test_all_questions_are_sent_before_the_wait_for_the_first_answer() -> None:
         (NAME, THOUGHT)
     )
 
-    assert answers == [
-        {"q": "q1", "m": "elicitation/create"},
-        {"q": "q2", "m": "sampling/createMessage"},
-    ]
+    assert answers == [{"q": "q1", "m": "elicitation/create"}, {"q": "q2", "m": "sampling/createMessage"}]
     assert [entry.split()[0] for entry in answers_store.log[:4]] == ["ask", "send", "ask", "send"]
 
 
@@ -283,10 +280,10 @@ def test_an_answer_is_used_even_if_its_question_cannot_be_deleted(caplog: pytest
 
 
 def test_the_wait_for_an_answer_ends_when_the_tool_is_abandoned() -> None:
-    answers_store, looks = FakeAnswerStore(), itertools.count()
+    answers_store, checks = FakeAnswerStore(), itertools.count()
 
     with pytest.raises(Abandoned):
-        asker_of(answers_store, lambda *_: None, lambda: next(looks) < 2).ask((NAME,))
+        asker_of(answers_store, lambda *_: None, lambda: next(checks) < 2).ask((NAME,))
     assert answers_store.log.count("answered q1") == 2
 
 
@@ -318,13 +315,13 @@ def test_each_question_has_its_own_time_limit() -> None:
 def test_a_state_expires_with_the_shortest_limit_of_its_questions(
     limits: tuple[float | None, ...], lifetime_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = [1_000.0]
-    monkeypatch.setattr("mcp_baton.server.asking.rounds.time.time", lambda: now[0])
+    times = [1_000.0]
+    monkeypatch.setattr("mcp_baton.server.asking.rounds.time.time", lambda: times[0])
     questions = [roots(f"folders-{number}", timeout_s=limit) for number, limit in enumerate(limits)]
-    params = {**CALL, "requestState": asked(rounds(CALL), *questions)["requestState"]}
+    params = {**CALL, "requestState": ask_round(rounds(CALL), *questions)["requestState"]}
 
-    now[0] += lifetime_s - 1
+    times[0] += lifetime_s - 1
     rounds(params)
-    now[0] += 1
+    times[0] += 1
     with pytest.raises(ProtocolError, match="expired"):
         rounds(params)

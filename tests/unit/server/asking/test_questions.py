@@ -76,7 +76,7 @@ def user(content: Json) -> Json:
 
 
 @pytest.mark.parametrize(
-    ("said", "messages"),
+    ("content", "messages"),
     [
         pytest.param("hi", [user(HI)], id="text"),
         pytest.param(Message("assistant", "hi"), [{"role": "assistant", "content": HI}], id="message"),
@@ -85,8 +85,8 @@ def user(content: Json) -> Json:
         pytest.param(["hi", Message("assistant", "hi")], [user(HI), {"role": "assistant", "content": HI}], id="list"),
     ],
 )
-def test_a_sampling_request_contains_messages(said: Any, messages: list[Json]) -> None:
-    question = sampling("think", said, max_tokens=7, systemPrompt="Be brief.")
+def test_a_sampling_request_contains_messages(content: Any, messages: list[Json]) -> None:
+    question = sampling("think", content, max_tokens=7, systemPrompt="Be brief.")
 
     assert (question.method, question.capability) == ("sampling/createMessage", "sampling")
     assert question.params == {"messages": messages, "maxTokens": 7, "systemPrompt": "Be brief."}
@@ -99,10 +99,10 @@ def test_sampling_with_tools_needs_its_own_capability(options: dict[str, Any]) -
 
 def test_a_models_answer_has_one_or_several_blocks() -> None:
     image = {"type": "image", "data": "", "mimeType": "image/png"}
-    one = read_sampling({"role": "assistant", "content": HI, "model": "m-1", "stopReason": "endTurn"})
+    single = read_sampling({"role": "assistant", "content": HI, "model": "m-1", "stopReason": "endTurn"})
     several = read_sampling({"role": "assistant", "content": [HI, image, HI], "model": "m-1"})
 
-    assert (one.role, one.text, one.model, one.stop_reason) == ("assistant", "hi", "m-1", "endTurn")
+    assert (single.role, single.text, single.model, single.stop_reason) == ("assistant", "hi", "m-1", "endTurn")
     assert (several.text, several.content[1], several.stop_reason) == ("hihi", image, None)
     assert read_sampling({"role": "assistant", "content": [], "model": "m"}).text == ""
 
@@ -124,11 +124,11 @@ NO_THOUGHTS: list[Any] = [
     *[{}, {"content": None}, {"content": "hi"}, {"content": [HI, "hi"]}, {"content": [None]}],
     *[{"content": {"type": "text"}}, {"content": [{"type": "text", "text": 5}]}],
 ]
-NO_ROOTS: list[Any] = [{}, *[{"roots": listed} for listed in NO_LISTS]]
+NO_ROOTS: list[Any] = [{}, *[{"roots": root_list} for root_list in NO_LISTS]]
 
 
 @pytest.mark.parametrize(
-    ("read", "answer"),
+    ("parse", "answer"),
     [
         *[
             pytest.param(lambda answer: read_elicitation(answer, Order), answer, id=f"form {answer}")
@@ -138,9 +138,9 @@ NO_ROOTS: list[Any] = [{}, *[{"roots": listed} for listed in NO_LISTS]]
         *[pytest.param(read_roots, answer, id=f"roots {answer}") for answer in NO_ROOTS],
     ],
 )
-def test_an_invalid_answer_is_an_error_of_the_tool(read: Callable[[JsonObject], object], answer: JsonObject) -> None:
+def test_an_invalid_answer_is_an_error_of_the_tool(parse: Callable[[JsonObject], object], answer: JsonObject) -> None:
     with pytest.raises(ToolError):
-        read(answer)
+        parse(answer)
 
 
 class Colour(Enum):
@@ -167,13 +167,13 @@ class Many:
 
 
 def fields(schema: Any) -> dict[str, Any]:
-    shown: Any = Form(schema).schema
-    assert shown["type"] == "object"
-    return dict(shown["properties"])
+    form_schema: Any = Form(schema).schema
+    assert form_schema["type"] == "object"
+    return dict(form_schema["properties"])
 
 
 @pytest.mark.parametrize(
-    ("plain", "type_name", "given", "data"),
+    ("plain", "type_name", "value", "data"),
     [
         (str, "string", "Kim", "Kim"),
         (int, "integer", 3, 3),
@@ -186,12 +186,12 @@ def fields(schema: Any) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_a_plain_type_is_wrapped_in_a_field_named_value(plain: Any, type_name: str, given: Any, data: Any) -> None:
+def test_a_plain_type_is_wrapped_in_a_field_named_value(plain: Any, type_name: str, value: Any, data: Any) -> None:
     form = Form(plain)
 
     assert form.schema["required"] == ["value"]
     assert fields(plain)["value"]["type"] == type_name
-    assert form.read({"value": given}) == data
+    assert form.read({"value": value}) == data
 
 
 @pytest.mark.parametrize("content", [{}, {"value": "many"}, {"other": 1}], ids=str)
@@ -201,12 +201,12 @@ def test_an_answer_of_the_wrong_type_is_an_error_of_the_tool(content: JsonObject
 
 
 def test_choices_and_optional_fields_of_a_model_are_flat_in_its_form() -> None:
-    shown = fields(Wish)
+    form_fields = fields(Wish)
 
-    assert (shown["colour"]["enum"], shown["size"]["enum"]) == (["red", "blue"], ["m"])
-    assert (shown["note"]["type"], shown["day"]["format"]) == ("string", "date")
-    assert not {"anyOf", "$ref", "const"} & {name for field in shown.values() for name in field}
-    assert (shown["colour"]["description"], "default" in shown["note"]) == ("Which one", False)
+    assert (form_fields["colour"]["enum"], form_fields["size"]["enum"]) == (["red", "blue"], ["m"])
+    assert (form_fields["note"]["type"], form_fields["day"]["format"]) == ("string", "date")
+    assert not {"anyOf", "$ref", "const"} & {name for field in form_fields.values() for name in field}
+    assert (form_fields["colour"]["description"], "default" in form_fields["note"]) == ("Which one", False)
     assert Form(Wish).schema.keys() == {"type", "properties", "required"}
     assert [Form(schema).schema["required"] for schema in (Wish, Place)] == [["colour"], ["street"]]
     assert Form(Wish).read({"colour": "blue"}) == Wish(colour=Colour.BLUE)
@@ -218,7 +218,7 @@ def test_without_a_schema_a_form_has_no_fields() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "named"),
+    ("schema", "name"),
     [
         (Wishes, "'first'"),
         (Many, "'names'"),
@@ -235,8 +235,8 @@ def test_without_a_schema_a_form_has_no_fields() -> None:
     ],
     ids=str,
 )
-def test_a_nested_field_is_refused_with_its_name(schema: Any, named: str) -> None:
-    with pytest.raises(ValueError, match=named):
+def test_a_nested_field_is_refused_with_its_name(schema: Any, name: str) -> None:
+    with pytest.raises(ValueError, match=name):
         Form(schema)
 
 
@@ -256,7 +256,7 @@ FORM, PAGE = ("message", "schema"), ("message", "url")
 
 
 @pytest.mark.parametrize(
-    ("names", "positional", "named", "key"),
+    ("names", "positional", "keywords", "key"),
     [
         (FORM, ("Who?", MODEL), {}, None),
         (FORM, ("Who?", MODEL), {"key": "k"}, "k"),
@@ -275,12 +275,12 @@ FORM, PAGE = ("message", "schema"), ("message", "url")
     ids=str,
 )
 def test_a_message_may_come_first_or_after_its_key(
-    names: tuple[str, str], positional: Any, named: Any, key: str | None
+    names: tuple[str, str], positional: Any, keywords: Any, key: str | None
 ) -> None:
-    given = question_arguments("elicit", names, positional, named)
+    arguments = question_arguments("elicit", names, positional, keywords)
 
-    about = MODEL if names is FORM else URL
-    assert (given["message"], given[names[1]], given.get("key")) == ("Who?", about, key)
+    target = MODEL if names is FORM else URL
+    assert (arguments["message"], arguments[names[1]], arguments.get("key")) == ("Who?", target, key)
 
 
 def test_the_schema_is_optional() -> None:
@@ -288,7 +288,7 @@ def test_the_schema_is_optional() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "positional", "named"),
+    ("names", "positional", "keywords"),
     [
         (FORM, (), {}),
         (FORM, ("k", "Who?"), {}),
@@ -305,6 +305,6 @@ def test_the_schema_is_optional() -> None:
     ],
     ids=str,
 )
-def test_invalid_arguments_of_a_question_are_refused(names: tuple[str, str], positional: Any, named: Any) -> None:
+def test_invalid_arguments_of_a_question_are_refused(names: tuple[str, str], positional: Any, keywords: Any) -> None:
     with pytest.raises(TypeError, match="elicit"):
-        question_arguments("elicit", names, positional, named)
+        question_arguments("elicit", names, positional, keywords)

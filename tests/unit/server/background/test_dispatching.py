@@ -33,10 +33,10 @@ class FakeServices:
     """A store and a dispatcher whose results and clock a test sets."""
 
     ms: int = 11
-    again: TaskRecord | Exception | None = None
+    dispatch_outcome: TaskRecord | Exception | None = None
     refuses: bool = False
-    sent: list[JsonObject] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    events: list[JsonObject] = field(default_factory=list)
+    store_calls: list[str] = field(default_factory=list)
     collector: Collector = field(default_factory=Collector)
 
     @property
@@ -51,25 +51,25 @@ class FakeServices:
         return self.ms
 
     def dispatch_again(self, _task: TaskRecord) -> TaskRecord | None:
-        self.asked.append("dispatch again")
-        if isinstance(self.again, Exception):
-            raise self.again
-        return self.again
+        self.store_calls.append("dispatch again")
+        if isinstance(self.dispatch_outcome, Exception):
+            raise self.dispatch_outcome
+        return self.dispatch_outcome
 
     def give_up(self, task: TaskRecord, _error: JsonObject) -> TaskRecord | None:
-        self.asked.append("give up")
+        self.store_calls.append("give up")
         return structs.replace(task, status=TaskStatus.FAILED)
 
     def dispatch(self, event: JsonObject) -> None:
         if self.refuses:
             raise NotDispatched("no")
-        self.sent.append(event)
+        self.events.append(event)
 
     def request(self) -> Request:
         return request_of("tasks/get", {}, store=self, telemetry=self.collector, dispatcher=self)
 
     @property
-    def counted(self) -> list[Metric]:
+    def taken_metrics(self) -> list[Metric]:
         return [measurement.metric for measurement in self.collector.take().measurements]
 
 
@@ -82,12 +82,12 @@ def test_accepted_and_refused_events_are_counted(fake: FakeServices) -> None:
     assert dispatch(fake.request().services, TASK)
     fake.refuses = True
     assert not dispatch(fake.request().services, TASK)
-    assert fake.sent == [{"batonTask": {"owner": "kim", "taskId": "t", "dispatch": 1}}]
-    assert fake.counted == [TASKS_DISPATCHED, DISPATCHES_FAILED]
+    assert fake.events == [{"batonTask": {"owner": "kim", "taskId": "t", "dispatch": 1}}]
+    assert fake.taken_metrics == [TASKS_DISPATCHED, DISPATCHES_FAILED]
 
 
 @pytest.mark.parametrize(
-    ("task", "asked"),
+    ("task", "store_calls"),
     [
         (TASK, ["dispatch again"]),
         (structs.replace(TASK, claim=Claim("w", 10, 1)), ["dispatch again"]),
@@ -101,41 +101,41 @@ def test_accepted_and_refused_events_are_counted(fake: FakeServices) -> None:
     ],
     ids=["due", "killed", "claimed", "used up", "last attempt claimed", "not due", "waits", "ended", "no job"],
 )
-def test_a_poll_does_what_a_task_needs(fake: FakeServices, task: TaskRecord, asked: list[str]) -> None:
+def test_a_poll_does_what_a_task_needs(fake: FakeServices, task: TaskRecord, store_calls: list[str]) -> None:
     redispatch_at_poll(fake.request(), task)
-    assert fake.asked == asked
+    assert fake.store_calls == store_calls
 
 
 def test_a_poll_sends_the_stored_dispatch_number(fake: FakeServices) -> None:
     job = TASK.job
     assert job
-    fake.again = structs.replace(TASK, job=structs.replace(job, dispatches=2))
-    assert redispatch_at_poll(fake.request(), TASK) is fake.again
-    assert fake.sent == [{"batonTask": {"owner": "kim", "taskId": "t", "dispatch": 2}}]
+    fake.dispatch_outcome = structs.replace(TASK, job=structs.replace(job, dispatches=2))
+    assert redispatch_at_poll(fake.request(), TASK) is fake.dispatch_outcome
+    assert fake.events == [{"batonTask": {"owner": "kim", "taskId": "t", "dispatch": 2}}]
 
 
 @pytest.mark.parametrize(
-    ("again", "shown"),
+    ("dispatch_outcome", "result"),
     [(None, TASK), (StoreUnavailable("down"), TASK), (TaskFinished(ENDED), ENDED)],
     ids=["another poll was first", "the store does not answer", "the task has ended"],
 )
 def test_a_poll_that_may_not_dispatch_sends_nothing_and_shows_the_known_task(
-    fake: FakeServices, again: Exception | None, shown: TaskRecord
+    fake: FakeServices, dispatch_outcome: Exception | None, result: TaskRecord
 ) -> None:
-    fake.again = again
-    assert redispatch_at_poll(fake.request(), TASK) is shown
-    assert fake.sent == []
+    fake.dispatch_outcome = dispatch_outcome
+    assert redispatch_at_poll(fake.request(), TASK) is result
+    assert fake.events == []
 
 
 def test_a_task_that_expires_during_a_poll_is_not_found(fake: FakeServices) -> None:
-    fake.again = TaskNotFound()
+    fake.dispatch_outcome = TaskNotFound()
     with pytest.raises(TaskNotFound):
         redispatch_at_poll(fake.request(), TASK)
 
 
 def test_tasks_that_are_given_up_are_counted(fake: FakeServices) -> None:
     assert redispatch_at_poll(fake.request(), structs.replace(TASK, claim=Claim("w", 0, 3))).status is TaskStatus.FAILED
-    assert fake.counted == [TASKS_GIVEN_UP, WAKE_UP_DELAY]
+    assert fake.taken_metrics == [TASKS_GIVEN_UP, WAKE_UP_DELAY]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_tasks_that_are_given_up_are_counted(fake: FakeServices) -> None:
     ],
 )
 def test_the_delay_of_a_wake_up_is_measured(fake: FakeServices, claim: Claim | None, delay_ms: int) -> None:
-    fake.ms, fake.again = 21, structs.replace(TASK)
+    fake.ms, fake.dispatch_outcome = 21, structs.replace(TASK)
     redispatch_at_poll(fake.request(), structs.replace(TASK, claim=claim))
-    found = [it.value for it in fake.collector.take().measurements if it.metric is WAKE_UP_DELAY]
-    assert found == [delay_ms]
+    delays = [note.value for note in fake.collector.take().measurements if note.metric is WAKE_UP_DELAY]
+    assert delays == [delay_ms]

@@ -23,7 +23,7 @@ class FakeStore(RecordingStore):
     ms: int = 0
     takes_ms: int = 0
     fails: Exception | None = None
-    asked: list[str] = field(default_factory=list)
+    store_calls: list[str] = field(default_factory=list)
 
     @property
     def jobs(self) -> Any:
@@ -40,21 +40,21 @@ class FakeStore(RecordingStore):
         return self.ms
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
-        self.asked.append("renew")
+        self.store_calls.append("renew")
         self.ms += self.takes_ms
         return replace(task, claim=claim)
 
     def extend(self, task: TaskRecord, _ttl_ms: int) -> TaskRecord:
-        if isinstance(self.fails, ClaimLost) and not self.asked:
+        if isinstance(self.fails, ClaimLost) and not self.store_calls:
             raise self.fails
         return task
 
     def read_status(self, _owner: str, _task_id: str) -> TaskStanding:
-        self.asked.append("read_status")
+        self.store_calls.append("read_status")
         return TaskStanding(TaskStatus.WORKING, TASK.claim)
 
     def report(self, task: TaskRecord, claim: Claim, message: str) -> TaskRecord:
-        self.asked.append(message)
+        self.store_calls.append(message)
         if self.fails:
             raise self.fails
         return replace(task, claim=claim, status_message=message)
@@ -85,7 +85,7 @@ def test_a_bursts_first_report_is_written_at_once_and_its_last_after_a_second(
     for store.ms, reports in ((0, (1,)), (100, (2, 3)), (900, (4,)), (1_000, ()), (1_500, ()), (2_000, (5,))):
         say(monitor, *reports)
         waits.append(monitor.pulse())
-    assert store.asked == ["1", "4", "5"]
+    assert store.store_calls == ["1", "4", "5"]
     assert waits == [2, pytest.approx(0.9), pytest.approx(0.1), 2, 2, 2]
 
 
@@ -94,19 +94,19 @@ def test_an_unwritten_message_is_in_the_last_write(monitor: JobMonitor, store: F
     monitor.pulse()
     say(monitor, 2, 3)
     monitor.pulse()
-    assert (store.asked, monitor.unwritten) == (["1"], "3")
+    assert (store.store_calls, monitor.unwritten) == (["1"], "3")
     monitor.write_message()
-    assert (store.asked, monitor.unwritten) == (["1", "3"], None)
+    assert (store.store_calls, monitor.unwritten) == (["1", "3"], None)
     monitor.write_message()
-    assert store.asked == ["1", "3"]
+    assert store.store_calls == ["1", "3"]
 
 
 def test_a_report_renews_the_claim_and_reads_the_status(monitor: JobMonitor, store: FakeStore) -> None:
     for store.ms in range(0, 60_000, 1_500):
         say(monitor, store.ms)
         monitor.pulse()
-    assert "renew" not in store.asked
-    assert "read_status" not in store.asked
+    assert "renew" not in store.store_calls
+    assert "read_status" not in store.store_calls
 
 
 def test_a_report_that_cannot_be_written_is_retried_after_two_seconds(monitor: JobMonitor, store: FakeStore) -> None:
@@ -114,11 +114,11 @@ def test_a_report_that_cannot_be_written_is_retried_after_two_seconds(monitor: J
     say(monitor, 1)
     for store.ms in (0, 500, 1_999, 2_000):
         assert monitor.pulse() > 0
-    assert store.asked.count("1") == 2
+    assert store.store_calls.count("1") == 2
     store.fails = None
     store.ms = 4_000
     monitor.pulse()
-    assert store.asked.count("1") == 3
+    assert store.store_calls.count("1") == 3
     assert monitor.unwritten is None
 
 
@@ -138,7 +138,7 @@ def test_a_function_ends_if_an_extension_finds_that_the_task_was_taken_over(
 
 def test_log_notifications_are_not_stored(monitor: JobMonitor, store: FakeStore) -> None:
     monitor.notify("notifications/message", {"level": "info", "data": "x"})
-    assert (monitor.pulse(), store.asked) == (2, [])
+    assert (monitor.pulse(), store.store_calls) == (2, [])
 
 
 @pytest.mark.parametrize(
@@ -154,12 +154,12 @@ def test_a_progress_notification_becomes_a_status_message(params: dict[str, Json
     assert status_message(params) == message
 
 
-@pytest.mark.parametrize(("begins", "gone"), [(True, True), (False, False)])
+@pytest.mark.parametrize(("is_first_pulse", "is_gone"), [(True, True), (False, False)])
 def test_a_function_does_not_begin_after_its_claim_but_a_running_one_continues(
-    store: FakeStore, monitor: JobMonitor, begins: bool, gone: bool
+    store: FakeStore, monitor: JobMonitor, is_first_pulse: bool, is_gone: bool
 ) -> None:
-    if not begins:
+    if not is_first_pulse:
         monitor.pulse()
     store.ms, store.takes_ms = 15_000, 60_000
     monitor.pulse()
-    assert (monitor.gone, monitor.ended) == (gone, False)
+    assert (monitor.gone, monitor.ended) == (is_gone, False)

@@ -15,11 +15,11 @@ ARGUMENT = {"name": "tone", "value": "k"}
 
 def test_a_request_has_a_reference_a_name_a_value_and_known_arguments() -> None:
     template = {"type": "ref/resource", "uri": "docs://{topic}"}
-    asked = {"ref": PROMPT, "argument": ARGUMENT}
+    params = {"ref": PROMPT, "argument": ARGUMENT}
 
-    assert completion_params(asked) == completion_params({**asked, "context": {}}) == ("ask", "tone", "k", {})
-    assert completion_params({**asked, "ref": template}) == ("docs://{topic}", "tone", "k", {})
-    assert completion_params({**asked, "context": {"arguments": {"name": "Kim"}}})[3] == {"name": "Kim"}
+    assert completion_params(params) == completion_params({**params, "context": {}}) == ("ask", "tone", "k", {})
+    assert completion_params({**params, "ref": template}) == ("docs://{topic}", "tone", "k", {})
+    assert completion_params({**params, "context": {"arguments": {"name": "Kim"}}})[3] == {"name": "Kim"}
 
 
 @pytest.mark.parametrize(
@@ -43,18 +43,18 @@ def test_a_request_has_a_reference_a_name_a_value_and_known_arguments() -> None:
     ids=str,
 )
 def test_a_malformed_request_is_refused_with_the_name_of_its_field(params: dict[str, Any], field: str) -> None:
-    with pytest.raises(ProtocolError) as caught:
+    with pytest.raises(ProtocolError) as error_info:
         completion_params(params)
 
-    assert caught.value.code == INVALID_PARAMS
-    assert f"`{field}`" in caught.value.message
+    assert error_info.value.code == INVALID_PARAMS
+    assert f"`{field}`" in error_info.value.message
 
 
 @pytest.mark.parametrize("count", [0, 1, MAX_VALUES - 1, MAX_VALUES, MAX_VALUES + 1, 250])
 def test_the_shown_suggestions_are_limited_and_all_are_counted(count: int) -> None:
-    shown = suggestions(str(number) for number in range(count))
+    result = suggestions(str(number) for number in range(count))
 
-    assert shown == {
+    assert result == {
         "completion": {
             "values": [str(number) for number in range(min(count, MAX_VALUES))],
             "total": count,
@@ -65,39 +65,39 @@ def test_the_shown_suggestions_are_limited_and_all_are_counted(count: int) -> No
 
 def test_a_completer_takes_the_text_and_optionally_the_known_arguments() -> None:
     assert not completion_of(lambda value: [value], "c").wants_arguments
-    assert completion_of(lambda value, known: [value, *known], "c").wants_arguments
+    assert completion_of(lambda value, arguments: [value, *arguments], "c").wants_arguments
 
 
 @pytest.fixture
 def server() -> Server:
-    made = Server("shop")
+    shop = Server("shop")
 
-    @made.prompt
+    @shop.prompt
     def ask(tone: str) -> str:
         return tone
 
-    @made.resource("docs://{topic}")
+    @shop.resource("docs://{topic}")
     def docs(topic: str) -> str:
         return topic
 
-    @made.tool
+    @shop.tool
     def work() -> None: ...
 
-    made.add_workflow(
+    shop.add_workflow(
         Workflow(name="flow", description="d", arguments=[Argument("size")], steps=[Step("s", tool="work")])
     )
-    return made
+    return shop
 
 
-@pytest.mark.parametrize(("of", "argument"), [("ask", "tone"), ("docs://{topic}", "topic"), ("flow", "size")])
+@pytest.mark.parametrize(("name", "argument"), [("ask", "tone"), ("docs://{topic}", "topic"), ("flow", "size")])
 def test_the_arguments_of_prompts_workflows_and_templates_can_be_completed_once(
-    server: Server, of: str, argument: str
+    server: Server, name: str, argument: str
 ) -> None:
-    @server.completion(of, argument)
+    @server.completion(name, argument)
     def complete(value: str) -> list[str]:
         return [value]
 
     assert complete("a") == ["a"]
-    assert server.completions[of, argument].function is complete
+    assert server.completions[name, argument].function is complete
     with pytest.raises(RegistrationError, match=argument):
-        server.completion(of, argument)(complete)
+        server.completion(name, argument)(complete)

@@ -30,14 +30,14 @@ def test_missing_labels_are_left_out_and_false_hints_are_kept() -> None:
     assert Labels(annotations={"destructiveHint": False}).to_json() == {"annotations": {"destructiveHint": False}}
 
 
-@pytest.mark.parametrize(("given", "shown"), [(None, "Of its own."), ("Given.", "Given."), ("", "")])
-def test_a_given_description_replaces_the_docstring(given: str | None, shown: str) -> None:
+@pytest.mark.parametrize(("description", "shown_description"), [(None, "Of its own."), ("Given.", "Given."), ("", "")])
+def test_a_given_description_replaces_the_docstring(description: str | None, shown_description: str) -> None:
     def function() -> None:
         """Of its own."""
 
-    labelled = Labels(title="A", description=given).of(function)
+    labels = Labels(title="A", description=description).of(function)
 
-    assert (labelled.description, labelled.title) == (shown, "A")
+    assert (labels.description, labels.title) == (shown_description, "A")
 
 
 def test_tools_resources_and_prompts_show_their_labels() -> None:
@@ -57,7 +57,7 @@ def test_tools_resources_and_prompts_show_their_labels() -> None:
 
     tool, prompt = server.tools["page"].definition, server.prompts["page"]
     assert tool == {"name": "page", **ALL.to_json(), "inputSchema": tool["inputSchema"]}
-    assert [made.definition for made in server.resources.values()] == [
+    assert [resource.definition for resource in server.resources.values()] == [
         {"uri": "docs://a", "name": "page", **ALL.to_json(), "mimeType": "text/plain"},
         {"uriTemplate": "docs://all/{name}", "name": "pages", "description": "The docstring of the function."},
     ]
@@ -70,13 +70,13 @@ def test_tools_resources_and_prompts_show_their_labels() -> None:
 
 def test_a_given_schema_is_published_but_the_signature_binds_the_arguments() -> None:
     server = Server("s")
-    own: dict[str, Json] = {"type": "object", "properties": {"a": {"type": "integer", "maximum": 9}}}
+    input_schema: dict[str, Json] = {"type": "object", "properties": {"a": {"type": "integer", "maximum": 9}}}
 
-    @server.tool(input_schema=own)
+    @server.tool(input_schema=input_schema)
     def work(a: int) -> int:
         return a
 
-    assert server.tools["work"].definition["inputSchema"] == own
+    assert server.tools["work"].definition["inputSchema"] == input_schema
     assert server.tools["work"].input.bind({"a": 10}) == {"a": 10}
 
 

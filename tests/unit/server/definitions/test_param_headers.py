@@ -14,7 +14,7 @@ from mcp_baton.server.definitions.tool import Tool
 REGION: dict[tuple[str, ...], str] = {("region",): "mcp-param-region"}
 
 
-def marked(**properties: Any) -> dict[str, Any]:
+def schema_of(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
@@ -23,7 +23,7 @@ def text(name: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("value", "sent"),
+    ("value", "header"),
     [
         ("us-west1", "us-west1"),
         ("", ""),
@@ -41,12 +41,12 @@ def text(name: object) -> dict[str, Any]:
         (False, "false"),
     ],
 )
-def test_a_header_that_equals_the_body_is_accepted(value: str | int, sent: str) -> None:
-    assert header_mismatch(REGION, {"region": value}, {"mcp-param-region": sent}) is None
+def test_a_header_that_equals_the_body_is_accepted(value: str | int, header: str) -> None:
+    assert header_mismatch(REGION, {"region": value}, {"mcp-param-region": header}) is None
 
 
 @pytest.mark.parametrize(
-    ("value", "sent"),
+    ("value", "header"),
     [
         ("us-west1", "us-west2"),
         ("us-west1", "US-WEST1"),
@@ -73,42 +73,42 @@ def test_a_header_that_equals_the_body_is_accepted(value: str | int, sent: str) 
     ],
     ids=repr,
 )
-def test_a_header_that_differs_from_the_body_is_a_mismatch(value: Any, sent: str) -> None:
-    mismatch = header_mismatch(REGION, {"region": value}, {"mcp-param-region": sent})
+def test_a_header_that_differs_from_the_body_is_a_mismatch(value: Any, header: str) -> None:
+    mismatch = header_mismatch(REGION, {"region": value}, {"mcp-param-region": header})
 
     assert mismatch is not None
     assert "mcp-param-region" in mismatch
 
 
 NESTED: dict[tuple[str, ...], str] = {("where", "region"): "mcp-param-region"}
-SAID = {"mcp-param-region": "x"}
+HEADER = {"mcp-param-region": "x"}
 
 
 @pytest.mark.parametrize(
-    ("expected", "arguments", "headers", "agrees"),
+    ("mirrored_parameters", "arguments", "headers", "is_match"),
     [
         pytest.param(REGION, {}, {}, True, id="neither"),
-        pytest.param(REGION, {}, SAID, False, id="a header without a value"),
+        pytest.param(REGION, {}, HEADER, False, id="a header without a value"),
         pytest.param(REGION, {"region": None}, {}, True, id="null has no header"),
-        pytest.param(REGION, {"region": None}, SAID, False, id="a header of null"),
+        pytest.param(REGION, {"region": None}, HEADER, False, id="a header of null"),
         pytest.param(REGION, {"region": "x"}, {"mcp-param-other": "x"}, False, id="a value without its header"),
-        pytest.param({}, {"region": "y"}, SAID, True, id="a header of no parameter"),
-        pytest.param(NESTED, {"where": {"region": "x"}}, SAID, True, id="a nested value"),
+        pytest.param({}, {"region": "y"}, HEADER, True, id="a header of no parameter"),
+        pytest.param(NESTED, {"where": {"region": "x"}}, HEADER, True, id="a nested value"),
         pytest.param(NESTED, {"region": "x"}, {}, True, id="not at its path"),
         pytest.param(NESTED, {"where": "x"}, {}, True, id="its path ends early"),
-        pytest.param(NESTED, {"where": "x"}, SAID, False, id="its path ends early, with a header"),
+        pytest.param(NESTED, {"where": "x"}, HEADER, False, id="its path ends early, with a header"),
     ],
 )
 def test_a_value_and_its_header_must_occur_together(
-    expected: dict[tuple[str, ...], str], arguments: JsonObject, headers: dict[str, str], agrees: bool
+    mirrored_parameters: dict[tuple[str, ...], str], arguments: JsonObject, headers: dict[str, str], is_match: bool
 ) -> None:
-    assert (header_mismatch(expected, arguments, headers) is None) is agrees
+    assert (header_mismatch(mirrored_parameters, arguments, headers) is None) is is_match
 
 
 def test_marks_are_found_at_any_depth_of_properties() -> None:
     inner = {"type": "object", "properties": {"zone": text("Zone")}}
 
-    assert mirrored(marked(region=text("Region"), plain={"type": "string"}, where=inner), "tool") == {
+    assert mirrored(schema_of(region=text("Region"), plain={"type": "string"}, where=inner), "tool") == {
         ("region",): "mcp-param-region",
         ("where", "zone"): "mcp-param-zone",
     }
@@ -117,18 +117,18 @@ def test_marks_are_found_at_any_depth_of_properties() -> None:
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "a\r\nb", "é", "a\x00", "a(b)", 5, None, ["a"], True])
 def test_a_name_that_is_not_valid_in_a_header_is_refused(name: object) -> None:
     with pytest.raises(RegistrationError, match="'region'"):
-        mirrored(marked(region=text(name)), "tool 't'")
+        mirrored(schema_of(region=text(name)), "tool 't'")
 
 
 @pytest.mark.parametrize("kind", ["number", "object", "array", "null", None, ["string", "null"]], ids=repr)
 def test_only_strings_integers_and_booleans_can_be_mirrored(kind: object) -> None:
     with pytest.raises(RegistrationError, match="string, an integer or a boolean"):
-        mirrored(marked(region={"type": kind, "x-mcp-header": "Region"}), "tool 't'")
+        mirrored(schema_of(region={"type": kind, "x-mcp-header": "Region"}), "tool 't'")
 
 
 def test_two_parameters_cannot_share_a_header_in_any_case() -> None:
     with pytest.raises(RegistrationError, match="another parameter"):
-        mirrored(marked(a=text("Region"), b=text("REGION")), "tool 't'")
+        mirrored(schema_of(a=text("Region"), b=text("REGION")), "tool 't'")
 
 
 @pytest.mark.parametrize(
@@ -147,16 +147,16 @@ def test_two_parameters_cannot_share_a_header_in_any_case() -> None:
     ids=lambda node: next(key for key in node if key != "type"),
 )
 def test_a_mark_outside_a_chain_of_properties_is_refused(node: dict[str, Any]) -> None:
-    definitions = {"$defs": {"Where": marked(region=text("Region"))}} if "$ref" in node else {}
+    definitions = {"$defs": {"Where": schema_of(region=text("Region"))}} if "$ref" in node else {}
     with pytest.raises(RegistrationError, match="x-mcp-header"):
-        mirrored({**marked(deep=node), **definitions}, "tool 't'")
+        mirrored({**schema_of(deep=node), **definitions}, "tool 't'")
 
 
 def test_a_property_named_like_a_mark_is_not_a_mark() -> None:
     data = {"x-mcp-header": "a b"}
     property_of_that_name = {"type": "string"}
 
-    assert mirrored(marked(a={"type": "object", "default": data, "examples": [data], "const": data}), "t") == {}
+    assert mirrored(schema_of(a={"type": "object", "default": data, "examples": [data], "const": data}), "t") == {}
     assert mirrored({"properties": {"x-mcp-header": property_of_that_name}}, "t") == {}
 
 
@@ -211,8 +211,8 @@ def test_a_given_schema_is_checked_too() -> None:
     def run(region: str) -> None: ...
 
     with pytest.raises(RegistrationError, match="'region'"):
-        Server("s").tool(input_schema=marked(region=text("a b")))(run)
+        Server("s").tool(input_schema=schema_of(region=text("a b")))(run)
 
     server = Server("s")
-    server.tool(input_schema=marked(region=text("Region")))(run)
+    server.tool(input_schema=schema_of(region=text("Region")))(run)
     assert server.tools["run"].mirrored == REGION

@@ -72,23 +72,23 @@ def splits(parts: list[Part], uri: str) -> Iterator[list[str]]:
             yield []
         return
     for end in range(len(uri), 0, -1):
-        value, rest = uri[:end], uri[end:]
-        if ("/" not in value or parts[0].spans) and rest.startswith(parts[0].text):
-            yield from ([value, *others] for others in splits(parts[1:], rest[len(parts[0].text) :]))
+        value, remainder = uri[:end], uri[end:]
+        if ("/" not in value or parts[0].spans) and remainder.startswith(parts[0].text):
+            yield from ([value, *other_values] for other_values in splits(parts[1:], remainder[len(parts[0].text) :]))
 
 
 LETTERS = "a-/"
 PARTS = st.lists(st.builds(Part, st.booleans(), st.text(LETTERS, max_size=2)), max_size=4)
 
 
-@given(begins=st.text(LETTERS, max_size=2), parts=PARTS, uri=st.text(LETTERS, max_size=9))
-def test_a_match_is_the_first_of_all_possible_splits(begins: str, parts: list[Part], uri: str) -> None:
-    template = begins + "".join(
+@given(prefix=st.text(LETTERS, max_size=2), parts=PARTS, uri=st.text(LETTERS, max_size=9))
+def test_a_match_is_the_first_of_all_possible_splits(prefix: str, parts: list[Part], uri: str) -> None:
+    template = prefix + "".join(
         f"{{{'+' if part.spans else ''}v{place}}}{part.text}" for place, part in enumerate(parts)
     )
-    all_splits = splits(parts, uri.removeprefix(begins)) if uri.startswith(begins) else iter(())
-    first = next(all_splits, None)
-    expected = None if first is None else {f"v{place}": value for place, value in enumerate(first)}
+    all_splits = splits(parts, uri.removeprefix(prefix)) if uri.startswith(prefix) else iter(())
+    first_split = next(all_splits, None)
+    expected = None if first_split is None else {f"v{place}": value for place, value in enumerate(first_split)}
     assert match(template, uri) == expected
 
 
@@ -99,20 +99,16 @@ class CountingText(str):
     reads: int
 
     def __new__(cls, text: str) -> "CountingText":
-        made = super().__new__(cls, text)
-        made.reads = 0
-        return made
+        text_copy = super().__new__(cls, text)
+        text_copy.reads = 0
+        return text_copy
 
     def __getitem__(self, place: SupportsIndex | slice) -> str:
         self.reads += 1
         return super().__getitem__(place)
 
     def startswith(
-        self,
-        prefix: str | tuple[str, ...],
-        start: SupportsIndex | None = None,
-        end: SupportsIndex | None = None,
-        /,
+        self, prefix: str | tuple[str, ...], start: SupportsIndex | None = None, end: SupportsIndex | None = None, /
     ) -> bool:
         self.reads += 1
         return super().startswith(prefix, start, end)
@@ -120,7 +116,7 @@ class CountingText(str):
 
 @pytest.mark.parametrize("length", [3_000, 30_000])
 @pytest.mark.parametrize(
-    ("template", "repeated", "ends"),
+    ("template", "repeated", "suffix"),
     [
         ("date://{y}-{m}-{d}", "-", "/"),
         ("date://{y}-{m}-{d}", "-", ""),
@@ -131,9 +127,9 @@ class CountingText(str):
     ],
 )
 def test_the_time_of_a_match_is_linear_in_the_uri_and_the_variables(
-    template: str, repeated: str, ends: str, length: int
+    template: str, repeated: str, suffix: str, length: int
 ) -> None:
-    uri = CountingText(template.partition("{")[0] + repeated * length + ends)
+    uri = CountingText(template.partition("{")[0] + repeated * length + suffix)
     match(template, uri)
     assert uri.reads <= 2 * (len(uri) + 1) * (len(re.findall("{", template)) + 1)
 
@@ -163,14 +159,14 @@ HIDDEN = [
 ]
 
 
-@pytest.mark.parametrize(("sent", "decoded"), HIDDEN)
-def test_a_path_hidden_in_one_name_matches_only_variables_for_paths(sent: str, decoded: str) -> None:
-    assert match("files://{name}", f"files://{sent}") is None
-    assert match("files://{folder}/{+path}", f"files://{sent}/x") is None
-    assert Template("files://{folder}/{+path}", "a template").unsafe_variable(f"files://{sent}/x") == "folder"
-    assert match("files://{+name}", f"files://{sent}") == {"name": decoded}
-    assert match("files://{name*}", f"files://{sent}") == {"name": decoded}
-    assert Template("files://{+name}", "a template").unsafe_variable(f"files://{sent}") is None
+@pytest.mark.parametrize(("encoded", "decoded"), HIDDEN)
+def test_a_path_hidden_in_one_name_matches_only_variables_for_paths(encoded: str, decoded: str) -> None:
+    assert match("files://{name}", f"files://{encoded}") is None
+    assert match("files://{folder}/{+path}", f"files://{encoded}/x") is None
+    assert Template("files://{folder}/{+path}", "a template").unsafe_variable(f"files://{encoded}/x") == "folder"
+    assert match("files://{+name}", f"files://{encoded}") == {"name": decoded}
+    assert match("files://{name*}", f"files://{encoded}") == {"name": decoded}
+    assert Template("files://{+name}", "a template").unsafe_variable(f"files://{encoded}") is None
 
 
 @pytest.mark.parametrize("name", ["...", "a..b", "..a", ".hidden", "a.", "%C0%AE%C0%AE"])

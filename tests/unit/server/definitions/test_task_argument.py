@@ -19,9 +19,9 @@ TAKEN = {"type": "object", "properties": {"baton_next": {"type": "integer"}}, "r
 BOTH_TAKEN = {"type": "object", "properties": {"baton_next": {}, "baton_next_": {}}}
 
 
-def published(schema: dict[str, Any]) -> Any:
-    made = definition_with_task_id({"name": "t", "inputSchema": {"type": "object"}, "outputSchema": schema})
-    return made["outputSchema"]
+def published_schema(schema: dict[str, Any]) -> Any:
+    definition = definition_with_task_id({"name": "t", "inputSchema": {"type": "object"}, "outputSchema": schema})
+    return definition["outputSchema"]
 
 
 def is_valid(value: object, schema: Any) -> bool:
@@ -49,26 +49,26 @@ def is_valid(value: object, schema: Any) -> bool:
 def test_an_additional_member_does_not_change_whether_a_value_is_valid(
     schema: dict[str, Any], value: dict[str, Any], name: str | None
 ) -> None:
-    made = published(schema)
+    published = published_schema(schema)
 
     assert is_valid(value, schema)
-    assert is_valid(value, made)
+    assert is_valid(value, published)
     assert free_name(value, schema) == name
-    assert name is None or is_valid({**value, name: "Recorded."}, made)
+    assert name is None or is_valid({**value, name: "Recorded."}, published)
 
 
 def test_the_added_property_is_optional_text_and_comes_last() -> None:
-    made = published(CLOSED)
-    assert list(made["properties"]) == ["id", "baton_next"]
-    assert made["required"] == ["id"]
-    assert not is_valid({"id": "a", "baton_next": 5}, made)
-    assert not is_valid({"id": "a", "baton_next_": "x"}, made)
+    schema = published_schema(CLOSED)
+    assert list(schema["properties"]) == ["id", "baton_next"]
+    assert schema["required"] == ["id"]
+    assert not is_valid({"id": "a", "baton_next": 5}, schema)
+    assert not is_valid({"id": "a", "baton_next_": "x"}, schema)
 
 
 @pytest.mark.parametrize(("schema", "name"), [(NAMED, None), (TAKEN, "baton_next_"), (OPEN, "baton_next")])
 def test_the_schema_determines_the_name_of_the_added_property(schema: dict[str, Any], name: str | None) -> None:
     assert declared_name(schema) == name
-    assert (published(schema) == schema) is (name is None)
+    assert (published_schema(schema) == schema) is (name is None)
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ def test_the_argument_of_an_input_schema_is_optional_and_comes_last() -> None:
     schema: dict[str, Any] = {**CLOSED, "$defs": {"a": {}}}
     definition: dict[str, Any] = {"name": "t", "inputSchema": schema}
 
-    made: Any = definition_with_task_id(definition)
+    new_definition: Any = definition_with_task_id(definition)
 
-    assert made == {"name": "t", "inputSchema": made["inputSchema"]}
-    assert list(made["inputSchema"]["properties"]) == ["id", "task_id"]
-    assert is_valid({"id": "a"}, made["inputSchema"])
-    assert is_valid({"id": "a", "task_id": "T"}, made["inputSchema"])
+    assert new_definition == {"name": "t", "inputSchema": new_definition["inputSchema"]}
+    assert list(new_definition["inputSchema"]["properties"]) == ["id", "task_id"]
+    assert is_valid({"id": "a"}, new_definition["inputSchema"])
+    assert is_valid({"id": "a", "task_id": "T"}, new_definition["inputSchema"])
     assert definition["inputSchema"] is schema
     assert list(schema["properties"]) == ["id"]

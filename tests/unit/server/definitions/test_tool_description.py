@@ -32,48 +32,48 @@ def test_the_description_lists_the_steps_and_explains_pauses() -> None:
 
 def test_if_tool_summaries_are_too_long_steps_are_only_named() -> None:
     steps = [Step(f"step_{number}", tool="work") for number in range(1, 9)]
-    reported = describe_workflow(
+    description = describe_workflow(
         workflow(steps=steps), lambda _: "Does a great deal of work, and then some more of it."
     )
-    assert "8 steps: 1. step_1. 2. step_2. " in reported
-    assert "8. step_8. It may pause" in reported
+    assert "8 steps: 1. step_1. 2. step_2. " in description
+    assert "8. step_8. It may pause" in description
 
 
 def test_if_step_names_are_too_long_the_rest_is_counted() -> None:
     steps = [Step(f"a_rather_long_name_of_a_step_{number}", tool="work") for number in range(1, 101)]
-    reported = describe_workflow(workflow(steps=steps), lambda _: "Works.")
-    assert "100 steps: 1. a_rather_long_name_of_a_step_1. " in reported
-    shown = reported.count("a_rather_long_name_of_a_step_")
-    assert f"… and {100 - shown} more. It may pause" in reported
+    description = describe_workflow(workflow(steps=steps), lambda _: "Works.")
+    assert "100 steps: 1. a_rather_long_name_of_a_step_1. " in description
+    shown_count = description.count("a_rather_long_name_of_a_step_")
+    assert f"… and {100 - shown_count} more. It may pause" in description
 
 
 @pytest.mark.parametrize("length", range(1, 80))
 def test_the_count_always_fits(length: int) -> None:
     steps = [Step("n" * length, tool="work") for _ in range(100)]
-    reported = describe_workflow(workflow("g" * 150, steps), lambda _: "")
-    assert LONGEST - length - 30 < len(reported) <= LONGEST
+    description = describe_workflow(workflow("g" * 150, steps), lambda _: "")
+    assert LONGEST - length - 30 < len(description) <= LONGEST
 
 
 @given(st.text(max_size=1_000), st.text(max_size=400), st.lists(st.text(min_size=1, max_size=300), max_size=30))
 def test_a_description_is_at_most_600_characters_and_ends_with_how_to_continue(
     goal: str, summary: str, names: list[str]
 ) -> None:
-    reported = describe_workflow(workflow(goal, [Step(name, tool="work") for name in names]), lambda _: summary)
-    assert len(reported) <= LONGEST
-    assert reported.endswith("to let the server continue.")
-    assert "\n" not in reported
+    description = describe_workflow(workflow(goal, [Step(name, tool="work") for name in names]), lambda _: summary)
+    assert len(description) <= LONGEST
+    assert description.endswith("to let the server continue.")
+    assert "\n" not in description
 
 
 @pytest.mark.parametrize(
-    ("given", "title", "shown"),
+    ("goal", "title", "expected"),
     [
         ("refund an order.", None, "Refund an order"),
         ("refund an order", "Refunds", "Refunds"),
         ("", None, "refund_order"),
     ],
 )
-def test_the_title_is_the_workflows_or_comes_from_the_description(given: str, title: str | None, shown: str) -> None:
-    assert title_of(workflow(given, title=title)) == shown
+def test_the_title_is_the_workflows_or_comes_from_the_description(goal: str, title: str | None, expected: str) -> None:
+    assert title_of(workflow(goal, title=title)) == expected
 
 
 @pytest.mark.parametrize(

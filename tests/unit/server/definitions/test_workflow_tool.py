@@ -50,11 +50,11 @@ def workflow_tool_of(*types: Any) -> WorkflowTool:
 
 def properties(*types: Any) -> list[Any]:
     schema: Any = workflow_tool_of(*types).input_schema
-    made: list[Any] = list(schema["properties"].values())
-    return made[:-1]
+    schemas: list[Any] = list(schema["properties"].values())
+    return schemas[:-1]
 
 
-def writing(*, destructive: bool, idempotent: bool) -> JsonObject:
+def write_hints(*, destructive: bool, idempotent: bool) -> JsonObject:
     return {"readOnlyHint": False, "destructiveHint": destructive, "idempotentHint": idempotent, "openWorldHint": True}
 
 
@@ -63,9 +63,9 @@ def writing(*, destructive: bool, idempotent: bool) -> JsonObject:
     [
         ([READS, READS], {"readOnlyHint": True, "openWorldHint": True}),
         ([READS | INSIDE], {"readOnlyHint": True, "openWorldHint": False}),
-        ([READS, KEEPS], writing(destructive=False, idempotent=False)),
-        ([KEEPS | REPEATS, READS, REPEATS | INSIDE], writing(destructive=True, idempotent=True)),
-        ([{"readOnlyHint": False}], writing(destructive=True, idempotent=False)),
+        ([READS, KEEPS], write_hints(destructive=False, idempotent=False)),
+        ([KEEPS | REPEATS, READS, REPEATS | INSIDE], write_hints(destructive=True, idempotent=True)),
+        ([{"readOnlyHint": False}], write_hints(destructive=True, idempotent=False)),
     ],
 )
 def test_the_annotations_combine_those_of_all_steps(tools: list[JsonObject], hints: JsonObject) -> None:
@@ -126,9 +126,9 @@ def test_the_definition_is_cached_until_the_workflow_changes() -> None:
     server = server_of({})
     server.check()
     assert server.full_view.workflow_tool("flow") is server.full_view.workflow_tool("flow")
-    before = server.full_view.workflow_tool("flow")
+    cached_tool = server.full_view.workflow_tool("flow")
     server.workflows["flow"] = Workflow(name="flow", description="other", steps=[Step("a", tool="t0")])
-    assert server.full_view.workflow_tool("flow") is not before
+    assert server.full_view.workflow_tool("flow") is not cached_tool
 
 
 @pytest.mark.parametrize("options", [{"durable": False}, {"tool": False}])
@@ -139,11 +139,11 @@ def test_a_workflow_without_a_tool_may_have_a_tools_name(options: dict[str, Any]
     assert (server.full_view.workflow_tool("flow"), server.full_view.workflow_tool_names) == (None, [])
 
 
-@pytest.mark.parametrize(("name", "called"), [("outer", "flow"), ("flow", "flow"), ("outer", "outer")])
-def test_a_step_cannot_call_a_workflow(name: str, called: str) -> None:
+@pytest.mark.parametrize(("name", "target"), [("outer", "flow"), ("flow", "flow"), ("outer", "outer")])
+def test_a_step_cannot_call_a_workflow(name: str, target: str) -> None:
     server = server_of({})
-    server.workflows[name] = Workflow(name=name, description="d", steps=[Step("a", tool=called)])
-    with pytest.raises(WorkflowError, match=rf"'{name}', step 'a': the tool '{called}' is a workflow"):
+    server.workflows[name] = Workflow(name=name, description="d", steps=[Step("a", tool=target)])
+    with pytest.raises(WorkflowError, match=rf"'{name}', step 'a': the tool '{target}' is a workflow"):
         server.check()
 
 

@@ -20,7 +20,7 @@ RESERVE_MS = Settings().write_reserve_ms
 FILTER: dict[str, Json] = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": ["docs://a"]}}
 
 
-def heard(line: Line, identifier: RequestId = 7, listen_ms: int = 60_000, **params: Any) -> Any:
+def listen_to(line: Line, identifier: RequestId = 7, listen_ms: int = 60_000, **params: Any) -> Any:
     message = jsonrpc.Request(identifier, "subscriptions/listen", {**FILTER, **params})
     return listen(request_of(message.method, {}, line, message=message, settings=Settings(listen_ms=listen_ms)))
 
@@ -29,7 +29,7 @@ def heard(line: Line, identifier: RequestId = 7, listen_ms: int = 60_000, **para
 def test_a_stream_begins_with_the_acknowledgement_and_ends_with_the_result(identifier: RequestId) -> None:
     line = Line(can_stream=False)
 
-    result = heard(line, identifier)
+    result = listen_to(line, identifier)
 
     meta = {SUBSCRIPTION_KEY: identifier}
     assert result == {"_meta": meta}
@@ -43,17 +43,17 @@ def test_a_stream_begins_with_the_acknowledgement_and_ends_with_the_result(ident
 
 
 @pytest.fixture
-def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+def fast_keep_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send a comment to keep the stream alive every millisecond."""
     for module in (subscriptions, reply):
         monkeypatch.setattr(module, "KEEP_ALIVE_S", 0.001)
 
 
-def test_a_stream_is_kept_alive_until_the_functions_time_is_over(fast: None) -> None:
-    left = itertools.chain([RESERVE_MS + 10_000] * 5, itertools.repeat(RESERVE_MS))
-    line = Line(left_ms=lambda: next(left))
+def test_a_stream_is_kept_alive_until_the_functions_time_is_over(fast_keep_alive: None) -> None:
+    remaining_ms = itertools.chain([RESERVE_MS + 10_000] * 5, itertools.repeat(RESERVE_MS))
+    line = Line(left_ms=lambda: next(remaining_ms))
 
-    heard(line)
+    listen_to(line)
 
     assert [data[:1] for data in line.sent[1:]] == [b":"] * 5
 
@@ -61,14 +61,14 @@ def test_a_stream_is_kept_alive_until_the_functions_time_is_over(fast: None) -> 
 def test_a_stream_ends_after_its_maximum_time() -> None:
     line = Line()
 
-    assert heard(line, listen_ms=1) == {"_meta": {SUBSCRIPTION_KEY: 7}}
+    assert listen_to(line, listen_ms=1) == {"_meta": {SUBSCRIPTION_KEY: 7}}
     assert len(line.sent) <= 2
 
 
-def test_a_stream_ends_when_the_client_disconnects(fast: None) -> None:
+def test_a_stream_ends_when_the_client_disconnects(fast_keep_alive: None) -> None:
     line = Line(patience=3)
 
-    heard(line)
+    listen_to(line)
 
     assert len(line.sent) == 3
 
@@ -77,6 +77,6 @@ def test_a_stream_ends_when_the_client_disconnects(fast: None) -> None:
 def test_an_invalid_filter_is_refused_before_anything_is_sent(notifications: Json) -> None:
     line = Line()
 
-    with pytest.raises(ProtocolError) as caught:
-        heard(line, notifications=notifications)
-    assert (caught.value.code, line.sent) == (INVALID_PARAMS, [])
+    with pytest.raises(ProtocolError) as error_info:
+        listen_to(line, notifications=notifications)
+    assert (error_info.value.code, line.sent) == (INVALID_PARAMS, [])

@@ -9,7 +9,7 @@ import pytest
 from mcp_baton.server.running import dependencies
 from mcp_baton.server.running.dependencies import FactoryTimeout, WaitMode
 
-REGISTERED = """
+SERVER_CODE = """
 import sys
 from typing import Annotated
 from mcp_baton import Server
@@ -38,32 +38,30 @@ print(*sys.modules)
 """
 
 
-def loaded(code: str) -> set[str]:
-    reported = subprocess.run(
-        [sys.executable, "-c", REGISTERED + code + TELL], capture_output=True, text=True, check=True
+def modules_loaded_by(code: str) -> set[str]:
+    process = subprocess.run(
+        [sys.executable, "-c", SERVER_CODE + code + TELL], capture_output=True, text=True, check=True
     )
-    return set(reported.stdout.split())
+    return set(process.stdout.split())
 
 
 OWN = {"mcp_baton.server.running.dependencies"}
 
 
-@pytest.mark.parametrize(("code", "own"), [(WITHOUT, set()), (WITH, OWN)])
-def test_dependencies_load_only_the_modules_that_they_need(code: str, own: set[str]) -> None:
-    modules = loaded(code)
+@pytest.mark.parametrize(("code", "baton_modules"), [(WITHOUT, set()), (WITH, OWN)])
+def test_dependencies_load_only_the_modules_that_they_need(code: str, baton_modules: set[str]) -> None:
+    modules = modules_loaded_by(code)
 
-    assert modules & OWN == own
+    assert modules & OWN == baton_modules
     assert modules & {"asyncio", "concurrent.futures", "pydantic"} == set()
 
 
-def test_a_function_abandoned_before_its_thread_starts_is_not_called(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    jobs, happened = list[Callable[[Callable[[], None]], None]](), list[str]()
+def test_a_function_abandoned_before_its_thread_starts_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs, events = list[Callable[[Callable[[], None]], None]](), list[str]()
     monkeypatch.setattr(dependencies, "run_in_thread", jobs.append)
 
     with pytest.raises(FactoryTimeout):
-        WaitMode(on_loop=False, limit_s=0.0).call(len, lambda: happened.append("called"), lambda _: None)
-    jobs[0](lambda: happened.append("free"))
+        WaitMode(on_loop=False, limit_s=0.0).call(len, lambda: events.append("called"), lambda _: None)
+    jobs[0](lambda: events.append("free"))
 
-    assert happened == ["free"]
+    assert events == ["free"]

@@ -47,11 +47,11 @@ def outcome_in(request: Request, function: Callable[..., object], **arguments: J
     return outcome_alone(request, Tool(function, "do", Labels()), arguments)
 
 
-def called(function: Callable[..., object], **arguments: Json) -> Outcome:
+def outcome_of(function: Callable[..., object], **arguments: Json) -> Outcome:
     return outcome_in(call(), function, **arguments)
 
 
-def returning(value: object, annotation: Any = Any) -> Callable[[], object]:
+def function_returning(value: object, annotation: Any = Any) -> Callable[[], object]:
     def do() -> object:
         return value
 
@@ -59,7 +59,7 @@ def returning(value: object, annotation: Any = Any) -> Callable[[], object]:
     return do
 
 
-def raising(error: BaseException) -> Callable[[], None]:
+def function_raising(error: BaseException) -> Callable[[], None]:
     def do() -> None:
         raise error
 
@@ -90,16 +90,16 @@ def test_an_exception_of_a_tool_is_a_failure_with_a_text_for_the_client(
 
     words = reported or str(error)
     masked = words if isinstance(error, ToolError) else "internal error in do (id r-1)"
-    for function in (raising(error), later):
-        assert called(function) == Failed(masked)
+    for function in (function_raising(error), later):
+        assert outcome_of(function) == Failed(masked)
         assert outcome_in(call(Server("shop", mask_errors=False)), function) == Failed(words)
 
 
 def test_only_exceptions_other_than_tool_errors_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    called(raising(ToolError("meant")))
+    outcome_of(function_raising(ToolError("meant")))
     assert caplog.records == []
 
-    called(raising(RuntimeError("not meant")))
+    outcome_of(function_raising(RuntimeError("not meant")))
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
@@ -107,7 +107,7 @@ def test_invalid_arguments_are_a_failure_that_names_them() -> None:
     def do(amount: float) -> None: ...
 
     for arguments in ({}, {"amount": "x"}, {"amount": 1.0, "typo": 1}):
-        outcome = called(do, **arguments)
+        outcome = outcome_of(do, **arguments)
         assert isinstance(outcome, Failed)
         assert outcome.error.startswith("Invalid arguments for tool do: ")
 
@@ -132,7 +132,7 @@ def test_a_notification_that_is_not_json_is_an_error_of_the_tool() -> None:
     def do(ctx: Context) -> None:
         ctx.report_progress(1, message=message)
 
-    outcome = called(do)
+    outcome = outcome_of(do)
 
     assert isinstance(outcome, Failed)
 
@@ -147,7 +147,7 @@ def resource(function: Callable[..., object], uri: str = "docs://x", mime_type: 
 
 
 @pytest.mark.parametrize(
-    ("returned", "mime_type", "text", "blob"),
+    ("value", "mime_type", "text", "blob"),
     [
         ("text", "text/plain", "text", None),
         (b"\x00\xff", "application/octet-stream", None, base64.b64encode(b"\x00\xff").decode()),
@@ -156,11 +156,11 @@ def resource(function: Callable[..., object], uri: str = "docs://x", mime_type: 
         (None, "application/json", "null", None),
     ],
 )
-def test_a_resource_is_text_bytes_or_json(returned: object, mime_type: str, text: str, blob: str) -> None:
-    made = resource(returning(returned))
-    typed = resource(returning(returned), mime_type="x/y")
+def test_a_resource_is_text_bytes_or_json(value: object, mime_type: str, text: str, blob: str) -> None:
+    untyped = resource(function_returning(value))
+    typed = resource(function_returning(value), mime_type="x/y")
 
-    assert read(call(), made, "docs://x", {}) == FetchedResource("docs://x", mime_type, text=text, blob=blob)
+    assert read(call(), untyped, "docs://x", {}) == FetchedResource("docs://x", mime_type, text=text, blob=blob)
     assert read(call(), typed, "docs://x", {}).mime_type == "x/y"
 
 
@@ -168,11 +168,11 @@ def test_a_resources_arguments_are_converted() -> None:
     def page(number: int) -> str:
         return repr(number)
 
-    made = resource(page, "docs://{number}")
+    pages = resource(page, "docs://{number}")
 
-    assert read(call(), made, "docs://7", {"number": "7"}).text == "7"
+    assert read(call(), pages, "docs://7", {"number": "7"}).text == "7"
     with pytest.raises(ResourceUnavailable, match="number"):
-        read(call(), made, "docs://x", {"number": "x"})
+        read(call(), pages, "docs://x", {"number": "x"})
 
 
 def text(words: str, role: str = "user") -> JsonObject:
@@ -180,7 +180,7 @@ def text(words: str, role: str = "user") -> JsonObject:
 
 
 @pytest.mark.parametrize(
-    ("returned", "messages"),
+    ("value", "messages"),
     [
         ("hello", [text("hello")]),
         (["hello", {"role": "assistant", "content": "hi"}], [text("hello"), text("hi", "assistant")]),
@@ -199,53 +199,53 @@ def text(words: str, role: str = "user") -> JsonObject:
         ),
     ],
 )
-def test_a_prompt_returns_texts_content_and_messages(returned: object, messages: list[Json]) -> None:
-    assert messages_of(returned) == messages
-    assert call_alone(call(), bound_prompt(Prompt(returning(returned), "p", Labels())), {}) == messages
+def test_a_prompt_returns_texts_content_and_messages(value: object, messages: list[Json]) -> None:
+    assert messages_of(value) == messages
+    assert call_alone(call(), bound_prompt(Prompt(function_returning(value), "p", Labels())), {}) == messages
 
 
 @pytest.mark.parametrize(
-    "returned", [None, 7, {"content": "no role"}, {"role": "user"}, [{"role": "user", "content": 5}], b"x"]
+    "value", [None, 7, {"content": "no role"}, {"role": "user"}, [{"role": "user", "content": 5}], b"x"]
 )
-def test_a_prompt_that_returns_something_else_is_a_protocol_error(returned: object) -> None:
+def test_a_prompt_that_returns_something_else_is_a_protocol_error(value: object) -> None:
     with pytest.raises(ProtocolError):
-        messages_of(returned)
+        messages_of(value)
 
 
 @pytest.fixture
 def server() -> Server:
-    made = Server("shop")
+    shop = Server("shop")
 
-    @made.prompt
+    @shop.prompt
     def ask(times: int = Field(ge=1), name: str = "you") -> str:
         return f"{name} {times}"
 
-    @made.resource("docs://{topic}")
+    @shop.resource("docs://{topic}")
     def docs(topic: str, ctx: Context) -> str:
         for step in (1, 2):
             ctx.report_progress(step)
         return topic
 
-    @made.resource("docs://faq")
+    @shop.resource("docs://faq")
     def faq() -> str:
         return "asked"
 
-    @made.tool
+    @shop.tool
     def pack(ctx: Context) -> str:
         for progress, total in ((0, 10), (5, 10), (6, 100), (9, 10), (10, 10), (-1, 10)):
             ctx.report_progress(progress, total)
         return "packed"
 
-    return made
+    return shop
 
 
 @pytest.mark.parametrize("arguments", [{}, {"times": "0"}, {"times": "x"}, {"times": "1", "typo": "x"}])
 def test_invalid_arguments_of_a_prompt_are_refused(server: Server, arguments: dict[str, Json]) -> None:
-    with pytest.raises(ProtocolError) as caught:
+    with pytest.raises(ProtocolError) as error_info:
         get_prompt(call(server, name="ask", arguments=arguments))
 
-    assert caught.value.code == INVALID_PARAMS
-    assert ("typo" if "typo" in arguments else "times") in caught.value.message
+    assert error_info.value.code == INVALID_PARAMS
+    assert ("typo" if "typo" in arguments else "times") in error_info.value.message
 
 
 def test_the_progress_of_a_run_only_increases(server: Server) -> None:
@@ -276,12 +276,12 @@ def test_a_resource_with_the_exact_uri_is_found_before_a_template(server: Server
 
 
 def test_no_step_starts_near_the_end_of_the_functions_time(server: Server) -> None:
-    left = 0
-    host = ServerHost(call(server, line=Line(left_ms=lambda: left)))
+    remaining_ms = 0
+    host = ServerHost(call(server, line=Line(left_ms=lambda: remaining_ms)))
 
     verdicts = {}
-    for left in (0, 5_000, 6_000, 6_001, 60_000):
-        verdicts[left] = host.may_start()
+    for remaining_ms in (0, 5_000, 6_000, 6_001, 60_000):
+        verdicts[remaining_ms] = host.may_start()
 
     assert verdicts == {0: False, 5_000: False, 6_000: False, 6_001: True, 60_000: True}
     assert ServerHost(call(server)).may_start()
@@ -317,7 +317,7 @@ def test_asynchronous_tools_report_progress_while_they_run() -> None:
 
 
 def test_an_abandoned_thread_is_counted_once() -> None:
-    collector, line, let_go = Collector(), Line(), threading.Event()
+    collector, line, may_end = Collector(), Line(), threading.Event()
     times_out = True
     line.left_ms = lambda: 0 if started.is_set() and times_out else 1_000_000
     started = threading.Event()
@@ -325,13 +325,13 @@ def test_an_abandoned_thread_is_counted_once() -> None:
     def do(ctx: Context) -> None:
         started.set()
         ctx.report_progress(1)
-        let_go.wait(10)
+        may_end.wait(10)
 
-    def counted() -> list[float]:
+    def abandoned_threads() -> list[float]:
         outcome_alone(call(line=line, telemetry=collector), Tool(do, "do", Labels()), {})
         return [item.value for item in collector.take().measurements if item.metric is ABANDONED_THREADS]
 
-    assert counted() == [1]
-    let_go.set()
+    assert abandoned_threads() == [1]
+    may_end.set()
     times_out = False
-    assert counted() == []
+    assert abandoned_threads() == []

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.running import tool_threads as beside
+from mcp_baton.server.running import tool_threads as worker_module
 from mcp_baton.server.running.tool_threads import (
     CallerGone,
     Ending,
@@ -34,19 +34,19 @@ PATIENCE_S = 10.0
 class RecordingClient:
     """A client that keeps its messages and runs a test's callbacks."""
 
-    heard: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
-    asked: list[tuple[str, str, JsonObject]] = field(default_factory=list)
+    notifications: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
+    requests: list[tuple[str, str, JsonObject]] = field(default_factory=list)
     quiet: int = 0
     gone: bool = False
     on_notify: Callable[[], None] = lambda: None
     on_quiet: Callable[[], None] = lambda: None
 
     def notify(self, method: str, params: dict[str, Json]) -> None:
-        self.heard.append((method, params))
+        self.notifications.append((method, params))
         self.on_notify()
 
     def request(self, identifier: str, method: str, params: JsonObject) -> None:
-        self.asked.append((identifier, method, params))
+        self.requests.append((identifier, method, params))
 
     def keep_alive(self) -> None:
         self.quiet += 1
@@ -64,8 +64,8 @@ def run(
     pulse: Callable[[], float] = lambda: PATIENCE_S,
     **arguments: Any,
 ) -> Ending:
-    until = time.monotonic() + PATIENCE_S
-    left = left_s or (lambda: until - time.monotonic())
+    deadline = time.monotonic() + PATIENCE_S
+    remaining_s = left_s or (lambda: deadline - time.monotonic())
     start = StartTicket()
     return run_and_deliver(
         start.guard(function),
@@ -74,7 +74,7 @@ def run(
         client or RecordingClient(),
         start,
         is_async=is_async,
-        left_s=left,
+        left_s=remaining_s,
         stay=stay,
         pulse=pulse,
     )
@@ -87,7 +87,7 @@ def test_a_functions_value_is_returned_for_any_names_of_its_parameters() -> None
 
     assert run(lambda a: a + 1, a=1) == Returned(2)
     assert run(later, is_async=True, a=1) == Returned(1)
-    assert run(lambda **named: sorted(named), context=1, callable=2) == Returned(["callable", "context"])
+    assert run(lambda **keywords: sorted(keywords), context=1, callable=2) == Returned(["callable", "context"])
 
 
 @pytest.mark.parametrize("error", [RuntimeError("x"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()], ids=repr)
@@ -108,13 +108,13 @@ def test_any_exception_is_reported_and_the_next_function_runs(error: BaseExcepti
 
 
 def test_a_task_left_behind_by_a_function_cannot_stop_the_loop() -> None:
-    left: list[asyncio.Task[None]] = []
+    tasks: list[asyncio.Task[None]] = []
 
     async def fatal() -> None:
         raise SystemExit
 
     async def leave() -> None:
-        left.append(asyncio.create_task(fatal()))
+        tasks.append(asyncio.create_task(fatal()))
 
     async def stop() -> None:
         asyncio.get_running_loop().stop()
@@ -127,14 +127,14 @@ def test_a_task_left_behind_by_a_function_cannot_stop_the_loop() -> None:
     assert run(fine, is_async=True) == Returned(1)
     assert run(stop, is_async=True) == Returned(None)
     assert run(fine, is_async=True) == Returned(1)
-    assert isinstance(left[0].exception(), SystemExit)
+    assert isinstance(tasks[0].exception(), SystemExit)
 
 
 def test_a_synchronous_function_on_the_loop_is_a_type_error() -> None:
-    ended = run(lambda: 1, is_async=True)
+    ending = run(lambda: 1, is_async=True)
 
-    assert isinstance(ended, Raised)
-    assert isinstance(ended.error, TypeError)
+    assert isinstance(ending, Raised)
+    assert isinstance(ending.error, TypeError)
 
 
 def test_notifications_are_delivered_on_the_requests_thread() -> None:
@@ -148,7 +148,7 @@ def test_notifications_are_delivered_on_the_requests_thread() -> None:
 
 
 def test_the_stream_of_a_silent_function_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "KEEP_ALIVE_S", 0.001)
+    monkeypatch.setattr(worker_module, "KEEP_ALIVE_S", 0.001)
     enough = threading.Event()
     client = RecordingClient()
     client.on_quiet = lambda: enough.set() if client.quiet == 3 else None
@@ -161,11 +161,11 @@ def test_an_abandoned_thread_does_not_block_other_functions() -> None:
     release = threading.Event()
     started = threading.Event()
 
-    def hang() -> None:
+    def wait_for_release() -> None:
         started.set()
         release.wait(PATIENCE_S)
 
-    assert run(hang, left_s=lambda: 0.0 if started.is_set() else 0.01) == TimedOut(0.01)
+    assert run(wait_for_release, left_s=lambda: 0.0 if started.is_set() else 0.01) == TimedOut(0.01)
 
     assert run(lambda: 1) == Returned(1)
     release.set()
@@ -176,7 +176,7 @@ def test_an_abandoned_thread_does_not_block_other_functions() -> None:
 def test_a_function_is_abandoned_when_its_client_disconnects_unless_it_may_stay(is_async: bool, stay: bool) -> None:
     mailbox, release, client = Mailbox(), threading.Event(), RecordingClient()
 
-    def hang_up() -> None:
+    def disconnect() -> None:
         client.gone = True
         if stay:
             release.set()
@@ -189,7 +189,7 @@ def test_a_function_is_abandoned_when_its_client_disconnects_unless_it_may_stay(
     async def speak_later() -> str:
         return await asyncio.get_running_loop().run_in_executor(None, speak)
 
-    client.on_notify = hang_up
+    client.on_notify = disconnect
     function = speak_later if is_async else speak
     if stay:
         assert run(function, mailbox=mailbox, client=client, is_async=is_async, stay=True) == Returned("done")
@@ -205,9 +205,9 @@ CURRENT = contextvars.ContextVar("current", default="the default")
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_function_sees_context_variables_of_its_request_but_cannot_change_them(is_async: bool) -> None:
     def read() -> str:
-        seen = CURRENT.get()
+        value = CURRENT.get()
         CURRENT.set("the function's")
-        return seen
+        return value
 
     async def read_later() -> str:
         return read()
@@ -222,54 +222,54 @@ def test_a_function_sees_context_variables_of_its_request_but_cannot_change_them
 
 
 def test_asynchronous_functions_share_one_loop() -> None:
-    async def which() -> int:
+    async def loop_id() -> int:
         return id(asyncio.get_running_loop())
 
-    assert len({repr(run(which, is_async=True)) for _ in range(3)}) == 1
+    assert len({repr(run(loop_id, is_async=True)) for _ in range(3)}) == 1
 
 
 def test_functions_of_simultaneous_requests_run_simultaneously() -> None:
     barrier = threading.Barrier(3)
 
     with ThreadPoolExecutor(3) as requests:
-        ended = list(requests.map(lambda _: run(lambda: barrier.wait(PATIENCE_S) >= 0), range(3)))
+        endings = list(requests.map(lambda _: run(lambda: barrier.wait(PATIENCE_S) >= 0), range(3)))
 
-    assert ended == [Returned(True)] * 3
+    assert endings == [Returned(True)] * 3
 
 
 def test_the_requests_thread_calls_the_pulse_while_a_function_runs() -> None:
-    done, beats, threads = threading.Event(), 0, set[int]()
+    is_done, beats, threads = threading.Event(), 0, set[int]()
 
     def pulse() -> float:
         nonlocal beats
         beats += 1
         threads.add(threading.get_ident())
         if beats == 5:
-            done.set()
+            is_done.set()
         return 0.001
 
-    assert run(lambda: done.wait(PATIENCE_S), pulse=pulse) == Returned(True)
+    assert run(lambda: is_done.wait(PATIENCE_S), pulse=pulse) == Returned(True)
     assert threads == {threading.get_ident()}
 
 
 def test_a_thread_is_reused_as_soon_as_its_function_has_ended() -> None:
-    class Slow(Mailbox):
+    class SlowMailbox(Mailbox):
         def put(self, item: Mail, block: bool = True, timeout: float | None = None) -> None:
             super().put(item, block, timeout)
             time.sleep(0.05)
 
-    assert run(threading.get_ident, mailbox=Slow()) == run(threading.get_ident)
+    assert run(threading.get_ident, mailbox=SlowMailbox()) == run(threading.get_ident)
 
 
 def test_the_pulse_is_called_before_a_function_starts() -> None:
-    done: list[str] = []
+    calls: list[str] = []
 
     def pulse() -> float:
-        done.append("what is due")
+        calls.append("what is due")
         return PATIENCE_S
 
-    run(lambda: done.append("the function"), pulse=pulse)
-    assert done == ["what is due", "the function"]
+    run(lambda: calls.append("the function"), pulse=pulse)
+    assert calls == ["what is due", "the function"]
 
 
 def test_the_pulse_is_called_while_a_function_sends_messages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,10 +283,10 @@ def test_the_pulse_is_called_while_a_function_sends_messages(monkeypatch: pytest
         return lambda: None
 
     def pulse() -> float:
-        delivered_at_pulse.append(len(client.heard))
+        delivered_at_pulse.append(len(client.notifications))
         return PATIENCE_S
 
-    monkeypatch.setattr(beside, "_start_thread", talk)
+    monkeypatch.setattr(worker_module, "_start_thread", talk)
     assert run(lambda: 1, mailbox=mailbox, client=client, pulse=pulse) == Returned(1)
     assert delivered_at_pulse == [0, 1, 2, 3]
 

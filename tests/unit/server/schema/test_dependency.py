@@ -69,11 +69,11 @@ def right(left: Annotated[int, Depends(left)]) -> int:
     return left
 
 
-def kept_with(db: Annotated[int, Depends(plain)]) -> int:
+def request_factory(db: Annotated[int, Depends(plain)]) -> int:
     return db
 
 
-def kept_deeply(deeper: Annotated[int, Depends(kept_with)]) -> int:
+def deeper(deeper: Annotated[int, Depends(request_factory)]) -> int:
     return deeper
 
 
@@ -81,11 +81,11 @@ def with_context(ctx: Context) -> int:
     return 1
 
 
-def wanting(amount: int) -> int:
+def factory_with_parameter(amount: int) -> int:
     return amount
 
 
-def kept_with_kept(db: Annotated[int, Depends(plain, scope="process")], *rest: int, amount: int = 1) -> int:
+def process_factory(db: Annotated[int, Depends(plain, scope="process")], *rest: int, amount: int = 1) -> int:
     return db
 
 
@@ -96,18 +96,18 @@ class Unhashable:
 
 
 @pytest.mark.parametrize(
-    ("declared", "cause"),
+    ("dependency", "cause"),
     [
         (Depends(left), "left -> right -> left"),
-        (Depends(kept_with, scope="process"), "'kept_with' is kept for the process and 'plain' is closed"),
-        (Depends(kept_deeply, scope="process"), "'kept_deeply' is kept for the process and 'kept_with' is closed"),
+        (Depends(request_factory, scope="process"), "'request_factory' is kept for the process and 'plain' is closed"),
+        (Depends(deeper, scope="process"), "'deeper' is kept for the process and 'request_factory' is closed"),
         (Depends(with_context, scope="process"), "cannot take one call's Context"),
-        (Depends(wanting), "the parameter 'amount' has no value"),
+        (Depends(factory_with_parameter), "the parameter 'amount' has no value"),
         (Depends(Unhashable()), "not hashable"),
     ],
 )
-def test_an_invalid_dependency_is_refused_with_its_name(declared: Any, cause: str) -> None:
-    def refund(db: int = declared) -> None:
+def test_an_invalid_dependency_is_refused_with_its_name(dependency: Any, cause: str) -> None:
+    def refund(db: int = dependency) -> None:
         return None
 
     with pytest.raises(RegistrationError, match=f"tool 'refund'.*{cause}"):
@@ -115,7 +115,7 @@ def test_an_invalid_dependency_is_refused_with_its_name(declared: Any, cause: st
 
 
 def test_defaults_and_longer_lived_dependencies_are_allowed() -> None:
-    def refund(db: Annotated[int, Depends(kept_with_kept, scope="process")]) -> None:
+    def refund(db: Annotated[int, Depends(process_factory, scope="process")]) -> None:
         return None
 
     server = Server("shop")

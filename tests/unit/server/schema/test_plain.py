@@ -82,9 +82,9 @@ def takes(annotation: Any, default: Any = ...) -> Callable[..., Any]:
 
 def by_pydantic(function: Callable[..., Any]) -> Tool:
     tool = Tool(function, "t", Labels())
-    for described in (tool.input, tool.output):
-        if described is not None:
-            described.__dict__["_plain"] = None
+    for schema in (tool.input, tool.output):
+        if schema is not None:
+            schema.__dict__["_plain"] = None
     return tool
 
 
@@ -113,11 +113,11 @@ def test_a_plain_type_has_exactly_the_schemas_of_pydantic(annotation: Any) -> No
     assert json.dumps(Tool(function, "t", Labels()).definition) == json.dumps(by_pydantic(function).definition)
 
 
-def other(a: int, b: Row, c: Row | None = None, d: float | None = None, e: str = "ü", f: float = 1) -> list[Figures]:
+def defaults(a: int, b: Row, c: Row | None = None, d: float | None = None, e: str = "ü", f: float = 1) -> list[Figures]:
     return [Figures(b, [c] if c else [], {}) for _ in (a, d, e, f)]
 
 
-def nothing() -> bool:
+def no_parameters() -> bool:
     return True
 
 
@@ -125,7 +125,7 @@ def null_first(a: None | str, b: bool = True) -> None | Row:  # noqa: RUF036 - t
     return Row(a or "") if b else None
 
 
-@pytest.mark.parametrize("function", [other, nothing, null_first], ids=lambda given: given.__name__)
+@pytest.mark.parametrize("function", [defaults, no_parameters, null_first], ids=lambda function: function.__name__)
 def test_arguments_with_defaults_have_the_schema_of_pydantic(function: Callable[..., object]) -> None:
     assert plain_parameters(read_signature(function, "t").parameters) is not None
     assert json.dumps(Tool(function, "t", Labels()).definition) == json.dumps(by_pydantic(function).definition)
@@ -156,8 +156,8 @@ FIGURES = st.fixed_dictionaries(
         ),
     }
 )
-GIVEN = JSON | ROWS | FIGURES | st.sampled_from(["a", "b", "7", 2**53, 2**53 + 1, -(2**60), 2**2000])
-GIVEN |= st.lists(GIVEN, max_size=2) | st.dictionaries(st.text(max_size=2), GIVEN, max_size=2)
+INPUTS = JSON | ROWS | FIGURES | st.sampled_from(["a", "b", "7", 2**53, 2**53 + 1, -(2**60), 2**2000])
+INPUTS |= st.lists(INPUTS, max_size=2) | st.dictionaries(st.text(max_size=2), INPUTS, max_size=2)
 
 
 def verdict(call: Callable[[], object]) -> str:
@@ -167,7 +167,7 @@ def verdict(call: Callable[[], object]) -> str:
         return f"refused: {error}"
 
 
-@given(ANNOTATIONS, GIVEN)
+@given(ANNOTATIONS, INPUTS)
 @example(float, 2**53)
 @example(float, 2**53 + 1)
 @example(float, 2**2000)
@@ -234,9 +234,9 @@ def values(annotation: Any) -> st.SearchStrategy[Any]:
 @example((Row | None, None))
 @example((Figures, Figures(Row("a", 1.0), [], {"05": None, "06": Undocumented(1)})))
 @example((dict[str, Any], {"a": [1, {"b": None}]}))
-@given(ANNOTATIONS.flatmap(lambda annotation: st.tuples(st.just(annotation), values(annotation) | GIVEN)))
-def test_a_value_is_dumped_as_by_pydantic(drawn: tuple[Any, Any]) -> None:
-    annotation, value = drawn
+@given(ANNOTATIONS.flatmap(lambda annotation: st.tuples(st.just(annotation), values(annotation) | INPUTS)))
+def test_a_value_is_dumped_as_by_pydantic(annotation_and_value: tuple[Any, Any]) -> None:
+    annotation, value = annotation_and_value
     function = takes(annotation)
     mine, theirs = Tool(function, "t", Labels()).output, by_pydantic(function).output
     assert mine is None or theirs is not None
@@ -246,24 +246,24 @@ def test_a_value_is_dumped_as_by_pydantic(drawn: tuple[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "made", [lambda function: Tool(function, "t", Labels()), by_pydantic], ids=["plain", "pydantic"]
+    "make_tool", [lambda function: Tool(function, "t", Labels()), by_pydantic], ids=["plain", "pydantic"]
 )
-def test_a_function_gets_its_own_copies_of_containers(made: Callable[..., Tool]) -> None:
+def test_a_function_gets_its_own_copies_of_containers(make_tool: Callable[..., Tool]) -> None:
     def do(figures: Figures, tags: list[Any], by: dict[str, Any]) -> None: ...
 
     def arguments() -> dict[str, Any]:
         best = {"product": "a", "tags": ["b"]}
         return {"figures": {"best": best, "rejected": [], "by_month": {}}, "tags": [[1]], "by": {"deep": {}}}
 
-    given = arguments()
-    bound = made(do).input.bind(given)
+    given_arguments = arguments()
+    bound = make_tool(do).input.bind(given_arguments)
     figures = bound["figures"]
     for container in (figures.best.tags, figures.rejected, bound["tags"]):
         container.append(None)
     for mapping in (figures.by_month, bound["by"]):
         mapping["new"] = None
 
-    assert given == arguments()
+    assert given_arguments == arguments()
 
 
 @dataclass
@@ -365,9 +365,11 @@ print("pydantic" in sys.modules)
 
 
 def test_plain_tools_need_no_pydantic() -> None:
-    done = subprocess.run([sys.executable, "-c", LIST_AND_CALL], capture_output=True, text=True, check=True, timeout=60)
+    process = subprocess.run(
+        [sys.executable, "-c", LIST_AND_CALL], capture_output=True, text=True, check=True, timeout=60
+    )
 
-    assert done.stdout.split() == ["False"]
+    assert process.stdout.split() == ["False"]
 
 
 def test_the_comparison_with_pydantic_really_uses_pydantic() -> None:

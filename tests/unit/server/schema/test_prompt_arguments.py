@@ -21,7 +21,7 @@ class Line(BaseModel):
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "text", "converted"),
+    ("kind", "value", "text", "converted"),
     [
         (str, "A-17", "A-17", "A-17"),
         (str, "", "", ""),
@@ -42,10 +42,10 @@ class Line(BaseModel):
     ],
 )
 def test_an_argument_is_stored_as_text_and_converted_for_each_use(
-    kind: Any, given: Any, text: str, converted: object
+    kind: Any, value: Any, text: str, converted: object
 ) -> None:
     declared = [Argument("a", type=kind)]
-    texts, values = check_arguments(declared, {"a": given})
+    texts, values = check_arguments(declared, {"a": value})
 
     assert (texts, repr(values["a"])) == ({"a": text}, repr(converted))
     assert check_arguments(declared, texts) == (texts, values)
@@ -75,7 +75,7 @@ def outcome(text: str, kind: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("kind", "given"),
+    ("kind", "value"),
     [
         (int, "many"),
         (int, "1.5"),
@@ -93,23 +93,23 @@ def outcome(text: str, kind: Any) -> str:
         (Literal["a"], "b"),
     ],
 )
-def test_an_argument_that_does_not_convert_is_refused_with_its_name(kind: Any, given: Any) -> None:
-    with pytest.raises(ProtocolError) as caught:
-        check_arguments([Argument("fine"), Argument("amount", type=kind)], {"fine": "x", "amount": given})
+def test_an_argument_that_does_not_convert_is_refused_with_its_name(kind: Any, value: Any) -> None:
+    with pytest.raises(ProtocolError) as error_info:
+        check_arguments([Argument("fine"), Argument("amount", type=kind)], {"fine": "x", "amount": value})
 
-    assert caught.value.code == INVALID_PARAMS
-    assert "'amount'" in caught.value.message
-    assert "'fine'" not in caught.value.message
+    assert error_info.value.code == INVALID_PARAMS
+    assert "'amount'" in error_info.value.message
+    assert "'fine'" not in error_info.value.message
 
 
 @pytest.mark.parametrize(
-    ("given", "named"), [({}, "'id'"), ({"amount": "1"}, "'id'"), ({"id": "1", "typo": "x"}, "'typo'")]
+    ("values", "name"), [({}, "'id'"), ({"amount": "1"}, "'id'"), ({"id": "1", "typo": "x"}, "'typo'")]
 )
-def test_a_missing_or_unknown_argument_is_refused_with_its_name(given: dict[str, Any], named: str) -> None:
-    with pytest.raises(ProtocolError) as caught:
-        check_arguments([Argument("id", required=True), Argument("amount")], given)
+def test_a_missing_or_unknown_argument_is_refused_with_its_name(values: dict[str, Any], name: str) -> None:
+    with pytest.raises(ProtocolError) as error_info:
+        check_arguments([Argument("id", required=True), Argument("amount")], values)
 
-    assert (caught.value.code, named in caught.value.message) == (INVALID_PARAMS, True)
+    assert (error_info.value.code, name in error_info.value.message) == (INVALID_PARAMS, True)
 
 
 def test_an_omitted_argument_is_not_stored_and_a_new_value_replaces_the_old() -> None:

@@ -59,10 +59,10 @@ def tool(function: Callable[..., object]) -> Tool:
     return Tool(function, "do", Labels())
 
 
-def refused(function: Callable[..., object], arguments: dict[str, Any]) -> Mismatch:
-    with pytest.raises(InvalidArguments) as caught:
+def mismatch_of(function: Callable[..., object], arguments: dict[str, Any]) -> Mismatch:
+    with pytest.raises(InvalidArguments) as error_info:
         tool(function).input.bind(arguments)
-    return caught.value.mismatch
+    return error_info.value.mismatch
 
 
 def test_the_input_schema_follows_the_signature() -> None:
@@ -122,27 +122,27 @@ def awkward(
 
 def test_parameters_may_have_names_that_frameworks_use() -> None:
     names = list(inspect.signature(awkward).parameters)
-    made = tool(awkward)
+    subject = tool(awkward)
 
-    assert list(made.input.json_schema["properties"]) == names
+    assert list(subject.input.json_schema["properties"]) == names
     # "1" is not a plain integer, so pydantic converts it.
-    for one in (1, "1"):
-        bound = made.input.bind(dict.fromkeys(names, one))
+    for value in (1, "1"):
+        bound = subject.input.bind(dict.fromkeys(names, value))
         assert awkward(**bound) == len(names)
 
 
 def test_an_alias_is_the_published_name() -> None:
     def do(from_: Annotated[str, Field(alias="from")], to: str = Field("x", alias="class")) -> None: ...
 
-    made = tool(do)
+    subject = tool(do)
 
-    assert made.input.json_schema["properties"] == {
+    assert subject.input.json_schema["properties"] == {
         "from": {"type": "string"},
         "class": {"type": "string", "default": "x"},
     }
-    assert (made.signature.required, made.signature.names) == (frozenset({"from"}), frozenset({"from", "class"}))
-    assert made.input.bind({"from": "me"}) == {"from_": "me", "to": "x"}
-    assert refused(do, {}).missing == ("from",)
+    assert (subject.signature.required, subject.signature.names) == (frozenset({"from"}), frozenset({"from", "class"}))
+    assert subject.input.bind({"from": "me"}) == {"from_": "me", "to": "x"}
+    assert mismatch_of(do, {}).missing == ("from",)
 
 
 def test_a_default_in_an_annotation_makes_an_argument_optional() -> None:
@@ -164,17 +164,17 @@ def quoted(a: int, *, ctx: "Context") -> None: ...
 
 @pytest.mark.parametrize("function", [plain, union, optional, annotated, annotated_union, quoted])
 def test_a_context_is_injected_and_absent_from_the_schema(function: Callable[..., object]) -> None:
-    made = tool(function)
+    subject = tool(function)
 
-    assert made.signature.context == "ctx"
-    assert list(made.input.json_schema["properties"]) == ["a"]
-    assert refused(function, {"a": 1, "ctx": {}}).invalid[0].field == "ctx"
+    assert subject.signature.context == "ctx"
+    assert list(subject.input.json_schema["properties"]) == ["a"]
+    assert mismatch_of(function, {"a": 1, "ctx": {}}).invalid[0].field == "ctx"
 
 
 def test_a_list_of_contexts_is_refused() -> None:
-    def do(many: list[Context]) -> None: ...
+    def do(contexts: list[Context]) -> None: ...
 
-    with pytest.raises(RegistrationError, match="the parameter 'many' has the type Context"):
+    with pytest.raises(RegistrationError, match="the parameter 'contexts' has the type Context"):
         tool(do)
 
 
@@ -195,7 +195,7 @@ def typed(order: str, amount: float, line: Line, flag: bool = False) -> None: ..
     ],
 )
 def test_all_invalid_arguments_are_named(arguments: dict[str, Any], missing: list[str], invalid: list[str]) -> None:
-    mismatch = refused(typed, arguments)
+    mismatch = mismatch_of(typed, arguments)
 
     assert sorted(mismatch.missing) == sorted(missing)
     assert sorted(item.field for item in mismatch.invalid) == sorted(invalid)
@@ -203,7 +203,7 @@ def test_all_invalid_arguments_are_named(arguments: dict[str, Any], missing: lis
 
 
 @pytest.mark.parametrize(
-    ("annotation", "given", "bound"),
+    ("annotation", "value", "converted"),
     [
         (datetime.datetime, "2026-11-21T09:30:00Z", datetime.datetime(2026, 11, 21, 9, 30, tzinfo=datetime.UTC)),
         (UUID, "12345678-1234-5678-1234-567812345678", UUID("12345678-1234-5678-1234-567812345678")),
@@ -213,17 +213,17 @@ def test_all_invalid_arguments_are_named(arguments: dict[str, Any], missing: lis
         (Address, {"street": "s", "lines": [{"sku": "y"}]}, Address("s", [Line(sku="y")])),
     ],
 )
-def test_arguments_are_converted_to_their_types(annotation: Any, given: Any, bound: object) -> None:
+def test_arguments_are_converted_to_their_types(annotation: Any, value: Any, converted: object) -> None:
     def do(a: Any) -> None: ...
 
     do.__annotations__["a"] = annotation
-    assert tool(do).input.bind({"a": given}) == {"a": bound}
+    assert tool(do).input.bind({"a": value}) == {"a": converted}
 
 
 def test_many_errors_are_summarised() -> None:
     def do(numbers: dict[str, int]) -> None: ...
 
-    assert len(refused(do, {"numbers": {str(n): "x" for n in range(5_000)}}).invalid) < 100
+    assert len(mismatch_of(do, {"numbers": {str(number): "x" for number in range(5_000)}}).invalid) < 100
 
 
 def test_an_exception_in_a_validator_is_raised() -> None:
@@ -243,7 +243,7 @@ JSON = st.recursive(
 )
 
 
-def returning(annotation: Any) -> Tool:
+def tool_returning(annotation: Any) -> Tool:
     def do() -> Any: ...
 
     do.__annotations__["return"] = annotation
@@ -251,7 +251,7 @@ def returning(annotation: Any) -> Tool:
 
 
 @pytest.mark.parametrize(
-    ("annotation", "returned", "value"),
+    ("annotation", "output", "value"),
     [
         pytest.param(dict, {"a": 1}, {"a": 1}, id="dict"),
         pytest.param(dict[str, int], {"a": 1}, {"a": 1}, id="dict of"),
@@ -273,52 +273,52 @@ def returning(annotation: Any) -> Tool:
         pytest.param(datetime.date, datetime.date(2026, 1, 2), "2026-01-02", id="date"),
     ],
 )
-def test_a_value_is_dumped_and_wrapped_unless_it_is_an_object(annotation: Any, returned: object, value: Any) -> None:
-    made = returning(annotation)
-    assert made.output is not None
+def test_a_value_is_dumped_and_wrapped_unless_it_is_an_object(annotation: Any, output: object, value: Any) -> None:
+    subject = tool_returning(annotation)
+    assert subject.output is not None
 
-    dumped = made.outcome(returned)
-    result = made.result(dumped)
+    outcome = subject.outcome(output)
+    result = subject.result(outcome)
 
-    assert repr(dumped.value) == repr(value)
+    assert repr(outcome.value) == repr(value)
     assert result["structuredContent"] == (value if isinstance(value, dict) else {"result": value})
-    assert made.output.json_schema["type"] == "object"
-    assert "title" not in made.output.json_schema
-    assert "properties" in made.output.json_schema or annotation in (dict, dict[str, int])
+    assert subject.output.json_schema["type"] == "object"
+    assert "title" not in subject.output.json_schema
+    assert "properties" in subject.output.json_schema or annotation in (dict, dict[str, int])
 
 
 def test_definitions_are_at_the_root_of_an_output_schema_without_titles() -> None:
-    several, recursive = returning(list[Line]).output, returning(Tree).output
-    assert several is not None
-    assert recursive is not None
+    list_output, tree_output = tool_returning(list[Line]).output, tool_returning(Tree).output
+    assert list_output is not None
+    assert tree_output is not None
 
-    assert several.json_schema["properties"] == {"result": {"type": "array", "items": {"$ref": "#/$defs/Line"}}}
-    assert "title" not in several.json_schema["$defs"]["Line"]
-    assert recursive.json_schema["properties"]["children"]["items"] == {"$ref": "#/$defs/Tree"}
-    assert "Tree" in recursive.json_schema["$defs"]
+    assert list_output.json_schema["properties"] == {"result": {"type": "array", "items": {"$ref": "#/$defs/Line"}}}
+    assert "title" not in list_output.json_schema["$defs"]["Line"]
+    assert tree_output.json_schema["properties"]["children"]["items"] == {"$ref": "#/$defs/Tree"}
+    assert "Tree" in tree_output.json_schema["$defs"]
 
 
 @pytest.mark.parametrize("annotation", [None, type(None), Any])
 def test_a_function_without_a_return_type_has_no_output_schema(annotation: Any) -> None:
-    made = returning(annotation)
+    subject = tool_returning(annotation)
 
-    assert made.output is None
-    assert "outputSchema" not in made.definition
-    assert made.result(Succeeded({"a": 1})) == {"content": [{"type": "text", "text": '{"a":1}'}]}
-    assert made.result(Succeeded(None)) == {"content": []}
+    assert subject.output is None
+    assert "outputSchema" not in subject.definition
+    assert subject.result(Succeeded({"a": 1})) == {"content": [{"type": "text", "text": '{"a":1}'}]}
+    assert subject.result(Succeeded(None)) == {"content": []}
 
 
 @pytest.mark.parametrize(
-    ("annotation", "returned"),
+    ("annotation", "return_value"),
     [(int, "many"), (dict, None), (dict, [1]), (Line, {"total": 1.0}), (Order, {}), (str, b"\xff"), (list[int], ["x"])],
 )
-def test_a_value_of_another_type_is_refused(annotation: Any, returned: object) -> None:
+def test_a_value_of_another_type_is_refused(annotation: Any, return_value: object) -> None:
     with pytest.raises(ValueError, match=r"."):
-        returning(annotation).outcome(returned)
+        tool_returning(annotation).outcome(return_value)
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
+    ("value", "json_value"),
     [
         ((1, (2,)), [1, [2]]),
         ({"a": math.nan, "b": [math.inf, -math.inf]}, {"a": None, "b": [None, None]}),
@@ -335,11 +335,11 @@ def test_a_value_of_another_type_is_refused(annotation: Any, returned: object) -
         ("\ud800", "\ud800"),
     ],
 )
-def test_any_value_becomes_json(value: object, expected: Any) -> None:
-    assert repr(to_json(value)) == repr(expected)
+def test_any_value_becomes_json(value: object, json_value: Any) -> None:
+    assert repr(to_json(value)) == repr(json_value)
 
 
-def breaking() -> Iterator[int]:
+def failing() -> Iterator[int]:
     yield 1
     raise RuntimeError("half way")
 
@@ -358,7 +358,7 @@ def nested(levels: int) -> object:
 
 
 @pytest.mark.parametrize(
-    "value", [object(), {"a": object()}, {(1, 2): 3}, b"\xff", breaking(), circular(), nested(501), nested(100_000)]
+    "value", [object(), {"a": object()}, {(1, 2): 3}, b"\xff", failing(), circular(), nested(501), nested(100_000)]
 )
 def test_a_value_that_is_not_json_raises_a_value_error(value: object) -> None:
     with pytest.raises(ValueError, match="the value is"):
@@ -368,11 +368,11 @@ def test_a_value_that_is_not_json_raises_a_value_error(value: object) -> None:
 
 @given(JSON)
 def test_json_stays_equal_and_is_copied(value: Any) -> None:
-    made = to_json(value)
+    json_value = to_json(value)
 
-    assert repr(made) == repr(value)
-    assert json.dumps(made) == json.dumps(value)
-    assert made is not value or not isinstance(value, list | dict)
+    assert repr(json_value) == repr(value)
+    assert json.dumps(json_value) == json.dumps(value)
+    assert json_value is not value or not isinstance(value, list | dict)
 
 
 def test_a_text_in_an_annotation_is_the_parameters_description() -> None:
@@ -381,10 +381,10 @@ def test_a_text_in_an_annotation_is_the_parameters_description() -> None:
         sku: Annotated[str, "Which"], count: Annotated[int | None, "How many"] = None, day: datetime.date | None = None
     ) -> None: ...
 
-    described = tool(plain).input.json_schema["properties"]
+    properties = tool(plain).input.json_schema["properties"]
 
     assert tool(plain).input.is_plain
     assert not tool(mixed).input.is_plain
-    assert described["sku"] == {"description": "Which", "type": "string"}
-    assert described["count"]["description"] == "How many"
-    assert {name: tool(mixed).input.json_schema["properties"][name] for name in described} == described
+    assert properties["sku"] == {"description": "Which", "type": "string"}
+    assert properties["count"]["description"] == "How many"
+    assert {name: tool(mixed).input.json_schema["properties"][name] for name in properties} == properties

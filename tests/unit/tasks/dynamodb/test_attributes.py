@@ -25,9 +25,9 @@ from tests.examples import JSON, TEXT
 
 @given(TEXT)
 def test_any_text_becomes_valid_utf8_and_comes_back(text: str) -> None:
-    stored = to_text(text)
-    assert stored.encode()
-    assert from_text(stored) == text
+    stored_text = to_text(text)
+    assert stored_text.encode()
+    assert from_text(stored_text) == text
 
 
 @given(TEXT, TEXT)
@@ -65,11 +65,11 @@ def test_a_deeply_nested_value_is_text_inside_a_native_value() -> None:
     value: Json = 1
     for _ in range(60):
         value = [value]
-    made: Any = native(value)
-    assert from_native(made) == value
+    attribute: Any = native(value)
+    assert from_native(attribute) == value
     levels = 0
-    while "L" in made:
-        [made], levels = made["L"], levels + 1
+    while "L" in attribute:
+        [attribute], levels = attribute["L"], levels + 1
     assert levels == 16
 
 

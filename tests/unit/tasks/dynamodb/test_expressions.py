@@ -17,41 +17,41 @@ TOKEN = "0123456789abcdef"
 STORED = bytes.fromhex(TOKEN)
 
 
-def stored(steps: int, definition: str | None = None) -> Item:
-    listed: list[Json] = [{"name": f"s{index}", "status": "pending"} for index in range(steps)]
-    progress: Json = {"goal": "flow", "steps": listed, "schemaVersion": 1}
+def task_item(steps: int, definition: str | None = None) -> Item:
+    step_states: list[Json] = [{"name": f"s{index}", "status": "pending"} for index in range(steps)]
+    progress: Json = {"goal": "flow", "steps": step_states, "schemaVersion": 1}
     return new_item(NewTask("owner", {PROGRESS: progress}, definition=definition), "0" * 34, 0, Limits())
 
 
 def update(batch: Batch, steps: int, definition: str | None = None) -> Update:
-    item = stored(steps, definition)
+    item = task_item(steps, definition)
     return write_update(item, plan(item, batch, 8192), 5_000, TOKEN)
 
 
-def spelled(text: str, of: Update) -> str:
+def expand(text: str, source: Update) -> str:
     """Replace the placeholders in an expression by names and values."""
-    values = {place: next(iter(value.values())) for place, value in of.values.items()}
-    return re.sub(r"[#:]\w+", lambda match: str({**of.names, **values}[match[0]]), text)
+    values = {place: next(iter(value.values())) for place, value in source.values.items()}
+    return re.sub(r"[#:]\w+", lambda match: str({**source.names, **values}[match[0]]), text)
 
 
 def test_a_write_that_is_sent_once_has_no_token() -> None:
-    made = guarded_update(5_000, None)
-    made.set(made.name("note"), made.text("x"))
-    assert spelled(made.expression(), made) == "SET note=x"
+    write = guarded_update(5_000, None)
+    write.set(write.name("note"), write.text("x"))
+    assert expand(write.expression(), write) == "SET note=x"
     assert (
-        spelled(made.condition(), made)
+        expand(write.condition(), write)
         == "attribute_exists(pk) AND expires_at>5 AND status IN (input_required,working)"
     )
 
 
 def test_a_write_that_does_not_change_the_pause_requires_the_stored_pause_reason() -> None:
-    unpaused = update(Batch(steps=(StepWrite(1, "s1", PENDING, COMPLETED, "r"),)), 2)
-    assert " AND attribute_not_exists(variables._workflow.pause_reason)" in spelled(unpaused.condition(), unpaused)
-    item = stored(2)
+    write = update(Batch(steps=(StepWrite(1, "s1", PENDING, COMPLETED, "r"),)), 2)
+    assert " AND attribute_not_exists(variables._workflow.pause_reason)" in expand(write.condition(), write)
+    item = task_item(2)
     item["variables"] = {"M": {**item["variables"]["M"], PAUSE_REASON: {"M": {"type": {"S": "x"}}}}}
     batch = Batch(steps=(StepWrite(1, "s1", PENDING, COMPLETED, "r"),))
-    paused = write_update(item, plan(item, batch, 8192), 5_000, TOKEN)
-    assert " AND variables._workflow.pause_reason={'type': {'S': 'x'}}" in spelled(paused.condition(), paused)
+    write = write_update(item, plan(item, batch, 8192), 5_000, TOKEN)
+    assert " AND variables._workflow.pause_reason={'type': {'S': 'x'}}" in expand(write.condition(), write)
 
 
 def test_the_largest_change_of_definition_fits_one_expression() -> None:
@@ -64,35 +64,35 @@ def test_the_largest_change_of_definition_fits_one_expression() -> None:
         removed=frozenset(f"_workflow.result.s{index}" for index in range(100)),
         definition="new",
     )
-    made = update(batch, 100, "old")
-    assert len(made.expression()) < EXPRESSION_BYTES
-    assert len(made.condition()) < EXPRESSION_BYTES
+    write = update(batch, 100, "old")
+    assert len(write.expression()) < EXPRESSION_BYTES
+    assert len(write.condition()) < EXPRESSION_BYTES
 
 
 def test_an_unchanged_status_is_required_and_not_set() -> None:
-    made = update(Batch(steps=(StepWrite(0, "s0", COMPLETED, COMPLETED, 1),)), 1)
-    assert "steps[0]" in spelled(made.condition(), made)
-    assert "steps[0]" not in spelled(made.expression(), made)
+    write = update(Batch(steps=(StepWrite(0, "s0", COMPLETED, COMPLETED, 1),)), 1)
+    assert "steps[0]" in expand(write.condition(), write)
+    assert "steps[0]" not in expand(write.expression(), write)
 
 
 @pytest.mark.parametrize("steps", [60, 75, 76, 100, 200])
 def test_both_expressions_fit_with_long_names(steps: int) -> None:
     batch = Batch(
         steps=tuple(
-            StepWrite(i, f"{i:0200}", PENDING, [COMPLETED, FAILED][i % 2], {}, timing=Timing(i, i))
-            for i in range(steps)
+            StepWrite(index, f"{index:0200}", PENDING, [COMPLETED, FAILED][index % 2], {}, timing=Timing(index, index))
+            for index in range(steps)
         ),
         variables={f"{'v' * 200}{index}": index for index in range(50)},
         removed=frozenset({"gone"}),
         pause=SetPause({"type": "x"}),
         result={"completed": True},
     )
-    item: Item = {**stored(steps), "timings": {"M": {}}}
-    made = write_update(item, plan(item, batch, 8192), 5_000, TOKEN)
-    assert len(made.expression()) <= EXPRESSION_BYTES
-    assert len(made.condition()) <= EXPRESSION_BYTES
-    assert operators(made.condition()) <= 300
-    assert operators(made.expression()) <= 300
+    item: Item = {**task_item(steps), "timings": {"M": {}}}
+    write = write_update(item, plan(item, batch, 8192), 5_000, TOKEN)
+    assert len(write.expression()) <= EXPRESSION_BYTES
+    assert len(write.condition()) <= EXPRESSION_BYTES
+    assert operators(write.condition()) <= 300
+    assert operators(write.expression()) <= 300
 
 
 def operators(expression: str) -> int:

@@ -83,9 +83,9 @@ def test_different_owners_tasks_and_bundles_have_different_keys() -> None:
 
 def test_bundles_are_filled_up_to_the_size_of_an_item() -> None:
     sizes = {"a": 100_000, "b": 200_000, "c": 120_000, "d": BUNDLE_BYTES + 1, "e": 10, "f": 10}
-    made = make_bundles([Part(name, size, name.encode() * size) for name, size in sizes.items()])
-    assert [[part.name for part in bundle.parts] for bundle in made] == [["d"], ["b", "c"], ["a", "e", "f"]]
-    for bundle in made:
+    bundles = make_bundles([Part(name, size, name.encode() * size) for name, size in sizes.items()])
+    assert [[part.name for part in bundle.parts] for bundle in bundles] == [["d"], ["b", "c"], ["a", "e", "f"]]
+    for bundle in bundles:
         assert len(bundle.data) <= BUNDLE_BYTES or len(bundle.parts) == 1
         for part, pointer in bundle.pointers(0, 1_800_000_000):
             assert bundle.data[pointer.offset : pointer.offset + pointer.stored_bytes] == part.data

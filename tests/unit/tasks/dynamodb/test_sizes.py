@@ -31,7 +31,7 @@ def test_the_excess_of_an_item_is_exact_if_it_is_positive() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attribute", "expected"),
+    ("attribute", "size_bytes"),
     [
         ({"S": "é"}, 2),
         ({"S": ""}, 0),
@@ -49,8 +49,8 @@ def test_the_excess_of_an_item_is_exact_if_it_is_positive() -> None:
         ({"BS": [b"123", b"4567"]}, 3 + 4),
     ],
 )
-def test_the_size_of_an_attribute_equals_dynamodbs(attribute: Attribute, expected: int) -> None:
-    assert size(attribute) == expected
+def test_the_size_of_an_attribute_equals_dynamodbs(attribute: Attribute, size_bytes: int) -> None:
+    assert size(attribute) == size_bytes
 
 
 def test_the_size_of_an_item_includes_names() -> None:

@@ -20,10 +20,10 @@ def test_the_dropped_set_is_fifteen_minutes_old(minute: int) -> None:
 def test_a_clock_that_differs_by_ten_minutes_drops_no_needed_token(now_ms: int, ahead: int) -> None:
     """One clock is five minutes fast, the other five minutes slow. A write's token may be up to a minute old."""
     now_ms += 60 * SPAN_MS
-    mine, other = set_at(now_ms), set_at(now_ms + ahead * SPAN_MS)
+    first_set, second_set = set_at(now_ms), set_at(now_ms + ahead * SPAN_MS)
     for later_ms in (-60_000, -30_000, 0, 30_000, 60_000):
-        assert old_set_at(now_ms + later_ms + ahead * SPAN_MS) != mine
-        assert old_set_at(now_ms + later_ms) != other
+        assert old_set_at(now_ms + later_ms + ahead * SPAN_MS) != first_set
+        assert old_set_at(now_ms + later_ms) != second_set
 
 
 @pytest.mark.parametrize("now_ms", [0, 59_999, 60_000, 179_999])
@@ -34,12 +34,12 @@ def test_a_token_is_kept_through_the_next_minute(now_ms: int) -> None:
 
 @pytest.mark.parametrize("minutes", [1, 2, 5, 10, 13, 15, 20, 29, 30, 58, 60, 61, 120, 1_440])
 def test_regular_writes_drop_all_old_sets(minutes: int) -> None:
-    held = Counter[str]()
+    token_counts = Counter[str]()
     for write in range(10_000):
         now_ms = write * minutes * 60_000
-        held.pop(old_set_at(now_ms), None)
-        held[set_at(now_ms)] += 1
-    assert held.total() < 1_000
+        token_counts.pop(old_set_at(now_ms), None)
+        token_counts[set_at(now_ms)] += 1
+    assert token_counts.total() < 1_000
 
 
 def test_a_token_is_found_in_any_set() -> None:

@@ -18,7 +18,7 @@ def test_variables_are_decoded_when_they_are_read() -> None:
 
 def test_changing_a_read_value_does_not_change_the_stored_one() -> None:
     variables = Variables({"list": {"S": "[1]"}})
-    first = variables["list"]
-    assert isinstance(first, list)
-    first.append(2)
+    value = variables["list"]
+    assert isinstance(value, list)
+    value.append(2)
     assert variables == {"list": [1]}
