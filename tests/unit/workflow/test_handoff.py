@@ -54,7 +54,7 @@ def text(
     outputs: dict[str, Json] = {name: ORDER for name, status in statuses.items() if status is StepStatus.COMPLETED}
     texts = {"order_id": "A-17", **given}
     known = Known(workflow, texts, texts, statuses, outputs, variables or {})
-    return RemainingCalls(known, ScriptedHost(requires=frozenset(requires)), pause, read=read).handoff()
+    return RemainingCalls(known, ScriptedHost(requires=frozenset(requires)), pause, read_resources=read).handoff()
 
 
 @pytest.mark.parametrize(

@@ -176,9 +176,9 @@ def test_a_check_returns_what_a_pulse_has_found() -> None:
 )
 def test_a_late_write_response_shows_that_the_task_is_over(found: dict[str, Any], over: Over | None) -> None:
     store, hold = held()
-    mine = hold.held
+    mine = hold.current_claim
     hold.note_written(replace(TASK, **found))
-    assert (hold.check(), hold.held) == (over, mine)
+    assert (hold.check(), hold.current_claim) == (over, mine)
     assert store.asked == []
 
 

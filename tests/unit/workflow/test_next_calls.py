@@ -10,7 +10,7 @@ from mcp_baton import Argument, Step, Workflow, constant, prompt_arg, step_outpu
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import PAUSE_REASON, RESULT_PREFIX, StepStatus, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
-from mcp_baton.workflow.continuation import LOST, RecordedCall, recorded_text
+from mcp_baton.workflow.continuation import RESULT_LOST, RecordedCall, recorded_text
 from mcp_baton.workflow.handoff import Handle, next_calls
 from mcp_baton.workflow.pause import PauseReason, StepFailed
 from mcp_baton.workflow.plan import Plan
@@ -165,7 +165,7 @@ def test_an_extra_call_also_says_that_all_steps_are_done() -> None:
     end = 'All 4 steps are done. Call flow with {"task_id": "T-1"} to finish.'
     assert text(of, wrote("get")) == end
     assert text(of) == f"Recorded as an extra call, not as a step (4 of 4 done). {end}"
-    assert text(of, wrote("get"), oversized=["_workflow.result.get"]) == f"{LOST} {end}"
+    assert text(of, wrote("get"), oversized=["_workflow.result.get"]) == f"{RESULT_LOST} {end}"
 
 
 def test_a_task_without_its_workflow_has_steps_but_no_next_call() -> None:

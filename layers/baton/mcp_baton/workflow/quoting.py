@@ -33,7 +33,7 @@ def one_line(value: Json) -> str:
 def _escaped(text: str) -> str:
     if text.isascii() and "\x7f" not in text:  # the only character in ASCII that must be escaped here
         return text
-    return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def is_long(value: Json, longest: int = LONGEST) -> bool:
@@ -61,7 +61,7 @@ def _quoted_argument(name: str, text: str) -> str:
 
 
 def encoded_uri(uri: str) -> str:
-    """A URI with all other characters percent-encoded (RFC 3986, section 2), blanks, too."""
+    """A URI with all characters percent-encoded that RFC 3986 (section 2) does not allow in one, such as spaces."""
     from urllib.parse import quote
 
     return quote(uri, safe=_URI_MARKS, errors="replace")
