@@ -209,7 +209,7 @@ def task_of(
     stored |= variables or {}
     if pause:
         stored[PAUSE_REASON] = pause.to_json()
-    return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, stored, kept=kept or {})
+    return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, stored, large_values=kept or {})
 
 
 class CallsInAnyOrder:

@@ -111,9 +111,9 @@ def test_other_placeholders_are_replaced_too(text: str, value: object) -> None:
 def test_a_placeholder_without_a_value_is_named_with_a_correction(text: str, why: str) -> None:
     [unknown] = sent(text).unknown
     assert (unknown.argument, unknown.placeholder) == ("a", text)
-    assert why in unknown.why
+    assert why in unknown.reason
     assert sent(text).arguments["a"] == text
-    assert unknown_text((unknown,)) == f"Nothing was run. The argument 'a' is \"{text}\": {unknown.why}."
+    assert unknown_text((unknown,)) == f"Nothing was run. The argument 'a' is \"{text}\": {unknown.reason}."
 
 
 def test_a_lost_value_is_not_known() -> None:
@@ -121,7 +121,7 @@ def test_a_lost_value_is_not_known() -> None:
     lost = Unreadable(found.task.variables, ValueNotKept(9, "exceeds the task's size limit"))
     of = plan_of(replace(found.task, variables=lost), FLOW, {"order": "A-17"})
     [unknown] = sent("<output from get (step 'again')>", of).unknown
-    assert "is not available: result of 9 bytes exceeds the task's size limit; give the value itself" in unknown.why
+    assert "is not available: result of 9 bytes exceeds the task's size limit; give the value itself" in unknown.reason
 
 
 class Unreadable(dict[str, Any]):
@@ -152,9 +152,10 @@ def test_a_value_that_cannot_be_read_is_not_known_and_is_logged(caplog: pytest.L
 
 def test_the_placeholder_of_a_secret_has_no_value() -> None:
     given = stored_arguments({"order": "A-17", "pin": "4711"}, ["pin"])
-    of = plan_of(replace(plan().task, kept={"arguments": given}), FLOW, {"order": "A-17", "pin": "<secret pin>"})
+    task = replace(plan().task, large_values={"arguments": given})
+    of = plan_of(task, FLOW, {"order": "A-17", "pin": "<secret pin>"})
     [unknown] = sent("<prompt arg pin>", of).unknown
-    assert "is secret" in unknown.why
+    assert "is secret" in unknown.reason
 
 
 def test_a_value_that_looks_like_a_secrets_placeholder_is_a_value() -> None:

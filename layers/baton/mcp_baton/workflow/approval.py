@@ -136,9 +136,9 @@ class NotApproved(Struct, frozen=True):
 
     def denied(self) -> str:
         """The text after "it was not run:" for a call that was denied."""
-        why = f" The reason: {quoted_error(self.reason)}." if self.reason else ""
+        reason = f" The reason: {quoted_error(self.reason)}." if self.reason else ""
         return (
-            f"a person of the group {self.audience!r} denied it: {quoted_error(self.message)}.{why} Do not make the "
+            f"a person of the group {self.audience!r} denied it: {quoted_error(self.message)}.{reason} Do not make the "
             "same call again. Tell the user."
         )
 

@@ -368,9 +368,9 @@ def recorded_text(recorded: RecordedCall) -> str:
     return " ".join(filter(None, sentences))
 
 
-def unrecorded_text(why: str, *, is_made: bool = True) -> str:
+def unrecorded_text(reason: str, *, is_made: bool = True) -> str:
     """The text of a call that was not recorded."""
-    return f"Not recorded: {why}." + (f" {CALL_MADE}" if is_made else "")
+    return f"Not recorded: {reason}." + (f" {CALL_MADE}" if is_made else "")
 
 
 def uncertain_text(check: str) -> str:
@@ -390,20 +390,20 @@ def _position_text(batch: Batch) -> str:
     variable = next((name for name in batch.variables if name.startswith(ITEMS_PREFIX)), None)
     if variable is not None:
         items = stored_items(batch.variables, variable.removeprefix(ITEMS_PREFIX)) or Items([], {})
-        done = f"{len(items.results)} of its {len(items.elements)} elements have results"
-        return f"Recorded as a call of step '{variable.removeprefix(ITEMS_PREFIX)}': {done}"
+        progress = f"{len(items.results)} of its {len(items.elements)} elements have results"
+        return f"Recorded as a call of step '{variable.removeprefix(ITEMS_PREFIX)}': {progress}"
     if not batch.steps:
         return EXTRA_CALL
     [write] = batch.steps
-    failed = ", which failed" if write.status is StepStatus.FAILED else ""
-    return f"Recorded as step '{write.name}'{failed}"
+    suffix = ", which failed" if write.status is StepStatus.FAILED else ""
+    return f"Recorded as step '{write.name}'{suffix}"
 
 
 def _completion_text(recorded: RecordedCall, total: int) -> str:
-    done = f"All {total} steps are done"
+    text = f"All {total} steps are done"
     if recorded.following:
-        return f"{done}. {_call_text(recorded.following[0])} to finish."
-    return f"{done}; the client completes the task."
+        return f"{text}. {_call_text(recorded.following[0])} to finish."
+    return f"{text}; the client completes the task."
 
 
 def _next_text(recorded: RecordedCall) -> str:

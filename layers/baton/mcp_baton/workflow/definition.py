@@ -121,10 +121,10 @@ class Retry(Struct, frozen=True):
             rng: Gives a number from 0 up to 1; used only with jitter.
         """
         try:
-            longest = min(self.max_s, self.first_s * self.factor ** (attempts - 1))
+            wait_s = min(self.max_s, self.first_s * self.factor ** (attempts - 1))
         except OverflowError:
-            longest = self.max_s
-        return longest * rng() if self.jitter else longest
+            wait_s = self.max_s
+        return wait_s * rng() if self.jitter else wait_s
 
 
 def _check_number(field: str, value: object, least: float) -> None:

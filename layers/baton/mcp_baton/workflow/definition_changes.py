@@ -62,13 +62,15 @@ def obsolete_variables(task: TaskRecord, workflow: Workflow, statuses: Mapping[s
     """The variables that a move deletes: results and calls of removed steps, and items of steps that have no list any
     more. If a continuation has completed a removed step, its result and call are kept.
     """
-    stored = statuses_of(task)
-    names = [name for name, status in stored.items() if name not in statuses and status is not StepStatus.COMPLETED]
+    stored_statuses = statuses_of(task)
+    names = [
+        name for name, status in stored_statuses.items() if name not in statuses and status is not StepStatus.COMPLETED
+    ]
     results = frozenset(f"{RESULT_PREFIX}{name}" for name in names)
     lists = {step.name for step in workflow.steps if step.each is not None}
-    items = {f"{ITEMS_PREFIX}{name}" for name in stored.keys() - lists}
-    others = {f"{CALL_PREFIX}{name}" for name in names} | items
-    return results | {name for name in others if name in task.variables}
+    items = {f"{ITEMS_PREFIX}{name}" for name in stored_statuses.keys() - lists}
+    variables = {f"{CALL_PREFIX}{name}" for name in names} | items
+    return results | {name for name in variables if name in task.variables}
 
 
 def declared_arguments(workflow: Workflow, task: TaskRecord) -> JsonObject:

@@ -247,9 +247,9 @@ class RemainingCalls(Struct, frozen=True):
 
     def lost_results(self) -> Iterator[str]:
         """A sentence for each result that later calls cannot refer to, except the one that the pause is about."""
-        for step, why in self.known.lost_results.items():
+        for step, reason in self.known.lost_results.items():
             if not (isinstance(self.pause, UnresolvedDependency) and self.pause.producing_step == step):
-                yield f"Later calls cannot refer to the result of step '{step}': {why}."
+                yield f"Later calls cannot refer to the result of step '{step}': {reason}."
 
     def frame(self) -> tuple[list[str], list[Step], list[str]]:
         """The sentences before the calls, the steps whose calls the model has to make, and the sentences after."""
@@ -289,7 +289,7 @@ class RemainingCalls(Struct, frozen=True):
             f"To check, {call_that_shows(handle.task_id, handle.workflow)}.",
         ]
 
-    def text_of(self, step: Step, longest: int = LONGEST) -> str:
+    def text_of(self, step: Step, limit: int = LONGEST) -> str:
         """What remains of one step, one line for each action."""
         skip = self.read_resources if self.pause is not None and step.name == self.pause.step else frozenset()
         uris = {name: f"read the resource {uri}" for name, uri in uris_of(step, self.known).items() if name not in skip}
@@ -298,11 +298,11 @@ class RemainingCalls(Struct, frozen=True):
         elif step.tool is None:
             lines = [_capitalized(text) for text in uris.values()]
         elif step.each is not None:
-            lines = self._texts_of_list(step, step.each, step.tool, longest)
+            lines = self._texts_of_list(step, step.each, step.tool, limit)
         elif self._is_too_long(step):
             lines = [f"Let the server call {step.tool}: the values of its arguments are too long for a call of yours"]
         else:
-            call = f"call {step.tool} with {one_line(self.call_of(step, step.tool, longest))}"
+            call = f"call {step.tool} with {one_line(self.call_of(step, step.tool, limit))}"
             texts_before = [text for name, text in uris.items() if not step.read_after(name)]
             lines = [_capitalized(", then ".join([*texts_before, call]))]
             lines += [f"Then: {_capitalized(text)}" for name, text in uris.items() if step.read_after(name)]
@@ -310,25 +310,25 @@ class RemainingCalls(Struct, frozen=True):
             lines.append(f"Note: {quoted_guidance(step.guidance, self.known.shown_texts)}")
         return "\n   ".join(lines)
 
-    def _texts_of_list(self, step: Step, each: Source, tool: str, longest: int) -> list[str]:
+    def _texts_of_list(self, step: Step, each: Source, tool: str, limit: int) -> list[str]:
         """One line for each element that has no result; or one line for all, if the elements are not known."""
         items = self.known.items_of(step)
         if items is None:
             source = self.known.placeholder(each) or "the list"
-            return [f"For each element of {source}: call {tool} with {one_line(self.call_of(step, tool, longest))}"]
-        calls = [self.at(items.elements[index]).call_of(step, tool, longest) for index in items.open[:SHOWN_CALLS]]
+            return [f"For each element of {source}: call {tool} with {one_line(self.call_of(step, tool, limit))}"]
+        calls = [self.at(items.elements[index]).call_of(step, tool, limit) for index in items.open[:SHOWN_CALLS]]
         count = len(items.open) - len(calls)
         lines = [f"Call {tool} with {one_line(arguments)}" for arguments in calls]
         return [*lines, *([f"And {count} more calls of {tool}, one for each element"] if count else [])]
 
     # Arguments and URIs
 
-    def call_of(self, step: Step, tool: str, longest: int = LONGEST) -> dict[str, Json]:
+    def call_of(self, step: Step, tool: str, limit: int = LONGEST) -> dict[str, Json]:
         """The arguments of a call that names the task, if it has to."""
-        arguments = self.arguments(step, longest)
+        arguments = self.arguments(step, limit)
         return self.handle.with_task_id(tool, arguments) if self.handle else arguments
 
-    def arguments(self, step: Step, longest: int = LONGEST) -> dict[str, Json]:
+    def arguments(self, step: Step, limit: int = LONGEST) -> dict[str, Json]:
         """A call's arguments. Unknown, invalid and long values are replaced by placeholders."""
         known = self.known
         required, answers = self.tools.required(step.tool or ""), known.answers.get(step.name, {})
@@ -342,8 +342,8 @@ class RemainingCalls(Struct, frozen=True):
             resolution = known.resolve(source)
             if isinstance(resolution, Found):
                 value = known.shown_value(resolution.value, source)
-                is_lost = known.is_lost(source) and is_long(value, longest)
-                arguments[name] = _missing(name) if is_lost else known.shortened(value, source, longest)
+                is_lost = known.is_lost(source) and is_long(value, limit)
+                arguments[name] = _missing(name) if is_lost else known.shortened(value, source, limit)
             elif not isinstance(resolution, NotGiven) or name in required:
                 may_come = self._may_come(resolution, source, step)
                 arguments[name] = known.placeholder(source) if may_come else _missing(name)

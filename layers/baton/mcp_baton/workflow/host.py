@@ -184,8 +184,8 @@ class FetchedResource(Struct, frozen=True):
 class ResourceUnavailable(Exception):
     """A resource could not be fetched."""
 
-    def __init__(self, why: str, error_id: str | None = None) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, error_id: str | None = None) -> None:
+        super().__init__(reason)
         self.error_id = error_id
 
 

@@ -137,10 +137,10 @@ class UnresolvableParams(Reason, frozen=True, tag="unresolvableParams"):
     condition: str = ""
 
     def what_happened(self) -> str:
-        why = f": {self.problem}" if self.problem else ""
+        note = f": {self.problem}" if self.problem else ""
         if self.condition:
-            return f"Step '{self.step}' could not start: its condition {one_line(self.condition)} has no result{why}."
-        return f"Step '{self.step}' could not start: no value was found for its argument '{self.missing_param}'{why}."
+            return f"Step '{self.step}' could not start: its condition {one_line(self.condition)} has no result{note}."
+        return f"Step '{self.step}' could not start: no value was found for its argument '{self.missing_param}'{note}."
 
     def cause(self) -> str:
         return f"no value for '{self.missing_param}'" + (f": {self.problem}" if self.problem else "")
@@ -467,12 +467,12 @@ def reasons_by_type() -> dict[str, dict[str, Json]]:
     }
 
 
-def _cut(value: Any, most: int) -> Any:
+def _cut(value: Any, limit: int) -> Any:
     """A JSON value with texts of at most this many characters."""
     if isinstance(value, str):
-        return value if len(value) <= most else f"{value[:most]} …"
+        return value if len(value) <= limit else f"{value[:limit]} …"
     if isinstance(value, dict):
-        return {name: _cut(item, most) for name, item in value.items()}
+        return {name: _cut(item, limit) for name, item in value.items()}
     if isinstance(value, tuple):
         is_of_objects = bool(value) and isinstance(value[0], dict)
         return [_cut(item, MAX_FIELD_TEXT) for item in (value[:MAX_FIELDS] if is_of_objects else value)]

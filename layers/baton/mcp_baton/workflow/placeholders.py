@@ -38,7 +38,7 @@ class UnknownPlaceholder(Struct, frozen=True):
 
     argument: str
     placeholder: str
-    why: str
+    reason: str
 
 
 class ReplacedArguments(Struct, frozen=True):
@@ -116,7 +116,9 @@ def is_placeholder(text: str) -> bool:
 
 def unknown_text(unknown: tuple[UnknownPlaceholder, ...]) -> str:
     """The text of a call that was not made: one sentence for each placeholder without a value."""
-    sentences = [f"The argument '{item.argument}' is {quoted_error(item.placeholder)}: {item.why}." for item in unknown]
+    sentences = [
+        f"The argument '{item.argument}' is {quoted_error(item.placeholder)}: {item.reason}." for item in unknown
+    ]
     return " ".join(["Nothing was run.", *sentences])
 
 
@@ -184,8 +186,8 @@ def _setter_hint(source: Source) -> str:
 def _no_output_text(step: Step, known: Known) -> str:
     match known.statuses[step.name]:
         case StepStatus.COMPLETED:
-            why = known.lost_results.get(step.name, "it cannot be read now")
-            return f"the result of step '{step.name}' is not available: {why}; {GIVE}"
+            reason = known.lost_results.get(step.name, "it cannot be read now")
+            return f"the result of step '{step.name}' is not available: {reason}; {GIVE}"
         case StepStatus.PENDING if step.tool is not None:
             return f"step '{step.name}' has no result yet; call {step.tool} first"
         case status:

@@ -35,8 +35,8 @@ class Comparison:
 
     def changed_by(self, values: JsonObject) -> frozenset[str]:
         """The names of the arguments that would change if the call had these values."""
-        others = {name: value for name, value in values.items() if not self._has(name, value)}
-        return self._differing_names({**self.arguments, **others}) if others else frozenset()
+        changes = {name: value for name, value in values.items() if not self._has(name, value)}
+        return self._differing_names({**self.arguments, **changes}) if changes else frozenset()
 
     def equals(self, other: JsonObject) -> bool:
         """Whether a call with these arguments means the same."""

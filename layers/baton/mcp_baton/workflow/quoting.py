@@ -36,14 +36,14 @@ def _escaped(text: str) -> str:
     return _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
-def is_long(value: Json, longest: int = LONGEST) -> bool:
+def is_long(value: Json, limit: int = LONGEST) -> bool:
     """Whether a value is too long to be shown."""
     if value is None or (isinstance(value, int) and abs(value) < SHORT_NUMBER):
         return False
-    if isinstance(value, str) and len(value) > longest:
+    if isinstance(value, str) and len(value) > limit:
         return True
     text = dumps_spaced(value)
-    return len(text) > longest or len(_escaped(text)) > longest
+    return len(text) > limit or len(_escaped(text)) > limit
 
 
 def quoted_error(text: str) -> str:

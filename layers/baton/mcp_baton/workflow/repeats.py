@@ -68,17 +68,17 @@ def repeat(step: Step, arguments: JsonObject | None, known: Known, task_id: str,
         return Repeat(step.name, None)
 
 
-def may_have_run(repeats: Sequence[Repeat], why: str = INTERRUPTED) -> list[str]:
+def may_have_run(repeats: Sequence[Repeat], reason: str = INTERRUPTED) -> list[str]:
     """The sentences that say which open steps may have run; none if there are no such steps."""
     if not repeats:
         return []
     pronoun = "it" if len(repeats) == 1 else "them"
-    return [f"{_subject(repeats)} may already have run: {why}. Check before you repeat {pronoun}."]
+    return [f"{_subject(repeats)} may already have run: {reason}. Check before you repeat {pronoun}."]
 
 
-def may_have_run_twice(repeats: Sequence[Repeat], why: str = INTERRUPTED) -> list[str]:
+def may_have_run_twice(repeats: Sequence[Repeat], reason: str = INTERRUPTED) -> list[str]:
     """The sentence that says which steps a run or a call may have repeated; none if there are no such steps."""
-    return [f"{_subject(repeats)} may have run twice: {why}."] if repeats else []
+    return [f"{_subject(repeats)} may have run twice: {reason}."] if repeats else []
 
 
 def repeats_text(repeats: Sequence[Repeat]) -> str:

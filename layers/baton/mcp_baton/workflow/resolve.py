@@ -327,9 +327,9 @@ class Known(Struct, frozen=True):
         is_field = isinstance(source, StepOutput | TaskVariable) and source.path is not None
         return self.stored_bytes(source) > (FIELD_BYTES if is_field else LONG_BYTES)
 
-    def shortened(self, value: Json, source: Source | None, longest: int = LONGEST) -> Json:
+    def shortened(self, value: Json, source: Source | None, limit: int = LONGEST) -> Json:
         """A value, or its placeholder if it is long and has one."""
-        if source is None or isinstance(source, Item) or not is_long(value, longest):
+        if source is None or isinstance(source, Item) or not is_long(value, limit):
             return value
         return self.placeholder(source) or value
 

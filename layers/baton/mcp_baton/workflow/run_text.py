@@ -272,10 +272,10 @@ def text_of_ended_task(
     return _with_values(head, values, [])
 
 
-def cut(text: str, most: int = LIMIT) -> str:
+def cut(text: str, limit: int = LIMIT) -> str:
     """The text, cut to this many bytes."""
     data = text.encode(errors="replace")
-    return text if len(data) <= most else f"{data[: most - 4].decode(errors='ignore')} …"
+    return text if len(data) <= limit else f"{data[: limit - 4].decode(errors='ignore')} …"
 
 
 def _how_to_continue(over: Over, known: Known, handle: Handle | None) -> list[str]:
@@ -319,7 +319,7 @@ def _paused_text(run: EndedRun, pause: PauseReason, known: Known, tools: Require
 def _wordings(step: Step, remaining: RemainingCalls) -> Iterator[str]:
     """What remains of a step, from the longest to the shortest text."""
     yield remaining.text_of(step)
-    short = remaining.text_of(step, longest=SHORT)
+    short = remaining.text_of(step, limit=SHORT)
     yield short
     yield short.partition("\n")[0]
     if step.tool is None:
@@ -363,8 +363,8 @@ def _progress_text(statuses: Sequence[StepStatus]) -> str:
 
 
 def _settled_count(statuses: Sequence[StepStatus]) -> str:
-    done = sum(status.settled for status in statuses)
-    return f"{done} of {len(statuses)} {'step' if len(statuses) == 1 else 'steps'}"
+    count = sum(status.settled for status in statuses)
+    return f"{count} of {len(statuses)} {'step' if len(statuses) == 1 else 'steps'}"
 
 
 def _size(text: str) -> int:

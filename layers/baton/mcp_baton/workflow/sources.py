@@ -348,25 +348,25 @@ def lookup(value: Json, path: str | None) -> Found | None:
 
 def missing_field_text(value: Json, path: str) -> str:
     """The last existing part of a path in a value, and what it contains."""
-    followed: list[str] = []
+    existing_keys: list[str] = []
     for key in path.split("."):
         result = lookup(value, key)
         if result is None:
             break
         value = result.value
-        followed.append(key)
-    where = f"'{'.'.join(followed)}'" if followed else "it"
+        existing_keys.append(key)
+    location = f"'{'.'.join(existing_keys)}'" if existing_keys else "it"
     match value:
         case None:
-            return f"{where} is null"
+            return f"{location} is null"
         case bool() | int() | float():
-            return f"{where} is a number or a truth value"
+            return f"{location} is a number or a truth value"
         case str():
-            return f"{where} is a text"
+            return f"{location} is a text"
         case Mapping():
-            return f"{where} is an object without this field"
+            return f"{location} is an object without this field"
         case _:
-            return f"{where} is a list of {len(value)} item{'s' * (len(value) != 1)}"
+            return f"{location} is a list of {len(value)} item{'s' * (len(value) != 1)}"
 
 
 def _is_index(key: str, length: int) -> bool:
