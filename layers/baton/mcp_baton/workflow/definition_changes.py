@@ -60,15 +60,14 @@ def statuses_under(task: TaskRecord, workflow: Workflow) -> dict[str, StepStatus
 
 def obsolete_variables(task: TaskRecord, workflow: Workflow, statuses: Mapping[str, StepStatus]) -> frozenset[str]:
     """The variables that a move deletes: results and calls of removed steps, and items of steps that have no list any
-    more. If a continuation has completed a removed step, its result and call are kept.
-    """
-    stored_statuses = statuses_of(task)
+    more. If a continuation has completed a removed step, its result and call are kept."""
+    old_statuses = statuses_of(task)
     names = [
-        name for name, status in stored_statuses.items() if name not in statuses and status is not StepStatus.COMPLETED
+        name for name, status in old_statuses.items() if name not in statuses and status is not StepStatus.COMPLETED
     ]
     results = frozenset(f"{RESULT_PREFIX}{name}" for name in names)
     lists = {step.name for step in workflow.steps if step.each is not None}
-    items = {f"{ITEMS_PREFIX}{name}" for name in stored_statuses.keys() - lists}
+    items = {f"{ITEMS_PREFIX}{name}" for name in old_statuses.keys() - lists}
     variables = {f"{CALL_PREFIX}{name}" for name in names} | items
     return results | {name for name in variables if name in task.variables}
 
