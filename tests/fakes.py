@@ -318,7 +318,7 @@ class ScriptedHost:
         """Return an id that finds the error in the log."""
         return "id-1"
 
-    def beside(self) -> "CallsInAnyOrder":
+    def threads(self) -> "CallsInAnyOrder":
         """Return threads whose calls end in the order that `pick` chooses."""
         return CallsInAnyOrder(self, self.pick)
 

@@ -7,13 +7,13 @@ from mcp_baton.tasks.ids import (
     ALPHABET,
     LENGTH,
     RANDOM_CHARACTERS,
-    asked_by,
     digest_of,
     is_question,
     is_task_id,
     new_question,
     new_task_id,
     new_task_question,
+    parse_task_question,
     sent_mark,
     shard_name,
     shard_of,
@@ -77,7 +77,7 @@ def test_other_texts_are_not_question_ids() -> None:
 def test_the_id_of_a_tasks_question_contains_the_task_and_is_unique(now_ms: int, key: str) -> None:
     task_id = new_task_id(now_ms)
     question = new_task_question(task_id, key)
-    assert asked_by(question) == (task_id, digest_of(key))
+    assert parse_task_question(question) == (task_id, digest_of(key))
     assert not is_question(question)
     assert question != new_task_question(task_id, key)
 

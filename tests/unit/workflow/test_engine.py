@@ -170,7 +170,7 @@ def test_an_unreadable_resource_fails_its_step_but_earlier_resources_stay(
     assert ("gone" in run.pause.error, "secret" in run.pause.error) == (isinstance(error, ResourceUnavailable), False)
     assert (statuses(stored_task(store, run)), host.calls) == (["failed"], [])
     assert run.traces[0].resources == (text_at("docs://1", "one"),)
-    assert run.read == {"docs://1"}
+    assert run.read_resources == {"docs://1"}
 
 
 OWN_OUTPUT = workflow(

@@ -152,8 +152,8 @@ class ApprovalStore(Protocol):
     responses were lost.
     """
 
-    def ask(self, new: ApprovalRecord, repeat: int, *, is_limited: bool) -> tuple[ApprovalRecord, bool]:
-        """Request an approval: one `PutItem`. `new.approval_id` is replaced.
+    def ask(self, record: ApprovalRecord, repeat: int, *, is_limited: bool) -> tuple[ApprovalRecord, bool]:
+        """Request an approval: one `PutItem`. `record.approval_id` is replaced.
 
         Args:
             repeat: Counts the requests of the same call, from 0.
@@ -166,16 +166,16 @@ class ApprovalStore(Protocol):
             TooManyWaiting: the task has `MOST_WAITING` approvals that wait.
         """
 
-    def use(self, call: ApprovalRecord, repeat: int, by: str, before: str | None = None) -> ApprovalRecord | None:
+    def use(self, call: ApprovalRecord, repeat: int, attempt: str, earlier: str | None = None) -> ApprovalRecord | None:
         """Mark the approval of a call as used by an attempt, if it is approved, has not expired, and is not used: one
         `UpdateItem`.
 
         Args:
             call: Has the digest and the task of the call.
-            before: The attempt that has used it and that this one repeats.
+            earlier: The attempt that has used it and that this one repeats.
 
         Returns:
-            The record. `used_by` is `by` if this attempt may use it. `None` if it was never requested.
+            The record. `used_by` is `attempt` if this attempt may use it. `None` if it was never requested.
         """
 
     def get(self, approval_id: str) -> ApprovalRecord | None:

@@ -74,12 +74,12 @@ def new_task_question(task_id: str, key: str) -> str:
     return f"{TASK_QUESTION_PREFIX}{task_id}-{digest_of(key)}-{new_token()}"
 
 
-def asked_by(text: str) -> tuple[str, str] | None:
+def parse_task_question(text: str) -> tuple[str, str] | None:
     """The task in the id of a task's question, and the digest of the question's key; `None` for any other id."""
     if not text.startswith(TASK_QUESTION_PREFIX):
         return None
-    task_id, _, rest = text.removeprefix(TASK_QUESTION_PREFIX).partition("-")
-    digest = rest.partition("-")[0]
+    task_id, _, suffix = text.removeprefix(TASK_QUESTION_PREFIX).partition("-")
+    digest = suffix.partition("-")[0]
     return (task_id, digest) if is_task_id(task_id) and len(digest) == DIGEST_CHARACTERS else None
 
 

@@ -15,10 +15,10 @@ from mcp_baton.tasks.record import Claim, TaskRecord
 def event_of(task: TaskRecord, dispatch: int) -> dict[str, Json]:
     """The event of a dispatch: `{"batonTask": {"owner": …, "taskId": …, "dispatch": 1}}`. It has `traceparent` if the
     request that created the task was traced by OpenTelemetry."""
-    named: dict[str, Json] = {"owner": task.owner, "taskId": task.task_id, "dispatch": dispatch}
+    fields: dict[str, Json] = {"owner": task.owner, "taskId": task.task_id, "dispatch": dispatch}
     if task.job is not None and task.job.work.traceparent:
-        named["traceparent"] = task.job.work.traceparent
-    return {"batonTask": named}
+        fields["traceparent"] = task.job.work.traceparent
+    return {"batonTask": fields}
 
 
 class Dispatcher(Protocol):

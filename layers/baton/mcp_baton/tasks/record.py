@@ -225,7 +225,7 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
         version: Grows by one with each write, except writes that change only the claim.
         variables: Task variables by name. Access may decode or fetch a value, and raise `ValueLost` or
             `StoreUnavailable`. A value is exactly what was stored.
-        kept: Other values that may be large, in the same way: `arguments`, `timings` and `result`.
+        large_values: Other values that may be large, in the same way: `arguments`, `timings` and `result`.
         claim: The claim, current or last; `None` if no run has claimed it.
         error: Why it failed: the JSON-RPC error, `{"code", "message"}`.
         by_client: Whether a client supplied the result, not a tool or a run.
@@ -245,7 +245,7 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
     status_message: str | None = None
     workflow: str | None = None
     definition: str | None = None
-    kept: JsonObject = field(default_factory=dict)
+    large_values: JsonObject = field(default_factory=dict)
     claim: Claim | None = None
     job: Job | None = None
     error: JsonObject | None = None
@@ -256,8 +256,8 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
 
     def __eq__(self, other: object) -> bool:
         """Whether the task is the same, wherever it was read."""
-        compared = (name for name in self.__struct_fields__ if name != "source")
-        return isinstance(other, TaskRecord) and all(getattr(self, name) == getattr(other, name) for name in compared)
+        names = (name for name in self.__struct_fields__ if name != "source")
+        return isinstance(other, TaskRecord) and all(getattr(self, name) == getattr(other, name) for name in names)
 
     @property
     def created_ms(self) -> int:
@@ -266,12 +266,12 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
     @property
     def arguments(self) -> Json:
         """The prompt arguments of the first call: an object, unless the stored task is damaged. Raises `StoreError`."""
-        return self.kept.get("arguments", {})
+        return self.large_values.get("arguments", {})
 
     @property
     def result(self) -> Json:
         """The final result's object; `None` if there is none yet. Raises `StoreError`."""
-        return self.kept.get("result")
+        return self.large_values.get("result")
 
 
 class TaskPage(Struct, frozen=True):

@@ -197,18 +197,18 @@ def timings_of(task: TaskRecord) -> dict[str, Timing]:
     Raises:
         StoreError: the task is damaged.
     """
-    stored = task.kept.get("timings", {})
-    if not isinstance(stored, Mapping):
+    timings = task.large_values.get("timings", {})
+    if not isinstance(timings, Mapping):
         raise StoreError(f"the task {task.task_id} is damaged: its timings are not an object")
     try:
-        return {name: _timing(str(text), task.created_ms) for name, text in stored.items()}
+        return {name: _timing(str(text), task.created_ms) for name, text in timings.items()}
     except ValueError as error:
         raise StoreError(f"the task {task.task_id} is damaged: a timing is not one: {error}") from error
 
 
 def _timing(text: str, created_ms: int) -> Timing:
-    began, _, took = text.partition("+")
-    return Timing(created_ms + int(began), int(took))
+    start_ms, _, duration_ms = text.partition("+")
+    return Timing(created_ms + int(start_ms), int(duration_ms))
 
 
 def random_fraction() -> float:
@@ -237,7 +237,7 @@ def write_decided(
         Conflict: every attempt lost its race. Nothing was written.
         StoreError: as `TaskStore.write`.
     """
-    longest, token = FIRST_BACKOFF_S, None
+    max_pause_s, token = FIRST_BACKOFF_S, None
     for attempt in range(1, attempts + 1):
         batch = decide(task)
         try:
@@ -246,6 +246,6 @@ def write_decided(
             if attempt == attempts:
                 raise
             task, token = conflict.current, conflict.token
-        sleep((rng or random_fraction)() * longest)
-        longest = min(longest * 2, LONGEST_BACKOFF_S)
+        sleep((rng or random_fraction)() * max_pause_s)
+        max_pause_s = min(max_pause_s * 2, LONGEST_BACKOFF_S)
     raise ValueError("attempts must be at least 1")

@@ -34,9 +34,9 @@ def _has_surrogates(text: str) -> bool:
     return False
 
 
-def from_text(stored: str) -> str:
+def from_text(text: str) -> str:
     """The string that `to_text` was given."""
-    return str(json.loads(stored)) if stored.startswith(MARK) else stored
+    return str(json.loads(text)) if text.startswith(MARK) else text
 
 
 VALUE_BYTES: Final = 6_000_000
@@ -59,20 +59,20 @@ class ZipWithin:
     """Compresses texts until a time limit for all of them. Further texts stay uncompressed."""
 
     def __init__(self, seconds: float, monotonic: Callable[[], float]) -> None:
-        self._left_s = seconds
+        self._remaining_s = seconds
         self._monotonic = monotonic
 
     def __call__(self, text: bytes) -> bytes:
-        began = self._monotonic()
-        zipper, made = zlib.compressobj(wbits=_GZIP), list[bytes]()
+        start_s = self._monotonic()
+        zipper, pieces = zlib.compressobj(wbits=_GZIP), list[bytes]()
         try:
-            for place in range(0, len(text), ZIPPED_AT_ONCE):
-                if self._monotonic() - began > self._left_s:
+            for offset in range(0, len(text), ZIPPED_AT_ONCE):
+                if self._monotonic() - start_s > self._remaining_s:
                     return text
-                made.append(zipper.compress(text[place : place + ZIPPED_AT_ONCE]))
+                pieces.append(zipper.compress(text[offset : offset + ZIPPED_AT_ONCE]))
         finally:
-            self._left_s -= self._monotonic() - began
-        return b"".join((*made, zipper.flush()))
+            self._remaining_s -= self._monotonic() - start_s
+        return b"".join((*pieces, zipper.flush()))
 
 
 def is_zipped(data: bytes) -> bool:

@@ -49,7 +49,7 @@ def read_ahead(values: JsonObject, names: Iterable[str]) -> None:
 
 def weight_of(task: TaskRecord, name: str) -> Weight | None:
     """The size and place of a task's variable, or of its `FINAL_RESULT`; `None` if it does not exist."""
-    values, key = _place(task, name)
+    values, key = _values_and_key(task, name)
     if key not in values:
         return None
     if isinstance(values, StoredValues):
@@ -75,9 +75,9 @@ def holds(task: TaskRecord, name: str, text: bytes) -> bool | None:
 
 def text_of(task: TaskRecord, name: str) -> str:
     """The JSON text of a task's variable, or of its `FINAL_RESULT`. Raises `KeyError` or `StoreError`."""
-    values, key = _place(task, name)
+    values, key = _values_and_key(task, name)
     return values.text(key) if isinstance(values, StoredValues) else dumps(values[key])
 
 
-def _place(task: TaskRecord, name: str) -> tuple[JsonObject, str]:
-    return (task.kept, "result") if name == FINAL_RESULT else (task.variables, name)
+def _values_and_key(task: TaskRecord, name: str) -> tuple[JsonObject, str]:
+    return (task.large_values, "result") if name == FINAL_RESULT else (task.variables, name)

@@ -20,8 +20,8 @@ class TaskVariables(MutableMapping[str, Json]):
     `_workflow.` belong to the engine and can only be read (docs/workflows.md).
     """
 
-    def __init__(self, stored: Mapping[str, Json], names: set[str] | None = None) -> None:
-        self._stored = stored
+    def __init__(self, variables: Mapping[str, Json], names: set[str] | None = None) -> None:
+        self._variables = variables
         self._names: set[str] = set() if names is None else names
         # As texts, so that a tool cannot change a value after it has set it.
         self._changed: dict[str, str] = {}
@@ -42,7 +42,7 @@ class TaskVariables(MutableMapping[str, Json]):
             return loads(self._changed[name])
         if name in self._removed:
             raise KeyError(name)
-        return self._stored[name]
+        return self._variables[name]
 
     def __setitem__(self, name: str, value: Json) -> None:
         self._check_change(name)
@@ -54,7 +54,7 @@ class TaskVariables(MutableMapping[str, Json]):
         if name not in self:
             raise KeyError(name)
         self._changed.pop(name, None)
-        if name in self._stored:
+        if name in self._variables:
             self._removed.add(name)
 
     def note(self, name: str, value: Json) -> None:
@@ -75,7 +75,7 @@ class TaskVariables(MutableMapping[str, Json]):
         """Add the changes of a branch."""
         for name in branch.removed:
             self._changed.pop(name, None)
-            if name in self._stored:
+            if name in self._variables:
                 self._removed.add(name)
         for name, value in branch.changed.items():
             self._changed[name] = dumps(value)
@@ -87,10 +87,10 @@ class TaskVariables(MutableMapping[str, Json]):
 
     def __contains__(self, name: object) -> bool:
         # Without reading the value, which may have to be fetched.
-        return name in self._changed or (name in self._stored and name not in self._removed)
+        return name in self._changed or (name in self._variables and name not in self._removed)
 
     def __iter__(self) -> Iterator[str]:
-        yield from (name for name in self._stored if name not in self._changed and name not in self._removed)
+        yield from (name for name in self._variables if name not in self._changed and name not in self._removed)
         yield from list(self._changed)
 
     def __len__(self) -> int:
@@ -101,9 +101,9 @@ class TaskVariables(MutableMapping[str, Json]):
             raise Abandoned
         if not isinstance(name, str) or not name:
             raise ValueError("a task variable's name is a string that is not empty")
-        for prefix, whose in ((ENGINE_PREFIX, "the engine"), (MCP_PREFIX, "MCP")):
+        for prefix, owner in ((ENGINE_PREFIX, "the engine"), (MCP_PREFIX, "MCP")):
             if name.startswith(prefix):
-                raise ValueError(f"task variable {name!r}: names beginning with {prefix!r} belong to {whose}")
+                raise ValueError(f"task variable {name!r}: names beginning with {prefix!r} belong to {owner}")
         changes = self._changed.keys() | self._removed | self._names
         if name not in changes and len(changes) >= MAX_VARIABLES:
             raise ValueError(f"task variable {name!r}: at most {MAX_VARIABLES} variables can change at once")

@@ -21,10 +21,10 @@ MAX_MESSAGE: Final = 1_000
 """The maximum length of a message with its values, characters."""
 
 GRACE_MS: Final = 3_600_000
-"""How much longer than the approvals that it needs a task lives, milliseconds."""
+"""How much longer a task lives than the approvals that it needs, milliseconds."""
 
-MOST_SHOWN: Final = 8_192
-"""The maximum length of a call's arguments as JSON that people see, bytes."""
+MAX_SHOWN_BYTES: Final = 8_192
+"""The maximum size of a call's arguments that people see, bytes of JSON."""
 
 AFTER_APPROVAL: Final = "After the approval, make the same call again."
 
@@ -57,15 +57,15 @@ class Approval(Struct, frozen=True):
     def __post_init__(self) -> None:
         audience: object = self.audience
         if not isinstance(audience, str) or audience.split() != [audience] or not audience.isprintable():
-            raise _wrong("audience", audience, "the name of a group, without spaces, such as 'refunds'")
+            raise _error("audience", audience, "the name of a group, without spaces, such as 'refunds'")
         if not (self.message is None or (isinstance(self.message, str) and self.message)):
-            raise _wrong("message", self.message, "a text such as 'Refund {amount} EUR?', or leave it out")
+            raise _error("message", self.message, "a text such as 'Refund {amount} EUR?', or leave it out")
         if not (self.when is None or callable(self.when)):
-            raise _wrong("when", self.when, "a function of the arguments, such as lambda amount, **_: amount > 100")
+            raise _error("when", self.when, "a function of the arguments, such as lambda amount, **_: amount > 100")
         if not isinstance(self.expires, timedelta) or not timedelta(seconds=1) <= self.expires <= LONGEST:
-            raise _wrong("expires", self.expires, f"a timedelta from one second to {LONGEST.days} days")
+            raise _error("expires", self.expires, f"a timedelta from one second to {LONGEST.days} days")
         if not isinstance(self.by_requester, bool):
-            raise _wrong("by_requester", self.by_requester, "True or False")
+            raise _error("by_requester", self.by_requester, "True or False")
 
     def needs(self, arguments: Mapping[str, Any]) -> bool:
         """Whether a call with these converted arguments needs an approval."""
@@ -80,7 +80,7 @@ class Approval(Struct, frozen=True):
     def question(self, tool: str, arguments: JsonObject) -> str:
         """The message with its values."""
         template = f"Run {tool}?" if self.message is None else self.message
-        values = {name: _shown(arguments.get(name)) for name in placeholders(template)}
+        values = {name: _argument_text(arguments.get(name)) for name in placeholders(template)}
         text = fill(template, values)
         return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} …"
 
@@ -89,11 +89,11 @@ class Approval(Struct, frozen=True):
         return sorted(placeholders(self.message or "") - parameters)
 
 
-def _wrong(field: str, value: object, remedy: str) -> RegistrationError:
+def _error(field: str, value: object, remedy: str) -> RegistrationError:
     return RegistrationError(f"Approval({field}={value!r}): give {remedy}")
 
 
-def _shown(value: Json) -> str:
+def _argument_text(value: Json) -> str:
     return value if isinstance(value, str) and one_line(value) == f'"{value}"' else one_line(value)
 
 
@@ -136,9 +136,9 @@ class NotApproved(Struct, frozen=True):
 
     def denied(self) -> str:
         """The text after "it was not run:" for a call that was denied."""
-        why = f" The reason: {quoted_error(self.reason)}." if self.reason else ""
+        reason = f" The reason: {quoted_error(self.reason)}." if self.reason else ""
         return (
-            f"a person of the group {self.audience!r} denied it: {quoted_error(self.message)}.{why} Do not make the "
+            f"a person of the group {self.audience!r} denied it: {quoted_error(self.message)}.{reason} Do not make the "
             "same call again. Tell the user."
         )
 

@@ -51,29 +51,29 @@ def run_batch(
         items: The lists to write, with the results that the task has by now (`merged_items`).
         same_version: Whether the task must be as it was read, because the batch depends on more than statuses.
     """
-    moving = move if move and move.concerns(task) else None
-    statuses = statuses_under(task, moving.workflow) if moving else statuses_of(task)
+    pending_move = move if move and move.concerns(task) else None
+    statuses = statuses_under(task, pending_move.workflow) if pending_move else statuses_of(task)
     writes = tuple(_writes(traces, statuses, items))
-    written = {write.name for write in writes}
-    used = {user for trace in traces if trace.step.name in written for user in trace.users} - written
+    written_names = {write.name for write in writes}
+    users = {user for trace in traces if trace.step.name in written_names for user in trace.users} - written_names
     places = {name: index for index, name in enumerate(statuses)}
-    after = statuses | {write.name: write.status for write in writes}
-    completed = finished and all(status.settled for status in after.values())
+    new_statuses = statuses | {write.name: write.status for write in writes}
+    completed = finished and all(status.settled for status in new_statuses.values())
     names = {name: f"{ITEMS_PREFIX}{name}" for name in items}
-    open_items = {names[name]: it.to_json() for name, it in items.items() if not _is_settled(after, name)}
-    ended_items = {it for name, it in names.items() if _is_settled(after, name) and it in task.variables}
+    open_items = {names[name]: entry.to_json() for name, entry in items.items() if not _is_settled(new_statuses, name)}
+    ended_items = {names[name] for name in items if _is_settled(new_statuses, name)} & task.variables.keys()
     return Batch(
         steps=writes,
-        unchanged={places[name]: statuses[name] for name in sorted(used & places.keys())},
-        pause=_pause_write(task, pause, after, finished=finished),
-        variables=variables.changed | open_items | (_progress(moving, statuses) if moving else {}),
+        unchanged={places[name]: statuses[name] for name in sorted(users & places.keys())},
+        pause=_pause_write(task, pause, new_statuses, finished=finished),
+        variables=variables.changed | open_items | (_progress(pending_move, statuses) if pending_move else {}),
         removed=variables.removed
         | outdated(writes)
         | ended_items
-        | (obsolete_variables(task, moving.workflow, statuses) if moving else frozenset()),
+        | (obsolete_variables(task, pending_move.workflow, statuses) if pending_move else frozenset()),
         same_version=same_version,
-        result=run_result(after) if completed else None,
-        definition=moving.workflow.fingerprint if moving else None,
+        result=run_result(new_statuses) if completed else None,
+        definition=pending_move.workflow.fingerprint if pending_move else None,
         claim=claim,
         release=release,
     )
@@ -85,15 +85,15 @@ def merged_items(task: TaskRecord, items: Mapping[str, Items]) -> dict[str, Item
     Raises:
         StoreError: the stored results cannot be read.
     """
-    return {name: it if it.version == task.version else _merged(task, name, it) for name, it in items.items()}
+    return {name: _merged(task, name, step_items) for name, step_items in items.items()}
 
 
-def _merged(task: TaskRecord, name: str, own: Items) -> Items:
-    stored = stored_items(task.variables, name)
-    if stored is None or len(stored.elements) != len(own.elements):
-        return own
-    same = {at: it for at, it in stored.results.items() if stored.elements[at] == own.elements[at]}
-    return Items(own.elements, own.results | same)
+def _merged(task: TaskRecord, name: str, items: Items) -> Items:
+    other = None if items.version == task.version else stored_items(task.variables, name)
+    if other is None or len(other.elements) != len(items.elements):
+        return items
+    results = {index: value for index, value in other.results.items() if other.elements[index] == items.elements[index]}
+    return Items(items.elements, items.results | results)
 
 
 def _is_settled(statuses: Mapping[str, StepStatus], name: str) -> bool:
@@ -106,8 +106,8 @@ def _progress(move: Move, statuses: Mapping[str, StepStatus]) -> dict[str, Json]
 
 def run_result(statuses: Mapping[str, StepStatus]) -> dict[str, Json]:
     """The completed task's result."""
-    done = sum(status is StepStatus.COMPLETED for status in statuses.values())
-    return {"completed": True, "steps_completed": done}
+    completed_count = sum(status is StepStatus.COMPLETED for status in statuses.values())
+    return {"completed": True, "steps_completed": completed_count}
 
 
 def outdated(writes: Iterable[StepWrite]) -> frozenset[str]:
@@ -122,36 +122,36 @@ def _writes(
     traces: Sequence[StepTrace], statuses: Mapping[str, StepStatus], items: Mapping[str, Items]
 ) -> list[StepWrite]:
     places = {name: index for index, name in enumerate(statuses)}
-    ran = {trace.step.name for trace in traces}
+    trace_names = {trace.step.name for trace in traces}
     writes = []
     for trace in traces:
-        name, stored, status = trace.step.name, statuses.get(trace.step.name), status_of(trace.outcome)
-        if stored is None or (stored is StepStatus.COMPLETED and not isinstance(trace.outcome, Succeeded)):
+        name, old_status, status = trace.step.name, statuses.get(trace.step.name), status_of(trace.outcome)
+        if old_status is None or (old_status is StepStatus.COMPLETED and not isinstance(trace.outcome, Succeeded)):
             continue
-        if stored is StepStatus.COMPLETED and any(
-            user not in ran and statuses.get(user) not in (None, StepStatus.PENDING) for user in trace.users
+        if old_status is StepStatus.COMPLETED and any(
+            user not in trace_names and statuses.get(user) not in (None, StepStatus.PENDING) for user in trace.users
         ):
             continue  # a later call has used the answer that this one would replace
         result = stored_result(trace.outcome)
         if name in items and status is StepStatus.FAILED and not items[name].open:
             status, result = StepStatus.COMPLETED, items[name].in_order  # continuations have supplied the rest
-        writes.append(StepWrite(places[name], name, stored, status, result, trace.kept, trace.timing))
-    for name, it in items.items():
-        if name not in ran and not it.open and not _is_settled(statuses, name):
-            writes.append(StepWrite(places[name], name, statuses[name], StepStatus.COMPLETED, it.in_order))
+        writes.append(StepWrite(places[name], name, old_status, status, result, trace.stored_call, trace.timing))
+    for name, step_items in items.items():
+        if name not in trace_names and not step_items.open and not _is_settled(statuses, name):
+            writes.append(StepWrite(places[name], name, statuses[name], StepStatus.COMPLETED, step_items.in_order))
     return writes
 
 
 def _pause_write(
-    task: TaskRecord, pause: PauseReason | None, after: Mapping[str, StepStatus], *, finished: bool
+    task: TaskRecord, pause: PauseReason | None, new_statuses: Mapping[str, StepStatus], *, finished: bool
 ) -> PauseWrite:
-    if pause and not after.get(pause.step, StepStatus.COMPLETED).settled:
+    if pause and not new_statuses.get(pause.step, StepStatus.COMPLETED).settled:
         return SetPause(pause.to_json())
-    stored = pause_of(task)
-    if stored is None:
+    stored_pause = pause_of(task)
+    if stored_pause is None:
         return None
-    named = paused_step(stored)
-    # The step that the reason names is settled, or does not exist any more.
-    if finished or (named is not None and after.get(str(named), StepStatus.COMPLETED).settled):
-        return ClearPause(stored)
+    step_name = paused_step(stored_pause)
+    # The paused step is settled, or does not exist any more.
+    if finished or (step_name is not None and new_statuses.get(str(step_name), StepStatus.COMPLETED).settled):
+        return ClearPause(stored_pause)
     return None

@@ -21,7 +21,7 @@ from mcp_baton.workflow.definition import (
     ToolFunction,
     Workflow,
     is_portable_name,
-    shown,
+    value_text,
 )
 from mcp_baton.workflow.resolve import InvalidPath, Schema, invalid_path, kinds_at
 from mcp_baton.workflow.secrets import contains_argument
@@ -47,7 +47,6 @@ from mcp_baton.workflow.wait import EXAMPLE, time_of
 
 MAX_STEPS = 100
 """The maximum number of steps of a workflow. An `UpdateExpression` of 4 KB is certain to have room for them."""
-
 
 MAX_LISTS = 20
 """The maximum number of steps with `each` of a workflow. Their items fit into the same expression."""
@@ -75,7 +74,7 @@ def definition_faults(workflow: Workflow) -> Iterator[str]:
             yield f"two arguments are named {argument.name!r}"
         if not is_portable_name(argument.name):
             yield f"the argument {argument.name!r}: an argument's name is {NAME}"
-        owner = _taken(workflow).get(argument.name)
+        owner = _reserved_names(workflow).get(argument.name)
         if owner:
             yield f"the argument {argument.name!r}: this name is taken, {owner}; give it another"
         yield from _default_faults(argument)
@@ -92,13 +91,13 @@ def _size_faults(workflow: Workflow) -> Iterator[str]:
         yield f"parallel={workflow.parallel!r}: give a whole number from 1 to {MAX_PARALLEL}"
 
 
-def _taken(workflow: Workflow) -> dict[str, str]:
+def _reserved_names(workflow: Workflow) -> dict[str, str]:
     if not workflow.durable:
         return {}
-    of_tool = dict.fromkeys((TASK_ACTION, TASK_RESULT), "by the workflow's tool") if workflow.tool else {}
+    reserved = dict.fromkeys((TASK_ACTION, TASK_RESULT), "by the workflow's tool") if workflow.tool else {}
     if any(step.ask for step in workflow.steps):
-        of_tool[ANSWERS] = "by the answers to its questions"
-    return {TASK_ID: "by the task to go on with", **of_tool}
+        reserved[ANSWERS] = "by the answers to its questions"
+    return {TASK_ID: "by the task to go on with", **reserved}
 
 
 def _background_faults(workflow: Workflow) -> Iterator[str]:
@@ -137,10 +136,10 @@ MAX_FIELDS: Final = 20
 """The most fields of an output that an error lists."""
 
 
-def source_error(name: str, source: object, arguments: Sequence[str], before: Mapping[str, Step]) -> str:
+def source_error(name: str, source: object, arguments: Sequence[str], earlier_steps: Mapping[str, Step]) -> str:
     """The error for a value that is not a data source."""
     if callable(source):
-        said = f"{name!r} is given {shown(source)}, which is no data source"
+        error = f"{name!r} is given {value_text(source)}, which is no data source"
         argument = closest(name, arguments) or "…"
         calls: dict[object, str] = {
             prompt_arg: f"prompt_arg({argument!r})",
@@ -150,77 +149,77 @@ def source_error(name: str, source: object, arguments: Sequence[str], before: Ma
         }
         call = calls.get(source)
         if call is not None:
-            return f"{said}, but the function that makes one; call it: {call}"
-        return f"{said}; write step_output('…') for what a step's tool returns, or constant(…) for a fixed value"
+            return f"{error}, but the function that makes one; call it: {call}"
+        return f"{error}; write step_output('…') for what a step's tool returns, or constant(…) for a fixed value"
     cause = not_json(source)
     if cause:
-        return f"{name!r} is given {shown(source)}, which is no data source, and not JSON: {_json_form(source)}"
+        return f"{name!r} is given {value_text(source)}, which is no data source, and not JSON: {_json_hint(source)}"
     binding, _, path = source.partition(".") if isinstance(source, str) else ("", "", "")
-    instead = f"constant({shown(source)})"
+    instead = f"constant({value_text(source)})"
     if isinstance(source, str) and source.strip("{}") in arguments:
         instead = f"prompt_arg({source.strip('{}')!r}) for the argument, or {instead} for the text"
-    elif binding in before:
-        instead = f"{_call(binding, path)} for the step's output, or {instead} for the text"
+    elif binding in earlier_steps:
+        instead = f"{_as_code(binding, path)} for the step's output, or {instead} for the text"
     elif isinstance(source, str):
         instead = f"{instead} for the text, or prompt_arg(…), step_output(…) or task_variable(…)"
-    return f"{name!r} is given {shown(source)}, which is no data source; write {instead}"
+    return f"{name!r} is given {value_text(source)}, which is no data source; write {instead}"
 
 
 def json_error(name: str, value: object, cause: str) -> str:
     """The error for a constant that is not JSON."""
-    return f"the constant for {name!r} is not JSON ({cause}); {_json_form(value)}"
+    return f"the constant for {name!r} is not JSON ({cause}); {_json_hint(value)}"
 
 
-def _json_form(value: object) -> str:
+def _json_hint(value: object) -> str:
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     try:
-        return f"write constant({shown(to_jsonable_python(value))})"
+        return f"write constant({value_text(to_jsonable_python(value))})"
     except (PydanticSerializationError, ValueError, RecursionError):
         return "write constant(…) with texts, numbers, booleans, None, lists and dicts"
 
 
-def binding_error(source: StepOutput, steps: Sequence[Step], before: Mapping[str, Step]) -> str:
+def binding_error(source: StepOutput, steps: Sequence[Step], earlier_steps: Mapping[str, Step]) -> str:
     """The error for a reference to an unknown binding."""
     binding: object = source.binding
-    said = f"{_written(source)} refers to an unknown binding"
+    error = f"{_source_code(source)} refers to an unknown binding"
     if not isinstance(binding, str):
-        said = f"{_written(source)} takes a binding, which is a text"
+        error = f"{_source_code(source)} takes a binding, which is a text"
         binding = getattr(binding, "name", None) or getattr(binding, "__name__", binding)
-        for step in before.values():
+        for step in earlier_steps.values():
             if binding in (step.name, step.tool):
-                return f"{said}; write {_call(step.binding, source.path)}"
-        return said + did_you_mean(None, before)
-    named = next((step for step in steps if step.name == binding), None)
-    if named is not None:
-        return f"{said}: the step {binding!r} has another; write {_call(named.binding, source.path)}"
-    head, _, rest = binding.partition(".")
-    if rest and head in before:
-        return f"{said}: a path stands by itself; write {_call(head, '.'.join(filter(None, (rest, source.path))))}"
-    return said + did_you_mean(binding, before)
+                return f"{error}; write {_as_code(step.binding, source.path)}"
+        return error + did_you_mean(None, earlier_steps)
+    named_step = next((step for step in steps if step.name == binding), None)
+    if named_step is not None:
+        return f"{error}: the step {binding!r} has another; write {_as_code(named_step.binding, source.path)}"
+    head, _, path = binding.partition(".")
+    if path and head in earlier_steps:
+        return f"{error}: a path stands by itself; write {_as_code(head, '.'.join(filter(None, (path, source.path))))}"
+    return error + did_you_mean(binding, earlier_steps)
 
 
 def order_error(source: StepOutput, step: Step, steps: Sequence[Step]) -> str:
     """The error for a reference to a later step."""
-    said = f"{_written(source)} does not refer to an earlier step"
+    error = f"{_source_code(source)} does not refer to an earlier step"
     if source.binding == step.binding:
-        return f"{said}, but to the step itself; name an earlier step's binding"
-    other = next(found for found in steps if found.binding == source.binding)
-    if other.uses(step.binding):
-        return f"{said}: {step.name!r} and {other.name!r} need each other's output; give one of them another source"
-    return f"{said}; put {other.name!r} before {step.name!r}"
+        return f"{error}, but to the step itself; name an earlier step's binding"
+    target = next(candidate for candidate in steps if candidate.binding == source.binding)
+    if target.uses(step.binding):
+        return f"{error}: {step.name!r} and {target.name!r} need each other's output; give one of them another source"
+    return f"{error}; put {target.name!r} before {step.name!r}"
 
 
-def field_error(source: StepOutput, producing: Step, wrong: InvalidPath) -> str:
+def field_error(source: StepOutput, producing: Step, invalid: InvalidPath) -> str:
     """The error for a path that a step's output cannot have."""
-    of = f"tool {producing.tool!r}" if producing.tool else f"step {producing.name!r}, which has no tool,"
-    said = f"{_written(source)}: the output of the {of} has no {wrong.path!r}"
-    if not wrong.instead:
-        return said
-    path_text, known = ".".join((wrong.path, *wrong.rest)), [".".join((path, *wrong.rest)) for path in wrong.instead]
-    close = closest(path_text, known)
-    fields = ", ".join((*wrong.instead[:MAX_FIELDS], *["…"][: len(wrong.instead) > MAX_FIELDS]))
-    return f"{said}, only {fields}; did you mean {close!r}?" if close else f"{said}; it has {fields}"
+    producer = f"tool {producing.tool!r}" if producing.tool else f"step {producing.name!r}, which has no tool,"
+    error = f"{_source_code(source)}: the output of the {producer} has no {invalid.path!r}"
+    if not invalid.alternatives:
+        return error
+    paths = [".".join((path, *invalid.remaining_keys)) for path in invalid.alternatives]
+    suggestion = closest(".".join((invalid.path, *invalid.remaining_keys)), paths)
+    fields = ", ".join((*invalid.alternatives[:MAX_FIELDS], *["…"][: len(invalid.alternatives) > MAX_FIELDS]))
+    return f"{error}, only {fields}; did you mean {suggestion!r}?" if suggestion else f"{error}; it has {fields}"
 
 
 def tool_error(tool: str, functions: Mapping[str, object]) -> str:
@@ -232,9 +231,9 @@ def tool_error(tool: str, functions: Mapping[str, object]) -> str:
     if names:
         several = " and ".join(repr(name) for name in names)
         return f"the function {str(tool)!r} is published as {several}; give the name that is meant, as a text"
-    other = next((function for function in functions.values() if _is_same_source(function, tool.function)), None)
-    if other is not None:
-        modules = " and ".join(repr(getattr(one, "__module__", "?")) for one in (other, tool.function))
+    duplicate = next((function for function in functions.values() if _is_same_source(function, tool.function)), None)
+    if duplicate is not None:
+        modules = " and ".join(repr(getattr(function, "__module__", "?")) for function in (duplicate, tool.function))
         return (
             f"the function {str(tool)!r} is no tool of this server, though one from the same line is: its file was "
             f"imported twice, as {modules}; import it under one name, or move the server into another file than the "
@@ -243,21 +242,21 @@ def tool_error(tool: str, functions: Mapping[str, object]) -> str:
     return f"the function {str(tool)!r} is no tool of this server; publish it with @server.tool"
 
 
-def _is_same_source(one: object, other: Callable[..., object]) -> bool:
+def _is_same_source(first: object, second: Callable[..., object]) -> bool:
     """Whether two functions come from the same line of one file."""
-    ours, theirs = getattr(one, "__code__", None), getattr(other, "__code__", None)
-    if ours is None or theirs is None:
+    first_code, second_code = getattr(first, "__code__", None), getattr(second, "__code__", None)
+    if first_code is None or second_code is None:
         return False
-    return (ours.co_filename, ours.co_firstlineno) == (theirs.co_filename, theirs.co_firstlineno)
+    return (first_code.co_filename, first_code.co_firstlineno) == (second_code.co_filename, second_code.co_firstlineno)
 
 
-def _call(binding: str, path: str | None) -> str:
+def _as_code(binding: str, path: str | None) -> str:
     return f"step_output({binding!r}, {path!r})" if path else f"step_output({binding!r})"
 
 
-def _written(source: StepOutput) -> str:
+def _source_code(source: StepOutput) -> str:
     binding: Any = source.binding
-    return _call(binding, source.path) if isinstance(binding, str) else f"step_output({shown(binding)})"
+    return _as_code(binding, source.path) if isinstance(binding, str) else f"step_output({value_text(binding)})"
 
 
 def with_setters(step: Step, setters: Mapping[str, Sequence[str]]) -> Step:
@@ -300,10 +299,10 @@ def checked(workflow: Workflow, tools: Mapping[str, Callee], workflow_tools: Con
     Raises:
         WorkflowError: the first error, with workflow, step and cause.
     """
-    made = _resolved(workflow, tools)
-    for error in errors_in(made, tools, workflow_tools):
+    resolved_workflow = _resolved(workflow, tools)
+    for error in errors_in(resolved_workflow, tools, workflow_tools):
         raise error
-    return made
+    return resolved_workflow
 
 
 def all_errors(
@@ -324,22 +323,22 @@ def errors_in(
         yield WorkflowError(workflow.name, cause)
     yield from _unique_errors(workflow)
     arguments = [argument.name for argument in workflow.arguments]
-    before: dict[str, Step] = {}
+    earlier_steps: dict[str, Step] = {}
     for step in workflow.steps:
         for faults in (
             _tool_faults(step, tools, workflow_tools),
-            _source_faults(step, arguments, before),
+            _source_faults(step, arguments, earlier_steps),
             _placeholder_faults(step, arguments),
             _question_faults(step, workflow, arguments) if step.ask else (),
-            _wait_faults(step, workflow, before, tools) if step.is_wait else (),
+            _wait_faults(step, workflow, earlier_steps, tools) if step.is_wait else (),
             _secret_faults(step, workflow.secrets),
-            _list_faults(step, workflow, before, tools),
-            _order_faults(step, before),
-            _reference_faults(workflow, step, before, tools),
+            _list_faults(step, workflow, earlier_steps, tools),
+            _order_faults(step, earlier_steps),
+            _reference_faults(workflow, step, earlier_steps, tools),
         ):
             for cause in faults:
                 yield WorkflowError(workflow.name, cause, step.name)
-        before[step.binding] = step
+        earlier_steps[step.binding] = step
 
 
 def _unique_errors(workflow: Workflow) -> Iterator[WorkflowError]:
@@ -360,12 +359,12 @@ def _unique_errors(workflow: Workflow) -> Iterator[WorkflowError]:
 def _resolved(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
     """The workflow with the names of its tools and the setters of its variables; the same object if nothing changes."""
     steps = [_resolved_step(step, tools) for step in workflow.steps]
-    own = (tools[step.tool].requires for step in steps if step.tool and step.tool in tools)
-    scopes: frozenset[str] = frozenset().union(*own)
+    required_scopes = (tools[step.tool].requires for step in steps if step.tool and step.tool in tools)
+    scopes: frozenset[str] = frozenset().union(*required_scopes)
     # Do not name a tool to callers who may use the workflow but not the tool.
     setters = {name: callee.sets for name, callee in tools.items() if callee.sets and callee.requires <= scopes}
     steps = [with_setters(step, setters) for step in steps] if setters else steps
-    if all(one is other for one, other in zip(steps, workflow.steps, strict=True)):
+    if all(step is original for step, original in zip(steps, workflow.steps, strict=True)):
         return workflow
     return replace(workflow, steps=steps)
 
@@ -398,16 +397,16 @@ def _tool_faults(step: Step, tools: Mapping[str, Callee], workflow_tools: Contai
                 yield f"the tool {step.tool!r} has no parameter {name!r}{did_you_mean(name, sorted(parameters))}"
 
 
-def _source_faults(step: Step, arguments: list[str], before: Mapping[str, Step]) -> Iterator[str]:
-    for name, source in (*step.arguments.items(), *step.template_bindings.items(), *step.listed):
+def _source_faults(step: Step, arguments: list[str], earlier_steps: Mapping[str, Step]) -> Iterator[str]:
+    for name, source in (*step.arguments.items(), *step.template_bindings.items(), *step.each_and_sleep):
         for part in parts_of(source):
-            yield from _value_faults(name, part, arguments, before)
+            yield from _value_faults(name, part, arguments, earlier_steps)
     for comparison in step.comparisons:
         for part in sources_of(comparison):
-            yield from _value_faults("when", part, arguments, before)
+            yield from _value_faults("when", part, arguments, earlier_steps)
 
 
-def _value_faults(name: str, source: object, arguments: list[str], before: Mapping[str, Step]) -> Iterator[str]:
+def _value_faults(name: str, source: object, arguments: list[str], earlier_steps: Mapping[str, Step]) -> Iterator[str]:
     match source:
         case PromptArg(argument):
             if argument not in arguments:
@@ -419,50 +418,50 @@ def _value_faults(name: str, source: object, arguments: list[str], before: Mappi
         case StepOutput() | TaskVariable() | Item():
             pass
         case _:
-            yield source_error(name, source, arguments, before)
+            yield source_error(name, source, arguments, earlier_steps)
 
 
 def _placeholder_faults(step: Step, arguments: list[str]) -> Iterator[str]:
-    known = [*step.template_bindings, *arguments]
+    names = [*step.template_bindings, *arguments]
     for uri in step.resources:
-        for name in sorted(placeholders(uri).difference(known)):
-            yield f"the resource placeholder {{{name}}} has no template binding{did_you_mean(name, known)}"
+        for name in sorted(placeholders(uri).difference(names)):
+            yield f"the resource placeholder {{{name}}} has no template binding{did_you_mean(name, names)}"
 
 
 def _list_faults(
-    step: Step, workflow: Workflow, before: Mapping[str, Step], tools: Mapping[str, Callee]
+    step: Step, workflow: Workflow, earlier_steps: Mapping[str, Step], tools: Mapping[str, Callee]
 ) -> Iterator[str]:
     """The errors of a step with `each`, and of `item()` where there is no current element."""
-    outside = [*step.template_bindings.values(), *(source for _, source in step.listed)]
-    outside += [source for it in step.comparisons for source in it.operands]
-    outside += step.arguments.values() if step.each is None else []
-    if any(isinstance(part, Item) for source in outside for part in parts_of(source)):
+    other_sources = [*step.template_bindings.values(), *(source for _, source in step.each_and_sleep)]
+    other_sources += [source for comparison in step.comparisons for source in comparison.operands]
+    other_sources += step.arguments.values() if step.each is None else []
+    if any(isinstance(part, Item) for source in other_sources for part in parts_of(source)):
         yield "item() is the current element of a list, for the arguments of a step with each=…"
     if not _is_width(step.parallel) or (step.parallel > 1 and step.each is None):
         yield f"parallel={step.parallel!r}: give a whole number from 1 to {MAX_PARALLEL}, to a step with each=…"
     if step.each is not None:
-        yield from _each_faults(step, step.each, workflow, before, tools)
+        yield from _each_faults(step, step.each, workflow, earlier_steps, tools)
 
 
 def _each_faults(
-    step: Step, each: Source, workflow: Workflow, before: Mapping[str, Step], tools: Mapping[str, Callee]
+    step: Step, each: Source, workflow: Workflow, earlier_steps: Mapping[str, Step], tools: Mapping[str, Callee]
 ) -> Iterator[str]:
     if step.tool is None or step.resources:
         yield "each=… calls a tool for each element, so the step has a tool and no resources; make two steps"
     if contains_argument(each, workflow.secrets):
         yield "each=… is a secret argument, and the elements of a list are stored; give it another source"
-    kinds = _kinds(each, workflow, before, tools)
+    kinds = _kinds(each, workflow, earlier_steps, tools)
     if kinds is not None and "array" not in kinds:
         yield f"each={source_text(each)} is {' or '.join(sorted(kinds))}, and not a list; give it a list"
-    if isinstance(each, StepOutput) and each.binding in before:
+    if isinstance(each, StepOutput) and each.binding in earlier_steps:
         parts = [part for source in step.arguments.values() for part in parts_of(source) if isinstance(part, Item)]
         paths = [".".join(filter(None, (each.path, "0", part.path))) for part in parts]
         for path in paths:
-            yield from _path_faults(StepOutput(each.binding, path), before[each.binding], tools)
+            yield from _path_faults(StepOutput(each.binding, path), earlier_steps[each.binding], tools)
 
 
 def _wait_faults(
-    step: Step, workflow: Workflow, before: Mapping[str, Step], tools: Mapping[str, Callee]
+    step: Step, workflow: Workflow, earlier_steps: Mapping[str, Step], tools: Mapping[str, Callee]
 ) -> Iterator[str]:
     if not workflow.durable:
         yield "it waits, and the workflow has no tasks; leave out durable=False"
@@ -475,18 +474,18 @@ def _wait_faults(
     elif step.sleep is not None:
         if contains_argument(step.sleep, workflow.secrets):
             yield "sleep=… is a secret argument, and the time is stored; give it another source"
-        kinds = _kinds(step.sleep, workflow, before, tools)
+        kinds = _kinds(step.sleep, workflow, earlier_steps, tools)
         if kinds is not None and "string" not in kinds:
             yield f"sleep={source_text(step.sleep)} is {' or '.join(sorted(kinds))}, and not a text; {A_TIME}"
         match step.sleep:
-            case Constant(str(text)) if not placeholders(text) and isinstance(why := time_of(text), str):
-                yield why
+            case Constant(str(text)) if not placeholders(text) and isinstance(error := time_of(text), str):
+                yield error
             case _:
                 pass
 
 
-def _order_faults(step: Step, before: Mapping[str, Step]) -> Iterator[str]:
-    names = [it.name for it in before.values()]
+def _order_faults(step: Step, earlier_steps: Mapping[str, Step]) -> Iterator[str]:
+    names = [earlier.name for earlier in earlier_steps.values()]
     for name in step.after:
         if name not in names:
             yield f"after={name!r} names no earlier step{did_you_mean(name if isinstance(name, str) else None, names)}"
@@ -518,9 +517,9 @@ def _question_faults(step: Step, workflow: Workflow, arguments: list[str]) -> It
         yield "it asks a question and has the name of an argument; give the question another name"
     if not is_portable_name(step.name):
         yield f"it asks a question, and its name is the answer's name: {NAME}; write the name before the question"
-    known = [*step.template_bindings, *arguments]
-    for name in sorted(placeholders(step.ask.question).difference(known)) if step.ask else ():
-        yield f"nothing fills {{{name}}} in its question{did_you_mean(name, known)}"
+    names = [*step.template_bindings, *arguments]
+    for name in sorted(placeholders(step.ask.question).difference(names)) if step.ask else ():
+        yield f"nothing fills {{{name}}} in its question{did_you_mean(name, names)}"
 
 
 def _secret_faults(step: Step, secrets: frozenset[str]) -> Iterator[str]:
@@ -532,59 +531,60 @@ def _secret_faults(step: Step, secrets: frozenset[str]) -> Iterator[str]:
 
 
 def _reference_faults(
-    workflow: Workflow, step: Step, before: Mapping[str, Step], tools: Mapping[str, Callee]
+    workflow: Workflow, step: Step, earlier_steps: Mapping[str, Step], tools: Mapping[str, Callee]
 ) -> Iterator[str]:
-    known = [other.binding for other in workflow.steps]
-    in_uris = {**before, step.binding: step} if step.tool else before
+    bindings = [candidate.binding for candidate in workflow.steps]
+    uri_steps = {**earlier_steps, step.binding: step} if step.tool else earlier_steps
     comparisons = step.comparisons
-    compared = [source for comparison in comparisons for source in sources_of(comparison)]
+    compared_sources = [source for comparison in comparisons for source in sources_of(comparison)]
     for sources, allowed in (
-        (step.arguments.values(), before),
-        (step.template_bindings.values(), in_uris),
-        (compared, before),
-        ([source for _, source in step.listed], before),
+        (step.arguments.values(), earlier_steps),
+        (step.template_bindings.values(), uri_steps),
+        (compared_sources, earlier_steps),
+        ([source for _, source in step.each_and_sleep], earlier_steps),
     ):
         for source in sources_in(sources):
-            if source.binding not in known:
-                yield binding_error(source, workflow.steps, before)
+            if source.binding not in bindings:
+                yield binding_error(source, workflow.steps, earlier_steps)
             elif source.binding not in allowed:
                 yield order_error(source, step, workflow.steps)
             else:
                 yield from _path_faults(source, allowed[source.binding], tools)
-    sure = [it for it in comparisons if it.operator != "exists"]
+    value_comparisons = [comparison for comparison in comparisons if comparison.operator != "exists"]
     for source in (
         *step.arguments.values(),
         *step.template_bindings.values(),
-        *(s for it in sure for s in it.operands),
-        *(source for _, source in step.listed),
+        *(source for comparison in value_comparisons for source in comparison.operands),
+        *(source for _, source in step.each_and_sleep),
     ):
-        if isinstance(source, StepOutput) and source.binding in before and before[source.binding].may_be_skipped:
+        producer = earlier_steps.get(source.binding) if isinstance(source, StepOutput) else None
+        if isinstance(source, StepOutput) and producer is not None and producer.may_be_skipped:
             yield (
-                f"{_written(source)} has no value if the step {before[source.binding].name!r} is skipped; "
+                f"{_source_code(source)} has no value if the step {producer.name!r} is skipped; "
                 "write or_default(…, VALUE), or first_of(…) with another source"
             )
-    for comparison in sure:
-        yield from _comparison_faults(comparison, workflow, before, tools)
+    for comparison in value_comparisons:
+        yield from _comparison_faults(comparison, workflow, earlier_steps, tools)
 
 
 def _comparison_faults(
-    comparison: Condition, workflow: Workflow, before: Mapping[str, Step], tools: Mapping[str, Callee]
+    comparison: Condition, workflow: Workflow, earlier_steps: Mapping[str, Step], tools: Mapping[str, Callee]
 ) -> Iterator[str]:
-    one, other = (_kinds(source, workflow, before, tools) for source in comparison.operands)
-    if one is None or other is None:
+    left_kinds, right_kinds = (_kinds(source, workflow, earlier_steps, tools) for source in comparison.operands)
+    if left_kinds is None or right_kinds is None:
         return
     left, right = (
         f"{source_text(source)} ({' or '.join(sorted(kinds))})"
-        for source, kinds in zip(comparison.operands, (one, other), strict=True)
+        for source, kinds in zip(comparison.operands, (left_kinds, right_kinds), strict=True)
     )
-    if comparison.operator in ("==", "!=") and not one & other:
+    if comparison.operator in ("==", "!=") and not left_kinds & right_kinds:
         yield f"the condition {comparison} compares {left} with {right}, which are never equal; compare equal types"
-    elif comparison.operator in ("<", "<=", ">", ">=") and not one & other & {"number", "string"}:
+    elif comparison.operator in ("<", "<=", ">", ">=") and not left_kinds & right_kinds & {"number", "string"}:
         yield f"the condition {comparison} compares {left} with {right}; compare two numbers or two texts"
 
 
 def _kinds(
-    source: Source, workflow: Workflow, before: Mapping[str, Step], tools: Mapping[str, Callee]
+    source: Source, workflow: Workflow, earlier_steps: Mapping[str, Step], tools: Mapping[str, Callee]
 ) -> frozenset[str] | None:
     """The JSON types that a source's value can have; `None` if they are not known. An integer is a number."""
     kinds: set[str] | None = None
@@ -592,11 +592,11 @@ def _kinds(
         case Constant(value):
             kinds = {KINDS[type(value)]} if type(value) in KINDS else None
         case PromptArg(name):
-            argument = next((it for it in workflow.arguments if it.name == name), None)
+            argument = next((candidate for candidate in workflow.arguments if candidate.name == name), None)
             kinds = {KINDS[argument.type]} if argument and argument.type in KINDS else None
             if kinds and argument and not argument.required and argument.default is None:
                 kinds.add("null")
-        case StepOutput(binding, path) if (step := before.get(binding)) and step.tool in tools:
+        case StepOutput(binding, path) if (step := earlier_steps.get(binding)) and step.tool in tools:
             schema = _output_of(step, tools)
             kinds = kinds_at(schema, path) if schema else None
     return None if kinds is None else frozenset("number" if kind == "integer" else kind for kind in kinds)
@@ -619,6 +619,6 @@ def _path_faults(source: StepOutput, producing: Step, tools: Mapping[str, Callee
     if not source.path or has_type or (producing.tool and producing.tool not in tools):
         return
     schema = _output_of(producing, tools)
-    wrong = None if schema is None else invalid_path(schema, source.path)
-    if wrong is not None:
-        yield field_error(source, producing, wrong)
+    invalid = None if schema is None else invalid_path(schema, source.path)
+    if invalid is not None:
+        yield field_error(source, producing, invalid)

@@ -68,8 +68,8 @@ class Candidate(Struct, frozen=True):
     @property
     def order(self) -> tuple[int, int, int, int]:
         """Sorts the best candidate first. Of equal completed steps, the last one is the best."""
-        place = -self.index if self.rank in {Rank.REPEAT, Rank.LAST} else self.index
-        return *self.match_quality, place, self.item or 0
+        position = -self.index if self.rank in {Rank.REPEAT, Rank.LAST} else self.index
+        return *self.match_quality, position, self.item or 0
 
 
 def candidates(plan: Plan, tool: str, arguments: JsonObject, exact: Collection[str] = ()) -> list[Candidate]:
@@ -112,11 +112,11 @@ def choose(ranked: Sequence[Candidate], rng: Callable[[], float] | None = None) 
 
 def workflow_if_ready(plan: Plan, ranked: Sequence[Candidate]) -> str | None:
     """The name of the task's workflow, if the step that a call matches can run now; otherwise `None`."""
-    chosen = choose(ranked)
-    if chosen is None or plan.workflow is None or plan.known is None:
+    candidate = choose(ranked)
+    if candidate is None or plan.workflow is None or plan.known is None:
         return None
-    turn = plan.workflow.ready(plan.known.statuses)
-    step = next((step for step in turn if step.name == chosen.step["name"]), None)
+    ready_steps = plan.workflow.ready(plan.known.statuses)
+    step = next((step for step in ready_steps if step.name == candidate.step["name"]), None)
     return plan.workflow.name if step is not None and plan.known.decide_condition(step) is True else None
 
 
@@ -126,14 +126,14 @@ def matching_step(ranked: Sequence[Candidate]) -> str | None:
     Open steps that the call does not contradict come first, then completed steps with equal arguments, then the other
     open steps, then the other completed steps.
     """
-    fitting = _with_rank(ranked, Rank.EQUAL, Rank.POSSIBLE)
-    repeated = _with_rank(ranked, Rank.REPEAT)
-    if fitting:
+    matches = _with_rank(ranked, Rank.EQUAL, Rank.POSSIBLE)
+    repeats = _with_rank(ranked, Rank.REPEAT)
+    if matches:
         # If the call may be a repeat, a step counts only if its known arguments equal those of the call.
-        sure = len(fitting) == 1 and (fitting[0].rank is Rank.EQUAL or not repeated)
-        return fitting[0].name if sure else None
-    left = repeated or _with_rank(ranked, Rank.FAILED, Rank.PENDING) or _with_rank(ranked, Rank.LAST)
-    return left[0].name if len(left) == 1 else None
+        is_certain = len(matches) == 1 and (matches[0].rank is Rank.EQUAL or not repeats)
+        return matches[0].name if is_certain else None
+    others = repeats or _with_rank(ranked, Rank.FAILED, Rank.PENDING) or _with_rank(ranked, Rank.LAST)
+    return others[0].name if len(others) == 1 else None
 
 
 def _with_rank(ranked: Sequence[Candidate], *ranks: Rank) -> list[Candidate]:
@@ -147,22 +147,22 @@ def _ranked(plan: Plan, tool: str, call: Comparison, index: int, step: StepProgr
         equal = call_arguments is not None and call.equals(call_arguments)
         return Candidate(index, step, Rank.REPEAT if equal else _mismatch_rank(step))
     planned = plan.planned(name, tool, call)
-    changed = planned.changed | call.changed_by(planned.known)
+    changed = planned.changed | call.changed_by(planned.arguments)
     if changed & call.arguments.keys():
         return Candidate(index, step, _mismatch_rank(step))
     # If nothing is known of the step's arguments, they cannot be equal.
-    if changed or not (planned.known or planned.whole):
+    if changed or not (planned.arguments or planned.is_complete):
         return Candidate(index, step, Rank.POSSIBLE)
-    return Candidate(index, step, Rank.EQUAL, len(planned.known))
+    return Candidate(index, step, Rank.EQUAL, len(planned.arguments))
 
 
 def _ranked_items(plan: Plan, tool: str, call: Comparison, index: int, step: StepProgress) -> Iterator[Candidate]:
     """The elements of a step's list without a result that a call matches."""
     items = plan.items_of(step["name"])
-    for at in items.open if items else ():
-        planned = plan.planned(step["name"], tool, call, Found(items.elements[at]) if items else None)
-        if (planned.known or planned.whole) and not (planned.changed | call.changed_by(planned.known)):
-            yield Candidate(index, step, Rank.EQUAL, len(planned.known), at)
+    for item_index in items.open if items else ():
+        planned = plan.planned(step["name"], tool, call, Found(items.elements[item_index]) if items else None)
+        if (planned.arguments or planned.is_complete) and not (planned.changed | call.changed_by(planned.arguments)):
+            yield Candidate(index, step, Rank.EQUAL, len(planned.arguments), item_index)
 
 
 def _mismatch_rank(step: StepProgress) -> Rank:
@@ -192,9 +192,9 @@ class ContinuationCall(Struct, frozen=True):
 def attempts_for(plan: Plan, tool: str) -> int:
     """How often a continuation tries to write. Other writers change each step of its tool at most twice, and the pause
     reason. The call of an element loses each race with another call of the task."""
-    own = [step["name"] for step in plan.steps if step.get("tool") == tool]
-    lists = [plan.items_of(name) for name in own if plan.has_list(name)]
-    return 2 * len(own) + 8 + sum(len(items.elements) for items in lists if items)
+    names = [step["name"] for step in plan.steps if step.get("tool") == tool]
+    lists = [plan.items_of(name) for name in names if plan.has_list(name)]
+    return 2 * len(names) + 8 + sum(len(items.elements) for items in lists if items)
 
 
 def continuation_batch(
@@ -214,13 +214,13 @@ def continuation_batch(
     Args:
         rng: As in `choose`; given after a lost race.
     """
-    place = _place(plan, call, rng, ranked)
-    if place is not None and isinstance(outcome, Failed):
+    candidate = _matching_candidate(plan, call, rng, ranked)
+    if candidate is not None and isinstance(outcome, Failed):
         # The error may quote the call's arguments.
-        outcome = replace(outcome, error=plan.without_secrets(place.step["name"], call.arguments, outcome.error))
-    if place is not None and place.item is not None:
-        return _item_batch(plan, place, place.item, call.tool, outcome, variables, timing)
-    write = _step_write(plan, place, call, outcome, timing) if place else None
+        outcome = replace(outcome, error=plan.without_secrets(candidate.step["name"], call.arguments, outcome.error))
+    if candidate is not None and candidate.item is not None:
+        return _item_batch(plan, candidate, candidate.item, call.tool, outcome, variables, timing)
+    write = _step_write(plan, candidate, call, outcome, timing) if candidate else None
     extra: dict[str, Json] = {} if write else {f"{EXTRA_PREFIX}{call.tool}": stored_result(outcome)}
     return Batch(
         steps=(write,) if write else (),
@@ -232,7 +232,7 @@ def continuation_batch(
 
 def _item_batch(
     plan: Plan,
-    place: Candidate,
+    candidate: Candidate,
     item: int,
     tool: str,
     outcome: Outcome,
@@ -241,57 +241,57 @@ def _item_batch(
 ) -> Batch:
     """The batch that records the call of one element. It requires the task as it was read: other calls write the same
     variable."""
-    name, before = place.step["name"], StepStatus(place.step["status"])
+    name, status = candidate.step["name"], StepStatus(candidate.step["status"])
     items = plan.items_of(name) or Items([], {})
-    stored_name, failed = f"{ITEMS_PREFIX}{name}", _failed_items(plan, name)
+    stored_name, errors = f"{ITEMS_PREFIX}{name}", _item_errors(plan, name)
     if isinstance(outcome, Succeeded):
         items = replace(items, results={**items.results, item: outcome.value})
-        failed.pop(item, None)
+        errors.pop(item, None)
     else:
-        failed[item] = outcome.error
+        errors[item] = outcome.error
     steps: tuple[StepWrite, ...] = ()
-    done = not items.open
-    if done:
-        steps = (StepWrite(place.index, name, before, StepStatus.COMPLETED, items.in_order, timing=timing),)
+    is_done = not items.open
+    if is_done:
+        steps = (StepWrite(candidate.index, name, status, StepStatus.COMPLETED, items.in_order, timing=timing),)
     return Batch(
         steps=steps,
-        pause=_pause_of_list(plan, place.step, tool, outcome, failed, items),
-        variables=variables.changed | ({} if done else {stored_name: items.to_json()}),
-        removed=variables.removed | ({stored_name} & plan.task.variables.keys() if done else set()),
+        pause=_pause_of_list(plan, candidate.step, tool, outcome, errors, items),
+        variables=variables.changed | ({} if is_done else {stored_name: items.to_json()}),
+        removed=variables.removed | ({stored_name} & plan.task.variables.keys() if is_done else set()),
         same_version=True,
     )
 
 
-def _failed_items(plan: Plan, name: str) -> dict[int, str]:
+def _item_errors(plan: Plan, name: str) -> dict[int, str]:
     if not isinstance(plan.pause, StepFailed) or plan.pause.step != name:
         return {}
-    return {it.index: it.error for it in plan.pause.failed_items}
+    return {item.index: item.error for item in plan.pause.failed_items}
 
 
 def _pause_of_list(
-    plan: Plan, place: StepProgress, tool: str, outcome: Outcome, failed: Mapping[int, str], items: Items
+    plan: Plan, progress: StepProgress, tool: str, outcome: Outcome, errors: Mapping[int, str], items: Items
 ) -> PauseWrite:
     """The change of the pause reason. It names the calls that have failed and not succeeded since."""
-    name, stored = place["name"], pause_of(plan.task)
+    name, stored_pause = progress["name"], pause_of(plan.task)
     # A step is failed only when all its calls have been made. So each element without a result has failed.
-    count = len(items.open) if place["status"] == StepStatus.FAILED else len(failed)
-    error = failed_items(failed, count, len(items.elements))
+    count = len(items.open) if progress["status"] == StepStatus.FAILED else len(errors)
+    error = failed_items(errors, count, len(items.elements))
     if isinstance(outcome, Failed):
         step = plan.workflow.step(name) if plan.workflow else None
         pause = pause_after(replace(outcome, error=error), step, name, tool)
-    elif stored is None or paused_step(stored) != name:
+    elif stored_pause is None or paused_step(stored_pause) != name:
         return None
     elif not items.open or (isinstance(plan.pause, StepFailed) and not count):
-        return ClearPause(stored)
+        return ClearPause(stored_pause)
     elif isinstance(plan.pause, StepFailed):
         pause = replace(plan.pause, error=error)
     else:
         return None  # the other elements still need what the reason says
-    shown = tuple(FailedItem(index, error) for index, error in sorted(failed.items()))
-    return SetPause(replace(pause, failed_items=shown, failed_count=count).to_json())
+    failures = tuple(FailedItem(index, error) for index, error in sorted(errors.items()))
+    return SetPause(replace(pause, failed_items=failures, failed_count=count).to_json())
 
 
-def _place(
+def _matching_candidate(
     plan: Plan, call: ContinuationCall, rng: Callable[[], float] | None, ranked: Sequence[Candidate] | None
 ) -> Candidate | None:
     if call.step is None:
@@ -299,19 +299,19 @@ def _place(
     for index, step in enumerate(plan.steps):
         if step["name"] == call.step and not plan.has_list(call.step):
             return Candidate(index, step, Rank.EQUAL)
-    found = candidates(plan, call.tool, call.arguments, call.exact)
-    return next((it for it in found if it.name == call.step), None)
+    matches = candidates(plan, call.tool, call.arguments, call.exact)
+    return next((candidate for candidate in matches if candidate.name == call.step), None)
 
 
 def _step_write(
-    plan: Plan, place: Candidate, call: ContinuationCall, outcome: Outcome, timing: Timing | None
+    plan: Plan, candidate: Candidate, call: ContinuationCall, outcome: Outcome, timing: Timing | None
 ) -> StepWrite | None:
-    index, step = place.index, place.step
-    before = StepStatus(step["status"])
-    if before is StepStatus.SKIPPED or (before is StepStatus.COMPLETED and isinstance(outcome, Failed)):
+    index, step = candidate.index, candidate.step
+    status = StepStatus(step["status"])
+    if status is StepStatus.SKIPPED or (status is StepStatus.COMPLETED and isinstance(outcome, Failed)):
         return None
-    kept = stored_call(call.arguments, plan.hidden(step["name"], call.arguments))
-    return StepWrite(index, step["name"], before, status_of(outcome), stored_result(outcome), kept, timing)
+    arguments = stored_call(call.arguments, plan.hidden(step["name"], call.arguments))
+    return StepWrite(index, step["name"], status, status_of(outcome), stored_result(outcome), arguments, timing)
 
 
 def _pause_write(plan: Plan, write: StepWrite | None, tool: str, outcome: Outcome) -> PauseWrite:
@@ -320,13 +320,13 @@ def _pause_write(plan: Plan, write: StepWrite | None, tool: str, outcome: Outcom
     if isinstance(outcome, Failed):
         step = plan.workflow.step(write.name) if plan.workflow else None
         return SetPause(pause_after(outcome, step, write.name, tool).to_json())
-    stored = pause_of(plan.task)
-    return ClearPause(stored) if stored is not None and paused_step(stored) == write.name else None
+    stored_pause = pause_of(plan.task)
+    return ClearPause(stored_pause) if stored_pause is not None and paused_step(stored_pause) == write.name else None
 
 
-MADE: Final = "The call itself was made."
-EXTRA: Final = "Recorded as an extra call, not as a step"
-LOST: Final = "Its result could not be kept, so later calls cannot refer to it."
+CALL_MADE: Final = "The call itself was made."
+EXTRA_CALL: Final = "Recorded as an extra call, not as a step"
+RESULT_LOST: Final = "Its result could not be kept, so later calls cannot refer to it."
 
 
 class RecordedCall(Struct, frozen=True):
@@ -334,7 +334,7 @@ class RecordedCall(Struct, frozen=True):
 
     Attributes:
         handle: Names the task in calls; `None` if the server does not have its workflow any more.
-        twice: The recorded step, if a run may have run it before.
+        repeats: The recorded step, if a run may have run it before.
     """
 
     plan: Plan
@@ -342,43 +342,41 @@ class RecordedCall(Struct, frozen=True):
     following: Sequence[JsonObject]
     handle: Handle | None
     oversized: Sequence[str] = ()
-    twice: Sequence[Repeat] = ()
+    repeats: Sequence[Repeat] = ()
 
 
-def recorded_text(written: RecordedCall) -> str:
+def recorded_text(recorded: RecordedCall) -> str:
     """The text of a recorded call: the step, and the next call."""
-    statuses = _statuses(written.plan)
-    done = sum(status.settled for status in statuses)
-    ended = done == len(statuses)
-    sentences = (
-        [] if ended and written.batch.steps else [f"{_position(written.batch)} ({done} of {len(statuses)} done)."]
-    )
-    sentences += may_have_run_twice(written.twice, written.plan.why_repeated)
-    failed = parse_pause(written.batch.pause.reason) if isinstance(written.batch.pause, SetPause) else None
-    if isinstance(failed, StepFailed):
-        sentences.append(failed.hint())
-    if written.oversized:
-        sentences.append(LOST)
-    if not ended:
-        sentences += may_have_run(written.plan.repeats(), written.plan.why_repeated)
-    if failed and failed.is_for_the_operator:
+    batch, statuses = recorded.batch, _statuses(recorded.plan)
+    count = sum(status.settled for status in statuses)
+    is_over = count == len(statuses)
+    sentences = [] if is_over and batch.steps else [f"{_position_text(batch)} ({count} of {len(statuses)} done)."]
+    sentences += may_have_run_twice(recorded.repeats, recorded.plan.why_repeated)
+    pause = parse_pause(batch.pause.reason) if isinstance(batch.pause, SetPause) else None
+    if isinstance(pause, StepFailed):
+        sentences.append(pause.hint())
+    if recorded.oversized:
+        sentences.append(RESULT_LOST)
+    if not is_over:
+        sentences += may_have_run(recorded.plan.repeats(), recorded.plan.why_repeated)
+    if pause and pause.is_for_the_operator:
         sentences.append(
-            written.handle.resume_text(None, begin="When the cause is corrected, ") if written.handle else ""
+            recorded.handle.resume_text(None, begin="When the cause is corrected, ") if recorded.handle else ""
         )
     else:
-        sentences.append(_ended(written, len(statuses)) if ended else _next(written))
+        sentences.append(_completion_text(recorded, len(statuses)) if is_over else _next_text(recorded))
     return " ".join(filter(None, sentences))
 
 
-def unrecorded_text(why: str, *, made: bool = True) -> str:
+def unrecorded_text(reason: str, *, is_made: bool = True) -> str:
     """The text of a call that was not recorded."""
-    return f"Not recorded: {why}." + (f" {MADE}" if made else "")
+    return f"Not recorded: {reason}." + (f" {CALL_MADE}" if is_made else "")
 
 
-def uncertain_text(look: str) -> str:
+def uncertain_text(check: str) -> str:
     """The text of a call that may not be recorded."""
-    unknown = f"Not recorded for certain: the task store's answer was lost. {MADE}"
-    return f"{unknown} Before you make it again, {look} to see whether it is recorded."
+    problem = f"Not recorded for certain: the task store's answer was lost. {CALL_MADE}"
+    return f"{problem} Before you make it again, {check} to see whether it is recorded."
 
 
 def _statuses(plan: Plan) -> list[StepStatus]:
@@ -388,41 +386,41 @@ def _statuses(plan: Plan) -> list[StepStatus]:
     return [StepStatus(step["status"]) for step in plan.steps]
 
 
-def _position(batch: Batch) -> str:
-    listed = next((name for name in batch.variables if name.startswith(ITEMS_PREFIX)), None)
-    if listed is not None:
-        items = stored_items(batch.variables, listed.removeprefix(ITEMS_PREFIX)) or Items([], {})
-        done = f"{len(items.results)} of its {len(items.elements)} elements have results"
-        return f"Recorded as a call of step '{listed.removeprefix(ITEMS_PREFIX)}': {done}"
+def _position_text(batch: Batch) -> str:
+    variable = next((name for name in batch.variables if name.startswith(ITEMS_PREFIX)), None)
+    if variable is not None:
+        items = stored_items(batch.variables, variable.removeprefix(ITEMS_PREFIX)) or Items([], {})
+        progress = f"{len(items.results)} of its {len(items.elements)} elements have results"
+        return f"Recorded as a call of step '{variable.removeprefix(ITEMS_PREFIX)}': {progress}"
     if not batch.steps:
-        return EXTRA
+        return EXTRA_CALL
     [write] = batch.steps
-    failed = ", which failed" if write.status is StepStatus.FAILED else ""
-    return f"Recorded as step '{write.name}'{failed}"
+    suffix = ", which failed" if write.status is StepStatus.FAILED else ""
+    return f"Recorded as step '{write.name}'{suffix}"
 
 
-def _ended(written: RecordedCall, total: int) -> str:
-    done = f"All {total} steps are done"
-    if written.following:
-        return f"{done}. {_call(written.following[0])} to finish."
-    return f"{done}; the client completes the task."
+def _completion_text(recorded: RecordedCall, total: int) -> str:
+    text = f"All {total} steps are done"
+    if recorded.following:
+        return f"{text}. {_call_text(recorded.following[0])} to finish."
+    return f"{text}; the client completes the task."
 
 
-def _next(written: RecordedCall) -> str:
+def _next_text(recorded: RecordedCall) -> str:
     """The next call, after the resources that must be read before it."""
-    resources = [f"read the resource {entry['resource']}" for entry in takewhile(_is_resource, written.following)]
-    call = next((entry for entry in written.following if not _is_resource(entry)), None)
+    resources = [f"read the resource {entry['resource']}" for entry in takewhile(_is_resource, recorded.following)]
+    call = next((entry for entry in recorded.following if not _is_resource(entry)), None)
     if call is not None:
         guidance = call.get("guidance")
         note = f"\nNote: {guidance}" if guidance else ""
-        own = written.plan.workflow is not None and call["tool"] == written.plan.workflow.name
-        then = ": the server continues." if own else ""
-        return f"Next: {', then '.join([*resources, _lower(_call(call))])}{then}{note}"
+        is_workflow_tool = recorded.plan.workflow is not None and call["tool"] == recorded.plan.workflow.name
+        suffix = ": the server continues." if is_workflow_tool else ""
+        return f"Next: {', then '.join([*resources, _lower(_call_text(call))])}{suffix}{note}"
     if not resources:
         return ""
-    go_on = written.handle.resume_call() if written.handle else []
-    if go_on:
-        return f"Next: {', then '.join(resources)}. {_call(go_on[0])} to let the server continue."
+    resume_calls = recorded.handle.resume_call() if recorded.handle else []
+    if resume_calls:
+        return f"Next: {', then '.join(resources)}. {_call_text(resume_calls[0])} to let the server continue."
     return f"Next: {', then '.join(resources)}. No call is left; the client completes the task."
 
 
@@ -430,7 +428,7 @@ def _is_resource(entry: JsonObject) -> bool:
     return "resource" in entry
 
 
-def _call(entry: JsonObject) -> str:
+def _call_text(entry: JsonObject) -> str:
     return f"Call {entry['tool']} with {one_line(entry['arguments'])}"
 
 

@@ -65,9 +65,9 @@ class ToolFunction(str):
 
     @classmethod
     def of(cls, function: Callable[..., object]) -> "ToolFunction":
-        made = cls(getattr(function, "__name__", None) or repr(function))
-        made.function = function
-        return made
+        tool_function = cls(getattr(function, "__name__", None) or repr(function))
+        tool_function.function = function
+        return tool_function
 
 
 MAX_ATTEMPTS = 100
@@ -103,16 +103,16 @@ class Retry(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if type(self.attempts) is not int or not 1 <= self.attempts <= MAX_ATTEMPTS:
-            raise _wrong("attempts", self.attempts, f"a whole number from 1 to {MAX_ATTEMPTS}, the first call included")
+            raise _error("attempts", self.attempts, f"a whole number from 1 to {MAX_ATTEMPTS}, the first call included")
         _check_number("first_s", self.first_s, 0)
         _check_number("factor", self.factor, 1)
         _check_number("max_s", self.max_s, self.first_s)
         if not isinstance(self.jitter, bool):
-            raise _wrong("jitter", self.jitter, "True or False")
-        named = tuple(self.on) if isinstance(self.on, Iterable) else (self.on,)
-        if not named or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in named):
-            raise _wrong("on", self.on, "one or more types of exceptions, e.g. (ToolError, ConnectionError)")
-        force_setattr(self, "on", named)
+            raise _error("jitter", self.jitter, "True or False")
+        types = tuple(self.on) if isinstance(self.on, Iterable) else (self.on,)
+        if not types or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in types):
+            raise _error("on", self.on, "one or more types of exceptions, e.g. (ToolError, ConnectionError)")
+        force_setattr(self, "on", types)
 
     def wait_s(self, attempts: int, rng: Callable[[], float] = random_fraction) -> float:
         """The wait after this many attempts, seconds.
@@ -121,19 +121,19 @@ class Retry(Struct, frozen=True):
             rng: Gives a number from 0 up to 1; used only with jitter.
         """
         try:
-            longest = min(self.max_s, self.first_s * self.factor ** (attempts - 1))
+            wait_s = min(self.max_s, self.first_s * self.factor ** (attempts - 1))
         except OverflowError:
-            longest = self.max_s
-        return longest * rng() if self.jitter else longest
+            wait_s = self.max_s
+        return wait_s * rng() if self.jitter else wait_s
 
 
 def _check_number(field: str, value: object, least: float) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not math.isfinite(cast("float", value)) or cast("float", value) < least:
-        raise _wrong(field, value, f"a number of {least:g} or more")
+        raise _error(field, value, f"a number of {least:g} or more")
 
 
-def _wrong(field: str, value: object, remedy: str) -> RegistrationError:
+def _error(field: str, value: object, remedy: str) -> RegistrationError:
     return RegistrationError(f"Retry({field}={value!r}): give {remedy}")
 
 
@@ -189,8 +189,8 @@ class Ask(Struct, frozen=True):
         if isinstance(self.returns, str):
             raise RegistrationError(f"Ask: returns={self.returns!r} is text, not a type; write returns={self.returns}")
         if isinstance(self.returns, list | tuple | set | dict):
-            shown = ", ".join(map(repr, self.returns))
-            raise RegistrationError(f"Ask: returns={self.returns!r} is not a type; write returns=Literal[{shown}]")
+            values = ", ".join(map(repr, self.returns))
+            raise RegistrationError(f"Ask: returns={self.returns!r} is not a type; write returns=Literal[{values}]")
 
 
 class _Cached:
@@ -351,7 +351,7 @@ class Step(_Cached):
         return f"waits until {source_text(self.sleep)}" if self.sleep is not None else ""
 
     @property
-    def listed(self) -> list[tuple[str, Source]]:
+    def each_and_sleep(self) -> list[tuple[str, Source]]:
         """The sources of `each` and `sleep`, if the step has them."""
         sleep = None if isinstance(self.sleep, timedelta) else self.sleep
         return [(name, source) for name, source in (("each", self.each), ("sleep", sleep)) if source is not None]
@@ -371,10 +371,10 @@ class Step(_Cached):
     @property
     def sources(self) -> list[Source]:
         """All data sources that the step uses, those of its condition included."""
-        of_condition = [source for it in self.comparisons for source in it.operands]
-        listed = [source for _, source in self.listed]
-        whole = [*self.arguments.values(), *self.template_bindings.values(), *of_condition, *listed]
-        return [part for source in whole for part in parts_of(source)]
+        of_condition = [source for comparison in self.comparisons for source in comparison.operands]
+        each_and_sleep = [source for _, source in self.each_and_sleep]
+        sources = [*self.arguments.values(), *self.template_bindings.values(), *of_condition, *each_and_sleep]
+        return [part for source in sources for part in parts_of(source)]
 
     @property
     def inputs(self) -> list[StepOutput]:
@@ -389,27 +389,27 @@ class Step(_Cached):
         """Whether the step needs something of an earlier step."""
         if other.name in self.after or self.uses(other.binding):
             return True
-        variables = [source for source in self.sources if isinstance(source, TaskVariable)]
-        return other.tool is not None and any(not it.set_by or other.tool in it.set_by for it in variables)
+        setters = [source.set_by for source in self.sources if isinstance(source, TaskVariable)]
+        return other.tool is not None and any(not tools or other.tool in tools for tools in setters)
 
     def __eq__(self, other: object) -> bool:
         """Whether another step does the same. Sources cannot be compared by `==`: that makes a condition."""
         if not isinstance(other, Step):
             return NotImplemented
-        texts = [
-            (it.guidance, it.retryable, it.checkpoint, it.retry, it.ask, it.parallel, it.after, it.approval)
-            for it in (self, other)
-        ]
-        waits = [(it.callback, it.sleep) for it in (self, other)]
-        return texts[0] == texts[1] and waits[0] == waits[1] and self._parts == other._parts
+        return self._options == other._options and self._parts == other._parts
 
     __hash__ = object.__hash__
 
     @property
+    def _options(self) -> tuple[object, ...]:
+        texts = (self.guidance, self.retryable, self.checkpoint, self.retry, self.ask, self.parallel, self.after)
+        return *texts, self.approval, self.callback, self.sleep
+
+    @property
     def _parts(self) -> list[Json]:
         sources, bindings = (
-            {name: source_json(source) for name, source in given.items()}
-            for given in (self.arguments, self.template_bindings)
+            {name: source_json(source) for name, source in mapping.items()}
+            for mapping in (self.arguments, self.template_bindings)
         )
         parts: list[Json] = [self.name, self.tool, sources, self.binding, list(self.resources), bindings]
         if self.ask is not None:
@@ -522,13 +522,13 @@ class Workflow(_Cached):
         and those whose tools may set a task variable that it uses.
         """
         if not hasattr(self, "_needs"):
-            before: list[Step] = []
-            found: dict[str, frozenset[str]] = {}
-            for it in self.steps:
-                needed = before if self.parallel == 1 else [other for other in before if it.follows(other)]
-                found[it.name] = frozenset(other.name for other in needed)
-                before.append(it)
-            _freeze(self, _needs=found)
+            previous: list[Step] = []
+            needs: dict[str, frozenset[str]] = {}
+            for later in self.steps:
+                steps = previous if self.parallel == 1 else [earlier for earlier in previous if later.follows(earlier)]
+                needs[later.name] = frozenset(earlier.name for earlier in steps)
+                previous.append(later)
+            _freeze(self, _needs=needs)
         return self._needs[step.name]
 
     def ready(self, statuses: Mapping[str, StepStatus], started: Container[str] = (), first: int = 0) -> Iterator[Step]:
@@ -566,23 +566,23 @@ def _step_progress(step: Step, status: StepStatus) -> StepProgress:
     return {"name": step.name, "tool": step.tool, "status": status.value}
 
 
-def _members(workflow: str, field: str, given: object, kind: type) -> tuple[object, ...]:
+def _members(workflow: str, field: str, value: object, kind: type) -> tuple[object, ...]:
     """A workflow's `steps` or `arguments`.
 
     Raises:
         WorkflowError: the value is a text or not iterable, or one of its members has another type.
     """
-    if isinstance(given, Iterable) and not isinstance(given, str):
-        given = tuple(given)
-        if all(isinstance(member, kind) for member in given):
-            return given
-    refuse(members_error(workflow, field, given, kind), workflow)
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        value = tuple(value)
+        if all(isinstance(member, kind) for member in value):
+            return value
+    refuse(members_error(workflow, field, value, kind), workflow)
     return ()
 
 
-def _sources(given: Mapping[str, Any] | None) -> Mapping[str, Source]:
+def _sources(sources: Mapping[str, Any] | None) -> Mapping[str, Source]:
     """Sources as a step keeps them: steps, arguments and references are replaced by what they refer to."""
-    return MappingProxyType({name: _source(value) for name, value in (given or {}).items()})
+    return MappingProxyType({name: _source(value) for name, value in (sources or {}).items()})
 
 
 def _source(value: Any) -> Any:
@@ -591,23 +591,23 @@ def _source(value: Any) -> Any:
     return PromptArg(value.name) if isinstance(value, Argument) else source_of(value)
 
 
-def _step_name(given: Any) -> Any:
-    if isinstance(given, Step):
-        return given.name
-    source = source_of(given)
+def _step_name(value: Any) -> Any:
+    if isinstance(value, Step):
+        return value.name
+    source = source_of(value)
     return source.binding if isinstance(source, StepOutput) else source
 
 
-def _condition(step: str, when: object) -> Condition | None:
+def _condition(step: str, value: object) -> Condition | None:
     try:
-        return None if when is None else condition_of(when)
+        return None if value is None else condition_of(value)
     except TypeError as error:
         refuse(RegistrationError(f"step {step!r}: when: {error}"), step)
         return None
 
 
-def _is_map(given: object) -> bool:
-    return not given or isinstance(given, Mapping)
+def _is_map(value: object) -> bool:
+    return not value or isinstance(value, Mapping)
 
 
 def _freeze(instance: Step | Workflow, **values: object) -> None:
@@ -619,7 +619,7 @@ def step_error(
     name: object, tool: object, arguments: object, resources: object, bindings: object, retry: object
 ) -> RegistrationError:
     """The error for the first wrong argument of a step."""
-    maps = [given for given in (arguments, bindings) if given and not isinstance(given, Mapping)]
+    maps = [value for value in (arguments, bindings) if value and not isinstance(value, Mapping)]
     if not isinstance(name, str):
         cause = "its name is a text; write Step('…', tool=…)"
     elif isinstance(resources, str):
@@ -629,21 +629,21 @@ def step_error(
     elif retry is not None and tool is None:
         cause = "retry is for a step with a tool; leave it out"
     elif tool is None or isinstance(tool, str) or callable(tool):
-        cause = f"retry={shown(retry)} is no Retry; write retry=Retry(attempts=3)"
+        cause = f"retry={value_text(retry)} is no Retry; write retry=Retry(attempts=3)"
     else:
         cause = (
-            f"its tool is a tool's name or its function, and not {shown(tool)}; "
+            f"its tool is a tool's name or its function, and not {value_text(tool)}; "
             "give the function itself, tool=function, without calling it"
         )
     return RegistrationError(f"step {name!r}: {cause}")
 
 
-def members_error(workflow: str, field: str, given: object, kind: type) -> WorkflowError:
+def members_error(workflow: str, field: str, value: object, kind: type) -> WorkflowError:
     """The error for invalid `steps` or `arguments` of a workflow."""
-    if isinstance(given, list | tuple):
-        cause = member_error(field, next(member for member in given if not isinstance(member, kind)))
+    if isinstance(value, list | tuple):
+        cause = member_error(field, next(member for member in value if not isinstance(member, kind)))
     else:
-        cause = members_type_error(field, given, kind)
+        cause = members_type_error(field, value, kind)
     return WorkflowError(workflow, cause)
 
 
@@ -651,17 +651,17 @@ def member_error(field: str, item: object) -> str:
     """The error for a member of a workflow's `steps` or `arguments` that has another type."""
     name = item if isinstance(item, str) else getattr(item, "__name__", None)
     if field == "arguments":
-        named = repr(name) if name else "'…'"
-        return f"{shown(item)} is no argument; write Argument({named})"
+        argument_name = repr(name) if name else "'…'"
+        return f"{value_text(item)} is no argument; write Argument({argument_name})"
     if name is None:
-        return f"{shown(item)} is no step; write Step('…', tool=…, arguments={{…}})"
+        return f"{value_text(item)} is no step; write Step('…', tool=…, arguments={{…}})"
     tool = repr(item) if isinstance(item, str) else name
-    return f"{shown(item)} is no step; write Step({name!r}, tool={tool}, arguments={{…}})"
+    return f"{value_text(item)} is no step; write Step({name!r}, tool={tool}, arguments={{…}})"
 
 
 def members_type_error(field: str, value: object, kind: type) -> str:
     """The error for `steps` or `arguments` that are not a list."""
-    inner = f"{kind.__name__}(…)" if isinstance(value, kind) else shown(value)
+    inner = f"{kind.__name__}(…)" if isinstance(value, kind) else value_text(value)
     if isinstance(value, str) or callable(value):
         return member_error(field, value) + f", in a list: {field}=[…]"
     return f"{field} is a list; write {field}=[{inner}]"
@@ -672,16 +672,16 @@ def arguments_error(value: object) -> str:
     names = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
     texts = [name for name in names if isinstance(name, str)]
     inner = ", ".join(f"{name!r}: prompt_arg({name!r})" for name in texts) or "'…': prompt_arg('…')"
-    return f"arguments={shown(value)} is no map of parameters to data sources; write arguments={{{inner}}}"
+    return f"arguments={value_text(value)} is no map of parameters to data sources; write arguments={{{inner}}}"
 
 
 def workflow_type_error(thing: object) -> RegistrationError:
     """The error for an object that cannot be added as a workflow."""
-    said = f"add_workflow({shown(thing)}): this is no workflow"
-    return RegistrationError(f"{said}; write Workflow(name=…, description=…, steps=[…])")
+    problem = f"add_workflow({value_text(thing)}): this is no workflow"
+    return RegistrationError(f"{problem}; write Workflow(name=…, description=…, steps=[…])")
 
 
-def shown(value: object) -> str:
+def value_text(value: object) -> str:
     """A value in an error: a function's name, otherwise the `repr`, cut if it is long."""
     name = getattr(value, "__qualname__", None)
     text = name if isinstance(name, str) else repr(value)

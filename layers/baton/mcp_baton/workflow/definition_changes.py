@@ -24,14 +24,14 @@ from mcp_baton.workflow.secrets import is_hidden
 
 
 class Move(Struct, frozen=True):
-    """From one definition to another."""
+    """A task's move from one definition to another."""
 
-    left: str | None
+    from_definition: str | None
     workflow: Workflow
 
     def concerns(self, task: TaskRecord) -> bool:
         """Whether the task must still be moved: no request has moved it since."""
-        return task.definition == self.left
+        return task.definition == self.from_definition
 
 
 def move_to(workflow: Workflow, task: TaskRecord) -> Move | None:
@@ -42,9 +42,9 @@ def move_to(workflow: Workflow, task: TaskRecord) -> Move | None:
 def conflicting_steps(workflow: Workflow, task: TaskRecord) -> list[str]:
     """The settled steps that the definition has changed or removed. If there is one, the task cannot be moved."""
     current = {step.name: step.fingerprint for step in workflow.steps}
-    stored = (task.definition or "").split()
+    stored_fingerprints = (task.definition or "").split()
     steps = steps_of(task)
-    fingerprints = stored if len(stored) == len(steps) else [""] * len(steps)
+    fingerprints = stored_fingerprints if len(stored_fingerprints) == len(steps) else [""] * len(steps)
     return [
         step["name"]
         for step, fingerprint in zip(steps, fingerprints, strict=True)
@@ -54,22 +54,22 @@ def conflicting_steps(workflow: Workflow, task: TaskRecord) -> list[str]:
 
 def statuses_under(task: TaskRecord, workflow: Workflow) -> dict[str, StepStatus]:
     """The status of each step of the definition, in order: the stored one, or `pending` for a new step."""
-    stored = statuses_of(task)
-    return {step.name: stored.get(step.name, StepStatus.PENDING) for step in workflow.steps}
+    stored_statuses = statuses_of(task)
+    return {step.name: stored_statuses.get(step.name, StepStatus.PENDING) for step in workflow.steps}
 
 
-def obsolete_variables(task: TaskRecord, workflow: Workflow, after: Mapping[str, StepStatus]) -> frozenset[str]:
+def obsolete_variables(task: TaskRecord, workflow: Workflow, statuses: Mapping[str, StepStatus]) -> frozenset[str]:
     """The variables that a move deletes: results and calls of removed steps, and items of steps that have no list any
-    more. If a continuation has completed a removed step, its result and call are kept.
-    """
-    gone = [
-        name for name, status in statuses_of(task).items() if name not in after and status is not StepStatus.COMPLETED
+    more. If a continuation has completed a removed step, its result and call are kept."""
+    old_statuses = statuses_of(task)
+    names = [
+        name for name, status in old_statuses.items() if name not in statuses and status is not StepStatus.COMPLETED
     ]
-    results = frozenset(f"{RESULT_PREFIX}{name}" for name in gone)
+    results = frozenset(f"{RESULT_PREFIX}{name}" for name in names)
     lists = {step.name for step in workflow.steps if step.each is not None}
-    items = {f"{ITEMS_PREFIX}{name}" for name in statuses_of(task).keys() - lists}
-    others = {f"{CALL_PREFIX}{name}" for name in gone} | items
-    return results | {name for name in others if name in task.variables}
+    items = {f"{ITEMS_PREFIX}{name}" for name in old_statuses.keys() - lists}
+    variables = {f"{CALL_PREFIX}{name}" for name in names} | items
+    return results | {name for name in variables if name in task.variables}
 
 
 def declared_arguments(workflow: Workflow, task: TaskRecord) -> JsonObject:
@@ -79,7 +79,7 @@ def declared_arguments(workflow: Workflow, task: TaskRecord) -> JsonObject:
         StoreError: they cannot be read.
     """
     names = {argument.name for argument in workflow.arguments if not argument.secret}
-    return {name: value for name, value in _stored(task).items() if name in names and not is_hidden(value)}
+    return {name: value for name, value in _stored_arguments(task).items() if name in names and not is_hidden(value)}
 
 
 def given_secrets(workflow: Workflow, task: TaskRecord) -> frozenset[str]:
@@ -88,19 +88,19 @@ def given_secrets(workflow: Workflow, task: TaskRecord) -> frozenset[str]:
     Raises:
         StoreError: they cannot be read.
     """
-    return workflow.secrets & _stored(task).keys() if workflow.secrets else frozenset()
+    return workflow.secrets & _stored_arguments(task).keys() if workflow.secrets else frozenset()
 
 
 def has_secrets(task: TaskRecord) -> bool:
     """Whether the task was started with secret arguments. True if that cannot be read."""
     try:
-        return any(map(is_hidden, _stored(task).values()))
+        return any(map(is_hidden, _stored_arguments(task).values()))
     except StoreError:
         return True
 
 
-def _stored(task: TaskRecord) -> JsonObject:
-    stored = task.arguments
-    if not isinstance(stored, Mapping):
+def _stored_arguments(task: TaskRecord) -> JsonObject:
+    arguments = task.arguments
+    if not isinstance(arguments, Mapping):
         raise StoreError(f"the task {task.task_id} is damaged: its arguments are not an object")
-    return stored
+    return arguments

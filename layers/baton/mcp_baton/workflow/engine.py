@@ -53,7 +53,7 @@ from mcp_baton.workflow.host import (
 )
 from mcp_baton.workflow.items import Items, item_name
 from mcp_baton.workflow.keys import Key, own_key, step_key
-from mcp_baton.workflow.lease import Lease, LeaseOfThread, Over, StartTime, Superseded, TaskOver, give_back, lease_end
+from mcp_baton.workflow.lease import Lease, Over, StartTime, Superseded, TaskOver, ThreadLease, lease_end, release_claim
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, Waiting, approval_pause, pause_after
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, Ready
@@ -122,9 +122,9 @@ class Engine:
             cause = "there is no task store" if self._store is None else "the caller has no identity"
             logger.warning("workflow %s runs without a task: %s", workflow.name, cause)
             return None
-        new = new_task(workflow, run_input, run_input.owner, self._claim(self._store))
+        task = new_task(workflow, run_input, run_input.owner, self._claim(self._store))
         try:
-            return self._lease(self._store, self._store.create(new))
+            return self._lease(self._store, self._store.create(task))
         except StoreBusy:
             raise
         except StoreError as error:
@@ -144,10 +144,10 @@ class Engine:
             raise TaskNotFound
         return self._store.take(owner, task_id, workflow.name, self._claim(self._store))
 
-    def give_back(self, task: TaskRecord) -> None:
+    def release_claim(self, task: TaskRecord) -> None:
         """Release a claim under which nothing was run."""
         if self._store is not None:
-            give_back(self._store, task)
+            release_claim(self._store, task)
 
     def resume(self, workflow: Workflow, run_input: RunInput, task: TaskRecord) -> EndedRun:
         """Continue from a task's stored state. Settled steps are not run again; later steps use their results.
@@ -180,7 +180,7 @@ class Engine:
             value = run.variables.get(f"{RESULT_PREFIX}{step.name}")
         except ValueLost as lost:
             value = {"error": str(lost)}
-            run.lost[step.name] = str(lost)
+            run.lost_results[step.name] = str(lost)
         else:
             run.outputs[step.name] = value
         arguments = self._replayed_arguments(run, step) if step.tool and step.each is None else None
@@ -190,10 +190,10 @@ class Engine:
     def _replayed_arguments(self, run: Run, step: Step) -> JsonObject:
         """The arguments of a completed step's call, which a continuation or an earlier run made."""
         try:
-            called = shown_call(run.variables, step.name)
+            arguments = shown_call(run.variables, step.name)
         except ValueLost:
-            called = None
-        return RemainingCalls(run.known, self._host).arguments(step) if called is None else called
+            arguments = None
+        return RemainingCalls(run.known, self._host).arguments(step) if arguments is None else arguments
 
     def _claim(self, store: TaskStore) -> Claim:
         by_worker = self._host.job_id is not None
@@ -219,7 +219,7 @@ class Engine:
 
     def _run_steps(self, run: Run) -> Stop | None:
         """Make all calls that can be made; return why the run stops before every step is settled, if it does."""
-        threads = self._host.beside() if run.workflow.is_parallel else None
+        threads = self._host.threads() if run.workflow.is_parallel else None
         try:
             while True:
                 call = self._next_call(run)
@@ -255,19 +255,19 @@ class Engine:
     def _begin(self, run: Run, step: Step) -> Call | None:
         """The call of a step; `None` if the step is skipped, cannot start, or has a list."""
         run.started.add(step.name)
-        runs = run.known.decide_condition(step)
-        if runs is False:
+        decision = run.known.decide_condition(step)
+        if decision is False:
             run.settle(StepTrace(step, None, (), Skipped()))
             return None
-        if runs is not True:
-            run.stop_at(step, runs, Blocked(step, (), frozenset()))
+        if decision is not True:
+            run.stop_at(step, decision, Blocked(step, (), frozenset()))
             return None
         if step.retry is not None and (until_ms := self._next_attempt_ms(run, step)):
             run.stop_at(step, Waiting(step.name, "time", timestamp(until_ms), ""))
             return None
-        began = None if step.is_wait else self._check_start(step, self._host, run.lease)
-        if not isinstance(began, StartTime | None):
-            run.stop_at(step, began)
+        start = None if step.is_wait else self._check_start(step, self._host, run.lease)
+        if not isinstance(start, StartTime | None):
+            run.stop_at(step, start)
             return None
         if self._host.announces:
             number = sum(status.settled for status in run.statuses.values()) + run.running_steps + 1
@@ -276,9 +276,9 @@ class Engine:
         if step.is_wait:
             self._wait(run, Call(step))
         elif step.each is None:
-            return Call(step, began)
+            return Call(step, start)
         else:
-            self._begin_list(run, Call(step, began), step.each)
+            self._begin_list(run, Call(step, start), step.each)
         return None
 
     def _wait(self, run: Run, call: Call) -> None:
@@ -309,11 +309,11 @@ class Engine:
         """
         step = call.step
         if callback.on_timeout == "skip":
-            ended = CallEnded(call, StepTrace(step, None, (), Skipped()))
+            result = CallEnded(call, StepTrace(step, None, (), Skipped()))
         else:
-            ended = self._failed(run, call, Failed(callback.timed_out), "")
-        self._end(run, ended)
-        pause = None if isinstance(ended.stop, TaskOver | Superseded) else ended.stop
+            result = self._failed(run, call, Failed(callback.timed_out), "")
+        self._end(run, result)
+        pause = None if isinstance(result.stop, TaskOver | Superseded) else result.stop
         over = self._write(run, pause, finished=False, last=False)
         if over is not None:
             run.stop_at(step, over)
@@ -360,18 +360,18 @@ class Engine:
 
     def _begin_item(self, run: Run, step: Step) -> Call | None:
         """The call of the next element of a list; `None` if it cannot start, or if a continuation has its result."""
-        listed = run.lists[step.name]
-        if listed.waiting[0] in listed.items.results:
-            del listed.waiting[0]
+        list_run = run.lists[step.name]
+        if list_run.waiting[0] in list_run.items.results:
+            del list_run.waiting[0]
             self._end_list(run, step)
             return None
-        began = self._check_start(step, self._host, run.lease)
-        if isinstance(began, StartTime | None):
-            return Call(step, began, listed.waiting.pop(0))
-        run.stop_at(step, began)
+        start = self._check_start(step, self._host, run.lease)
+        if isinstance(start, StartTime | None):
+            return Call(step, start, list_run.waiting.pop(0))
+        run.stop_at(step, start)
         return None
 
-    def _check_start(self, step: Step, host: Host, lease: Lease | LeaseOfThread | None) -> StartTime | Stop | None:
+    def _check_start(self, step: Step, host: Host, lease: Lease | ThreadLease | None) -> StartTime | Stop | None:
         """The start time of a call; `None` without a task. If the call cannot start now, the reason: too little time is
         left, or another run has the task or could take it soon."""
         if not host.may_start():
@@ -387,10 +387,10 @@ class Engine:
             threads.start(lambda host: self._make(run, call, host, None), None)
             return
         call = structs.replace(call, variables=run.variables.branch())
-        lease = LeaseOfThread(run.lease, threads.ask)
+        lease = ThreadLease(run.lease, threads.ask)
         threads.start(lambda host: self._make(run, call, host, lease), lease.pulse)
 
-    def _make(self, run: Run, call: Call, host: Host, lease: Lease | LeaseOfThread | None) -> CallEnded:
+    def _make(self, run: Run, call: Call, host: Host, lease: Lease | ThreadLease | None) -> CallEnded:
         """Make a call, perhaps in another thread. This does not change the run. Even an internal error of Baton becomes
         a pause reason, so that earlier results are still written."""
         try:
@@ -404,7 +404,7 @@ class Engine:
         logger.error("workflow %s: step %s: %s", run.workflow.name, step.name, text, exc_info=error)
         return self._failed(run, call, Failed(text, error_id=self._host.error_id(error)), step.tool or "")
 
-    def _perform(self, run: Run, call: Call, host: Host, lease: Lease | LeaseOfThread | None) -> CallEnded:
+    def _perform(self, run: Run, call: Call, host: Host, lease: Lease | ThreadLease | None) -> CallEnded:
         step, known = call.step, run.known_at(call)
         fetched = fetch_before(step, known, host) if step.resources else NOTHING_FETCHED
         if fetched.error is not None:
@@ -413,37 +413,37 @@ class Engine:
         decision: Ready | Stop = known.decide(step, host)
         if step.resources and lease is not None and not lease.is_safe():
             # Reading the resources took so long that the claim may have ended. The tool starts only if it is renewed.
-            began = self._check_start(step, host, lease)
-            decision = decision if isinstance(began, StartTime | None) else began
+            start = self._check_start(step, host, lease)
+            decision = decision if isinstance(start, StartTime | None) else start
         if isinstance(decision, TaskOver | Superseded):
             return CallEnded(call, stop=decision)
         if not isinstance(decision, Ready):
             decision = decision.without_secrets(run.secrets.hide_text)
             if call.index is not None:
                 return CallEnded(call, failed=Failed(decision.cause()))
-            return CallEnded(call, stop=decision, blocked=Blocked(step, fetched.contents, fetched.read))
+            return CallEnded(call, stop=decision, blocked=Blocked(step, fetched.contents, fetched.read_resources))
         if decision.call is None:
             trace = StepTrace(step, None, fetched.contents, Succeeded(None), timing=self._timing(call))
             return CallEnded(call, trace)
         prepared, rng = decision.call, self._rng
         variables = call.variables or (run.variables if lease else None)
-        first = Attempt(1 + _earlier_attempts(run, step), self._key(run, call, prepared), _place(run, call))
-        tried = attempt(step, host, prepared, first, variables, lease, rng)
-        stop = _stop_before(step, tried)
+        first_attempt = Attempt(1 + _earlier_attempts(run, step), self._key(run, call, prepared), _place(run, call))
+        result = attempt(step, host, prepared, first_attempt, variables, lease, rng)
+        stop = _stop_before(step, result)
         if stop is not None:
-            return CallEnded(call, stop=stop, blocked=Blocked(step, fetched.contents, fetched.read))
-        if isinstance(tried.outcome, Failed):
-            arguments, over = prepared.arguments, tried.over
-            ended = self._failed(run, call, tried.outcome, prepared.name, arguments, fetched, tried.attempts, over)
-            return structs.replace(ended, retry_s=None if host.job_id is None else tried.wait_s)
-        kept, timing = _arguments_to_store(run, step, prepared.arguments), self._timing(call)
-        outcome, attempts = tried.outcome, tried.attempts
-        trace = StepTrace(step, prepared.arguments, fetched.contents, outcome, attempts, kept, timing)
+            return CallEnded(call, stop=stop, blocked=Blocked(step, fetched.contents, fetched.read_resources))
+        if isinstance(result.outcome, Failed):
+            arguments, over = prepared.arguments, result.over
+            failure = self._failed(run, call, result.outcome, prepared.name, arguments, fetched, result.attempts, over)
+            return structs.replace(failure, retry_s=None if host.job_id is None else result.wait_s)
+        call_record, timing = _call_to_store(run, step, prepared.arguments), self._timing(call)
+        outcome, attempts = result.outcome, result.attempts
+        trace = StepTrace(step, prepared.arguments, fetched.contents, outcome, attempts, call_record, timing)
         if step.resources:
             # The tool has run. A resource that cannot be fetched now must not cause a second call.
-            later = [it for it in step.resources if step.read_after(it)]
-            after = fetch_all(later, step, known.after(step, outcome.value), host)
-            trace = structs.replace(trace, after=after, timing=self._timing(call))
+            later_resources = [resource for resource in step.resources if step.read_after(resource)]
+            later_contents = fetch_all(later_resources, step, known.after(step, outcome.value), host)
+            trace = structs.replace(trace, after=later_contents, timing=self._timing(call))
         return CallEnded(call, trace)
 
     def _now_ms(self) -> int:
@@ -463,41 +463,41 @@ class Engine:
         step, fetched = call.step, fetched or NOTHING_FETCHED
         # The error is stored, and it may quote the arguments.
         failed = structs.replace(failed, error=run.secrets.hide_text(failed.error))
-        kept, timing, outcome = _arguments_to_store(run, step, arguments), self._timing(call), Failed(failed.error)
-        contents, read, unread = fetched.contents, fetched.read, fetched.uri
-        trace = StepTrace(step, arguments, contents, outcome, attempts, kept, timing, read=read, unread=unread)
-        pause = None if call.index is not None else pause_after(failed, step, step.name, tool, unread)
+        call_record, timing, outcome = _call_to_store(run, step, arguments), self._timing(call), Failed(failed.error)
+        trace = StepTrace(step, arguments, fetched.contents, outcome, attempts, call_record, timing)
+        trace = structs.replace(trace, read_resources=fetched.read_resources, unread=fetched.uri)
+        pause = None if call.index is not None else pause_after(failed, step, step.name, tool, fetched.uri)
         return CallEnded(call, trace, over or pause, failed=failed)
 
-    def _end(self, run: Run, ended: CallEnded) -> None:
+    def _end(self, run: Run, result: CallEnded) -> None:
         """Note how a call ended. A checkpoint is written."""
-        step = ended.call.step
+        step = result.call.step
         if step.name in run.running:
             run.running[step.name] -= 1
             if not run.running[step.name]:
                 del run.running[step.name]
-        if ended.call.variables is not None:
-            run.variables.merge(ended.call.variables)
-        if ended.call.index is not None:
-            run.end_item(ended)
+        if result.call.variables is not None:
+            run.variables.merge(result.call.variables)
+        if result.call.index is not None:
+            run.end_item(result)
             self._end_list(run, step)
             return
-        if ended.failed is not None and step.retry is not None and self._postpone_attempt(run, ended):
+        if result.failed is not None and step.retry is not None and self._postpone_attempt(run, result):
             return
-        if ended.trace is not None:
-            run.settle(ended.trace)
-        if ended.stop is not None:
-            run.stop_at(step, ended.stop, ended.blocked)
+        if result.trace is not None:
+            run.settle(result.trace)
+        if result.stop is not None:
+            run.stop_at(step, result.stop, result.blocked)
         elif step.checkpoint:
             self._checkpoint(run, step)
 
-    def _postpone_attempt(self, run: Run, ended: CallEnded) -> bool:
+    def _postpone_attempt(self, run: Run, result: CallEnded) -> bool:
         """Stop at a step if a worker can make its next attempt later and the task lives long enough. Otherwise the step
         fails, and a resume has all attempts again."""
-        step, now_ms, attempts = ended.call.step, self._now_ms(), ended.trace.attempts if ended.trace else 0
+        step, now_ms, attempts = result.call.step, self._now_ms(), result.trace.attempts if result.trace else 0
         until_ms: int | str = ""
-        if ended.retry_s is not None and run.lease is not None:
-            until_ms = self._end_of_wait(run, now_ms + round(ended.retry_s * 1000), now_ms)
+        if result.retry_s is not None and run.lease is not None:
+            until_ms = self._end_of_wait(run, now_ms + round(result.retry_s * 1000), now_ms)
         if isinstance(until_ms, str):
             if _earlier_attempts(run, step):
                 run.variables.note(f"{TRIED_PREFIX}{step.name}", 0)
@@ -509,19 +509,19 @@ class Engine:
 
     def _end_list(self, run: Run, step: Step) -> None:
         """Settle a step whose calls have all ended. A list with a checkpoint is also written from time to time."""
-        listed = run.lists[step.name]
-        if listed.waiting or step.name in run.running or step.name in run.stops:
+        list_run = run.lists[step.name]
+        if list_run.waiting or step.name in run.running or step.name in run.stops:
             # The results of a list grow, so not each of them is written at once.
-            if step.checkpoint and listed.unwritten >= step.parallel:
+            if step.checkpoint and list_run.unwritten >= step.parallel:
                 self._checkpoint(run, step)
             return
-        if listed.stop is not None and not listed.failed:
-            run.stop_at(step, listed.stop, Blocked(step, (), frozenset()))
+        if list_run.stop is not None and not list_run.failed:
+            run.stop_at(step, list_run.stop, Blocked(step, (), frozenset()))
             return
-        timing = self._timing(listed.call)
-        attempts, calls = listed.attempts, listed.calls
-        trace = StepTrace(step, None, (), listed.outcome(), attempts, timing=timing, calls=calls)
-        stop = listed.pause()
+        timing = self._timing(list_run.call)
+        attempts, calls = list_run.attempts, list_run.calls
+        trace = StepTrace(step, None, (), list_run.outcome(), attempts, timing=timing, calls=calls)
+        stop = list_run.pause()
         self._end(run, CallEnded(Call(step), trace, stop))
 
     def _checkpoint(self, run: Run, step: Step) -> None:
@@ -531,8 +531,8 @@ class Engine:
 
     def _timing(self, call: Call) -> Timing | None:
         """The timing of a call that has ended; `None` for a run without a task."""
-        began = call.began
-        return None if began is None else Timing(began.at_ms, round((self._clock() - began.at_s) * 1000))
+        start = call.start
+        return None if start is None else Timing(start.at_ms, round((self._clock() - start.at_s) * 1000))
 
     def _key(self, run: Run, call: Call, prepared: Prepared) -> Key | None:
         """The idempotency key of all attempts of a call; `None` for a single call of a run without a task, which gets
@@ -543,21 +543,23 @@ class Engine:
         name = step.name if call.index is None else item_name(step.name, call.index)
         return step_key(run.task_id, name, partial(self._host.canonical, prepared.name, prepared.arguments))
 
-    def _with_repeats(self, run: Run, ended: EndedRun) -> EndedRun:
+    def _with_repeats(self, run: Run, ended_run: EndedRun) -> EndedRun:
         """The ended run, with the steps that it may have repeated and those that another run may repeat."""
         lease = run.lease
-        if lease is None or not (lease.held.interrupted or run.unrecorded):
-            return ended
-        known, task_id, host = run.known, lease.task.task_id, self._host
+        if lease is None or not (lease.current_claim.interrupted or run.unrecorded):
+            return ended_run
+        known, task_id, canonical = run.known, lease.task.task_id, self._host.canonical
 
-        def calls(traces: Iterable[StepTrace]) -> tuple[Repeat, ...]:
-            return tuple(repeat(it.step, it.arguments, known, task_id, host.canonical) for it in traces if it.attempts)
+        def repeats_of(traces: Iterable[StepTrace]) -> tuple[Repeat, ...]:
+            calls = (trace for trace in traces if trace.attempts)
+            return tuple(repeat(trace.step, trace.arguments, known, task_id, canonical) for trace in calls)
 
-        lost = calls(run.unrecorded)
-        if not lease.held.interrupted:
-            return structs.replace(ended, lost=lost)
-        ran = calls(trace for trace in run.traces if not trace.replayed)
-        return structs.replace(ended, lost=lost, twice=ran, before=open_repeats(known, task_id, host.canonical))
+        unrecorded = repeats_of(run.unrecorded)
+        if not lease.current_claim.interrupted:
+            return structs.replace(ended_run, unrecorded=unrecorded)
+        repeated = repeats_of(trace for trace in run.traces if not trace.replayed)
+        may_repeat = open_repeats(known, task_id, canonical)
+        return structs.replace(ended_run, unrecorded=unrecorded, repeated=repeated, open_repeats=may_repeat)
 
     # The write
 
@@ -576,9 +578,9 @@ class Engine:
         traces: list[StepTrace] = []
         items: dict[str, Items] = {}
 
-        def decided(task: TaskRecord) -> Batch:
+        def decide_batch(task: TaskRecord) -> Batch:
             # The last write releases the claim, so it need not renew it.
-            claim = lease.held if last else lease.claim()
+            claim = lease.current_claim if last else lease.claim()
             traces[:] = run.unwritten(task)
             items.clear()
             items.update(merged_items(task, run.unwritten_items()))
@@ -596,19 +598,19 @@ class Engine:
             )
 
         # A continuation can change each element once.
-        attempts = WRITE_ATTEMPTS + sum(len(it.elements) for it in run.unwritten_items().values())
+        attempts = WRITE_ATTEMPTS + sum(len(step_items.elements) for step_items in run.unwritten_items().values())
         try:
-            written = write_decided(
-                self._store, lease.task, decided, attempts=attempts, sleep=self._sleep, rng=self._rng
+            result = write_decided(
+                self._store, lease.task, decide_batch, attempts=attempts, sleep=self._sleep, rng=self._rng
             )
         except StoreError as error:
             return self._not_written(run, lease, error)
         if last:
-            lease.task, lease.released = written.task, True
+            lease.task, lease.released = result.task, True
         else:
-            lease.note_written(written.task)
-        run.note_written(written.task, traces, items)
-        run.note_oversized(written.task, written.oversized)
+            lease.note_written(result.task)
+        run.note_written(result.task, traces, items)
+        run.note_oversized(result.task, result.oversized)
         return None
 
     def _not_written(self, run: Run, lease: Lease, error: StoreError) -> Over | None:
@@ -631,22 +633,22 @@ class Engine:
         return None
 
 
-def _stop_before(step: Step, tried: "AttemptResult") -> Stop | None:
+def _stop_before(step: Step, result: "AttemptResult") -> Stop | None:
     """Why a tool was not called at all, if its step stays open."""
-    if tried.over and not tried.attempts:
-        return tried.over
-    needed = tried.outcome.not_approved if isinstance(tried.outcome, Failed) else None
-    return None if needed is None else approval_pause(step.name, needed)
+    if result.over and not result.attempts:
+        return result.over
+    approval = result.outcome.not_approved if isinstance(result.outcome, Failed) else None
+    return None if approval is None else approval_pause(step.name, approval)
 
 
 def _place(run: Run, call: Call) -> Place:
     step, lease = call.step, run.lease
     name = step.name if call.index is None else item_name(step.name, call.index)
-    task, by = (None, "") if lease is None else (lease.task, f"run:{lease.held.number}")
-    return Place(run.workflow, step, name, task, is_turn=True, is_item=call.index is not None, by=by)
+    task, attempt_name = (None, "") if lease is None else (lease.task, f"run:{lease.current_claim.number}")
+    return Place(run.workflow, step, name, task, is_turn=True, is_item=call.index is not None, by=attempt_name)
 
 
-def _arguments_to_store(run: Run, step: Step, arguments: Mapping[str, Json] | None) -> JsonObject | None:
+def _call_to_store(run: Run, step: Step, arguments: Mapping[str, Json] | None) -> JsonObject | None:
     """The arguments to store with the result: none, unless a person has given some of them."""
     if arguments is None or step.name not in run.input.answers:
         return None
@@ -680,9 +682,9 @@ def attempt(
     step: Step,
     host: Host,
     call: Prepared,
-    first: Attempt,
+    first_attempt: Attempt,
     variables: TaskVariables | None,
-    lease: Lease | LeaseOfThread | None,
+    lease: Lease | ThreadLease | None,
     rng: Callable[[], float] = random_fraction,
 ) -> AttemptResult:
     """Call a step's tool until it succeeds, or until it must not or cannot be called again.
@@ -690,24 +692,24 @@ def attempt(
     Args:
         variables: The task's variables; `None` without a task.
     """
-    outcome = host.run(call, variables, first)
+    outcome = host.run(call, variables, first_attempt)
     if _was_not_called(outcome):
         # The claim is renewed just before a call. The renewal may show that the task is over or has another run.
         return AttemptResult(outcome, 0, lease.over if lease else None)
-    tried = AttemptResult(outcome, first.number)
-    while isinstance(tried.outcome, Failed) and _may_retry(step, tried.outcome, tried.attempts):
-        wait_s = step.retry.wait_s(tried.attempts, rng) if step.retry else 0.0
+    result = AttemptResult(outcome, first_attempt.number)
+    while isinstance(result.outcome, Failed) and _may_retry(step, result.outcome, result.attempts):
+        wait_s = step.retry.wait_s(result.attempts, rng) if step.retry else 0.0
         if not host.may_start(wait_s):
-            return structs.replace(tried, wait_s=wait_s)
+            return structs.replace(result, wait_s=wait_s)
         host.wait(wait_s)
         over = lease.check() if lease else None
         if over or not host.may_start() or (lease and not lease.is_safe()):
-            return AttemptResult(tried.outcome, tried.attempts, over)
-        again = host.run(call, variables, structs.replace(first, number=tried.attempts + 1))
-        if _was_not_called(again):
+            return AttemptResult(result.outcome, result.attempts, over)
+        outcome = host.run(call, variables, structs.replace(first_attempt, number=result.attempts + 1))
+        if _was_not_called(outcome):
             break
-        tried = AttemptResult(again, tried.attempts + 1)
-    return tried
+        result = AttemptResult(outcome, result.attempts + 1)
+    return result
 
 
 def _was_not_called(outcome: Outcome) -> bool:
@@ -720,7 +722,7 @@ def _may_retry(step: Step, failed: Failed, attempts: int) -> bool:
         return False
     match failed.kind:
         case Failure.RAISED:
-            return isinstance(failed.cause, step.retry.on) and not failed.final
+            return isinstance(failed.cause, step.retry.on) and not failed.is_final
         case Failure.TIMED_OUT:
             return step.retryable
         case _:
@@ -740,7 +742,7 @@ class Fetched(Struct, frozen=True):
     """
 
     contents: tuple[FetchedResource, ...] = ()
-    read: frozenset[str] = frozenset()
+    read_resources: frozenset[str] = frozenset()
     error: str | None = None
     uri: str | None = None
     error_id: str | None = None
@@ -755,17 +757,17 @@ def fetch_before(step: Step, known: Known, host: Host) -> Fetched:
     A resource whose URI is not known yet is left out; `decide` says why.
     """
     contents: list[FetchedResource] = []
-    read: set[str] = set()
+    read_resources: set[str] = set()
     for resource in step.resources:
         uri = None if step.read_after(resource) else known.uri_of(resource, step)
         if not isinstance(uri, str):
             continue
-        found = _read(uri, host)
-        if isinstance(found, ResourceUnavailable):
-            return Fetched(tuple(contents), frozenset(read), str(found), uri, found.error_id)
-        contents.extend(found)
-        read.add(resource)
-    return Fetched(tuple(contents), frozenset(read))
+        result = _read(uri, host)
+        if isinstance(result, ResourceUnavailable):
+            return Fetched(tuple(contents), frozenset(read_resources), str(result), uri, result.error_id)
+        contents.extend(result)
+        read_resources.add(resource)
+    return Fetched(tuple(contents), frozenset(read_resources))
 
 
 def fetch_all(resources: Sequence[str], step: Step, known: Known, host: Host) -> tuple[Content, ...]:
@@ -774,11 +776,10 @@ def fetch_all(resources: Sequence[str], step: Step, known: Known, host: Host) ->
     for resource in resources:
         uri = known.uri_of(resource, step)
         if not isinstance(uri, str):
-            shown = uris_of(step, known)[resource]
-            contents.append(UnreadResource(shown, "a value in its URI is not known"))
+            contents.append(UnreadResource(uris_of(step, known)[resource], "a value in its URI is not known"))
             continue
-        found = _read(uri, host) if host.may_start() else ResourceUnavailable("too little time is left")
-        contents.extend([UnreadResource(uri, str(found))] if isinstance(found, ResourceUnavailable) else found)
+        result = _read(uri, host) if host.may_start() else ResourceUnavailable("too little time is left")
+        contents.extend([UnreadResource(uri, str(result))] if isinstance(result, ResourceUnavailable) else result)
     return tuple(contents)
 
 

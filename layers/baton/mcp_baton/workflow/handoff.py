@@ -10,7 +10,6 @@ from typing import Final, Protocol
 from msgspec import Struct, structs
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced, json_size
-from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, Step, Workflow
 from mcp_baton.workflow.host import MAX_FIELDS
 from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, UnresolvedDependency, Waiting, refused_arguments
@@ -34,8 +33,6 @@ from mcp_baton.workflow.sources import (
 
 MAKE_THESE_CALLS: Final = "To continue the workflow, make these tool calls:"
 CORRECTED_MAKE_THESE_CALLS: Final = "When the cause is corrected, make these tool calls:"
-
-
 APPROVED_MAKE_THESE_CALLS: Final = "After the approval, make these tool calls:"
 
 NOTHING: Final[JsonObject] = MappingProxyType({})
@@ -59,13 +56,13 @@ class Handle(Struct, frozen=True):
 
     Attributes:
         accepts_id: Whether a tool of this name accepts the id. A tool with its own parameter `task_id` does not.
-        given: Arguments that the task has not stored, so that they must be given again.
+        extra_arguments: Arguments that the task has not stored, so that they must be given again.
     """
 
     task_id: str
     workflow: Workflow
     accepts_id: Callable[[str], bool] = lambda _: False
-    given: Mapping[str, Json] = NOTHING
+    extra_arguments: Mapping[str, Json] = NOTHING
 
     @property
     def tool(self) -> str | None:
@@ -76,7 +73,7 @@ class Handle(Struct, frozen=True):
     def arguments(self) -> dict[str, Json]:
         """The arguments that continue the task: its id, those that must be given again, and a text for each secret."""
         secrets = (argument.name for argument in self.workflow.arguments if argument.secret and argument.required)
-        return {TASK_ID: self.task_id, **self.given, **{name: secret_placeholder(name) for name in secrets}}
+        return {TASK_ID: self.task_id, **self.extra_arguments, **{name: secret_placeholder(name) for name in secrets}}
 
     def with_task_id(self, tool: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
         """A call's arguments with the task's id, if the tool accepts it."""
@@ -112,9 +109,9 @@ class Handle(Struct, frozen=True):
         """
         names = (argument.name for argument in self.workflow.arguments if argument.secret)
         secrets = [name for name in names if known is not None and name in known.texts]
-        again = f" Give {', '.join(secrets)} again with it: secrets are not stored." if secrets else ""
-        how = f"get the prompt {self.workflow.name}" if self.tool is None else f"call {self.tool}"
-        text = f"{begin}{how} with {dumps_spaced(self.arguments)} to let the server continue.{again}"
+        secrets_text = f" Give {', '.join(secrets)} again with it: secrets are not stored." if secrets else ""
+        action = f"get the prompt {self.workflow.name}" if self.tool is None else f"call {self.tool}"
+        text = f"{begin}{action} with {dumps_spaced(self.arguments)} to let the server continue.{secrets_text}"
         return f"{text[0].upper()}{text[1:]}"
 
     def complete_text(self) -> str:
@@ -140,8 +137,8 @@ def next_calls(plan: Plan, tools: Requirements, handle: Handle | None = None) ->
     workflow, known = plan.workflow, plan.known
     if workflow is None or known is None or plan.task.status.terminal:
         return []
-    go_on = Handle(plan.task.task_id, workflow) if workflow.has_workflow_tool else None
-    return RemainingCalls(known, tools, plan.pause, handle, go_on).entries()
+    resume_handle = Handle(plan.task.task_id, workflow) if workflow.has_workflow_tool else None
+    return RemainingCalls(known, tools, plan.pause, handle, resume_handle).entries()
 
 
 class RemainingCalls(Struct, frozen=True):
@@ -150,30 +147,30 @@ class RemainingCalls(Struct, frozen=True):
     Attributes:
         pause: Why the last run stopped; `None` if nothing stops the next one.
         handle: Names the task in the calls of tools; `None` for calls that name it otherwise.
-        go_on: Names the task in the call that lets the server continue; `None` if the server cannot continue it.
+        resume_handle: Names the task in the call that lets the server continue; `None` if the server cannot.
     """
 
     known: Known
     tools: Requirements
     pause: PauseReason | None = None
     handle: Handle | None = None
-    go_on: Handle | None = None
-    read: frozenset[str] = frozenset()
+    resume_handle: Handle | None = None
+    read_resources: frozenset[str] = frozenset()
 
     def steps(self) -> list[Step]:
         """The remaining steps that the model has to do itself. The server runs all others when it continues."""
-        left, remedy, pause = self.known.open_steps, self._remedy, self.pause
-        if remedy is Remedy.NONE or (remedy in (Remedy.DECISION, Remedy.WAIT) and self.go_on is not None):
+        open_steps, remedy, pause = self.known.open_steps, self._remedy, self.pause
+        if remedy is Remedy.NONE or (remedy in (Remedy.DECISION, Remedy.WAIT) and self.resume_handle is not None):
             return []
-        if self.go_on is None or self.go_on.tool is None:
-            return [step for step in left if step.ask is None and not step.is_wait]
+        if self.resume_handle is None or self.resume_handle.tool is None:
+            return [step for step in open_steps if step.ask is None and not step.is_wait]
         if pause is None or pause.is_for_the_operator or pause.server_can_continue or pause.remedy is Remedy.ANSWERS:
             return []
-        stopped = next((step for step in left if step.name == pause.step), None)
-        if stopped is None:
+        paused_step = next((step for step in open_steps if step.name == pause.step), None)
+        if paused_step is None:
             return []
         # The model's reading of a resource is not recorded, so the server would stop there again.
-        return [stopped] if stopped.tool is not None else left
+        return [paused_step] if paused_step.tool is not None else open_steps
 
     @property
     def _remedy(self) -> Remedy | None:
@@ -190,8 +187,8 @@ class RemainingCalls(Struct, frozen=True):
         answers: JsonObject = {name: f"<{text}>" for name, text in self.known.open_questions().items()}
         if not answers:
             return None
-        named: JsonObject = self.go_on.arguments if self.go_on else self.known.shown_texts
-        return {"tool": self.known.workflow.name, "arguments": {**named, ANSWERS: answers}}
+        arguments: JsonObject = self.resume_handle.arguments if self.resume_handle else self.known.shown_texts
+        return {"tool": self.known.workflow.name, "arguments": {**arguments, ANSWERS: answers}}
 
     # As data
 
@@ -201,30 +198,30 @@ class RemainingCalls(Struct, frozen=True):
         a call of the workflow's tool, which lets the server continue, or complete the task.
         """
         if not self.known.open_steps:
-            return self.go_on.complete_call() if self.go_on else []
+            return self.resume_handle.complete_call() if self.resume_handle else []
         if self.pause is not None and self.pause.remedy is Remedy.ANSWERS:
             answer = self._answer_call()
             return [answer] if answer else []
         if self._remedy is Remedy.NONE:
-            return self.go_on.cancel_call() if self.go_on else []
-        last = self.go_on.resume_call() if self.go_on else []
+            return self.resume_handle.cancel_call() if self.resume_handle else []
+        resume_calls = self.resume_handle.resume_call() if self.resume_handle else []
         calls = [entry for step in self.steps() for entry in self.entries_of(step)]
-        return [*(call for call in calls if call not in last), *last]
+        return [*(call for call in calls if call not in resume_calls), *resume_calls]
 
     def entries_of(self, step: Step) -> Iterator[JsonObject]:
         """The remaining calls of one step, as in `entries`."""
         uris = uris_of(step, self.known)
-        yield from ({"resource": uri} for it, uri in uris.items() if not step.read_after(it))
-        go_on = self.go_on.resume_call() if self.go_on else []
+        yield from ({"resource": uri} for template, uri in uris.items() if not step.read_after(template))
+        resume_calls = self.resume_handle.resume_call() if self.resume_handle else []
         if step.each is not None:
             items = self.known.items_of(step)
             for index in items.open[:MAX_FIELDS] if items else ():
                 yield from self.at(items.elements[index]).entry_of(step) if items else ()
-        elif step.tool is not None and go_on and self._is_too_long(step):
-            yield from go_on
+        elif step.tool is not None and resume_calls and self._is_too_long(step):
+            yield from resume_calls
         else:
             yield from self.entry_of(step)
-        yield from ({"resource": uri} for it, uri in uris.items() if step.read_after(it))
+        yield from ({"resource": uri} for template, uri in uris.items() if step.read_after(template))
 
     def entry_of(self, step: Step) -> Iterator[JsonObject]:
         """The call of a step's tool, as in `entries`."""
@@ -243,20 +240,20 @@ class RemainingCalls(Struct, frozen=True):
 
     def handoff(self, notes: Sequence[str] = ()) -> str:
         """What happened, and what to do next: at best one call that lets the server continue."""
-        before, steps, after = self.frame()
+        introduction, steps, closing = self.frame()
         calls = [f"{number}. {self.text_of(step)}" for number, step in enumerate(steps, 1)]
-        happened = [self.pause.what_happened()] if self.pause else []
-        return "\n\n".join([*happened, *self.lost_results(), *notes, *before, *calls, *after])
+        event = [self.pause.what_happened()] if self.pause else []
+        return "\n\n".join([*event, *self.lost_results(), *notes, *introduction, *calls, *closing])
 
     def lost_results(self) -> Iterator[str]:
         """A sentence for each result that later calls cannot refer to, except the one that the pause is about."""
-        for step, why in self.known.lost.items():
+        for step, reason in self.known.lost_results.items():
             if not (isinstance(self.pause, UnresolvedDependency) and self.pause.producing_step == step):
-                yield f"Later calls cannot refer to the result of step '{step}': {why}."
+                yield f"Later calls cannot refer to the result of step '{step}': {reason}."
 
     def frame(self) -> tuple[list[str], list[Step], list[str]]:
         """The sentences before the calls, the steps whose calls the model has to make, and the sentences after."""
-        answer, go_on = self._answer_call(), self.go_on
+        answer, handle = self._answer_call(), self.resume_handle
         if answer is not None:
             call = f"Call {answer['tool']} with {one_line(answer['arguments'])}"
             return [f"{call} to let the server continue."], [], []
@@ -264,72 +261,74 @@ class RemainingCalls(Struct, frozen=True):
         if isinstance(self.pause, Waiting):
             return self._after_wait(self.pause), self.steps(), []
         if remedy is Remedy.DECISION:
-            offer = go_on.resume_text(self.known, begin="After the decision, ") if go_on else APPROVED_MAKE_THESE_CALLS
+            offer = (
+                handle.resume_text(self.known, begin="After the decision, ") if handle else APPROVED_MAKE_THESE_CALLS
+            )
             return [offer], self.steps(), []
         if remedy is Remedy.NONE:
-            return [go_on.cancel_text()] if go_on else [], [], []
+            return [handle.cancel_text()] if handle else [], [], []
         is_for_operator = self.pause is not None and self.pause.is_for_the_operator
         steps = self.steps()
-        if go_on is None:
+        if handle is None:
             return [CORRECTED_MAKE_THESE_CALLS if is_for_operator else MAKE_THESE_CALLS], steps, []
         if not steps:
             begin = "When the cause is corrected, " if is_for_operator else ""
-            return [go_on.resume_text(self.known, begin=begin)], [], []
+            return [handle.resume_text(self.known, begin=begin)], [], []
         return (
             [MAKE_THESE_CALLS],
             steps,
-            [go_on.resume_text(self.known, begin="Or " if go_on.tool is None else "Then ")],
+            [handle.resume_text(self.known, begin="Or " if handle.tool is None else "Then ")],
         )
 
     def _after_wait(self, pause: Waiting) -> list[str]:
-        begin, go_on = "After the callback, " if pause.waits_for == "callback" else "After that, ", self.go_on
-        if go_on is None:
+        begin, handle = "After the callback, " if pause.waits_for == "callback" else "After that, ", self.resume_handle
+        if handle is None:
             return [f"{begin}make these tool calls:"]
         return [
-            go_on.resume_text(self.known, begin=begin),
-            f"To check, {call_that_shows(go_on.task_id, go_on.workflow)}.",
+            handle.resume_text(self.known, begin=begin),
+            f"To check, {call_that_shows(handle.task_id, handle.workflow)}.",
         ]
 
-    def text_of(self, step: Step, longest: int = LONGEST) -> str:
+    def text_of(self, step: Step, limit: int = LONGEST) -> str:
         """What remains of one step, one line for each action."""
-        read = self.read if self.pause is not None and step.name == self.pause.step else frozenset()
-        uris = {it: f"read the resource {uri}" for it, uri in uris_of(step, self.known).items() if it not in read}
+        skip = self.read_resources if self.pause is not None and step.name == self.pause.step else frozenset()
+        uris = {name: f"read the resource {uri}" for name, uri in uris_of(step, self.known).items() if name not in skip}
         if step.is_wait:
             lines = [f"Wait: step '{step.name}' {one_line(step.wait_text)}"]
         elif step.tool is None:
-            lines = [_capitalized(reading) for reading in uris.values()]
+            lines = [_capitalized(text) for text in uris.values()]
         elif step.each is not None:
-            lines = self._texts_of_list(step, step.each, step.tool, longest)
+            lines = self._texts_of_list(step, step.each, step.tool, limit)
         elif self._is_too_long(step):
             lines = [f"Let the server call {step.tool}: the values of its arguments are too long for a call of yours"]
         else:
-            call = f"call {step.tool} with {one_line(self.call_of(step, step.tool, longest))}"
-            first = [reading for it, reading in uris.items() if not step.read_after(it)]
-            lines = [_capitalized(", then ".join([*first, call]))]
-            lines += [f"Then: {_capitalized(reading)}" for it, reading in uris.items() if step.read_after(it)]
+            call = f"call {step.tool} with {one_line(self.call_of(step, step.tool, limit))}"
+            texts_before = [text for name, text in uris.items() if not step.read_after(name)]
+            lines = [_capitalized(", then ".join([*texts_before, call]))]
+            lines += [f"Then: {_capitalized(text)}" for name, text in uris.items() if step.read_after(name)]
         if step.guidance:
             lines.append(f"Note: {quoted_guidance(step.guidance, self.known.shown_texts)}")
         return "\n   ".join(lines)
 
-    def _texts_of_list(self, step: Step, each: Source, tool: str, longest: int) -> list[str]:
+    def _texts_of_list(self, step: Step, each: Source, tool: str, limit: int) -> list[str]:
         """One line for each element that has no result; or one line for all, if the elements are not known."""
         items = self.known.items_of(step)
         if items is None:
             source = self.known.placeholder(each) or "the list"
-            return [f"For each element of {source}: call {tool} with {one_line(self.call_of(step, tool, longest))}"]
-        calls = [self.at(items.elements[index]).call_of(step, tool, longest) for index in items.open[:SHOWN_CALLS]]
-        more = len(items.open) - len(calls)
+            return [f"For each element of {source}: call {tool} with {one_line(self.call_of(step, tool, limit))}"]
+        calls = [self.at(items.elements[index]).call_of(step, tool, limit) for index in items.open[:SHOWN_CALLS]]
+        count = len(items.open) - len(calls)
         lines = [f"Call {tool} with {one_line(arguments)}" for arguments in calls]
-        return [*lines, *([f"And {more} more calls of {tool}, one for each element"] if more else [])]
+        return [*lines, *([f"And {count} more calls of {tool}, one for each element"] if count else [])]
 
     # Arguments and URIs
 
-    def call_of(self, step: Step, tool: str, longest: int = LONGEST) -> dict[str, Json]:
+    def call_of(self, step: Step, tool: str, limit: int = LONGEST) -> dict[str, Json]:
         """The arguments of a call that names the task, if it has to."""
-        arguments = self.arguments(step, longest)
+        arguments = self.arguments(step, limit)
         return self.handle.with_task_id(tool, arguments) if self.handle else arguments
 
-    def arguments(self, step: Step, longest: int = LONGEST) -> dict[str, Json]:
+    def arguments(self, step: Step, limit: int = LONGEST) -> dict[str, Json]:
         """A call's arguments. Unknown, invalid and long values are replaced by placeholders."""
         known = self.known
         required, answers = self.tools.required(step.tool or ""), known.answers.get(step.name, {})
@@ -337,20 +336,17 @@ class RemainingCalls(Struct, frozen=True):
         for name, source in step.arguments.items():
             if name in answers:
                 continue
-            if isinstance(source, Item) and known.item is None:
-                arguments[name] = known.placeholder(source)
-                continue
-            if known.shows_placeholder(source):
+            if (isinstance(source, Item) and known.item is None) or known.shows_placeholder(source):
                 arguments[name] = known.placeholder(source)
                 continue
             resolution = known.resolve(source)
             if isinstance(resolution, Found):
                 value = known.shown_value(resolution.value, source)
-                is_lost = known.is_lost(source) and is_long(value, longest)
-                arguments[name] = _missing(name) if is_lost else known.shortened(value, source, longest)
+                is_lost = known.is_lost(source) and is_long(value, limit)
+                arguments[name] = _missing(name) if is_lost else known.shortened(value, source, limit)
             elif not isinstance(resolution, NotGiven) or name in required:
-                comes = self._may_come(resolution, source, step)
-                arguments[name] = known.placeholder(source) if comes else _missing(name)
+                may_come = self._may_come(resolution, source, step)
+                arguments[name] = known.placeholder(source) if may_come else _missing(name)
         for name in sorted(required - step.arguments.keys() - answers.keys()):
             arguments[name] = _missing(name)
         arguments |= {name: known.shown_value(value, None) for name, value in answers.items()}
@@ -362,17 +358,15 @@ class RemainingCalls(Struct, frozen=True):
         match resolution:
             case NoOutput(producer):
                 # A result that cannot be read now may be readable later.
-                return known.statuses[producer.name] is not StepStatus.SKIPPED and producer.name not in known.lost
-            case NoField() | NoElement():
+                return known.may_come(resolution) and producer.name not in known.lost_results
+            case NoField() | NoElement() | NoneOf():
                 return False
             case NoVariable() if isinstance(source, TaskVariable):
                 if resolution.later or source.set_by:
                     return True
                 # If no tool declares that it sets the variable, any earlier step may set it.
-                before = known.workflow.steps[: known.workflow.steps.index(step)]
-                return any(it.tool and not known.statuses[it.name].settled for it in before)
-            case NoneOf():
-                return False
+                earlier_steps = known.workflow.steps[: known.workflow.steps.index(step)]
+                return any(earlier.tool and not known.statuses[earlier.name].settled for earlier in earlier_steps)
             case _:
                 return True
 
@@ -403,10 +397,10 @@ def _uri_of(resource: str, step: Step, known: Known) -> str:
         text = None
         if isinstance(resolution, Found):
             text = as_text(resolution.value) if name in step.template_bindings else known.texts[name]
-        instead = known.placeholder(source) if text is None or is_long(text) else None
+        placeholder = known.placeholder(source) if text is None or is_long(text) else None
         # A value at the beginning of the URI contains its scheme.
         encode = encoded_uri if resource.startswith(f"{{{name}}}") else encoded
-        values[name] = instead or encode(text or "")
+        values[name] = placeholder or encode(text or "")
     return fill(resource, values)
 
 

@@ -65,7 +65,7 @@ class Failed(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
         return isinstance(other, Failed) and (self.error, self.asks_client) == (other.error, other.asks_client)
 
     @property
-    def final(self) -> bool:
+    def is_final(self) -> bool:
         """Whether the tool has said that the same call will fail again."""
         return isinstance(self.cause, ToolError) and not self.cause.retryable
 
@@ -184,8 +184,8 @@ class FetchedResource(Struct, frozen=True):
 class ResourceUnavailable(Exception):
     """A resource could not be fetched."""
 
-    def __init__(self, why: str, error_id: str | None = None) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, error_id: str | None = None) -> None:
+        super().__init__(reason)
         self.error_id = error_id
 
 
@@ -239,7 +239,7 @@ class Host(Protocol):
     """The thread that answers the request calls it while a tool runs or a wait lasts. It returns the seconds until the
     next call. The engine sets it."""
 
-    def beside(self) -> "Threads":
+    def threads(self) -> "Threads":
         """Runs calls in other threads."""
 
     def words(self, name: str, error: Exception) -> str:

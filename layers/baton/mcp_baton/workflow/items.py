@@ -43,7 +43,8 @@ class Items(Struct):
 
     def to_json(self) -> JsonObject:
         """The stored form."""
-        return {"elements": self.elements, "results": {str(index): it for index, it in sorted(self.results.items())}}
+        results = {str(index): result for index, result in sorted(self.results.items())}
+        return {"elements": self.elements, "results": results}
 
 
 def stored_items(variables: Mapping[str, Json], step: str) -> Items | None:
@@ -56,9 +57,9 @@ def stored_items(variables: Mapping[str, Json], step: str) -> Items | None:
     if name not in variables:
         return None
     try:
-        stored = cast("Mapping[str, dict[str, Json]]", variables[name])
-        results = {int(index): result for index, result in stored["results"].items()}
-        return Items(cast("list[Json]", list(stored["elements"])), results)
+        value = cast("Mapping[str, dict[str, Json]]", variables[name])
+        results = {int(index): result for index, result in value["results"].items()}
+        return Items(cast("list[Json]", list(value["elements"])), results)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise StoreError(f"the stored items of the step {step!r} are damaged") from error
 

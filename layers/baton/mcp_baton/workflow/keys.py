@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Final
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps
@@ -41,11 +42,11 @@ type Key = Callable[[], str]
 
 def own_key() -> Key:
     """The key of a call that belongs to no step. No other call has it."""
-    made: dict[str, str] = {}
+    keys: dict[str, str] = {}
 
     def make() -> str:
         # Most keys are never used, so make it on the first call. If two threads call at once, one sets it.
-        return made.get("key") or made.setdefault("key", os.urandom(DIGEST_CHARACTERS // 2).hex())
+        return keys.get("key") or keys.setdefault("key", os.urandom(DIGEST_CHARACTERS // 2).hex())
 
     return make
 
@@ -53,12 +54,9 @@ def own_key() -> Key:
 def step_key(task_id: str, step: str, arguments: Callable[[], JsonObject]) -> Key:
     """The key of every call of a task's step that has these arguments."""
 
-    made: list[str] = []
-
+    @cache
     def make() -> str:
-        if not made:
-            parts: list[Json] = [task_id, step, arguments()]
-            made.append(digest(parts))
-        return made[0]
+        parts: list[Json] = [task_id, step, arguments()]
+        return digest(parts)
 
     return make

@@ -45,17 +45,17 @@ class Superseded(Struct, frozen=True):
 type Over = TaskOver | Superseded
 """Why a run cannot write to its task any more."""
 
-type Left = Callable[[], int | None]
+type TimeLeft = Callable[[], int | None]
 """Milliseconds until the function is stopped; `None` if it has no time limit."""
 
 
-def lease_end(store: TaskStore, left_ms: Left) -> int:
+def lease_end(store: TaskStore, left_ms: TimeLeft) -> int:
     """When a claim that is taken now ends, epoch milliseconds. It ends with the function at the latest."""
-    left = left_ms()
-    return store.now_ms() + (LEASE_MS if left is None else min(LEASE_MS, max(left, 0)))
+    remaining_ms = left_ms()
+    return store.now_ms() + (LEASE_MS if remaining_ms is None else min(LEASE_MS, max(remaining_ms, 0)))
 
 
-def give_back(store: TaskStore, task: TaskRecord) -> None:
+def release_claim(store: TaskStore, task: TaskRecord) -> None:
     """Release a claim, so that the next run need not wait until it expires."""
     if task.claim is None:
         return
@@ -85,23 +85,23 @@ class Lease:
     Attributes:
         task: The task as it was last read or written.
         unsure: As above, until a read or a write shows that the task exists.
-        held: The claim as it was last confirmed.
+        current_claim: The claim as it was last confirmed.
         released: Whether a write has released the claim.
     """
 
     def __init__(
-        self, store: TaskStore, task: TaskRecord, left_ms: Left, clock: Callable[[], float], *, unsure: bool = False
+        self, store: TaskStore, task: TaskRecord, left_ms: TimeLeft, clock: Callable[[], float], *, unsure: bool = False
     ) -> None:
         self.task = task
         self.unsure = unsure
-        self.held = task.claim or Claim("", 0, 0)
+        self.current_claim = task.claim or Claim("", 0, 0)
         self.released = False
         self._store = store
         self._left_ms = left_ms
         self._clock = clock
         self._over: Over | None = None
         self._is_uncontested = False
-        self._begins = True
+        self._call_begins = True
         self._read_s = clock()
         self._renew_at_ms = store.now_ms() + RENEW_MS
 
@@ -112,7 +112,7 @@ class Lease:
 
     def claim(self) -> Claim:
         """The claim with the end that a renewal gives it now."""
-        return replace(self.held, until_ms=lease_end(self._store, self._left_ms))
+        return replace(self.current_claim, until_ms=lease_end(self._store, self._left_ms))
 
     def begin(self) -> StartTime | Over | None:
         """Prepare the start of a step.
@@ -123,7 +123,7 @@ class Lease:
         now_ms = self._checked_ms()
         if self._over is not None:
             return self._over
-        self._begins = True
+        self._call_begins = True
         return StartTime(now_ms, self._clock()) if self._is_safe_at(now_ms) else None
 
     def note_written(self, task: TaskRecord) -> None:
@@ -134,10 +134,10 @@ class Lease:
         self.task, self.unsure = task, False
         if task.status.terminal:
             self._over = TaskOver(task.status)
-        elif task.claim is not None and task.claim.id != self.held.id:
+        elif task.claim is not None and task.claim.id != self.current_claim.id:
             self._over = Superseded()
         else:
-            self.held, self._is_uncontested = task.claim or self.held, False
+            self.current_claim, self._is_uncontested = task.claim or self.current_claim, False
             self._read_s = self._clock()
             self._renew_at_ms = self._store.now_ms() + RENEW_MS
 
@@ -167,7 +167,7 @@ class Lease:
 
     def is_safe(self) -> bool:
         """As `lasts`, before a call is made again: the next `pulse` checks once more that the claim lasts."""
-        self._begins = True
+        self._call_begins = True
         return self.lasts()
 
     def lasts(self) -> bool:
@@ -175,11 +175,12 @@ class Lease:
         return self._is_safe_at(self._store.now_ms())
 
     def _is_safe_at(self, now_ms: int) -> bool:
-        lasts_ms = self.held.until_ms - now_ms
+        lasts_ms = self.current_claim.until_ms - now_ms
         if self._is_uncontested or lasts_ms >= SAFETY_MS:
             return True
-        left = self._left_ms()
-        return left is not None and lasts_ms >= 0 and left - lasts_ms < SAFETY_MS  # the claim ends with the function
+        left_ms = self._left_ms()
+        # The claim may end together with the function.
+        return left_ms is not None and lasts_ms >= 0 and left_ms - lasts_ms < SAFETY_MS
 
     def pulse(self) -> float:
         """Renew the claim if that is due.
@@ -191,7 +192,7 @@ class Lease:
             The seconds until the next renewal. Infinity if a tool must not start: the claim could not be renewed, or
             the response came so late that another run could have taken the task.
         """
-        begins, self._begins = self._begins, False
+        call_begins, self._call_begins = self._call_begins, False
         if self._over is not None:
             return math.inf
         if self.released:
@@ -202,7 +203,7 @@ class Lease:
             if self.over is not None:
                 return math.inf
             now_ms = self._store.now_ms()
-        if begins and not self._is_safe_at(now_ms):
+        if call_begins and not self._is_safe_at(now_ms):
             return math.inf
         return max(self._renew_at_ms - now_ms, 1) / 1000
 
@@ -210,10 +211,10 @@ class Lease:
         if now_ms < self._renew_at_ms:
             return False
         # A renewal cannot extend a claim beyond the function's end.
-        gains = self.claim().until_ms - self.held.until_ms >= SAFETY_MS
-        if not gains:
+        extends_claim = self.claim().until_ms - self.current_claim.until_ms >= SAFETY_MS
+        if not extends_claim:
             self._renew_at_ms = now_ms + RENEW_MS
-        return gains
+        return extends_claim
 
     def renew_by(self, write: Callable[[TaskRecord, Claim], TaskRecord]) -> bool:
         """Renew the claim by a write that does more than that.
@@ -230,7 +231,7 @@ class Lease:
         except TaskFinished as finished:
             self.task, self._over = finished.current, TaskOver(finished.current.status)
         except TaskNotFound:
-            self._gone()
+            self._note_missing()
         except StoreError:
             logger.warning("task %s: its claim could not be renewed", self.task.task_id, exc_info=True)
         else:
@@ -246,19 +247,19 @@ class Lease:
         try:
             standing = self._store.read_status(self.task.owner, self.task.task_id)
         except TaskNotFound:
-            self._gone()
+            self._note_missing()
             return
         except StoreError:
             logger.warning("task %s: its status cannot be read; the run goes on", self.task.task_id, exc_info=True)
             return
         self.unsure = False
         if standing.status.terminal:
-            self.task, self._over = self._ended(standing.status), TaskOver(standing.status)
-        elif standing.claim is not None and standing.claim.number > self.held.number:
+            self.task, self._over = self._read_ended(standing.status), TaskOver(standing.status)
+        elif standing.claim is not None and standing.claim.number > self.current_claim.number:
             # A read may be older than this run's own claim. Then the claim that was read has the lower number.
             self._over = Superseded()
 
-    def _ended(self, status: TaskStatus) -> TaskRecord:
+    def _read_ended(self, status: TaskStatus) -> TaskRecord:
         """The task as another request has ended it: its steps and its status, read at one moment."""
         try:
             return self._store.get(self.task.owner, self.task.task_id)
@@ -266,7 +267,7 @@ class Lease:
             logger.warning("task %s: it is over, and cannot be read", self.task.task_id, exc_info=True)
             return replace(self.task, status=status)
 
-    def _gone(self) -> None:
+    def _note_missing(self) -> None:
         if self.unsure:
             # The task was not created, so no other run can take it.
             self._is_uncontested = True
@@ -274,7 +275,7 @@ class Lease:
             self._over = TaskOver(None)
 
 
-class LeaseOfThread:
+class ThreadLease:
     """A run's lease, as a call in another thread uses it. The request's thread renews it, and reads the status.
 
     Args:

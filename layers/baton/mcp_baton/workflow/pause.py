@@ -83,8 +83,8 @@ class Reason(Struct, frozen=True, tag_field="type", rename="camel", omit_default
 
     def short_form(self) -> str:
         """The reason in a few words, with the error or the invalid fields: `missing reader`."""
-        members = {name: _listed(value) for name, value in self.to_json().items() if value}
-        template = next(it for it in self.short if placeholders(it) <= members.keys())
+        members = {name: _joined(value) for name, value in self.to_json().items() if value}
+        template = next(candidate for candidate in self.short if placeholders(candidate) <= members.keys())
         return fill(template, members) + self._details()
 
     def _details(self) -> str:
@@ -137,10 +137,10 @@ class UnresolvableParams(Reason, frozen=True, tag="unresolvableParams"):
     condition: str = ""
 
     def what_happened(self) -> str:
-        why = f": {self.problem}" if self.problem else ""
+        note = f": {self.problem}" if self.problem else ""
         if self.condition:
-            return f"Step '{self.step}' could not start: its condition {one_line(self.condition)} has no result{why}."
-        return f"Step '{self.step}' could not start: no value was found for its argument '{self.missing_param}'{why}."
+            return f"Step '{self.step}' could not start: its condition {one_line(self.condition)} has no result{note}."
+        return f"Step '{self.step}' could not start: no value was found for its argument '{self.missing_param}'{note}."
 
     def cause(self) -> str:
         return f"no value for '{self.missing_param}'" + (f": {self.problem}" if self.problem else "")
@@ -163,18 +163,20 @@ class SchemaMismatch(Reason, frozen=True, tag="schemaMismatch"):
 
     def what_happened(self) -> str:
         names = ", ".join(f"'{name}'" for name in self.missing_fields)
-        value, it = ("a value", "it") if len(self.missing_fields) == 1 else ("values", "them")
-        missing = f"Step '{self.step}' needs {value} for {names}. No earlier step provides {it}."
-        refused = f"Step '{self.step}' could not start: its tool does not accept its arguments."
-        invalid = [f"Invalid: {quoted_error(it.field)} ({quoted_error(it.problem)})." for it in self._shown]
-        return " ".join([missing if names else refused, *invalid])
+        value, pronoun = ("a value", "it") if len(self.missing_fields) == 1 else ("values", "them")
+        missing_text = f"Step '{self.step}' needs {value} for {names}. No earlier step provides {pronoun}."
+        refused_text = f"Step '{self.step}' could not start: its tool does not accept its arguments."
+        invalid = [
+            f"Invalid: {quoted_error(item.field)} ({quoted_error(item.problem)})." for item in self._shown_fields
+        ]
+        return " ".join([missing_text if names else refused_text, *invalid])
 
     def _details(self) -> str:
-        invalid = ", ".join(f"{it.field} ({it.problem})" for it in self._shown)
+        invalid = ", ".join(f"{entry.field} ({entry.problem})" for entry in self._shown_fields)
         return f"; invalid {invalid}" if invalid else ""
 
     @property
-    def _shown(self) -> tuple[InvalidField, ...]:
+    def _shown_fields(self) -> tuple[InvalidField, ...]:
         return self.invalid_fields[:MAX_FIELDS]
 
     @property
@@ -183,10 +185,10 @@ class SchemaMismatch(Reason, frozen=True, tag="schemaMismatch"):
 
     @property
     def refused_arguments(self) -> frozenset[str]:
-        return frozenset(it.field.partition(".")[0] for it in self.invalid_fields)
+        return frozenset(entry.field.partition(".")[0] for entry in self.invalid_fields)
 
     def without_secrets(self, hide: Callable[[str], str]) -> Self:
-        invalid = tuple(InvalidField(hide(it.field), hide(it.problem)) for it in self.invalid_fields)
+        invalid = tuple(InvalidField(hide(entry.field), hide(entry.problem)) for entry in self.invalid_fields)
         return structs.replace(self, invalid_fields=invalid)
 
 
@@ -275,9 +277,9 @@ class UnresolvedDependency(Reason, frozen=True, tag="unresolvedDependency"):
     reason: str = ""
 
     def what_happened(self) -> str:
-        has = f"is not available: {self.reason}" if self.reason else "does not exist"
-        needed = f"the output '{self.missing_output}' of step '{self.producing_step}'"
-        return f"Step '{self.step}' could not start: it needs {needed}, which {has}."
+        problem = f"is not available: {self.reason}" if self.reason else "does not exist"
+        output = f"the output '{self.missing_output}' of step '{self.producing_step}'"
+        return f"Step '{self.step}' could not start: it needs {output}, which {problem}."
 
 
 class Question(Struct, frozen=True):
@@ -300,18 +302,18 @@ class AnswersRequired(Reason, frozen=True, tag="answersRequired"):
     suggested_tool: str
 
     def what_happened(self) -> str:
-        asked = [_asked(question) for question in self.questions]
-        return " ".join([f"Step '{self.step}' needs an answer.", *asked])
+        questions = [_question_text(question) for question in self.questions]
+        return " ".join([f"Step '{self.step}' needs an answer.", *questions])
 
 
-def _asked(question: Question) -> str:
+def _question_text(question: Question) -> str:
     text = quoted_error(question.question)
     if question.of == "model":
         return f"Question '{question.name}': {text}."
     return f"Question '{question.name}' to the user: {text}. Ask the user, unless the conversation has the answer."
 
 
-class _OfApproval(Reason, frozen=True, kw_only=True):
+class _ApprovalReason(Reason, frozen=True, kw_only=True):
     """The members of both reasons. `expires_at` is ISO 8601 in UTC."""
 
     step: str = field(name="blockedStep")
@@ -323,11 +325,11 @@ class _OfApproval(Reason, frozen=True, kw_only=True):
     reason: str | None = None
 
     def what_happened(self) -> str:
-        needed = NotApproved(self.approval_id, self.audience, self.message, self.expires_at, self.reason)
-        return f"Step '{self.step}' did not run: {needed.denied() if needed.is_denied else needed.waits()}"
+        approval = NotApproved(self.approval_id, self.audience, self.message, self.expires_at, self.reason)
+        return f"Step '{self.step}' did not run: {approval.denied() if approval.is_denied else approval.waits()}"
 
 
-class ApprovalRequired(_OfApproval, frozen=True, tag="approvalRequired"):
+class ApprovalRequired(_ApprovalReason, frozen=True, tag="approvalRequired"):
     """A person has to approve the step's call (docs/approvals.md)."""
 
     remedy = Remedy.DECISION
@@ -338,17 +340,17 @@ class ApprovalRequired(_OfApproval, frozen=True, tag="approvalRequired"):
         return True
 
 
-class ApprovalDenied(_OfApproval, frozen=True, tag="approvalDenied"):
+class ApprovalDenied(_ApprovalReason, frozen=True, tag="approvalDenied"):
     """A person has denied the step's call. `reason` is in the person's words."""
 
     remedy = Remedy.NONE
     short = ("denied by {audience}", "denied")
 
 
-def approval_pause(step: str, needed: NotApproved) -> ApprovalRequired | ApprovalDenied:
+def approval_pause(step: str, approval: NotApproved) -> ApprovalRequired | ApprovalDenied:
     """The pause of a step whose call a person has not approved."""
-    reason = ApprovalDenied if needed.is_denied else ApprovalRequired
-    return reason(step=step, **structs.asdict(needed))
+    reason = ApprovalDenied if approval.is_denied else ApprovalRequired
+    return reason(step=step, **structs.asdict(approval))
 
 
 class Waiting(Reason, frozen=True, tag="waiting"):
@@ -449,7 +451,7 @@ def pause_after(failed: Failed, step: Step | None, name: str, tool: str, resourc
     Args:
         step: The step; `None` if the workflow's definition does not have it any more.
     """
-    retryable = failed.asks_client or (step is not None and step.retryable and not failed.final)
+    retryable = failed.asks_client or (step is not None and step.retryable and not failed.is_final)
     return StepFailed(name, failed.error, retryable, tool, failed.asks_client, failed.error_id, resource)
 
 
@@ -465,17 +467,17 @@ def reasons_by_type() -> dict[str, dict[str, Json]]:
     }
 
 
-def _cut(value: Any, most: int) -> Any:
+def _cut(value: Any, limit: int) -> Any:
     """A JSON value with texts of at most this many characters."""
     if isinstance(value, str):
-        return value if len(value) <= most else f"{value[:most]} …"
+        return value if len(value) <= limit else f"{value[:limit]} …"
     if isinstance(value, dict):
-        return {name: _cut(item, most) for name, item in value.items()}
+        return {name: _cut(item, limit) for name, item in value.items()}
     if isinstance(value, tuple):
         is_of_objects = bool(value) and isinstance(value[0], dict)
         return [_cut(item, MAX_FIELD_TEXT) for item in (value[:MAX_FIELDS] if is_of_objects else value)]
     return value
 
 
-def _listed(value: Json) -> str:
+def _joined(value: Json) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

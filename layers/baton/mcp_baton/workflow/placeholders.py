@@ -38,7 +38,7 @@ class UnknownPlaceholder(Struct, frozen=True):
 
     argument: str
     placeholder: str
-    why: str
+    reason: str
 
 
 class ReplacedArguments(Struct, frozen=True):
@@ -82,28 +82,28 @@ def replace_placeholders(arguments: JsonObject, plan: Plan | None, limits: Place
     Args:
         plan: The plan of the task that the call names; `None` if the task is not known.
     """
-    left = limits
-    made = dict(arguments)
+    remaining = limits
+    replaced_arguments = dict(arguments)
     names: list[str] = []
     unknown: list[UnknownPlaceholder] = []
     for name in sorted(arguments):
         text = arguments[name]
-        source = _meant(text, name, plan) if isinstance(text, str) and is_placeholder(text) else None
+        source = _source_or_reason(text, name, plan) if isinstance(text, str) and is_placeholder(text) else None
         if source is None:
             continue
         names.append(name)
-        value, size, read = (source, 0, 0) if isinstance(source, str) else _value(source, plan, left)
-        left = PlaceholderLimits(left.inserted_bytes - size, left.read_bytes - read)
+        value, size, read_bytes = (source, 0, 0) if isinstance(source, str) else _value(source, plan, remaining)
+        remaining = PlaceholderLimits(remaining.inserted_bytes - size, remaining.read_bytes - read_bytes)
         if isinstance(value, Found):
-            made[name] = value.value
+            replaced_arguments[name] = value.value
         else:
             unknown.append(UnknownPlaceholder(name, str(text), value))
     return ReplacedArguments(
-        made,
+        replaced_arguments,
         tuple(names),
         tuple(unknown),
-        limits.inserted_bytes - left.inserted_bytes,
-        limits.read_bytes - left.read_bytes,
+        limits.inserted_bytes - remaining.inserted_bytes,
+        limits.read_bytes - remaining.read_bytes,
     )
 
 
@@ -116,15 +116,17 @@ def is_placeholder(text: str) -> bool:
 
 def unknown_text(unknown: tuple[UnknownPlaceholder, ...]) -> str:
     """The text of a call that was not made: one sentence for each placeholder without a value."""
-    sentences = [f"The argument '{item.argument}' is {quoted_error(item.placeholder)}: {item.why}." for item in unknown]
+    sentences = [
+        f"The argument '{item.argument}' is {quoted_error(item.placeholder)}: {item.reason}." for item in unknown
+    ]
     return " ".join(["Nothing was run.", *sentences])
 
 
-def _meant(text: str, argument: str, plan: Plan | None) -> Source | str | None:
+def _source_or_reason(text: str, argument: str, plan: Plan | None) -> Source | str | None:
     """The data source of a placeholder, or why it has none; `None` for a text that is not a placeholder of the
     workflow."""
-    named = _NAMED.fullmatch(text)
-    kind, name = (named["kind"], named["name"]) if named else ("", "")
+    match = _NAMED.fullmatch(text)
+    kind, name = (match["kind"], match["name"]) if match else ("", "")
     if kind in {"missing:", "invalid:"}:
         return SUPPLY if name == argument else None
     workflow = plan.workflow if plan else None
@@ -132,7 +134,7 @@ def _meant(text: str, argument: str, plan: Plan | None) -> Source | str | None:
         return SECRET if workflow is None or name in workflow.secrets else None
     if plan is None or workflow is None or plan.known is None:
         return f"{NO_STATE}; {GIVE}"
-    return _source(text, workflow, plan.known)
+    return _workflow_source(text, workflow, plan.known)
 
 
 def _value(source: Source, plan: Plan | None, limits: PlaceholderLimits) -> tuple[Found | str, int, int]:
@@ -142,75 +144,76 @@ def _value(source: Source, plan: Plan | None, limits: PlaceholderLimits) -> tupl
     known, workflow = plan.known, plan.workflow
     if isinstance(source, PromptArg) and source.name in known.secrets.names:
         return SECRET, 0, 0  # The value is not stored.
-    read = known.stored_bytes(source)
-    if read > limits.inserted_bytes and isinstance(source, StepOutput | TaskVariable) and source.path is None:
-        return _too_long(read, plan, workflow), 0, 0
-    if read > limits.read_bytes:
-        return f"{read} bytes must be read for it, which is more than is left to this request; send it by itself", 0, 0
+    load = known.stored_bytes(source)
+    if load > limits.inserted_bytes and isinstance(source, StepOutput | TaskVariable) and source.path is None:
+        return _too_long(load, plan, workflow), 0, 0
+    if load > limits.read_bytes:
+        return f"{load} bytes must be read for it, which is more than is left to this request; send it by itself", 0, 0
     resolution = known.resolve(source)
     if isinstance(resolution, Found):
         size = json_size(resolution.value)
-        return (resolution, size, read) if size <= limits.inserted_bytes else (_too_long(size, plan, workflow), 0, read)
-    return _why_none(resolution, source, known), 0, read
+        return (resolution, size, load) if size <= limits.inserted_bytes else (_too_long(size, plan, workflow), 0, load)
+    return _no_value_text(resolution, source, known), 0, load
 
 
-def _why_none(resolution: Resolution, source: Source, known: Known) -> str:
+def _no_value_text(resolution: Resolution, source: Source, known: Known) -> str:
     """Why a source has no value, and the remedy."""
     match resolution:
         case NotGiven(name):
             return f"the workflow was started without its argument '{name}'; {GIVE}"
         case NoOutput(step):
-            return _no_output(step, known)
+            return _no_output_text(step, known)
         case NoField(step, path):
             return f"the result of step '{step.name}' has no '{path}'; {GIVE}"
         case NoVariable(name):
-            return f"the task has no such value in its variable '{name}' now; {_call_first(source)}{GIVE}"
+            return f"the task has no such value in its variable '{name}' now; {_setter_hint(source)}{GIVE}"
     return f"it is another value for each element of the list; {GIVE}"
 
 
 def _too_long(size: int, plan: Plan, workflow: Workflow) -> str:
     """Why a value is too long, and how the server makes the call instead."""
-    how = "get its prompt again with the task"
+    call = "get its prompt again with the task"
     if workflow.has_workflow_tool:
-        how = f"call {workflow.name} with {one_line(Handle(plan.task.task_id, workflow).arguments)}"
-    return f"it stands for {size} bytes, more than placeholders may put into one call; {how} to let the server make it"
+        call = f"call {workflow.name} with {one_line(Handle(plan.task.task_id, workflow).arguments)}"
+    return f"it stands for {size} bytes, more than placeholders may put into one call; {call} to let the server make it"
 
 
-def _call_first(source: Source) -> str:
+def _setter_hint(source: Source) -> str:
     setters = source.set_by if isinstance(source, TaskVariable) else ()
     return f"call {' or '.join(setters)} first, or " if setters else ""
 
 
-def _no_output(step: Step, known: Known) -> str:
+def _no_output_text(step: Step, known: Known) -> str:
     match known.statuses[step.name]:
         case StepStatus.COMPLETED:
-            why = known.lost.get(step.name, "it cannot be read now")
-            return f"the result of step '{step.name}' is not available: {why}; {GIVE}"
+            reason = known.lost_results.get(step.name, "it cannot be read now")
+            return f"the result of step '{step.name}' is not available: {reason}; {GIVE}"
         case StepStatus.PENDING if step.tool is not None:
             return f"step '{step.name}' has no result yet; call {step.tool} first"
         case status:
             return f"step '{step.name}' is {status.value} and has no result; {GIVE}"
 
 
-def _source(text: str, workflow: Workflow, known: Known) -> Source | str | None:
+def _workflow_source(text: str, workflow: Workflow, known: Known) -> Source | str | None:
     """The data source of a placeholder, or why it has none; `None` if the workflow has no such source."""
     for source in _sources(workflow):
         if known.placeholder(source) == text:
             return source
-    named = _NAMED.fullmatch(text)
-    if named and named["kind"] == "prompt arg":
-        return PromptArg(named["name"]) if any(it.name == named["name"] for it in workflow.arguments) else None
+    match = _NAMED.fullmatch(text)
+    if match and match["kind"] == "prompt arg":
+        names = {argument.name for argument in workflow.arguments}
+        return PromptArg(match["name"]) if match["name"] in names else None
     output = _OUTPUT.fullmatch(text)
-    of, path = (output["of"], output["path"]) if output else (text[1:-1], None)
-    variable = _VARIABLE.fullmatch(of)
+    origin, path = (output["of"], output["path"]) if output else (text[1:-1], None)
+    variable = _VARIABLE.fullmatch(origin)
     if variable:
-        used = {source.name for source in _sources(workflow) if isinstance(source, TaskVariable)}
+        used_names = {source.name for source in _sources(workflow) if isinstance(source, TaskVariable)}
         name = variable["name"]
-        return TaskVariable(name, path) if name in used or name in known.variables else None
-    of_step = _OF_STEP.fullmatch(of)
-    steps = [step for step in workflow.steps if (step.name == of_step["step"] if of_step else step.tool == of)]
+        return TaskVariable(name, path) if name in used_names or name in known.variables else None
+    match = _OF_STEP.fullmatch(origin)
+    steps = [step for step in workflow.steps if (step.name == match["step"] if match else step.tool == origin)]
     if len(steps) > 1:
-        return f"several steps call {of}; say which, as in <output from {of} (step '{steps[0].name}')>"
+        return f"several steps call {origin}; say which, as in <output from {origin} (step '{steps[0].name}')>"
     return StepOutput(steps[0].binding, path) if steps else None
 
 

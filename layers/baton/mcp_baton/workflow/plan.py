@@ -35,8 +35,8 @@ class Comparison:
 
     def changed_by(self, values: JsonObject) -> frozenset[str]:
         """The names of the arguments that would change if the call had these values."""
-        others = {name: value for name, value in values.items() if not self._has(name, value)}
-        return self._differing_names({**self.arguments, **others}) if others else frozenset()
+        changes = {name: value for name, value in values.items() if not self._has(name, value)}
+        return self._differing_names({**self.arguments, **changes}) if changes else frozenset()
 
     def equals(self, other: JsonObject) -> bool:
         """Whether a call with these arguments means the same."""
@@ -48,23 +48,23 @@ class Comparison:
         return name in self.arguments and _is_equal_json(self.arguments[name], value)
 
     def _differing_names(self, other: JsonObject) -> frozenset[str]:
-        mine, others = self._own, self._canonical(other)
+        arguments, others = self._canonical_arguments, self._canonical(other)
         return frozenset(
             name
-            for name in mine.keys() | others.keys()
-            if name not in mine or name not in others or not _is_equal_json(mine[name], others[name])
+            for name in arguments.keys() | others.keys()
+            if name not in arguments or name not in others or not _is_equal_json(arguments[name], others[name])
         )
 
     @cached_property
-    def _own(self) -> JsonObject:
+    def _canonical_arguments(self) -> JsonObject:
         return self._canonical(self.arguments)
 
 
-def _is_equal_json(one: Json, other: Json) -> bool:
+def _is_equal_json(first: Json, second: Json) -> bool:
     # Python takes a boolean and a number as equal; JSON does not.
-    if type(one) is type(other) and isinstance(one, str | int):
-        return one == other
-    return canonical_text(one) == canonical_text(other)
+    if type(first) is type(second) and isinstance(first, str | int):
+        return first == second
+    return canonical_text(first) == canonical_text(second)
 
 
 logger = logging.getLogger(__name__)
@@ -83,16 +83,16 @@ class Planned(Struct, frozen=True):
     """The call of a step, as the plan knows it now.
 
     Attributes:
-        known: The arguments that can be resolved now, without those that the tool's schema has refused.
+        arguments: The arguments that can be resolved now, without those that the tool's schema has refused.
     """
 
-    known: Mapping[str, Json]
-    whole: bool
+    arguments: Mapping[str, Json]
+    is_complete: bool
     secret: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
 
 
-NOTHING_PLANNED = Planned({}, whole=False)
+NOTHING_PLANNED = Planned({}, is_complete=False)
 
 
 class Outputs(Mapping[str, Json]):
@@ -102,7 +102,7 @@ class Outputs(Mapping[str, Json]):
         self._task = task
         self._statuses = statuses
         self._read: dict[str, Json] = {}
-        self.lost: dict[str, str] = {}
+        self.lost_results: dict[str, str] = {}
 
     def __getitem__(self, step: str) -> Json:
         if step in self._read:
@@ -114,7 +114,7 @@ class Outputs(Mapping[str, Json]):
         except StoreError as error:
             logger.warning("task %s: the result of step %s cannot be read", self._task.task_id, step, exc_info=error)
             if isinstance(error, ValueLost):
-                self.lost[step] = str(error)
+                self.lost_results[step] = str(error)
             raise KeyError(step) from error
         self._read[step] = value
         return value
@@ -154,25 +154,25 @@ class Plan:
     @cached_property
     def known(self) -> Known | None:
         """The known values; `None` without a workflow or its arguments."""
-        given = self._prompt_arguments(self.task) if self.workflow else None
-        if self.workflow is None or given is None:
+        prompt_arguments = self._prompt_arguments(self.task) if self.workflow else None
+        if self.workflow is None or prompt_arguments is None:
             return None
-        texts, arguments = given
-        stored = {step["name"]: StepStatus(step["status"]) for step in self.steps}
+        texts, arguments = prompt_arguments
+        stored_statuses = {step["name"]: StepStatus(step["status"]) for step in self.steps}
         # A step that is new in the definition is pending.
-        statuses = {step.name: stored.get(step.name, StepStatus.PENDING) for step in self.workflow.steps}
+        statuses = {step.name: stored_statuses.get(step.name, StepStatus.PENDING) for step in self.workflow.steps}
         secrets = Secrets(given_secrets(self.workflow, self.task))
-        stand_ins = {name: secret_placeholder(name) for name in secrets.names}
-        outputs = Outputs(self.task, stored)
+        secret_texts = {name: secret_placeholder(name) for name in secrets.names}
+        outputs = Outputs(self.task, stored_statuses)
         return Known(
             self.workflow,
-            {**texts, **stand_ins},
-            {**arguments, **stand_ins},
+            {**texts, **secret_texts},
+            {**arguments, **secret_texts},
             statuses,
             outputs,
             self.task.variables,
             secrets,
-            lost=outputs.lost,
+            lost_results=outputs.lost_results,
             outside=partial(outside_bytes, self.task),
         )
 
@@ -193,18 +193,18 @@ class Plan:
             return NOTHING_PLANNED
         all_known = self.known if element is None else self.known.at(element.value)
         refused = self.refused(step)
-        known: dict[str, Json] = {}
+        arguments: dict[str, Json] = {}
         changed: set[str] = set()
-        whole = True
+        is_complete = True
         secrets = self.workflow.secrets
         secret = frozenset(name for name, source in step.arguments.items() if contains_argument(source, secrets))
         for argument, source in step.arguments.items():
             if argument in secret:
                 continue
-            same = self._is_same(source, argument, call) if argument not in refused else None
-            if same is not None:
-                if same:
-                    known[argument] = call.arguments[argument]
+            is_equal = self._is_same(source, argument, call) if argument not in refused else None
+            if is_equal is not None:
+                if is_equal:
+                    arguments[argument] = call.arguments[argument]
                 else:
                     changed.add(argument)
                 continue
@@ -212,10 +212,10 @@ class Plan:
             if argument in refused:
                 continue
             if isinstance(resolution, Found):
-                known[argument] = resolution.value
+                arguments[argument] = resolution.value
             elif not isinstance(resolution, NotGiven):
-                whole = False
-        return Planned(known, whole, secret, frozenset(changed))
+                is_complete = False
+        return Planned(arguments, is_complete, secret, frozenset(changed))
 
     def _is_same(self, source: Source, argument: str, call: Comparison) -> bool | None:
         """Whether an argument of a call equals a large stored value, without reading that value.
@@ -244,16 +244,16 @@ class Plan:
         Returns:
             `None` if they are not known, or if a stored digest shows that they differ from those of the call.
         """
-        kept = f"{CALL_PREFIX}{name}"
-        if kept in self.task.variables:
+        variable = f"{CALL_PREFIX}{name}"
+        if variable in self.task.variables:
             try:
-                return restore_call(self.task.variables[kept], call.arguments)
+                return restore_call(self.task.variables[variable], call.arguments)
             except StoreError as error:
                 logger.warning("task %s: the call of step %s cannot be read", self.task.task_id, name, exc_info=error)
                 return None
         planned = self.planned(name, tool, call)
         secret = {argument: call.arguments[argument] for argument in planned.secret if argument in call.arguments}
-        return {**planned.known, **secret} if planned.whole and not planned.changed else None
+        return {**planned.arguments, **secret} if planned.is_complete and not planned.changed else None
 
     def repeats(self) -> tuple[Repeat, ...]:
         """The open steps that a run may have run without recording them: it was killed, or has not ended yet."""

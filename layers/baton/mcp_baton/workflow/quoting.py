@@ -33,17 +33,17 @@ def one_line(value: Json) -> str:
 def _escaped(text: str) -> str:
     if text.isascii() and "\x7f" not in text:  # the only character in ASCII that must be escaped here
         return text
-    return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
-def is_long(value: Json, longest: int = LONGEST) -> bool:
+def is_long(value: Json, limit: int = LONGEST) -> bool:
     """Whether a value is too long to be shown."""
     if value is None or (isinstance(value, int) and abs(value) < SHORT_NUMBER):
         return False
-    if isinstance(value, str) and len(value) > longest:
+    if isinstance(value, str) and len(value) > limit:
         return True
     text = dumps_spaced(value)
-    return len(text) > longest or len(_escaped(text)) > longest
+    return len(text) > limit or len(_escaped(text)) > limit
 
 
 def quoted_error(text: str) -> str:
@@ -61,7 +61,7 @@ def _quoted_argument(name: str, text: str) -> str:
 
 
 def encoded_uri(uri: str) -> str:
-    """A URI with all other characters percent-encoded (RFC 3986, section 2), blanks, too."""
+    """A URI with all characters percent-encoded that RFC 3986 (section 2) does not allow in one, such as spaces."""
     from urllib.parse import quote
 
     return quote(uri, safe=_URI_MARKS, errors="replace")

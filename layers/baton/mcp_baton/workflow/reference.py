@@ -68,8 +68,8 @@ class Reference(Operand):
                 self, f"takes {field!r} of", "the names of fields have no dots; return it under another name"
             )
         path = str(field) if source.path is None else f"{source.path}.{field}"
-        made = StepOutput(source.binding, path) if isinstance(source, StepOutput) else TaskVariable(source.name, path)
-        return Reference(made, self.__baton_workflow__)
+        part = StepOutput(source.binding, path) if isinstance(source, StepOutput) else TaskVariable(source.name, path)
+        return Reference(part, self.__baton_workflow__)
 
 
 def reference_to(source: Source, workflow: str | None = None) -> Reference:

@@ -18,7 +18,7 @@ from mcp_baton.workflow.secrets import contains_argument
 
 logger = logging.getLogger(__name__)
 
-MOST: Final = 5
+MAX_NAMED: Final = 5
 """The most steps that a sentence names."""
 
 INTERRUPTED: Final = "an earlier run ended before it recorded what it did"
@@ -43,12 +43,12 @@ class Repeat(Struct, frozen=True):
 
 def open_repeats(known: Known, task_id: str, canonical: Canonical) -> tuple[Repeat, ...]:
     """The calls of the open steps, in order."""
-    made = []
+    repeats = []
     for step in known.open_steps:
         if step.tool is not None:
             arguments = known.arguments_of(step)
-            made.append(repeat(step, arguments if isinstance(arguments, dict) else None, known, task_id, canonical))
-    return tuple(made)
+            repeats.append(repeat(step, arguments if isinstance(arguments, dict) else None, known, task_id, canonical))
+    return tuple(repeats)
 
 
 def repeat(step: Step, arguments: JsonObject | None, known: Known, task_id: str, canonical: Canonical) -> Repeat:
@@ -68,25 +68,25 @@ def repeat(step: Step, arguments: JsonObject | None, known: Known, task_id: str,
         return Repeat(step.name, None)
 
 
-def may_have_run(repeats: Sequence[Repeat], why: str = INTERRUPTED) -> list[str]:
+def may_have_run(repeats: Sequence[Repeat], reason: str = INTERRUPTED) -> list[str]:
     """The sentences that say which open steps may have run; none if there are no such steps."""
     if not repeats:
         return []
-    it = "it" if len(repeats) == 1 else "them"
-    return [f"{_subject(repeats)} may already have run: {why}. Check before you repeat {it}."]
+    pronoun = "it" if len(repeats) == 1 else "them"
+    return [f"{_subject(repeats)} may already have run: {reason}. Check before you repeat {pronoun}."]
 
 
-def may_have_run_twice(repeats: Sequence[Repeat], why: str = INTERRUPTED) -> list[str]:
+def may_have_run_twice(repeats: Sequence[Repeat], reason: str = INTERRUPTED) -> list[str]:
     """The sentence that says which steps a run or a call may have repeated; none if there are no such steps."""
-    return [f"{_subject(repeats)} may have run twice: {why}."] if repeats else []
+    return [f"{_subject(repeats)} may have run twice: {reason}."] if repeats else []
 
 
 def repeats_text(repeats: Sequence[Repeat]) -> str:
     """The steps with their keys."""
-    names = [f"'{it.step}'" + (f" (idempotency key {it.key})" if it.key else "") for it in repeats[:MOST]]
-    more = [f"{len(repeats) - MOST} more"] if len(repeats) > MOST else []
-    *first, last = [*names, *more]
-    return f"{', '.join(first)} and {last}" if first else last
+    names = [f"'{call.step}'" + (f" (idempotency key {call.key})" if call.key else "") for call in repeats[:MAX_NAMED]]
+    remaining = [f"{len(repeats) - MAX_NAMED} more"] if len(repeats) > MAX_NAMED else []
+    *others, last = [*names, *remaining]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _subject(repeats: Sequence[Repeat]) -> str:

@@ -117,8 +117,8 @@ class Known(Struct, frozen=True):
 
     Attributes:
         outputs: The values of completed steps, by step name. A value that is not available is missing.
-        lost: Why the stored result of a completed step is not available, by step name. The run that made the result
-            still has it in `outputs`.
+        lost_results: Why the stored result of a completed step is not available, by step name. The run that made the
+            result still has it in `outputs`.
         outside: The bytes that reading a task variable must fetch; 0 for one inside the item.
         items: The items of the run's steps with `each` that have started, by step name.
         item: The current element of the list of a step with `each`.
@@ -132,7 +132,7 @@ class Known(Struct, frozen=True):
     variables: Mapping[str, Json]
     secrets: Secrets = NO_SECRETS
     answers: Mapping[str, JsonObject] = field(default_factory=dict)
-    lost: Mapping[str, str] = field(default_factory=dict)
+    lost_results: Mapping[str, str] = field(default_factory=dict)
     outside: Callable[[str], int] = lambda _: 0
     items: Mapping[str, Items] = field(default_factory=dict)
     item: Found | None = None
@@ -140,8 +140,8 @@ class Known(Struct, frozen=True):
     @property
     def open_steps(self) -> list[Step]:
         """The steps that are not settled, in order, without those whose conditions are false."""
-        left = (step for step in self.workflow.steps if not self.statuses[step.name].settled)
-        return [step for step in left if self.decide_condition(step) is not False]
+        unsettled_steps = (step for step in self.workflow.steps if not self.statuses[step.name].settled)
+        return [step for step in unsettled_steps if self.decide_condition(step) is not False]
 
     # Sources
 
@@ -150,7 +150,7 @@ class Known(Struct, frozen=True):
         # `match` with a class's attributes takes four times as long, and this runs for each argument of each step.
         if isinstance(source, PromptArg):
             name = source.name
-            return Found(_own(self.arguments[name])) if name in self.arguments else NotGiven(name)
+            return Found(_copied(self.arguments[name])) if name in self.arguments else NotGiven(name)
         if isinstance(source, Constant):
             value = source.value
             return Found(value if type(value) in _PLAIN else fill_json(value, self.texts))
@@ -163,8 +163,8 @@ class Known(Struct, frozen=True):
                     return resolution
             return NoneOf(source)
         if isinstance(source, Item):
-            found = lookup(self.item.value, source.path) if self.item else None
-            return Found(_own(found.value)) if found else NoElement(source.path)
+            result = lookup(self.item.value, source.path) if self.item else None
+            return Found(_copied(result.value)) if result else NoElement(source.path)
         return self._variable(source)
 
     def may_come(self, resolution: Resolution) -> bool:
@@ -179,8 +179,8 @@ class Known(Struct, frozen=True):
     def _output(self, step: Step, path: str | None) -> Resolution:
         if self.statuses[step.name] is not StepStatus.COMPLETED or step.name not in self.outputs:
             return NoOutput(step, path)
-        found = lookup(self.outputs[step.name], path)
-        return Found(_own(found.value)) if found else NoField(step, path)
+        result = lookup(self.outputs[step.name], path)
+        return Found(_copied(result.value)) if result else NoField(step, path)
 
     def _variable(self, source: TaskVariable) -> Resolution:
         if source.name not in self.variables:
@@ -190,8 +190,8 @@ class Known(Struct, frozen=True):
         except (StoreUnavailable, ValueLost) as error:
             logger.exception("the task variable %r cannot be read", source.name)
             return NoVariable(source.name, later=isinstance(error, StoreUnavailable))
-        found = lookup(value, source.path)
-        return Found(_own(found.value)) if found else NoVariable(source.name)
+        result = lookup(value, source.path)
+        return Found(_copied(result.value)) if result else NoVariable(source.name)
 
     def stored_name(self, source: StepOutput | TaskVariable) -> str:
         """The task variable that a source reads."""
@@ -211,7 +211,7 @@ class Known(Struct, frozen=True):
 
     def is_lost(self, source: Source) -> bool:
         """Whether later calls cannot get a value that this run has in memory."""
-        return isinstance(source, StepOutput) and self.workflow.bound(source.binding).name in self.lost
+        return isinstance(source, StepOutput) and self.workflow.bound(source.binding).name in self.lost_results
 
     # Lists
 
@@ -222,36 +222,40 @@ class Known(Struct, frozen=True):
         if step.name in self.items:
             return self.items[step.name]
         try:
-            stored = stored_items(self.variables, step.name)
+            items = stored_items(self.variables, step.name)
         except StoreError:
             logger.exception("the items of the step %r cannot be read", step.name)
             return None
-        if stored is not None:
-            return stored
-        found = self.resolve(step.each)
-        elements = list_of(found.value) if isinstance(found, Found) else ""
+        if items is not None:
+            return items
+        resolution = self.resolve(step.each)
+        elements = list_of(resolution.value) if isinstance(resolution, Found) else ""
         return None if isinstance(elements, str) else Items(elements, {})
 
-    def decide_items(self, step: Step, source: Source) -> Items | PauseReason | str:
+    def decide_items(self, step: Step, each: Source) -> Items | PauseReason | str:
         """The items with which a step with `each` starts; or why it cannot start, or fails (a text).
 
         The elements of an earlier run stay, even if the list is another one now.
         """
-        shared = {name: it for name, it in step.arguments.items() if not any(isinstance(p, Item) for p in parts_of(it))}
-        resolved = self._resolve_all(shared, step)
-        if not isinstance(resolved, dict):
-            return resolved
+        shared_sources = {
+            name: source
+            for name, source in step.arguments.items()
+            if not any(isinstance(part, Item) for part in parts_of(source))
+        }
+        shared_arguments = self._resolve_all(shared_sources, step)
+        if not isinstance(shared_arguments, dict):
+            return shared_arguments
         try:
-            stored = stored_items(self.variables, step.name)
+            items = stored_items(self.variables, step.name)
         except ValueLost as lost:
             # The calls were made. To make them again could repeat their effects.
             return f"each: the results of earlier calls are lost: {lost}"
-        if stored is not None:
-            return stored
-        listed = self._resolve_all({"each": source}, step)
-        if not isinstance(listed, dict):
-            return listed
-        elements = list_of(listed.get("each"))
+        if items is not None:
+            return items
+        resolved_list = self._resolve_all({"each": each}, step)
+        if not isinstance(resolved_list, dict):
+            return resolved_list
+        elements = list_of(resolved_list.get("each"))
         return elements if isinstance(elements, str) else Items(elements, {})
 
     # Waits
@@ -259,14 +263,14 @@ class Known(Struct, frozen=True):
     def waits(self) -> dict[str, int]:
         """When the waits that have started end at the latest, epoch milliseconds, by step."""
         names = (step.name for step in self.open_steps if step.is_wait or step.retry is not None)
-        stored = {name: self.variables.get(f"{WAIT_PREFIX}{name}") for name in names}
-        return {name: until for name, until in stored.items() if isinstance(until, int)}
+        values = {name: self.variables.get(f"{WAIT_PREFIX}{name}") for name in names}
+        return {name: until for name, until in values.items() if isinstance(until, int)}
 
     def decide_wait(self, step: Step, now_ms: int) -> int | PauseReason | str:
         """When a wait ends, epoch milliseconds; or why it cannot begin, or fails (a text). A stored time stays."""
-        stored = self.variables.get(f"{WAIT_PREFIX}{step.name}")
-        if isinstance(stored, int):
-            return stored
+        until_ms = self.variables.get(f"{WAIT_PREFIX}{step.name}")
+        if isinstance(until_ms, int):
+            return until_ms
         if step.sleep is None or isinstance(step.sleep, timedelta):
             return now_ms + step.longest_wait_ms
         resolved = self._resolve_all({"sleep": step.sleep}, step)
@@ -302,8 +306,8 @@ class Known(Struct, frozen=True):
                 return f"<output from {producer}>" if path is None else f"<field '{path}' from {producer}>"
             case TaskVariable(name, path, set_by):
                 setter = f" (set by {' or '.join(set_by)})" if set_by else ""
-                whole = f"task variable {name}{setter}"
-                return f"<{whole}>" if path is None else f"<field '{path}' from {whole}>"
+                variable = f"task variable {name}{setter}"
+                return f"<{variable}>" if path is None else f"<field '{path}' from {variable}>"
             case FirstOf(sources):
                 return next(filter(None, map(self.placeholder, sources)), None)
             case Item(path):
@@ -315,17 +319,17 @@ class Known(Struct, frozen=True):
         """The tool that makes the value, with its step if several steps use the tool."""
         if step.tool is None:
             return step.name
-        alone = sum(other.tool == step.tool for other in self.workflow.steps) == 1
-        return step.tool if alone else f"{step.tool} (step '{step.name}')"
+        is_only_step = sum(candidate.tool == step.tool for candidate in self.workflow.steps) == 1
+        return step.tool if is_only_step else f"{step.tool} (step '{step.name}')"
 
     def shows_placeholder(self, source: Source) -> bool:
         """Whether a source's value is too long to be read for display: its placeholder is shown."""
         is_field = isinstance(source, StepOutput | TaskVariable) and source.path is not None
         return self.stored_bytes(source) > (FIELD_BYTES if is_field else LONG_BYTES)
 
-    def shortened(self, value: Json, source: Source | None, longest: int = LONGEST) -> Json:
+    def shortened(self, value: Json, source: Source | None, limit: int = LONGEST) -> Json:
         """A value, or its placeholder if it is long and has one."""
-        if source is None or isinstance(source, Item) or not is_long(value, longest):
+        if source is None or isinstance(source, Item) or not is_long(value, limit):
             return value
         return self.placeholder(source) or value
 
@@ -342,9 +346,9 @@ class Known(Struct, frozen=True):
 
     def open_questions(self) -> dict[str, str]:
         """The questions without an answer whose values are known, in order, by the names of their steps."""
-        left = (step for step in self.workflow.steps if not self.statuses[step.name].settled)
-        left = (step for step in left if self.decide_condition(step) is True)
-        texts = {step.name: self.question_text(step) for step in left}
+        steps = (step for step in self.workflow.steps if not self.statuses[step.name].settled)
+        steps = (step for step in steps if self.decide_condition(step) is True)
+        texts = {step.name: self.question_text(step) for step in steps}
         return {name: text for name, text in texts.items() if text is not None}
 
     # Conditions
@@ -353,27 +357,27 @@ class Known(Struct, frozen=True):
         """Whether a step runs; or why that cannot be decided. A step without a condition runs."""
         if step.when is None:
             return True
-        decided = self._holds(step.when)
-        if isinstance(decided, bool):
-            return decided
-        source, resolution = decided
+        decision = self._evaluate(step.when)
+        if isinstance(decision, bool):
+            return decision
+        source, resolution = decision
         if isinstance(resolution, NoOutput):
-            return self._unresolved(resolution.step, step)
+            return self._dependency_pause(resolution.step, step)
         problem = resolution if isinstance(resolution, str) else self._why_not_found(source, resolution)
         return UnresolvableParams(step.name, source_text(source), step.tool or "", problem, str(step.when))
 
-    def _holds(self, condition: Condition) -> bool | tuple[Source, Resolution | str]:
+    def _evaluate(self, condition: Condition) -> bool | tuple[Source, Resolution | str]:
         """Whether a condition holds; or the source without a usable value, and the reason.
 
         `and` and `or` do not evaluate their second operand if the first one decides.
         """
         match condition.operator, condition.operands:
             case "and" | "or" as word, (left, right):
-                first = self._holds(left)
-                return self._holds(right) if first is (word == "and") else first
+                left_result = self._evaluate(left)
+                return self._evaluate(right) if left_result is (word == "and") else left_result
             case "not", (inner,):
-                decided = self._holds(inner)
-                return not decided if isinstance(decided, bool) else decided
+                inner_result = self._evaluate(inner)
+                return not inner_result if isinstance(inner_result, bool) else inner_result
             case "exists", (source,):
                 resolution = self.resolve(source)
                 if isinstance(resolution, Found):
@@ -395,7 +399,7 @@ class Known(Struct, frozen=True):
     def decide(self, step: Step, host: Host) -> Ready | PauseReason:
         """Whether a step can run now, and with what; or why it cannot."""
         if step.ask is not None:
-            return self._unanswered(step, host)
+            return self._answers_pause(step, host)
         arguments = self.arguments_of(step)
         if not isinstance(arguments, dict):
             return arguments
@@ -415,8 +419,9 @@ class Known(Struct, frozen=True):
         """A step's arguments, or why the step cannot run. A missing prompt argument is omitted; the schema decides
         about it."""
         answers = self.answers.get(step.name, {})
-        resolved = self._resolve_all({name: it for name, it in step.arguments.items() if name not in answers}, step)
-        return {**resolved, **answers} if isinstance(resolved, dict) else resolved
+        sources = {name: source for name, source in step.arguments.items() if name not in answers}
+        arguments = self._resolve_all(sources, step)
+        return {**arguments, **answers} if isinstance(arguments, dict) else arguments
 
     def uri_of(self, template: str, step: Step) -> str | PauseReason:
         """The URI of one of a step's resources, or why the step cannot run."""
@@ -441,15 +446,15 @@ class Known(Struct, frozen=True):
             if isinstance(resolution, Found):
                 resolved[name] = resolution.value
             elif isinstance(resolution, NoOutput):
-                return self._unresolved(resolution.step, step)
+                return self._dependency_pause(resolution.step, step)
             elif not isinstance(resolution, NotGiven):
                 return UnresolvableParams(step.name, name, tool, self._why_not_found(source, resolution))
         return resolved
 
-    def _unresolved(self, producer: Step, step: Step) -> PauseReason:
+    def _dependency_pause(self, producer: Step, step: Step) -> PauseReason:
         """Why a step cannot run that needs the output of another one."""
-        lost = self.lost.get(producer.name, "")
-        return UnresolvedDependency(step.name, producer.binding, producer.name, step.tool or "", lost)
+        reason = self.lost_results.get(producer.name, "")
+        return UnresolvedDependency(step.name, producer.binding, producer.name, step.tool or "", reason)
 
     def _why_not_found(self, source: Source, resolution: Resolution) -> str:
         """Where a value was expected, and what is there. It quotes no values."""
@@ -468,14 +473,15 @@ class Known(Struct, frozen=True):
             return f"the value of the task variable '{source.name}' was lost or cannot be read"
         return f"the task variable '{source.name}' has no '{source.path}', or its value was lost"
 
-    def _unanswered(self, step: Step, host: Host) -> PauseReason:
+    def _answers_pause(self, step: Step, host: Host) -> PauseReason:
         """Why a run stops at a question that has no answer."""
         values = self._resolve_all(step.template_bindings, step)
         if not isinstance(values, dict):
             return values
-        texts, asked = self.open_questions(), {it.name: it.ask for it in self.workflow.steps if it.ask}
+        texts = self.open_questions()
+        asks = {candidate.name: candidate.ask for candidate in self.workflow.steps if candidate.ask}
         questions = tuple(
-            Question(answer.name, texts[answer.name], dict(host.answer_schema(answer)), asked[answer.name].of)
+            Question(answer.name, texts[answer.name], dict(host.answer_schema(answer)), asks[answer.name].of)
             for answer in self.workflow.questions
             if answer.name in texts
         )
@@ -495,7 +501,7 @@ class Known(Struct, frozen=True):
 _PLAIN = frozenset({bool, float, int, type(None)})
 
 
-def _own(value: Json) -> Json:
+def _copied(value: Json) -> Json:
     """The value, copied if it is a container."""
     return value if type(value) in _PLAIN else copy_json(value)
 
@@ -503,7 +509,7 @@ def _own(value: Json) -> Json:
 type Schema = Mapping[str, Any]
 
 _ANYTHING: Schema = {}
-_WITHOUT_PARTS = frozenset({"string", "number", "integer", "boolean", "null"})
+_SCALARS = frozenset({"string", "number", "integer", "boolean", "null"})
 
 
 class InvalidPath(Struct, frozen=True):
@@ -514,50 +520,50 @@ class InvalidPath(Struct, frozen=True):
     """
 
     path: str
-    instead: tuple[str, ...]
-    rest: tuple[str, ...]
+    alternatives: tuple[str, ...]
+    remaining_keys: tuple[str, ...]
 
 
 def invalid_path(schema: Schema, path: str) -> InvalidPath | None:
     """The part of a dotted path that a schema does not allow; `None` if the path can exist."""
     definitions: Schema = schema.get("$defs", {})
     keys = path.split(".")
-    here = [schema]
-    for place, key in enumerate(keys):
-        leaves = [leaf for found in here for leaf in _leaves(found, definitions, frozenset())]
-        following = [member for member in (_member(leaf, key) for leaf in leaves) if member is not None]
-        if not following:
+    schemas = [schema]
+    for position, key in enumerate(keys):
+        leaves = [leaf for candidate in schemas for leaf in _leaves(candidate, definitions, frozenset())]
+        members = [member for member in (_member(leaf, key) for leaf in leaves) if member is not None]
+        if not members:
             names = dict.fromkeys(name for leaf in leaves for name in leaf.get("properties", ()))
-            instead = tuple(".".join((*keys[:place], name)) for name in names)
-            return InvalidPath(".".join(keys[: place + 1]), instead, tuple(keys[place + 1 :]))
-        here = following
+            alternatives = tuple(".".join((*keys[:position], name)) for name in names)
+            return InvalidPath(".".join(keys[: position + 1]), alternatives, tuple(keys[position + 1 :]))
+        schemas = members
     return None
 
 
 def kinds_at(schema: Schema, path: str | None) -> set[str] | None:
     """The JSON types that a value can have at a dotted path; `None` if the schema does not define them exactly."""
     definitions: Schema = schema.get("$defs", {})
-    here = [schema]
+    schemas = [schema]
     for key in path.split(".") if path else ():
-        leaves = [leaf for found in here for leaf in _leaves(found, definitions, frozenset())]
-        here = [member for member in (_member(leaf, key) for leaf in leaves) if member is not None]
-    leaves = [leaf for found in here for leaf in _leaves(found, definitions, frozenset())]
+        leaves = [leaf for candidate in schemas for leaf in _leaves(candidate, definitions, frozenset())]
+        schemas = [member for member in (_member(leaf, key) for leaf in leaves) if member is not None]
+    leaves = [leaf for candidate in schemas for leaf in _leaves(candidate, definitions, frozenset())]
     if not leaves or any("type" not in leaf or "format" in leaf for leaf in leaves):
         return None
     return {str(leaf["type"]) for leaf in leaves}
 
 
-def _leaves(schema: Schema, definitions: Schema, seen: frozenset[str]) -> Iterator[Schema]:
+def _leaves(schema: Schema, definitions: Schema, seen_names: frozenset[str]) -> Iterator[Schema]:
     """The alternatives of a schema, with references and unions resolved."""
     if "$ref" in schema:
         name = str(schema["$ref"]).removeprefix("#/$defs/")
-        if name not in seen:
-            yield from _leaves(definitions.get(name, _ANYTHING), definitions, seen | {name})
+        if name not in seen_names:
+            yield from _leaves(definitions.get(name, _ANYTHING), definitions, seen_names | {name})
         return
     members = schema.get("anyOf", schema.get("oneOf"))
     if members is not None:
         for member in members:
-            yield from _leaves(member, definitions, seen)
+            yield from _leaves(member, definitions, seen_names)
     elif isinstance(schema.get("type"), list):
         yield from ({**schema, "type": kind} for kind in schema["type"])
     else:
@@ -571,7 +577,7 @@ def _member(leaf: Schema, key: str) -> Schema | None:
         return _property(leaf, key)
     if kind == "array":
         return _item(leaf, key)
-    return None if kind in _WITHOUT_PARTS else _ANYTHING
+    return None if kind in _SCALARS else _ANYTHING
 
 
 def _property(leaf: Schema, key: str) -> Schema | None:
@@ -586,13 +592,12 @@ def _property(leaf: Schema, key: str) -> Schema | None:
 def _item(leaf: Schema, key: str) -> Schema | None:
     if not (key.isascii() and key.isdigit()) or len(key) >= 10 or int(key) >= leaf.get("maxItems", 10**9):
         return None
-    first = leaf.get("prefixItems", ())
-    return _schema(first[int(key)] if int(key) < len(first) else leaf.get("items", True))
+    prefix_items = leaf.get("prefixItems", ())
+    return _schema(prefix_items[int(key)] if int(key) < len(prefix_items) else leaf.get("items", True))
 
 
-def _schema(given: Any) -> Schema | None:
+def _schema(value: Schema | bool) -> Schema | None:
     """A schema in its long form: `true` is anything, `false` nothing."""
-    if isinstance(given, bool):
-        return _ANYTHING if given else None
-    made: Schema = given
-    return made
+    if isinstance(value, bool):
+        return _ANYTHING if value else None
+    return value

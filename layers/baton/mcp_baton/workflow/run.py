@@ -48,7 +48,7 @@ class RunInput(Struct, frozen=True):
     answers: Mapping[str, JsonObject] = field(default_factory=dict)
 
     @property
-    def kept(self) -> dict[str, Json]:
+    def stored_texts(self) -> dict[str, Json]:
         """The arguments as a task stores them, for a resume."""
         return {name: None if name in self.nulls else text for name, text in self.texts.items()}
 
@@ -68,7 +68,7 @@ def new_task(workflow: Workflow, run_input: RunInput, owner: str, claim: Claim |
         variables=variables,
         workflow=workflow.name,
         definition=workflow.fingerprint,
-        arguments=stored_arguments(run_input.kept, workflow.secrets) if workflow.secrets else run_input.kept,
+        arguments=stored_arguments(run_input.stored_texts, workflow.secrets),
         ttl_ms=run_input.ttl_ms,
         claim=claim,
     )
@@ -93,10 +93,10 @@ class StepTrace(Struct, frozen=True):
         outcome: How it ended.
         attempts: How often the tool was called in this run.
         calls: For how many elements of a list; 1 for a step without a list. The other attempts are retries.
-        kept: The arguments to store with the result, if a person has supplied some of them.
+        stored_call: The arguments to store with the result, if a person has supplied some of them.
         timing: When the step ran, with its fetches; `None` without a task.
         replayed: An earlier run or a continuation completed the step; this run only shows it.
-        read: Which of the step's `resources` were fetched, as the step declares them.
+        read_resources: Which of the step's `resources` were fetched, as the step declares them.
         after: The resources that were fetched after the tool.
         unread: The URI of the resource that could not be fetched; the tool was not called.
         users: The steps that use this answer. None of them may have run with the answer that it replaces.
@@ -107,10 +107,10 @@ class StepTrace(Struct, frozen=True):
     resources: tuple[Content, ...]
     outcome: Outcome | Skipped
     attempts: int = 0
-    kept: JsonObject | None = None
+    stored_call: JsonObject | None = None
     timing: Timing | None = None
     replayed: bool = False
-    read: frozenset[str] = frozenset()
+    read_resources: frozenset[str] = frozenset()
     after: tuple[Content, ...] = ()
     unread: str | None = None
     users: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class Blocked(Struct, frozen=True):
 
     step: Step
     resources: tuple[Content, ...]
-    read: frozenset[str]
+    read_resources: frozenset[str]
 
 
 type Stop = PauseReason | Over
@@ -133,13 +133,13 @@ class Call(Struct, frozen=True):
     """A call of a step's tool, or what a step without a tool does instead.
 
     Attributes:
-        began: When it began; `None` without a task.
+        start: When it began; `None` without a task.
         index: The element of the step's list; `None` for a step without a list.
         variables: The variables of a call in another thread; `None` for those of the run.
     """
 
     step: Step
-    began: StartTime | None = None
+    start: StartTime | None = None
     index: int | None = None
     variables: TaskVariables | None = None
 
@@ -187,7 +187,7 @@ class ListRun(Struct):
         return Failed(self._error())
 
     def _error(self) -> str:
-        errors = {index: it.error for index, it in self.failed.items()}
+        errors = {index: failure.error for index, failure in self.failed.items()}
         return failed_items(errors, len(errors), len(self.items.elements))
 
     def pause(self) -> StepFailed | None:
@@ -195,15 +195,16 @@ class ListRun(Struct):
         if not self.failed:
             return None
         step, failures = self.call.step, self.failed.values()
-        failed = Failed(
+        error_ids = [failure.error_id for failure in failures]
+        total_failure = Failed(
             self._error(),
-            asks_client=any(it.asks_client for it in failures),
-            cause=next((it.cause for it in failures if it.final), None),
-            error_id=next((it.error_id for it in failures if all(other.error_id for other in failures)), None),
+            asks_client=any(failure.asks_client for failure in failures),
+            cause=next((failure.cause for failure in failures if failure.is_final), None),
+            error_id=error_ids[0] if all(error_ids) else None,
         )
-        pause = pause_after(failed, step, step.name, step.tool or "")
-        shown = tuple(FailedItem(index, it.error) for index, it in sorted(self.failed.items()))
-        return structs.replace(pause, failed_items=shown, failed_count=len(shown))
+        pause = pause_after(total_failure, step, step.name, step.tool or "")
+        failed_calls = tuple(FailedItem(index, failure.error) for index, failure in sorted(self.failed.items()))
+        return structs.replace(pause, failed_items=failed_calls, failed_count=len(failed_calls))
 
 
 type Persisted = bool | Literal["unknown"]
@@ -223,9 +224,9 @@ class EndedRun(Struct, frozen=True):
         oversized: The task variables whose values were too large to store.
         refused: The answers that were not stored, because another call had used the earlier answers.
         blocked: The step that the pause names, if it could not run.
-        twice: The steps of this run that an interrupted earlier run may have run, too.
-        before: The open steps that an interrupted earlier run may have run.
-        lost: The steps of this run that are not recorded, or may not be recorded.
+        repeated: The steps of this run that an interrupted earlier run may have run, too.
+        open_repeats: The open steps that an interrupted earlier run may have run.
+        unrecorded: The steps of this run that are not recorded, or may not be recorded.
     """
 
     known: Known
@@ -237,32 +238,32 @@ class EndedRun(Struct, frozen=True):
     oversized: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     blocked: Blocked | None = None
-    twice: tuple[Repeat, ...] = ()
-    before: tuple[Repeat, ...] = ()
-    lost: tuple[Repeat, ...] = ()
+    repeated: tuple[Repeat, ...] = ()
+    open_repeats: tuple[Repeat, ...] = ()
+    unrecorded: tuple[Repeat, ...] = ()
 
     @property
     def workflow(self) -> Workflow:
         return self.known.workflow
 
     @property
-    def read(self) -> frozenset[str]:
+    def read_resources(self) -> frozenset[str]:
         """Which resources of the step where the run stopped were fetched, as the step declares them."""
         if self.blocked:
-            return self.blocked.read
+            return self.blocked.read_resources
         step = self.pause.step if self.pause else None
-        return next((trace.read for trace in self.traces if trace.step.name == step), frozenset())
+        return next((trace.read_resources for trace in self.traces if trace.step.name == step), frozenset())
 
     @property
     def changed_arguments(self) -> dict[str, Json]:
         """The arguments of this invocation that differ from the stored ones. A resume without them uses the stored
         ones. Raises `StoreError`."""
-        stored = self.task.arguments if self.task else None
-        if not isinstance(stored, Mapping):
+        arguments = self.task.arguments if self.task else None
+        if not isinstance(arguments, Mapping):
             return {}
         names = self.known.texts.keys() - self.workflow.secrets
         return {
-            name: self.known.arguments[name] for name in sorted(names) if self.known.texts[name] != stored.get(name)
+            name: self.known.arguments[name] for name in sorted(names) if self.known.texts[name] != arguments.get(name)
         }
 
     @property
@@ -285,7 +286,7 @@ class Run:
             late request may still create that task.
         written: How many of the traces have been written.
         oversized: The task variables whose values were too large to store.
-        lost: Why the stored result of a completed step is not available, by step.
+        lost_results: Why the stored result of a completed step is not available, by step.
         persisted: Whether the store has everything that happened; `unknown` if that is not known.
         stored: Whether the last write was made.
         unsure: The steps that a write of this run may or may not have written.
@@ -312,7 +313,7 @@ class Run:
         self.statuses = statuses
         self.move = move
         self.outputs: dict[str, Json] = {}
-        self.lost: dict[str, str] = {}
+        self.lost_results: dict[str, str] = {}
         self.secrets = secrets_of(workflow.secrets, run_input.texts, run_input.arguments)
         self.traces: list[StepTrace] = []
         self.started: set[str] = set()
@@ -331,17 +332,17 @@ class Run:
         self.use_variables(variables)
 
     def use_variables(self, variables: TaskVariables) -> None:
-        given, self.variables = self.input, variables
+        run_input, self.variables = self.input, variables
         self.known = Known(
             self.workflow,
-            given.texts,
-            given.arguments,
+            run_input.texts,
+            run_input.arguments,
             self.statuses,
             self.outputs,
             variables,
             self.secrets,
-            given.answers,
-            self.lost,
+            run_input.answers,
+            self.lost_results,
             items=self.items,
         )
 
@@ -355,29 +356,30 @@ class Run:
     @property
     def stop(self) -> Stop | None:
         """Why the run stops: its task is over, or the reason of the first step that could not be settled."""
-        found = [self.stops[step.name][0] for step in self.workflow.steps if step.name in self.stops]
-        return next((stop for stop in found if isinstance(stop, TaskOver | Superseded)), found[0] if found else None)
+        stops = [self.stops[step.name][0] for step in self.workflow.steps if step.name in self.stops]
+        return next((stop for stop in stops if isinstance(stop, TaskOver | Superseded)), stops[0] if stops else None)
 
     def first_open(self) -> int:
         """The place of the first step that is not settled."""
-        steps, place = self.workflow.steps, self._first_open
-        while place < len(steps) and self.statuses[steps[place].name].settled:
-            place += 1
-        self._first_open = place
-        return place
+        steps, index = self.workflow.steps, self._first_open
+        while index < len(steps) and self.statuses[steps[index].name].settled:
+            index += 1
+        self._first_open = index
+        return index
 
     @property
     def running_steps(self) -> int:
         """How many steps have started and not ended."""
         if not self.lists:
             return len(self.running)
-        return len(self.running.keys() | {name for name, it in self.lists.items() if it.waiting} - self.stops.keys())
+        waiting = {name for name, list_run in self.lists.items() if list_run.waiting}
+        return len(self.running.keys() | waiting - self.stops.keys())
 
     def list_with_room(self) -> Step | None:
         """The first step with a list of which another call can begin now."""
-        for name, listed in self.lists.items():
-            step = listed.call.step
-            if listed.waiting and name not in self.stops and self.running.get(name, 0) < step.parallel:
+        for name, list_run in self.lists.items():
+            step = list_run.call.step
+            if list_run.waiting and name not in self.stops and self.running.get(name, 0) < step.parallel:
                 return step
         return None
 
@@ -388,24 +390,24 @@ class Run:
         self.items[call.step.name] = items
         self.lists[call.step.name] = ListRun(call, items, items.open)
 
-    def end_item(self, ended: CallEnded) -> None:
+    def end_item(self, result: CallEnded) -> None:
         """Note how the call of an element ended."""
-        listed, index = self.lists[ended.call.step.name], ended.call.index
-        if index is not None and ended.failed is not None:
-            listed.failed[index] = ended.failed
-        elif index is not None and ended.trace is not None and isinstance(ended.trace.outcome, Succeeded):
-            listed.items.results[index] = ended.trace.outcome.value
-            listed.items.is_changed = True
-            listed.unwritten += 1
-        if ended.trace is not None and ended.trace.attempts:
-            listed.calls += 1
-            listed.attempts += ended.trace.attempts
-        if ended.stop is None:
+        list_run, index = self.lists[result.call.step.name], result.call.index
+        if index is not None and result.failed is not None:
+            list_run.failed[index] = result.failed
+        elif index is not None and result.trace is not None and isinstance(result.trace.outcome, Succeeded):
+            list_run.items.results[index] = result.trace.outcome.value
+            list_run.items.is_changed = True
+            list_run.unwritten += 1
+        if result.trace is not None and result.trace.attempts:
+            list_run.calls += 1
+            list_run.attempts += result.trace.attempts
+        if result.stop is None:
             return
-        if isinstance(ended.stop, ApprovalRequired | ApprovalDenied):
-            listed.stop = listed.stop or ended.stop
+        if isinstance(result.stop, ApprovalRequired | ApprovalDenied):
+            list_run.stop = list_run.stop or result.stop
         else:
-            self.stop_at(ended.call.step, ended.stop)
+            self.stop_at(result.call.step, result.stop)
 
     def known_at(self, call: Call) -> Known:
         """What is known to a call: for that of an element, also the element."""
@@ -416,7 +418,7 @@ class Run:
     def unwritten_items(self) -> dict[str, Items]:
         """The lists with results that were not written, and those whose steps were settled since the last write."""
         settled = {trace.step.name for trace in self.traces[self.written :]}
-        return {name: it for name, it in self.items.items() if it.is_changed or name in settled}
+        return {name: step_items for name, step_items in self.items.items() if step_items.is_changed or name in settled}
 
     @property
     def task(self) -> TaskRecord | None:
@@ -430,19 +432,19 @@ class Run:
         which must not be overwritten. So a step of that write is left out if it is stored as completed, or if it has
         failed in this run and its stored result has changed.
         """
-        left = self.traces[self.written :]
-        if not self.unsure:
-            return left
         statuses = statuses_of(task)
-        return [it for it in left if it.step.name not in self.unsure or not self._may_be_stored(it, task, statuses)]
+        return [trace for trace in self.traces[self.written :] if not self._may_be_stored(trace, task, statuses)]
 
     def _may_be_stored(self, trace: StepTrace, task: TaskRecord, statuses: Mapping[str, StepStatus]) -> bool:
-        """Whether the step is completed, or has another result than when this run last read or wrote the task."""
-        name, before = f"{RESULT_PREFIX}{trace.step.name}", self.task
+        """Whether a write with an unknown outcome included the step, and the step is completed or has another result
+        than when this run last read or wrote the task."""
+        name, last_task = f"{RESULT_PREFIX}{trace.step.name}", self.task
+        if trace.step.name not in self.unsure:
+            return False
         if statuses.get(trace.step.name) is StepStatus.COMPLETED or not isinstance(trace.outcome, Failed):
             return statuses.get(trace.step.name) is StepStatus.COMPLETED
         try:
-            return before is not None and before.variables.get(name) != task.variables.get(name)
+            return last_task is not None and last_task.variables.get(name) != task.variables.get(name)
         except StoreError:
             return True
 
@@ -454,14 +456,15 @@ class Run:
         """
         # Write each value once only: another request may have changed it since.
         self.use_variables(TaskVariables(task.variables))
-        for name, it in items.items():
-            listed = self.lists[name]
-            listed.items.results |= {index: it.results[index] for index in it.results.keys() - listed.items.results}
-            listed.items.version, listed.items.is_changed, listed.unwritten = task.version, False, 0
+        for name, step_items in items.items():
+            list_run = self.lists[name]
+            results = list_run.items.results
+            results |= {index: step_items.results[index] for index in step_items.results.keys() - results}
+            list_run.items.version, list_run.items.is_changed, list_run.unwritten = task.version, False, 0
         if self.unsure:
-            sure = {trace.step.name for trace in traces}
-            left = [trace for trace in self.traces[self.written :] if trace.step.name not in sure]
-            self.unsure -= sure.union(trace.step.name for trace in left if _is_stored(trace, task))
+            written_names = {trace.step.name for trace in traces}
+            omitted_traces = [trace for trace in self.traces[self.written :] if trace.step.name not in written_names]
+            self.unsure -= written_names.union(trace.step.name for trace in omitted_traces if _is_stored(trace, task))
         self.written = len(self.traces)
         self.refused |= {trace.step.name for trace in traces if trace.users and not _is_stored(trace, task)}
         self.stored, self.persisted = True, "unknown" if self.unsure else not self.refused
@@ -474,7 +477,7 @@ class Run:
                 try:
                     task.variables.get(name)
                 except ValueLost as lost:
-                    self.lost[name.removeprefix(RESULT_PREFIX)] = str(lost)
+                    self.lost_results[name.removeprefix(RESULT_PREFIX)] = str(lost)
 
     def note_write_failed(self, *, unknown: bool = False, over: bool = False) -> None:
         """Note that a write failed, or that nothing can be written any more.
@@ -482,20 +485,23 @@ class Run:
         Args:
             over: Whether the task is over or has another run, so that only steps can be missing.
         """
-        left = {trace.step.name for trace in self.traces[self.written :]} | self.unwritten_items().keys()
+        unwritten_names = {trace.step.name for trace in self.traces[self.written :]} | self.unwritten_items().keys()
         if unknown:
-            self.unsure |= left
-        if left or not over:
+            self.unsure |= unwritten_names
+        if unwritten_names or not over:
             self.stored = False
-            self.persisted = "unknown" if unknown or (left and left <= self.unsure) else False
+            self.persisted = "unknown" if unknown or (unwritten_names and unwritten_names <= self.unsure) else False
 
     @property
     def unrecorded(self) -> list[StepTrace]:
         """The traces that are not in the store, or may not be."""
         if self.persisted is True:
             return []
-        places = enumerate(self.traces)
-        return [it for at, it in places if not it.replayed and (at >= self.written or it.step.name in self.unsure)]
+        return [
+            trace
+            for index, trace in enumerate(self.traces)
+            if not trace.replayed and (index >= self.written or trace.step.name in self.unsure)
+        ]
 
     def settle(self, trace: StepTrace) -> None:
         """Note how a step ended."""
@@ -523,19 +529,19 @@ class Run:
 
         An answer to a question that is skipped is ignored.
         """
-        for name, given in self.input.answers.items():
+        for name, arguments in self.input.answers.items():
             step = self.workflow.step(name)
             if step is not None and step.ask is not None and self.known.decide_condition(step) is not False:
-                users = tuple(it.name for it in self.workflow.steps if it.uses(step.binding))
-                self.settle(StepTrace(step, None, (), Succeeded(given[name]), users=users))
+                users = tuple(user.name for user in self.workflow.steps if user.uses(step.binding))
+                self.settle(StepTrace(step, None, (), Succeeded(arguments[name]), users=users))
 
     def ended(self, stop: Stop | None) -> EndedRun:
-        named = None if stop is None or isinstance(stop, TaskOver | Superseded) else stop.step
-        _, blocked = self.stops.get(named or "", (None, None))
-        places = {step.name: place for place, step in enumerate(self.workflow.steps)}
+        step_name = None if stop is None or isinstance(stop, TaskOver | Superseded) else stop.step
+        _, blocked = self.stops.get(step_name or "", (None, None))
+        indexes = {step.name: index for index, step in enumerate(self.workflow.steps)}
         return EndedRun(
             known=self.known,
-            traces=tuple(sorted(self.traces, key=lambda trace: places[trace.step.name])),
+            traces=tuple(sorted(self.traces, key=lambda trace: indexes[trace.step.name])),
             stop=stop,
             task=self.task,
             persisted=self.persisted,

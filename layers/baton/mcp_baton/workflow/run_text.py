@@ -1,10 +1,11 @@
 """A run as texts: the messages of a prompt, and the text of the workflow's tool (docs/workflows.md). Pure.
 
 Models trust the assistant's messages and the tool's text. So values, errors and resources are quoted there (`quoting`).
-The user's messages contain results, errors and resources whole.
+The user's messages contain complete results, errors and resources.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -33,14 +34,14 @@ SUPERSEDED_TEXTS: Mapping[Persisted, str] = {
 
 def why_stopped(run: EndedRun, over: Over) -> str:
     """Why the run stopped, which step ran last, and which steps were not run."""
-    ran = [trace.step.name for trace in run.traces if not trace.replayed]
-    left = [name for name, status in run.statuses.items() if not status.settled and name not in ran]
+    names = [trace.step.name for trace in run.traces if not trace.replayed]
+    open_steps = [f"'{name}'" for name, status in run.statuses.items() if not status.settled and name not in names]
+    last_step = f"Step '{names[-1]}' ran last." if names else "The run ran no step."
+    not_run = f"These steps were not run: {', '.join(open_steps)}." if open_steps else "No step was left to run."
     if isinstance(over, Superseded):
-        lost = [f"Not recorded for certain: {repeats_text(run.lost)}."] if run.lost else []
-        return " ".join([TAKEN_OVER, SUPERSEDED_TEXTS[run.persisted], *lost, _last_step(ran), _steps_not_run(left)])
-    return " ".join(
-        [f"{_task_event(over.status)} while this run was under way.", _last_step(ran), _steps_not_run(left)]
-    )
+        notes = [f"Not recorded for certain: {repeats_text(run.unrecorded)}."] if run.unrecorded else []
+        return " ".join([TAKEN_OVER, SUPERSEDED_TEXTS[run.persisted], *notes, last_step, not_run])
+    return " ".join([f"{_task_event(over.status)} while this run was under way.", last_step, not_run])
 
 
 def _task_event(status: TaskStatus | None) -> str:
@@ -55,15 +56,6 @@ def _task_event(status: TaskStatus | None) -> str:
             return f"The task became '{other}'"
 
 
-def _last_step(ran: Sequence[str]) -> str:
-    return f"Step '{ran[-1]}' ran last." if ran else "The run ran no step."
-
-
-def _steps_not_run(left: Sequence[str]) -> str:
-    names = ", ".join(f"'{name}'" for name in left)
-    return f"These steps were not run: {names}." if names else "No step was left to run."
-
-
 def not_recorded(run: EndedRun) -> list[str]:
     """The sentences about steps that are not recorded, and that a resume would repeat."""
     if run.task is None or run.persisted is True:
@@ -71,12 +63,13 @@ def not_recorded(run: EndedRun) -> list[str]:
     if run.refused:
         names = ", ".join(f"'{name}'" for name in run.refused)
         return [f"The answer to {names} was not stored: another call has used the earlier answer meanwhile."]
-    steps = f"{'step' if len(run.lost) == 1 else 'steps'} {repeats_text(run.lost)}" if run.lost else "its steps"
+    noun = "step" if len(run.unrecorded) == 1 else "steps"
+    steps = f"{noun} {repeats_text(run.unrecorded)}" if run.unrecorded else "its steps"
     if run.persisted is False:
         return [f"The results of this run could not be recorded: if the server went on, it would repeat {steps}."]
-    look = f"{call_that_shows(run.task.task_id, run.workflow)} to see what is recorded"
-    unknown = "Whether this run was recorded is not known: the task store did not answer."
-    return [f"{unknown} Before you repeat {steps}, {look}."]
+    check = f"{call_that_shows(run.task.task_id, run.workflow)} to see what is recorded"
+    problem = "Whether this run was recorded is not known: the task store did not answer."
+    return [f"{problem} Before you repeat {steps}, {check}."]
 
 
 class Message(Struct, frozen=True):
@@ -95,35 +88,35 @@ def messages(
     Args:
         handle: Names the task in the handoff; `None` for a handoff that does not name it.
     """
-    conversation = [Message("user", _intent(run)), Message("assistant", _plan(run, describe))]
+    conversation = [Message("user", _intent_text(run)), Message("assistant", _plan_text(run, describe))]
     for trace in run.traces:
-        conversation.extend(_step(trace, run))
+        conversation.extend(_step_messages(trace, run))
     if run.blocked:
         conversation.extend(_resource(resource, run) for resource in run.blocked.resources)
     if isinstance(run.stop, TaskOver | Superseded):
-        said = [why_stopped(run, run.stop), *(not_recorded(run) if run.persisted == "unknown" else [])]
+        texts = [why_stopped(run, run.stop), *(not_recorded(run) if run.persisted == "unknown" else [])]
     elif run.pause:
-        notes = [*may_have_run_twice(run.twice), *may_have_run(run.before), *not_recorded(run)]
-        said = [RemainingCalls(run.known, tools, run.pause, handle, handle, run.read).handoff(notes)]
+        notes = [*may_have_run_twice(run.repeated), *may_have_run(run.open_repeats), *not_recorded(run)]
+        texts = [RemainingCalls(run.known, tools, run.pause, handle, handle, run.read_resources).handoff(notes)]
     else:
-        said = [*may_have_run_twice(run.twice), *not_recorded(run)]
-    return [*conversation, *([Message("assistant", "\n\n".join(said))] if said else [])]
+        texts = [*may_have_run_twice(run.repeated), *not_recorded(run)]
+    return [*conversation, *([Message("assistant", "\n\n".join(texts))] if texts else [])]
 
 
-def _intent(run: EndedRun) -> str:
+def _intent_text(run: EndedRun) -> str:
     lines = [f"I want to {run.workflow.description.rstrip('.')}."]
     texts = run.known.shown_texts
-    given = {argument.name: texts[argument.name] for argument in run.workflow.arguments if argument.name in texts}
-    if given:
-        lines += ["", "Arguments:", *(f"- {name}: {value}" for name, value in given.items())]
+    arguments = {argument.name: texts[argument.name] for argument in run.workflow.arguments if argument.name in texts}
+    if arguments:
+        lines += ["", "Arguments:", *(f"- {name}: {value}" for name, value in arguments.items())]
     return "\n".join(lines)
 
 
-def _plan(run: EndedRun, describe: Callable[[str], str]) -> str:
+def _plan_text(run: EndedRun, describe: Callable[[str], str]) -> str:
     lines = ["Here is the plan:", ""]
     for number, step in enumerate(run.workflow.steps, 1):
         if step.ask is not None:
-            lines.append(f"{number}. {_asking(step)}: {step.ask.question}")
+            lines.append(f"{number}. {_ask_text(step)}: {step.ask.question}")
         elif step.is_wait:
             lines.append(f"{number}. {step.name}: {one_line(step.wait_text)}")
         elif step.tool is None:
@@ -135,7 +128,7 @@ def _plan(run: EndedRun, describe: Callable[[str], str]) -> str:
     return "\n".join(lines)
 
 
-def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
+def _step_messages(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
     if isinstance(trace.outcome, Skipped):
         condition = one_line(str(trace.step.when))
         yield Message("assistant", f"Step '{trace.step.name}' is skipped: its condition {condition} is false.")
@@ -144,7 +137,7 @@ def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
         yield Message("assistant", quoted_guidance(trace.step.guidance, run.known.shown_texts))
     if trace.step.ask is not None:
         question = run.known.question_text(trace.step)
-        yield Message("assistant", f"{_asking(trace.step)}: {quoted_error(question or trace.step.ask.question)}")
+        yield Message("assistant", f"{_ask_text(trace.step)}: {quoted_error(question or trace.step.ask.question)}")
         yield Message("user", f"Answer to '{trace.step.name}': {_answer(trace)}")
         return
     if trace.step.is_wait:
@@ -153,7 +146,7 @@ def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
         yield Message("assistant", f"Reading {', '.join(uris_of(trace.step, run.known).values())}")
     for resource in trace.resources:
         yield _resource(resource, run)
-    yield from _calling(trace, run.known)
+    yield from _call_messages(trace, run.known)
     if isinstance(trace.outcome, Failed):
         yield Message("user", f"{_source_of_error(trace)}: {trace.outcome.error}")
     elif trace.step.has_value:
@@ -163,7 +156,7 @@ def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
         yield _resource(resource, run)
 
 
-def _calling(trace: StepTrace, known: Known) -> Iterator[Message]:
+def _call_messages(trace: StepTrace, known: Known) -> Iterator[Message]:
     if trace.step.each is not None:
         elements = one_line(source_text(trace.step.each))
         yield Message("assistant", f"Calling {trace.step.tool} for each element of {elements}")
@@ -171,7 +164,7 @@ def _calling(trace: StepTrace, known: Known) -> Iterator[Message]:
         yield Message("assistant", f"Calling {trace.step.tool} with {_arguments(trace, known)}")
 
 
-def _asking(step: Step) -> str:
+def _ask_text(step: Step) -> str:
     return "Ask the user" if step.ask and step.ask.of == "user" else "Decide"
 
 
@@ -188,11 +181,11 @@ def _source_of_error(trace: StepTrace) -> str:
 
 def _arguments(trace: StepTrace, known: Known) -> str:
     """A call's arguments on one line, without secrets, and with placeholders for those that are long."""
-    shown: dict[str, Json] = {}
+    shown_arguments: dict[str, Json] = {}
     for name, value in (trace.arguments or {}).items():
         source = trace.step.arguments.get(name)
-        shown[name] = known.shortened(known.shown_value(value, source), source)
-    return one_line(shown)
+        shown_arguments[name] = known.shortened(known.shown_value(value, source), source)
+    return one_line(shown_arguments)
 
 
 def _resource(resource: Content, run: EndedRun) -> Message:
@@ -237,35 +230,34 @@ class Value(Struct, frozen=True):
     text_bytes: int = 0
 
 
-def text_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle | None, where: ResultUri) -> str:
+def text_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle | None, uri_of: ResultUri) -> str:
     """The text of a run. A paused run has the remaining calls."""
     if isinstance(run.stop, TaskOver | Superseded):
         return cut(" ".join([why_stopped(run, run.stop), *_how_to_continue(run.stop, known, handle)]))
     if run.pause:
-        return _paused(run, run.pause, known, tools, handle)
-    notes = [*may_have_run_twice(run.twice), *_notes(run)]
-    last = [trace for trace in run.traces if trace.step.tool is not None and isinstance(trace.outcome, Succeeded)][-1:]
-    values = [
-        Value(f"Result of {trace.step.tool}", trace.outcome.value, where(trace.step.name))
-        for trace in last
-        if isinstance(trace.outcome, Succeeded)
-    ]
-    return _with_values(_done(list(run.statuses.values())), values, notes)
+        return _paused_text(run, run.pause, known, tools, handle)
+    notes = [*may_have_run_twice(run.repeated), *_notes(run)]
+    values = (
+        Value(f"Result of {trace.step.tool}", trace.outcome.value, uri_of(trace.step.name))
+        for trace in reversed(run.traces)
+        if trace.step.tool is not None and isinstance(trace.outcome, Succeeded)
+    )
+    return _with_values(_progress_text(list(run.statuses.values())), list(islice(values, 1)), notes)
 
 
 def open_repeats_before(run: EndedRun, known: Known) -> list[Repeat]:
     """The open steps that an earlier run may have run."""
-    return [it for it in run.before if not known.statuses[it.step].settled]
+    return [step for step in run.open_repeats if not known.statuses[step.step].settled]
 
 
 def text_of_held_task(
     workflow: Workflow, statuses: Sequence[StepStatus], until: str, seconds: int, task_id: str
 ) -> str:
     """The text for a task that another run holds."""
-    again = f"call {workflow.name} again in {seconds} s with {dumps_spaced({TASK_ID: task_id})}"
+    next_call = f"call {workflow.name} again in {seconds} s with {dumps_spaced({TASK_ID: task_id})}"
     return (
-        f"Another run holds this task until {until} or longer; {_done_of(statuses)} are done so far. "
-        f"Nothing was run: {again}."
+        f"Another run holds this task until {until} or longer; {_settled_count(statuses)} are done so far. "
+        f"Nothing was run: {next_call}."
     )
 
 
@@ -273,40 +265,40 @@ def text_of_ended_task(
     workflow: Workflow, status: TaskStatus, statuses: Sequence[StepStatus], values: Sequence[Value]
 ) -> str:
     if status is TaskStatus.COMPLETED:
-        head = f"{_done(statuses)} This task is completed; nothing was run."
+        head = f"{_progress_text(statuses)} This task is completed; nothing was run."
     else:
-        anew = f"call {workflow.name} without {TASK_ID} to start anew"
-        head = f"This task is {status.value}; {_done_of(statuses)} were done. Nothing was run: {anew}."
+        next_call = f"call {workflow.name} without {TASK_ID} to start anew"
+        head = f"This task is {status.value}; {_settled_count(statuses)} were done. Nothing was run: {next_call}."
     return _with_values(head, values, [])
 
 
-def cut(text: str, most: int = LIMIT) -> str:
+def cut(text: str, limit: int = LIMIT) -> str:
     """The text, cut to this many bytes."""
     data = text.encode(errors="replace")
-    return text if len(data) <= most else f"{data[: most - 4].decode(errors='ignore')} …"
+    return text if len(data) <= limit else f"{data[: limit - 4].decode(errors='ignore')} …"
 
 
 def _how_to_continue(over: Over, known: Known, handle: Handle | None) -> list[str]:
     """How to continue after another request has completed or taken over the task."""
-    ended = isinstance(over, TaskOver) and over.status is not TaskStatus.COMPLETED
-    if handle is None or ended:
+    cannot_continue = isinstance(over, TaskOver) and over.status is not TaskStatus.COMPLETED
+    if handle is None or cannot_continue:
         return []
     return [handle.resume_text(known, begin="")]
 
 
-def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements, handle: Handle | None) -> str:
+def _paused_text(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements, handle: Handle | None) -> str:
     event = cut(pause.what_happened(), LIMIT_OF_EVENT)
     if known.statuses[pause.step].settled:
         event = cut(f"Another call has completed step '{pause.step}' while this run was under way.", LIMIT_OF_EVENT)
     if not known.open_steps:
         finish = [f"All {len(known.statuses)} steps are done. {handle.complete_text()}"] if handle else []
-        return "\n\n".join([event, *may_have_run_twice(run.twice), *finish])
+        return "\n\n".join([event, *may_have_run_twice(run.repeated), *finish])
     remaining = RemainingCalls(known, tools, pause, handle, handle if run.stored else None)
-    before, steps, after = remaining.frame()
-    lost = " ".join(remaining.lost_results())
-    head = [event, *([cut(lost, LIMIT_OF_EVENT)] if lost else [])]
-    head += [*may_have_run_twice(run.twice), *may_have_run(open_repeats_before(run, known)), *before]
-    tail = [*_notes(run), *after]
+    introduction, steps, closing = remaining.frame()
+    lost_text = " ".join(remaining.lost_results())
+    head = [event, *([cut(lost_text, LIMIT_OF_EVENT)] if lost_text else [])]
+    head += [*may_have_run_twice(run.repeated), *may_have_run(open_repeats_before(run, known)), *introduction]
+    tail = [*_notes(run), *closing]
     if not steps:
         return "\n\n".join([*head, *tail])
     room = LIMIT - _size("\n\n".join([*head, *tail])) - _ROOM_FOR_COUNT
@@ -319,22 +311,22 @@ def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements
             break
         calls.append(f"{number}. {text}")
         room -= _size(calls[-1]) + 2
-    left = len(steps) - len(calls)
-    more = [f"And {left} more after {'this' if len(calls) == 1 else 'these'}."] if left else []
-    return "\n\n".join([*head, *calls, *more, *tail])
+    count = len(steps) - len(calls)
+    note = [f"And {count} more after {'this' if len(calls) == 1 else 'these'}."] if count else []
+    return "\n\n".join([*head, *calls, *note, *tail])
 
 
 def _wordings(step: Step, remaining: RemainingCalls) -> Iterator[str]:
     """What remains of a step, from the longest to the shortest text."""
     yield remaining.text_of(step)
-    short = remaining.text_of(step, longest=SHORT)
+    short = remaining.text_of(step, limit=SHORT)
     yield short
     yield short.partition("\n")[0]
     if step.tool is None:
         yield f"Read the resources of step '{cut(step.name, LONGEST)}'"
     else:
-        instead = ": let the server make it" if remaining.handle and remaining.handle.tool else ""
-        yield f"A call of {step.tool}, whose arguments are too long to stand here{instead}"
+        alternative = ": let the server make it" if remaining.handle and remaining.handle.tool else ""
+        yield f"A call of {step.tool}, whose arguments are too long to show here{alternative}"
 
 
 def _notes(run: EndedRun) -> list[str]:
@@ -366,13 +358,13 @@ def _line(value: Value, room: int) -> str:
     return cut(f"{value.name}: {size} bytes, which can be read as the resource {value.uri}", max(room - 1, 0))
 
 
-def _done(statuses: Sequence[StepStatus]) -> str:
-    return f"Done: {_done_of(statuses)}."
+def _progress_text(statuses: Sequence[StepStatus]) -> str:
+    return f"Done: {_settled_count(statuses)}."
 
 
-def _done_of(statuses: Sequence[StepStatus]) -> str:
-    done = sum(status.settled for status in statuses)
-    return f"{done} of {len(statuses)} {'step' if len(statuses) == 1 else 'steps'}"
+def _settled_count(statuses: Sequence[StepStatus]) -> str:
+    count = sum(status.settled for status in statuses)
+    return f"{count} of {len(statuses)} {'step' if len(statuses) == 1 else 'steps'}"
 
 
 def _size(text: str) -> int:

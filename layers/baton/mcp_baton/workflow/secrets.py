@@ -13,7 +13,7 @@ from mcp_baton.workflow.sources import Constant, FirstOf, PromptArg, Source, as_
 HIDDEN: Final = "_workflow.secret"
 """The key of the object that is stored instead of a secret: `{"_workflow.secret": true}`."""
 
-_GIVEN: Final = MappingProxyType({HIDDEN: True})
+_HIDDEN_VALUE: Final = MappingProxyType({HIDDEN: True})
 
 SHORTEST: Final = 4
 """Characters that a secret must have to be hidden inside a longer text. Shorter ones occur in ordinary words."""
@@ -28,31 +28,31 @@ class Secrets(Struct, frozen=True):
     """The secret arguments of a task or a run.
 
     Attributes:
-        wholes: The texts of their values, each with its argument's name; empty if the values are not known.
+        names_by_text: The texts of their values, each with its argument's name; empty if the values are not known.
     """
 
     names: frozenset[str] = frozenset()
-    wholes: Mapping[str, str] = field(default_factory=dict)
+    names_by_text: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[tuple[str, str], ...] = ()
 
     def including(self, text: str, name: str) -> "Secrets":
         """These secrets and one more text."""
-        return Secrets(self.names, {**self.wholes, text: name}, ((text, name), *self.parts))
+        return Secrets(self.names, {**self.names_by_text, text: name}, ((text, name), *self.parts))
 
     def hide_text(self, text: str) -> str:
         """The text with each secret replaced."""
-        if text in self.wholes:
-            return secret_placeholder(self.wholes[text])
+        if text in self.names_by_text:
+            return secret_placeholder(self.names_by_text[text])
         return self._without(text, self.parts)
 
     def hide(self, value: Json) -> Json:
         """The JSON value with each secret replaced, in keys, too."""
-        if not self.wholes or value is None or isinstance(value, bool):
+        if not self.names_by_text or value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
             return self.hide_text(value)
-        if as_text(value) in self.wholes:
-            return secret_placeholder(self.wholes[as_text(value)])
+        if as_text(value) in self.names_by_text:
+            return secret_placeholder(self.names_by_text[as_text(value)])
         if isinstance(value, Mapping):
             return {self.hide_text(key): self.hide(item) for key, item in value.items()}
         if isinstance(value, Sequence):
@@ -61,10 +61,10 @@ class Secrets(Struct, frozen=True):
 
     def _without(self, text: str, parts: Sequence[tuple[str, str]]) -> str:
         # Search the text between two secrets for the shorter ones, and never the texts that replace secrets.
-        for place, (secret, name) in enumerate(parts):
+        for index, (secret, name) in enumerate(parts):
             if secret in text:
                 return secret_placeholder(name).join(
-                    self._without(piece, parts[place + 1 :]) for piece in text.split(secret)
+                    self._without(piece, parts[index + 1 :]) for piece in text.split(secret)
                 )
         return text
 
@@ -74,21 +74,21 @@ NO_SECRETS = Secrets()
 
 def secrets_of(names: Collection[str], texts: Mapping[str, str], converted: Mapping[str, Json]) -> Secrets:
     """The secrets of an invocation."""
-    given = frozenset(names) & texts.keys()
-    if not given:
+    given_names = frozenset(names) & texts.keys()
+    if not given_names:
         return NO_SECRETS
-    wholes: dict[str, str] = {}
-    for name in sorted(name for name in given if converted.get(name, "") is not None):
-        for text in _forms(texts[name], converted.get(name)):
-            wholes.setdefault(text, name)
-    parts = [(text, name) for text, name in wholes.items() if len(text) >= SHORTEST]
+    names_by_text: dict[str, str] = {}
+    for name in sorted(name for name in given_names if converted.get(name, "") is not None):
+        for text in _revealing_texts(texts[name], converted.get(name)):
+            names_by_text.setdefault(text, name)
+    parts = [(text, name) for text, name in names_by_text.items() if len(text) >= SHORTEST]
     parts += [(dumps(text)[1:-1], name) for text, name in parts if dumps(text)[1:-1] != text]
-    return Secrets(given, wholes, tuple(sorted(parts, key=lambda part: -len(part[0]))))
+    return Secrets(given_names, names_by_text, tuple(sorted(parts, key=lambda part: -len(part[0]))))
 
 
-def _forms(text: str, converted: Json) -> Iterator[str]:
+def _revealing_texts(text: str, converted: Json) -> Iterator[str]:
     """The texts that reveal a secret: as it was sent, as it was converted, and each text inside it."""
-    yield from (it for it in (text, *_texts_in(converted)) if it)
+    yield from (form for form in (text, *_texts_in(converted)) if form)
 
 
 def _texts_in(value: Json) -> Iterator[str]:
@@ -152,23 +152,23 @@ def shown_texts(texts: Mapping[str, str], secrets: Secrets) -> Mapping[str, str]
 
 def stored_arguments(arguments: JsonObject, names: Collection[str]) -> dict[str, Json]:
     """Prompt arguments as they are stored with a task. Of a secret one, only its name is stored."""
-    return {name: dict(_GIVEN) if name in names else value for name, value in arguments.items()}
+    return {name: dict(_HIDDEN_VALUE) if name in names else value for name, value in arguments.items()}
 
 
-def is_hidden(stored: Json) -> bool:
+def is_hidden(value: Json) -> bool:
     """Whether a stored argument is a hidden secret."""
-    return isinstance(stored, Mapping) and stored == _GIVEN
+    return isinstance(value, Mapping) and value == _HIDDEN_VALUE
 
 
 def secrets_in_call(arguments: JsonObject, sources: Mapping[str, Source], names: Collection[str]) -> Secrets:
     """The secrets in a call that a client has made: the values of the arguments whose source is a secret."""
-    found = {
+    values = {
         part.name: arguments[name]
         for name, source in sources.items()
         for part in parts_of(source)
         if isinstance(part, PromptArg) and part.name in names and name in arguments
     }
-    return secrets_of(names, {name: as_text(value) for name, value in found.items()}, found)
+    return secrets_of(names, {name: as_text(value) for name, value in values.items()}, values)
 
 
 def hidden_in(arguments: JsonObject, sources: Mapping[str, Source], names: Collection[str]) -> frozenset[str]:

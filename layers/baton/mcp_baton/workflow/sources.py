@@ -180,8 +180,8 @@ SOURCES = (PromptArg, Constant, StepOutput, TaskVariable, FirstOf, Item)
 
 def as_source(value: object) -> Source:
     """A source, the source of a reference, or a plain value as a constant."""
-    found: Any = getattr(value, "__baton_source__", value)
-    return found if isinstance(found, SOURCES) else Constant(found)
+    source: Any = getattr(value, "__baton_source__", value)
+    return source if isinstance(source, SOURCES) else Constant(source)
 
 
 def workflows_of(value: object) -> Iterator[str]:
@@ -261,34 +261,34 @@ def not_(condition: object) -> Condition:
     return Condition.of("not", condition)
 
 
-def compare(word: str, one: Json, other: Json) -> bool | str:
+def compare(word: str, left: Json, right: Json) -> bool | str:
     """Compare two JSON values by the operator of a `Condition`; or return why they cannot be compared."""
     match word:
         case "==":
-            return _equal(one, other)
+            return _equal(left, right)
         case "!=":
-            return not _equal(one, other)
+            return not _equal(left, right)
         case "in":
-            return isinstance(other, list) and any(_equal(one, member) for member in other)
-    kinds = {kind_of(one), kind_of(other)}
+            return isinstance(right, list) and any(_equal(left, member) for member in right)
+    kinds = {kind_of(left), kind_of(right)}
     if kinds not in ({"a number"}, {"a text"}):
-        return f"{word} compares two numbers or two texts, but {kind_of(one)} and {kind_of(other)} were given"
+        return f"{word} compares two numbers or two texts, but {kind_of(left)} and {kind_of(right)} were given"
     ordered: Callable[[Any, Any], bool] = getattr(operator, _ORDER[word])
-    return ordered(one, other)
+    return ordered(left, right)
 
 
 _ORDER = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
-def _equal(one: Json, other: Json) -> bool:
+def _equal(left: Json, right: Json) -> bool:
     """Whether two JSON values are equal. In Python, but not in JSON, `True` equals 1."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_equal(value, other[name]) for name, value in one.items())
-    return one == other
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_equal, left, right))
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(_equal(value, right[name]) for name, value in left.items())
+    return left == right
 
 
 def kind_of(value: Json) -> str:
@@ -348,25 +348,25 @@ def lookup(value: Json, path: str | None) -> Found | None:
 
 def missing_field_text(value: Json, path: str) -> str:
     """The last existing part of a path in a value, and what it contains."""
-    followed: list[str] = []
+    existing_keys: list[str] = []
     for key in path.split("."):
-        found = lookup(value, key)
-        if found is None:
+        result = lookup(value, key)
+        if result is None:
             break
-        value = found.value
-        followed.append(key)
-    where = f"'{'.'.join(followed)}'" if followed else "it"
+        value = result.value
+        existing_keys.append(key)
+    location = f"'{'.'.join(existing_keys)}'" if existing_keys else "it"
     match value:
         case None:
-            return f"{where} is null"
+            return f"{location} is null"
         case bool() | int() | float():
-            return f"{where} is a number or a truth value"
+            return f"{location} is a number or a truth value"
         case str():
-            return f"{where} is a text"
+            return f"{location} is a text"
         case Mapping():
-            return f"{where} is an object without this field"
+            return f"{location} is an object without this field"
         case _:
-            return f"{where} is a list of {len(value)} item{'s' * (len(value) != 1)}"
+            return f"{location} is a list of {len(value)} item{'s' * (len(value) != 1)}"
 
 
 def _is_index(key: str, length: int) -> bool:
@@ -379,7 +379,7 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def fill_uri(uri: str, values: Mapping[str, str]) -> str:
-    """`fill` for a URI: values are percent-encoded, so that each reaches its template whole (RFC 6570, 3.2.2).
+    """`fill` for a URI: values are percent-encoded, so that no value changes the URI's structure (RFC 6570, 3.2.2).
 
     A value at the beginning of the URI is not encoded, because it contains the scheme.
     """

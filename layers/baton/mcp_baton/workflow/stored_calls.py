@@ -22,22 +22,22 @@ def stored_call(arguments: JsonObject, hidden: Collection[str] = ()) -> JsonObje
     Args:
         hidden: The names of those that must not be stored.
     """
-    whole = stored_arguments(arguments, hidden)
-    lengths = {name: json_size(value) for name, value in whole.items()}
+    values = stored_arguments(arguments, hidden)
+    lengths = {name: json_size(value) for name, value in values.items()}
     reserved = {
         name
         for name, value in arguments.items()
         if name not in hidden and (_is_digest_entry(value) or is_hidden(value))
     }
-    kept = {name: _digest_entry(value, lengths[name]) if name in reserved else value for name, value in whole.items()}
-    total = json_size(kept)
-    for name in sorted(whole.keys() - reserved, key=lambda name: (-lengths[name], name)):
+    call = {name: _digest_entry(value, lengths[name]) if name in reserved else value for name, value in values.items()}
+    total = json_size(call)
+    for name in sorted(values.keys() - reserved, key=lambda name: (-lengths[name], name)):
         if total <= CALL_BYTES:
             break
-        kept[name] = _digest_entry(whole[name], lengths[name])
+        call[name] = _digest_entry(values[name], lengths[name])
         # A client chooses how many arguments there are, so do not encode all of them again for each.
-        total += json_size(kept[name]) - lengths[name]
-    return _digest_entry(whole, json_size(whole)) if total > CALL_BYTES or _is_digest_entry(kept) else kept
+        total += json_size(call[name]) - lengths[name]
+    return _digest_entry(values, json_size(values)) if total > CALL_BYTES or _is_digest_entry(call) else call
 
 
 def shown_call(variables: JsonObject, step: str) -> JsonObject | None:
@@ -46,34 +46,34 @@ def shown_call(variables: JsonObject, step: str) -> JsonObject | None:
     Raises:
         StoreError: they cannot be read.
     """
-    kept = variables.get(f"{CALL_PREFIX}{step}")
-    if not isinstance(kept, Mapping) or _is_digest_entry(kept):
+    call = variables.get(f"{CALL_PREFIX}{step}")
+    if not isinstance(call, Mapping) or _is_digest_entry(call):
         return None
-    return {name: _shown(value) for name, value in kept.items()}
+    return {name: _shown_value(value) for name, value in call.items()}
 
 
-def restore_call(kept: Json, call: JsonObject) -> JsonObject | None:
+def restore_call(stored_value: Json, call: JsonObject) -> JsonObject | None:
     """The stored arguments, completed by those of a call: secrets, and values whose stored digest is equal.
 
     Returns:
         `None` if the calls differ, or if nothing was stored.
     """
-    if not isinstance(kept, Mapping):
+    if not isinstance(stored_value, Mapping):
         return None
-    if _is_digest_entry(kept):
-        return call if kept[DIGEST] == digest(call) else None
+    if _is_digest_entry(stored_value):
+        return call if stored_value[DIGEST] == digest(call) else None
     # A secret is not stored, so it cannot differ.
-    whole: dict[str, Json] = {}
-    for name, value in kept.items():
+    arguments: dict[str, Json] = {}
+    for name, value in stored_value.items():
         if is_hidden(value):
-            whole |= {name: call[name]} if name in call else {}
+            arguments |= {name: call[name]} if name in call else {}
         elif not _is_digest_entry(value):
-            whole[name] = value
+            arguments[name] = value
         elif name in call and value[DIGEST] == digest(call[name]):
-            whole[name] = call[name]
+            arguments[name] = call[name]
         else:
             return None
-    return whole
+    return arguments
 
 
 def _digest_entry(value: Json, length: int) -> JsonObject:
@@ -84,7 +84,7 @@ def _is_digest_entry(value: Json) -> TypeGuard[JsonObject]:
     return isinstance(value, Mapping) and value.keys() == {DIGEST, "bytes"}
 
 
-def _shown(value: Json) -> Json:
+def _shown_value(value: Json) -> Json:
     if is_hidden(value):
         return "<secret>"
     return f"<{value['bytes']} bytes>" if _is_digest_entry(value) else value

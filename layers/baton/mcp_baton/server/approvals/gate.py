@@ -23,7 +23,7 @@ from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import APPROVAL_PREFIX, SALT, timestamp
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import APPROVAL_AGE
-from mcp_baton.workflow.approval import MOST_SHOWN, SECRET, Approval, NotApproved, digest_of
+from mcp_baton.workflow.approval import MAX_SHOWN_BYTES, SECRET, Approval, NotApproved, digest_of
 from mcp_baton.workflow.host import Failed, Failure, Place
 from mcp_baton.workflow.keys import digest
 from mcp_baton.workflow.secrets import hidden_in
@@ -153,9 +153,9 @@ def _secret_digest(value: Json, place: Place) -> str:
 def _shorten(shown: JsonObject) -> JsonObject:
     """Return the arguments as people see them. If they are long: the beginning of their JSON, its size and a digest."""
     size = json_size(shown)
-    if size <= MOST_SHOWN:
+    if size <= MAX_SHOWN_BYTES:
         return shown
-    text = dumps(shown).encode()[:MOST_SHOWN].decode(errors="ignore")
+    text = dumps(shown).encode()[:MAX_SHOWN_BYTES].decode(errors="ignore")
     return {"truncated": text, "bytes": size, "digest": digest(shown)}
 
 

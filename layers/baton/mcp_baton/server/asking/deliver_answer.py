@@ -9,7 +9,7 @@ from mcp_baton.protocol.jsonrpc import Response
 from mcp_baton.server.access import refusal
 from mcp_baton.server.asking.asker import REFUSED
 from mcp_baton.server.services import Services
-from mcp_baton.tasks.ids import asked_by, digest_of, is_question
+from mcp_baton.tasks.ids import digest_of, is_question, parse_task_question
 from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.store import TaskStore
 
@@ -22,7 +22,7 @@ def deliver_answer(store: TaskStore | None, owner: str | None, response: Respons
     try:
         if store is None or owner is None:
             raise TaskNotFound
-        if asked_by(question) is not None:
+        if parse_task_question(question) is not None:
             _give_to_task(store, owner, response, services)
         elif is_question(question):
             answer: dict[str, Json] = (
@@ -45,7 +45,7 @@ def _give_to_task(store: TaskStore, owner: str, response: Response, services: Se
     """Pass an answer to its task, and invoke the worker after the last one."""
     from mcp_baton.server.background.dispatching import dispatch
 
-    task_id, digest = asked_by(str(response.id)) or ("", "")
+    task_id, digest = parse_task_question(str(response.id)) or ("", "")
     job = store.get(owner, task_id).job
     key = next((key for key in job.open if digest_of(key) == digest), None) if job else None
     if key is None:

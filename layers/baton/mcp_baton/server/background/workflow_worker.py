@@ -52,7 +52,7 @@ from mcp_baton.workflow.host import (
     ResourceUnavailable,
     Succeeded,
 )
-from mcp_baton.workflow.lease import Lease, give_back
+from mcp_baton.workflow.lease import Lease, release_claim
 from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, Remedy, Waiting
 from mcp_baton.workflow.run import EndedRun
 
@@ -188,7 +188,7 @@ class WorkflowJob:
                     continue
                 if not self._is_last_attempt():
                     if self._execution.store is not None:
-                        give_back(self._execution.store, self._lease.task)
+                        release_claim(self._execution.store, self._lease.task)
                     raise
                 return not_run(self._execution, tool, task_id, held)
             except StoreBusy:

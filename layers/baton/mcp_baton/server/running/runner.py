@@ -290,7 +290,7 @@ def _failed_outcome(
         # The text names the line of the tool. The traceback would only have frames of Baton.
         logger.error("request %s: %s", execution.exchange.request_id, error, exc_info=error.__cause__)
     elif not isinstance(error, ToolError):
-        hidden = any(it in "".join(format_exception(error)) for it in secrets.wholes)
+        hidden = any(it in "".join(format_exception(error)) for it in secrets.names_by_text)
         note = ": its traceback has a callback's address, and is not logged" if hidden else ""
         logger.error(
             "request %s: internal error in %s%s",

@@ -266,7 +266,7 @@ def _refused_recording(
             return f"Nothing was run or recorded. {AFTER_APPROVAL}"
         if refused is not None and isinstance(found, Plan) and found.workflow:
             return f"Nothing was run or recorded. {handle_of(request.server, found.workflow, task_id).cancel_text()}"
-        return unrecorded_text(str(meta["record_error"]), made=False)
+        return unrecorded_text(str(meta["record_error"]), is_made=False)
 
     if isinstance(found, Plan):
         meta = unrecorded_meta(request, task_id, NOTHING_RUN, found.task, remaining(request, found))

@@ -116,7 +116,7 @@ class ServerHost:
             if seconds > 0:
                 self._execution.listener.keep_alive()
 
-    def beside(self) -> ParallelCalls:
+    def threads(self) -> ParallelCalls:
         return ParallelCalls(self._execution.listener, self._for_thread, self._options(None).pulse)
 
     def _for_thread(self, listener: Listener, pulse: Callable[[], float] | None) -> "ServerHost":

@@ -220,7 +220,7 @@ def _resume(
         # This run was late, and another one has claimed the task.
         raise TaskHeld(lost.current.claim.until_ms if lost.current.claim else 0, lost.current) from lost
     except Exception as error:
-        engine.give_back(task)
+        engine.release_claim(task)
         if isinstance(error, StoreError):
             raise TaskUnreadable(error) from error
         raise
@@ -309,4 +309,4 @@ def run_meta(execution: Execution, run: EndedRun) -> dict[str, Json]:
         del meta["task_status"]  # the task has expired
     if isinstance(run.stop, Superseded):
         meta["superseded"] = True
-    return meta | notes_meta(run.before, run.twice, run.oversized)
+    return meta | notes_meta(run.open_repeats, run.repeated, run.oversized)

@@ -190,7 +190,8 @@ class TaskDetails:
         if remaining is None:
             return " ".join(filter(None, head))
         if not remaining.known.open_steps:
-            return " ".join(filter(None, [*head, remaining.go_on.complete_text() if remaining.go_on else ""]))
+            handle = remaining.resume_handle
+            return " ".join(filter(None, [*head, handle.complete_text() if handle else ""]))
         before, steps, after = remaining.frame()
         calls = [remaining.text_of(step, longest) for step in steps[:1]]
         more = [f"And {len(steps) - 1} more after this."] if len(steps) > 1 else []

@@ -236,7 +236,7 @@ def variables_in(meta: JsonObject) -> dict[str, Json]:
 
 
 def _timings_of(task: TaskRecord) -> JsonObject:
-    if "timings" not in task.kept:
+    if "timings" not in task.large_values:
         return {}
     from mcp_baton.tasks.store import timings_of
 

@@ -197,7 +197,7 @@ def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
     handle = handle_of(server, run.workflow, run.task.task_id) if run.task else None
     if handle is not None and isinstance(run.pause, ApprovalRequired):
         # The approval covers exactly these arguments.
-        handle = structs.replace(handle, given=run.changed_arguments)
+        handle = structs.replace(handle, extra_arguments=run.changed_arguments)
     values = {
         trace.step.name: trace.outcome.value
         for trace in run.traces
@@ -216,7 +216,7 @@ def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
         links += _resource_links(run)
     steps: Json = meta.get("steps") or [{"name": name, "status": status.value} for name, status in run.statuses.items()]
     state: dict[str, Json] = {**meta, "steps": steps}
-    warning = [*may_have_run_twice(run.twice), *may_have_run(open_repeats_before(run, known))]
+    warning = [*may_have_run_twice(run.repeated), *may_have_run(open_repeats_before(run, known))]
     if warning:
         state["warning"] = " ".join(warning)
     return _tool_result(execution, text, state, meta, results, links, following)

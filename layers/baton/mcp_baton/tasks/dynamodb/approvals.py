@@ -59,23 +59,23 @@ class DynamoDBApprovalStore:
         self._table = table
         self._audit_ms = audit_days * DAY_MS
 
-    def ask(self, new: ApprovalRecord, repeat: int, *, is_limited: bool) -> tuple[ApprovalRecord, bool]:
+    def ask(self, record: ApprovalRecord, repeat: int, *, is_limited: bool) -> tuple[ApprovalRecord, bool]:
         if repeat >= MOST_REPEATS:
             raise TooManyWaiting(f"this call was requested {MOST_REPEATS} times already")
-        place, now_ms, token = _key_text(new, repeat), self._table.clock_ms(), new_token()
-        if is_limited and self._waiting_of_task(place[:KEY_CHARACTERS], now_ms) >= MOST_WAITING:
+        key, now_ms, token = _key_text(record, repeat), self._table.clock_ms(), new_token()
+        if is_limited and self._waiting_of_task(key[:KEY_CHARACTERS], now_ms) >= MOST_WAITING:
             raise TooManyWaiting(f"{MOST_WAITING} approvals of this task wait already")
-        new = replace(new, approval_id=place + os.urandom(KEY_CHARACTERS // 2).hex())
+        record = replace(record, approval_id=key + os.urandom(KEY_CHARACTERS // 2).hex())
         item: Item = {
-            **_key(new.approval_id),
-            "approval_id": {"S": new.approval_id},
-            "state": {"S": new.state.value},
-            "digest": {"S": new.digest},
-            "until": {"N": str(new.until_ms)},
-            "notify": {"N": str(new.notify_ms)},
-            "record": _fixed(new),
-            "expires_at": {"N": str((new.until_ms + self._audit_ms) // 1000)},
-            **_listed(new),
+            **_key(record.approval_id),
+            "approval_id": {"S": record.approval_id},
+            "state": {"S": record.state.value},
+            "digest": {"S": record.digest},
+            "until": {"N": str(record.until_ms)},
+            "notify": {"N": str(record.notify_ms)},
+            "record": _encoded(record),
+            "expires_at": {"N": str((record.until_ms + self._audit_ms) // 1000)},
+            **_list_attributes(record),
             **first_token(now_ms, token),
         }
         try:
@@ -84,7 +84,7 @@ class DynamoDBApprovalStore:
             if failure.item is None:
                 raise StoreError("the approval was deleted while it was requested") from failure
             return to_approval(failure.item), False
-        return new, True
+        return record, True
 
     def _waiting_of_task(self, task: str, now_ms: int) -> int:
         pages = self._table.pages(
@@ -103,16 +103,16 @@ class DynamoDBApprovalStore:
         )
         return sum(page["Count"] for page in pages)
 
-    def use(self, call: ApprovalRecord, repeat: int, by: str, before: str | None = None) -> ApprovalRecord | None:
+    def use(self, call: ApprovalRecord, repeat: int, attempt: str, earlier: str | None = None) -> ApprovalRecord | None:
         now_ms = self._table.clock_ms()
         update = Update(new_token(), now_ms)
         update.require(f"{update.name('state')}={update.text(ApprovalState.APPROVED)}")
         update.require(f"{update.name('digest')}={update.text(call.digest)}")
         update.require(f"{update.name('until')}>{update.number(now_ms)}")
         used_by = update.name("used_by")
-        first = f"attribute_not_exists({used_by})"
-        update.require(first if before is None else f"({first} OR {used_by}={update.text(before)})")
-        update.set(used_by, update.value({"S": by}))
+        unused = f"attribute_not_exists({used_by})"
+        update.require(unused if earlier is None else f"({unused} OR {used_by}={update.text(earlier)})")
+        update.set(used_by, update.value({"S": attempt}))
         update.set(update.name("used_ms"), update.number(now_ms))
         try:
             return to_approval(self._table.update(_key(_key_text(call, repeat)), update, CREATE))
@@ -121,21 +121,21 @@ class DynamoDBApprovalStore:
 
     def get(self, approval_id: str) -> ApprovalRecord | None:
         item = self._table.get(_key(approval_id)) if is_approval_id(approval_id) else None
-        found = None if item is None or expired(item, self._table.clock_ms()) else to_approval(item)
-        return found if found is not None and found.approval_id == approval_id else None
+        record = None if item is None or expired(item, self._table.clock_ms()) else to_approval(item)
+        return record if record is not None and record.approval_id == approval_id else None
 
     def list(self, audiences: Sequence[str], state: ApprovalState, cursor: str | None = None) -> ApprovalPage:
         if cursor is not None and not is_approval_id(cursor.partition("#")[2]):
             raise ValueError("the cursor is not one of this list")
-        found: dict[str, ApprovalRecord] = {}
+        records: dict[str, ApprovalRecord] = {}
         for audience in audiences:
-            listed = self._listed_in(_list_name(state, audience), cursor)
-            found |= dict(islice(self._current(listed, state), PAGE_SIZE + 1))
-        newest = sorted(found, reverse=True)
-        page = [found[at] for at in newest[:PAGE_SIZE]]
+            entries = self._entries(_list_name(state, audience), cursor)
+            records |= dict(islice(self._current(entries, state), PAGE_SIZE + 1))
+        newest = sorted(records, reverse=True)
+        page = [records[position] for position in newest[:PAGE_SIZE]]
         return ApprovalPage(page, newest[PAGE_SIZE - 1] if len(newest) > PAGE_SIZE else None)
 
-    def _listed_in(self, name: str, cursor: str | None) -> Iterator[Item]:
+    def _entries(self, name: str, cursor: str | None) -> Iterator[Item]:
         """The keys of the items in a list, newest first."""
         values: Item = {":list": {"S": name}} if cursor is None else {":list": {"S": name}, ":at": {"S": cursor}}
         pages = self._table.pages(
@@ -150,11 +150,11 @@ class DynamoDBApprovalStore:
         for page in pages:
             yield from page["Items"]
 
-    def _current(self, listed: Iterable[Item], state: ApprovalState) -> Iterator[tuple[str, ApprovalRecord]]:
+    def _current(self, entries: Iterable[Item], state: ApprovalState) -> Iterator[tuple[str, ApprovalRecord]]:
         """The approvals in a list that belong there. The index may be a moment old."""
         now_ms = self._table.clock_ms()
-        for keys in listed:
-            item = self._table.get({"pk": keys["pk"], "sk": keys["sk"]})
+        for entry in entries:
+            item = self._table.get({"pk": entry["pk"], "sk": entry["sk"]})
             record = None if item is None else to_approval(item)
             if record is None or record.state is not state:
                 continue
@@ -166,7 +166,7 @@ class DynamoDBApprovalStore:
                     unlist(update)
                     self._apply(record, update)
                 continue
-            yield _listed_at(record), record
+            yield _list_position(record), record
 
     def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
         now_ms = self._table.clock_ms()
@@ -213,7 +213,7 @@ class DynamoDBApprovalStore:
             record = self.withdraw(record)
         update = Update(None, self._table.clock_ms())
         update.require(f"attribute_exists({update.name('pk')})")
-        update.set(update.name("record"), update.value(_fixed(replace(record, arguments={}, message=""))))
+        update.set(update.name("record"), update.value(_encoded(replace(record, arguments={}, message=""))))
         self._apply(record, update)
         return True
 
@@ -262,7 +262,7 @@ def to_approval(item: Item) -> ApprovalRecord:
         raise StoreError(f"the item {item.get('pk')} is damaged: {error}") from error
 
 
-def _fixed(record: ApprovalRecord) -> Attribute:
+def _encoded(record: ApprovalRecord) -> Attribute:
     return encode_json("the approval", {name: getattr(record, name) for name in FIXED}, COMPRESS_OVER_BYTES)
 
 
@@ -286,10 +286,10 @@ def _list_name(state: ApprovalState, audience: str) -> str:
     return f"APPROVALS#{state.value}#{to_text(audience)}"
 
 
-def _listed_at(record: ApprovalRecord) -> str:
+def _list_position(record: ApprovalRecord) -> str:
     return f"{record.asked_ms:015d}#{record.approval_id}"
 
 
-def _listed(record: ApprovalRecord) -> Item:
+def _list_attributes(record: ApprovalRecord) -> Item:
     listed_in = _list_name(record.state, record.audience)
-    return {"listed_in": {"S": listed_in}, "listed_at": {"S": _listed_at(record)}}
+    return {"listed_in": {"S": listed_in}, "listed_at": {"S": _list_position(record)}}

@@ -63,12 +63,12 @@ def encode_arguments(arguments: JsonObject, compress_over: int) -> Attribute:
     return text if "B" in text else native(arguments)
 
 
-def encode_json(what: str, value: Json, compress_over: int) -> Attribute:
-    """Encode a value as JSON text. Raises `StoreError`, which names `what` the value is."""
+def encode_json(description: str, value: Json, compress_over: int) -> Attribute:
+    """Encode a value as JSON text. Raises `StoreError`, whose text begins with the description of the value."""
     try:
         return encode_text(dumps(value), compress_over)
     except (ValueError, TypeError) as error:
-        raise StoreError(f"{what} cannot be stored: {error}") from error
+        raise StoreError(f"{description} cannot be stored: {error}") from error
 
 
 def encode_text(text: str, compress_over: int, zips: Zips = zipped) -> Attribute:

@@ -48,7 +48,7 @@ class Changes(Struct, frozen=True):
     same_version: bool = False
 
 
-def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) -> Changes:
+def plan(item: Item, batch: Batch, compress_over: int, zips: Zips = zipped) -> Changes:
     """Encode a batch as changes of a stored item.
 
     Steps are written and guarded one by one, so that writers of different steps do not conflict. A batch that replaces
@@ -77,20 +77,20 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
     variables = encode_variables(values, compress_over, zips)
     result = variables.pop(FINAL_RESULT, None)
     replaceable = frozenset(variables) - ALWAYS_IN_ITEM
-    steps, timings = batch.steps, _timings(batch.steps, stored)
-    before = members(stored, "variables").get(PROGRESS, NO_PROGRESS)
-    progress = variables.get(PROGRESS, before)
+    steps, timings = batch.steps, _timings(batch.steps, item)
+    old_progress = members(item, "variables").get(PROGRESS, NO_PROGRESS)
+    progress = variables.get(PROGRESS, old_progress)
     for step in steps:
         if step.index >= len(progress["M"]["steps"]["L"]):
             raise StoreError(f"the task's progress has no step {step.index} ({step.name!r})")
-    in_one_piece = PROGRESS in variables or len(steps) > STEPWISE_LIMIT
-    all_timings = in_one_piece or TIMINGS not in stored
-    if in_one_piece:
-        required[PROGRESS] = before
-        variables[PROGRESS] = after = with_statuses(progress, steps)
+    replaces_progress = PROGRESS in variables or len(steps) > STEPWISE_LIMIT
+    all_timings = replaces_progress or TIMINGS not in item
+    if replaces_progress:
+        required[PROGRESS] = old_progress
+        variables[PROGRESS] = new_progress = with_statuses(progress, steps)
         steps = ()
-        named = {step["M"]["name"]["S"] for step in after["M"]["steps"]["L"]}
-        timings = {name: timing for name, timing in {**members(stored, TIMINGS), **timings}.items() if name in named}
+        names = {step["M"]["name"]["S"] for step in new_progress["M"]["steps"]["L"]}
+        timings = {name: timing for name, timing in {**members(item, TIMINGS), **timings}.items() if name in names}
     definition: Attribute | None = None if batch.definition is None else {"S": batch.definition}
     return Changes(
         steps,
@@ -103,17 +103,17 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
         definition=definition,
         timings=timings,
         all_timings=all_timings,
-        unchanged={} if in_one_piece else batch.unchanged,
+        unchanged={} if replaces_progress else batch.unchanged,
         same_version=batch.same_version,
     )
 
 
-def _timings(writes: tuple[StepWrite, ...], stored: Item) -> dict[str, Attribute]:
-    timed = [(write.name, write.timing) for write in writes if write.timing]
-    if not timed:
+def _timings(writes: tuple[StepWrite, ...], item: Item) -> dict[str, Attribute]:
+    timings = [(write.name, write.timing) for write in writes if write.timing]
+    if not timings:
         return {}
-    created_ms = round(datetime.fromisoformat(stored["created_at"]["S"]).timestamp() * 1000)
-    return {to_text(name): {"S": f"{timing.at_ms - created_ms}+{timing.ms}"} for name, timing in timed}
+    created_ms = round(datetime.fromisoformat(item["created_at"]["S"]).timestamp() * 1000)
+    return {to_text(name): {"S": f"{timing.at_ms - created_ms}+{timing.ms}"} for name, timing in timings}
 
 
 def with_statuses(progress: Attribute, writes: tuple[StepWrite, ...]) -> Attribute:
@@ -125,30 +125,28 @@ def with_statuses(progress: Attribute, writes: tuple[StepWrite, ...]) -> Attribu
     return {"M": {**fields, "steps": {"L": [{"M": step} for step in steps]}}}
 
 
-def fits(stored: Item, changes: Changes, limit: int) -> bool:
+def fits(item: Item, changes: Changes, limit: int) -> bool:
     """Whether no value has to leave the item: none is large, and the item stays within a limit, bytes."""
     values = [changes.variables[name] for name in changes.replaceable]
     if changes.result is not None:
         values.append(changes.result)
-    return not any(map(is_large, values)) and excess_after(stored, changes, limit) <= 0
+    return not any(map(is_large, values)) and excess_after(item, changes, limit) <= 0
 
 
-def size_after(stored: Item, changes: Changes) -> int:
+def size_after(item: Item, changes: Changes) -> int:
     """An upper bound of the item's size after the write, bytes, unless another write comes first."""
-    variables = {name: value for name, value in members(stored, "variables").items() if name not in changes.removed}
+    variables = {name: value for name, value in members(item, "variables").items() if name not in changes.removed}
     variables |= changes.variables
-    item: Item = {**stored, "variables": {"M": variables}, **_added_attributes(changes)}
-    return item_size(item) + item_size(changes.timings) + _overhead_bytes(changes)
+    new_item: Item = {**item, "variables": {"M": variables}, **_added_attributes(changes)}
+    return item_size(new_item) + item_size(changes.timings) + _overhead_bytes(changes)
 
 
-def excess_after(stored: Item, changes: Changes, limit: int) -> int:
+def excess_after(item: Item, changes: Changes, limit: int) -> int:
     """By how many bytes `size_after` exceeds a limit. If it clearly does not, any number up to 0."""
-    over = (
-        at_most(stored, changes.variables, changes.timings, _added_attributes(changes))
-        + _overhead_bytes(changes)
-        - limit
+    surplus = (
+        at_most(item, changes.variables, changes.timings, _added_attributes(changes)) + _overhead_bytes(changes) - limit
     )
-    return over if over <= 0 else size_after(stored, changes) - limit
+    return surplus if surplus <= 0 else size_after(item, changes) - limit
 
 
 def _added_attributes(changes: Changes) -> Item:

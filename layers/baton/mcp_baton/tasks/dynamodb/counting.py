@@ -30,7 +30,7 @@ MOST_REMOVED = 100
 """The most attributes that one write removes. Keeps its expression short."""
 
 _SPAN = "t"
-_OWN = frozenset({"pk", "sk", "expires_at"})
+_OTHER_ATTRIBUTES = frozenset({"pk", "sk", "expires_at"})
 
 
 class LiveTasks:
@@ -47,22 +47,22 @@ class LiveTasks:
         shards, now_s = shard_names(self._limits.shards), self._table.clock_ms() // 1000
         items = results_of([partial(self._table.get, count_key(owner, shard), CREATE) for shard in shards])
         counts = {shard: item or {} for shard, item in zip(shards, items, strict=True)}
-        live = sum(tasks for count in counts.values() for end, tasks in _spans(count).values() if end > now_s)
-        if live >= self._allowed:
+        live_count = sum(tasks for count in counts.values() for end, tasks in _spans(count).values() if end > now_s)
+        if live_count >= self._allowed:
             raise TooManyTasks(f"the owner has {self._allowed} live tasks, which is as many as are allowed")
-        own = counts.get(shard_of(task_id), {})
+        shard_count = counts.get(shard_of(task_id), {})
         expires_s = now_s + self._limits.max_ttl_ms // 500
-        if "expires_at" in own:
+        if "expires_at" in shard_count:
             # Tasks that were created under a longer maximum lifetime are still counted.
-            expires_s = max(expires_s, number(own, "expires_at"))
+            expires_s = max(expires_s, number(shard_count, "expires_at"))
         update = Update(None, self._table.clock_ms())
         update.add(update.name(span_of(item)), update.number(1))
         update.set(update.name("expires_at"), update.number(expires_s))
-        over = own.keys() - _OWN - {name for name, (end, _) in _spans(own).items() if end > now_s} - {span_of(item)}
-        for name in sorted(over)[:MOST_REMOVED]:
+        live_spans = {name for name, (end, _) in _spans(shard_count).items() if end > now_s} | {span_of(item)}
+        for name in sorted(shard_count.keys() - _OTHER_ATTRIBUTES - live_spans)[:MOST_REMOVED]:
             update.remove(update.name(name))
         try:
-            self._table.update(count_key(owner, shard_of(task_id)), update, CREATE, whole=False)
+            self._table.update(count_key(owner, shard_of(task_id)), update, CREATE, complete=False)
         except OutcomeUnknown as error:
             # Only the count may have been written. The task does not exist.
             raise StoreUnavailable(str(error)) from error
@@ -77,8 +77,8 @@ class LiveTasks:
         update.require(f"{span}>{update.number(0)}")
         self._add(owner, task_id, update, span, -1)
 
-    def has_same_span(self, before: Item, after: Item) -> bool:
-        return span_of(before) == span_of(after)
+    def has_same_span(self, old_item: Item, new_item: Item) -> bool:
+        return span_of(old_item) == span_of(new_item)
 
     def prolong(self, owner: str, task_id: str, item: Item) -> None:
         """Count a task in the span of its later end, too: one `UpdateItem`, sent once.
@@ -93,7 +93,7 @@ class LiveTasks:
     def _add(self, owner: str, task_id: str, update: Update, span: str, tasks: int) -> None:
         update.add(span, update.number(tasks))
         try:
-            self._table.update(count_key(owner, shard_of(task_id)), update, RENEW, whole=False)
+            self._table.update(count_key(owner, shard_of(task_id)), update, RENEW, complete=False)
         except (StoreError, ConditionFailed, ItemTooLarge):
             logger.warning("task %s: the owner's live tasks are miscounted until it expires", task_id, exc_info=True)
 

@@ -26,8 +26,8 @@ LIVE_STATUSES = sorted(LIVE)
 MESSAGE_CHARACTERS = 1_000
 """The longest status message that is stored. Every later write of the task is charged for it."""
 
-SETS = tuple(f"w{place}" for place in range(29))
-AWAY = len(SETS) // 2
+SETS = tuple(f"w{number}" for number in range(29))
+OPPOSITE = len(SETS) // 2
 SPAN_MS = 61_000
 """How long each set takes tokens, milliseconds. Not a minute, so that regular writes use all sets."""
 
@@ -38,7 +38,7 @@ def set_at(now_ms: int) -> str:
 
 def old_set_at(now_ms: int) -> str:
     """The set that is farthest from this time: its tokens are fifteen minutes old."""
-    return SETS[(now_ms // SPAN_MS + AWAY) % len(SETS)]
+    return SETS[(now_ms // SPAN_MS + OPPOSITE) % len(SETS)]
 
 
 def stored_token(token: str) -> bytes:
@@ -68,11 +68,11 @@ class Update(Struct):
     def path(self, *parts: str) -> str:
         return ".".join(map(self.name, parts))
 
-    def name(self, stored: str) -> str:
-        placeholder = self._placeholders.get(stored)
+    def name(self, attribute: str) -> str:
+        placeholder = self._placeholders.get(attribute)
         if placeholder is None:
-            placeholder = self._placeholders[stored] = f"#{base36(len(self.names))}"
-            self.names[placeholder] = stored
+            placeholder = self._placeholders[attribute] = f"#{base36(len(self.names))}"
+            self.names[placeholder] = attribute
         return placeholder
 
     def value(self, attribute: Attribute) -> str:
@@ -123,8 +123,8 @@ class Update(Struct):
 
 def _checked(expression: str) -> str:
     if len(expression) > EXPRESSION_BYTES:
-        taken = f"its expression has {len(expression)} bytes, DynamoDB takes {EXPRESSION_BYTES}"
-        raise StoreError(f"the batch sets too many values for one write: {taken}")
+        problem = f"its expression has {len(expression)} bytes, DynamoDB takes {EXPRESSION_BYTES}"
+        raise StoreError(f"the batch sets too many values for one write: {problem}")
     return expression
 
 
@@ -166,13 +166,13 @@ def finish_update(
     return update
 
 
-def enter_outbox(update: Update, task_id: str, at_ms: int, stored: Item | None = None) -> None:
+def enter_outbox(update: Update, task_id: str, at_ms: int, item: Item | None = None) -> None:
     """Let a write list a job in the outbox, or move its entry. If the item, as it was read, has an earlier entry, that
     entry stays."""
-    made = outbox_entry(task_id, at_ms)
-    if stored is not None and LISTED_AT in stored and stored[LISTED_AT]["S"] <= made[LISTED_AT]["S"]:
+    entry = outbox_entry(task_id, at_ms)
+    if item is not None and LISTED_AT in item and item[LISTED_AT]["S"] <= entry[LISTED_AT]["S"]:
         return
-    for name, attribute in made.items():
+    for name, attribute in entry.items():
         update.set(update.name(name), update.value(attribute))
 
 
@@ -202,9 +202,9 @@ def claim_update(workflow: str, claim: Claim, now_ms: int, token: str) -> Update
 def take_claim(update: Update, claim: Claim, now_ms: int) -> None:
     """Make a write take the claim, on condition that no other run has a live one."""
     run_id, number, until = (update.path(RUN, member) for member in ("id", "number", "until"))
-    own = update.text(claim.id)
-    update.require(f"({until}<{update.number(now_ms)} OR {run_id}={own})")
-    update.set(run_id, own)
+    claim_id = update.text(claim.id)
+    update.require(f"({until}<{update.number(now_ms)} OR {run_id}={claim_id})")
+    update.set(run_id, claim_id)
     update.set(number, f"{number}+{update.number(1)}")
     update.set(until, update.number(claim.until_ms))
 
@@ -224,7 +224,7 @@ def renew_claim(update: Update, claim: Claim, *, release: bool = False) -> None:
     update.set(update.path(RUN, "until"), update.number(0 if release else claim.until_ms))
 
 
-def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Update:
+def write_update(item: Item, changes: Changes, now_ms: int, token: str) -> Update:
     """The write of a batch: all its changes, and all conditions on which it was decided."""
     update = (
         live_update(now_ms, token)
@@ -238,11 +238,11 @@ def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Upd
         if step.status != step.expected:
             update.set(path, update.text(step.status))
     # Only a write of steps has such conditions, so the paths exist.
-    update.conditions += [f"{steps}[{it}].{status}={update.text(kept)}" for it, kept in changes.unchanged.items()]
+    update.conditions += [f"{steps}[{index}].{status}={update.text(old)}" for index, old in changes.unchanged.items()]
     # The places of the steps were read from the progress of this definition.
     as_read = [*(["definition"] if changes.variables else []), *(["version"] if changes.same_version else [])]
-    for name in stored.keys() & as_read:
-        update.require(f"{update.name(name)}={update.value(stored[name])}")
+    for name in item.keys() & as_read:
+        update.require(f"{update.name(name)}={update.value(item[name])}")
     if changes.definition is not None:
         update.set(update.name("definition"), update.value(changes.definition))
     for name, attribute in changes.required.items():
@@ -254,9 +254,9 @@ def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Upd
     for name in sorted(changes.removed):
         update.remove(update.path("variables", name))
     if PAUSE_REASON in changes.variables and PROGRESS not in changes.variables:
-        _require_paused_step(update, stored, changes)
+        _require_paused_step(update, item, changes)
     elif changes.steps and PAUSE_REASON not in {*changes.required, *changes.removed}:
-        _require_same_pause(update, stored)
+        _require_same_pause(update, item)
     return update
 
 
@@ -268,21 +268,21 @@ def _set_timings(update: Update, changes: Changes) -> None:
         update.set(update.path(TIMINGS, name), update.value(attribute))
 
 
-def _require_paused_step(update: Update, stored: Item, changes: Changes) -> None:
+def _require_paused_step(update: Update, item: Item, changes: Changes) -> None:
     """Require that the step of the new pause reason still has the status that was read."""
     reason = changes.variables[PAUSE_REASON].get("M", {})
-    named = paused_step(reason)
-    written = {step.index for step in changes.steps}
-    progress = members(stored, "variables").get(PROGRESS, NO_PROGRESS)
+    step_name = paused_step(reason)
+    indexes = {step.index for step in changes.steps}
+    progress = members(item, "variables").get(PROGRESS, NO_PROGRESS)
     for index, step in enumerate(progress["M"]["steps"]["L"]):
-        if step["M"]["name"] == named and index not in written:
+        if step["M"]["name"] == step_name and index not in indexes:
             path = f"{update.path('variables', PROGRESS, 'steps')}[{index}].{update.name('status')}"
             update.require(f"{path}={update.text(step['M']['status']['S'])}")
 
 
-def _require_same_pause(update: Update, stored: Item) -> None:
+def _require_same_pause(update: Update, item: Item) -> None:
     """Require that the pause reason did not change. A newer one may name the step that this write completes."""
-    path, pause = update.path("variables", PAUSE_REASON), members(stored, "variables").get(PAUSE_REASON)
+    path, pause = update.path("variables", PAUSE_REASON), members(item, "variables").get(PAUSE_REASON)
     update.require(f"attribute_not_exists({path})" if pause is None else f"{path}={update.value(pause)}")
 
 

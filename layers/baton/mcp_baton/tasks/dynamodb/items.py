@@ -85,8 +85,8 @@ class Limits(Struct, frozen=True):
     values_ms: int = 2_500
     shards: int = 1
 
-    def ttl_ms(self, asked: int | None) -> int:
-        return max(1, min(self.default_ttl_ms if asked is None else asked, self.max_ttl_ms))
+    def ttl_ms(self, requested_ms: int | None) -> int:
+        return max(1, min(self.default_ttl_ms if requested_ms is None else requested_ms, self.max_ttl_ms))
 
 
 def values_ms(write_reserve_ms: int) -> int:
@@ -99,8 +99,8 @@ def partition(owner: str, part: str) -> Attribute:
     questions. So no two owners share a key."""
     key = f"{OWNER_PREFIX}{to_text(owner)}#{part}"
     if len(key.encode()) > MAX_PARTITION_KEY_BYTES:
-        most = MAX_PARTITION_KEY_BYTES - len(OWNER_PREFIX) - len(part) - 1
-        raise StoreError(f"the owner's name is longer than {most} bytes")
+        limit = MAX_PARTITION_KEY_BYTES - len(OWNER_PREFIX) - len(part) - 1
+        raise StoreError(f"the owner's name is longer than {limit} bytes")
     return {"S": key}
 
 
@@ -122,12 +122,12 @@ def shard_names(shards: int) -> list[str]:
 
 def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
     ttl_ms = limits.ttl_ms(task.ttl_ms)
-    compress_over, now = limits.compress_over_bytes, timestamp(now_ms)
+    compress_over, created_at = limits.compress_over_bytes, timestamp(now_ms)
     item: Item = {
         **key_of(task.owner, task_id),
         "status": {"S": TaskStatus.WORKING},
-        "created_at": {"S": now},
-        "updated_at": {"S": now},
+        "created_at": {"S": created_at},
+        "updated_at": {"S": created_at},
         "ttl_ms": {"N": str(ttl_ms)},
         "expires_at": expires_at(now_ms + ttl_ms, task.claim),
         "version": {"N": "1"},
@@ -179,7 +179,7 @@ def _record(owner: str, item: Item, reader: Callable[[], Reader]) -> TaskRecord:
         status_message=_text(item, "status_message"),
         workflow=_text(item, "workflow"),
         definition=_text(item, "definition"),
-        kept=Variables({name: item[name] for name in LARGE_ATTRIBUTES if name in item}, reader),
+        large_values=Variables({name: item[name] for name in LARGE_ATTRIBUTES if name in item}, reader),
         claim=claim_in(item),
         job=job_in(item) if is_job else None,
         error=cast("JsonObject | None", decode(item["error"]) if "error" in item else None),
@@ -236,8 +236,8 @@ OUTBOX_SHARDS = 16
 
 
 def outbox_entry(task_id: str, at_ms: int) -> Item:
-    """The attributes that list an item in the outbox from a time on, epoch milliseconds. The time can be too early, but
-    not too late: the item itself decides, and a read of it costs a tenth of moving its entry."""
+    """The attributes that list an item in the outbox from a time on, epoch milliseconds. The time may be too early, but
+    not too late: a sweep checks the item itself. That read costs a tenth of a write that moves the entry."""
     name = outbox_name(ALPHABET.index(task_id[-1]) % OUTBOX_SHARDS)
     return {LISTED_IN: {"S": name}, LISTED_AT: {"S": f"{list_time(at_ms)}#job"}}
 
@@ -263,12 +263,12 @@ MEMBERS = ("request_id", "capabilities", "revision", "attempts", "key", "workflo
 
 def job_attributes(work: JobSpec, now_ms: int, compress_over: int) -> Item:
     """The attributes of a new job, which is dispatched for the first time."""
-    members = {name: getattr(work, name) for name in MEMBERS} | {"scopes": list(work.scopes)}
+    fields = {name: getattr(work, name) for name in MEMBERS} | {"scopes": list(work.scopes)}
     if work.traceparent:
-        members["traceparent"] = work.traceparent
+        fields["traceparent"] = work.traceparent
     return {
         TOOL: {"S": to_text(work.tool)},
-        "work": encode_json("the job's work", members, compress_over),
+        "work": encode_json("the job's work", fields, compress_over),
         "due": {"N": str(now_ms + FIRST_DISPATCH_MS)},
         "dispatches": {"N": "1"},
         "allowed": {"N": str(work.attempts)},
@@ -283,9 +283,9 @@ def job_in(item: Item) -> Job:
     if "work" not in item:
         return Job(JobSpec(tool, request_id=""), due_ms=0, dispatches=0, allowed=0)
     work = cast("dict[str, Any]", decode(item["work"]))
-    known = {name: work[name] for name in (*MEMBERS, "traceparent") if name in work}
+    fields = {name: work[name] for name in (*MEMBERS, "traceparent") if name in work}
     return Job(
-        JobSpec(tool=tool, scopes=tuple(work["scopes"]), **known),
+        JobSpec(tool=tool, scopes=tuple(work["scopes"]), **fields),
         due_ms=int(item["due"]["N"]),
         dispatches=int(item["dispatches"]["N"]),
         allowed=int(item["allowed"]["N"]),

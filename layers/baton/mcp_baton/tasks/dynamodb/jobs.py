@@ -85,8 +85,8 @@ class DynamoDBJobStore:
         except ConditionFailed as failure:
             current = self._tasks.live(owner, failure)
             if current.job is not None and current.status is TaskStatus.WORKING:
-                if other := held_error(current, claim, now_ms):
-                    raise other from failure
+                if error := held_error(current, claim, now_ms):
+                    raise error from failure
                 if attempts_left(current) == 0:
                     raise NoAttemptLeft(current) from failure
             raise self._tasks.conflict(current) from failure
@@ -100,9 +100,9 @@ class DynamoDBJobStore:
         _require_startable(update)
         _require_no_claim(update, now_ms)
         update.require(f"{update.name('due')}<{update.number(now_ms)}")
-        again_ms = min(FIRST_DISPATCH_MS << min(job_of(task).dispatches, 16), LONGEST_DISPATCH_MS)
-        _dispatch(update, now_ms + again_ms)
-        enter_outbox(update, task.task_id, now_ms + again_ms, stored_item(task))
+        delay_ms = min(FIRST_DISPATCH_MS << min(job_of(task).dispatches, 16), LONGEST_DISPATCH_MS)
+        _dispatch(update, now_ms + delay_ms)
+        enter_outbox(update, task.task_id, now_ms + delay_ms, stored_item(task))
         with suppress(Conflict):
             return self._tasks.record(task.owner, self._tasks.update(task.owner, task.task_id, update, CREATE))
         return None
@@ -131,12 +131,12 @@ class DynamoDBJobStore:
         for key in sorted(questions.keys() & job.asked.keys()):
             if dumps(job.asked[key], sort_keys=True) != dumps(questions[key], sort_keys=True):
                 raise ValueError(f"the key {key!r} was used for another question of this task: give each its own")
-        new = {key: question for key, question in questions.items() if key not in job.asked}
+        new_questions = {key: question for key, question in questions.items() if key not in job.asked}
         if not questions.keys() - job.answers.keys():
             raise ValueError(f"every question is answered: {', '.join(sorted(questions)) or 'there is none'}")
-        if len(new) > MOST_QUESTIONS:
-            raise TooLarge(f"there are {len(new)} questions: a job asks {MOST_QUESTIONS} at a time at most")
-        texts = self._texts("the question", new)
+        if len(new_questions) > MOST_QUESTIONS:
+            raise TooLarge(f"there are {len(new_questions)} questions: a job asks {MOST_QUESTIONS} at a time at most")
+        texts = self._texts("the question", new_questions)
         # A quarter of the item is left for the answers.
         check_room(stored_item(task), texts, self._limits.item_bytes * 3 // 4, "questions")
         update = live_update(self._tasks.now_ms(), new_token())
@@ -153,11 +153,11 @@ class DynamoDBJobStore:
         item = self._table.get(key)
         while True:
             task = self._tasks.live(owner, ConditionFailed(item))
-            taken = open_answers(task, answers)
-            if not taken:
+            new_answers = open_answers(task, answers)
+            if not new_answers:
                 return None
             try:
-                return self._tasks.record(owner, self._table.update(key, self._answer_update(task, taken), WRITE))
+                return self._tasks.record(owner, self._table.update(key, self._answer_update(task, new_answers), WRITE))
             except ConditionFailed as failure:
                 item = failure.item
             except ItemTooLarge as error:
@@ -165,18 +165,18 @@ class DynamoDBJobStore:
             races += 1
             self._table.telemetry.add(STORE_CONFLICTS)
             if not self._table.wait_after_race(races):
-                raise StoreBusy("other answers to the task came in between until there was no time", RETRY_AFTER_MS)
+                raise StoreBusy("other answers to the task were written first until no time was left", RETRY_AFTER_MS)
 
-    def _answer_update(self, task: TaskRecord, taken: JsonObject) -> Update:
-        job, texts, now_ms = job_of(task), self._texts("the answer", taken), self._tasks.now_ms()
+    def _answer_update(self, task: TaskRecord, new_answers: JsonObject) -> Update:
+        job, texts, now_ms = job_of(task), self._texts("the answer", new_answers), self._tasks.now_ms()
         check_room(stored_item(task), texts, self._limits.item_bytes, "answers")
         update = live_update(now_ms, new_token())
-        # Whether these are the last answers was decided on this version. Of two simultaneous writers, each could
-        # otherwise leave it to the other to make the task `working`.
+        # Whether these are the last answers was decided on this version. Without the condition, each of two
+        # simultaneous writers could leave it to the other to make the task `working`.
         _require_version(update, task)
         for key, answer in texts.items():
             update.set(update.path("answers", to_text(key)), update.value(answer))
-        if not job.asked.keys() - job.answers.keys() - taken.keys():
+        if not job.asked.keys() - job.answers.keys() - new_answers.keys():
             update.set(update.name("status"), update.text(TaskStatus.WORKING))
             _dispatch(update, now_ms + FIRST_DISPATCH_MS)
             enter_outbox(update, task.task_id, now_ms + FIRST_DISPATCH_MS)
@@ -224,12 +224,12 @@ class DynamoDBJobStore:
 
     def due(self) -> Iterator[tuple[str, str]]:
         # There is a sweep every minute, mostly without an item. Metrics of its queries would cost more than the sweeps.
-        table, now = replace(self._table, telemetry=SILENT), list_time(self._table.clock_ms())
+        table, latest = replace(self._table, telemetry=SILENT), list_time(self._table.clock_ms())
         for shard in sorted(range(OUTBOX_SHARDS), key=lambda _: table.rng()):
             request = {
                 "IndexName": LISTS,
                 "KeyConditionExpression": f"{LISTED_IN}=:list AND {LISTED_AT}<:now",
-                "ExpressionAttributeValues": {":list": {"S": outbox_name(shard)}, ":now": {"S": now}},
+                "ExpressionAttributeValues": {":list": {"S": outbox_name(shard)}, ":now": {"S": latest}},
             }
             # The order is random, so that a later sweep processes those for which this one has no time.
             for page in table.pages(request):
@@ -257,53 +257,53 @@ class DynamoDBJobStore:
             self._table.update(self._tasks.key(task.owner, task.task_id), update, RENEW)
 
     def extend(self, task: TaskRecord, ttl_ms: int, least_ms: int | None = None) -> TaskRecord:
-        now_ms, before_s, created_ms = self._tasks.now_ms(), number(stored_item(task), "expires_at"), task.created_ms
+        now_ms, end_s, created_ms = self._tasks.now_ms(), number(stored_item(task), "expires_at"), task.created_ms
         longest_ms = max(task.ttl_ms, self._limits.max_ttl_ms)
-        lives_ms = min(max(task.ttl_ms, now_ms + ttl_ms - created_ms), longest_ms)
-        if before_s * 1000 >= now_ms + (ttl_ms // 2 if least_ms is None else least_ms) or lives_ms <= task.ttl_ms:
+        lifetime_ms = min(max(task.ttl_ms, now_ms + ttl_ms - created_ms), longest_ms)
+        if end_s * 1000 >= now_ms + (ttl_ms // 2 if least_ms is None else least_ms) or lifetime_ms <= task.ttl_ms:
             return task
         from mcp_baton.tasks.dynamodb.outside import expiring_pointers
 
-        expires_s = max(before_s, -(-(created_ms + lives_ms) // 1000))
+        expires_s = max(end_s, -(-(created_ms + lifetime_ms) // 1000))
         # Values outside the item that would expire earlier are written again first. If that fails, the task lives only
         # as long as they do.
-        if short := expiring_pointers(stored_item(task), expires_s):
-            expires_s = min(expires_s, self._prolong(task, expires_s, short))
-        lives_ms = min(lives_ms, expires_s * 1000 - created_ms)
-        if lives_ms <= task.ttl_ms:
+        if expiring := expiring_pointers(stored_item(task), expires_s):
+            expires_s = min(expires_s, self._prolong(task, expires_s, expiring))
+        lifetime_ms = min(lifetime_ms, expires_s * 1000 - created_ms)
+        if lifetime_ms <= task.ttl_ms:
             return task
         update = guarded_update(now_ms, new_token())
         if task.claim is not None:
             require_claim(update, task.claim)
         update.require(f"{update.name('expires_at')}<{update.number(expires_s)}")
         update.set(update.name("expires_at"), update.number(expires_s))
-        update.set(update.name("ttl_ms"), update.number(lives_ms))
-        if expires_s > before_s + MARGIN_S:  # values that other requests write meanwhile would expire earlier
+        update.set(update.name("ttl_ms"), update.number(lifetime_ms))
+        if expires_s > end_s + MARGIN_S:  # values that other requests write meanwhile would expire earlier
             _require_version(update, task)
         try:
-            current = self._tasks.record(task.owner, self._update_counted(task, update, expires_s, lives_ms))
+            current = self._tasks.record(task.owner, self._update_counted(task, update, expires_s, lifetime_ms))
         except Conflict as conflict:
             current = conflict.current  # it may live longer already
         if task.claim is not None and not has_claim(current, task.claim):
             raise ClaimLost(current)
         return current
 
-    def _prolong(self, task: TaskRecord, expires_s: int, short: "Mapping[Path, Pointer]") -> int:
+    def _prolong(self, task: TaskRecord, expires_s: int, expiring: "Mapping[Path, Pointer]") -> int:
         """Write values again, with one `UpdateItem` for 100 pointers. Returns until when all of them are kept, epoch
         seconds."""
         from mcp_baton.tasks.dynamodb.outside import rewrite_values
 
-        made, until_s = rewrite_values(self._tasks.overflow_stores(), task.owner, task.task_id, expires_s, short)
-        for pointers in batched(made.items(), MOST_POINTERS):
+        pointers, until_s = rewrite_values(self._tasks.overflow_stores(), task.owner, task.task_id, expires_s, expiring)
+        for batch in batched(pointers.items(), MOST_POINTERS):
             update = guarded_update(self._tasks.now_ms(), None)
             _require_version(update, task)
-            for path, pointer in pointers:
+            for path, pointer in batch:
                 update.set(update.path(*path), update.value(pointer))
             try:
-                self._table.update(self._tasks.key(task.owner, task.task_id), update, WRITE, whole=False)
+                self._table.update(self._tasks.key(task.owner, task.task_id), update, WRITE, complete=False)
             except ConditionFailed:
                 # The task has changed or ended. Its worker extends it again soon.
-                return min(pointer.until_s for pointer in short.values())
+                return min(pointer.until_s for pointer in expiring.values())
         return until_s
 
     def _update(self, task: TaskRecord, update: Update, claim: Claim, retry_policy: RetryPolicy) -> Item:
@@ -314,41 +314,41 @@ class DynamoDBJobStore:
 
     def _failure_update(self, error: JsonObject, now_ms: int) -> Update:
         message = shortened(str(error.get("message", "")))
-        stored = encode_json("the job's error", {**error, "message": message}, self._limits.compress_over_bytes)
+        encoded = encode_json("the job's error", {**error, "message": message}, self._limits.compress_over_bytes)
         update = finish_update(now_ms, new_token(), TaskStatus.FAILED)
-        update.set(update.name("error"), update.value(stored))
+        update.set(update.name("error"), update.value(encoded))
         set_message(update, message)
         return update
 
-    def _texts(self, what: str, values: JsonObject) -> dict[str, Attribute]:
-        return {key: encode_json(what, value, self._limits.compress_over_bytes) for key, value in values.items()}
+    def _texts(self, description: str, values: JsonObject) -> dict[str, Attribute]:
+        return {key: encode_json(description, value, self._limits.compress_over_bytes) for key, value in values.items()}
 
-    def _update_counted(self, task: TaskRecord, update: Update, expires_s: int, lives_ms: int) -> Item:
+    def _update_counted(self, task: TaskRecord, update: Update, expires_s: int, lifetime_ms: int) -> Item:
         """Make a write that extends a task, and count the task by its new end.
 
-        Meanwhile it is counted by both ends. A write that ends the task removes the count of the end in the item, so no
-        count is left over.
+        During the write it is counted at both ends. Whoever ends the task removes the count at the end that the item
+        has, so no count is left over.
         """
-        live, before = self._tasks.live_tasks(), stored_item(task)
-        after: Item = {**before, "expires_at": {"N": str(expires_s)}, "ttl_ms": {"N": str(lives_ms)}}
-        if live is None or live.has_same_span(before, after):
+        counter, old_item = self._tasks.live_tasks(), stored_item(task)
+        new_item: Item = {**old_item, "expires_at": {"N": str(expires_s)}, "ttl_ms": {"N": str(lifetime_ms)}}
+        if counter is None or counter.has_same_span(old_item, new_item):
             return self._tasks.update(task.owner, task.task_id, update)
-        live.prolong(task.owner, task.task_id, after)
+        counter.prolong(task.owner, task.task_id, new_item)
         try:
             item = self._tasks.update(task.owner, task.task_id, update)
         except Exception:
-            live.leave(task.owner, task.task_id, after)
+            counter.leave(task.owner, task.task_id, new_item)
             raise
-        live.leave(task.owner, task.task_id, before)
+        counter.leave(task.owner, task.task_id, old_item)
         return item
 
 
-def check_room(item: Item, texts: Mapping[str, Attribute], most: int, what: str) -> None:
+def check_room(item: Item, texts: Mapping[str, Attribute], limit: int, kind: str) -> None:
     """Check that texts fit into an item. Raises `TooLarge`."""
     added = sum(size({"S": to_text(key)}) + 1 + size(text) for key, text in texts.items())
-    after = item_size(item) + added + BOOKKEEPING_BYTES
-    if after > most:
-        raise TooLarge(f"the {what} have {added} bytes and do not fit: the task's item would have {after} of {most}")
+    total = item_size(item) + added + BOOKKEEPING_BYTES
+    if total > limit:
+        raise TooLarge(f"the {kind} have {added} bytes and do not fit: the task's item would have {total} of {limit}")
 
 
 def job_of(task: TaskRecord) -> Job:
@@ -362,8 +362,8 @@ def attempts_left(task: TaskRecord) -> int:
 
 
 def is_unclaimed_job(task: TaskRecord, now_ms: int) -> bool:
-    held_error = task.claim is not None and task.claim.holds_at(now_ms)
-    return task.job is not None and task.status is TaskStatus.WORKING and not held_error
+    is_claimed = task.claim is not None and task.claim.holds_at(now_ms)
+    return task.job is not None and task.status is TaskStatus.WORKING and not is_claimed
 
 
 def open_answers(task: TaskRecord, answers: JsonObject) -> dict[str, Json]:

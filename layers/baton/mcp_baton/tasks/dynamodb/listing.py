@@ -58,8 +58,8 @@ class _Shard(Struct):
     queries."""
 
     name: str
-    after: str | None
-    more: bool = True
+    last_id: str | None
+    has_more: bool = True
     reads: int = 0
     items: list[Item] = field(default_factory=list)
 
@@ -67,22 +67,22 @@ class _Shard(Struct):
 def page_of(table: TaskTable, owner: str, cursor: str | None, now_ms: int, limits: Limits) -> TaskPage:
     """A page of an owner's tasks, newest first, without expired ones. Raises `ValueError` if the cursor does not come
     from a list."""
-    after = None if cursor is None else from_cursor(cursor)
+    last_id = None if cursor is None else from_cursor(cursor)
     shards = shard_names(limits.shards)
     # The newest tasks are spread evenly over the shards, so it is enough to read a part of the page from each.
-    most = limits.page_size if len(shards) == 1 else max(limits.page_size * 2 // len(shards), SMALLEST_READ)
+    limit = limits.page_size if len(shards) == 1 else max(limits.page_size * 2 // len(shards), SMALLEST_READ)
 
-    def read(shard: str, after: str | None) -> Page:
-        page = table.query(_query(owner, shard, now_ms, most, after))
-        last = page.get("LastEvaluatedKey")
-        return Page(page["Items"], None if last is None else task_id_of(last))
+    def read_page(shard: str, last_id: str | None) -> Page:
+        page = table.query(_query(owner, shard, now_ms, limit, last_id))
+        last_key = page.get("LastEvaluatedKey")
+        return Page(page["Items"], None if last_key is None else task_id_of(last_key))
 
-    page = merged_page(shards, after, limits.page_size, read)
+    page = merged_page(shards, last_id, limits.page_size, read_page)
     tasks = tuple(to_record(owner, item) for item in page.items)
     return TaskPage(tasks, cursor=None if page.end is None else to_cursor(page.end))
 
 
-def _query(owner: str, shard: str, now_ms: int, most: int, after: str | None) -> dict[str, Any]:
+def _query(owner: str, shard: str, now_ms: int, limit: int, last_id: str | None) -> dict[str, Any]:
     projection, names = _projection(LISTED)
     return {
         "ConsistentRead": True,
@@ -92,12 +92,12 @@ def _query(owner: str, shard: str, now_ms: int, most: int, after: str | None) ->
         "ExpressionAttributeValues": {
             ":owner": partition(owner, shard),
             ":first": {"S": TASK_PREFIX},
-            ":last": {"S": TASK_PREFIX + (LAST if after is None else text_before(after))},
+            ":last": {"S": TASK_PREFIX + (LAST if last_id is None else text_before(last_id))},
             ":now": {"N": str(now_ms // 1000)},
         },
         "ProjectionExpression": projection,
         "ScanIndexForward": False,
-        "Limit": most,
+        "Limit": limit,
     }
 
 
@@ -116,8 +116,8 @@ def live_tasks(now_ms: int) -> dict[str, Any]:
 
 def _projection(attributes: Sequence[str]) -> tuple[str, dict[str, str]]:
     """The expression that reads these attributes and the variables of a list, and the names in it."""
-    names = {f"#{place}": name for place, name in enumerate(attributes)}
-    variables = {f"#v{place}": name for place, name in enumerate(LISTED_VARIABLES)}
+    names = {f"#{number}": name for number, name in enumerate(attributes)}
+    variables = {f"#v{number}": name for number, name in enumerate(LISTED_VARIABLES)}
     return ",".join([*names, *(f"#v.{name}" for name in variables)]), {"#v": "variables", **names, **variables}
 
 
@@ -126,42 +126,43 @@ def text_before(task_id: str) -> str:
     return task_id[:-1] + chr(ord(task_id[-1]) - 1)
 
 
-def merged_page(shards: Sequence[str], after: str | None, wanted: int, read: Reader) -> Page:
+def merged_page(shards: Sequence[str], last_id: str | None, page_size: int, read_page: Reader) -> Page:
     """One page over all shards, newest first.
 
     Each shard that has more was read down to some task id. Below the highest of these ids, tasks may be missing. So the
     page ends there. If it is not full yet, the shards that may have missing tasks are read further, four at once.
     """
-    parts = [_Shard(name, after) for name in shards]
-    late = parts
+    parts = [_Shard(name, last_id) for name in shards]
+    pending = parts
     while True:
-        results_of([partial(_read_on, part, read) for part in late])
-        behind = max((part for part in parts if part.more), key=_read_to, default=None)
+        results_of([partial(_read_more, part, read_page) for part in pending])
+        unfinished = [part for part in parts if part.has_more]
+        behind = max(unfinished, key=_read_to, default=None)
         ids = sorted((task_id_of(item) for part in parts for item in part.items), reverse=True)
-        last = ids[wanted - 1] if len(ids) >= wanted else ""
-        known = [
+        lowest_id = ids[page_size - 1] if len(ids) >= page_size else ""
+        items = [
             item for part in parts for item in part.items if behind is None or task_id_of(item) >= _read_to(behind)
         ]
-        if behind is None or len(known) >= wanted or behind.reads >= MOST_QUERIES_PER_SHARD:
+        if behind is None or len(items) >= page_size or behind.reads >= MOST_QUERIES_PER_SHARD:
             break
         # The next tasks of these shards may belong on the page.
-        late = [part for part in parts if part.more and _read_to(part) > last and part.reads < MOST_QUERIES_PER_SHARD]
-    known.sort(key=task_id_of, reverse=True)
-    if len(known) > wanted:
-        return Page(known[:wanted], task_id_of(known[wanted - 1]))
-    return Page(known, None if behind is None else behind.after)
+        pending = [part for part in unfinished if _read_to(part) > lowest_id and part.reads < MOST_QUERIES_PER_SHARD]
+    items.sort(key=task_id_of, reverse=True)
+    if len(items) > page_size:
+        return Page(items[:page_size], task_id_of(items[page_size - 1]))
+    return Page(items, None if behind is None else behind.last_id)
 
 
 def _read_to(part: _Shard) -> str:
-    return part.after or ""
+    return part.last_id or ""
 
 
-def _read_on(part: _Shard, read: Reader) -> None:
-    found = read(part.name, part.after)
-    part.items.extend(found.items)
+def _read_more(part: _Shard, read_page: Reader) -> None:
+    page = read_page(part.name, part.last_id)
+    part.items.extend(page.items)
     part.reads += 1
-    part.more = found.end is not None
-    part.after = found.end
+    part.has_more = page.end is not None
+    part.last_id = page.end
 
 
 def to_cursor(task_id: str) -> str:

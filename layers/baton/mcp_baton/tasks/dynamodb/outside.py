@@ -47,7 +47,7 @@ POINTER_BYTES: Final = 46
 BUNDLE_BYTES: Final = 350_000
 """The largest bundle of several values, and the largest piece of a longer one, bytes."""
 
-KEPT_BYTES = 8_000_000
+CACHE_BYTES = 8_000_000
 """How much fetched data is kept for the rest of a request. The rest is fetched again if it is needed."""
 
 BUCKET_S: Final = 1.2
@@ -148,11 +148,11 @@ def make_bundles(parts: Sequence[Part]) -> list[Bundle]:
             room = BUNDLE_BYTES
         groups[-1].append(part)
         room -= len(part.data)
-    made = []
+    bundles = []
     for group in groups:
         data = b"".join(part.data for part in group)
-        made.append(Bundle(tuple(group), data, digest_of(data)))
-    return made
+        bundles.append(Bundle(tuple(group), data, digest_of(data)))
+    return bundles
 
 
 class Mover:
@@ -178,10 +178,10 @@ class Mover:
         self._until_s = until_s
         self._now_ms = stores.table.clock_ms()
         # The item expires at a whole second, up to a second later.
-        lives_ms = max(expires_s * 1000 - 999 - self._now_ms, 0)
-        self._days = retention_days(lives_ms)
+        lifetime_ms = max(expires_s * 1000 - 999 - self._now_ms, 0)
+        self._days = retention_days(lifetime_ms)
         # Objects do not live long enough for the values of a task that lives longer than this.
-        self._bucket = stores.objects if lives_ms <= LONGEST_TTL_MS else None
+        self._bucket = stores.objects if lifetime_ms <= LONGEST_TTL_MS else None
         self.failed = False
 
     def can_move(self, value: Attribute) -> bool:
@@ -196,10 +196,10 @@ class Mover:
         readable = make_bundles([part for part in parts if part.text_bytes <= VALUE_BYTES])
         # Values that are never read back go to S3 for people to read, but not to the table.
         unreadable = make_bundles([part for part in parts if part.text_bytes > VALUE_BYTES])
-        written = [*self._put(readable), *self._put(unreadable, in_items=False)]
+        placements = [*self._put(readable), *self._put(unreadable, in_items=False)]
         return {
             part.name: pointer.attribute()
-            for bundle, days in written
+            for bundle, days in placements
             for part, pointer in bundle.pointers(days, self._kept_until_s(days))
         }
 
@@ -209,21 +209,21 @@ class Mover:
 
     def _put(self, bundles: Sequence[Bundle], *, in_items: bool = True) -> list[tuple[Bundle, int]]:
         """Write bundles. Returns the bundles that were written, with `days` as in `Pointer`."""
-        written = list[tuple[Bundle, int]]()
+        placements = list[tuple[Bundle, int]]()
         if bundles and self._bucket is not None:
             put, until_s = self._bucket.put, min(self._until_s, self._table.monotonic() + BUCKET_S)
             keys = {bundle: object_key(self._owner, self._task_id, bundle.name, self._days) for bundle in bundles}
             jobs = [(bundle, partial(put, key, bundle.data, bundle.digest)) for bundle, key in keys.items()]
-            failed = self._failed(jobs, until_s, "S3")
-            written += [(bundle, self._days) for bundle in bundles if bundle not in failed]
+            failed = self._write_all(jobs, until_s, "S3")
+            placements += [(bundle, self._days) for bundle in bundles if bundle not in failed]
             if failed:
                 self._bucket = None
             bundles = failed
         if bundles and in_items:
-            failed = self._failed(list(chain(*map(self._pieces, bundles))), self._until_s, "items of their own")
-            written += [(bundle, 0) for bundle in bundles if bundle not in failed]
+            failed = self._write_all(list(chain(*map(self._pieces, bundles))), self._until_s, "items of their own")
+            placements += [(bundle, 0) for bundle in bundles if bundle not in failed]
             self.failed = self.failed or bool(failed)
-        return written
+        return placements
 
     def _pieces(self, bundle: Bundle) -> Iterator[tuple[Bundle, Callable[[], None]]]:
         """The writes of a bundle to items. It needs all of them."""
@@ -233,8 +233,8 @@ class Mover:
             expires: Attribute = {"N": str(self._kept_until_s(0))}
             yield bundle, partial(self._table.put_value, {**key, "expires_at": expires, "data": content})
 
-    def _failed(
-        self, jobs: Sequence[tuple[Bundle, Callable[[], None]]], until_s: float, where: str
+    def _write_all(
+        self, jobs: Sequence[tuple[Bundle, Callable[[], None]]], until_s: float, store: str
     ) -> Sequence[Bundle]:
         """Run writes of bundles. Returns the bundles that could not be written."""
         outcomes = run_jobs([job for _, job in jobs], until_s, self._table.monotonic)
@@ -243,10 +243,10 @@ class Mover:
             if not isinstance(failure, StoreUnavailable):
                 raise failure
             length = len(bundle.data)
-            logger.error("task %s: %d bytes could not be written to %s", self._task_id, length, where, exc_info=failure)
+            logger.error("task %s: %d bytes could not be written to %s", self._task_id, length, store, exc_info=failure)
         return list(failures)
 
-    def fit(self, stored: Item, changes: Changes, limit: int) -> Changes:
+    def fit(self, item: Item, changes: Changes, limit: int) -> Changes:
         """Move values of a write outside, so that the item fits within a limit, bytes.
 
         All large values are moved. If the item would still be too large, more are moved, the largest first. A value
@@ -255,18 +255,18 @@ class Mover:
         """
         values = _values(changes)
         unreadable = {name for name, value in values.items() if text_bytes(value) > VALUE_BYTES}
-        over = excess_after(stored, changes, limit)
-        fitting = self._with_pointers(changes, self._names_to_move(values, over, unreadable))
-        for name in sorted(unreadable & fitting.replaceable):
-            fitting = with_note(fitting, name)
+        surplus = excess_after(item, changes, limit)
+        result = self._with_pointers(changes, self._names_to_move(values, surplus, unreadable))
+        for name in sorted(unreadable & result.replaceable):
+            result = with_note(result, name)
         # Computing the size of a large item is slow: if nothing moved, it is not done twice.
-        if fitting is not changes:
-            over = excess_after(stored, fitting, limit)
+        if result is not changes:
+            surplus = excess_after(item, result, limit)
         # Notes replace as many variables, the largest first, as are needed.
-        while over > 0 and (smaller := without_largest(fitting)) is not None:
-            over -= stored_size(fitting) - stored_size(smaller)
-            fitting = smaller
-        return fitting
+        while surplus > 0 and (smaller := without_largest(result)) is not None:
+            surplus -= stored_size(result) - stored_size(smaller)
+            result = smaller
+        return result
 
     def fit_new(self, item: Item, limit: int) -> Item:
         """Move values of a new task's item outside, so that it fits. The caller refuses one that is still too large."""
@@ -285,22 +285,22 @@ class Mover:
         )
         return without_largest(changes) if stored_size(smaller) == stored_size(changes) else smaller
 
-    def _names_to_move(self, values: Mapping[str, Attribute], over: int, must: Collection[str] = ()) -> list[str]:
+    def _names_to_move(self, values: Mapping[str, Attribute], surplus: int, forced: Collection[str] = ()) -> list[str]:
         """The names of the values that are moved.
 
         Args:
             values: The values of the write, by name.
-            over: By how much the item is too large if none is moved, bytes.
-            must: Names of values that may not stay, even if they are not large.
+            surplus: By how much the item is too large if none is moved, bytes.
+            forced: Names of values that must be moved, even if they are not large.
         """
         sizes = {name: size(value) for name, value in values.items() if self.can_move(value)}
-        names = [name for name in sizes if name in must or is_large(values[name])]
-        over -= sum(sizes[name] - POINTER_BYTES for name in names)
+        names = [name for name in sizes if name in forced or is_large(values[name])]
+        surplus -= sum(sizes[name] - POINTER_BYTES for name in names)
         for name in sorted(sizes.keys() - names, key=lambda name: (-sizes[name], name)):
-            if over <= 0:
+            if surplus <= 0:
                 break
             names.append(name)
-            over -= sizes[name] - POINTER_BYTES
+            surplus -= sizes[name] - POINTER_BYTES
         return names
 
     def _with_pointers(self, changes: Changes, names: Collection[str]) -> Changes:
@@ -356,13 +356,13 @@ class Fetcher:
         self._stores = stores
         self._owner = owner
         self._task_id = task_id
-        self._kept: dict[str, bytes] = {}
+        self._cache: dict[str, bytes] = {}
         self._failures: dict[bool, StoreUnavailable] = {}
 
-    def stored(self, pointer: Pointer) -> Attribute:
+    def fetch(self, pointer: Pointer) -> Attribute:
         """A value as it would be stored in the item."""
         check_readable(pointer.text_bytes)
-        data = self._bundle(pointer)[pointer.offset : pointer.offset + pointer.stored_bytes]
+        data = self._read_bundle(pointer)[pointer.offset : pointer.offset + pointer.stored_bytes]
         return {"B": data} if is_zipped(data) else {"S": data.decode()}
 
     def read_ahead(self, pointers: Iterable[Pointer]) -> None:
@@ -370,66 +370,67 @@ class Fetcher:
 
         Errors are raised when a value is read.
         """
-        room = KEPT_BYTES - sum(map(len, self._kept.values()))
-        wanted: dict[str, Pointer] = {}
+        room = CACHE_BYTES - sum(map(len, self._cache.values()))
+        bundles: dict[str, Pointer] = {}
         for pointer in pointers:
-            new = pointer.bundle not in wanted and pointer.bundle not in self._kept
+            is_new = pointer.bundle not in bundles and pointer.bundle not in self._cache
             # A longer bundle is fetched by itself, several pieces at once.
-            if new and pointer.bundle_bytes <= min(room, BUNDLE_BYTES):
-                wanted[pointer.bundle] = pointer
+            if is_new and pointer.bundle_bytes <= min(room, BUNDLE_BYTES):
+                bundles[pointer.bundle] = pointer
                 room -= pointer.bundle_bytes
-        if len(wanted) > 1:
-            for failure in run_jobs([partial(self._bundle, p) for p in wanted.values()], None, time.monotonic):
+        if len(bundles) > 1:
+            jobs = [partial(self._read_bundle, pointer) for pointer in bundles.values()]
+            for failure in run_jobs(jobs, None, time.monotonic):
                 if failure is not None and not isinstance(failure, StoreError):
                     raise failure
 
-    def _bundle(self, pointer: Pointer) -> bytes:
-        if pointer.bundle in self._kept:
-            return self._kept[pointer.bundle]
+    def _read_bundle(self, pointer: Pointer) -> bytes:
+        if pointer.bundle in self._cache:
+            return self._cache[pointer.bundle]
         in_bucket = bool(pointer.days)
         if in_bucket in self._failures:
             raise StoreUnavailable(str(self._failures[in_bucket])) from self._failures[in_bucket]
         try:
-            data = self._object(pointer) if in_bucket else self._in_items(pointer)
+            data = self._read_object(pointer) if in_bucket else self._read_pieces(pointer)
         except StoreUnavailable as failure:
             # Otherwise each further read of this request would wait for the same failure.
             self._failures[in_bucket] = failure
             raise
         if len(data) != pointer.bundle_bytes or name_of(digest_of(data)) != pointer.bundle:
-            raise self._lost(pointer, DAMAGED)
-        if sum(map(len, self._kept.values())) + len(data) <= KEPT_BYTES:
-            self._kept[pointer.bundle] = data
+            raise self._lost_error(pointer, DAMAGED)
+        if sum(map(len, self._cache.values())) + len(data) <= CACHE_BYTES:
+            self._cache[pointer.bundle] = data
         return data
 
-    def _object(self, pointer: Pointer) -> bytes:
+    def _read_object(self, pointer: Pointer) -> bytes:
         if self._stores.objects is None:
             raise StoreUnavailable(f"the object {pointer.bundle} cannot be read: no bucket is configured")
         key = object_key(self._owner, self._task_id, pointer.bundle, pointer.days)
         try:
             return self._stores.objects.get(key, pointer.bundle_bytes)
         except ObjectMissing as missing:
-            raise self._lost(pointer, "its object is missing in S3") from missing
+            raise self._lost_error(pointer, "its object is missing in S3") from missing
         except ObjectTooLarge as larger:
-            raise self._lost(pointer, DAMAGED) from larger
+            raise self._lost_error(pointer, DAMAGED) from larger
 
-    def _in_items(self, pointer: Pointer) -> bytes:
+    def _read_pieces(self, pointer: Pointer) -> bytes:
         """A bundle in DynamoDB. Its pieces are read four at once."""
         pieces = range(-(-pointer.bundle_bytes // BUNDLE_BYTES))
-        return b"".join(results_of([partial(self._piece, pointer, number) for number in pieces]))
+        return b"".join(results_of([partial(self._read_piece, pointer, number) for number in pieces]))
 
-    def _piece(self, pointer: Pointer, number: int) -> bytes:
+    def _read_piece(self, pointer: Pointer, number: int) -> bytes:
         key, table = piece_key(self._owner, self._task_id, pointer.bundle, number), self._stores.table
         # An eventually consistent read may miss a new item.
         item = table.get(key, consistent=False) or table.get(key)
         if item is None:
-            raise self._lost(pointer, f"its piece {number + 1} is missing")
+            raise self._lost_error(pointer, f"its piece {number + 1} is missing")
         match item.get("data"):
             case {"B": bytes() as data}:
                 return data
             case _:
-                raise self._lost(pointer, DAMAGED)
+                raise self._lost_error(pointer, DAMAGED)
 
-    def _lost(self, pointer: Pointer, cause: str) -> ValueLost:
+    def _lost_error(self, pointer: Pointer, cause: str) -> ValueLost:
         length = pointer.text_bytes
         logger.error("task %s: %s, of a value of %d bytes, is lost: %s", self._task_id, pointer.bundle, length, cause)
         return ValueLost(length, cause)
@@ -437,14 +438,14 @@ class Fetcher:
 
 def expiring_pointers(item: Item, expires_s: int) -> dict[Path, Pointer]:
     """The pointers in an item to values that may expire before this time, epoch seconds."""
-    stored: dict[Path, Attribute] = {("variables", name): value for name, value in members(item, "variables").items()}
-    stored |= {(name,): item[name] for name in LARGE_ATTRIBUTES if name in item}
-    pointers = {path: pointer_in(value) for path, value in stored.items()}
+    values: dict[Path, Attribute] = {("variables", name): value for name, value in members(item, "variables").items()}
+    values |= {(name,): item[name] for name in LARGE_ATTRIBUTES if name in item}
+    pointers = {path: pointer_in(value) for path, value in values.items()}
     return {path: pointer for path, pointer in pointers.items() if pointer and pointer.until_s < expires_s}
 
 
 def rewrite_values(
-    stores: OverflowStores, owner: str, task_id: str, expires_s: int, short: Mapping[Path, Pointer]
+    stores: OverflowStores, owner: str, task_id: str, expires_s: int, expiring: Mapping[Path, Pointer]
 ) -> tuple[dict[Path, Attribute], int]:
     """Write the values of `expiring_pointers` again. Bundles are processed one by one to save memory.
 
@@ -452,26 +453,26 @@ def rewrite_values(
         The new pointers, and how long the task may live, epoch seconds: as requested, or until the first value expires
         that could not be written again.
     """
-    stops_s = stores.table.monotonic() + PROLONG_S
-    mover = Mover(stores, owner, task_id, expires_s, stops_s)
+    deadline_s = stores.table.monotonic() + PROLONG_S
+    mover = Mover(stores, owner, task_id, expires_s, deadline_s)
     pointers: dict[Path, Attribute] = {}
     bundles: dict[str, list[Path]] = {}
-    for path, pointer in short.items():
+    for path, pointer in expiring.items():
         bundles.setdefault(pointer.bundle, []).append(path)
     for paths in bundles.values():
         fetcher = Fetcher(stores, owner, task_id)
         try:
-            if stores.table.monotonic() >= stops_s:
+            if stores.table.monotonic() >= deadline_s:
                 raise StoreUnavailable("the time for prolonging values is over")
-            values = {"\0".join(path): fetcher.stored(short[path]) for path in paths}
+            values = {"\0".join(path): fetcher.fetch(expiring[path]) for path in paths}
         except ValueLost:
             continue  # the value is lost, or too large to be read: the task can live longer without it
         except StoreUnavailable:
             values = {}
-        written = mover.move(values)
+        new_pointers = mover.move(values)
         for path in paths:
-            if new := written.get("\0".join(path)):
-                pointers[path] = new
+            if new_pointer := new_pointers.get("\0".join(path)):
+                pointers[path] = new_pointer
             else:
-                expires_s = min(expires_s, short[path].until_s)
+                expires_s = min(expires_s, expiring[path].until_s)
     return pointers, expires_s

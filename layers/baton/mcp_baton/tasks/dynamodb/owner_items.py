@@ -20,7 +20,7 @@ from mcp_baton.tasks.dynamodb.s3 import RETENTION_DAYS, S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.texts import to_text
 
-NOT_EXPORTED: Final = ("kept", "source")
+NOT_EXPORTED: Final = ("large_values", "source")
 
 
 class OwnerItems:
@@ -35,11 +35,10 @@ class OwnerItems:
     def request(self) -> dict[str, Any]:
         """The filter of a scan for these items. It also matches approvals, links and addresses of other owners, because
         their keys do not contain the owner."""
-        own = (f"{OWNER_PREFIX}{to_text(self._owner)}#", f"{VALUE_PREFIX}{owner_digest(self._owner)}#")
-        values = {
-            f":{place}": {"S": it} for place, it in enumerate((*own, APPROVAL_PREFIX, LINK_PREFIX, CALLBACK_PREFIX))
-        }
-        matches = " OR ".join(f"begins_with(pk,{place})" for place in values)
+        prefixes = [f"{OWNER_PREFIX}{to_text(self._owner)}#", f"{VALUE_PREFIX}{owner_digest(self._owner)}#"]
+        prefixes += [APPROVAL_PREFIX, LINK_PREFIX, CALLBACK_PREFIX]
+        values = {f":{number}": {"S": prefix} for number, prefix in enumerate(prefixes)}
+        matches = " OR ".join(f"begins_with(pk,{placeholder})" for placeholder in values)
         return {"FilterExpression": matches, "ExpressionAttributeValues": values}
 
     def has(self, item: Item) -> bool:
@@ -71,14 +70,14 @@ class OwnerItems:
         members = {name: value for name, value in structs.asdict(task).items() if name not in NOT_EXPORTED}
         if task.job is not None:
             members["job"] = structs.replace(task.job, asked=dict(task.job.asked), answers=dict(task.job.answers))
-        made: dict[str, Json] = to_builtins({"kind": "task", **members, "variables": _values(task.variables)})
-        return made | _values(task.kept)
+        exported: dict[str, Json] = to_builtins({"kind": "task", **members, "variables": _values(task.variables)})
+        return exported | _values(task.large_values)
 
     def delete(self, item: Item) -> str | None:
         """Delete an item, or remove the arguments of an approval. Returns what was done; `None` for nothing."""
         if (approval := _approval(item)) is not None:
             return "approvals without arguments" if self._store.approvals.redact(approval) else None
-        if self._store.objects is None and any(it.days for it in expiring_pointers(item, sys.maxsize).values()):
+        if self._store.objects is None and any(value.days for value in expiring_pointers(item, sys.maxsize).values()):
             raise SettingsError("values of this owner are in a bucket: set BATON_OVERFLOW_BUCKET as in the deployment")
         self._store.table.delete({"pk": item["pk"], "sk": item["sk"]})
         return f"{item['sk']['S'].partition('#')[0].lower()}s deleted"
@@ -95,14 +94,14 @@ def _approval(item: Item) -> ApprovalRecord | None:
     return to_approval(item) if item["pk"]["S"].startswith(APPROVAL_PREFIX) else None
 
 
-def _values(stored: Mapping[str, Json]) -> dict[str, Json]:
+def _values(values: Mapping[str, Json]) -> dict[str, Json]:
     """The values; for a lost one, the reason."""
-    made: dict[str, Json] = {}
-    for name in stored:
+    readable: dict[str, Json] = {}
+    for name in values:
         try:
-            made[name] = stored[name]
+            readable[name] = values[name]
         except StoreUnavailable:
             raise
         except StoreError as lost:
-            made[name] = {"error": str(lost)}
-    return made
+            readable[name] = {"error": str(lost)}
+    return readable

@@ -23,18 +23,18 @@ def run_jobs(
         The exception of each job, in order: `None` for a job that succeeded, `StoreUnavailable` for a job that was not
         done in time.
     """
-    outcomes: list[Exception | None] = [_late() for _ in jobs]
-    ended = SimpleQueue[tuple[int, BaseException | None]]()
+    outcomes: list[Exception | None] = [_timeout_error() for _ in jobs]
+    results = SimpleQueue[tuple[int, BaseException | None]]()
     waiting = iter(enumerate(jobs))
-    taking = threading.Lock()
+    lock = threading.Lock()
 
     def work() -> None:
         while until_s is None or monotonic() < until_s:
-            with taking:
-                place, job = next(waiting, (-1, None))
+            with lock:
+                index, job = next(waiting, (-1, None))
             if job is None:
                 return
-            ended.put((place, _raised(job)))
+            results.put((index, _error_of(job)))
 
     if len(jobs) == 1:
         work()
@@ -43,31 +43,31 @@ def run_jobs(
         threading.Thread(target=copy_context().run, args=(work,), daemon=True).start()
     for _ in jobs:
         try:
-            place, raised = ended.get(timeout=None if until_s is None else max(0.0, until_s - monotonic()))
+            index, error = results.get(timeout=None if until_s is None else max(0.0, until_s - monotonic()))
         except Empty:
             break
-        if raised is not None and not isinstance(raised, Exception):
-            raise raised
-        outcomes[place] = raised
+        if error is not None and not isinstance(error, Exception):
+            raise error
+        outcomes[index] = error
     return outcomes
 
 
 def results_of[T](jobs: Sequence[Callable[[], T]]) -> list[T]:
     """Run jobs, at most four at once, and wait for all of them. Returns the results, in order, or raises the exception
     of the first job that failed."""
-    returned: dict[int, T] = {}
+    results: dict[int, T] = {}
 
-    def run(place: int, job: Callable[[], T]) -> None:
-        returned[place] = job()
+    def run(index: int, job: Callable[[], T]) -> None:
+        results[index] = job()
 
-    failures = run_jobs([partial(run, place, job) for place, job in enumerate(jobs)], None, time.monotonic)
+    failures = run_jobs([partial(run, index, job) for index, job in enumerate(jobs)], None, time.monotonic)
     for failure in failures:
         if failure is not None:
             raise failure
-    return [returned[place] for place in range(len(jobs))]
+    return [results[index] for index in range(len(jobs))]
 
 
-def _raised(job: Callable[[], object]) -> BaseException | None:
+def _error_of(job: Callable[[], object]) -> BaseException | None:
     try:
         job()
     except BaseException as error:  # noqa: BLE001 - the calling thread raises it again
@@ -75,5 +75,5 @@ def _raised(job: Callable[[], object]) -> BaseException | None:
     return None
 
 
-def _late() -> StoreUnavailable:
-    return StoreUnavailable("it was not done in the time that was left")
+def _timeout_error() -> StoreUnavailable:
+    return StoreUnavailable("it was not done within the remaining time")

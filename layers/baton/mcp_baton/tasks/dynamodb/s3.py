@@ -37,8 +37,8 @@ class ObjectStore(Protocol):
     def put(self, key: str, data: bytes, digest: bytes) -> None:
         """Write an object. No object with other content has its key. S3 rejects data with another SHA-256."""
 
-    def get(self, key: str, most: int) -> bytes:
-        """Read an object of at most `most` bytes. Raises `ObjectMissing`, `ObjectTooLarge`."""
+    def get(self, key: str, limit: int) -> bytes:
+        """Read an object of at most `limit` bytes. Raises `ObjectMissing`, `ObjectTooLarge`."""
 
 
 class S3ObjectStore:
@@ -56,11 +56,11 @@ class S3ObjectStore:
         with self._request("PutObject") as client:
             client.put_object(Bucket=self._bucket, Key=key, Body=data, ChecksumSHA256=checksum)
 
-    def get(self, key: str, most: int) -> bytes:
+    def get(self, key: str, limit: int) -> bytes:
         with self._request("GetObject") as client:
             answer = client.get_object(Bucket=self._bucket, Key=key)
             with closing(answer["Body"]) as body:
-                if answer["ContentLength"] > most:
+                if answer["ContentLength"] > limit:
                     raise ObjectTooLarge(f"{answer['ContentLength']} bytes")
                 return body.read()
 
@@ -92,8 +92,8 @@ class S3ObjectStore:
                 yield client
                 failed = False
             finally:
-                took_s = time.perf_counter() - began_s
-                self._telemetry.add_request("S3", operation, took_s, failed=failed, bucket_name=self._bucket)
+                duration_s = time.perf_counter() - began_s
+                self._telemetry.add_request("S3", operation, duration_s, failed=failed, bucket_name=self._bucket)
         except ClientError as error:
             self._telemetry.add(STORE_ERRORS)
             code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]

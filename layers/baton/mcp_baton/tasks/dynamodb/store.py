@@ -89,15 +89,15 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         began_s, now_ms, token = self.table.monotonic(), self.now_ms(), new_token()
         task_id = self.new_id(now_ms, self.limits.shards)
         item = new_item(task, task_id, now_ms, self.limits) | first_token(now_ms, token)
-        whole = fits_in_item(item, self.limits.item_bytes)
-        if not whole and text_bytes(item["arguments"]) > VALUE_BYTES:
+        is_small = fits_in_item(item, self.limits.item_bytes)
+        if not is_small and text_bytes(item["arguments"]) > VALUE_BYTES:
             raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
         # Counted before large values are written: an owner at the limit cannot fill the table or the bucket.
-        live = self.live_tasks()
-        if live:
-            live.enter(task.owner, task_id, item)
+        counter = self.live_tasks()
+        if counter:
+            counter.enter(task.owner, task_id, item)
         try:
-            if not whole:
+            if not is_small:
                 item = self._mover(task.owner, task_id, item, began_s).fit_new(item, self.limits.item_bytes)
                 if excess(item, self.limits.item_bytes) > 0:
                     raise StoreError(f"the task is too large: {item_size(item)} bytes")
@@ -105,8 +105,8 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         except OutcomeUnknown as error:
             raise OutcomeUnknown(str(error), self.record(task.owner, item)) from error
         except StoreError:
-            if live:
-                live.leave(task.owner, task_id, item)
+            if counter:
+                counter.leave(task.owner, task_id, item)
             raise
         return self.record(task.owner, item)
 
@@ -137,11 +137,11 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         if item is None:
             return None
         try:
-            over = expired(item, self.now_ms())
+            is_expired = expired(item, self.now_ms())
             standing = TaskStanding(TaskStatus(item["status"]["S"]), claim_in(item), number(item, "version"))
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(f"the item of the task {task_id} is damaged: {error}") from error
-        return None if over else standing
+        return None if is_expired else standing
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
         from mcp_baton.tasks.dynamodb.listing import page_of
@@ -161,36 +161,36 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
         update = guarded_update(self.now_ms(), None)
         renew_claim(update, claim)
-        self.update(task.owner, task.task_id, update, RENEW, claim, whole=False)
+        self.update(task.owner, task.task_id, update, RENEW, claim, complete=False)
         return replace(task, claim=claim)
 
     def write(self, task: TaskRecord, batch: Batch) -> Written:
         """The size of the item is computed from the item as it was read. If another write has made it larger since,
         DynamoDB may refuse this one. Then values of this batch are moved out of the item."""
-        began_s, now_ms, stored, limits = self.table.monotonic(), self.now_ms(), stored_item(task), self.limits
-        name = batch.token or (new_token(), now_ms)
+        began_s, now_ms, item, limits = self.table.monotonic(), self.now_ms(), stored_item(task), self.limits
+        token = batch.token or (new_token(), now_ms)
         zip_within = cache(partial(ZipWithin, limits.zip_ms / 1000, self.table.monotonic))
 
         def zips(text: bytes) -> bytes:
             return zip_within()(text)  # made at first use, because few writes compress anything
 
-        changes = plan(stored, batch, limits.compress_over_bytes, zips)
-        stays = fits(stored, changes, limits.item_bytes)
-        if stays:
+        changes = plan(item, batch, limits.compress_over_bytes, zips)
+        is_small = fits(item, changes, limits.item_bytes)
+        if is_small:
             with suppress(ItemTooLarge):
-                return self._write_batch(task, stored, changes, batch, name, now_ms)
-        return self._write_moved(task, changes, batch, name, began_s, refused=stays)
+                return self._write_batch(task, item, changes, batch, token, now_ms)
+        return self._write_moved(task, changes, batch, token, began_s, refused=is_small)
 
     def _write_moved(
-        self, task: TaskRecord, planned: Changes, batch: Batch, name: tuple[str, int], began_s: float, *, refused: bool
+        self, task: TaskRecord, planned: Changes, batch: Batch, token: tuple[str, int], began_s: float, *, refused: bool
     ) -> Written:
         """Write a batch after moving values out of the item, or replacing them by notes."""
-        stored, limit = stored_item(task), self.limits.item_bytes
-        mover = self._mover(task.owner, task.task_id, stored, began_s)
-        changes = mover.shrink(planned) if refused else mover.fit(stored, planned, limit)
+        item, limit = stored_item(task), self.limits.item_bytes
+        mover = self._mover(task.owner, task.task_id, item, began_s)
+        changes = mover.shrink(planned) if refused else mover.fit(item, planned, limit)
         while changes is not None:
             try:
-                return self._write_batch(task, stored, changes, batch, name, self.now_ms(), moved=True)
+                return self._write_batch(task, item, changes, batch, token, self.now_ms(), moved=True)
             except ItemTooLarge:
                 changes = mover.shrink(changes)
         if mover.failed:
@@ -210,19 +210,19 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
     def _write_batch(
         self,
         task: TaskRecord,
-        stored: Item,
+        old_item: Item,
         changes: Changes,
         batch: Batch,
-        name: tuple[str, int],
+        token: tuple[str, int],
         now_ms: int,
         *,
         moved: bool = False,
     ) -> Written:
-        update = write_update(stored, changes, now_ms, name[0])
-        update.now_ms = name[1]
+        update = write_update(old_item, changes, now_ms, token[0])
+        update.now_ms = token[1]
         if moved:
             # The moved values are kept for a day longer than the task lived when it was read.
-            latest = update.number(number(stored, "expires_at") + MARGIN_S)
+            latest = update.number(number(old_item, "expires_at") + MARGIN_S)
             update.require(f"{update.name('expires_at')}<={latest}")
         if batch.message is not None:
             set_message(update, batch.message)
@@ -234,8 +234,8 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             renew_claim(update, batch.claim, release=batch.release)
             retry_policy = END if batch.release else CHECKPOINT
         item = self.update(task.owner, task.task_id, update, retry_policy, batch.claim)
-        after = self.record(task.owner, item) if changes.result is None else self.ended(task.owner, item)
-        return Written(after, changes.oversized)
+        written_task = self.record(task.owner, item) if changes.result is None else self.ended(task.owner, item)
+        return Written(written_task, changes.oversized)
 
     def cancel(self, owner: str, task_id: str) -> TaskRecord:
         return self._finish(owner, task_id, finish_update(self.now_ms(), new_token(), TaskStatus.CANCELLED))

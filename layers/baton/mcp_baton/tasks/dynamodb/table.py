@@ -61,12 +61,12 @@ class RetryPolicy(Struct, frozen=True):
         throttled_s: How long while DynamoDB throttles it.
         unanswered_s: How long while DynamoDB cannot be reached, does not respond or fails. At most 30: a token lives
             for 60.
-        kept_s: The part of the function's time that is reserved for later requests.
+        reserved_s: The part of the function's time that is reserved for later requests.
     """
 
     throttled_s: float
     unanswered_s: float
-    kept_s: float = 0.0
+    reserved_s: float = 0.0
 
     def pause_s(
         self, attempt: int, since_s: float, left_s: float | None, rng: float, *, throttled: bool
@@ -80,14 +80,14 @@ class RetryPolicy(Struct, frozen=True):
         budget_s = self.throttled_s if throttled else self.unanswered_s
         if since_s + pause_s >= budget_s:
             return None
-        if left_s is not None and left_s - pause_s < ATTEMPT_S + REPLY_S + self.kept_s:
+        if left_s is not None and left_s - pause_s < ATTEMPT_S + REPLY_S + self.reserved_s:
             return None
         return pause_s
 
 
 READ = RetryPolicy(throttled_s=10.0, unanswered_s=4.0)
 CREATE = RetryPolicy(throttled_s=0.5, unanswered_s=2.0)
-"""For requests before anything runs. Longer retries add no capacity, and take it from active runs."""
+"""For requests before anything runs. Longer retries would only take capacity from active runs."""
 
 RENEW = RetryPolicy(throttled_s=0.0, unanswered_s=0.0)
 """For renewals. The renewing thread has a client to answer, and renews again soon."""
@@ -96,7 +96,7 @@ WRITE = RetryPolicy(throttled_s=10.0, unanswered_s=10.0)
 END = RetryPolicy(throttled_s=20.0, unanswered_s=10.0)
 """For the end of a run: its results are stored nowhere else."""
 
-CHECKPOINT = RetryPolicy(throttled_s=20.0, unanswered_s=10.0, kept_s=3 * ATTEMPT_S)
+CHECKPOINT = RetryPolicy(throttled_s=20.0, unanswered_s=10.0, reserved_s=3 * ATTEMPT_S)
 """For a checkpoint. If it fails, the end of the run writes the same, and needs time for that."""
 
 
@@ -124,7 +124,7 @@ def failure_of(error: Exception, rng: Callable[[], float]) -> Exception | None:
     from botocore import exceptions as botocore
 
     if isinstance(error, botocore.ClientError):
-        return _refused(error, rng)
+        return _client_failure(error, rng)
     cause = f"DynamoDB did not answer: {type(error).__name__}: {error}"
     if isinstance(error, botocore.ConnectTimeoutError | botocore.EndpointConnectionError):
         return RequestNotSent(cause)
@@ -134,7 +134,7 @@ def failure_of(error: Exception, rng: Callable[[], float]) -> Exception | None:
     return StoreUnavailable(cause) if isinstance(error, botocore.BotoCoreError) else None
 
 
-def _refused(error: "ClientError", rng: Callable[[], float]) -> Exception:
+def _client_failure(error: "ClientError", rng: Callable[[], float]) -> Exception:
     response = error.response
     details = response.get("Error", {})
     code, message = details.get("Code", ""), details.get("Message", "")
@@ -214,19 +214,19 @@ class TaskTable(Struct, frozen=True, eq=False):
         began_s = self.monotonic()
         try:
             self._send_with_retries(lambda: self._send("PutItem", request), retry_policy, began_s)
-        except ConditionFailed as failed:
-            self._written_item({"pk": item["pk"], "sk": item["sk"]}, failed, token, retry_policy, began_s)
+        except ConditionFailed as failure:
+            self._written_item({"pk": item["pk"], "sk": item["sk"]}, failure, token, retry_policy, began_s)
 
-    def create(self, item: Item, taken: str) -> None:
-        """Write a new item whose key is random. Raises `StoreError`, with the text `taken`, if the item exists."""
+    def create(self, item: Item, error_text: str) -> None:
+        """Write a new item whose key is random. Raises `StoreError`, with this text, if the item exists."""
         token = new_token()
         try:
             self.put({**item, **first_token(self.clock_ms(), token)}, token)
         except ConditionFailed as failure:
-            raise StoreError(taken) from failure
+            raise StoreError(error_text) from failure
 
-    def update(self, key: Item, update: Update, retry_policy: RetryPolicy = WRITE, *, whole: bool = True) -> Item:
-        """Make one write, and return the item after it, or with `whole=False` at least the attributes that were
+    def update(self, key: Item, update: Update, retry_policy: RetryPolicy = WRITE, *, complete: bool = True) -> Item:
+        """Make one write, and return the item after it, or with `complete=False` at least the attributes that were
         written. Raises as `put`.
 
         If an attempt was applied but its response was lost, the next one fails. The token in the item distinguishes
@@ -238,7 +238,7 @@ class TaskTable(Struct, frozen=True, eq=False):
             "UpdateExpression": update.expression(),
             "ExpressionAttributeNames": update.names,
             "ExpressionAttributeValues": update.values,
-            "ReturnValues": "ALL_NEW" if whole else "UPDATED_NEW",
+            "ReturnValues": "ALL_NEW" if complete else "UPDATED_NEW",
         }
         if condition := update.condition():
             request["ConditionExpression"] = condition
@@ -251,8 +251,8 @@ class TaskTable(Struct, frozen=True, eq=False):
         began_s = self.monotonic()
         try:
             return self._send_with_retries(send, retry_policy, began_s)
-        except ConditionFailed as failed:
-            return self._written_item(key, failed, update.token, retry_policy, began_s)
+        except ConditionFailed as failure:
+            return self._written_item(key, failure, update.token, retry_policy, began_s)
 
     def get(
         self,
@@ -267,7 +267,7 @@ class TaskTable(Struct, frozen=True, eq=False):
         `monotonic`; `None` for now."""
         request: dict[str, Any] = {"TableName": self.name, "Key": key, "ConsistentRead": consistent}
         if attributes:
-            names = {f"#{place}": name for place, name in enumerate(attributes)}
+            names = {f"#{number}": name for number, name in enumerate(attributes)}
             request |= {"ProjectionExpression": ",".join(names), "ExpressionAttributeNames": names}
         item: Item | None = self._read(lambda: self._send("GetItem", request), retry_policy, began_s).get("Item")
         return item
@@ -316,18 +316,18 @@ class TaskTable(Struct, frozen=True, eq=False):
         return True
 
     def _written_item(
-        self, key: Item, failed: ConditionFailed, token: str | None, retry_policy: RetryPolicy, began_s: float
+        self, key: Item, failure: ConditionFailed, token: str | None, retry_policy: RetryPolicy, began_s: float
     ) -> Item:
         """Return the item if an earlier attempt at this write was applied; otherwise raise `failed` with the item."""
         # A failed condition returns no item if there is none, and dynalite never returns one. The read that settles
         # this is part of the write, so it has what is left of the write's time.
         try:
-            item = failed.item or self.get(key, retry_policy, began_s=began_s)
+            item = failure.item or self.get(key, retry_policy, began_s=began_s)
         except StoreUnavailable as error:
             raise OutcomeUnknown(f"whether it was written could not be read: {error}") from error
         if item is not None and token is not None and has_token(item, token):
             return item
-        raise ConditionFailed(item, unsure=failed.unsure) from failed
+        raise ConditionFailed(item, unsure=failure.unsure) from failure
 
     def _read[T](self, send: Callable[[], T], retry_policy: RetryPolicy, began_s: float | None = None) -> T:
         """Send a request that changes nothing, or changes nothing more if it is sent again."""
@@ -357,15 +357,15 @@ class TaskTable(Struct, frozen=True, eq=False):
             attempt += 1
             try:
                 return send()
-            except ConditionFailed as failed:
-                failed.unsure = unknown is not None
+            except ConditionFailed as failure:
+                failure.unsure = unknown is not None
                 raise
             except StoreUnavailable as error:
                 unknown = error if isinstance(error, OutcomeUnknown) else unknown
-                pause_s, last = self._pause_s(error, retry_policy, attempt, began_s), unknown or error
+                pause_s, last_error = self._pause_s(error, retry_policy, attempt, began_s), unknown or error
             if pause_s is None:
                 self.telemetry.add(STORE_ERRORS)
-                raise last
+                raise last_error
             self.sleep(pause_s)
 
     def _pause_s(
@@ -396,8 +396,8 @@ class TaskTable(Struct, frozen=True, eq=False):
             raise failure from error
         finally:
             if began_s is not None:
-                took_s = time.perf_counter() - began_s
-                self.telemetry.add_request("DynamoDB", operation, took_s, failed=failed, table_name=self.name)
+                duration_s = time.perf_counter() - began_s
+                self.telemetry.add_request("DynamoDB", operation, duration_s, failed=failed, table_name=self.name)
         return response
 
 
@@ -412,5 +412,5 @@ def checked[Response: Mapping[str, Any]](
 
 
 def has_token(item: Item, token: str) -> bool:
-    stored = stored_token(token)
-    return any(stored in map(bytes, item[name]["BS"]) for name in SETS if name in item)
+    data = stored_token(token)
+    return any(data in map(bytes, item[name]["BS"]) for name in SETS if name in item)

@@ -52,7 +52,7 @@ class TaskItems(Struct, frozen=True, eq=False):
         retry_policy: RetryPolicy = WRITE,
         claim: Claim | None = None,
         *,
-        whole: bool = True,
+        complete: bool = True,
     ) -> Item:
         """Make a write and return the item after it.
 
@@ -61,7 +61,7 @@ class TaskItems(Struct, frozen=True, eq=False):
             Conflict: another condition does not hold.
         """
         try:
-            return self.table.update(self.key(owner, task_id), update, retry_policy, whole=whole)
+            return self.table.update(self.key(owner, task_id), update, retry_policy, complete=complete)
         except ConditionFailed as failure:
             if failure.item is None and failure.unsure:
                 raise OutcomeUnknown("the task is gone: whether it was written before cannot be read") from failure
@@ -90,8 +90,8 @@ class TaskItems(Struct, frozen=True, eq=False):
 
     def ended(self, owner: str, item: Item) -> TaskRecord:
         """The task in an item after the write that ended it. It is not counted as live any more."""
-        if live := self.live_tasks():
-            live.leave(owner, task_id_of(item), item)
+        if counter := self.live_tasks():
+            counter.leave(owner, task_id_of(item), item)
         return self.record(owner, item)
 
     def overflow_stores(self) -> "OverflowStores":
@@ -125,8 +125,8 @@ class TaskItems(Struct, frozen=True, eq=False):
         task = self.record(owner, item)
         if task.status.terminal:
             raise TaskFinished(task)
-        if other := held_error(task, claim, self.now_ms()):
-            raise other
+        if error := held_error(task, claim, self.now_ms()):
+            raise error
         return task if task.claim is None or task.claim.id == claim.id else None
 
     def live_tasks(self) -> "LiveTasks | None":
@@ -141,10 +141,10 @@ class TaskItems(Struct, frozen=True, eq=False):
 
 def held_error(current: TaskRecord, claim: Claim, now_ms: int) -> TaskHeld | None:
     """The error if a claim with another id, which has not ended, prevents this one."""
-    other = current.claim
-    if other is None or other.id == claim.id or not other.holds_at(now_ms):
+    other_claim = current.claim
+    if other_claim is None or other_claim.id == claim.id or not other_claim.holds_at(now_ms):
         return None
-    return TaskHeld(other.until_ms, current)
+    return TaskHeld(other_claim.until_ms, current)
 
 
 def has_claim(task: TaskRecord, claim: Claim) -> bool:

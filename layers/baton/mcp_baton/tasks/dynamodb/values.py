@@ -44,8 +44,8 @@ class Pointer(Struct, frozen=True):
 
     def attribute(self) -> Attribute:
         """The stored form: a text that begins with a letter with which no JSON text begins."""
-        place = f"{IN_BUCKET}{self.days}-{self.until_s:x}" if self.days else f"{IN_ITEMS}{self.until_s:x}"
-        fields = [place, self.bundle, str(self.text_bytes), str(self.stored_bytes)]
+        location = f"{IN_BUCKET}{self.days}-{self.until_s:x}" if self.days else f"{IN_ITEMS}{self.until_s:x}"
+        fields = [location, self.bundle, str(self.text_bytes), str(self.stored_bytes)]
         if self.stored_bytes != self.bundle_bytes:
             fields += [str(self.offset), str(self.bundle_bytes)]
         return {"S": ",".join(fields)}
@@ -68,11 +68,11 @@ def pointer_in(attribute: Attribute) -> Pointer | None:
     if not text.startswith((IN_ITEMS, IN_BUCKET)):
         return None
     try:
-        place, bundle, *numbers = text.split(",")
-        text_bytes, stored, *within = map(int, numbers)
-        offset, whole = within or (0, stored)
-        days, _, until = place[1:].partition("-") if place.startswith(IN_BUCKET) else ("", "", place[1:])
-        return Pointer(bundle, text_bytes, stored, whole, offset, int(days or 0), int(until or "0", 16))
+        location, bundle, *numbers = text.split(",")
+        text_bytes, stored_bytes, *bundle_fields = map(int, numbers)
+        offset, bundle_bytes = bundle_fields or (0, stored_bytes)
+        days, _, until = location[1:].partition("-") if location.startswith(IN_BUCKET) else ("", "", location[1:])
+        return Pointer(bundle, text_bytes, stored_bytes, bundle_bytes, offset, int(days or 0), int(until or "0", 16))
     except ValueError as error:
         raise StoreError(f"a pointer is damaged: {error}") from error
 
@@ -94,7 +94,7 @@ def name_of(digest: bytes) -> str:
 class Reader(Protocol):
     """Reads the values outside the item of one task: `outside.Fetcher`."""
 
-    def stored(self, pointer: Pointer) -> Attribute: ...
+    def fetch(self, pointer: Pointer) -> Attribute: ...
 
     def read_ahead(self, pointers: Iterable[Pointer]) -> None: ...
 
@@ -110,12 +110,12 @@ class Variables(StoredValues):
     So a continuation, which reads only progress and pause reason, does not decode 400 KB of results.
     """
 
-    __slots__ = ("_reader", "_stored")
+    __slots__ = ("_attributes", "_reader")
 
-    def __init__(self, stored: Mapping[str, Attribute], reader: Callable[[], Reader] = no_reader) -> None:
+    def __init__(self, attributes: Mapping[str, Attribute], reader: Callable[[], Reader] = no_reader) -> None:
         # Few names are quoted, but a task may have thousands of names.
-        quoted = any(map(str.startswith, stored, repeat('"')))
-        self._stored = {from_text(name): each for name, each in stored.items()} if quoted else stored
+        quoted = any(map(str.startswith, attributes, repeat('"')))
+        self._attributes = {from_text(name): value for name, value in attributes.items()} if quoted else attributes
         self._reader = reader
 
     def __getitem__(self, name: str) -> Json:
@@ -125,37 +125,37 @@ class Variables(StoredValues):
         return text_in(self._fetched(name))
 
     def _fetched(self, name: str) -> Attribute:
-        attribute = self._stored[name]
+        attribute = self._attributes[name]
         pointer = pointer_in(attribute)
-        return attribute if pointer is None else self._reader().stored(pointer)
+        return attribute if pointer is None else self._reader().fetch(pointer)
 
     def weight(self, name: str) -> Weight:
-        attribute = self._stored[name]
+        attribute = self._attributes[name]
         pointer = pointer_in(attribute)
         return Weight(text_bytes(attribute) if pointer is None else pointer.text_bytes, pointer is not None)
 
     def holds(self, name: str, text: bytes) -> bool | None:
-        pointer = pointer_in(self._stored[name])
+        pointer = pointer_in(self._attributes[name])
         return None if pointer is None else pointer.holds(text)
 
     def read_ahead(self, names: Iterable[str]) -> None:
-        pointers = [pointer_in(self._stored[name]) for name in names if name in self._stored]
+        pointers = [pointer_in(self._attributes[name]) for name in names if name in self._attributes]
         if outside := [pointer for pointer in pointers if pointer]:
             self._reader().read_ahead(outside)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._stored)
+        return iter(self._attributes)
 
     def __len__(self) -> int:
-        return len(self._stored)
+        return len(self._attributes)
 
     def __contains__(self, name: object) -> bool:
         # Without decoding the value.
-        return name in self._stored
+        return name in self._attributes
 
     def __repr__(self) -> str:
         # As stored: printing fetches and decompresses nothing.
-        return f"Variables({self._stored!r})"
+        return f"Variables({self._attributes!r})"
 
 
 def is_large(value: Attribute) -> bool:
@@ -175,8 +175,8 @@ def excess(item: Mapping[str, Attribute], limit: int) -> int:
 
     Computing the exact size takes longer than everything else in a write.
     """
-    over = at_most(item) - limit
-    return over if over <= 0 else item_size(item) - limit
+    surplus = at_most(item) - limit
+    return surplus if surplus <= 0 else item_size(item) - limit
 
 
 def at_most(*attributes: Mapping[str, Attribute]) -> int:
