@@ -209,7 +209,7 @@ def task_of(
     all_variables |= variables or {}
     if pause:
         all_variables[PAUSE_REASON] = pause.to_json()
-    return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, all_variables, kept=kept or {})
+    return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, all_variables, large_values=kept or {})
 
 
 class CallsInAnyOrder:

@@ -37,7 +37,7 @@ def test_timings_are_written_with_their_steps_only(
 
 def test_a_task_without_timings_gets_them_with_its_next_steps(store: Store, begin: Begin, clock: Clock) -> None:
     task = begin(2)
-    assert "timings" not in task.kept
+    assert "timings" not in task.large_values
     task = store.write(task, Batch(steps=(step(0, Timing(clock.ms, 1)),))).task
     task = store.write(task, Batch(steps=(step(1, Timing(clock.ms + 1, 2)),))).task
     assert timings_of(task) == {"s0": Timing(clock.ms, 1), "s1": Timing(clock.ms + 1, 2)}

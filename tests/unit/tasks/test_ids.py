@@ -92,7 +92,7 @@ def test_other_texts_are_not_ids_of_task_questions(text: str) -> None:
         f"baton-task-{task_id}",
         f"baton-task-{task_id}-{text[:15]}",
     ):
-        assert asked_by(text_or_id) is None
+        assert parse_task_question(text_or_id) is None
 
 
 def test_a_mark_has_the_form_of_a_question_id_and_is_unique() -> None:

@@ -176,9 +176,9 @@ def test_a_check_returns_what_a_pulse_has_found() -> None:
 )
 def test_a_late_write_response_shows_that_the_task_is_over(changes: dict[str, Any], expected: Over | None) -> None:
     store, lease = new_lease()
-    own_claim = lease.held
+    own_claim = lease.current_claim
     lease.note_written(replace(TASK, **changes))
-    assert (lease.check(), lease.held) == (expected, own_claim)
+    assert (lease.check(), lease.current_claim) == (expected, own_claim)
     assert store.store_calls == []
 
 

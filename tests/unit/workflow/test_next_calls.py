@@ -166,7 +166,7 @@ def test_an_extra_call_also_says_that_all_steps_are_done() -> None:
     end = 'All 4 steps are done. Call flow with {"task_id": "T-1"} to finish.'
     assert text(task_plan, write_of("get")) == end
     assert text(task_plan) == f"Recorded as an extra call, not as a step (4 of 4 done). {end}"
-    assert text(task_plan, write_of("get"), oversized=["_workflow.result.get"]) == f"{LOST} {end}"
+    assert text(task_plan, write_of("get"), oversized=["_workflow.result.get"]) == f"{RESULT_LOST} {end}"
 
 
 def test_a_task_without_its_workflow_has_steps_but_no_next_call() -> None:

@@ -133,7 +133,7 @@ def test_a_path_that_cannot_exist_is_shown_up_to_the_wrong_key(returns: Any, pat
 
     assert invalid is not None
     assert invalid.path == up_to
-    assert ".".join((invalid.path, *invalid.rest)) == path
+    assert ".".join((invalid.path, *invalid.remaining_keys)) == path
 
 
 def test_the_possible_paths_are_listed() -> None:

@@ -111,9 +111,9 @@ def test_other_placeholders_are_replaced_too(text: str, value: object) -> None:
 def test_a_placeholder_without_a_value_is_named_with_a_correction(text: str, cause: str) -> None:
     [unknown] = replace_in(text).unknown
     assert (unknown.argument, unknown.placeholder) == ("a", text)
-    assert cause in unknown.why
+    assert cause in unknown.reason
     assert replace_in(text).arguments["a"] == text
-    assert unknown_text((unknown,)) == f"Nothing was run. The argument 'a' is \"{text}\": {unknown.why}."
+    assert unknown_text((unknown,)) == f"Nothing was run. The argument 'a' is \"{text}\": {unknown.reason}."
 
 
 def test_a_lost_value_is_not_known() -> None:
@@ -121,7 +121,7 @@ def test_a_lost_value_is_not_known() -> None:
     unreadable = Unreadable(readable_plan.task.variables, ValueNotKept(9, "exceeds the task's size limit"))
     task_plan = plan_of(replace(readable_plan.task, variables=unreadable), FLOW, {"order": "A-17"})
     [unknown] = replace_in("<output from get (step 'again')>", task_plan).unknown
-    assert "is not available: result of 9 bytes exceeds the task's size limit; give the value itself" in unknown.why
+    assert "is not available: result of 9 bytes exceeds the task's size limit; give the value itself" in unknown.reason
 
 
 class Unreadable(dict[str, Any]):
@@ -151,10 +151,10 @@ def test_a_value_that_cannot_be_read_is_not_known_and_is_logged(caplog: pytest.L
 
 
 def test_the_placeholder_of_a_secret_has_no_value() -> None:
-    task = replace(plan().task, kept={"arguments": stored_arguments({"order": "A-17", "pin": "4711"}, ["pin"])})
+    task = replace(plan().task, large_values={"arguments": stored_arguments({"order": "A-17", "pin": "4711"}, ["pin"])})
     task_plan = plan_of(task, FLOW, {"order": "A-17", "pin": "<secret pin>"})
     [unknown] = replace_in("<prompt arg pin>", task_plan).unknown
-    assert "is secret" in unknown.why
+    assert "is secret" in unknown.reason
 
 
 def test_a_value_that_looks_like_a_secrets_placeholder_is_a_value() -> None:

@@ -120,7 +120,7 @@ def test_without_a_task_the_text_has_no_task_id() -> None:
     ],
 )
 def test_a_run_that_is_not_recorded_does_not_offer_to_continue(persisted: object, ending: str) -> None:
-    text = run_text(persisted=persisted, stored=False, lost=(Repeat("fetch", "k"),))
+    text = run_text(persisted=persisted, stored=False, unrecorded=(Repeat("fetch", "k"),))
     assert text.endswith(ending)
     assert "hen call refund_order" not in text
 
@@ -170,7 +170,7 @@ def test_a_first_call_that_does_not_fit_has_placeholders() -> None:
 def test_the_server_makes_a_first_call_with_a_long_constant() -> None:
     steps = [Step("fetch", tool="fetch_order"), Step("x", tool="work", arguments={"text": constant("z" * 3_000)})]
     text = run_text(StepFailed("x", "no", retryable=False, suggested_tool="work"), steps=steps)
-    assert "\n\n1. A call of work, whose arguments are too long to stand here: let the server make it\n\n" in text
+    assert "\n\n1. A call of work, whose arguments are too long to show here: let the server make it\n\n" in text
 
 
 def test_a_step_that_another_call_has_completed_is_not_reported_as_failed() -> None:
