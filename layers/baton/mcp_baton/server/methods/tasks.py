@@ -61,9 +61,9 @@ def _options(request: Request) -> ViewOptions:
     shown = None if values is None else str(values)
     if meta.get(NEXT_KEY) is not True:
         return options_of(request, values=shown)
-    from mcp_baton.server.workflows.continuations import plan_of, remaining
+    from mcp_baton.server.workflows.continuations import plan_of, remaining_calls
 
-    return options_of(request, values=shown, following=lambda task: remaining(request, plan_of(request, task)))
+    return options_of(request, values=shown, next_calls=lambda task: remaining_calls(request, plan_of(request, task)))
 
 
 def list_tasks(request: Request) -> JsonObject:

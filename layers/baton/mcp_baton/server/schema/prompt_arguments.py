@@ -3,7 +3,7 @@
 import re
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_baton.exceptions import ProtocolError
@@ -89,10 +89,6 @@ def default_error(argument: Argument, *, in_full: bool) -> str | None:
     except ValueError as error:
         return str(error)
     return None
-
-
-def with_stored_arguments(stored: Mapping[str, Json], given: JsonObject) -> JsonObject:
-    return {**stored, **given}
 
 
 def _convert(argument: Argument, value: Json) -> Json:

@@ -104,33 +104,33 @@ def _missing_arguments(pause: PauseReason, step: Step, known: Known) -> tuple[st
     if not isinstance(pause, UnresolvableParams):
         return names
     # A name may belong to a URI's placeholder: no argument gives it a value.
-    asked = step.arguments.keys() - known.answers.get(step.name, {}).keys()
-    return tuple(name for name in names if name in asked and not isinstance(known.resolve(step.arguments[name]), Found))
+    unset = step.arguments.keys() - known.answers.get(step.name, {}).keys()
+    return tuple(name for name in names if name in unset and not isinstance(known.resolve(step.arguments[name]), Found))
 
 
 def _field(schema: Any, definitions: Mapping[str, Any]) -> JsonObject | None:
     """Convert a parameter's schema to a form's field; `None` if no form can have it, or if it is a secret."""
     if not isinstance(schema, Mapping):
         return None
-    shown = inline_references(dict(schema), definitions)
-    kind = shown.get("type")
-    if shown.get("writeOnly") or shown.get("format") == "password":
+    inline_schema = inline_references(dict(schema), definitions)
+    kind = inline_schema.get("type")
+    if inline_schema.get("writeOnly") or inline_schema.get("format") == "password":
         return None  # MCP client/elicitation, Security Considerations: forms must not ask for secrets
-    if kind not in PRIMITIVES and not is_choice_of_several(shown):
+    if kind not in PRIMITIVES and not is_choice_of_several(inline_schema):
         return None
     members = MEMBERS[str(kind)] | {"type", "title", "description"}
-    made = {name: value for name, value in shown.items() if name in members}
-    if made.get("format") not in FORMATS:
-        made.pop("format", None)
-    return made
+    field = {name: value for name, value in inline_schema.items() if name in members}
+    if field.get("format") not in FORMATS:
+        field.pop("format", None)
+    return field
 
 
-def with_answers(given: JsonObject, answers: JsonObject) -> JsonObject:
+def with_answers(arguments: JsonObject, answers: JsonObject) -> JsonObject:
     """Add answers to the arguments of the workflow's tool."""
     if not answers:
-        return given
-    earlier = given.get(ANSWERS)
-    return {**given, ANSWERS: {**(earlier if isinstance(earlier, Mapping) else {}), **answers}}
+        return arguments
+    earlier_answers = arguments.get(ANSWERS)
+    return {**arguments, ANSWERS: {**(earlier_answers if isinstance(earlier_answers, Mapping) else {}), **answers}}
 
 
 type Run = Callable[[str | None, JsonObject, Mapping[str, JsonObject]], EndedRun]
@@ -138,7 +138,7 @@ type Run = Callable[[str | None, JsonObject, Mapping[str, JsonObject]], EndedRun
 
 
 def run_asking(
-    request: Request, workflow: Workflow, task_id: str | None, given: JsonObject, host: ServerHost, start: Run
+    request: Request, workflow: Workflow, task_id: str | None, arguments: JsonObject, host: ServerHost, start: Run
 ) -> EndedRun:
     """Run a workflow. If it pauses for values that a person can give, ask for them and continue.
 
@@ -150,21 +150,21 @@ def run_asking(
         if task_id not in (None, rounds.earlier.task):
             raise ProtocolError(INVALID_PARAMS, "Invalid params: `requestState` cannot be used: it is of another task")
         task_id = rounds.earlier.task
-        given = with_answers(given, _earlier_answers(rounds, workflow))
-    run = start(task_id, given, {})
-    by_step: dict[str, dict[str, Json]] = {}
-    while (missing := _missing(request, run)) is not None and run.task is not None:
-        known = by_step.setdefault(missing.step, {})
+        arguments = with_answers(arguments, _earlier_answers(rounds, workflow))
+    run = start(task_id, arguments, {})
+    answers_by_step: dict[str, dict[str, Json]] = {}
+    while (missing_values := _missing_values(request, run)) is not None and run.task is not None:
+        known_answers = answers_by_step.setdefault(missing_values.step, {})
         task = run.task
-        new = _answers(request, rounds, host, task, missing)
-        if not new.keys() - known.keys():
+        new_answers = _ask_person(request, rounds, host, task, missing_values)
+        if not new_answers.keys() - known_answers.keys():
             break
-        known |= new
-        if missing.questions:
-            given = with_answers(given, new)
-        arguments = {} if missing.questions else {missing.step: known}
+        known_answers |= new_answers
+        if missing_values.questions:
+            arguments = with_answers(arguments, new_answers)
+        step_answers = {} if missing_values.questions else {missing_values.step: known_answers}
         try:
-            run = start(task.task_id, given, arguments)
+            run = start(task.task_id, arguments, step_answers)
         except BatonError:
             if rounds is not None:
                 raise
@@ -185,10 +185,10 @@ def _earlier_answers(rounds: Rounds, workflow: Workflow) -> dict[str, Json]:
     return answers
 
 
-def _missing(request: Request, run: EndedRun) -> MissingValues | None:
-    stored = run.task is not None and run.stored
-    able = request.envelope.is_known and declares(request.envelope.capabilities, "elicitation")
-    if not stored or not able or not (request.stateless or request.reply.may_ask):
+def _missing_values(request: Request, run: EndedRun) -> MissingValues | None:
+    is_stored = run.task is not None and run.stored
+    can_ask = request.envelope.is_known and declares(request.envelope.capabilities, "elicitation")
+    if not is_stored or not can_ask or not (request.stateless or request.reply.may_ask):
         return None
     tool = request.server.tools.get(_tool_of(run))
     if tool is None or not run.workflow.ask:
@@ -201,7 +201,7 @@ def _tool_of(run: EndedRun) -> str:
     return step.tool or "" if step else ""
 
 
-def _answers(
+def _ask_person(
     request: Request, rounds: Rounds | None, host: ServerHost, task: TaskRecord, missing: MissingValues
 ) -> dict[str, Json]:
     """Ask a person. Returns the answers; none if the person declined or, in the handshake era, did not answer."""
@@ -226,13 +226,13 @@ def _wait_condition(request: Request, host: ServerHost) -> Callable[[], bool]:
     """Return a function that returns whether to wait longer for an answer: the client is connected, and a step could
     still start. The function also keeps the quiet stream alive."""
     clock = request.services.clock
-    sent_s = clock()
+    last_sent_s = clock()
 
-    def waits() -> bool:
-        nonlocal sent_s
-        if clock() - sent_s >= KEEP_ALIVE_S:
-            sent_s = clock()
+    def keeps_waiting() -> bool:
+        nonlocal last_sent_s
+        if clock() - last_sent_s >= KEEP_ALIVE_S:
+            last_sent_s = clock()
             request.reply.keep_alive()
         return not request.reply.gone and host.may_start()
 
-    return waits
+    return keeps_waiting
