@@ -61,10 +61,10 @@ def _bound(completion: Completion, value: str, known: dict[str, Any]) -> BoundFu
 
     def suggested(returned: object) -> JsonObject:
         if isinstance(returned, str) or not isinstance(returned, Iterable):
-            raise ToolError(f"{completion.what} did not return suggestions")
+            raise ToolError(f"{completion.subject} did not return suggestions")
         return suggestions(str(suggestion) for suggestion in returned)
 
-    return BoundFunction(completion.what, "completion", function, completion.signature, dict, suggested)
+    return BoundFunction(completion.subject, "completion", function, completion.signature, dict, suggested)
 
 
 def suggestions(values: Iterable[str]) -> JsonObject:

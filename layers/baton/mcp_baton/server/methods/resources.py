@@ -7,7 +7,7 @@ from mcp_baton.protocol.budget import ANSWER_BYTES
 from mcp_baton.protocol.envelope import APP_TYPE
 from mcp_baton.protocol.json import Json, JsonObject, escaped, json_size
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RESOURCE_NOT_FOUND
-from mcp_baton.server.definitions.resource import APP_URI, MAX_URI, Resource, find_in, is_own, value_at
+from mcp_baton.server.definitions.resource import APP_URI, MAX_URI, Resource, find_in, is_reserved, parse_value_uri
 from mcp_baton.server.methods.calling import call_alone
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import CallOptions, bound_resource
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 def stored_text(request: Request, uri: str) -> tuple[str, JsonObject] | None:
     """Return the JSON text of the value at one of Baton's own URIs, or a placeholder if it is sent in pieces; and the
     members of `_meta`. `None` if the value is unknown, has expired or belongs to another owner."""
-    place = value_at(uri)
+    place = parse_value_uri(uri)
     if place is None or request.store is None or request.owner is None:
         return None
     task_id, name = place
@@ -76,7 +76,7 @@ def read_resource(request: Request) -> JsonObject:
     if uri == APP_URI and request.server.workflow_tool_names:
         return _app(request)
     meta: JsonObject = {}
-    if is_own(uri):
+    if is_reserved(uri):
         found = stored_text(request, uri)
         contents = None if found is None else FetchedResource(uri, "application/json", text=found[0])
         meta = {} if found is None else found[1]
