@@ -49,17 +49,17 @@ METHODS: Mapping[Era, Mapping[str, str]] = MappingProxyType(
 )
 """The methods of each era: their modules in this package and functions."""
 
-_found: dict[str, Method] = {}
+_methods: dict[str, Method] = {}
 
 
 def method_of(era: Era, name: str) -> Method | None:
-    place = METHODS[era].get(name)
-    if place is None:
+    path = METHODS[era].get(name)
+    if path is None:
         return None
-    if place not in _found:
-        module, _, function = place.partition(".")
-        _found[place] = getattr(import_module(f"{__name__}.{module}"), function)
-    return _found[place]
+    if path not in _methods:
+        module, _, function = path.partition(".")
+        _methods[path] = getattr(import_module(f"{__name__}.{module}"), function)
+    return _methods[path]
 
 
 def call_method(request: Request) -> JsonObject:

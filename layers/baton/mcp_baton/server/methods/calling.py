@@ -39,16 +39,16 @@ def outcome_of(
     return _outcome(tool, call(execution, bound_tool(tool), arguments, asking, options))
 
 
-def _outcome(tool: Tool, ended: Outcome | Mismatch) -> Outcome:
-    if isinstance(ended, Mismatch):
-        return Failed(f"Invalid arguments for tool {tool.name}: {explain(ended)}")
-    return ended
+def _outcome(tool: Tool, outcome: Outcome | Mismatch) -> Outcome:
+    if isinstance(outcome, Mismatch):
+        return Failed(f"Invalid arguments for tool {tool.name}: {explain(outcome)}")
+    return outcome
 
 
 def result_of(tool: Tool, outcome: Outcome) -> dict[str, Json]:
     if isinstance(outcome, Failed):
-        failed = error_result(outcome.error)
+        result = error_result(outcome.error)
         if outcome.not_approved is not None and (tool.output is None or takes_approval(tool.output.json_schema)):
-            failed["structuredContent"] = {APPROVAL: approval_pause("", outcome.not_approved).to_json()}
-        return failed
+            result["structuredContent"] = {APPROVAL: approval_pause("", outcome.not_approved).to_json()}
+        return result
     return tool.result(outcome)

@@ -8,7 +8,7 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.workflow_tool import argument_schemas
 from mcp_baton.server.execution import DetachedExecution, Execution
-from mcp_baton.server.methods.resources import contents_of_outcome, find_resource, why_not
+from mcp_baton.server.methods.resources import contents_of_outcome, find_resource, mismatch_reason
 from mcp_baton.server.running.runner import BoundTools, CallOptions, bound_resource, call, run
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, Listener, no_pulse
 from mcp_baton.server.workflows.parallel_calls import ParallelCalls
@@ -68,7 +68,7 @@ class ServerHost:
     def read(self, uri: str) -> Sequence[FetchedResource]:
         match = find_resource(self._execution.server, uri)
         if match is None:
-            raise ResourceUnavailable(f"there is no resource {uri}{why_not(self._execution.server, uri)}")
+            raise ResourceUnavailable(f"there is no resource {uri}{mismatch_reason(self._execution.server, uri)}")
         resource, arguments = match
         try:
             target = bound_resource(resource, uri)
