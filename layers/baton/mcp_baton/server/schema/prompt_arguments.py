@@ -30,31 +30,31 @@ class ArgumentRefused(ProtocolError):
         self.problem = problem
 
 
-def check_arguments(declared: Sequence[Argument], given: JsonObject) -> tuple[dict[str, str], dict[str, Json]]:
+def check_arguments(declarations: Sequence[Argument], arguments: JsonObject) -> tuple[dict[str, str], dict[str, Json]]:
     """Return the arguments as texts, and converted to their types. Raises `ArgumentRefused`."""
-    by_name = {argument.name: argument for argument in declared}
-    for name in given.keys() - by_name.keys():
+    by_name = {argument.name: argument for argument in declarations}
+    for name in arguments.keys() - by_name.keys():
         known = ", ".join(by_name) or "none"
         raise ArgumentRefused(f"unknown argument {name!r}; this prompt takes {known}")
-    missing = [argument.name for argument in declared if argument.required and argument.name not in given]
+    missing = [argument.name for argument in declarations if argument.required and argument.name not in arguments]
     if missing:
         names = " and ".join(map(repr, missing))
-        secrets = [argument.name for argument in declared if argument.secret and argument.name in missing]
+        secrets = [argument.name for argument in declarations if argument.secret and argument.name in missing]
         raise ArgumentRefused(
             f"the argument{'s' * (len(missing) > 1)} {names} {'are' if missing[1:] else 'is'} required", secrets
         )
-    defaults = {argument.name: as_text(argument.default) for argument in declared if argument.default is not None}
-    given = {**defaults, **given}
-    converted = {name: _convert(by_name[name], value) for name, value in given.items()}
-    return {name: as_text(value) for name, value in given.items()}, converted
+    defaults = {argument.name: as_text(argument.default) for argument in declarations if argument.default is not None}
+    arguments = {**defaults, **arguments}
+    converted = {name: _convert(by_name[name], value) for name, value in arguments.items()}
+    return {name: as_text(value) for name, value in arguments.items()}, converted
 
 
-def check_answers(questions: Sequence[Argument], given: JsonObject) -> dict[str, Json]:
+def check_answers(questions: Sequence[Argument], answers: JsonObject) -> dict[str, Json]:
     """Convert the answers. Raises `ArgumentRefused`, which names all invalid ones."""
     by_name = {question.name: question for question in questions}
     converted: dict[str, Json] = {}
     problems: list[str] = []
-    for name, value in given.items():
+    for name, value in answers.items():
         if name not in by_name:
             problems.append(f"there is no question {name!r}; the questions are {', '.join(by_name)}")
             continue
@@ -106,20 +106,20 @@ def _convert(argument: Argument, value: Json) -> Json:
 
 def convert(value: Json, target: Any) -> Json:
     """Convert a prompt argument to its type, and return it as JSON. A string may be the JSON text of the value."""
-    plain = _convert_text(value, target) if isinstance(value, str) else _convert_scalar(value, target)
-    if plain is not None:
-        return plain
+    converted = _convert_text(value, target) if isinstance(value, str) else _convert_scalar(value, target)
+    if converted is not None:
+        return converted
     from pydantic import TypeAdapter, ValidationError
 
     adapter = TypeAdapter(target)
     try:
         return _dump(adapter, adapter.validate_python(value))
     except ValidationError as error:
-        first = error
+        first_error = error
     try:
         return _dump(adapter, adapter.validate_json(value if isinstance(value, str) else ""))
     except ValidationError:
-        raise ValueError(explain(mismatch_of(first))) from first
+        raise ValueError(explain(mismatch_of(first_error))) from first_error
 
 
 def _convert_text(text: str, target: Any) -> Json:
