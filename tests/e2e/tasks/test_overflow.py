@@ -146,7 +146,7 @@ def test_large_arguments_are_stored_and_a_resume_without_them_runs_nothing(
     content, before = bucket.content(key), table.item(task)["variables"]
     bucket.expire(key)
     refused = client.get_prompt("argument", task=task).error
-    assert (refused["code"], "arguments are gone" in refused["message"]) == (-32603, True)
+    assert (refused["code"], "arguments are lost" in refused["message"]) == (-32603, True)
     assert table.item(task)["variables"] == before
     bucket.replace(key, content)
     requests.take()

@@ -258,11 +258,11 @@ OPTIONAL: Final = frozenset({"key", "timeout_s"})
 def question_of(method: str, number: int, positional: Sequence[Any], keywords: Mapping[str, Any]) -> Question:
     """Create the question from the arguments of `Context.elicit` or `Context.elicit_url`. `number` is its number in the
     call, from 1."""
-    second = "schema" if method == "elicit" else "url"
-    arguments = question_arguments(method, ("message", second), positional, keywords)
+    second_name = "schema" if method == "elicit" else "url"
+    arguments = question_arguments(method, ("message", second_name), positional, keywords)
     key = arguments.get("key") or key_of(number, arguments["message"])
-    make = elicitation if method == "elicit" else url_elicitation
-    return make(key, arguments["message"], arguments[second], timeout_s=arguments.get("timeout_s"))
+    create = elicitation if method == "elicit" else url_elicitation
+    return create(key, arguments["message"], arguments[second_name], timeout_s=arguments.get("timeout_s"))
 
 
 def question_arguments(

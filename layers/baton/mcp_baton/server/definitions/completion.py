@@ -18,8 +18,8 @@ class Completion(Struct, frozen=True):
 
     @property
     def wants_arguments(self) -> bool:
-        filled = {self.signature.context, *(name for name, _ in self.signature.dependencies)}
-        return len(inspect.signature(self.function).parameters.keys() - filled) > 1
+        injected_names = {self.signature.context, *(name for name, _ in self.signature.dependencies)}
+        return len(inspect.signature(self.function).parameters.keys() - injected_names) > 1
 
 
 def completion_of(function: Completer, subject: str) -> Completion:

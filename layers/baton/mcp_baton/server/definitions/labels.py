@@ -24,7 +24,7 @@ class Labels(Struct, frozen=True):
     annotations: JsonObject | None = None
     meta: JsonObject | None = None
 
-    def of(self, function: Callable[..., object]) -> "Labels":
+    def for_function(self, function: Callable[..., object]) -> "Labels":
         return replace(self, description=description_of(function, self.description))
 
     def to_json(self) -> dict[str, Json]:

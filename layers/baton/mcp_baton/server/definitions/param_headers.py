@@ -53,7 +53,7 @@ def mirrored(schema: Mapping[str, Any], subject: str) -> dict[tuple[str, ...], s
         name, kind = node[KEYWORD], node.get("type")
         label = f"{subject}, parameter {'.'.join(path)!r}"
         if not isinstance(name, str) or not re.fullmatch(HEADER_NAME, name):
-            raise RegistrationError(f"{label}: {name!r} cannot stand in a header's name")
+            raise RegistrationError(f"{label}: {name!r} is not allowed in the name of a header")
         if not isinstance(kind, str) or kind not in _PRIMITIVE:
             raise RegistrationError(f"{label}: only a string, an integer or a boolean can be mirrored into a header")
         if PREFIX + name.lower() in headers.values():
@@ -91,7 +91,7 @@ def header_mismatch(
 ) -> str | None:
     """Return what is wrong with a call's `Mcp-Param-*` headers; `None` if they are correct."""
     for path, header in expected.items():
-        value, header_value = _at(arguments, path), headers.get(header)
+        value, header_value = _value_at(arguments, path), headers.get(header)
         if value is None:
             if header_value is not None:
                 return f"the header {header} has no counterpart in the body"
@@ -99,12 +99,12 @@ def header_mismatch(
             return f"the header {header} is required"
         elif not re.fullmatch(_SENDABLE, header_value):
             return f"the header {header} holds characters that must be sent as base64"
-        elif not _same(decode_header(header_value), value):
-            return f"the header {header} does not say what the body says"
+        elif not _is_same(decode_header(header_value), value):
+            return f"the header {header} differs from the value in the body"
     return None
 
 
-def _at(arguments: Json, path: tuple[str, ...]) -> Json:
+def _value_at(arguments: Json, path: tuple[str, ...]) -> Json:
     for name in path:
         if not isinstance(arguments, Mapping):
             return None
@@ -112,7 +112,7 @@ def _at(arguments: Json, path: tuple[str, ...]) -> Json:
     return arguments
 
 
-def _same(text: str | None, value: Json) -> bool:
+def _is_same(text: str | None, value: Json) -> bool:
     if text is None:
         return False
     if isinstance(value, bool):

@@ -39,7 +39,7 @@ class Prompt:
         self.function = function
         self.name = name
         self.requires = requires
-        self.labels = labels.of(function)
+        self.labels = labels.for_function(function)
         self.signature = read_signature(function, f"prompt {name!r}")
         self.arguments = tuple(
             Argument(parameter.published_name, parameter.description, parameter.required, parameter.annotation)

@@ -137,7 +137,7 @@ class Resource:
         self.requires = requires
         self.function = function
         self.name = name
-        self.labels = labels.of(function)
+        self.labels = labels.for_function(function)
         self.mime_type = mime_type
         subject = f"resource {uri!r}"
         self._template = Template(uri, subject)

@@ -112,7 +112,7 @@ class Tool:
         self.tasks = tasks
         self.only_in = only_in
         self.approval = approval
-        self.labels = labels.of(function)
+        self.labels = labels.for_function(function)
         self._input_schema = input_schema
         self.signature: Signature = read_signature(function, f"tool {name!r}")
         for parameter in self.signature.names:
@@ -122,9 +122,9 @@ class Tool:
         if approval is not None:
             check_approval(approval, f"tool {name!r}", self.signature, tasks)
         returns = self.signature.returns
-        schemaless = any(returns is empty for empty in _SCHEMALESS) or mentions_content(returns)
-        self.output = None if schemaless else OutputSchema(name, returns)
-        unknown = None if schemaless else type_without_schema(returns)
+        has_no_schema = any(returns is empty for empty in _SCHEMALESS) or mentions_content(returns)
+        self.output = None if has_no_schema else OutputSchema(name, returns)
+        unknown = None if has_no_schema else type_without_schema(returns)
         if unknown is not None:
             raise return_error(f"tool {name!r}", unknown)
         if input_schema is not None or any(_is_marked(item.annotation) for item in self.signature.parameters):
@@ -147,8 +147,8 @@ class Tool:
             if self.output:
                 members["outputSchema"] = self.output.json_schema
         except Exception as error:  # code of the author's type may raise anything
-            what, has_output = f"tool {self.name!r}", self.output is not None
-            raise tool_error(what, self.signature, error, has_output=has_output) from error
+            has_output = self.output is not None
+            raise tool_error(f"tool {self.name!r}", self.signature, error, has_output=has_output) from error
         return members
 
     def _guards(self) -> Iterator[str]:
@@ -164,8 +164,8 @@ class Tool:
         return definition_with_task_id(self.definition)
 
     def has_parameter(self, name: str) -> bool:
-        published = self._input_schema.get("properties") if self._input_schema else None
-        return name in self.signature.names or (isinstance(published, Mapping) and name in published)
+        properties = self._input_schema.get("properties") if self._input_schema else None
+        return name in self.signature.names or (isinstance(properties, Mapping) and name in properties)
 
     @property
     def input_schema(self) -> JsonObject:
@@ -186,15 +186,15 @@ class Tool:
     def summary(self) -> str:
         return (self.labels.description or "").partition("\n")[0]
 
-    def outcome(self, returned_value: object) -> Succeeded:
+    def outcome(self, return_value: object) -> Succeeded:
         """Return the outcome of a call: the tool's value and, if the function returned content, the whole result."""
-        content = explicit_content(returned_value)
+        content = explicit_content(return_value)
         if content is None:
             try:
-                return Succeeded(self.output.value(returned_value) if self.output else to_json(returned_value))
+                return Succeeded(self.output.value(return_value) if self.output else to_json(return_value))
             except ValueError as error:
                 result_error = wrong_result(
-                    self.name, self.decorated, self.signature.returns if self.output else None, returned_value, error
+                    self.name, self.decorated, self.signature.returns if self.output else None, return_value, error
                 )
                 raise result_error from result_error.__cause__
         result = {name: to_json(value) for name, value in content.to_json().items()}
@@ -263,7 +263,7 @@ def _is_marked(annotation: Any, visited: frozenset[int] = frozenset()) -> bool:
 NEXT: Final = "baton_next"
 """The property of structured content with the outcome of a call and the next call."""
 
-_TASK: Final = {
+_TASK_ID_SCHEMA: Final = {
     "description": "Id of the workflow task that this call continues. Leave it out if it continues none.",
     "type": "string",
 }
@@ -281,17 +281,17 @@ _EXTENSIBLE: Final = frozenset(
 
 def definition_with_task_id(definition: JsonObject) -> JsonObject:
     """Add the argument `task_id` to a tool's definition, and the property that its results then have."""
-    extended_definition = {**definition, "inputSchema": _with_property(definition["inputSchema"], TASK_ID, _TASK)}
+    result = {**definition, "inputSchema": _with_property(definition["inputSchema"], TASK_ID, _TASK_ID_SCHEMA)}
     schema: Any = definition.get("outputSchema")
     if schema is not None and (name := declared_name(schema)) is not None:
-        extended_definition["outputSchema"] = _with_property(schema, name, _next_property(schema))
-    return extended_definition
+        result["outputSchema"] = _with_property(schema, name, _next_property(schema))
+    return result
 
 
 APPROVAL: Final = "approval"
 """The property of structured content that says which approval a call needs."""
 
-_NEEDED: Final = {"description": "The approval that this call needs before it can run.", "type": "object"}
+_APPROVAL_SCHEMA: Final = {"description": "The approval that this call needs before it can run.", "type": "object"}
 
 
 def definition_with_approval(definition: JsonObject) -> JsonObject:
@@ -299,7 +299,7 @@ def definition_with_approval(definition: JsonObject) -> JsonObject:
     schema: Any = definition.get("outputSchema")
     if schema is None or not takes_approval(schema):
         return definition
-    extended_schema = _with_property(schema, APPROVAL, _NEEDED)
+    extended_schema = _with_property(schema, APPROVAL, _APPROVAL_SCHEMA)
     required = extended_schema.pop("required", [])
     if required:
         extended_schema["anyOf"] = [{"required": required}, {"required": [APPROVAL]}]
@@ -319,7 +319,7 @@ def declared_name(schema: Mapping[str, Any]) -> str | None:
     return next((name for name in (NEXT, f"{NEXT}_") if name not in properties), None)
 
 
-def free_name(structured: JsonObject, schema: Mapping[str, Any] | None) -> str | None:
+def free_name(structured_content: JsonObject, schema: Mapping[str, Any] | None) -> str | None:
     """Return the name of the property that can be added to structured content; `None` if none can be added."""
     if schema is None:
         names = [NEXT, f"{NEXT}_"]
@@ -329,7 +329,7 @@ def free_name(structured: JsonObject, schema: Mapping[str, Any] | None) -> str |
             return None
         is_open = schema.get("additionalProperties", True) in (True, {})
         names = [property_name, f"{property_name}_"] if is_open else [property_name]
-    return next((name for name in names if name not in structured), None)
+    return next((name for name in names if name not in structured_content), None)
 
 
 def _next_property(schema: Mapping[str, Any]) -> dict[str, Json]:

@@ -78,7 +78,7 @@ class _Recording:
     def __init__(self, workflow: str) -> None:
         self.workflow = workflow
         self.steps: list[Step] = []
-        self.uncalled: dict[int, tuple[str, str]] = {}
+        self.uncalled_steps: dict[int, tuple[str, str]] = {}
 
     def add(self, step: Step) -> Reference:
         """Add a step. Returns a reference to its result."""
@@ -210,15 +210,15 @@ def step(tool: Any, *, each: object = None, name: str | None = None, **options: 
     """
     recording = _current("step(…)")
     step_name = name or (tool if isinstance(tool, str) else name_of(tool))
-    key = len(recording.uncalled)
-    recording.uncalled[key] = (step_name, author_line())
+    key = len(recording.uncalled_steps)
+    recording.uncalled_steps[key] = (step_name, author_line())
     bindings = options.pop("template_bindings", {})
     bindings = {variable: recording.source(variable, value) for variable, value in bindings.items()}
     recording.condition(options.get("when"))
     items = None if each is None else recording.source("each", each)
 
     def call(*values: object, **keywords: object) -> Reference:
-        recording.uncalled.pop(key, None)
+        recording.uncalled_steps.pop(key, None)
         by_position = _by_position(recording, step_name, tool, values)
         if duplicates := sorted(by_position.keys() & keywords.keys()):
             problem = f"the argument {duplicates[0]!r} is given twice; give it once, by its name"
@@ -399,13 +399,13 @@ def workflow_of_function(
     }
     token = _recording.set(recording)
     try:
-        with _watching_calls(name, tools):
-            returned = function(**references)
+        with _direct_calls_rejected(name, tools):
+            return_value = function(**references)
     finally:
         _recording.reset(token)
-    for step_name, line in recording.uncalled.values():
+    for step_name, line in recording.uncalled_steps.values():
         raise WorkflowError(name, f"{line}: step({step_name}) has no call; write step({step_name})(…)")
-    if returned is not None:
+    if return_value is not None:
         raise WorkflowError(
             name, f"{location}: a workflow function returns nothing, because the task has all results; leave out return"
         )
@@ -418,7 +418,7 @@ def workflow_of_function(
 
 
 @contextmanager
-def _watching_calls(workflow: str, tools: Mapping[str, Any]) -> Iterator[None]:
+def _direct_calls_rejected(workflow: str, tools: Mapping[str, Any]) -> Iterator[None]:
     """Raise `WorkflowError` if a tool is called directly with references: its result would become a constant.
 
     Uses `sys.monitoring`, which costs nothing outside of the tools' own code. If a debugger has taken the identifier,
@@ -483,9 +483,9 @@ def _documentation(docstring: str) -> tuple[str, dict[str, str]]:
     Returns:
         The text as the end of the sentence "I want to …", and the description of each parameter.
     """
-    cleaned = inspect.cleandoc(docstring)
-    text, *sections = _SECTION.split(f"\n{cleaned}")
-    titles = [title.strip(" \t\n:") for title in _SECTION.findall(f"\n{cleaned}")]
+    docstring = f"\n{inspect.cleandoc(docstring)}"
+    text, *sections = _SECTION.split(docstring)
+    titles = [title.strip(" \t\n:") for title in _SECTION.findall(docstring)]
     descriptions: dict[str, str] = {}
     for title, section in zip(titles, sections, strict=True):
         if title in ("Args", "Arguments"):

@@ -149,7 +149,7 @@ def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 REQUIRED: Final = "required unless task_id is given"
-TASK_ID_DESCRIPTION: Final = "The task_id of an earlier result, to go on with that task. Leave it out to start anew."
+TASK_ID_DESCRIPTION: Final = "The task_id of an earlier result, to continue that task. Leave it out to start anew."
 
 _STEP: Final[JsonObject] = {
     "type": "object",
@@ -198,7 +198,7 @@ _ACTION: Final[JsonObject] = {
     "enum": list(ACTIONS),
     "description": "What to do instead of running: show the task, list all tasks, cancel the task, or complete it.",
 }
-_RESULT: Final[JsonObject] = {"type": "object", "description": "The result of a task that is completed so."}
+_RESULT: Final[JsonObject] = {"type": "object", "description": "The result to complete the task with."}
 _BOARD: Final[JsonObject] = {"type": "object", "description": "The task as its page shows it."}
 _TASKS: Final[JsonObject] = {"type": "array", "items": {"type": "object"}, "description": "The newest tasks."}
 
@@ -263,10 +263,10 @@ class WorkflowTool:
         }
         if questions:
             answers: dict[str, Json] = {item.name: _property(item, schemas[item.name]) for item in questions}
-            about = "Answers to the workflow's questions, if they are known. The result says which questions are open."
+            text = "Answers to the workflow's questions, if they are known. The result says which questions are open."
             properties[ANSWERS] = {
                 "type": "object",
-                "description": about,
+                "description": text,
                 "properties": answers,
                 "additionalProperties": False,
             }

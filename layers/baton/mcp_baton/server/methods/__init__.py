@@ -15,7 +15,7 @@ from mcp_baton.server.request import Request
 
 type Method = Callable[[Request], JsonObject]
 
-_BOTH: Mapping[str, str] = {
+_COMMON_METHODS: Mapping[str, str] = {
     "tools/list": "lists.list_tools",
     "tools/call": "tools.call_tool",
     "prompts/list": "lists.list_prompts",
@@ -30,7 +30,7 @@ _BOTH: Mapping[str, str] = {
 METHODS: Mapping[Era, Mapping[str, str]] = MappingProxyType(
     {
         Era.HANDSHAKE: {
-            **_BOTH,
+            **_COMMON_METHODS,
             "initialize": "lifecycle.initialize",
             "ping": "lifecycle.ping",
             "logging/setLevel": "lifecycle.set_log_level",
@@ -40,7 +40,7 @@ METHODS: Mapping[Era, Mapping[str, str]] = MappingProxyType(
             "tasks/result": "tasks.task_result",
         },
         Era.STATELESS: {
-            **_BOTH,
+            **_COMMON_METHODS,
             "server/discover": "lifecycle.discover",
             "subscriptions/listen": "subscriptions.listen",
             "tasks/update": "tasks.update_task",

@@ -34,9 +34,9 @@ def outcome_alone(request: Request, tool: Tool, arguments: JsonObject, options: 
 
 
 def outcome_of(
-    execution: Execution, tool: Tool, arguments: JsonObject, asking: AskerFactory, options: CallOptions
+    execution: Execution, tool: Tool, arguments: JsonObject, asker_factory: AskerFactory, options: CallOptions
 ) -> Outcome:
-    return _outcome(tool, call(execution, bound_tool(tool), arguments, asking, options))
+    return _outcome(tool, call(execution, bound_tool(tool), arguments, asker_factory, options))
 
 
 def _outcome(tool: Tool, outcome: Outcome | Mismatch) -> Outcome:

@@ -100,5 +100,5 @@ def _position(cursor: Json, length: int) -> int:
     except ValueError:
         position = -1
     if not 0 < position < length or position % PAGE_SIZE:
-        raise ProtocolError(INVALID_PARAMS, "Invalid params: `cursor` is not one that this list gave out")
+        raise ProtocolError(INVALID_PARAMS, "Invalid params: `cursor` was not returned by this list")
     return position

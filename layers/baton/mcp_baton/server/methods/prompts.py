@@ -37,8 +37,8 @@ def get_prompt(request: Request) -> JsonObject:
         return _run_workflow(request, request.server.workflows[name], arguments)
     if name in request.server.prompts:
         prompt = request.server.prompts[name]
-        _, converted = check_arguments(prompt.arguments, arguments)
-        match call_alone(request, bound_prompt(prompt), converted):
+        _, values = check_arguments(prompt.arguments, arguments)
+        match call_alone(request, bound_prompt(prompt), values):
             case Mismatch() as mismatch:
                 raise ProtocolError(INVALID_PARAMS, f"Invalid params: {explain(mismatch)}")
             case Failed(error):
@@ -87,19 +87,19 @@ def refusal(error: NotResumed, task_id: str | None) -> ProtocolError:
                 "runningUntil": until,
             }
             cause = f"Another run holds the task until {until} or longer; nothing was run"
-            return ProtocolError(INVALID_REQUEST, f"{cause}: look at the task, or ask again then", data)
+            return ProtocolError(INVALID_REQUEST, f"{cause}: read the task, or send the request again then", data)
         case TaskUnreadable(error=cause):
             # Nothing is run, because without the stored state a resume would repeat completed steps.
             logger.error("task %s: it could not be read, so it was not resumed", task_id, exc_info=cause)
             if isinstance(cause, ValueLost):
-                message = f"The task cannot be resumed, since its arguments are gone: {cause}. Nothing was run."
+                message = f"The task cannot be resumed, because its arguments are lost: {cause}. Nothing was run."
             else:
                 message = "The task store is not available; nothing was run. Send the same request again."
             return ProtocolError(INTERNAL_ERROR, message)
         case TaskNotFound():
             message = "Unknown task"
         case TaskFinished(current=task):
-            message = f"The task is {task.status.value}; there is nothing to go on with"
+            message = f"The task is {task.status.value}; there is nothing to continue"
         case WrongWorkflow():
             message = f"Invalid params: `_meta.{TASK_ID_KEY}` is not a task of this workflow"
         case DefinitionChanged(steps=steps):

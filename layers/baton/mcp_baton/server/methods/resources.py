@@ -62,8 +62,8 @@ def _text(request: Request, task: TaskRecord, name: str, uri: str) -> str | None
 
 
 def _needs_stream(uri: str, text_bytes: int) -> ProtocolError:
-    remedy = f"more than an answer of {ANSWER_BYTES} holds travels only as a stream of its own"
-    return _too_long(uri, text_bytes, f"{remedy}: send the request by itself, with `Accept: text/event-stream`")
+    cause = f"an answer of more than {ANSWER_BYTES} bytes must be a stream of its own"
+    return _too_long(uri, text_bytes, f"{cause}: send the request by itself, with `Accept: text/event-stream`")
 
 
 def _too_long(uri: str, text_bytes: int, cause: str) -> ProtocolError:

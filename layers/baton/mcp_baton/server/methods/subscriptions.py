@@ -1,7 +1,7 @@
 """`subscriptions/listen`: notifications about tasks (docs/background.md, Status and polling).
 
-Lists change only with a deployment, and no process is told of other changes. So the server only supports notifications
-about tasks, which it polls. It keeps the stream alive, and ends it properly before the function's time is over. MCP
+Lists change only with a deployment, and nothing informs the server of other changes. So the server only supports
+notifications about tasks, which it polls. It keeps the stream alive, and ends it before the function times out. MCP
 2026-07-28, basic/patterns/subscriptions; the extension `io.modelcontextprotocol/tasks`, Task Status Notifications.
 """
 

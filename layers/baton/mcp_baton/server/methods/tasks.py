@@ -77,7 +77,7 @@ def list_tasks(request: Request) -> JsonObject:
     try:
         page = from_store(request, lambda store, owner: store.list(owner, cursor))
     except ValueError as error:
-        message = "Invalid params: `cursor` is not one that this list gave out"
+        message = "Invalid params: `cursor` was not returned by this list"
         raise ProtocolError(INVALID_PARAMS, message) from error
     options = options_of(request)
     result: dict[str, Json] = {"tasks": [listed_view(task, options) for task in page.tasks]}

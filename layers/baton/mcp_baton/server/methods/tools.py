@@ -65,7 +65,7 @@ def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str,
     prepared = prepare(request, tool, arguments, task_id)
     outcome: Outcome
     if isinstance(prepared, Continuation):
-        outcome = outcome_of(request, tool, prepared.call.arguments, prepared.asking, prepared.options)
+        outcome = outcome_of(request, tool, prepared.call.arguments, prepared.asker_factory, prepared.options)
         recording = prepared.record(outcome)
     else:
         outcome, recording = prepared.outcome, prepared.recording

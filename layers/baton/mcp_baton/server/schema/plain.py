@@ -354,8 +354,8 @@ def _is_plain_dataclass(annotation: type) -> bool:
 
 def _is_hook(name: str, member: object) -> bool:
     """Whether an attribute of a class is a hook or concerns pydantic."""
-    is_pydantics = name.startswith("__pydantic") or type(member).__module__.partition(".")[0] == "pydantic"
-    return is_pydantics or name in _HOOKS
+    is_of_pydantic = name.startswith("__pydantic") or type(member).__module__.partition(".")[0] == "pydantic"
+    return is_of_pydantic or name in _HOOKS
 
 
 def _is_plain_field(field: "dataclasses.Field[Any]") -> bool:

@@ -45,14 +45,14 @@ def check_arguments(declarations: Sequence[Argument], arguments: JsonObject) -> 
         )
     defaults = {argument.name: as_text(argument.default) for argument in declarations if argument.default is not None}
     arguments = {**defaults, **arguments}
-    converted = {name: _convert(by_name[name], value) for name, value in arguments.items()}
-    return {name: as_text(value) for name, value in arguments.items()}, converted
+    values = {name: _convert(by_name[name], value) for name, value in arguments.items()}
+    return {name: as_text(value) for name, value in arguments.items()}, values
 
 
 def check_answers(questions: Sequence[Argument], answers: JsonObject) -> dict[str, Json]:
     """Convert the answers. Raises `ArgumentRefused`, which names all invalid ones."""
     by_name = {question.name: question for question in questions}
-    converted: dict[str, Json] = {}
+    values: dict[str, Json] = {}
     problems: list[str] = []
     for name, value in answers.items():
         if name not in by_name:
@@ -62,12 +62,12 @@ def check_answers(questions: Sequence[Argument], answers: JsonObject) -> dict[st
             problems.append(f"the answer {name!r} is the placeholder; replace it with the answer")
             continue
         try:
-            converted[name] = convert(value, by_name[name].type)
+            values[name] = convert(value, by_name[name].type)
         except ValueError as error:
             problems.append(f"the answer {name!r} does not convert: {error}")
     if problems:
         raise ArgumentRefused("; ".join(problems))
-    return converted
+    return values
 
 
 def _is_placeholder(value: Json, question: str) -> bool:
@@ -106,9 +106,9 @@ def _convert(argument: Argument, value: Json) -> Json:
 
 def convert(value: Json, target: Any) -> Json:
     """Convert a prompt argument to its type, and return it as JSON. A string may be the JSON text of the value."""
-    converted = _convert_text(value, target) if isinstance(value, str) else _convert_scalar(value, target)
-    if converted is not None:
-        return converted
+    result = _convert_text(value, target) if isinstance(value, str) else _convert_scalar(value, target)
+    if result is not None:
+        return result
     from pydantic import TypeAdapter, ValidationError
 
     adapter = TypeAdapter(target)
@@ -145,13 +145,13 @@ def _convert_scalar(value: Json, target: Any) -> Json:
     return value if target in (int, float, bool) and type(value) is target else None
 
 
-def _dump(adapter: "TypeAdapter[Any]", validated: object) -> Json:
+def _dump(adapter: "TypeAdapter[Any]", value: object) -> Json:
     from pydantic_core import PydanticSerializationError
 
     try:
-        dumped = adapter.dump_python(validated, mode="json")
+        result = adapter.dump_python(value, mode="json")
     except PydanticSerializationError as error:
         # This is a `ValueError`, but the client did not cause it: the author's type failed.
         raise RuntimeError("an argument's serializer failed") from error
     # `dumps` refuses NaN and infinities. Otherwise the tool would get null.
-    return loads(dumps(dumped))
+    return loads(dumps(result))

@@ -180,10 +180,10 @@ class OutputSchema:
         from pydantic import ValidationError
 
         try:
-            validated = self._adapter.validate_python(returned)
+            valid_value = self._adapter.validate_python(returned)
         except ValidationError as error:
             raise ValueError(explain(mismatch_of(error))) from error
-        return to_json(self._adapter.dump_python(validated, mode="json", by_alias=True))
+        return to_json(self._adapter.dump_python(valid_value, mode="json", by_alias=True))
 
     @property
     def is_plain(self) -> bool:
@@ -230,14 +230,14 @@ def mismatch_of(error: "ValidationError") -> Mismatch:
 
 def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
     """Remove the titles that repeat the names of types."""
-    untitled = {key: value for key, value in schema.items() if key != "title"}
-    if "$defs" in untitled:
-        definitions = untitled["$defs"].items()
-        untitled["$defs"] = {
+    result = {key: value for key, value in schema.items() if key != "title"}
+    if "$defs" in result:
+        definitions = result["$defs"].items()
+        result["$defs"] = {
             name: {key: value for key, value in definition.items() if key != "title" or value != name}
             for name, definition in definitions
         }
-    return untitled
+    return result
 
 
 def schema_generator() -> Any:
@@ -272,7 +272,7 @@ def tool_error(subject: str, signature: Signature, error: Exception, *, has_outp
     unsupported = unsupported_type(signature.returns, "serialization") if has_output else None
     if unsupported is not None:
         return return_error(subject, unsupported.part, unsupported.cause)
-    return RegistrationError(f"{subject}: its schema cannot be made: {first_line(error)}; use simpler types")
+    return RegistrationError(f"{subject}: its schema cannot be created: {first_line(error)}; use simpler types")
 
 
 def parameter_error_in(subject: str, signature: Signature, purpose: Purpose) -> RegistrationError | None:

@@ -262,29 +262,29 @@ def parameter_error(subject: str, name: str, annotation: object, cause: str | No
     type_text = shown_type(annotation)
     alternative = f"write {name}: Annotated[{type_text}, Depends(…)] for a value that the server creates"
     return RegistrationError(
-        f"{subject}: the parameter {name!r} has the type {type_text}, which has no schema{_bracketed(cause)}; "
+        f"{subject}: the parameter {name!r} has the type {type_text}, which has no schema{_in_brackets(cause)}; "
         f"{REMEDY}, or {alternative}"
     )
 
 
 def return_error(subject: str, annotation: object, cause: str | None = None) -> RegistrationError:
     return RegistrationError(
-        f"{subject}: its return type {shown_type(annotation)} has no schema{_bracketed(cause)}; "
+        f"{subject}: its return type {shown_type(annotation)} has no schema{_in_brackets(cause)}; "
         "use a dict, a dataclass or a model, or leave out the return type"
     )
 
 
 def argument_cause(name: str, annotation: object, cause: str | None = None) -> str:
-    """Return the error text for a workflow's argument whose type no text converts to."""
+    """Return the error text for a workflow's argument whose type cannot be read from a text."""
     return (
-        f"the argument {name!r} has the type {shown_type(annotation)}, to which no text converts{_bracketed(cause)}; "
-        "give it a type= that pydantic knows"
+        f"the argument {name!r} has the type {shown_type(annotation)}, which cannot be read from a text"
+        f"{_in_brackets(cause)}; give it a type= that pydantic knows"
     )
 
 
 def answer_cause(annotation: object, cause: str | None = None) -> str:
     return (
-        f"returns: an answer cannot have the type {shown_type(annotation)}{_bracketed(cause)}; "
+        f"returns: an answer cannot have the type {shown_type(annotation)}{_in_brackets(cause)}; "
         "use a type that pydantic knows, such as str, bool, a Literal or a dataclass"
     )
 
@@ -297,7 +297,7 @@ def first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0].rstrip(". ")
 
 
-def _bracketed(cause: str | None) -> str:
+def _in_brackets(cause: str | None) -> str:
     return f" ({cause})" if cause else ""
 
 
@@ -306,13 +306,13 @@ type Swap = Callable[[Factory], Factory]
 
 
 class Provider(Struct, frozen=True):
-    """A dependency with the properties of its factory. `entered` is whether its value is a context manager."""
+    """A dependency, and the properties of its factory. `is_context_manager` says whether the value is entered."""
 
     factory: Factory
     scope: Lifetime
     context: str | None
     needs: tuple[tuple[str, "Provider"], ...]
-    entered: bool
+    is_context_manager: bool
     is_async: bool
     timeout_s: float
 

@@ -56,7 +56,7 @@ class MissingValues(Struct, frozen=True):
         return {name: content[name] for name in self.fields if content.get(name) is not None}
 
 
-def unanswered_in(run: EndedRun) -> MissingValues | None:
+def unanswered_questions(run: EndedRun) -> MissingValues | None:
     """Return the open questions to the user as one form; `None` if no question fits into a form."""
     if not isinstance(run.pause, AnswersRequired):
         return None
@@ -74,7 +74,7 @@ def unanswered_in(run: EndedRun) -> MissingValues | None:
     return MissingValues(run.pause.step, tuple(fields), message, schema, questions=True)
 
 
-def missing_in(run: EndedRun, input_schema: JsonObject) -> MissingValues | None:
+def missing_arguments(run: EndedRun, input_schema: JsonObject) -> MissingValues | None:
     """Return what a person can be asked for, so that the run continues; `None` if the run also lacks something else.
 
     Args:
@@ -83,7 +83,7 @@ def missing_in(run: EndedRun, input_schema: JsonObject) -> MissingValues | None:
     step = run.workflow.step(run.pause.step) if run.pause else None
     if step is None or run.pause is None:
         return None
-    names = _missing_arguments(run.pause, step, run.known)
+    names = _missing_names(run.pause, step, run.known)
     properties, definitions = input_schema.get("properties", {}), input_schema.get("$defs", {})
     if not names or not isinstance(properties, Mapping) or not isinstance(definitions, Mapping):
         return None
@@ -93,12 +93,12 @@ def missing_in(run: EndedRun, input_schema: JsonObject) -> MissingValues | None:
         if field is None or contains_argument(step.arguments.get(name), run.workflow.secrets):
             return None
         fields[name] = field
-    message = f"To {run.workflow.description.rstrip('.')}, step '{step.name}' needs what is not known yet."
+    message = f"To {run.workflow.description.rstrip('.')}, step '{step.name}' needs these values."
     schema: JsonObject = {"type": "object", "properties": fields, "required": list(names)}
     return MissingValues(step.name, names, message, schema)
 
 
-def _missing_arguments(pause: PauseReason, step: Step, known: Known) -> tuple[str, ...]:
+def _missing_names(pause: PauseReason, step: Step, known: Known) -> tuple[str, ...]:
     """Return the arguments that the step lacks; none if something else is wrong, too."""
     names = pause.missing_arguments
     if not isinstance(pause, UnresolvableParams):
@@ -148,7 +148,9 @@ def run_asking(
     rounds = request.rounds()
     if rounds is not None and rounds.earlier is not None:
         if task_id not in (None, rounds.earlier.task):
-            raise ProtocolError(INVALID_PARAMS, "Invalid params: `requestState` cannot be used: it is of another task")
+            raise ProtocolError(
+                INVALID_PARAMS, "Invalid params: `requestState` cannot be used: it belongs to another task"
+            )
         task_id = rounds.earlier.task
         arguments = with_answers(arguments, _earlier_answers(rounds, workflow))
     run = start(task_id, arguments, {})
@@ -168,7 +170,7 @@ def run_asking(
         except BatonError:
             if rounds is not None:
                 raise
-            # Another run has continued the task meanwhile, or it cannot be read. What this run did still stands.
+            # Another run has continued the task meanwhile, or the task cannot be read. The results so far remain.
             logger.info("task %s: it was not resumed with the answers", task.task_id, exc_info=True)
             break
     return run
@@ -190,15 +192,11 @@ def _missing_values(request: Request, run: EndedRun) -> MissingValues | None:
     can_ask = request.envelope.is_known and declares(request.envelope.capabilities, "elicitation")
     if not is_stored or not can_ask or not (request.stateless or request.reply.may_ask):
         return None
-    tool = request.server.tools.get(_tool_of(run))
-    if tool is None or not run.workflow.ask:
-        return unanswered_in(run)
-    return missing_in(run, tool.input_schema)
-
-
-def _tool_of(run: EndedRun) -> str:
     step = run.workflow.step(run.pause.step) if run.pause else None
-    return step.tool or "" if step else ""
+    tool = request.server.tools.get(step.tool or "") if step else None
+    if tool is None or not run.workflow.ask:
+        return unanswered_questions(run)
+    return missing_arguments(run, tool.input_schema)
 
 
 def _ask_person(

@@ -83,7 +83,7 @@ class Continuation(Struct, frozen=True):
         target: Where the call is recorded.
         call: The call, with values instead of placeholders.
         identity: The origin of its idempotency key.
-        ranked: The steps that the call may mean, best first, for the task as it was read.
+        ranking: The steps that the call may mean, best first, for the task as it was read.
         at_ms: When the call starts, epoch milliseconds; `began_s` is the same on `Services.clock`.
         place: The place of the call in its workflow, for the guards of its tool.
         rng: Chooses a step after a lost race.
@@ -94,8 +94,8 @@ class Continuation(Struct, frozen=True):
     call: ContinuationCall
     identity: Identity
     variables: TaskVariables
-    asking: AskerFactory
-    ranked: Sequence[Candidate]
+    asker_factory: AskerFactory
+    ranking: Sequence[Candidate]
     at_ms: int
     began_s: float
     place: Place = NO_PLACE
@@ -119,7 +119,7 @@ class Continuation(Struct, frozen=True):
         def decide(current: TaskRecord) -> Batch:
             call, variables = self.call, self.variables
             if current is plan.task:
-                batch = continuation_batch(plan, call, outcome, variables, ranked=self.ranked, timing=timing)
+                batch = continuation_batch(plan, call, outcome, variables, ranked=self.ranking, timing=timing)
             else:
                 current_plan = plan_of(request, current)
                 batch = continuation_batch(current_plan, call, outcome, variables, self.rng, timing=timing)
@@ -152,41 +152,41 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
     if earlier_identity and earlier_identity.values != replacement.digest:
         return RefusedCall(Failed(CHANGED), _refused_recording(request, task_id, target))
     # This includes finished tasks: a late call is not recorded, but needs the same key, so that nothing is paid twice.
-    ranked = candidates(plan, tool.name, replacement.arguments, replacement.names) if plan else []
-    identity = earlier_identity or _identity(ranked, tool, replacement, task_id)
-    place = place_of(target, tool, ranked, identity.step, identity.by) if isinstance(target, Plan) else NO_PLACE
+    ranking = candidates(plan, tool.name, replacement.arguments, replacement.names) if plan else []
+    identity = earlier_identity or _identity(ranking, tool, replacement, task_id)
+    place = place_of(target, tool, ranking, identity.step, identity.by) if isinstance(target, Plan) else NO_PLACE
     if rounds:
         rounds.identity = replace(identity, by=place.by or None)
     variables = TaskVariables(target.task.variables if isinstance(target, Plan) else {})
     # A call that was approved as one step is never recorded as another, after a lost race.
     step = identity.step or (place.name if isinstance(target, Plan) and _may_need_approval(target, tool) else None)
     call = ContinuationCall(tool.name, replacement.arguments, step, replacement.names)
-    asking, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()
-    return Continuation(request, target, call, identity, variables, asking, ranked, now_ms, now_s, place)
+    asker_factory, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()
+    return Continuation(request, target, call, identity, variables, asker_factory, ranking, now_ms, now_s, place)
 
 
-def place_of(plan: Plan, tool: Tool, ranked: Sequence[Candidate], step: str | None, before: str | None) -> Place:
+def place_of(plan: Plan, tool: Tool, ranking: Sequence[Candidate], step: str | None, previous: str | None) -> Place:
     """Return the place of a call among the steps of its task. Only guards need the step.
 
     Args:
         step: The step whose idempotency key the call has, if there is one.
-        before: The name of this call's attempt in an earlier round.
+        previous: The name of this call's attempt in an earlier round.
     """
     workflow = plan.workflow
     if not tool.only_in and not _may_need_approval(plan, tool):
         return Place(workflow, task=plan.task)
-    chosen = next((candidate for candidate in ranked if candidate.name == step), None) or choose(ranked)
-    if workflow is None or chosen is None:
-        return Place(workflow, task=plan.task, by=f"call:{new_token()}", before=before)
+    candidate = next((item for item in ranking if item.name == step), None) or choose(ranking)
+    if workflow is None or candidate is None:
+        return Place(workflow, task=plan.task, by=f"call:{new_token()}", before=previous)
     return Place(
         workflow,
-        workflow.step(chosen.step["name"]),
-        chosen.name,
+        workflow.step(candidate.step["name"]),
+        candidate.name,
         plan.task,
-        is_turn=bool(tool.only_in) and workflow_if_ready(plan, ranked) is not None,
-        is_item=chosen.item is not None,
+        is_turn=bool(tool.only_in) and workflow_if_ready(plan, ranking) is not None,
+        is_item=candidate.item is not None,
         by=f"call:{new_token()}",
-        before=before,
+        before=previous,
     )
 
 
@@ -195,8 +195,8 @@ def _may_need_approval(plan: Plan, tool: Tool) -> bool:
     return tool.approval is not None or any(step.tool == tool.name and step.approval for step in steps)
 
 
-def _identity(ranked: Sequence[Candidate], tool: Tool, replacement: ReplacedArguments, task_id: str) -> Identity:
-    step = matching_step(ranked)
+def _identity(ranking: Sequence[Candidate], tool: Tool, replacement: ReplacedArguments, task_id: str) -> Identity:
+    step = matching_step(ranking)
     if step is None:
         return Identity(task=task_id, values=replacement.digest)
     key = step_key(task_id, step, partial(tool.canonical, replacement.arguments))
@@ -257,7 +257,6 @@ def _failure_recording(meta: dict[str, Json], workflow: Workflow | None = None) 
 def _refused_recording(
     request: Request, task_id: str, target: PlanOrMeta, refusal: NotApproved | None = None
 ) -> Recording:
-
     def text() -> str:
         from mcp_baton.server.workflows.task_ids import handle_of
         from mcp_baton.workflow.continuation import unrecorded_text

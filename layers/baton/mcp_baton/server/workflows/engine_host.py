@@ -36,7 +36,7 @@ class ServerHost:
         self.pulse: Callable[[], float] = no_pulse
         self._until_s = until_s
         self._reserve_ms = execution.services.settings.write_reserve_ms + START_MARGIN_MS
-        self._asking = execution.asking_in_workflow()
+        self._asker_factory = execution.asking_in_workflow()
         self._tools = BoundTools(execution.server.tools)
         self.prepare = self._tools.prepare
         self.required, self.carries = execution.server.required, execution.server.carries
@@ -61,7 +61,7 @@ class ServerHost:
                 # The tool may have changed the arguments of the first call.
                 new_prepared = target.prepare(prepared.arguments)
                 prepared = new_prepared if isinstance(new_prepared, Prepared) else prepared
-            return run(self._execution, target, prepared, self._asking, options)
+            return run(self._execution, target, prepared, self._asker_factory, options)
         except ProtocolError as error:
             return Failed(error.message, cause=error)
 
@@ -72,9 +72,8 @@ class ServerHost:
         resource, arguments = match
         try:
             target = bound_resource(resource, uri)
-            return [
-                contents_of_outcome(uri, call(self._execution, target, arguments, self._asking, self._options(None)))
-            ]
+            outcome = call(self._execution, target, arguments, self._asker_factory, self._options(None))
+            return [contents_of_outcome(uri, outcome)]
         except ProtocolError as error:
             raise ResourceUnavailable(error.message) from error
 

@@ -123,11 +123,11 @@ def run_workflow(
 
 def new_input(execution: Execution, workflow: Workflow, arguments: JsonObject, ttl_ms: int | None = None) -> RunInput:
     arguments, answers = split_answers(workflow, arguments)
-    waits_ms = execution.server.waits_ms(workflow)
+    wait_ms = execution.server.waits_ms(workflow)
     if workflow.ttl is not None:
         ttl_ms = ttl_ms or milliseconds(workflow.ttl)
-    if waits_ms:
-        ttl_ms = max(ttl_ms or execution.services.settings.default_ttl_ms, waits_ms + GRACE_MS)
+    if wait_ms:
+        ttl_ms = max(ttl_ms or execution.services.settings.default_ttl_ms, wait_ms + GRACE_MS)
     return _input(execution.owner, workflow.arguments, arguments, {}, answers, ttl_ms)
 
 
@@ -142,10 +142,10 @@ def split_answers(workflow: Workflow, arguments: JsonObject) -> tuple[JsonObject
         names = ", ".join(question.name for question in questions)
         raise ArgumentRefused(f"{ANSWERS} is an object with one value for each question: {names}")
     nullable = {question.name for question in questions if None in answers.values() and takes_null(question)}
-    present = {name: value for name, value in answers.items() if value is not None or name in nullable}
-    converted = check_answers(questions, present)
+    present_answers = {name: value for name, value in answers.items() if value is not None or name in nullable}
+    values = check_answers(questions, present_answers)
     other_arguments = {name: value for name, value in arguments.items() if name != ANSWERS}
-    return other_arguments, {name: {name: value} for name, value in converted.items()}
+    return other_arguments, {name: {name: value} for name, value in values.items()}
 
 
 def _input(
@@ -156,9 +156,9 @@ def _input(
     answers: Mapping[str, JsonObject],
     ttl_ms: int | None = None,
 ) -> RunInput:
-    texts, converted = check_arguments(declarations, arguments)
+    texts, values = check_arguments(declarations, arguments)
     nulls = frozenset(name for name, value in arguments.items() if value is None)
-    return RunInput({**texts, **placeholders}, {**converted, **placeholders}, owner, ttl_ms, nulls, answers)
+    return RunInput({**texts, **placeholders}, {**values, **placeholders}, owner, ttl_ms, nulls, answers)
 
 
 def _new_answers(workflow: Workflow, task: TaskRecord, answers: Mapping[str, JsonObject]) -> dict[str, JsonObject]:

@@ -85,9 +85,7 @@ def _read_action(request: Request, tool: WorkflowTool) -> tuple[str, str, JsonOb
     if unknown:
         raise InvalidToolArguments(f"{TASK_ACTION} {action} takes no {quoted_error(', '.join(unknown))}")
     if task_id is None and action != "list":
-        raise InvalidToolArguments(
-            f"{TASK_ID} is missing: {TASK_ACTION} {action} needs the one that an earlier result gave"
-        )
+        raise InvalidToolArguments(f"{TASK_ID} is missing: {TASK_ACTION} {action} needs the id from an earlier result")
     if result is not None and not isinstance(result, dict):
         raise InvalidToolArguments(f"{TASK_RESULT} must be an object, as every MCP result is")
     if action == "complete" and not request.envelope.shows_apps:
@@ -137,7 +135,7 @@ def _result(request: Request, tool: WorkflowTool, task: TaskRecord, action: str)
         status_members: JsonObject = {"message": text, "task_id": task.task_id, "task_status": task.status.value}
         return _tool_result(text, {**status_members, "steps": [], "results": {}, "next": []}, meta)
     details = TaskDetails(request, tool, task)
-    text = cut(details.text(shows=action == "show"))
+    text = cut(details.text(with_next_call=action == "show"))
     return _tool_result(text, details.structure(text, meta), meta)
 
 
@@ -163,24 +161,24 @@ class TaskDetails:
         self._running_until = timestamp(live_claim.until_ms) if live_claim else None
         self._can_resume = self._is_live and not conflicting_steps(tool.workflow, task)
         self._is_resumable_now = self._can_resume and not live_claim
-        self._why = self._reason.what_happened() if self._reason else ""
+        self._explanation = self._reason.what_happened() if self._reason else ""
         self._warning = " ".join(may_have_run(self._plan.repeats(), self._plan.why_repeated))
         known = self._plan.known if self._is_live else None
         resume_handle = handle if self._can_resume else None
         self._remaining = RemainingCalls(known, request.server, self._reason, handle, resume_handle) if known else None
         self._next = first_fitting(self._remaining.entries()) if self._remaining else []
 
-    def text(self, *, shows: bool) -> str:
-        """Return the state of the task as a text; with `shows`, also the next call."""
+    def text(self, *, with_next_call: bool) -> str:
+        """Return the state of the task as a text; if `with_next_call`, also the next call."""
         statuses = [StepStatus(step["status"]) for step in self._plan.steps]
-        settled_steps, steps = sum(status.settled for status in statuses), len(statuses)
-        progress, name = f"{settled_steps} of {steps} {'step' if steps == 1 else 'steps'} done", self._tool.name
-        if not self._is_live or not shows:
+        settled_count, steps = sum(status.settled for status in statuses), len(statuses)
+        progress, name = f"{settled_count} of {steps} {'step' if steps == 1 else 'steps'} done", self._tool.name
+        if not self._is_live or not with_next_call:
             by_client = " A client supplied its result." if self._task.by_client else ""
             return f"This task of {name} is {self._task.status.value}; {progress}.{by_client}"
         if self._running_until is not None:
             return f"A run holds this task of {name} until {self._running_until} or longer; {progress} so far."
-        sentences = [f"This task of {name} {_wait_text(self._reason)}; {progress}.", self._why, self._warning]
+        sentences = [f"This task of {name} {_wait_text(self._reason)}; {progress}.", self._explanation, self._warning]
         full_text = self._text(sentences, LONGEST)
         return full_text if len(full_text.encode()) <= LIMIT else self._text(sentences, SHORT)
 
@@ -193,9 +191,9 @@ class TaskDetails:
             return " ".join(filter(None, [*sentences, remaining.go_on.complete_text() if remaining.go_on else ""]))
         before, steps, after = remaining.frame()
         calls = [remaining.text_of(step, longest) for step in steps[:1]]
-        more = [f"And {len(steps) - 1} more after this."] if len(steps) > 1 else []
+        rest = [f"And {len(steps) - 1} more after this."] if len(steps) > 1 else []
         introduction = " ".join(filter(None, [*sentences, *remaining.lost_results()]))
-        return "\n\n".join([introduction, *before, *calls, *more, *after])
+        return "\n\n".join([introduction, *before, *calls, *rest, *after])
 
     def structure(self, message: str, meta: JsonObject) -> dict[str, Json]:
         """Return the structured content: that of the workflow's tool, and `board`.
@@ -220,7 +218,7 @@ class TaskDetails:
         content["board"] = {
             "workflow": self._tool.workflow.name,
             "workflow_tool": self._tool.name,
-            "task": {**self._head(), **facts},
+            "task": {**self._summary(), **facts},
             "steps": steps,
             "pause": self._pause_view(),
             "running_until": self._running_until,
@@ -246,7 +244,7 @@ class TaskDetails:
             space.add(call, "schema", schema)
         return content
 
-    def _head(self) -> JsonObject:
+    def _summary(self) -> JsonObject:
         task = self._task
         return {
             "task_id": task.task_id,
@@ -261,7 +259,7 @@ class TaskDetails:
         if self._pause is None or not self._is_live:
             return None
         # The message of an approval is its question.
-        return {"message": self._why, **self._pause, "step": paused_step(self._pause)}
+        return {"message": self._explanation, **self._pause, "step": paused_step(self._pause)}
 
     def _secrets(self) -> list[str]:
         known = self._remaining.known if self._remaining else None
@@ -388,9 +386,9 @@ def _list_tasks(request: Request) -> JsonObject:
         return error_result("The tasks cannot be read now. Make the same call again later.")
     tasks = [_entry(task, request.now_ms) for task in page.tasks[:MAX_LISTED]]
     lines = [_line(task) for task in tasks[:MAX_NAMED]]
-    more = [f"And {len(tasks) - MAX_NAMED} more."] if len(tasks) > MAX_NAMED else []
+    rest = [f"And {len(tasks) - MAX_NAMED} more."] if len(tasks) > MAX_NAMED else []
     heading = f"The newest {'task' if len(tasks) == 1 else f'{len(tasks)} tasks'}:" if tasks else "There are no tasks."
-    return _list_result(tasks, cut("\n".join([heading, *lines, *more])))
+    return _list_result(tasks, cut("\n".join([heading, *lines, *rest])))
 
 
 def _list_result(tasks: list[dict[str, Json]], text: str) -> JsonObject:

@@ -347,7 +347,7 @@ def result_view(task: TaskRecord, meta: dict[str, Json], budget: Budget) -> dict
 def link_to_result(note: Mapping[str, Json]) -> dict[str, Json]:
     """Return a link in place of a call's result that is larger than an answer may be."""
     size, uri = note["bytes"], note["uri"]
-    text = f"The result has {size} bytes, which is more than an answer holds. Read the resource {uri}."
+    text = f"The result has {size} bytes, which is more than an answer may have. Read the resource {uri}."
     link: dict[str, Json] = {"type": "resource_link", "uri": uri, "name": "result", "mimeType": "application/json"}
     return {"content": [{"type": "text", "text": text}, link]}
 
@@ -379,8 +379,8 @@ def _as_returned(task: TaskRecord, result: Json) -> Json:
     2026-07-28, basic/index)."""
     if task.job is None or not isinstance(result, Mapping):
         return result
-    call_result = {"resultType": "complete", **result}
-    return with_meta(call_result, result_mark(task)) if task.by_client else call_result
+    full_result = {"resultType": "complete", **result}
+    return with_meta(full_result, result_mark(task)) if task.by_client else full_result
 
 
 def _value(task: TaskRecord, name: str) -> Json:

@@ -102,11 +102,11 @@ def _arguments(tool: WorkflowTool, arguments: JsonObject, task_id: str | None) -
         raise InvalidToolArguments(
             f"unknown arguments: {quoted_error(', '.join(unknown))}; {tool.workflow.name} takes {known_names}"
         )
-    present = {name: value for name, value in arguments.items() if value is not None or name not in tool.without_null}
-    missing = [name for name, argument in declared.items() if argument.required and name not in present]
+    arguments = {name: value for name, value in arguments.items() if value is not None or name not in tool.without_null}
+    missing = [name for name, argument in declared.items() if argument.required and name not in arguments]
     if missing and task_id is None:
         raise InvalidToolArguments(f"missing: {', '.join(missing)} ({REQUIRED})")
-    return present | answers
+    return arguments | answers
 
 
 def sentence(problem: str) -> str:
@@ -151,7 +151,7 @@ def not_run(execution: Execution, tool: WorkflowTool, task_id: str, reason: NotR
 
 def _unreadable_text(error: StoreError, new_start: str) -> str:
     if isinstance(error, ValueLost):
-        return cut(f"The task cannot go on, since its arguments are gone: {error}. {NOTHING_RUN}: {new_start}.")
+        return cut(f"The task cannot continue, because its arguments are lost: {error}. {NOTHING_RUN}: {new_start}.")
     return f"The task's state cannot be read now. {NOTHING_RUN}: make the same call again later."
 
 
@@ -273,11 +273,11 @@ def _tool_result(
 def _known(run: EndedRun, meta: JsonObject) -> Known:
     """Return the known values of the run, with the steps that continuations have completed meanwhile."""
     steps = meta.get("steps")
-    stored = {
+    stored_statuses = {
         step["name"]: step["status"] for step in (steps if isinstance(steps, list) else ()) if isinstance(step, Mapping)
     }
     statuses = {
-        name: StepStatus.COMPLETED if stored.get(name) == StepStatus.COMPLETED else status
+        name: StepStatus.COMPLETED if stored_statuses.get(name) == StepStatus.COMPLETED else status
         for name, status in run.statuses.items()
     }
     return structs.replace(run.known, statuses=statuses)
