@@ -36,7 +36,7 @@ class Rounds(Struct):
 
     Attributes:
         binding: Binds the state to the caller, the request and the task.
-        earlier: The identity of the call in the round before; `None` in a first round.
+        earlier_identity: The identity of the call in the round before; `None` in a first round.
         identity: The identity of this call, sent along to the next round.
     """
 
@@ -44,7 +44,7 @@ class Rounds(Struct):
     answers: Mapping[str, Json]
     binding: str
     capabilities: JsonObject
-    earlier: Identity | None = None
+    earlier_identity: Identity | None = None
     identity: Identity = field(default_factory=Identity)
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:

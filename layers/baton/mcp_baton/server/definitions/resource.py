@@ -45,7 +45,7 @@ class _Variable(Struct, frozen=True):
 
     name: str
     spans_segments: bool
-    followed_by: str
+    suffix: str
 
 
 class Template:
@@ -75,7 +75,7 @@ class Template:
     def _values(self, uri: str) -> dict[str, str] | None:
         if not self._variables:
             return {} if uri == self._prefix else None
-        if not (uri.startswith(self._prefix) and uri.endswith(self._variables[-1].followed_by)):
+        if not (uri.startswith(self._prefix) and uri.endswith(self._variables[-1].suffix)):
             return None  # a fast path for the usual case
         from urllib.parse import unquote
 
@@ -86,7 +86,7 @@ class Template:
             if not end:
                 return None
             values[variable.name] = unquote(uri[place:end])
-            place = end + len(variable.followed_by)
+            place = end + len(variable.suffix)
         return values
 
     def _farthest_ends(self, uri: str) -> list[list[int]]:
@@ -99,7 +99,7 @@ class Template:
         ends: list[list[int]] = []
         rest_matches: Sequence[int] = [0] * len(uri) + [1]
         for variable in reversed(self._variables):
-            text = variable.followed_by
+            text = variable.suffix
             farthest = [0] * (len(uri) + 1)
             for place in range(len(uri) - 1, len(self._prefix) - 1, -1):
                 end = place + 1

@@ -21,7 +21,7 @@ def call_alone[T](
     """Call the only function of a request. It may ask the client, also over several rounds."""
     rounds = request.rounds()
     if rounds is not None:
-        identity = identity_for_task(rounds.earlier, None) or rounds.identity
+        identity = identity_for_task(rounds.earlier_identity, None) or rounds.identity
         place = NO_PLACE if target.approval is None else Place(by=f"call:{new_token()}", before=identity.by)
         rounds.identity = structs.replace(identity, by=place.by or None)
         attempt = structs.replace(options.attempt, key=identity.key, place=place)

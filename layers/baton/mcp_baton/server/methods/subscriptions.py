@@ -46,8 +46,8 @@ def listen(request: Request) -> JsonObject:
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `notifications` must be an object")
     meta: dict[str, Json] = {SUBSCRIPTION_KEY: request.message.id}
     subscription = _Subscription(request, _task_ids(request, notifications), meta)
-    accepted: dict[str, Json] = {"taskIds": subscription.accepted} if subscription.accepted else {}
-    request.reply.notify("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": accepted})
+    filters: dict[str, Json] = {"taskIds": subscription.accepted_ids} if subscription.accepted_ids else {}
+    request.reply.notify("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": filters})
     while True:
         next_s = subscription.report()
         if request.reply.gone or not request.exchange.can_stream or subscription.is_over:
@@ -94,12 +94,12 @@ class _Subscription:
         self._meta = meta
         self._options = options_of(request)
         self._tasks = _find(request, ids)
-        self.accepted = list(self._tasks)
+        self.accepted_ids = list(self._tasks)
 
     @property
     def is_over(self) -> bool:
         """Whether the subscription had tasks, and all of them have ended or expired."""
-        return bool(self.accepted) and not self._tasks
+        return bool(self.accepted_ids) and not self._tasks
 
     def report(self) -> float:
         """Read each task that is due and report it if it has changed. The first call reports all of them. Returns the

@@ -34,12 +34,12 @@ class Definitions:
     def __init__(self, *, closed: bool = False) -> None:
         self.closed = closed
         self.schemas: dict[str, dict[str, Any]] = {}
-        self._defined: dict[str, type] = {}
+        self._types: dict[str, type] = {}
 
     def define(self, kind: type, schema: dict[str, Any]) -> dict[str, Any]:
         """Add the schema of a type. Returns a reference to it."""
         name = kind.__name__
-        if self._defined.setdefault(name, kind) is not kind:
+        if self._types.setdefault(name, kind) is not kind:
             raise NotPlain
         self.schemas[name] = schema
         return {"$ref": f"#/$defs/{name}"}

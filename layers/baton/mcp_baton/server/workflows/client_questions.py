@@ -146,12 +146,12 @@ def run_asking(
     arguments were asked for, the run stops at the same step again, and then continues with the answers.
     """
     rounds = request.rounds()
-    if rounds is not None and rounds.earlier is not None:
-        if task_id not in (None, rounds.earlier.task):
+    if rounds is not None and rounds.earlier_identity is not None:
+        if task_id not in (None, rounds.earlier_identity.task):
             raise ProtocolError(
                 INVALID_PARAMS, "Invalid params: `requestState` cannot be used: it belongs to another task"
             )
-        task_id = rounds.earlier.task
+        task_id = rounds.earlier_identity.task
         arguments = with_answers(arguments, _earlier_answers(rounds, workflow))
     run = start(task_id, arguments, {})
     answers_by_step: dict[str, dict[str, Json]] = {}

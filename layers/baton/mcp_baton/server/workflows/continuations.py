@@ -148,7 +148,7 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
     budget.take(replacement.inserted_bytes)
     if replacement.unknown:
         return RefusedCall(Failed(unknown_text(replacement.unknown)), _refused_recording(request, task_id, target))
-    earlier_identity = identity_for_task(rounds.earlier, task_id) if rounds else None
+    earlier_identity = identity_for_task(rounds.earlier_identity, task_id) if rounds else None
     if earlier_identity and earlier_identity.values != replacement.digest:
         return RefusedCall(Failed(CHANGED), _refused_recording(request, task_id, target))
     # This includes finished tasks: a late call is not recorded, but needs the same key, so that nothing is paid twice.
@@ -158,7 +158,7 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
     if rounds:
         rounds.identity = replace(identity, by=place.by or None)
     variables = TaskVariables(target.task.variables if isinstance(target, Plan) else {})
-    # A call that was approved as one step is never recorded as another, after a lost race.
+    # A call that was approved as one step is not recorded as another step, even after a lost race.
     step = identity.step or (place.name if isinstance(target, Plan) and _may_need_approval(target, tool) else None)
     call = ContinuationCall(tool.name, replacement.arguments, step, replacement.names)
     asker_factory, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()

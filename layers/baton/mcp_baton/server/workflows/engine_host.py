@@ -41,8 +41,8 @@ class ServerHost:
         self.prepare = self._tools.prepare
         self.required, self.carries = execution.server.required, execution.server.carries
         self._is_in_thread = False
-        self._started = 0
-        self._total = 0
+        self._started_steps = 0
+        self._total_steps = 0
         self._reported_progress = 0.0
 
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
@@ -85,8 +85,8 @@ class ServerHost:
 
         The first one has the task's id in `_meta`, so that a client that loses its connection can resume the task.
         """
-        is_first = self._started == 0
-        self._started, self._total = started, total
+        is_first = self._started_steps == 0
+        self._started_steps, self._total_steps = started, total
         if not started > self._reported_progress:
             # The step was announced before. The run continues with the answers of a person.
             return
@@ -128,7 +128,7 @@ class ServerHost:
     def _enter_thread(self, listener: Listener, pulse: Callable[[], float]) -> None:
         fields = {name: getattr(self._execution, name) for name in Execution.__struct_fields__}
         self._execution = DetachedExecution(**fields, reports_to=listener)
-        self._is_in_thread, self._total, self.pulse = True, 0, pulse
+        self._is_in_thread, self._total_steps, self.pulse = True, 0, pulse
 
     def words(self, name: str, error: Exception) -> str:
         return self._execution.client_error_text(name, error)
@@ -142,12 +142,12 @@ class ServerHost:
         A step may call several functions, and a function may change its total. The value must increase with each
         notification (MCP basic/utilities/progress).
         """
-        if not self._total:
+        if not self._total_steps:
             # Before its first step, a resume reads the resources of earlier steps.
             return None
         assumed_total = total if total is not None and total > 0 else progress + 1
         fraction = min(max(progress / assumed_total, 0.0), 1.0) * 0.99 if assumed_total > 0 else 0.0
-        if not self._started + fraction > self._reported_progress:
+        if not self._started_steps + fraction > self._reported_progress:
             return None
-        self._reported_progress = self._started + fraction
-        return self._reported_progress, self._total
+        self._reported_progress = self._started_steps + fraction
+        return self._reported_progress, self._total_steps
