@@ -35,7 +35,7 @@ def test_a_given_description_replaces_the_docstring(given: str | None, shown: st
     def function() -> None:
         """Of its own."""
 
-    labelled = Labels(title="A", description=given).of(function)
+    labelled = Labels(title="A", description=given).for_function(function)
 
     assert (labelled.description, labelled.title) == (shown, "A")
 
