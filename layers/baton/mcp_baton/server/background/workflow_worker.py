@@ -101,7 +101,7 @@ class WorkerHost(ServerHost):
         if self._monitor.gone or not super().may_start(after_s):
             return False
         left_ms = self.left_ms()
-        if self._failed or not self._started or self._given_ms is None or left_ms is None:
+        if self._failed or not self._started_steps or self._given_ms is None or left_ms is None:
             return True
         return self._given_ms - left_ms <= self._given_ms * FRESH_SHARE
 
