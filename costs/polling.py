@@ -7,7 +7,7 @@ memory come from `costs/prices.py`. Logs and outgoing data are not included.
 from math import ceil
 
 from costs.prices import API_REQUEST, GB_SECOND, LAMBDA_REQUEST, MEMORY_GB, MILLION, READ_UNIT, WRITE_UNIT
-from mcp_baton.server.methods.tasks import LOOK_S
+from mcp_baton.server.methods.tasks import READ_INTERVAL_S
 from mcp_baton.server.workflows.task_view import INTERVALS_MS, WAITING_MS
 from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
 
@@ -76,7 +76,7 @@ def approval_cost(days: float, kind: str) -> float:
 def waiting_cost(seconds: float) -> float:
     """Return the price of waiting for a million tasks of this duration with repeated `tasks/result`, dollars."""
     requests = ceil(seconds / WAIT_S) * (API_REQUEST + LAMBDA_REQUEST)
-    return requests + seconds * (MEMORY_GB * GB_SECOND + CHECK_UNITS / LOOK_S * READ_UNIT)
+    return requests + seconds * (MEMORY_GB * GB_SECOND + CHECK_UNITS / READ_INTERVAL_S * READ_UNIT)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
-from mcp_baton.server.workflows.task_view import HIDDEN
+from mcp_baton.server.workflows.task_view import HIDDEN_PREFIXES
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
 from tests.simulation.dynamodb.database import Key
 from tests.simulation.dynamodb.paths import Item
@@ -373,7 +373,7 @@ def _value_differences(reported: ReportedTask, item: Item, process: Process) -> 
     attributes = {
         name: attribute
         for name, attribute in variables_of(item).items()
-        if name not in _NOT_VALUES and not name.startswith(HIDDEN)
+        if name not in _NOT_VALUES and not name.startswith(HIDDEN_PREFIXES)
     }
     assert reported.values is not None
     values = {**reported.values}

@@ -146,7 +146,7 @@ def test_large_arguments_are_stored_and_a_resume_without_them_runs_nothing(
     content, variables_before = bucket.content(key), table.item(task)["variables"]
     bucket.expire(key)
     error = client.get_prompt("argument", task=task).error
-    assert (error["code"], "arguments are gone" in error["message"]) == (-32603, True)
+    assert (error["code"], "arguments are lost" in error["message"]) == (-32603, True)
     assert table.item(task)["variables"] == variables_before
     bucket.replace(key, content)
     requests.take()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcp_baton import Context, RegistrationError, Server
-from mcp_baton.server.methods.tasks import WHOLE_S
+from mcp_baton.server.methods.tasks import MAX_UNSTREAMED_WAIT_S
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.transport.stream import stream_opener
 from tests.e2e.background_support import Background, MakeBackground, call, created_task, unreachable
@@ -175,7 +175,7 @@ def test_all_messages_of_a_batch_together_wait_no_longer_than_one_request(jobs: 
     )
     assert first_answer["result"]["structuredContent"] == {"result": "counted"}
     assert [answer["error"]["data"]["status"] for answer in other_answers] == ["working"] * 2
-    assert sum(jobs.time.sleeps) == WHOLE_S
+    assert sum(jobs.time.sleeps) == MAX_UNSTREAMED_WAIT_S
 
 
 def test_a_stream_is_kept_alive_while_tasks_result_waits(jobs: Background) -> None:

@@ -184,7 +184,7 @@ def test_the_client_is_asked_and_the_workflow_continues_with_the_answers(
 ) -> None:
     state, key, params = question_in(flow.send())
     assert requests.take() == ["PutItem", "UpdateItem"]
-    assert params["message"] == "To refund an order, step 'refund' needs what is not known yet."
+    assert params["message"] == "To refund an order, step 'refund' needs these values."
     assert params["requestedSchema"] == FORM
     assert (flow.shop.take(), table.statuses) == ([{"fetch": "A-1"}], ["working"])
 

@@ -113,7 +113,7 @@ def test_a_workflow_tool_is_listed_with_a_description_and_a_schema(baton: Connec
             "copies": {"type": "integer", "default": 1},
             "task_id": {
                 "type": "string",
-                "description": "The task_id of an earlier result, to go on with that task. Leave it out to start anew.",
+                "description": "The task_id of an earlier result, to continue that task. Leave it out to start anew.",
             },
         },
         "additionalProperties": False,
@@ -473,7 +473,7 @@ def test_a_prompt_names_its_task_in_text_with_the_option_task_ids(baton: Connect
     prompts: Any = client.request("prompts/list")["prompts"]
     assert prompts[0]["arguments"][-1] == {
         "name": "task_id",
-        "description": "The task_id of an earlier result, to go on with that task. Leave it out to start anew.",
+        "description": "The task_id of an earlier result, to continue that task. Leave it out to start anew.",
         "required": False,
     }
     assert client.get_prompt("refund_order", {**ORDER, "task_id": ""}).task_id != run.task_id

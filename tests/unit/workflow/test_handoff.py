@@ -52,7 +52,9 @@ def text(
     outputs: dict[str, Json] = {name: ORDER for name, status in statuses.items() if status is StepStatus.COMPLETED}
     texts = {"order_id": "A-17", **arguments}
     known_values = Known(workflow, texts, texts, statuses, outputs, variables or {})
-    return RemainingCalls(known_values, ScriptedHost(requires=frozenset(requires)), pause, read_resources=read_uris).handoff()
+    return RemainingCalls(
+        known_values, ScriptedHost(requires=frozenset(requires)), pause, read_resources=read_uris
+    ).handoff()
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,11 @@ from mcp_baton.server.definitions.labels import (
     not_a_function,
     required_scopes,
     scopes_in,
-    variables_set,
+    variable_names,
     workflow_names,
 )
 from mcp_baton.server.definitions.prompt import Prompt
-from mcp_baton.server.definitions.resource import APP_URI, SCHEME, Resource, is_own
+from mcp_baton.server.definitions.resource import APP_URI, SCHEME, Resource, is_reserved
 from mcp_baton.server.definitions.tool import Tool, ToolOptions, task_support
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.view import Options, ServerView, TaskIds
@@ -184,7 +184,7 @@ class Server:
             what, labels = f"tool {name!r}", dict[str, Any](options)
             scopes, variables, tasks = (
                 required_scopes(requires, what),
-                variables_set(sets, what),
+                variable_names(sets, what),
                 task_support(labels, what),
             )
             own = labels_of(labels, what, TOOL_OPTIONS)
@@ -212,7 +212,7 @@ class Server:
         with defining(uri):
             if not isinstance(uri, str):
                 raise RegistrationError("resource: its URI is missing; write @server.resource('docs://{topic}')")
-            if is_own(uri) or uri.lower() == APP_URI:
+            if is_reserved(uri) or uri.lower() == APP_URI:
                 raise RegistrationError(
                     f"resource {uri!r}: {SCHEME} and {APP_URI} are reserved for Baton; use another URI"
                 )

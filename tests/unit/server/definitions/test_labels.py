@@ -35,7 +35,7 @@ def test_a_given_description_replaces_the_docstring(description: str | None, sho
     def function() -> None:
         """Of its own."""
 
-    labels = Labels(title="A", description=description).of(function)
+    labels = Labels(title="A", description=description).for_function(function)
 
     assert (labels.description, labels.title) == (shown_description, "A")
 

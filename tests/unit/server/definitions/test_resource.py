@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.server.definitions.resource import Template, is_own, value_at, value_uri, variables_of
+from mcp_baton.server.definitions.resource import Template, is_reserved, parse_value_uri, value_uri, variables_of
 from mcp_baton.workflow.sources import fill_uri
 
 
@@ -198,12 +198,12 @@ def test_a_bound_value_matches_a_single_name_only_if_it_is_not_a_path(value: str
 def test_the_uri_of_a_variable_can_be_parsed_back(name: str) -> None:
     uri = value_uri("task", name)
     assert uri.isascii()
-    assert is_own(uri)
-    assert value_at(uri) == ("task", name)
+    assert is_reserved(uri)
+    assert parse_value_uri(uri) == ("task", name)
 
 
 @pytest.mark.parametrize(
     "uri", ["docs://tasks/a/b", "baton://tasks/a", "baton://tasks/a/b/c", "baton://tasks/a/%ff", ""]
 )
 def test_other_uris_are_not_uris_of_variables(uri: str) -> None:
-    assert value_at(uri) is None
+    assert parse_value_uri(uri) is None

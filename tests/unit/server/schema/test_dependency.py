@@ -58,7 +58,7 @@ class Maker:
 def test_the_kind_of_a_factory_decides_whether_it_is_entered_and_awaited(factory: Any, kind: tuple[bool, bool]) -> None:
     provider = read_provider(Dependency(factory, "request"), "tool 'refund'")
 
-    assert (provider.entered, provider.is_async) == kind
+    assert (provider.is_context_manager, provider.is_async) == kind
 
 
 def left(right: "Annotated[int, Depends(right)]") -> int:

@@ -12,7 +12,7 @@ from mcp_baton import Argument
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.schema import prompt_arguments as arguments
-from mcp_baton.server.schema.prompt_arguments import check_arguments, convert, with_stored_arguments
+from mcp_baton.server.schema.prompt_arguments import check_arguments, convert
 
 
 class Line(BaseModel):
@@ -112,6 +112,5 @@ def test_a_missing_or_unknown_argument_is_refused_with_its_name(values: dict[str
     assert (error_info.value.code, name in error_info.value.message) == (INVALID_PARAMS, True)
 
 
-def test_an_omitted_argument_is_not_stored_and_a_new_value_replaces_the_old() -> None:
+def test_an_omitted_argument_is_not_stored() -> None:
     assert check_arguments([Argument("id"), Argument("amount", type=float)], {"id": "1"}) == ({"id": "1"}, {"id": "1"})
-    assert with_stored_arguments({"a": "1", "b": "2"}, {"b": "3", "c": "4"}) == {"a": "1", "b": "3", "c": "4"}

@@ -74,8 +74,8 @@ def refuse_undeclared(envelope: Envelope, questions: Sequence[Question]) -> None
     """Raise `ToolError` for questions that need a capability that the client has not declared."""
     for question in questions:
         if not supports(envelope, question.capability):
-            why = f"it has not declared the capability {question.capability!r}"
-            raise ToolError(f"The client cannot be asked ({question.method}): {why}.", retryable=False)
+            reason = f"it has not declared the capability {question.capability!r}"
+            raise ToolError(f"The client cannot be asked ({question.method}): {reason}.", retryable=False)
 
 
 class AskedInWorkflow(ToolError):
@@ -85,29 +85,29 @@ class AskedInWorkflow(ToolError):
 class CannotAsk:
     """The asker of a call whose client cannot be asked: each question fails. A missing capability is reported first."""
 
-    def __init__(self, why: str, refusal: type[ToolError] = ToolError, envelope: Envelope | None = None) -> None:
+    def __init__(self, reason: str, refusal: type[ToolError] = ToolError, envelope: Envelope | None = None) -> None:
         self._envelope = envelope
-        self._why = why
+        self._reason = reason
         self._refusal = refusal
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
         """Raise the refusal."""
         if self._envelope is not None:
             refuse_undeclared(self._envelope, questions)
-        raise self._refusal(f"The client must be asked ({questions[0].method}), but {self._why}.", retryable=False)
+        raise self._refusal(f"The client must be asked ({questions[0].method}), but {self._reason}.", retryable=False)
 
 
 def declares(capabilities: JsonObject, path: str) -> bool:
     """Whether capabilities include the one at `path`. Elicitation without a mode includes forms; with only the mode
     `url` it does not (MCP client/elicitation, Capabilities)."""
-    here: Json = capabilities
-    for part in path.split("."):
-        if not isinstance(here, Mapping) or part not in here:
+    value: Json = capabilities
+    for name in path.split("."):
+        if not isinstance(value, Mapping) or name not in value:
             return False
-        here = here[part]
-    if not isinstance(here, Mapping):
+        value = value[name]
+    if not isinstance(value, Mapping):
         return False
-    return path != "elicitation" or "form" in here or "url" not in here
+    return path != "elicitation" or "form" in value or "url" not in value
 
 
 class Identity(Struct, frozen=True):
@@ -129,15 +129,15 @@ class Identity(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Json]:
         """Return the form that `requestState` has."""
-        carried: dict[str, Json] = {"key": self.key(), "task": self.task, "step": self.step}
+        members: dict[str, Json] = {"key": self.key(), "task": self.task, "step": self.step}
         optional: dict[str, Json] = {"values": self.values, "by": self.by}
-        return carried | {name: value for name, value in optional.items() if value is not None}
+        return members | {name: value for name, value in optional.items() if value is not None}
 
 
-def identity_of(carried: Json) -> Identity | None:
-    match carried:
-        case {"key": str(key), "task": str() | None as task, "step": str() | None as step, **others}:
-            values, by = (it if isinstance(it, str) else None for it in map(others.get, ("values", "by")))
+def identity_of(state: Json) -> Identity | None:
+    match state:
+        case {"key": str(key), "task": str() | None as task, "step": str() | None as step, **optional}:
+            values, by = (value if isinstance(value, str) else None for value in map(optional.get, ("values", "by")))
             return Identity(lambda: key, task, step, values, by)
         case _:
             return None

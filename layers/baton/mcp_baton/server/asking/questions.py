@@ -45,60 +45,62 @@ class Form:
 
         if self._wraps and VALUE not in content:
             raise ToolError(f"The client's answer does not fit the form: it has no {VALUE!r}.")
-        given: object = content[VALUE] if self._wraps else dict(content)
+        value: object = content[VALUE] if self._wraps else dict(content)
         try:
-            return TypeAdapter(self._type).validate_python(given)
+            return TypeAdapter(self._type).validate_python(value)
         except ValidationError as error:
-            wrong = error.error_count()
-            raise ToolError(f"The client's answer does not fit the form: {wrong} fields are wrong.") from error
+            count = error.error_count()
+            raise ToolError(f"The client's answer does not fit the form: {count} fields are wrong.") from error
 
     def _form_of(self, schema: Any) -> JsonObject:
         from pydantic import TypeAdapter
 
         name = getattr(schema, "__name__", repr(schema))
-        made = TypeAdapter(schema).json_schema()
-        definitions = made.pop("$defs", {})
-        made = inline_references(made, definitions)
-        self._wraps = "properties" not in made
-        fields = {VALUE: made} if self._wraps else made["properties"]
-        properties = {field: inline_references(shown, definitions) for field, shown in fields.items()}
-        required = [VALUE] if self._wraps else made.get("required", [])
+        type_schema = TypeAdapter(schema).json_schema()
+        definitions = type_schema.pop("$defs", {})
+        type_schema = inline_references(type_schema, definitions)
+        self._wraps = "properties" not in type_schema
+        fields = {VALUE: type_schema} if self._wraps else type_schema["properties"]
+        properties = {field: inline_references(field_schema, definitions) for field, field_schema in fields.items()}
+        required = [VALUE] if self._wraps else type_schema.get("required", [])
         form: JsonObject = {"type": "object", "properties": properties, "required": required}
         _check_fields(form, name)
         return form
 
 
-def inline_references(shown: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def inline_references(schema: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
     """Return a field's schema with its references resolved, and without the null of an optional type."""
-    options = [option for option in shown.get("anyOf", ()) if option.get("type") != "null"]
+    options = [option for option in schema.get("anyOf", ()) if option.get("type") != "null"]
     if len(options) == 1:
-        shown = {name: value for name, value in shown.items() if name != "anyOf"} | options[0]
-        if shown.get("default", ...) is None:
-            del shown["default"]
-    reference = str(shown.get("$ref", "")).removeprefix("#/$defs/")
+        schema = {name: value for name, value in schema.items() if name != "anyOf"} | options[0]
+        if schema.get("default", ...) is None:
+            del schema["default"]
+    reference = str(schema.get("$ref", "")).removeprefix("#/$defs/")
     if reference in definitions:
-        shown = {**definitions[reference], **{name: value for name, value in shown.items() if name != "$ref"}}
-    if "const" in shown:
-        shown = {**shown, "enum": [shown["const"]]}
-        del shown["const"]
-    return shown
+        schema = {**definitions[reference], **{name: value for name, value in schema.items() if name != "$ref"}}
+    if "const" in schema:
+        schema = {**schema, "enum": [schema["const"]]}
+        del schema["const"]
+    return schema
 
 
 def _check_fields(form: JsonObject, name: str) -> None:
     properties = form.get("properties")
     if form.get("type") != "object" or not isinstance(properties, Mapping):
         raise ValueError(f"{name}: a form is an object with flat fields; give it `type: object` and `properties`")
-    for field, shown in properties.items():
-        if not isinstance(shown, Mapping) or not (str(shown.get("type")) in PRIMITIVES or is_choice_of_several(shown)):
+    for field, schema in properties.items():
+        if not isinstance(schema, Mapping) or not (
+            str(schema.get("type")) in PRIMITIVES or is_choice_of_several(schema)
+        ):
             raise ValueError(
                 f"{name}: the field {field!r} is not possible in a form; use text, numbers, booleans and choices"
             )
 
 
-def is_choice_of_several(shown: Mapping[str, Json]) -> bool:
+def is_choice_of_several(schema: Mapping[str, Json]) -> bool:
     """Whether a field is a multiple choice (MCP 2025-11-25, multi-select enums)."""
-    items = shown.get("items")
-    return shown.get("type") == "array" and isinstance(items, Mapping) and ("enum" in items or "anyOf" in items)
+    items = schema.get("items")
+    return schema.get("type") == "array" and isinstance(items, Mapping) and ("enum" in items or "anyOf" in items)
 
 
 type SamplingContent = str | Content | Message | JsonObject
@@ -158,9 +160,9 @@ class Roots(Struct, frozen=True):
     roots: tuple[Root, ...]
 
 
-def key_of(place: int, text: str) -> str:
+def key_of(number: int, text: str) -> str:
     """Return the default key of a question. It is the same when the call runs again."""
-    return f"question-{place}-{text_digest(text)[:12]}"
+    return f"question-{number}-{text_digest(text)[:12]}"
 
 
 def elicitation(key: str, message: str, schema: Schema, *, timeout_s: float | None = None) -> Question:
@@ -231,15 +233,15 @@ def read_sampling(answer: JsonObject) -> Sampled:
         if not isinstance(item, Mapping) or (item.get("type") == "text" and not isinstance(item.get("text"), str)):
             raise ToolError("The client's answer is not a sampling result.")
     stop = answer.get("stopReason")
-    made = cast("Sequence[JsonObject]", blocks)
-    return Sampled(str(answer.get("role")), made, str(answer.get("model")), stop if isinstance(stop, str) else None)
+    items = cast("Sequence[JsonObject]", blocks)
+    return Sampled(str(answer.get("role")), items, str(answer.get("model")), stop if isinstance(stop, str) else None)
 
 
 def read_roots(answer: JsonObject) -> Roots:
-    listed = answer.get("roots")
-    if not isinstance(listed, list) or not all(isinstance(item, Mapping) and "uri" in item for item in listed):
+    entries = answer.get("roots")
+    if not isinstance(entries, list) or not all(isinstance(item, Mapping) and "uri" in item for item in entries):
         raise ToolError("The client's answer is not a list of roots.")
-    items = cast("Sequence[JsonObject]", listed)
+    items = cast("Sequence[JsonObject]", entries)
     return Roots(tuple(Root(str(item["uri"]), cast("str | None", item.get("name"))) for item in items))
 
 
@@ -253,42 +255,42 @@ OPTIONAL: Final = frozenset({"key", "timeout_s"})
 """The optional arguments, besides the two required ones."""
 
 
-def question_of(method: str, place: int, positional: Sequence[Any], named: Mapping[str, Any]) -> Question:
-    """Create the question from the arguments of `Context.elicit` or `Context.elicit_url`. `place` is its number in the
+def question_of(method: str, number: int, positional: Sequence[Any], keywords: Mapping[str, Any]) -> Question:
+    """Create the question from the arguments of `Context.elicit` or `Context.elicit_url`. `number` is its number in the
     call, from 1."""
-    second = "schema" if method == "elicit" else "url"
-    given = question_arguments(method, ("message", second), positional, named)
-    key = given.get("key") or key_of(place, given["message"])
-    make = elicitation if method == "elicit" else url_elicitation
-    return make(key, given["message"], given[second], timeout_s=given.get("timeout_s"))
+    second_name = "schema" if method == "elicit" else "url"
+    arguments = question_arguments(method, ("message", second_name), positional, keywords)
+    key = arguments.get("key") or key_of(number, arguments["message"])
+    create = elicitation if method == "elicit" else url_elicitation
+    return create(key, arguments["message"], arguments[second_name], timeout_s=arguments.get("timeout_s"))
 
 
 def question_arguments(
-    method: str, names: tuple[str, str], positional: Sequence[Any], named: Mapping[str, Any]
+    method: str, names: tuple[str, str], positional: Sequence[Any], keywords: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return a question's arguments by name. `names` may be positional, also after the key, as in 0.1. `response_type`
     is another name for `schema`, which is optional."""
-    given = {name: value for name, value in named.items() if (name, value) != ("response_type", None)}
-    if "response_type" in given and "schema" in names:
-        given.setdefault("schema", given.pop("response_type"))
-    count = len(positional) + len(given.keys() - OPTIONAL)
-    order = ("key", *names) if count == len(names) + 1 and "key" not in given else names
-    places = order[: len(positional)]
-    if len(positional) > len(order) or given.keys() & set(places) or given.keys() - {*OPTIONAL, *names}:
+    by_name = {name: value for name, value in keywords.items() if (name, value) != ("response_type", None)}
+    if "response_type" in by_name and "schema" in names:
+        by_name.setdefault("schema", by_name.pop("response_type"))
+    count = len(positional) + len(by_name.keys() - OPTIONAL)
+    order = ("key", *names) if count == len(names) + 1 and "key" not in by_name else names
+    positional_names = order[: len(positional)]
+    if len(positional) > len(order) or by_name.keys() & set(positional_names) or by_name.keys() - {*OPTIONAL, *names}:
         raise TypeError(f"{method}: give {names[0]}, {names[1]} and optionally key=… and timeout_s=…")
-    made = {"schema": None, **dict(zip(places, positional, strict=True)), **given}
-    _check_texts(method, names, made)
-    return made
+    arguments = {"schema": None, **dict(zip(positional_names, positional, strict=True)), **by_name}
+    _check_texts(method, names, arguments)
+    return arguments
 
 
-def _check_texts(method: str, names: tuple[str, str], made: Mapping[str, Any]) -> None:
+def _check_texts(method: str, names: tuple[str, str], arguments: Mapping[str, Any]) -> None:
     for name in (name for name in names if name != "schema"):
-        if not isinstance(made.get(name), str):
-            raise TypeError(f"{method}: {name} must be a str, and is {made.get(name)!r}")
-    key = made.get("key")
+        if not isinstance(arguments.get(name), str):
+            raise TypeError(f"{method}: {name} must be a str, and is {arguments.get(name)!r}")
+    key = arguments.get("key")
     if key is not None and (not isinstance(key, str) or not key):
         raise TypeError(f"{method}: key must be a str that is not empty, and is {key!r}")
-    if isinstance(made["schema"], str):
+    if isinstance(arguments["schema"], str):
         raise TypeError(
-            f"{method}: schema must be a JSON Schema or a type, and is {made['schema']!r}; the message is first"
+            f"{method}: schema must be a JSON Schema or a type, and is {arguments['schema']!r}; the message is first"
         )

@@ -36,7 +36,7 @@ class Rounds(Struct):
 
     Attributes:
         binding: Binds the state to the caller, the request and the task.
-        earlier: The identity of the call in the round before; `None` in a first round.
+        earlier_identity: The identity of the call in the round before; `None` in a first round.
         identity: The identity of this call, sent along to the next round.
     """
 
@@ -44,7 +44,7 @@ class Rounds(Struct):
     answers: Mapping[str, Json]
     binding: str
     capabilities: JsonObject
-    earlier: Identity | None = None
+    earlier_identity: Identity | None = None
     identity: Identity = field(default_factory=Identity)
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
@@ -59,8 +59,8 @@ class Rounds(Struct):
         requests: dict[str, Json] = {
             question.key: {"method": question.method, "params": question.params} for question in questions
         }
-        asked = [question.key for question in questions]
-        content: dict[str, Json] = {"answers": self.answers, "asked": asked, "call": self.identity.to_json()}
+        keys = [question.key for question in questions]
+        content: dict[str, Json] = {"answers": self.answers, "asked": keys, "call": self.identity.to_json()}
         lifetime_s = min(LIFETIME_S if question.limit_s is None else question.limit_s for question in questions)
         state = self.seal.seal(content, self.binding, int(time.time()), math.ceil(lifetime_s))
         return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
@@ -96,9 +96,9 @@ def open_rounds(seal: Seal, owner: str | None, method: str, params: JsonObject, 
         content = seal.open(state if isinstance(state, str) else "", binding, int(time.time()))
     except ForgedState as error:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: `requestState` cannot be used: {error}") from error
-    earlier, asked = cast("JsonObject", content["answers"]), cast("list[str]", content["asked"])
-    given = {key: responses[key] for key in asked if key in responses}
-    return Rounds(seal, {**given, **earlier}, binding, capabilities, identity_of(content.get("call")))
+    earlier_answers, keys = cast("JsonObject", content["answers"]), cast("list[str]", content["asked"])
+    new_answers = {key: responses[key] for key in keys if key in responses}
+    return Rounds(seal, {**new_answers, **earlier_answers}, binding, capabilities, identity_of(content.get("call")))
 
 
 def _nested(path: list[str]) -> dict[str, Json]:
@@ -113,7 +113,7 @@ class StoreAsker(Struct):
 
     Attributes:
         new_question: Creates an id that cannot be guessed.
-        waited_for: Returns whether the request still waits for the tool.
+        is_awaited: Returns whether the request still waits for the tool.
         limit_s: The time limit for an answer without its own, seconds.
         envelope: The client's capabilities; `None` if they were checked before.
     """
@@ -122,35 +122,35 @@ class StoreAsker(Struct):
     owner: str
     send: Callable[[str, str, JsonObject], None]
     new_question: Callable[[], str]
-    waited_for: Callable[[], bool]
+    is_awaited: Callable[[], bool]
     limit_s: float = 300.0
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    known: dict[str, JsonObject] = field(default_factory=dict)
+    answers: dict[str, JsonObject] = field(default_factory=dict)
     envelope: Envelope | None = None
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
         """Ask all new questions, then wait for every answer."""
-        new = {question.key: question for question in questions if question.key not in self.known}
+        new_questions = {question.key: question for question in questions if question.key not in self.answers}
         if self.envelope is not None:
             refuse_undeclared(self.envelope, questions)
-        asked: dict[str, str] = {}
+        identifiers: dict[str, str] = {}
         try:
-            for key, question in new.items():
-                asked[key] = self._send(question)
+            for key, question in new_questions.items():
+                identifiers[key] = self._send(question)
             sent_s = self.clock()
-            for key, question in new.items():
-                self.known[key] = self._wait(asked[key], question, sent_s)
+            for key, question in new_questions.items():
+                self.answers[key] = self._wait(identifiers[key], question, sent_s)
         except StoreError as error:
             raise ToolError("The client could not be asked: the store is not available.") from error
         finally:
             # Accept no further answers. A question that stays open expires, so a failure of the store is only logged.
             try:
-                for identifier in asked.values():
+                for identifier in identifiers.values():
                     self.store.close(self.owner, identifier)
             except StoreError:
                 logger.warning("a question could not be closed", exc_info=True)
-        return [_result_of(self.known[question.key], question) for question in questions]
+        return [_result_of(self.answers[question.key], question) for question in questions]
 
     def _send(self, question: Question) -> str:
         identifier = self.new_question()
@@ -173,12 +173,12 @@ class StoreAsker(Struct):
 
         limit_s = self._limit_s(question)
         for pause_s in growing_pauses():
-            if not self.waited_for():
+            if not self.is_awaited():
                 raise Abandoned
             if self.clock() >= sent_s + limit_s:
                 break
-            if (found := self.store.answered(self.owner, identifier)) is not None:
-                return found
+            if (answer := self.store.answered(self.owner, identifier)) is not None:
+                return answer
             self.sleep(uniform(pause_s / 2, pause_s))
         raise ToolError(f"The client did not answer {question.method} within {limit_s:g} s.", retryable=False)
 

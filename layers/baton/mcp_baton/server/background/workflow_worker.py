@@ -32,7 +32,7 @@ from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
-from mcp_baton.server.workflows.client_questions import unanswered_in, with_answers
+from mcp_baton.server.workflows.client_questions import unanswered_questions, with_answers
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.runs import NOT_RESUMED, TaskUnreadable, run_workflow
 from mcp_baton.server.workflows.workflow_tools import not_run, result_of_run
@@ -101,7 +101,7 @@ class WorkerHost(ServerHost):
         if self._monitor.gone or not super().may_start(after_s):
             return False
         left_ms = self.left_ms()
-        if self._failed or not self._started or self._given_ms is None or left_ms is None:
+        if self._failed or not self._started_steps or self._given_ms is None or left_ms is None:
             return True
         return self._given_ms - left_ms <= self._given_ms * FRESH_SHARE
 
@@ -203,7 +203,7 @@ class WorkflowJob:
     def _user_answers(self, run: EndedRun) -> JsonObject:
         """Return the user's answers to the open questions; empty if there are no questions, or the user cannot be
         asked. Questions without an answer become questions of the call's task."""
-        missing = unanswered_in(run) if run.stored else None
+        missing = unanswered_questions(run) if run.stored else None
         if missing is None:
             return {}
         question = elicitation(f"answers-{digest_of(dumps(missing.schema))}", missing.message, missing.schema)

@@ -13,16 +13,16 @@ type Completer = Callable[..., Iterable[str] | Awaitable[Iterable[str]]]
 
 class Completion(Struct, frozen=True):
     function: Completer
-    what: str
+    subject: str
     signature: Signature
 
     @property
     def wants_arguments(self) -> bool:
-        filled = {self.signature.context, *(name for name, _ in self.signature.dependencies)}
-        return len(inspect.signature(self.function).parameters.keys() - filled) > 1
+        injected_names = {self.signature.context, *(name for name, _ in self.signature.dependencies)}
+        return len(inspect.signature(self.function).parameters.keys() - injected_names) > 1
 
 
-def completion_of(function: Completer, what: str) -> Completion:
-    context, declared = injected_parameters(function, what)
-    signature = Signature((), context, NO_ANNOTATION, is_async(function), read_dependencies(declared, what))
-    return Completion(function, what, signature)
+def completion_of(function: Completer, subject: str) -> Completion:
+    context, dependencies = injected_parameters(function, subject)
+    signature = Signature((), context, NO_ANNOTATION, is_async(function), read_dependencies(dependencies, subject))
+    return Completion(function, subject, signature)

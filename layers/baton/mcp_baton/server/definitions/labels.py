@@ -24,18 +24,18 @@ class Labels(Struct, frozen=True):
     annotations: JsonObject | None = None
     meta: JsonObject | None = None
 
-    def of(self, function: Callable[..., object]) -> "Labels":
+    def for_function(self, function: Callable[..., object]) -> "Labels":
         return replace(self, description=description_of(function, self.description))
 
     def to_json(self) -> dict[str, Json]:
-        made: dict[str, Json] = {
+        members: dict[str, Json] = {
             "title": self.title,
             "description": self.description,
             "icons": list(self.icons),
             "annotations": self.annotations,
             "_meta": self.meta,
         }
-        return {name: value for name, value in made.items() if value}
+        return {name: value for name, value in members.items() if value}
 
 
 class PromptLabels(TypedDict, total=False):
@@ -64,8 +64,8 @@ def description_of(function: Callable[..., object], description: str | None) -> 
         return description
     while isinstance(function, functools.partial):
         function = function.func
-    own = function.__doc__ if inspect.isroutine(function) else type(function).__call__.__doc__
-    return inspect.cleandoc(own) if own else ""
+    docstring = function.__doc__ if inspect.isroutine(function) else type(function).__call__.__doc__
+    return inspect.cleandoc(docstring) if docstring else ""
 
 
 TOOL_OPTIONS: Final = (
@@ -74,7 +74,7 @@ TOOL_OPTIONS: Final = (
 """The options of `@server.tool(…)` besides labels."""
 
 
-def labels_of(options: Mapping[str, Any], what: str, others: Iterable[str] = ()) -> Labels:
+def labels_of(options: Mapping[str, Any], subject: str, others: Iterable[str] = ()) -> Labels:
     try:
         return Labels(**options)
     except TypeError:
@@ -82,7 +82,7 @@ def labels_of(options: Mapping[str, Any], what: str, others: Iterable[str] = ())
 
         known = [*Labels.__match_args__, *others]
         unknown = next(name for name in options if name not in Labels.__match_args__)
-        raise RegistrationError(f"{what}: it has no option {unknown!r}{did_you_mean(unknown, known)}") from None
+        raise RegistrationError(f"{subject}: it has no option {unknown!r}{did_you_mean(unknown, known)}") from None
 
 
 def name_of(function: object) -> str:
@@ -90,45 +90,45 @@ def name_of(function: object) -> str:
         raise not_a_function(function)
     name = getattr(function, "__name__", None) or getattr(getattr(function, "func", None), "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
-        shown = "a lambda" if name == "<lambda>" else repr(function)
-        raise RegistrationError(f"{shown} has no name; write a function with def, or give it a name with name=...")
+        text = "a lambda" if name == "<lambda>" else repr(function)
+        raise RegistrationError(f"{text} has no name; write a function with def, or give it a name with name=...")
     return name
 
 
-def not_a_function(given: object) -> RegistrationError:
-    remedy = f"write name={given!r}" if isinstance(given, str) else "publish a function"
-    return RegistrationError(f"{given!r} is not a function; {remedy}")
+def not_a_function(value: object) -> RegistrationError:
+    remedy = f"write name={value!r}" if isinstance(value, str) else "publish a function"
+    return RegistrationError(f"{value!r} is not a function; {remedy}")
 
 
-def variables_set(names: Sequence[str], what: str) -> tuple[str, ...]:
+def variable_names(names: Sequence[str], subject: str) -> tuple[str, ...]:
     """Check the task variables in `sets`."""
     if isinstance(names, str):
-        raise RegistrationError(f"{what}: sets is a list of task variables; write sets=[{names!r}]")
+        raise RegistrationError(f"{subject}: sets is a list of task variables; write sets=[{names!r}]")
     for name in names:
         if not isinstance(name, str) or not name:
-            raise RegistrationError(f"{what}: sets has {name!r}; a task variable needs a name")
+            raise RegistrationError(f"{subject}: sets has {name!r}; a task variable needs a name")
         if name.startswith((ENGINE_PREFIX, MCP_PREFIX)):
-            raise RegistrationError(f"{what}: sets has {name!r}; tools cannot set variables with this prefix")
+            raise RegistrationError(f"{subject}: sets has {name!r}; tools cannot set variables with this prefix")
     return tuple(dict.fromkeys(names))
 
 
-def workflow_names(names: Sequence[str], what: str) -> tuple[str, ...]:
+def workflow_names(names: Sequence[str], subject: str) -> tuple[str, ...]:
     """Check the workflows in `only_in`. Later, `Server.check` rejects names that no workflow has."""
     if isinstance(names, str):
-        raise RegistrationError(f"{what}: only_in is a list of workflows; write only_in=[{names!r}]")
+        raise RegistrationError(f"{subject}: only_in is a list of workflows; write only_in=[{names!r}]")
     for name in names:
         if not isinstance(name, str):
-            raise RegistrationError(f"{what}: only_in has {name!r}; give the names of workflows")
+            raise RegistrationError(f"{subject}: only_in has {name!r}; give the names of workflows")
     return tuple(dict.fromkeys(names))
 
 
-def required_scopes(scopes: Sequence[str], what: str) -> frozenset[str]:
+def required_scopes(scopes: Sequence[str], subject: str) -> frozenset[str]:
     """Check the scopes in `requires` (RFC 6749, section 3.3)."""
     if isinstance(scopes, str):
-        raise RegistrationError(f"{what}: requires is a list of scopes; write requires=[{scopes!r}]")
+        raise RegistrationError(f"{subject}: requires is a list of scopes; write requires=[{scopes!r}]")
     for scope in scopes:
         if not isinstance(scope, str) or not scope or scope.split() != [scope]:
-            raise RegistrationError(f"{what}: requires has {scope!r}; a scope is a string without spaces")
+            raise RegistrationError(f"{subject}: requires has {scope!r}; a scope is a string without spaces")
     return frozenset(scopes)
 
 

@@ -36,7 +36,7 @@ class Header(Struct, frozen=True):
         return {**handler(core_schema), KEYWORD: self.name}
 
 
-def mirrored(schema: Mapping[str, Any], what: str) -> dict[tuple[str, ...], str]:
+def mirrored(schema: Mapping[str, Any], subject: str) -> dict[tuple[str, ...], str]:
     """Return the mirrored parameters of an input schema: property path to header name, in lower case.
 
     Raises:
@@ -44,22 +44,22 @@ def mirrored(schema: Mapping[str, Any], what: str) -> dict[tuple[str, ...], str]
     """
     if KEYWORD in schema or _has_misplaced_mark(schema, reachable=True):
         raise RegistrationError(
-            f"{what}: {KEYWORD!r} can only mark parameters, and properties of plain object parameters"
+            f"{subject}: {KEYWORD!r} can only mark parameters, and properties of plain object parameters"
         )
-    found: dict[tuple[str, ...], str] = {}
+    headers: dict[tuple[str, ...], str] = {}
     for path, node in _properties(schema):
         if KEYWORD not in node:
             continue
         name, kind = node[KEYWORD], node.get("type")
-        where = f"{what}, parameter {'.'.join(path)!r}"
+        label = f"{subject}, parameter {'.'.join(path)!r}"
         if not isinstance(name, str) or not re.fullmatch(HEADER_NAME, name):
-            raise RegistrationError(f"{where}: {name!r} cannot stand in a header's name")
+            raise RegistrationError(f"{label}: {name!r} is not allowed in the name of a header")
         if not isinstance(kind, str) or kind not in _PRIMITIVE:
-            raise RegistrationError(f"{where}: only a string, an integer or a boolean can be mirrored into a header")
-        if PREFIX + name.lower() in found.values():
-            raise RegistrationError(f"{where}: another parameter is mirrored into the header {name!r}")
-        found[path] = PREFIX + name.lower()
-    return found
+            raise RegistrationError(f"{label}: only a string, an integer or a boolean can be mirrored into a header")
+        if PREFIX + name.lower() in headers.values():
+            raise RegistrationError(f"{label}: another parameter is mirrored into the header {name!r}")
+        headers[path] = PREFIX + name.lower()
+    return headers
 
 
 def _properties(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -91,20 +91,20 @@ def header_mismatch(
 ) -> str | None:
     """Return what is wrong with a call's `Mcp-Param-*` headers; `None` if they are correct."""
     for path, header in expected.items():
-        value, sent = _at(arguments, path), headers.get(header)
+        value, header_value = _value_at(arguments, path), headers.get(header)
         if value is None:
-            if sent is not None:
+            if header_value is not None:
                 return f"the header {header} has no counterpart in the body"
-        elif sent is None:
+        elif header_value is None:
             return f"the header {header} is required"
-        elif not re.fullmatch(_SENDABLE, sent):
+        elif not re.fullmatch(_SENDABLE, header_value):
             return f"the header {header} holds characters that must be sent as base64"
-        elif not _same(decode_header(sent), value):
-            return f"the header {header} does not say what the body says"
+        elif not _is_same(decode_header(header_value), value):
+            return f"the header {header} differs from the value in the body"
     return None
 
 
-def _at(arguments: Json, path: tuple[str, ...]) -> Json:
+def _value_at(arguments: Json, path: tuple[str, ...]) -> Json:
     for name in path:
         if not isinstance(arguments, Mapping):
             return None
@@ -112,14 +112,14 @@ def _at(arguments: Json, path: tuple[str, ...]) -> Json:
     return arguments
 
 
-def _same(sent: str | None, value: Json) -> bool:
-    if sent is None:
+def _is_same(text: str | None, value: Json) -> bool:
+    if text is None:
         return False
     if isinstance(value, bool):
-        return sent == ("true" if value else "false")
+        return text == ("true" if value else "false")
     if isinstance(value, int | float):
-        return _number(sent) == value
-    return sent == value
+        return _number(text) == value
+    return text == value
 
 
 def _number(text: str) -> float | None:

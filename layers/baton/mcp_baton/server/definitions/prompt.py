@@ -13,9 +13,9 @@ from mcp_baton.server.schema.signature import read_signature
 from mcp_baton.workflow.definition import Argument
 
 
-def messages_of(returned: object) -> list[Json]:
+def messages_of(value: object) -> list[Json]:
     """Convert the value of a prompt's function to `PromptMessage`s. A text becomes a message of the user."""
-    items = returned if isinstance(returned, Sequence) and not isinstance(returned, str) else [returned]
+    items = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
     return [_message(item) for item in items]
 
 
@@ -24,12 +24,12 @@ def _message(item: object) -> Json:
         return item.to_json()
     if isinstance(item, (str, *CONTENT_TYPES)):
         return Message("user", item).to_json()
-    made = to_json(item)
-    if isinstance(made, Mapping) and isinstance(made.get("content"), str):
-        made = {**made, "content": {"type": "text", "text": made["content"]}}
-    if not isinstance(made, Mapping) or not isinstance(made.get("content"), Mapping) or "role" not in made:
+    message = to_json(item)
+    if isinstance(message, Mapping) and isinstance(message.get("content"), str):
+        message = {**message, "content": {"type": "text", "text": message["content"]}}
+    if not isinstance(message, Mapping) or not isinstance(message.get("content"), Mapping) or "role" not in message:
         raise ProtocolError(INTERNAL_ERROR, "the prompt did not return text, content or messages")
-    return made
+    return message
 
 
 class Prompt:
@@ -39,7 +39,7 @@ class Prompt:
         self.function = function
         self.name = name
         self.requires = requires
-        self.labels = labels.of(function)
+        self.labels = labels.for_function(function)
         self.signature = read_signature(function, f"prompt {name!r}")
         self.arguments = tuple(
             Argument(parameter.published_name, parameter.description, parameter.required, parameter.annotation)
@@ -52,12 +52,11 @@ class Prompt:
 
 
 def definition_of_prompt(name: str, labels: Labels, arguments: Sequence[Argument]) -> dict[str, Json]:
-    shown: list[Json] = [_definition_of_argument(argument) for argument in arguments]
-    return {"name": name, **labels.to_json(), "arguments": shown}
+    return {"name": name, **labels.to_json(), "arguments": [_definition_of_argument(item) for item in arguments]}
 
 
 def _definition_of_argument(argument: Argument) -> Mapping[str, Json]:
-    shown: dict[str, Json] = {"name": argument.name}
+    definition: dict[str, Json] = {"name": argument.name}
     if argument.shown_description:
-        shown["description"] = argument.shown_description
-    return shown | {"required": argument.required}
+        definition["description"] = argument.shown_description
+    return definition | {"required": argument.required}

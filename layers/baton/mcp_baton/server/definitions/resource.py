@@ -30,13 +30,13 @@ _DOTS = frozenset({".", ".."})
 _NOT_IN_A_NAME = frozenset("/\\\0")
 
 
-def variables_of(template: str, what: str) -> tuple[str, ...]:
+def variables_of(template: str, subject: str) -> tuple[str, ...]:
     names = tuple(match[2] for match in _EXPRESSION.finditer(template))
     rest = _EXPRESSION.sub("", template)
     if "{" in rest or "}" in rest:
-        raise RegistrationError(f"{what}: {template!r} may only contain {{name}}, {{+name}} and {{name*}}")
+        raise RegistrationError(f"{subject}: {template!r} may only contain {{name}}, {{+name}} and {{name*}}")
     if len(set(names)) != len(names):
-        raise RegistrationError(f"{what}: {template!r} contains a name twice; rename one")
+        raise RegistrationError(f"{subject}: {template!r} contains a name twice; rename one")
     return names
 
 
@@ -45,14 +45,14 @@ class _Variable(Struct, frozen=True):
 
     name: str
     spans_segments: bool
-    followed_by: str
+    suffix: str
 
 
 class Template:
     """A parsed URI template. Raises `RegistrationError` if it is invalid."""
 
-    def __init__(self, template: str, what: str) -> None:
-        self.names = variables_of(template, what)
+    def __init__(self, template: str, subject: str) -> None:
+        self.names = variables_of(template, subject)
         self._prefix, *rest = _EXPRESSION.split(template)
         self._variables = [_Variable(name, bool(plus or star), text) for plus, name, star, text in batched(rest, 4)]
 
@@ -75,7 +75,7 @@ class Template:
     def _values(self, uri: str) -> dict[str, str] | None:
         if not self._variables:
             return {} if uri == self._prefix else None
-        if not (uri.startswith(self._prefix) and uri.endswith(self._variables[-1].followed_by)):
+        if not (uri.startswith(self._prefix) and uri.endswith(self._variables[-1].suffix)):
             return None  # a fast path for the usual case
         from urllib.parse import unquote
 
@@ -86,7 +86,7 @@ class Template:
             if not end:
                 return None
             values[variable.name] = unquote(uri[place:end])
-            place = end + len(variable.followed_by)
+            place = end + len(variable.suffix)
         return values
 
     def _farthest_ends(self, uri: str) -> list[list[int]]:
@@ -99,7 +99,7 @@ class Template:
         ends: list[list[int]] = []
         rest_matches: Sequence[int] = [0] * len(uri) + [1]
         for variable in reversed(self._variables):
-            text = variable.followed_by
+            text = variable.suffix
             farthest = [0] * (len(uri) + 1)
             for place in range(len(uri) - 1, len(self._prefix) - 1, -1):
                 end = place + 1
@@ -114,13 +114,13 @@ class Template:
         return ends[::-1]
 
 
-def contents_of(uri: str, mime_type: str | None, returned: object) -> FetchedResource:
+def contents_of(uri: str, mime_type: str | None, value: object) -> FetchedResource:
     """Convert the value of a resource's function to content: text, bytes as base64, other values as JSON text."""
-    if isinstance(returned, str):
-        return FetchedResource(uri, mime_type or "text/plain", text=returned)
-    if isinstance(returned, bytes | bytearray):
-        return FetchedResource(uri, mime_type or "application/octet-stream", blob=base64_of(bytes(returned)))
-    return FetchedResource(uri, mime_type or "application/json", text=dumps(to_json(returned)))
+    if isinstance(value, str):
+        return FetchedResource(uri, mime_type or "text/plain", text=value)
+    if isinstance(value, bytes | bytearray):
+        return FetchedResource(uri, mime_type or "application/octet-stream", blob=base64_of(bytes(value)))
+    return FetchedResource(uri, mime_type or "application/json", text=dumps(to_json(value)))
 
 
 class Resource:
@@ -137,22 +137,22 @@ class Resource:
         self.requires = requires
         self.function = function
         self.name = name
-        self.labels = labels.of(function)
+        self.labels = labels.for_function(function)
         self.mime_type = mime_type
-        what = f"resource {uri!r}"
-        self._template = Template(uri, what)
+        subject = f"resource {uri!r}"
+        self._template = Template(uri, subject)
         self.variables = self._template.names
         self.match = self._template.match
         self.unsafe_variable = self._template.unsafe_variable
-        self.signature = read_signature(function, what)
+        self.signature = read_signature(function, subject)
         if set(self.variables) != self.signature.names:
             from mcp_baton.hints import did_you_mean
 
-            takes = ", ".join(sorted(self.signature.names)) or "nothing"
-            wrong = next((name for name in sorted(self.signature.names) if name not in self.variables), None)
-            close = did_you_mean(wrong, self.variables) if wrong else ""
-            remedy = close if "mean" in close else "; name the same in the URI and in the signature"
-            raise RegistrationError(f"{what}: the function takes {takes}{remedy}")
+            parameters = ", ".join(sorted(self.signature.names)) or "nothing"
+            unknown = next((name for name in sorted(self.signature.names) if name not in self.variables), None)
+            hint = did_you_mean(unknown, self.variables) if unknown else ""
+            remedy = hint if "mean" in hint else "; name the same in the URI and in the signature"
+            raise RegistrationError(f"{subject}: the function takes {parameters}{remedy}")
         self.input = InputSchema(name, self.signature)
 
     @property
@@ -161,9 +161,9 @@ class Resource:
 
     @cached_property
     def definition(self) -> dict[str, Json]:
-        shown: dict[str, Json] = {"uriTemplate" if self.is_template else "uri": self.uri, "name": self.name}
-        shown |= self.labels.to_json()
-        return shown | ({"mimeType": self.mime_type} if self.mime_type else {})
+        members: dict[str, Json] = {"uriTemplate" if self.is_template else "uri": self.uri, "name": self.name}
+        members |= self.labels.to_json()
+        return members | ({"mimeType": self.mime_type} if self.mime_type else {})
 
 
 SCHEME: Final = "baton://"
@@ -173,7 +173,7 @@ APP_URI: Final = "ui://baton/tasks"
 """The page of a workflow's tasks, which hosts show with the results of its tool (docs/console.md)."""
 
 
-def is_own(uri: str) -> bool:
+def is_reserved(uri: str) -> bool:
     """Whether a URI is reserved for Baton. The case of a scheme does not matter (RFC 3986)."""
     return uri[: len(SCHEME)].lower() == SCHEME
 
@@ -184,7 +184,8 @@ def value_uri(task_id: str, name: str) -> str:
     return f"{_TASKS}{task_id}/{quote(name, safe='', errors='surrogatepass')}"
 
 
-def value_at(uri: str) -> tuple[str, str] | None:
+def parse_value_uri(uri: str) -> tuple[str, str] | None:
+    """Return the task and the variable of a value's URI; `None` for other URIs."""
     if not uri.startswith(_TASKS):
         return None
     task_id, slash, name = uri[len(_TASKS) :].partition("/")
@@ -206,7 +207,7 @@ time to match a template grows with the length of the URI and the number of the 
 def find_in(resources: Mapping[str, Resource], uri: str) -> tuple[Resource, dict[str, str]] | None:
     """Find the resource at a URI, and its function's arguments. A resource with exactly this URI precedes all
     templates."""
-    if len(uri) > MAX_URI or is_own(uri):
+    if len(uri) > MAX_URI or is_reserved(uri):
         return None
     exact = resources.get(uri)
     if exact is not None and not exact.is_template:

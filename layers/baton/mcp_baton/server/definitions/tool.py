@@ -65,21 +65,20 @@ class TaskSupport(Struct, frozen=True):
 NO_TASK = TaskSupport()
 
 
-def task_support(options: dict[str, Any], what: str) -> TaskSupport:
+def task_support(options: dict[str, Any], subject: str) -> TaskSupport:
     """Read the options about tasks, and remove them from a tool's options. The labels remain."""
     support = options.pop("task", "forbidden")
     start = options.pop("task_start", "call")
     idempotent = options.pop("idempotent", True)
     for name, value, choices in (("task", support, SUPPORTS), ("task_start", start, STARTS)):
         if value not in choices:
-            raise RegistrationError(f"{what}: {name}={value!r} is not possible{did_you_mean(value, choices)}")
+            raise RegistrationError(f"{subject}: {name}={value!r} is not possible{did_you_mean(value, choices)}")
     if not isinstance(idempotent, bool):
-        raise RegistrationError(f"{what}: idempotent={idempotent!r} must be True or False")
+        raise RegistrationError(f"{subject}: idempotent={idempotent!r} must be True or False")
     if support == "forbidden" and (start != "call" or not idempotent):
-        given = "task_start" if start != "call" else "idempotent"
-        raise RegistrationError(
-            f"{what}: {given} has no effect unless the tool may run as a task; add task='optional' or task='required'"
-        )
+        option = "task_start" if start != "call" else "idempotent"
+        cause = f"{option} has no effect unless the tool may run as a task"
+        raise RegistrationError(f"{subject}: {cause}; add task='optional' or task='required'")
     return TaskSupport(support, idempotent, start == "explicit")
 
 
@@ -113,7 +112,7 @@ class Tool:
         self.tasks = tasks
         self.only_in = only_in
         self.approval = approval
-        self.labels = labels.of(function)
+        self.labels = labels.for_function(function)
         self._input_schema = input_schema
         self.signature: Signature = read_signature(function, f"tool {name!r}")
         for parameter in self.signature.names:
@@ -123,9 +122,9 @@ class Tool:
         if approval is not None:
             check_approval(approval, f"tool {name!r}", self.signature, tasks)
         returns = self.signature.returns
-        schemaless = any(returns is empty for empty in _SCHEMALESS) or mentions_content(returns)
-        self.output = None if schemaless else OutputSchema(name, returns)
-        unknown = None if schemaless else type_without_schema(returns)
+        has_no_schema = any(returns is empty for empty in _SCHEMALESS) or mentions_content(returns)
+        self.output = None if has_no_schema else OutputSchema(name, returns)
+        unknown = None if has_no_schema else type_without_schema(returns)
         if unknown is not None:
             raise return_error(f"tool {name!r}", unknown)
         if input_schema is not None or any(_is_marked(item.annotation) for item in self.signature.parameters):
@@ -141,16 +140,16 @@ class Tool:
     def definition(self) -> dict[str, Json]:
         """The tool as `tools/list` shows it (MCP server/tools, Tool)."""
         try:
-            shown: dict[str, Json] = {"name": self.name, **self.labels.to_json(), "inputSchema": self.input_schema}
+            members: dict[str, Json] = {"name": self.name, **self.labels.to_json(), "inputSchema": self.input_schema}
             if guards := list(self._guards()):
-                described = [shown["description"]] if shown.get("description") else []
-                shown["description"] = "\n\n".join(map(str, [*described, " ".join(guards)]))
+                descriptions = [members["description"]] if members.get("description") else []
+                members["description"] = "\n\n".join(map(str, [*descriptions, " ".join(guards)]))
             if self.output:
-                shown["outputSchema"] = self.output.json_schema
+                members["outputSchema"] = self.output.json_schema
         except Exception as error:  # code of the author's type may raise anything
-            what, has_output = f"tool {self.name!r}", self.output is not None
-            raise tool_error(what, self.signature, error, has_output=has_output) from error
-        return shown
+            has_output = self.output is not None
+            raise tool_error(f"tool {self.name!r}", self.signature, error, has_output=has_output) from error
+        return members
 
     def _guards(self) -> Iterator[str]:
         """Yield the sentences of the description that say when the tool runs."""
@@ -165,8 +164,8 @@ class Tool:
         return definition_with_task_id(self.definition)
 
     def has_parameter(self, name: str) -> bool:
-        published = self._input_schema.get("properties") if self._input_schema else None
-        return name in self.signature.names or (isinstance(published, Mapping) and name in published)
+        properties = self._input_schema.get("properties") if self._input_schema else None
+        return name in self.signature.names or (isinstance(properties, Mapping) and name in properties)
 
     @property
     def input_schema(self) -> JsonObject:
@@ -187,31 +186,31 @@ class Tool:
     def summary(self) -> str:
         return (self.labels.description or "").partition("\n")[0]
 
-    def outcome(self, returned: object) -> Succeeded:
+    def outcome(self, return_value: object) -> Succeeded:
         """Return the outcome of a call: the tool's value and, if the function returned content, the whole result."""
-        content = explicit_content(returned)
+        content = explicit_content(return_value)
         if content is None:
             try:
-                return Succeeded(self.output.value(returned) if self.output else to_json(returned))
+                return Succeeded(self.output.value(return_value) if self.output else to_json(return_value))
             except ValueError as error:
-                wrong = wrong_result(
-                    self.name, self.decorated, self.signature.returns if self.output else None, returned, error
+                result_error = wrong_result(
+                    self.name, self.decorated, self.signature.returns if self.output else None, return_value, error
                 )
-                raise wrong from wrong.__cause__
-        shown = {name: to_json(value) for name, value in content.to_json().items()}
-        return Succeeded(shown.get("structuredContent", shown["content"]), shown)
+                raise result_error from result_error.__cause__
+        result = {name: to_json(value) for name, value in content.to_json().items()}
+        return Succeeded(result.get("structuredContent", result["content"]), result)
 
     def result(self, outcome: Succeeded) -> dict[str, Json]:
         if outcome.shown is not None:
             return dict(outcome.shown)
         value = outcome.value
-        made: dict[str, Json] = {"content": [] if value is None else [{"type": "text", "text": as_text(value)}]}
+        result: dict[str, Json] = {"content": [] if value is None else [{"type": "text", "text": as_text(value)}]}
         if self.output:
-            made["structuredContent"] = {"result": value} if self.output.wraps else value
-        return made
+            result["structuredContent"] = {"result": value} if self.output.wraps else value
+        return result
 
 
-def check_approval(approval: object, what: str, signature: Signature, tasks: TaskSupport = NO_TASK) -> None:
+def check_approval(approval: object, subject: str, signature: Signature, tasks: TaskSupport = NO_TASK) -> None:
     """Check the approval of a tool, or of a step that calls it.
 
     Raises:
@@ -219,23 +218,25 @@ def check_approval(approval: object, what: str, signature: Signature, tasks: Tas
             tool.
     """
     if not isinstance(approval, Approval):
-        raise RegistrationError(f"{what}: approval={approval!r} is not an Approval; write Approval('refunds')")
-    names = frozenset(it.published_name for it in signature.parameters)
+        raise RegistrationError(f"{subject}: approval={approval!r} is not an Approval; write Approval('refunds')")
+    names = frozenset(parameter.published_name for parameter in signature.parameters)
     for unknown in approval.unknown_names(names):
-        close = did_you_mean(unknown, sorted(names))
-        raise RegistrationError(f"{what}: the message of its approval has {{{unknown}}}, which is no parameter{close}")
+        hint = did_you_mean(unknown, sorted(names))
+        raise RegistrationError(
+            f"{subject}: the message of its approval has {{{unknown}}}, which is no parameter{hint}"
+        )
     if tasks.explicit:
-        raise RegistrationError(f"{what}: a tool with an approval cannot have task_start='explicit'; leave it out")
+        raise RegistrationError(f"{subject}: a tool with an approval cannot have task_start='explicit'; leave it out")
 
 
-def explicit_content(returned: object) -> ToolResult | None:
+def explicit_content(value: object) -> ToolResult | None:
     """Convert content, or a list with content in it, to a `ToolResult`; `None` for other values."""
-    if isinstance(returned, ToolResult):
-        return returned
-    if isinstance(returned, CONTENT_TYPES):
-        return ToolResult([returned])
-    if isinstance(returned, list | tuple) and any(isinstance(item, CONTENT_TYPES) for item in returned):
-        return ToolResult([item if isinstance(item, CONTENT_TYPES) else as_text(item) for item in returned])
+    if isinstance(value, ToolResult):
+        return value
+    if isinstance(value, CONTENT_TYPES):
+        return ToolResult([value])
+    if isinstance(value, list | tuple) and any(isinstance(item, CONTENT_TYPES) for item in value):
+        return ToolResult([item if isinstance(item, CONTENT_TYPES) else as_text(item) for item in value])
     return None
 
 
@@ -246,23 +247,23 @@ def mentions_content(annotation: object) -> bool:
     return any(mentions_content(part) for part in getattr(annotation, "__args__", ()))
 
 
-def _is_marked(annotation: Any, seen: frozenset[int] = frozenset()) -> bool:
+def _is_marked(annotation: Any, visited: frozenset[int] = frozenset()) -> bool:
     """Whether a type, or a part of it, is marked for a header. A mark in a part is an error that must be reported."""
-    if id(annotation) in seen:
+    if id(annotation) in visited:
         return False
     fields = getattr(annotation, "model_fields", {}).values() if isinstance(annotation, type) else ()
     notes = [*getattr(annotation, "__metadata__", ()), *(note for field in fields for note in field.metadata)]
     parts = [getattr(annotation, "__origin__", None), *getattr(annotation, "__args__", ())]
     parts += [field.annotation for field in fields]
     return any(isinstance(note, Header) for note in notes) or any(
-        _is_marked(part, seen | {id(annotation)}) for part in parts
+        _is_marked(part, visited | {id(annotation)}) for part in parts
     )
 
 
 NEXT: Final = "baton_next"
 """The property of structured content with the outcome of a call and the next call."""
 
-_TASK: Final = {
+_TASK_ID_SCHEMA: Final = {
     "description": "Id of the workflow task that this call continues. Leave it out if it continues none.",
     "type": "string",
 }
@@ -280,17 +281,17 @@ _EXTENSIBLE: Final = frozenset(
 
 def definition_with_task_id(definition: JsonObject) -> JsonObject:
     """Add the argument `task_id` to a tool's definition, and the property that its results then have."""
-    made = {**definition, "inputSchema": _with_property(definition["inputSchema"], TASK_ID, _TASK)}
+    result = {**definition, "inputSchema": _with_property(definition["inputSchema"], TASK_ID, _TASK_ID_SCHEMA)}
     schema: Any = definition.get("outputSchema")
     if schema is not None and (name := declared_name(schema)) is not None:
-        made["outputSchema"] = _with_property(schema, name, _next_property(schema))
-    return made
+        result["outputSchema"] = _with_property(schema, name, _next_property(schema))
+    return result
 
 
 APPROVAL: Final = "approval"
 """The property of structured content that says which approval a call needs."""
 
-_NEEDED: Final = {"description": "The approval that this call needs before it can run.", "type": "object"}
+_APPROVAL_SCHEMA: Final = {"description": "The approval that this call needs before it can run.", "type": "object"}
 
 
 def definition_with_approval(definition: JsonObject) -> JsonObject:
@@ -298,11 +299,11 @@ def definition_with_approval(definition: JsonObject) -> JsonObject:
     schema: Any = definition.get("outputSchema")
     if schema is None or not takes_approval(schema):
         return definition
-    made = _with_property(schema, APPROVAL, _NEEDED)
-    required = made.pop("required", [])
+    extended_schema = _with_property(schema, APPROVAL, _APPROVAL_SCHEMA)
+    required = extended_schema.pop("required", [])
     if required:
-        made["anyOf"] = [{"required": required}, {"required": [APPROVAL]}]
-    return {**definition, "outputSchema": made}
+        extended_schema["anyOf"] = [{"required": required}, {"required": [APPROVAL]}]
+    return {**definition, "outputSchema": extended_schema}
 
 
 def takes_approval(schema: Mapping[str, Any]) -> bool:
@@ -314,21 +315,21 @@ def declared_name(schema: Mapping[str, Any]) -> str | None:
     """Return the name of the property that is added to an output schema; `None` if none can be added."""
     if not schema.keys() <= _EXTENSIBLE:
         return None
-    taken = schema.get("properties", {})
-    return next((name for name in (NEXT, f"{NEXT}_") if name not in taken), None)
+    properties = schema.get("properties", {})
+    return next((name for name in (NEXT, f"{NEXT}_") if name not in properties), None)
 
 
-def free_name(structured: JsonObject, schema: Mapping[str, Any] | None) -> str | None:
+def free_name(structured_content: JsonObject, schema: Mapping[str, Any] | None) -> str | None:
     """Return the name of the property that can be added to structured content; `None` if none can be added."""
     if schema is None:
         names = [NEXT, f"{NEXT}_"]
     else:
-        declared = declared_name(schema)
-        if declared is None:
+        property_name = declared_name(schema)
+        if property_name is None:
             return None
         is_open = schema.get("additionalProperties", True) in (True, {})
-        names = [declared, f"{declared}_"] if is_open else [declared]
-    return next((name for name in names if name not in structured), None)
+        names = [property_name, f"{property_name}_"] if is_open else [property_name]
+    return next((name for name in names if name not in structured_content), None)
 
 
 def _next_property(schema: Mapping[str, Any]) -> dict[str, Json]:
@@ -343,29 +344,27 @@ def _with_property(schema: Any, name: str, added: Mapping[str, Json]) -> dict[st
 
 
 def wrong_result(
-    name: str, function: Callable[..., object], declared: Any, returned: object, error: ValueError
+    name: str, function: Callable[..., object], declared_type: Any, value: object, error: ValueError
 ) -> WrongResult:
     """Return the error for an invalid return value. It names the tool's line and the value's type, but not the
     value."""
-    place = source_location(function)
-    subject = f"the tool {name!r}{f' ({place})' if place else ''} returned"
-    if inspect.iscoroutine(returned):
-        returned.close()
+    location = source_location(function)
+    subject = f"the tool {name!r}{f' ({location})' if location else ''} returned"
+    if inspect.iscoroutine(value):
+        value.close()
         return WrongResult(f"{subject} a coroutine: write async def, and await what it calls")
-    kind = "None" if returned is None else f"a value of the type {type(returned).__qualname__}"
-    if declared is None or isinstance(error.__cause__, TypeError):
+    value_text = "None" if value is None else f"a value of the type {type(value).__qualname__}"
+    if declared_type is None or isinstance(error.__cause__, TypeError):
         remedy = "return texts, numbers, booleans, None, lists, dicts, dataclasses or models"
-        return _with_cause(WrongResult(f"{subject} {kind}: {error}; {remedy}"), error)
-    type_name = shown_type(declared)
-    remedy = (
-        f"return one, or declare -> {type_name} | None" if returned is None else "return one, or declare another type"
-    )
-    return _with_cause(WrongResult(f"{subject} {kind}, but it declares {type_name}: {error}; {remedy}"), error)
+        return _with_cause(WrongResult(f"{subject} {value_text}: {error}; {remedy}"), error)
+    type_name = shown_type(declared_type)
+    remedy = f"return one, or declare -> {type_name} | None" if value is None else "return one, or declare another type"
+    return _with_cause(WrongResult(f"{subject} {value_text}, but it declares {type_name}: {error}; {remedy}"), error)
 
 
-def _with_cause(wrong: WrongResult, error: ValueError) -> WrongResult:
+def _with_cause(result_error: WrongResult, error: ValueError) -> WrongResult:
     """Set the exception of the author's code, if there is one, as the cause of the error."""
     cause = error.__cause__
     if cause is not None and not isinstance(cause, TypeError) and not type(cause).__module__.startswith("pydantic"):
-        wrong.__cause__ = cause
-    return wrong
+        result_error.__cause__ = cause
+    return result_error

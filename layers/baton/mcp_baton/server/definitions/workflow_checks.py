@@ -33,10 +33,10 @@ def definitions_without_schema(
         *((f"resource {uri!r}", resource) for uri, resource in resources.items()),
         *((f"prompt {name!r}", prompt) for name, prompt in prompts.items()),
     ]
-    for what, item in others:
-        refused = None if item.input.is_plain else parameter_error_in(what, item.signature, "conversion")
-        if refused is not None:
-            yield item, refused
+    for subject, item in others:
+        parameter_error = None if item.input.is_plain else parameter_error_in(subject, item.signature, "conversion")
+        if parameter_error is not None:
+            yield item, parameter_error
 
 
 def check_workflows(
@@ -44,13 +44,13 @@ def check_workflows(
 ) -> dict[str, Workflow]:
     """Check the workflows. Returns them with the name of each step's tool."""
     callees = _callees(tools, in_full)
-    made = {name: checked(workflow, callees, workflow_tools) for name, workflow in workflows.items()}
-    for error in (*_only_in_errors(made, tools), *_approval_errors(made, tools)):
+    checked_workflows = {name: checked(workflow, callees, workflow_tools) for name, workflow in workflows.items()}
+    for error in (*_only_in_errors(checked_workflows, tools), *_approval_errors(checked_workflows, tools)):
         raise error
-    for workflow in made.values():
+    for workflow in checked_workflows.values():
         for error in _argument_errors(workflow, in_full):
             raise error
-    return made
+    return checked_workflows
 
 
 def all_workflow_errors(
@@ -66,7 +66,9 @@ def all_workflow_errors(
 
 def _only_in_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]) -> Iterator[WorkflowError]:
     for tool in tools.values():
-        using = {name: it for name, it in workflows.items() if any(step.tool == tool.name for step in it.steps)}
+        callers = {
+            name for name, workflow in workflows.items() if any(step.tool == tool.name for step in workflow.steps)
+        }
         for name in tool.only_in:
             if name not in workflows:
                 cause = (
@@ -76,7 +78,7 @@ def _only_in_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]
             elif not workflows[name].durable:
                 cause = f"the tool {tool.name!r} has only_in={name!r}, which has no tasks; leave out durable=False"
                 yield WorkflowError(name, cause)
-        for name in using.keys() - set(tool.only_in) if tool.only_in else ():
+        for name in callers - set(tool.only_in) if tool.only_in else ():
             cause = f"the tool {tool.name!r} runs only in {' and '.join(tool.only_in)}; add {name!r} to its only_in"
             yield WorkflowError(name, cause)
 
@@ -116,9 +118,9 @@ def _argument_errors(workflow: Workflow, in_full: bool) -> Iterator[WorkflowErro
     yield from errors
     for argument in () if errors else workflow.arguments:
         is_json = argument.default is not None and not_json(argument.default) is None
-        fault = default_error(argument, in_full=in_full) if is_json else None
-        if fault:
-            cause = f"the default of the argument {argument.name!r} does not convert to its type: {fault}"
+        problem = default_error(argument, in_full=in_full) if is_json else None
+        if problem:
+            cause = f"the default of the argument {argument.name!r} does not convert to its type: {problem}"
             yield WorkflowError(workflow.name, cause)
 
 

@@ -23,12 +23,12 @@ from mcp_baton.workflow.wait import Callback
 
 
 class WorkflowOptions(TypedDict, total=False):
-    """The options of `@server.workflow`, beside its name: see `Workflow`."""
+    """The options of `@server.workflow`, besides its name: see `Workflow`."""
 
     title: str
     """A name for people."""
     description: str
-    """What it does; the function's docstring unless given."""
+    """What it does; the docstring of the function by default."""
     durable: bool
     """Whether a run creates a task."""
     tool: bool
@@ -44,7 +44,7 @@ class WorkflowOptions(TypedDict, total=False):
 
 
 class StepOptions(TypedDict, total=False):
-    """The options of `step`, beside its name: see `Step`."""
+    """The options of `step`, besides its name: see `Step`."""
 
     guidance: str
     """What a model should bear in mind when it makes this call itself; `{arg}` is replaced."""
@@ -78,7 +78,7 @@ class _Recording:
     def __init__(self, workflow: str) -> None:
         self.workflow = workflow
         self.steps: list[Step] = []
-        self.uncalled: dict[int, tuple[str, str]] = {}
+        self.uncalled_steps: dict[int, tuple[str, str]] = {}
 
     def add(self, step: Step) -> Reference:
         """Add a step. Returns a reference to its result."""
@@ -90,10 +90,10 @@ class _Recording:
     def source(self, name: str, value: object) -> Any:
         """Convert a value of a call to a data source."""
         if isinstance(value, Reference):
-            made_by = workflow_of(value)
-            if made_by is not None and made_by != self.workflow:
+            other_workflow = workflow_of(value)
+            if other_workflow is not None and other_workflow != self.workflow:
                 raise self.error(
-                    f"{name!r} is given a reference of the workflow {made_by!r}; "
+                    f"{name!r} is given a reference of the workflow {other_workflow!r}; "
                     "give this workflow an argument or a step of its own"
                 )
         elif isinstance(value, Coroutine):
@@ -101,9 +101,9 @@ class _Recording:
             raise self.error(
                 f"{name!r} is given a call of an async function, which does not run here; write step(tool)(…)"
             )
-        elif (found := _reference_in(value)) is not None:
+        elif (reference := _reference_in(value)) is not None:
             raise self.error(
-                f"{name!r} is given {found!r} inside of a list or an object; give the tool a parameter for it, "
+                f"{name!r} is given {reference!r} inside of a list or an object; give the tool a parameter for it, "
                 "or let a tool build the value"
             )
         return as_source(value)
@@ -120,9 +120,11 @@ class _Recording:
         Raises:
             WorkflowError: It uses a reference of another workflow.
         """
-        other = next((name for name in workflows_of(value) if name != self.workflow), None)
-        if other is not None:
-            raise self.error(f"when: the condition uses a reference of the workflow {other!r}; use this workflow's own")
+        workflow = next((name for name in workflows_of(value) if name != self.workflow), None)
+        if workflow is not None:
+            raise self.error(
+                f"when: the condition uses a reference of the workflow {workflow!r}; use this workflow's own"
+            )
         return value
 
     def error(self, cause: str) -> WorkflowError:
@@ -134,7 +136,7 @@ def _reference_in(value: object) -> Reference | None:
     if isinstance(value, Reference):
         return value
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return next((found for item in items if (found := _reference_in(item)) is not None), None)
+    return next((reference for item in items if (reference := _reference_in(item)) is not None), None)
 
 
 _recording: Final[ContextVar[_Recording | None]] = ContextVar("recording", default=None)
@@ -197,7 +199,7 @@ def step(tool: Any, *, each: object = None, name: str | None = None, **options: 
     Args:
         tool: The decorated function, or a tool's name.
         each: A list: the tool is called once for each element, `item()`, and the result is the list of results.
-        name: The step's name; the tool's unless given. A second step with the same tool needs one.
+        name: The step's name; the tool's name by default. A second step with the same tool needs one.
         options: See `StepOptions`.
 
     Returns:
@@ -207,22 +209,24 @@ def step(tool: Any, *, each: object = None, name: str | None = None, **options: 
         WorkflowError: Outside of a workflow function; a second step of this name; a value of another workflow.
     """
     recording = _current("step(…)")
-    own = name or (tool if isinstance(tool, str) else name_of(tool))
-    key = len(recording.uncalled)
-    recording.uncalled[key] = (own, author_line())
-    bindings = {it: recording.source(it, value) for it, value in options.pop("template_bindings", {}).items()}
+    step_name = name or (tool if isinstance(tool, str) else name_of(tool))
+    key = len(recording.uncalled_steps)
+    recording.uncalled_steps[key] = (step_name, author_line())
+    bindings = options.pop("template_bindings", {})
+    bindings = {variable: recording.source(variable, value) for variable, value in bindings.items()}
     recording.condition(options.get("when"))
-    listed = None if each is None else recording.source("each", each)
+    items = None if each is None else recording.source("each", each)
 
-    def call(*values: object, **named: object) -> Reference:
-        recording.uncalled.pop(key, None)
-        by_position = _by_position(recording, own, tool, values)
-        if twice := sorted(by_position.keys() & named.keys()):
-            raise recording.error(f"step {own!r}: the argument {twice[0]!r} is given twice; give it once, by its name")
-        arguments = {**by_position, **named}
-        sources = {it: recording.source(it, value) for it, value in arguments.items()}
+    def call(*values: object, **keywords: object) -> Reference:
+        recording.uncalled_steps.pop(key, None)
+        by_position = _by_position(recording, step_name, tool, values)
+        if duplicates := sorted(by_position.keys() & keywords.keys()):
+            problem = f"the argument {duplicates[0]!r} is given twice; give it once, by its name"
+            raise recording.error(f"step {step_name!r}: {problem}")
+        arguments = {**by_position, **keywords}
+        sources = {parameter: recording.source(parameter, value) for parameter, value in arguments.items()}
         return recording.add(
-            Step(own, tool=tool, arguments=sources, template_bindings=bindings, each=listed, **options)
+            Step(step_name, tool=tool, arguments=sources, template_bindings=bindings, each=items, **options)
         )
 
     return call
@@ -377,36 +381,36 @@ def workflow_of_function(
 ) -> Workflow:
     """Create the workflow that a function describes. The function is called once, with a reference for each
     parameter."""
-    own = name or name_of(function)
-    place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+    name = name or name_of(function)
+    location = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
     if is_async(function):
-        raise WorkflowError(own, f"{place}: a workflow function describes steps and waits for none; write def")
-    signature = read_signature(function, f"workflow {own!r}")
+        raise WorkflowError(name, f"{location}: a workflow function describes steps and waits for none; write def")
+    signature = read_signature(function, f"workflow {name!r}")
     if signature.context or signature.dependencies:
         raise WorkflowError(
-            own, f"{place}: a workflow function has no Context and no Depends; give them to the tools that it calls"
+            name, f"{location}: a workflow function has no Context and no Depends; give them to the tools that it calls"
         )
-    text, described = _documentation(function.__doc__ or "")
-    arguments = tuple(_argument(parameter, described) for parameter in signature.parameters)
-    recording = _Recording(own)
+    text, descriptions = _documentation(function.__doc__ or "")
+    arguments = tuple(_argument(parameter, descriptions) for parameter in signature.parameters)
+    recording = _Recording(name)
     references = {
-        parameter.name: reference_to(PromptArg(argument.name), own)
+        parameter.name: reference_to(PromptArg(argument.name), name)
         for parameter, argument in zip(signature.parameters, arguments, strict=True)
     }
     token = _recording.set(recording)
     try:
-        with _watching_calls(own, tools):
-            returned = function(**references)
+        with _direct_calls_rejected(name, tools):
+            return_value = function(**references)
     finally:
         _recording.reset(token)
-    for step_name, line in recording.uncalled.values():
-        raise WorkflowError(own, f"{line}: step({step_name}) has no call; write step({step_name})(…)")
-    if returned is not None:
+    for step_name, line in recording.uncalled_steps.values():
+        raise WorkflowError(name, f"{line}: step({step_name}) has no call; write step({step_name})(…)")
+    if return_value is not None:
         raise WorkflowError(
-            own, f"{place}: a workflow function returns nothing, because the task has all results; leave out return"
+            name, f"{location}: a workflow function returns nothing, because the task has all results; leave out return"
         )
     return Workflow(
-        name=own,
+        name=name,
         arguments=arguments,
         steps=recording.steps,
         **{"description": text, **options},  # type: ignore[arg-type]
@@ -414,7 +418,7 @@ def workflow_of_function(
 
 
 @contextmanager
-def _watching_calls(workflow: str, tools: Mapping[str, Any]) -> Iterator[None]:
+def _direct_calls_rejected(workflow: str, tools: Mapping[str, Any]) -> Iterator[None]:
     """Raise `WorkflowError` if a tool is called directly with references: its result would become a constant.
 
     Uses `sys.monitoring`, which costs nothing outside of the tools' own code. If a debugger has taken the identifier,
@@ -428,44 +432,44 @@ def _watching_calls(workflow: str, tools: Mapping[str, Any]) -> Iterator[None]:
         yield
         return
 
-    def refuse(code: CodeType, _offset: int) -> None:
+    def reject_direct_call(code: CodeType, _offset: int) -> None:
         frame = sys._getframe(1)  # noqa: SLF001 - the frame of the tool that is being called
         caller = frame.f_back
         if caller is not None and any(isinstance(value, Reference) for value in frame.f_locals.values()):
             line, name = f"{caller.f_code.co_filename}:{caller.f_lineno}", codes[code]
             raise WorkflowError(workflow, f"{line} calls the tool {name!r} directly; write step({name})(…)")
 
-    started = monitoring.events.PY_START
+    start_event = monitoring.events.PY_START
     monitoring.use_tool_id(_MONITOR, "mcp_baton")
-    monitoring.register_callback(_MONITOR, started, refuse)
+    monitoring.register_callback(_MONITOR, start_event, reject_direct_call)
     for code in codes:
-        monitoring.set_local_events(_MONITOR, code, started)
+        monitoring.set_local_events(_MONITOR, code, start_event)
     try:
         yield
     finally:
         for code in codes:
             monitoring.set_local_events(_MONITOR, code, monitoring.events.NO_EVENTS)
-        monitoring.register_callback(_MONITOR, started, None)
+        monitoring.register_callback(_MONITOR, start_event, None)
         monitoring.free_tool_id(_MONITOR)
 
 
-def _argument(parameter: Parameter, described: Mapping[str, str]) -> Argument:
+def _argument(parameter: Parameter, descriptions: Mapping[str, str]) -> Argument:
     notes = getattr(parameter.annotation, "__metadata__", ())
-    given = next((note for note in notes if isinstance(note, Argument)), Argument(""))
+    declaration = next((note for note in notes if isinstance(note, Argument)), Argument(""))
     kind: Any = parameter.annotation
     if notes:
-        others = [note for note in notes if not isinstance(note, str | Argument)]
+        other_notes = [note for note in notes if not isinstance(note, str | Argument)]
         kind = kind.__origin__
-        for note in others:
+        for note in other_notes:
             kind = Annotated[kind, note]
-    default: Json = given.default if parameter.default is NO_ANNOTATION else parameter.default
+    default: Json = declaration.default if parameter.default is NO_ANNOTATION else parameter.default
     return Argument(
         parameter.published_name,
-        given.description or parameter.description or described.get(parameter.name, ""),
-        required=parameter.required and given.default is None,
+        declaration.description or parameter.description or descriptions.get(parameter.name, ""),
+        required=parameter.required and declaration.default is None,
         type=str if kind is Any else kind,
         default=default,
-        secret=given.secret,
+        secret=declaration.secret,
     )
 
 
@@ -479,10 +483,10 @@ def _documentation(docstring: str) -> tuple[str, dict[str, str]]:
     Returns:
         The text as the end of the sentence "I want to …", and the description of each parameter.
     """
-    cleaned = inspect.cleandoc(docstring)
-    text, *sections = _SECTION.split(f"\n{cleaned}")
-    titles = [title.strip(" \t\n:") for title in _SECTION.findall(f"\n{cleaned}")]
-    described: dict[str, str] = {}
+    docstring = f"\n{inspect.cleandoc(docstring)}"
+    text, *sections = _SECTION.split(docstring)
+    titles = [title.strip(" \t\n:") for title in _SECTION.findall(docstring)]
+    descriptions: dict[str, str] = {}
     for title, section in zip(titles, sections, strict=True):
         if title in ("Args", "Arguments"):
             name, margin = "", None
@@ -490,10 +494,10 @@ def _documentation(docstring: str) -> tuple[str, dict[str, str]]:
                 entry = _ENTRY.fullmatch(line)
                 if entry and (margin is None or len(entry["indent"]) <= margin):
                     name, margin = entry["name"], len(entry["indent"])
-                    described[name] = entry["text"].strip()
+                    descriptions[name] = entry["text"].strip()
                 elif name and line.strip():
-                    described[name] = f"{described[name]} {line.strip()}"
+                    descriptions[name] = f"{descriptions[name]} {line.strip()}"
     text = text.strip()
     if text[1:2].islower() or text[1:2] == " ":
         text = text[:1].lower() + text[1:]
-    return text.removesuffix(".") if text.count(".") == 1 else text, described
+    return text.removesuffix(".") if text.count(".") == 1 else text, descriptions

@@ -22,7 +22,7 @@ LONGEST_GOAL: Final = 200
 LONGEST_SUMMARY: Final = 80
 LONGEST_TITLE: Final = 60
 
-_HOW: Final = (
+_ENDING: Final = (
     "It may pause, for instance where a step fails or a value is missing. The result then says which calls remain and "
     "gives a task_id: make those calls, or call this tool again with task_id alone to let the server continue."
 )
@@ -38,14 +38,13 @@ def title_of(workflow: Workflow) -> str:
 def describe_workflow(workflow: Workflow, summarise: Summarise) -> str:
     """Return the description for models: the steps, that the workflow may pause, and how to continue."""
     goal = shorten(_sentence(workflow.description), LONGEST_GOAL)
-    number = len(workflow.steps)
-    intro = f"{goal} The server runs {number} {'step' if number == 1 else 'steps'}:".lstrip()
-    room = LONGEST - len(intro) - len(_HOW) - 2
-    summaries = [f"{place}. {_describe_step(step, summarise)}" for place, step in enumerate(workflow.steps, 1)]
-    named = [f"{place}. {shorten(step.name, LONGEST_SUMMARY)}." for place, step in enumerate(workflow.steps, 1)]
-    return (
-        f"{intro} {_join_if_fits(summaries, room) or _join_if_fits(named, room) or _join_what_fits(named, room)} {_HOW}"
-    )
+    count = len(workflow.steps)
+    intro = f"{goal} The server runs {count} {'step' if count == 1 else 'steps'}:".lstrip()
+    longest = LONGEST - len(intro) - len(_ENDING) - 2
+    summaries = [f"{number}. {_describe_step(step, summarise)}" for number, step in enumerate(workflow.steps, 1)]
+    names = [f"{number}. {shorten(step.name, LONGEST_SUMMARY)}." for number, step in enumerate(workflow.steps, 1)]
+    steps = _join_if_fits(summaries, longest) or _join_if_fits(names, longest) or _join_first(names, longest)
+    return f"{intro} {steps} {_ENDING}"
 
 
 def shorten(text: str, longest: int) -> str:
@@ -64,29 +63,30 @@ def _sentence(text: str) -> str:
 def _describe_step(step: Step, summarise: Summarise) -> str:
     name = shorten(step.name, LONGEST_SUMMARY)
     if step.ask is not None:
-        what = f"asks {'the user' if step.ask.of == 'user' else 'you'}: {step.ask.question}"
+        text = f"asks {'the user' if step.ask.of == 'user' else 'you'}: {step.ask.question}"
     elif step.is_wait:
-        what = step.wait_text
+        text = step.wait_text
     else:
-        what = f"read {', '.join(step.resources)}" if step.tool is None else summarise(step.tool)
-    summary = shorten(what, LONGEST_SUMMARY).rstrip(".")
+        text = f"read {', '.join(step.resources)}" if step.tool is None else summarise(step.tool)
+    summary = shorten(text, LONGEST_SUMMARY).rstrip(".")
     return f"{name}: {summary}." if summary else f"{name}."
 
 
-def _join_if_fits(parts: list[str], room: int) -> str:
-    whole = " ".join(parts)
-    return whole if len(whole) <= room else ""
+def _join_if_fits(parts: list[str], longest: int) -> str:
+    text = " ".join(parts)
+    return text if len(text) <= longest else ""
 
 
-def _join_what_fits(parts: list[str], room: int) -> str:
-    kept = ""
-    for place, part in enumerate(parts):
-        rest = f"… and {len(parts) - place} more."
-        longer = f"{kept}{part} "
-        if len(longer) + len(rest) > room:
-            return f"{kept}{rest}"
-        kept = longer
-    return kept.rstrip()
+def _join_first(parts: list[str], longest: int) -> str:
+    """Join the parts that fit, and say how many are left out."""
+    text = ""
+    for index, part in enumerate(parts):
+        ending = f"… and {len(parts) - index} more."
+        longer_text = f"{text}{part} "
+        if len(longer_text) + len(ending) > longest:
+            return f"{text}{ending}"
+        text = longer_text
+    return text.rstrip()
 
 
 type Schemas = dict[str, dict[str, Any]]
@@ -112,16 +112,16 @@ def takes_null(argument: Argument) -> bool:
 
 def _plain_schemas(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas] | None:
     definitions = Definitions()
-    made: Schemas = {}
+    schemas: Schemas = {}
     for argument in arguments:
         plain = plain_type(argument.type)
         if plain is None:
             return None
         try:
-            made[argument.name] = plain.schema(definitions)
+            schemas[argument.name] = plain.schema(definitions)
         except NotPlain:
             return None
-    return made, definitions.schemas
+    return schemas, definitions.schemas
 
 
 def _pydantic_schemas(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas]:
@@ -138,8 +138,8 @@ def _pydantic_schemas(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas]:
         except PydanticUserError:
             continue
         adapters.append((argument.name, "validation", adapter))
-    made, root = TypeAdapter.json_schemas(adapters, schema_generator=schema_generator())
-    schemas = {name: _untitled(schema) for (name, _), schema in made.items()}
+    pydantic_schemas, root = TypeAdapter.json_schemas(adapters, schema_generator=schema_generator())
+    schemas = {name: _untitled(schema) for (name, _), schema in pydantic_schemas.items()}
     definitions = {name: _untitled(schema) for name, schema in root.get("$defs", {}).items()}
     return {argument.name: schemas.get(argument.name, {}) for argument in arguments}, definitions
 
@@ -149,7 +149,7 @@ def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 REQUIRED: Final = "required unless task_id is given"
-TASK_ID_DESCRIPTION: Final = "The task_id of an earlier result, to go on with that task. Leave it out to start anew."
+TASK_ID_DESCRIPTION: Final = "The task_id of an earlier result, to continue that task. Leave it out to start anew."
 
 _STEP: Final[JsonObject] = {
     "type": "object",
@@ -198,7 +198,7 @@ _ACTION: Final[JsonObject] = {
     "enum": list(ACTIONS),
     "description": "What to do instead of running: show the task, list all tasks, cancel the task, or complete it.",
 }
-_RESULT: Final[JsonObject] = {"type": "object", "description": "The result of a task that is completed so."}
+_RESULT: Final[JsonObject] = {"type": "object", "description": "The result to complete the task with."}
 _BOARD: Final[JsonObject] = {"type": "object", "description": "The task as its page shows it."}
 _TASKS: Final[JsonObject] = {"type": "array", "items": {"type": "object"}, "description": "The newest tasks."}
 
@@ -224,16 +224,17 @@ class WorkflowTool:
     @cached_property
     def definition(self) -> dict[str, Json]:
         hints = [self._tools[step.tool].labels.annotations or {} for step in self.workflow.steps if step.tool]
-        writing = [hint for hint in hints if hint.get("readOnlyHint") is not True]
-        made: dict[str, Json] = {"readOnlyHint": not writing}
-        if writing:
-            made["destructiveHint"] = any(hint.get("destructiveHint") is not False for hint in writing)
-            made["idempotentHint"] = all(hint.get("idempotentHint") is True for hint in writing)
+        writing_hints = [hint for hint in hints if hint.get("readOnlyHint") is not True]
+        annotations: dict[str, Json] = {"readOnlyHint": not writing_hints}
+        if writing_hints:
+            annotations["destructiveHint"] = any(hint.get("destructiveHint") is not False for hint in writing_hints)
+            annotations["idempotentHint"] = all(hint.get("idempotentHint") is True for hint in writing_hints)
+        annotations["openWorldHint"] = any(hint.get("openWorldHint") is not False for hint in hints)
         return {
             "name": self.workflow.name,
             "title": title_of(self.workflow),
             "description": describe_workflow(self.workflow, lambda tool: self._tools[tool].summary),
-            "annotations": made | {"openWorldHint": any(hint.get("openWorldHint") is not False for hint in hints)},
+            "annotations": annotations,
             "inputSchema": self.input_schema,
             "outputSchema": OUTPUT_SCHEMA,
             "_meta": {"ui": {"resourceUri": APP_URI}},
@@ -244,12 +245,12 @@ class WorkflowTool:
         """The definition for a client that shows pages, with the arguments that the page uses (docs/console.md)."""
         schema = self.input_schema
         properties = schema["properties"]
-        more = dict(properties) if isinstance(properties, Mapping) else {}
-        returned: JsonObject = {**OUTPUT_PROPERTIES, "board": _BOARD, "tasks": _TASKS}
+        own_properties = dict(properties) if isinstance(properties, Mapping) else {}
+        output_properties: JsonObject = {**OUTPUT_PROPERTIES, "board": _BOARD, "tasks": _TASKS}
         return {
             **self.definition,
-            "inputSchema": {**schema, "properties": {**more, TASK_ACTION: _ACTION, TASK_RESULT: _RESULT}},
-            "outputSchema": {**OUTPUT_SCHEMA, "properties": returned},
+            "inputSchema": {**schema, "properties": {**own_properties, TASK_ACTION: _ACTION, TASK_RESULT: _RESULT}},
+            "outputSchema": {**OUTPUT_SCHEMA, "properties": output_properties},
         }
 
     @property
@@ -261,17 +262,17 @@ class WorkflowTool:
             argument.name: _property(argument, schemas[argument.name]) for argument in self.workflow.arguments
         }
         if questions:
-            asked: dict[str, Json] = {each.name: _property(each, schemas[each.name]) for each in questions}
-            about = "Answers to the workflow's questions, if they are known. The result says which questions are open."
+            answers: dict[str, Json] = {item.name: _property(item, schemas[item.name]) for item in questions}
+            text = "Answers to the workflow's questions, if they are known. The result says which questions are open."
             properties[ANSWERS] = {
                 "type": "object",
-                "description": about,
-                "properties": asked,
+                "description": text,
+                "properties": answers,
                 "additionalProperties": False,
             }
         properties[TASK_ID] = {"type": "string", "description": TASK_ID_DESCRIPTION}
-        made: dict[str, Json] = {"type": "object", "properties": properties, "additionalProperties": False}
-        return {"$defs": definitions, **made} if definitions else made
+        schema: dict[str, Json] = {"type": "object", "properties": properties, "additionalProperties": False}
+        return {"$defs": definitions, **schema} if definitions else schema
 
     @cached_property
     def without_null(self) -> frozenset[str]:
@@ -282,7 +283,7 @@ class WorkflowTool:
 def _property(argument: Argument, schema: Mapping[str, Any]) -> dict[str, Json]:
     parts = [argument.shown_description.rstrip("."), *([REQUIRED] if argument.required else [])]
     description = "; ".join(part for part in parts if part)
-    made: dict[str, Json] = dict(schema)
+    members: dict[str, Json] = dict(schema)
     if description:
-        made["description"] = description
-    return made | ({} if argument.default is None else {"default": argument.default})
+        members["description"] = description
+    return members | ({} if argument.default is None else {"default": argument.default})

@@ -15,7 +15,7 @@ from mcp_baton.server.request import Request
 
 type Method = Callable[[Request], JsonObject]
 
-_BOTH: Mapping[str, str] = {
+_COMMON_METHODS: Mapping[str, str] = {
     "tools/list": "lists.list_tools",
     "tools/call": "tools.call_tool",
     "prompts/list": "lists.list_prompts",
@@ -30,7 +30,7 @@ _BOTH: Mapping[str, str] = {
 METHODS: Mapping[Era, Mapping[str, str]] = MappingProxyType(
     {
         Era.HANDSHAKE: {
-            **_BOTH,
+            **_COMMON_METHODS,
             "initialize": "lifecycle.initialize",
             "ping": "lifecycle.ping",
             "logging/setLevel": "lifecycle.set_log_level",
@@ -40,7 +40,7 @@ METHODS: Mapping[Era, Mapping[str, str]] = MappingProxyType(
             "tasks/result": "tasks.task_result",
         },
         Era.STATELESS: {
-            **_BOTH,
+            **_COMMON_METHODS,
             "server/discover": "lifecycle.discover",
             "subscriptions/listen": "subscriptions.listen",
             "tasks/update": "tasks.update_task",
@@ -49,17 +49,17 @@ METHODS: Mapping[Era, Mapping[str, str]] = MappingProxyType(
 )
 """The methods of each era: their modules in this package and functions."""
 
-_found: dict[str, Method] = {}
+_methods: dict[str, Method] = {}
 
 
 def method_of(era: Era, name: str) -> Method | None:
-    place = METHODS[era].get(name)
-    if place is None:
+    path = METHODS[era].get(name)
+    if path is None:
         return None
-    if place not in _found:
-        module, _, function = place.partition(".")
-        _found[place] = getattr(import_module(f"{__name__}.{module}"), function)
-    return _found[place]
+    if path not in _methods:
+        module, _, function = path.partition(".")
+        _methods[path] = getattr(import_module(f"{__name__}.{module}"), function)
+    return _methods[path]
 
 
 def call_method(request: Request) -> JsonObject:

@@ -21,7 +21,7 @@ def call_alone[T](
     """Call the only function of a request. It may ask the client, also over several rounds."""
     rounds = request.rounds()
     if rounds is not None:
-        identity = identity_for_task(rounds.earlier, None) or rounds.identity
+        identity = identity_for_task(rounds.earlier_identity, None) or rounds.identity
         place = NO_PLACE if target.approval is None else Place(by=f"call:{new_token()}", before=identity.by)
         rounds.identity = structs.replace(identity, by=place.by or None)
         attempt = structs.replace(options.attempt, key=identity.key, place=place)
@@ -34,21 +34,21 @@ def outcome_alone(request: Request, tool: Tool, arguments: JsonObject, options: 
 
 
 def outcome_of(
-    execution: Execution, tool: Tool, arguments: JsonObject, asking: AskerFactory, options: CallOptions
+    execution: Execution, tool: Tool, arguments: JsonObject, asker_factory: AskerFactory, options: CallOptions
 ) -> Outcome:
-    return _outcome(tool, call(execution, bound_tool(tool), arguments, asking, options))
+    return _outcome(tool, call(execution, bound_tool(tool), arguments, asker_factory, options))
 
 
-def _outcome(tool: Tool, ended: Outcome | Mismatch) -> Outcome:
-    if isinstance(ended, Mismatch):
-        return Failed(f"Invalid arguments for tool {tool.name}: {explain(ended)}")
-    return ended
+def _outcome(tool: Tool, outcome: Outcome | Mismatch) -> Outcome:
+    if isinstance(outcome, Mismatch):
+        return Failed(f"Invalid arguments for tool {tool.name}: {explain(outcome)}")
+    return outcome
 
 
 def result_of(tool: Tool, outcome: Outcome) -> dict[str, Json]:
     if isinstance(outcome, Failed):
-        failed = error_result(outcome.error)
+        result = error_result(outcome.error)
         if outcome.not_approved is not None and (tool.output is None or takes_approval(tool.output.json_schema)):
-            failed["structuredContent"] = {APPROVAL: approval_pause("", outcome.not_approved).to_json()}
-        return failed
+            result["structuredContent"] = {APPROVAL: approval_pause("", outcome.not_approved).to_json()}
+        return result
     return tool.result(outcome)

@@ -20,19 +20,20 @@ MAX_VALUES: Final = 100
 
 def complete(request: Request) -> JsonObject:
     """Suggest values for an argument. An argument without a completion has no suggestions."""
-    of, argument, value, known = completion_params(request.params)
-    if argument not in request.server.arguments_of(of):
-        raise ProtocolError(INVALID_PARAMS, f"Invalid params: there is no argument {argument!r} of {of!r} to complete")
-    completion = request.server.completions.get((of, argument))
+    reference, argument, value, known_arguments = completion_params(request.params)
+    if argument not in request.server.arguments_of(reference):
+        message = f"Invalid params: there is no argument {argument!r} of {reference!r} to complete"
+        raise ProtocolError(INVALID_PARAMS, message)
+    completion = request.server.completions.get((reference, argument))
     if completion is None:
         return suggestions(())
-    match call_alone(request, _bound(completion, value, known), {}):
+    match call_alone(request, _bound(completion, value, known_arguments), {}):
         case Mismatch() as mismatch:
             raise ProtocolError(INTERNAL_ERROR, f"The completion failed: {explain(mismatch)}")
         case Failed(error):
             raise ProtocolError(INTERNAL_ERROR, f"The completion failed: {error}")
-        case suggested:
-            return suggested
+        case result:
+            return result
 
 
 def completion_params(params: JsonObject) -> tuple[str, str, str, dict[str, Any]]:
@@ -40,34 +41,34 @@ def completion_params(params: JsonObject) -> tuple[str, str, str, dict[str, Any]
     if not isinstance(ref, Mapping) or ref.get("type") not in ("ref/prompt", "ref/resource"):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `ref.type` must be ref/prompt or ref/resource")
     field = "name" if ref["type"] == "ref/prompt" else "uri"
-    of = ref.get(field)
-    if not isinstance(of, str):
+    reference = ref.get(field)
+    if not isinstance(reference, str):
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: `ref.{field}` must be a string")
     if not isinstance(argument, Mapping):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `argument` must be an object with `name` and `value`")
     name, value = argument.get("name"), argument.get("value")
     if not isinstance(name, str) or not isinstance(value, str):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `argument.name` and `argument.value` must be strings")
-    known = context.get("arguments", {}) if isinstance(context, Mapping) else None
-    if not isinstance(known, Mapping):
+    known_arguments = context.get("arguments", {}) if isinstance(context, Mapping) else None
+    if not isinstance(known_arguments, Mapping):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `context.arguments` must be an object")
-    return of, name, value, dict(known)
+    return reference, name, value, dict(known_arguments)
 
 
-def _bound(completion: Completion, value: str, known: dict[str, Any]) -> BoundFunction[JsonObject]:
+def _bound(completion: Completion, value: str, known_arguments: dict[str, Any]) -> BoundFunction[JsonObject]:
     """Bind a completing function to the text so far and, if it takes them, the known arguments."""
-    arguments = (value, known) if completion.wants_arguments else (value,)
+    arguments = (value, known_arguments) if completion.wants_arguments else (value,)
     function = partial(completion.function, *arguments)
 
-    def suggested(returned: object) -> JsonObject:
-        if isinstance(returned, str) or not isinstance(returned, Iterable):
-            raise ToolError(f"{completion.what} did not return suggestions")
-        return suggestions(str(suggestion) for suggestion in returned)
+    def to_suggestions(values: object) -> JsonObject:
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise ToolError(f"{completion.subject} did not return suggestions")
+        return suggestions(str(suggestion) for suggestion in values)
 
-    return BoundFunction(completion.what, "completion", function, completion.signature, dict, suggested)
+    return BoundFunction(completion.subject, "completion", function, completion.signature, dict, to_suggestions)
 
 
 def suggestions(values: Iterable[str]) -> JsonObject:
-    found: list[Json] = list(values)
-    shown: Json = found[:MAX_VALUES]
-    return {"completion": {"values": shown, "total": len(found), "hasMore": len(found) > MAX_VALUES}}
+    all_values: list[Json] = list(values)
+    first_values: Json = all_values[:MAX_VALUES]
+    return {"completion": {"values": first_values, "total": len(all_values), "hasMore": len(all_values) > MAX_VALUES}}

@@ -39,11 +39,11 @@ def initialize(request: Request) -> JsonObject:
         "capabilities": capabilities(request, client_capabilities),
         "serverInfo": server_info(request),
     }
-    declared = [
+    declared_capabilities = [
         capability for capability in CAPABILITIES if capability != APPS and declares(client_capabilities, capability)
     ]
-    declared += [APPS] if shows_apps(client_capabilities) else []
-    request.exchange.add_headers({SESSION_HEADER: session_id(declared, os.urandom(RANDOM_BYTES))})
+    declared_capabilities += [APPS] if shows_apps(client_capabilities) else []
+    request.exchange.add_headers({SESSION_HEADER: session_id(declared_capabilities, os.urandom(RANDOM_BYTES))})
     return _with_instructions(request, result)
 
 
@@ -92,10 +92,10 @@ def complete_result(request: Request, result: JsonObject) -> JsonObject:
 
 
 def server_info(request: Request) -> dict[str, Json]:
-    own = request.server.options
-    result: dict[str, Json] = {"name": own.name, "version": own.version}
-    optional: dict[str, Json] = {"title": own.title, "websiteUrl": own.website_url, "icons": list(own.icons)}
-    return result | {name: value for name, value in optional.items() if value}
+    options = request.server.options
+    result: dict[str, Json] = {"name": options.name, "version": options.version}
+    others: dict[str, Json] = {"title": options.title, "websiteUrl": options.website_url, "icons": list(options.icons)}
+    return result | {name: value for name, value in others.items() if value}
 
 
 def _with_instructions(request: Request, result: dict[str, Json]) -> dict[str, Json]:

@@ -26,18 +26,18 @@ def list_tools(request: Request) -> JsonObject:
     """List the tools, then the tools of workflows, each in the order of registration."""
     server = request.server
     with_task_id, with_approval = server.tools_with_task_id, server.tools_with_approval
-    shown: list[Json] = []
+    definitions: list[Json] = []
     for name, tool in server.tools.items():
         definition = _definition(tool, with_task_id=name in with_task_id, with_approval=name in with_approval)
         if definition is not None:
-            shown.append(_with_execution(request, definition, tool.tasks))
-    found = [made for name in server.workflow_tool_names if (made := server.workflow_tool(name))]
-    for_apps = bool(found) and request.envelope.shows_apps
-    shown += [
-        _with_execution(request, made.definition_for_apps if for_apps else made.definition, made.tasks)
-        for made in found
+            definitions.append(_with_execution(request, definition, tool.tasks))
+    workflow_tools = list(filter(None, map(server.workflow_tool, server.workflow_tool_names)))
+    for_apps = bool(workflow_tools) and request.envelope.shows_apps
+    definitions += [
+        _with_execution(request, item.definition_for_apps if for_apps else item.definition, item.tasks)
+        for item in workflow_tools
     ]
-    return _page(request, "tools", shown, private=for_apps)
+    return _page(request, "tools", definitions, private=for_apps)
 
 
 def _definition(tool: Tool, *, with_task_id: bool, with_approval: bool) -> JsonObject | None:
@@ -53,28 +53,28 @@ def _definition(tool: Tool, *, with_task_id: bool, with_approval: bool) -> JsonO
 
 def _with_execution(request: Request, definition: JsonObject, tasks: TaskSupport) -> JsonObject:
     """Add to a definition whether calls may run as tasks. The 2026 era has no such member."""
-    says_so = tasks.support != "forbidden" and request.has_workers and not request.stateless
-    return {**definition, "execution": tasks.execution} if says_so else definition
+    can_be_task = tasks.support != "forbidden" and request.has_workers and not request.stateless
+    return {**definition, "execution": tasks.execution} if can_be_task else definition
 
 
 def list_prompts(request: Request) -> JsonObject:
     """List the prompts, then the workflows, each in the order of registration."""
     server = request.server
-    shown = [definition_of_prompt(item.name, item.labels, item.arguments) for item in server.prompts.values()]
+    definitions = [definition_of_prompt(item.name, item.labels, item.arguments) for item in server.prompts.values()]
     for workflow in server.workflows.values():
         labels = Labels(title=workflow.title, description=workflow.description)
-        shown.append(definition_of_prompt(workflow.name, labels, server.prompt_arguments(workflow)))
-    return _page(request, "prompts", shown)
+        definitions.append(definition_of_prompt(workflow.name, labels, server.prompt_arguments(workflow)))
+    return _page(request, "prompts", definitions)
 
 
 def list_resources(request: Request) -> JsonObject:
-    shown = [item.definition for item in request.server.resources.values() if not item.is_template]
-    return _page(request, "resources", shown)
+    definitions = [resource.definition for resource in request.server.resources.values() if not resource.is_template]
+    return _page(request, "resources", definitions)
 
 
 def list_resource_templates(request: Request) -> JsonObject:
-    shown = [item.definition for item in request.server.resources.values() if item.is_template]
-    return _page(request, "resourceTemplates", shown)
+    definitions = [resource.definition for resource in request.server.resources.values() if resource.is_template]
+    return _page(request, "resourceTemplates", definitions)
 
 
 def cacheable(request: Request, result: dict[str, Json], *, private: bool = False) -> dict[str, Json]:
@@ -86,10 +86,10 @@ def cacheable(request: Request, result: dict[str, Json], *, private: bool = Fals
 
 def _page(request: Request, key: str, entries: Sequence[Json], *, private: bool = False) -> JsonObject:
     start = _position(request.params.get("cursor"), len(entries))
-    made: dict[str, Json] = {key: list(entries[start : start + PAGE_SIZE])}
+    result: dict[str, Json] = {key: list(entries[start : start + PAGE_SIZE])}
     if start + PAGE_SIZE < len(entries):
-        made["nextCursor"] = binascii.b2a_base64(str(start + PAGE_SIZE).encode(), newline=False).decode()
-    return cacheable(request, made, private=private) if request.stateless else made
+        result["nextCursor"] = binascii.b2a_base64(str(start + PAGE_SIZE).encode(), newline=False).decode()
+    return cacheable(request, result, private=private) if request.stateless else result
 
 
 def _position(cursor: Json, length: int) -> int:
@@ -100,5 +100,5 @@ def _position(cursor: Json, length: int) -> int:
     except ValueError:
         position = -1
     if not 0 < position < length or position % PAGE_SIZE:
-        raise ProtocolError(INVALID_PARAMS, "Invalid params: `cursor` is not one that this list gave out")
+        raise ProtocolError(INVALID_PARAMS, "Invalid params: `cursor` was not returned by this list")
     return position

@@ -32,45 +32,45 @@ logger = logging.getLogger(__name__)
 
 
 def get_prompt(request: Request) -> JsonObject:
-    name, given = request.name_and_arguments()
+    name, arguments = request.name_and_arguments()
     if name in request.server.workflows:
-        return _run_workflow(request, request.server.workflows[name], given)
+        return _run_workflow(request, request.server.workflows[name], arguments)
     if name in request.server.prompts:
         prompt = request.server.prompts[name]
-        _, converted = check_arguments(prompt.arguments, given)
-        match call_alone(request, bound_prompt(prompt), converted):
+        _, values = check_arguments(prompt.arguments, arguments)
+        match call_alone(request, bound_prompt(prompt), values):
             case Mismatch() as mismatch:
                 raise ProtocolError(INVALID_PARAMS, f"Invalid params: {explain(mismatch)}")
             case Failed(error):
                 raise ProtocolError(INTERNAL_ERROR, f"The prompt {prompt.name!r} failed: {error}")
-            case made:
-                return _result(prompt.labels.description or "", made)
+            case prompt_messages:
+                return _result(prompt.labels.description or "", prompt_messages)
     raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name}")
 
 
-def _run_workflow(request: Request, workflow: Workflow, given: JsonObject) -> JsonObject:
-    task_id, given = _task_and_arguments(request, workflow, given)
+def _run_workflow(request: Request, workflow: Workflow, arguments: JsonObject) -> JsonObject:
+    task_id, arguments = _task_and_arguments(request, workflow, arguments)
     ttl_ms = request.requested_ttl()
     host = ServerHost(request, until_s=request.reply_due_s() if request.reply.silent else math.inf)
     try:
-        run = answer_with_run(request, workflow, given, task_id, host, ttl_ms)
+        run = answer_with_run(request, workflow, arguments, task_id, host, ttl_ms)
     except NOT_RESUMED as error:
         raise refusal(error, task_id) from error
-    in_text = run.stored and request.server.names_tasks_in_text(run.workflow)
-    handle = handle_of(request.server, run.workflow, run.task.task_id) if in_text and run.task else None
+    names_task = run.stored and request.server.names_tasks_in_text(run.workflow)
+    handle = handle_of(request.server, run.workflow, run.task.task_id) if names_task and run.task else None
     tools = request.server.tools
     summaries = {step.tool: tools[step.tool].summary for step in run.workflow.steps if step.tool}
-    said = messages(run, request.server, summaries.__getitem__, handle)
-    made = _result(run.workflow.description, [_message(item) for item in said])
+    run_messages = messages(run, request.server, summaries.__getitem__, handle)
+    result = _result(run.workflow.description, [_message(message) for message in run_messages])
     meta = run_meta(request, run)
-    return made | {"_meta": meta} if meta else made
+    return result | {"_meta": meta} if meta else result
 
 
-def _task_and_arguments(request: Request, workflow: Workflow, given: JsonObject) -> tuple[str | None, JsonObject]:
+def _task_and_arguments(request: Request, workflow: Workflow, arguments: JsonObject) -> tuple[str | None, JsonObject]:
     if not request.server.names_tasks_in_text(workflow):
-        return request.bound_task(), given
+        return request.bound_task(), arguments
     try:
-        return named_task(request, given)
+        return named_task(request, arguments)
     except InvalidTaskReference as error:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
 
@@ -86,30 +86,30 @@ def refusal(error: NotResumed, task_id: str | None) -> ProtocolError:
                 "progress": task.variables.get(PROGRESS),
                 "runningUntil": until,
             }
-            held = f"Another run holds the task until {until} or longer; nothing was run"
-            return ProtocolError(INVALID_REQUEST, f"{held}: look at the task, or ask again then", data)
+            cause = f"Another run holds the task until {until} or longer; nothing was run"
+            return ProtocolError(INVALID_REQUEST, f"{cause}: read the task, or send the request again then", data)
         case TaskUnreadable(error=cause):
-            # Without the stored state, a resume would repeat completed steps. So nothing is run.
+            # Nothing is run, because without the stored state a resume would repeat completed steps.
             logger.error("task %s: it could not be read, so it was not resumed", task_id, exc_info=cause)
             if isinstance(cause, ValueLost):
-                why = f"The task cannot be resumed, since its arguments are gone: {cause}. Nothing was run."
+                message = f"The task cannot be resumed, because its arguments are lost: {cause}. Nothing was run."
             else:
-                why = "The task store is not available; nothing was run. Send the same request again."
-            return ProtocolError(INTERNAL_ERROR, why)
+                message = "The task store is not available; nothing was run. Send the same request again."
+            return ProtocolError(INTERNAL_ERROR, message)
         case TaskNotFound():
             message = "Unknown task"
         case TaskFinished(current=task):
-            message = f"The task is {task.status.value}; there is nothing to go on with"
+            message = f"The task is {task.status.value}; there is nothing to continue"
         case WrongWorkflow():
             message = f"Invalid params: `_meta.{TASK_ID_KEY}` is not a task of this workflow"
         case DefinitionChanged(steps=steps):
-            what = f"these steps are completed and differ now: {', '.join(steps)}"
-            message = f"The workflow has changed since the task was started; {what}"
+            change = f"these steps are completed and differ now: {', '.join(steps)}"
+            message = f"The workflow has changed since the task was started; {change}"
     return ProtocolError(INVALID_PARAMS, message)
 
 
-def _result(description: str, made: list[Json]) -> dict[str, Json]:
-    return ({"description": description} if description else {}) | {"messages": made}
+def _result(description: str, prompt_messages: list[Json]) -> dict[str, Json]:
+    return ({"description": description} if description else {}) | {"messages": prompt_messages}
 
 
 def _message(message: Message) -> Json:

@@ -7,7 +7,7 @@ from mcp_baton.protocol.budget import ANSWER_BYTES
 from mcp_baton.protocol.envelope import APP_TYPE
 from mcp_baton.protocol.json import Json, JsonObject, escaped, json_size
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RESOURCE_NOT_FOUND
-from mcp_baton.server.definitions.resource import APP_URI, MAX_URI, Resource, find_in, is_own, value_at
+from mcp_baton.server.definitions.resource import APP_URI, MAX_URI, Resource, find_in, is_reserved, parse_value_uri
 from mcp_baton.server.methods.calling import call_alone
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import CallOptions, bound_resource
@@ -25,10 +25,10 @@ logger = logging.getLogger(__name__)
 def stored_text(request: Request, uri: str) -> tuple[str, JsonObject] | None:
     """Return the JSON text of the value at one of Baton's own URIs, or a placeholder if it is sent in pieces; and the
     members of `_meta`. `None` if the value is unknown, has expired or belongs to another owner."""
-    place = value_at(uri)
-    if place is None or request.store is None or request.owner is None:
+    target = parse_value_uri(uri)
+    if target is None or request.store is None or request.owner is None:
         return None
-    task_id, name = place
+    task_id, name = target
     try:
         task = request.store.get(request.owner, task_id)
         text = _text(request, task, name, uri)
@@ -49,21 +49,21 @@ def _text(request: Request, task: TaskRecord, name: str, uri: str) -> str | None
         return None
     if weight.text_bytes > VALUE_BYTES:
         raise _too_long(uri, weight.text_bytes, f"at most {VALUE_BYTES} can be read")
-    room = request.budget.unread if request.reply.can_stream else request.budget.shown
-    if weight.text_bytes > room:
-        raise _no_room(uri, weight.text_bytes)
+    limit = request.budget.unread if request.reply.can_stream else request.budget.shown
+    if weight.text_bytes > limit:
+        raise _needs_stream(uri, weight.text_bytes)
     request.budget.read(weight.text_bytes)
     text = text_of(task, name)
     if len(escaped(text).encode()) + 2 * json_size(uri) <= request.budget.left:
         return text
     if request.reply.can_stream:
         return request.reply.in_pieces(text)
-    raise _no_room(uri, weight.text_bytes)
+    raise _needs_stream(uri, weight.text_bytes)
 
 
-def _no_room(uri: str, text_bytes: int) -> ProtocolError:
-    remedy = f"more than an answer of {ANSWER_BYTES} holds travels only as a stream of its own"
-    return _too_long(uri, text_bytes, f"{remedy}: send the request by itself, with `Accept: text/event-stream`")
+def _needs_stream(uri: str, text_bytes: int) -> ProtocolError:
+    cause = f"an answer of more than {ANSWER_BYTES} bytes must be a stream of its own"
+    return _too_long(uri, text_bytes, f"{cause}: send the request by itself, with `Accept: text/event-stream`")
 
 
 def _too_long(uri: str, text_bytes: int, cause: str) -> ProtocolError:
@@ -76,10 +76,10 @@ def read_resource(request: Request) -> JsonObject:
     if uri == APP_URI and request.server.workflow_tool_names:
         return _app(request)
     meta: JsonObject = {}
-    if is_own(uri):
-        found = stored_text(request, uri)
-        contents = None if found is None else FetchedResource(uri, "application/json", text=found[0])
-        meta = {} if found is None else found[1]
+    if is_reserved(uri):
+        value = stored_text(request, uri)
+        contents = None if value is None else FetchedResource(uri, "application/json", text=value[0])
+        meta = {} if value is None else value[1]
     else:
         contents = _read_published(request, uri)
     if contents is None:
@@ -106,11 +106,11 @@ def _app(request: Request) -> JsonObject:
 
 
 def _read_published(request: Request, uri: str) -> FetchedResource | None:
-    found = find_resource(request.server, uri)
-    if found is None:
+    match = find_resource(request.server, uri)
+    if match is None:
         return None
     try:
-        return read(request, found[0], uri, found[1])
+        return read(request, match[0], uri, match[1])
     except ResourceUnavailable as error:
         raise ProtocolError(INTERNAL_ERROR, f"Reading {uri} failed: {error}") from error
 
@@ -121,13 +121,13 @@ def read(request: Request, resource: Resource, uri: str, arguments: JsonObject) 
     )
 
 
-def contents_of_outcome(uri: str, ended: FetchedResource | Mismatch | Failed) -> FetchedResource:
+def contents_of_outcome(uri: str, outcome: FetchedResource | Mismatch | Failed) -> FetchedResource:
     """Return the contents that a resource's function has returned. Raises `ResourceUnavailable`."""
-    match ended:
+    match outcome:
         case Mismatch() as mismatch:
             raise ResourceUnavailable(f"{uri}: {explain(mismatch)}")
-        case Failed(error) as failed:
-            raise ResourceUnavailable(error, failed.error_id)
+        case Failed(error) as failure:
+            raise ResourceUnavailable(error, failure.error_id)
         case contents:
             return contents
 
@@ -151,8 +151,8 @@ def find_resource(server: ServerView, uri: str) -> tuple[Resource, dict[str, str
     return find_in(server.resources, uri)
 
 
-def why_not(server: ServerView, uri: str) -> str:
-    """Explain to the author of a workflow why a URI does not match the resource that it is probably meant for."""
+def mismatch_reason(server: ServerView, uri: str) -> str:
+    """Explain to the author of a workflow why a URI does not match the resource that the author probably means."""
     if len(uri) > MAX_URI:
         return f": it is longer than {MAX_URI} characters"
     for resource in server.resources.values():

@@ -1,7 +1,7 @@
 """`subscriptions/listen`: notifications about tasks (docs/background.md, Status and polling).
 
-Lists change only with a deployment, and no process is told of other changes. So the server only supports notifications
-about tasks, which it polls. It keeps the stream alive, and ends it properly before the function's time is over. MCP
+Lists change only with a deployment, and nothing informs the server of other changes. So the server only supports
+notifications about tasks, which it polls. It keeps the stream alive, and ends it before the function times out. MCP
 2026-07-28, basic/patterns/subscriptions; the extension `io.modelcontextprotocol/tasks`, Task Status Notifications.
 """
 
@@ -30,40 +30,40 @@ logger = logging.getLogger(__name__)
 
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 
-MOST_TASKS: Final = 32
+MAX_TASKS: Final = 32
 """The most tasks that one stream reports."""
 
 EXPIRED: Final = "The task has expired."
 
-SOONEST_S: Final = 1.0
+MIN_INTERVAL_S: Final = 1.0
 """A task is read no more often than this, seconds."""
 
 
 def listen(request: Request) -> JsonObject:
     """Acknowledge a subscription and keep its stream open. A stream about tasks ends when all of them have ended."""
-    wanted = request.params.get("notifications")
-    if not isinstance(wanted, Mapping):
+    notifications = request.params.get("notifications")
+    if not isinstance(notifications, Mapping):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `notifications` must be an object")
     meta: dict[str, Json] = {SUBSCRIPTION_KEY: request.message.id}
-    tasks = _Subscription(request, _task_ids(request, wanted), meta)
-    agreed: dict[str, Json] = {"taskIds": tasks.accepted} if tasks.accepted else {}
-    request.reply.notify("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": agreed})
+    subscription = _Subscription(request, _task_ids(request, notifications), meta)
+    filters: dict[str, Json] = {"taskIds": subscription.accepted_ids} if subscription.accepted_ids else {}
+    request.reply.notify("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": filters})
     while True:
-        next_s = tasks.report()
-        if request.reply.gone or not request.exchange.can_stream or tasks.ended:
+        next_s = subscription.report()
+        if request.reply.gone or not request.exchange.can_stream or subscription.is_over:
             break
-        left_s = _left_s(request)
-        if left_s <= 0:
+        remaining_s = _remaining_s(request)
+        if remaining_s <= 0:
             break
-        request.pause(min(KEEP_ALIVE_S, next_s, left_s))
+        request.pause(min(KEEP_ALIVE_S, next_s, remaining_s))
     return {"_meta": meta}
 
 
-def _left_s(request: Request) -> float:
+def _remaining_s(request: Request) -> float:
     """Return the seconds until the stream ends: before the function's time is over, or at the limit for streams."""
-    left_s = request.left_s()
+    remaining_s = request.left_s()
     limit_s = request.services.settings.listen_ms / 1000 - request.elapsed_s()
-    return limit_s if left_s is None else min(limit_s, left_s)
+    return limit_s if remaining_s is None else min(limit_s, remaining_s)
 
 
 def _task_ids(request: Request, notifications: JsonObject) -> list[str]:
@@ -76,7 +76,7 @@ def _task_ids(request: Request, notifications: JsonObject) -> list[str]:
     return [str(task_id) for task_id in ids]
 
 
-class _Reported(Struct):
+class _ReportedTask(Struct):
     """A task, and its state when it was last reported.
 
     Attributes:
@@ -94,45 +94,45 @@ class _Subscription:
         self._meta = meta
         self._options = options_of(request)
         self._tasks = _find(request, ids)
-        self.accepted = list(self._tasks)
+        self.accepted_ids = list(self._tasks)
 
     @property
-    def ended(self) -> bool:
+    def is_over(self) -> bool:
         """Whether the subscription had tasks, and all of them have ended or expired."""
-        return bool(self.accepted) and not self._tasks
+        return bool(self.accepted_ids) and not self._tasks
 
     def report(self) -> float:
         """Read each task that is due and report it if it has changed. The first call reports all of them. Returns the
         seconds until the next one is due."""
         now_s = self._request.services.clock()
-        for task_id, reported in list(self._tasks.items()):
-            if reported.next_s <= now_s and self._has_ended(reported, now_s):
+        for task_id, task in list(self._tasks.items()):
+            if task.next_s <= now_s and self._has_ended(task, now_s):
                 del self._tasks[task_id]
-        return max(min((reported.next_s for reported in self._tasks.values()), default=math.inf) - now_s, 0)
+        return max(min((task.next_s for task in self._tasks.values()), default=math.inf) - now_s, 0)
 
-    def _has_ended(self, reported: _Reported, now_s: float) -> bool:
+    def _has_ended(self, reported_task: _ReportedTask, now_s: float) -> bool:
         """Read a task and report it if it has changed. Returns whether it will not change again."""
         try:
-            if reported.state is not None:
-                reported.watched.refresh()
-            task = reported.watched.task
-            reported.next_s = now_s + max(SOONEST_S, poll_interval_ms(task, self._options) / 1000)
+            if reported_task.state is not None:
+                reported_task.watched.refresh()
+            task = reported_task.watched.task
+            reported_task.next_s = now_s + max(MIN_INTERVAL_S, poll_interval_ms(task, self._options) / 1000)
             state = _notified_state(task)
-            if state != reported.state:
+            if state != reported_task.state:
                 params = with_meta(task_view(task, self._options), self._meta)
                 self._request.reply.notify("notifications/tasks", params)
-                reported.state = state
+                reported_task.state = state
         except TaskNotFound:
             # An expired task is reported as failed: `tasks/get` does not find it any more.
-            failed = replace(reported.watched.task, status=TaskStatus.FAILED, status_message=EXPIRED)
+            task = replace(reported_task.watched.task, status=TaskStatus.FAILED, status_message=EXPIRED)
             error: dict[str, Json] = {"code": INVALID_PARAMS, "message": EXPIRED}
             self._request.reply.notify(
-                "notifications/tasks", {**task_summary(failed, self._options), "error": error, "_meta": self._meta}
+                "notifications/tasks", {**task_summary(task, self._options), "error": error, "_meta": self._meta}
             )
             return True
         except StoreError:
-            logger.warning("task %s: it cannot be read now", reported.watched.task.task_id, exc_info=True)
-            reported.next_s = now_s + SOONEST_S
+            logger.warning("task %s: it cannot be read now", reported_task.watched.task.task_id, exc_info=True)
+            reported_task.next_s = now_s + MIN_INTERVAL_S
             return False
         return task.status.terminal
 
@@ -142,15 +142,15 @@ def _notified_state(task: TaskRecord) -> object:
     return task.status, task.status_message, frozenset(task.job.open) if task.job else None
 
 
-def _find(request: Request, ids: list[str]) -> dict[str, _Reported]:
+def _find(request: Request, ids: list[str]) -> dict[str, _ReportedTask]:
     if not ids or request.store is None or request.owner is None:
         return {}
 
-    def find(store: TaskStore, owner: str) -> dict[str, _Reported]:
-        found: dict[str, _Reported] = {}
-        for task_id in list(dict.fromkeys(ids))[:MOST_TASKS]:
+    def find(store: TaskStore, owner: str) -> dict[str, _ReportedTask]:
+        reported_tasks: dict[str, _ReportedTask] = {}
+        for task_id in list(dict.fromkeys(ids))[:MAX_TASKS]:
             with suppress(TaskNotFound):
-                found[task_id] = _Reported(WatchedTask(request, store, store.get(owner, task_id)))
-        return found
+                reported_tasks[task_id] = _ReportedTask(WatchedTask(request, store, store.get(owner, task_id)))
+        return reported_tasks
 
     return from_store(request, find)

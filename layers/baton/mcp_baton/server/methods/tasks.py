@@ -51,19 +51,19 @@ def get_task(request: Request) -> JsonObject:
 
 def _options(request: Request) -> ViewOptions:
     meta = request.envelope.meta
-    values = meta.get(VARIABLES_KEY)
-    if VARIABLES_KEY in meta and values not in (ALL, NONE):
+    choice = meta.get(VARIABLES_KEY)
+    if VARIABLES_KEY in meta and choice not in (ALL, NONE):
         raise ProtocolError(
             INVALID_PARAMS,
             f'Invalid params: `_meta[\'{VARIABLES_KEY}\']` must be "{ALL}" or "{NONE}"; '
             "leave it out for the values that are kept with the task",
         )
-    shown = None if values is None else str(values)
+    values = None if choice is None else str(choice)
     if meta.get(NEXT_KEY) is not True:
-        return options_of(request, values=shown)
-    from mcp_baton.server.workflows.continuations import plan_of, remaining
+        return options_of(request, values=values)
+    from mcp_baton.server.workflows.continuations import plan_of, remaining_calls
 
-    return options_of(request, values=shown, following=lambda task: remaining(request, plan_of(request, task)))
+    return options_of(request, values=values, next_calls=lambda task: remaining_calls(request, plan_of(request, task)))
 
 
 def list_tasks(request: Request) -> JsonObject:
@@ -77,11 +77,11 @@ def list_tasks(request: Request) -> JsonObject:
     try:
         page = from_store(request, lambda store, owner: store.list(owner, cursor))
     except ValueError as error:
-        message = "Invalid params: `cursor` is not one that this list gave out"
+        message = "Invalid params: `cursor` was not returned by this list"
         raise ProtocolError(INVALID_PARAMS, message) from error
     options = options_of(request)
-    made: dict[str, Json] = {"tasks": [listed_view(task, options) for task in page.tasks]}
-    return made | {"nextCursor": page.cursor} if page.cursor else made
+    result: dict[str, Json] = {"tasks": [listed_view(task, options) for task in page.tasks]}
+    return result | {"nextCursor": page.cursor} if page.cursor else result
 
 
 def task_result(request: Request) -> JsonObject:
@@ -102,12 +102,12 @@ def task_result(request: Request) -> JsonObject:
 
 def cancel_task(request: Request) -> JsonObject:
     """Cancel a task, or complete it if the params have a `result`."""
-    task_id, result = request.text("taskId"), _completion(request)
+    task_id, result = request.text("taskId"), _client_result(request)
 
     def finish(store: TaskStore, owner: str) -> TaskRecord:
-        ended = store.cancel(owner, task_id) if result is None else store.complete(owner, task_id, result)
-        wake_waiting_job(request.services, store, ended)
-        return ended
+        finished_task = store.cancel(owner, task_id) if result is None else store.complete(owner, task_id, result)
+        wake_waiting_job(request.services, store, finished_task)
+        return finished_task
 
     try:
         task = from_store(request, finish)
@@ -143,7 +143,7 @@ def update_task(request: Request) -> JsonObject:
     return {}
 
 
-def _completion(request: Request) -> JsonObject | None:
+def _client_result(request: Request) -> JsonObject | None:
     if "result" not in request.params:
         return None
     result = request.params["result"]
@@ -158,11 +158,11 @@ def check_extension(request: Request) -> None:
         raise missing_capability({"extensions": {TASKS_EXTENSION: {}}})
 
 
-def from_store[T](request: Request, ask: Callable[[TaskStore, str], T]) -> T:
-    """Call `ask` with the store and the owner. Unknown, expired and other owners' tasks have the same error."""
+def from_store[T](request: Request, action: Callable[[TaskStore, str], T]) -> T:
+    """Call `action` with the store and the owner. Unknown, expired and other owners' tasks have the same error."""
     check_extension(request)
     try:
-        return ask(*request.own_tasks())
+        return action(*request.own_tasks())
     except TaskNotFound as error:
         raise ProtocolError(INVALID_PARAMS, "Unknown task") from error
     except TaskFinished:
@@ -172,16 +172,16 @@ def from_store[T](request: Request, ask: Callable[[TaskStore, str], T]) -> T:
     except StoreError as error:
         # The text names tables, endpoints and roles, so only the log has it. The client gets an id to find it there.
         logger.exception("request %s: the task store failed", request.exchange.request_id)
-        down = isinstance(error, StoreUnavailable)
-        why = "is not available. Send the same request again." if down else "could not do this."
+        is_down = isinstance(error, StoreUnavailable)
+        problem = "is not available. Send the same request again." if is_down else "could not do this."
         data = {"correlationId": request.exchange.request_id}
-        raise ProtocolError(INTERNAL_ERROR, f"The task store {why}", data) from error
+        raise ProtocolError(INTERNAL_ERROR, f"The task store {problem}", data) from error
 
 
-LOOK_S: Final = 1.0
+READ_INTERVAL_S: Final = 1.0
 """How often a waiting request reads its task, seconds."""
 
-WHOLE_S: Final = 25.0
+MAX_UNSTREAMED_WAIT_S: Final = 25.0
 """The longest wait for an answer that is not streamed, seconds: API Gateway gives up after 29 s
 (https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-execution-service-limits-table.html)."""
 
@@ -189,32 +189,32 @@ WHOLE_S: Final = 25.0
 def _wait_for_end(request: Request, store: TaskStore, task: TaskRecord) -> TaskRecord:
     from mcp_baton.server.background.questions import ask_open_questions
 
-    watched, since_s = WatchedTask(request, store, task), request.began_s
-    while not watched.task.status.terminal:
-        left_s = _left_s(request, since_s)
-        if left_s <= 0:
+    watched_task, since_s = WatchedTask(request, store, task), request.began_s
+    while not watched_task.task.status.terminal:
+        remaining_s = _remaining_s(request, since_s)
+        if remaining_s <= 0:
             break
-        if watched.task.status is TaskStatus.INPUT_REQUIRED:
-            answered = ask_open_questions(request, watched.task)
-            if answered is None:
+        if watched_task.task.status is TaskStatus.INPUT_REQUIRED:
+            answered_task = ask_open_questions(request, watched_task.task)
+            if answered_task is None:
                 break
             # The time that the person needed does not count.
-            watched.task, since_s = answered, request.services.clock()
+            watched_task.task, since_s = answered_task, request.services.clock()
             continue
-        request.pause(min(LOOK_S, left_s))
+        request.pause(min(READ_INTERVAL_S, remaining_s))
         if request.reply.gone:
             raise CallerGone
-        watched.refresh()
-    _check_completed(request, watched.task)
-    return watched.task
+        watched_task.refresh()
+    _check_completed(request, watched_task.task)
+    return watched_task.task
 
 
-def _left_s(request: Request, since_s: float) -> float:
+def _remaining_s(request: Request, since_s: float) -> float:
     limit_s = request.server.options.result_wait_s
     if not request.reply.can_stream:
-        limit_s = min(limit_s, WHOLE_S)
-    left_s, function_s = limit_s - (request.services.clock() - since_s), request.left_s()
-    return left_s if function_s is None else min(left_s, function_s)
+        limit_s = min(limit_s, MAX_UNSTREAMED_WAIT_S)
+    remaining_s, function_remaining_s = limit_s - (request.services.clock() - since_s), request.left_s()
+    return remaining_s if function_remaining_s is None else min(remaining_s, function_remaining_s)
 
 
 def _check_completed(request: Request, task: TaskRecord) -> None:

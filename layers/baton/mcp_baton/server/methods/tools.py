@@ -36,10 +36,10 @@ def call_tool(request: Request) -> JsonObject:
     from mcp_baton.server.workflows.task_ids import InvalidTaskReference, named_task
 
     try:
-        task_id, others = named_task(request, arguments)
+        task_id, other_arguments = named_task(request, arguments)
     except InvalidTaskReference as error:
         return result_of(tool, Failed(f"Nothing was run: {error}."))
-    return _call(request, tool, others, task_id, in_text=bool(arguments[TASK_ID]))
+    return _call(request, tool, other_arguments, task_id, in_text=bool(arguments[TASK_ID]))
 
 
 def _call(
@@ -50,9 +50,9 @@ def _call(
     if tool.tasks.support != "forbidden" or "task" in request.params:
         from mcp_baton.server.background.creating import answer_with_task
 
-        answered = answer_with_task(request, tool, arguments, task_id)
-        if answered is not None:
-            return answered
+        task_answer = answer_with_task(request, tool, arguments, task_id)
+        if task_answer is not None:
+            return task_answer
     if task_id is None:
         return result_of(tool, outcome_alone(request, tool, arguments))
     return _continue(request, tool, arguments, task_id, in_text=in_text)
@@ -65,7 +65,7 @@ def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str,
     prepared = prepare(request, tool, arguments, task_id)
     outcome: Outcome
     if isinstance(prepared, Continuation):
-        outcome = outcome_of(request, tool, prepared.call.arguments, prepared.asking, prepared.options)
+        outcome = outcome_of(request, tool, prepared.call.arguments, prepared.asker_factory, prepared.options)
         recording = prepared.record(outcome)
     else:
         outcome, recording = prepared.outcome, prepared.recording
@@ -78,11 +78,11 @@ def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str,
 def _with_text(result: JsonObject, tool: Tool, text: str) -> dict[str, Json]:
     """Add a text to a result: as the last block of the content, and as a property of the structured content. Some hosts
     show their model only one of the two."""
-    content, structured = result["content"], result.get("structuredContent")
+    content, structured_content = result["content"], result.get("structuredContent")
     blocks: Sequence[Json] = content if isinstance(content, Sequence) else ()
-    made = {**result, "content": [*blocks, {"type": "text", "text": text}]}
-    if isinstance(structured, Mapping):
-        name = free_name(structured, tool.output.json_schema if tool.output else None)
+    extended_result = {**result, "content": [*blocks, {"type": "text", "text": text}]}
+    if isinstance(structured_content, Mapping):
+        name = free_name(structured_content, tool.output.json_schema if tool.output else None)
         if name is not None:
-            made["structuredContent"] = {**structured, name: text}
-    return made
+            extended_result["structuredContent"] = {**structured_content, name: text}
+    return extended_result

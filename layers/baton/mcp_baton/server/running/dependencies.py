@@ -163,7 +163,7 @@ class OpenDependencies:
 def _call_factory(provider: Provider, arguments: dict[str, Any]) -> tuple[Any, Any]:
     """Call a plain factory. Returns its value, and the context manager to exit, if there is one."""
     made: Any = provider.factory(**arguments)
-    if not provider.entered:
+    if not provider.is_context_manager:
         return made, None
     manager = contextlib.contextmanager(lambda: made)() if inspect.isgenerator(made) else made
     return manager.__enter__(), manager
@@ -182,7 +182,7 @@ def _close_late(opened: tuple[Any, Any]) -> None:
 
 async def _call_async_factory(provider: Provider, arguments: dict[str, Any]) -> tuple[Any, Any]:
     made: Any = provider.factory(**arguments)
-    if not provider.entered:
+    if not provider.is_context_manager:
         return await made, None
     manager = contextlib.asynccontextmanager(lambda: made)() if inspect.isasyncgen(made) else made
     return await manager.__aenter__(), manager

@@ -39,11 +39,11 @@ def Depends(factory: Factory, scope: Lifetime = "request", timeout_s: float | No
         RegistrationError: the factory is not callable, the scope is unknown, or `timeout_s` is given for the scope
             `request` or is not above 0.
     """
-    given: object = factory
-    if not callable(given):
-        named = getattr(given, "__name__", None) or "factory"
+    value: object = factory
+    if not callable(value):
+        name = getattr(value, "__name__", None) or "factory"
         raise RegistrationError(
-            f"Depends({factory!r}): this is not a factory function; write Depends({named}), without calling it"
+            f"Depends({factory!r}): this is not a factory function; write Depends({name}), without calling it"
         )
     if scope not in get_args(Lifetime.__value__):
         raise RegistrationError(f"Depends(…, scope={scope!r}): the scope is 'request' or 'process'")

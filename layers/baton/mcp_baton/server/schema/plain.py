@@ -34,12 +34,12 @@ class Definitions:
     def __init__(self, *, closed: bool = False) -> None:
         self.closed = closed
         self.schemas: dict[str, dict[str, Any]] = {}
-        self._defined: dict[str, type] = {}
+        self._types: dict[str, type] = {}
 
-    def define(self, defined: type, schema: dict[str, Any]) -> dict[str, Any]:
+    def define(self, kind: type, schema: dict[str, Any]) -> dict[str, Any]:
         """Add the schema of a type. Returns a reference to it."""
-        name = defined.__name__
-        if self._defined.setdefault(name, defined) is not defined:
+        name = kind.__name__
+        if self._types.setdefault(name, kind) is not kind:
             raise NotPlain
         self.schemas[name] = schema
         return {"$ref": f"#/$defs/{name}"}
@@ -98,8 +98,8 @@ class Choice:
         self._choices = choices
 
     def schema(self, _definitions: Definitions) -> dict[str, Any]:
-        named = {"const": self._choices[0]} if len(self._choices) == 1 else {"enum": list(self._choices)}
-        return {**named, "type": "string"}
+        constraint = {"const": self._choices[0]} if len(self._choices) == 1 else {"enum": list(self._choices)}
+        return {**constraint, "type": "string"}
 
     def dump(self, value: object) -> Any:
         return value if type(value) is str and value in self._choices else _raise_not_plain()
@@ -170,13 +170,13 @@ def to_json(value: object) -> Json:
         return cast("Json", value)
     try:
         text = _encode(value)
-        made: Json = _DECODER.raw_decode(text)[0]
+        result: Json = _DECODER.raw_decode(text)[0]
     except Exception as error:
         # Code of the value, such as a generator or a serializer, may raise anything.
         raise ValueError(f"the value is not JSON: {error}") from error
-    if text_is_deeper_than(text, MAX_LEVELS, lambda: made):
+    if text_is_deeper_than(text, MAX_LEVELS, lambda: result):
         raise ValueError(f"the value is nested deeper than {MAX_LEVELS} levels")
-    return made
+    return result
 
 
 def _dump_special(value: object) -> object:
@@ -212,36 +212,37 @@ def plain_type(annotation: object) -> PlainType | None:
         return None
 
 
-def _read(annotation: object, inside: frozenset[type]) -> PlainType:
-    """Return the plain type of an annotation. `inside` are the dataclasses around it: recursive types need pydantic."""
-    for bare, made in BARE_TYPES:
-        if annotation is bare:
-            return made
+def _read(annotation: object, outer_types: frozenset[type]) -> PlainType:
+    """Return the plain type of an annotation. `outer_types` are the dataclasses around it: recursive types need
+    pydantic."""
+    for bare_type, plain in BARE_TYPES:
+        if annotation is bare_type:
+            return plain
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is None and isinstance(annotation, type) and annotation not in inside:
+    if origin is None and isinstance(annotation, type) and annotation not in outer_types:
         if "__dataclass_fields__" not in vars(annotation):
             raise NotPlain
-        fields, inside = field_types(annotation), inside | {annotation}
-        return PlainDataclass(annotation, {name: _read(field, inside) for name, field in fields.items()})
+        fields, outer_types = field_types(annotation), outer_types | {annotation}
+        return PlainDataclass(annotation, {name: _read(field, outer_types) for name, field in fields.items()})
     if origin is Literal and all(type(part) is str for part in parts):
         return Choice(parts)
     if origin is list:
-        return ListOf(_read(parts[0], inside))
+        return ListOf(_read(parts[0], outer_types))
     if origin is dict and parts[0] is str:
-        return MapOf(_read(parts[1], inside))
+        return MapOf(_read(parts[1], outer_types))
     if origin in (typing.Union, types.UnionType) and len(parts) == 2 and types.NoneType in parts and Any not in parts:
-        return Nullable(_read(parts[0] if parts[1] is types.NoneType else parts[1], inside))
+        return Nullable(_read(parts[0] if parts[1] is types.NoneType else parts[1], outer_types))
     raise NotPlain
 
 
 def plain_parameters(parameters: Sequence[Parameter]) -> dict[str, PlainType] | None:
-    made: dict[str, PlainType] = {}
+    plain_types: dict[str, PlainType] = {}
     for parameter in parameters:
         plain = None if is_field(parameter.default) else plain_type(parameter.bare)
         if plain is None:
             return None
-        made[parameter.name] = plain
-    return made
+        plain_types[parameter.name] = plain
+    return plain_types
 
 
 def plain_arguments_schema(parameters: Sequence[Parameter], plain: Mapping[str, PlainType]) -> dict[str, Any] | None:
@@ -254,8 +255,8 @@ def plain_arguments_schema(parameters: Sequence[Parameter], plain: Mapping[str, 
     except NotPlain:
         return None
     required = [parameter.name for parameter in parameters if parameter.required]
-    made: dict[str, Any] = {"additionalProperties": False, "properties": properties}
-    return definitions.add_to(made | ({"required": required} if required else {}) | {"type": "object"})
+    schema: dict[str, Any] = {"additionalProperties": False, "properties": properties}
+    return definitions.add_to(schema | ({"required": required} if required else {}) | {"type": "object"})
 
 
 def _property(parameter: Parameter, plain: PlainType, definitions: Definitions) -> dict[str, Any]:
@@ -268,10 +269,10 @@ def plain_value_schema(plain: PlainType) -> dict[str, Any] | None:
     definitions = Definitions()
     try:
         # The root is the schema of the dataclass itself, not a reference to it.
-        own: dict[str, Any] = getattr(plain, "own_schema", plain.schema)(definitions)
+        schema: dict[str, Any] = getattr(plain, "object_schema", plain.schema)(definitions)
     except NotPlain:
         return None
-    return definitions.add_to(own)
+    return definitions.add_to(schema)
 
 
 _HOOKS = frozenset(
@@ -281,10 +282,10 @@ _HOOKS = frozenset(
 
 
 class PlainDataclass:
-    def __init__(self, made: type, members: Mapping[str, PlainType]) -> None:
-        self._made = made
+    def __init__(self, kind: type, members: Mapping[str, PlainType]) -> None:
+        self._kind = kind
         self._members = members
-        self._fields: dict[str, dataclasses.Field[Any]] = {field.name: field for field in dataclasses.fields(made)}
+        self._fields: dict[str, dataclasses.Field[Any]] = {field.name: field for field in dataclasses.fields(kind)}
         self._required = frozenset(
             name
             for name, field in self._fields.items()
@@ -292,17 +293,17 @@ class PlainDataclass:
         )
 
     def schema(self, definitions: Definitions) -> dict[str, Any]:
-        return definitions.define(self._made, self.own_schema(definitions))
+        return definitions.define(self._kind, self.object_schema(definitions))
 
-    def own_schema(self, definitions: Definitions) -> dict[str, Any]:
+    def object_schema(self, definitions: Definitions) -> dict[str, Any]:
         # Use the docstring, unless `dataclass` created it from the signature.
-        documentation = self._made.__doc__ or ""
-        description = "" if documentation.startswith(f"{self._made.__name__}(") else inspect.cleandoc(documentation)
+        documentation = self._kind.__doc__ or ""
+        description = "" if documentation.startswith(f"{self._kind.__name__}(") else inspect.cleandoc(documentation)
         properties: dict[str, Any] = {}
         for name, member in self._members.items():
             default = self._fields[name].default
-            shown = {} if default is dataclasses.MISSING else {"default": default}
-            properties[name] = dict(sorted({**member.schema(definitions), **shown}.items()))
+            default_member = {} if default is dataclasses.MISSING else {"default": default}
+            properties[name] = dict(sorted({**member.schema(definitions), **default_member}.items()))
         return {
             **({"additionalProperties": False} if definitions.closed else {}),
             **({"description": description} if description else {}),
@@ -314,10 +315,10 @@ class PlainDataclass:
     def bind(self, value: Json) -> Any:
         if type(value) is not dict or not self._required <= value.keys() <= self._members.keys():
             raise NotPlain
-        return self._made(**{name: self._members[name].bind(item) for name, item in value.items()})
+        return self._kind(**{name: self._members[name].bind(item) for name, item in value.items()})
 
     def dump(self, value: object) -> Any:
-        if type(value) is not self._made:
+        if type(value) is not self._kind:
             raise NotPlain
         # `self` replaces a deleted attribute. It has no plain type, so pydantic handles the value.
         return {name: member.dump(getattr(value, name, self)) for name, member in self._members.items()}
@@ -339,22 +340,22 @@ def _is_plain_dataclass(annotation: type) -> bool:
         return False
     if any(_is_hook(name, member) for base in bases for name, member in vars(base).items()):
         return False
-    own = vars(annotation)
-    declared: Any = own["__dataclass_fields__"]
-    if not isinstance(declared, dict):  # a class of Baton
+    attributes = vars(annotation)
+    fields: Any = attributes["__dataclass_fields__"]
+    if not isinstance(fields, dict):  # a class of Baton
         return False
     # `__dataclass_fields__` also has class variables and `InitVar`s.
-    has_others = len(dataclasses.fields(annotation)) != len(declared)
+    has_others = len(dataclasses.fields(annotation)) != len(fields)
     # If only some are keyword-only, pydantic changes their order.
-    is_mixed = len({field.kw_only for field in declared.values()}) > 1
-    made = own["__dataclass_params__"].init and not (has_others or is_mixed)
-    return made and all(_is_plain_field(field) for field in declared.values())
+    is_mixed = len({field.kw_only for field in fields.values()}) > 1
+    is_usual = attributes["__dataclass_params__"].init and not (has_others or is_mixed)
+    return is_usual and all(_is_plain_field(field) for field in fields.values())
 
 
 def _is_hook(name: str, member: object) -> bool:
     """Whether an attribute of a class is a hook or concerns pydantic."""
-    is_pydantics = name.startswith("__pydantic") or type(member).__module__.partition(".")[0] == "pydantic"
-    return is_pydantics or name in _HOOKS
+    is_of_pydantic = name.startswith("__pydantic") or type(member).__module__.partition(".")[0] == "pydantic"
+    return is_of_pydantic or name in _HOOKS
 
 
 def _is_plain_field(field: "dataclasses.Field[Any]") -> bool:

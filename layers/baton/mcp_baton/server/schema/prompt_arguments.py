@@ -3,7 +3,7 @@
 import re
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_baton.exceptions import ProtocolError
@@ -30,31 +30,31 @@ class ArgumentRefused(ProtocolError):
         self.problem = problem
 
 
-def check_arguments(declared: Sequence[Argument], given: JsonObject) -> tuple[dict[str, str], dict[str, Json]]:
+def check_arguments(declarations: Sequence[Argument], arguments: JsonObject) -> tuple[dict[str, str], dict[str, Json]]:
     """Return the arguments as texts, and converted to their types. Raises `ArgumentRefused`."""
-    by_name = {argument.name: argument for argument in declared}
-    for name in given.keys() - by_name.keys():
+    by_name = {argument.name: argument for argument in declarations}
+    for name in arguments.keys() - by_name.keys():
         known = ", ".join(by_name) or "none"
         raise ArgumentRefused(f"unknown argument {name!r}; this prompt takes {known}")
-    missing = [argument.name for argument in declared if argument.required and argument.name not in given]
+    missing = [argument.name for argument in declarations if argument.required and argument.name not in arguments]
     if missing:
         names = " and ".join(map(repr, missing))
-        secrets = [argument.name for argument in declared if argument.secret and argument.name in missing]
+        secrets = [argument.name for argument in declarations if argument.secret and argument.name in missing]
         raise ArgumentRefused(
             f"the argument{'s' * (len(missing) > 1)} {names} {'are' if missing[1:] else 'is'} required", secrets
         )
-    defaults = {argument.name: as_text(argument.default) for argument in declared if argument.default is not None}
-    given = {**defaults, **given}
-    converted = {name: _convert(by_name[name], value) for name, value in given.items()}
-    return {name: as_text(value) for name, value in given.items()}, converted
+    defaults = {argument.name: as_text(argument.default) for argument in declarations if argument.default is not None}
+    arguments = {**defaults, **arguments}
+    values = {name: _convert(by_name[name], value) for name, value in arguments.items()}
+    return {name: as_text(value) for name, value in arguments.items()}, values
 
 
-def check_answers(questions: Sequence[Argument], given: JsonObject) -> dict[str, Json]:
+def check_answers(questions: Sequence[Argument], answers: JsonObject) -> dict[str, Json]:
     """Convert the answers. Raises `ArgumentRefused`, which names all invalid ones."""
     by_name = {question.name: question for question in questions}
-    converted: dict[str, Json] = {}
+    values: dict[str, Json] = {}
     problems: list[str] = []
-    for name, value in given.items():
+    for name, value in answers.items():
         if name not in by_name:
             problems.append(f"there is no question {name!r}; the questions are {', '.join(by_name)}")
             continue
@@ -62,12 +62,12 @@ def check_answers(questions: Sequence[Argument], given: JsonObject) -> dict[str,
             problems.append(f"the answer {name!r} is the placeholder; replace it with the answer")
             continue
         try:
-            converted[name] = convert(value, by_name[name].type)
+            values[name] = convert(value, by_name[name].type)
         except ValueError as error:
             problems.append(f"the answer {name!r} does not convert: {error}")
     if problems:
         raise ArgumentRefused("; ".join(problems))
-    return converted
+    return values
 
 
 def _is_placeholder(value: Json, question: str) -> bool:
@@ -91,10 +91,6 @@ def default_error(argument: Argument, *, in_full: bool) -> str | None:
     return None
 
 
-def with_stored_arguments(stored: Mapping[str, Json], given: JsonObject) -> JsonObject:
-    return {**stored, **given}
-
-
 def _convert(argument: Argument, value: Json) -> Json:
     try:
         return convert(value, argument.type)
@@ -110,20 +106,20 @@ def _convert(argument: Argument, value: Json) -> Json:
 
 def convert(value: Json, target: Any) -> Json:
     """Convert a prompt argument to its type, and return it as JSON. A string may be the JSON text of the value."""
-    plain = _convert_text(value, target) if isinstance(value, str) else _convert_scalar(value, target)
-    if plain is not None:
-        return plain
+    result = _convert_text(value, target) if isinstance(value, str) else _convert_scalar(value, target)
+    if result is not None:
+        return result
     from pydantic import TypeAdapter, ValidationError
 
     adapter = TypeAdapter(target)
     try:
         return _dump(adapter, adapter.validate_python(value))
     except ValidationError as error:
-        first = error
+        first_error = error
     try:
         return _dump(adapter, adapter.validate_json(value if isinstance(value, str) else ""))
     except ValidationError:
-        raise ValueError(explain(mismatch_of(first))) from first
+        raise ValueError(explain(mismatch_of(first_error))) from first_error
 
 
 def _convert_text(text: str, target: Any) -> Json:
@@ -149,13 +145,13 @@ def _convert_scalar(value: Json, target: Any) -> Json:
     return value if target in (int, float, bool) and type(value) is target else None
 
 
-def _dump(adapter: "TypeAdapter[Any]", validated: object) -> Json:
+def _dump(adapter: "TypeAdapter[Any]", value: object) -> Json:
     from pydantic_core import PydanticSerializationError
 
     try:
-        dumped = adapter.dump_python(validated, mode="json")
+        result = adapter.dump_python(value, mode="json")
     except PydanticSerializationError as error:
         # This is a `ValueError`, but the client did not cause it: the author's type failed.
         raise RuntimeError("an argument's serializer failed") from error
     # `dumps` refuses NaN and infinities. Otherwise the tool would get null.
-    return loads(dumps(dumped))
+    return loads(dumps(result))

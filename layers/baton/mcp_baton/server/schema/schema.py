@@ -107,17 +107,17 @@ class InputSchema:
         are returned unchanged."""
         try:
             bound = self.bind(arguments)
-            made: dict[str, Json] = {}
+            canonical_arguments: dict[str, Json] = {}
             for parameter in self._signature.parameters:
-                published = parameter.published_name
-                if parameter.name not in bound or published not in arguments:
+                name = parameter.published_name
+                if parameter.name not in bound or name not in arguments:
                     continue
                 value = to_json(bound[parameter.name])
                 if not _is_default(parameter, value):
-                    made[published] = value
+                    canonical_arguments[name] = value
         except Exception:  # noqa: BLE001 - a validator of the author may raise anything
             return arguments
-        return made
+        return canonical_arguments
 
     def _bind_plain(self, arguments: Mapping[str, Json]) -> dict[str, Any] | None:
         plain = self._plain
@@ -144,9 +144,9 @@ class InputSchema:
                 members[parameter.name] = parameter.default
             elif parameter.default is not NO_ANNOTATION:
                 members[parameter.name] = Field(default=parameter.default)
-        made = type(f"{self._name}_arguments", (), members)
+        arguments_type = type(f"{self._name}_arguments", (), members)
         config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
-        return TypeAdapter(dataclass(made, config=config, kw_only=True))
+        return TypeAdapter(dataclass(arguments_type, config=config, kw_only=True))
 
 
 class OutputSchema:
@@ -180,10 +180,10 @@ class OutputSchema:
         from pydantic import ValidationError
 
         try:
-            validated = self._adapter.validate_python(returned)
+            valid_value = self._adapter.validate_python(returned)
         except ValidationError as error:
             raise ValueError(explain(mismatch_of(error))) from error
-        return to_json(self._adapter.dump_python(validated, mode="json", by_alias=True))
+        return to_json(self._adapter.dump_python(valid_value, mode="json", by_alias=True))
 
     @property
     def is_plain(self) -> bool:
@@ -230,14 +230,14 @@ def mismatch_of(error: "ValidationError") -> Mismatch:
 
 def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
     """Remove the titles that repeat the names of types."""
-    made = {key: value for key, value in schema.items() if key != "title"}
-    if "$defs" in made:
-        definitions = made["$defs"].items()
-        made["$defs"] = {
+    result = {key: value for key, value in schema.items() if key != "title"}
+    if "$defs" in result:
+        definitions = result["$defs"].items()
+        result["$defs"] = {
             name: {key: value for key, value in definition.items() if key != "title" or value != name}
             for name, definition in definitions
         }
-    return made
+    return result
 
 
 def schema_generator() -> Any:
@@ -264,24 +264,24 @@ class UnsupportedType(Struct, frozen=True):
     cause: str | None
 
 
-def tool_error(what: str, signature: Signature, error: Exception, *, has_output: bool) -> RegistrationError:
+def tool_error(subject: str, signature: Signature, error: Exception, *, has_output: bool) -> RegistrationError:
     """Return the error for a tool without a schema. It names the parameter or the return type."""
-    refused = parameter_error_in(what, signature, "validation")
-    if refused is not None:
-        return refused
+    invalid_parameter = parameter_error_in(subject, signature, "validation")
+    if invalid_parameter is not None:
+        return invalid_parameter
     unsupported = unsupported_type(signature.returns, "serialization") if has_output else None
     if unsupported is not None:
-        return return_error(what, unsupported.part, unsupported.cause)
-    return RegistrationError(f"{what}: its schema cannot be made: {first_line(error)}; use simpler types")
+        return return_error(subject, unsupported.part, unsupported.cause)
+    return RegistrationError(f"{subject}: its schema cannot be created: {first_line(error)}; use simpler types")
 
 
-def parameter_error_in(what: str, signature: Signature, purpose: Purpose) -> RegistrationError | None:
+def parameter_error_in(subject: str, signature: Signature, purpose: Purpose) -> RegistrationError | None:
     for parameter in signature.parameters:
         default = parameter.default
-        described: Any = Annotated[parameter.annotation, default] if is_field(default) else parameter.annotation
-        unsupported = unsupported_type(described, purpose)
+        annotation: Any = Annotated[parameter.annotation, default] if is_field(default) else parameter.annotation
+        unsupported = unsupported_type(annotation, purpose)
         if unsupported is not None:
-            return parameter_error(what, parameter.name, unsupported.part, unsupported.cause)
+            return parameter_error(subject, parameter.name, unsupported.part, unsupported.cause)
     return None
 
 
@@ -308,7 +308,7 @@ def _unsupported_field(annotation: Any) -> type | None:
         hints = typing.get_type_hints(annotation)
     except (NameError, TypeError):
         return None
-    return next((found for kind in hints.values() if (found := type_without_schema(kind)) is not None), None)
+    return next((part for kind in hints.values() if (part := type_without_schema(kind)) is not None), None)
 
 
 def _is_default(parameter: Parameter, value: Json) -> bool:

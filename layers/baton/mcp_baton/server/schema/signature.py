@@ -15,7 +15,7 @@ from mcp_baton.exceptions import RegistrationError
 from mcp_baton.server.context import Context
 from mcp_baton.server.schema.dependency import Dependency, Depends, Factory, Lifetime
 
-type Declared = "list[tuple[str, Dependency]]"
+type DeclaredDependencies = "list[tuple[str, Dependency]]"
 """Parameters with their `Depends`."""
 
 
@@ -29,34 +29,36 @@ def is_async(function: Callable[..., object]) -> bool:
 
 
 def injected_parameters(
-    function: Callable[..., object], what: str, *, is_factory: bool = False
-) -> "tuple[str | None, Declared]":
+    function: Callable[..., object], subject: str, *, is_factory: bool = False
+) -> "tuple[str | None, DeclaredDependencies]":
     """Return the parameter that takes the `Context`, and those with `Depends`. If `is_factory`, no caller fills the
     other parameters, so they need a default."""
     context: str | None = None
-    declared: list[tuple[str, Dependency]] = []
-    hints = type_hints(function, what)
+    dependencies: list[tuple[str, Dependency]] = []
+    hints = type_hints(function, subject)
     for name, parameter in _parameters(function).items():
         annotation = hints.get(name, typing.Any)
         notes = (*getattr(annotation, "__metadata__", ()), parameter.default)
-        found = [note for note in notes if isinstance(note, Dependency)]
+        markers = [note for note in notes if isinstance(note, Dependency)]
         if any(note is Depends for note in notes):
-            raise RegistrationError(f"{what}: {name!r} has Depends without its factory; write Depends(factory)")
-        if len(found) > 1:
-            raise RegistrationError(f"{what}: {name!r} has two Depends; one of them is enough")
-        dependency = found[0] if found else None
+            raise RegistrationError(f"{subject}: {name!r} has Depends without its factory; write Depends(factory)")
+        if len(markers) > 1:
+            raise RegistrationError(f"{subject}: {name!r} has two Depends; one of them is enough")
+        dependency = markers[0] if markers else None
         if dependency is not None:
-            check_kind(parameter, what)
-            declared.append((name, dependency))
+            check_kind(parameter, subject)
+            dependencies.append((name, dependency))
         elif _is_context(annotation):
             if context is not None:
                 raise RegistrationError(
-                    f"{what}: both {context!r} and {name!r} take the Context; one of them is enough"
+                    f"{subject}: both {context!r} and {name!r} take the Context; one of them is enough"
                 )
             context = name
-        elif is_factory and parameter.default is NO_ANNOTATION and not _is_rest(parameter):
-            raise RegistrationError(f"{what}: the parameter {name!r} has no value; use Depends, Context or a default")
-    return context, declared
+        elif is_factory and parameter.default is NO_ANNOTATION and not _is_variadic(parameter):
+            raise RegistrationError(
+                f"{subject}: the parameter {name!r} has no value; use Depends, Context or a default"
+            )
+    return context, dependencies
 
 
 def _parameters(function: Callable[..., object]) -> typing.Mapping[str, inspect.Parameter]:
@@ -66,7 +68,7 @@ def _parameters(function: Callable[..., object]) -> typing.Mapping[str, inspect.
         return {}
 
 
-def type_hints(function: Callable[..., object], what: str) -> dict[str, typing.Any]:
+def type_hints(function: Callable[..., object], subject: str) -> dict[str, typing.Any]:
     """Return the resolved annotations of a function, of a class's `__init__`, or of an object's `__call__`."""
     target = inspect.unwrap(function)
     while isinstance(target, functools.partial):
@@ -79,25 +81,25 @@ def type_hints(function: Callable[..., object], what: str) -> dict[str, typing.A
         return typing.get_type_hints(target, include_extras=True)
     except (NameError, TypeError) as error:
         raise RegistrationError(
-            f"{what}: its annotations cannot be resolved: {error}; import the name also at run time, not only for type "
-            "checkers"
+            f"{subject}: its annotations cannot be resolved: {error}; import the name also at run time, not only for "
+            "type checkers"
         ) from error
 
 
-def check_kind(parameter: inspect.Parameter, what: str) -> None:
+def check_kind(parameter: inspect.Parameter, subject: str) -> None:
     """Raise `RegistrationError` if a parameter cannot be passed by its name."""
-    if _is_rest(parameter):
-        each = "Any" if parameter.annotation is NO_ANNOTATION else inspect.formatannotation(parameter.annotation)
-        several = f"dict[str, {each}]" if parameter.kind is parameter.VAR_KEYWORD else f"list[{each}]"
-        remedy = f"name each parameter, or write {parameter.name}: {several}"
-        raise RegistrationError(f"{what}: the parameter {parameter} has no schema; {remedy}")
+    if _is_variadic(parameter):
+        item = "Any" if parameter.annotation is NO_ANNOTATION else inspect.formatannotation(parameter.annotation)
+        container = f"dict[str, {item}]" if parameter.kind is parameter.VAR_KEYWORD else f"list[{item}]"
+        remedy = f"name each parameter, or write {parameter.name}: {container}"
+        raise RegistrationError(f"{subject}: the parameter {parameter} has no schema; {remedy}")
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise RegistrationError(
-            f"{what}: the parameter {parameter.name!r} is positional-only; remove the '/' from the signature"
+            f"{subject}: the parameter {parameter.name!r} is positional-only; remove the '/' from the signature"
         )
 
 
-def _is_rest(parameter: inspect.Parameter) -> bool:
+def _is_variadic(parameter: inspect.Parameter) -> bool:
     return parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
 
 
@@ -187,34 +189,34 @@ class Signature(Struct, frozen=True):
         return frozenset(parameter.published_name for parameter in self.parameters if parameter.required)
 
 
-def read_signature(function: Callable[..., object], what: str) -> Signature:
+def read_signature(function: Callable[..., object], subject: str) -> Signature:
     if isinstance(function, type):
-        raise RegistrationError(f"{what}: a class cannot be published; write a function that creates an instance")
+        raise RegistrationError(f"{subject}: a class cannot be published; write a function that creates an instance")
     if inspect.isasyncgenfunction(function):
         remedy = "collect its items and return a list"
-        raise RegistrationError(f"{what}: an asynchronous generator returns no value; {remedy}")
-    hints = type_hints(function, what)
-    context, declared = injected_parameters(function, what)
-    filled = {context, *(name for name, _ in declared)}
+        raise RegistrationError(f"{subject}: an asynchronous generator returns no value; {remedy}")
+    hints = type_hints(function, subject)
+    context, dependencies = injected_parameters(function, subject)
+    injected_names = {context, *(name for name, _ in dependencies)}
     parameters: list[Parameter] = []
     for name, parameter in inspect.signature(function).parameters.items():
-        check_kind(parameter, what)
-        if name not in filled:
-            made = Parameter(name, hints.get(name, typing.Any), parameter.default)
-            if made.name == "ctx" and name not in hints:
-                raise RegistrationError(f"{what}: the parameter 'ctx' has no annotation; write ctx: Context")
-            if type(made.default) is FunctionType:
-                made_by = made.default.__name__
+        check_kind(parameter, subject)
+        if name not in injected_names:
+            annotation = hints.get(name, typing.Any)
+            if name == "ctx" and name not in hints:
+                raise RegistrationError(f"{subject}: the parameter 'ctx' has no annotation; write ctx: Context")
+            if type(parameter.default) is FunctionType:
+                function_name = parameter.default.__name__
                 raise RegistrationError(
-                    f"{what}: the parameter {made.name!r} has the function {made_by!r} as its default; "
-                    f"write Depends({made_by}) to get its value"
+                    f"{subject}: the parameter {name!r} has the function {function_name!r} as its default; "
+                    f"write Depends({function_name}) to get its value"
                 )
-            unknown = type_without_schema(made.annotation)
+            unknown = type_without_schema(annotation)
             if unknown is not None:
-                raise parameter_error(what, made.name, unknown)
-            parameters.append(made)
+                raise parameter_error(subject, name, unknown)
+            parameters.append(Parameter(name, annotation, parameter.default))
     returns = hints.get("return", NO_ANNOTATION)
-    return Signature(tuple(parameters), context, returns, is_async(function), read_dependencies(declared, what))
+    return Signature(tuple(parameters), context, returns, is_async(function), read_dependencies(dependencies, subject))
 
 
 _PYDANTIC_HOOKS = (
@@ -236,53 +238,53 @@ def type_without_schema(annotation: typing.Any) -> type | None:
     ):
         return None
     parts = getattr(annotation, "__args__", ())
-    return next((found for part in parts if (found := type_without_schema(part)) is not None), None)
+    return next((kind for part in parts if (kind := type_without_schema(part)) is not None), None)
 
 
-def _has_no_schema(made: type) -> bool:
-    if made.__module__ == "builtins" or any(hasattr(made, hook) for hook in _PYDANTIC_HOOKS):
+def _has_no_schema(kind: type) -> bool:
+    if kind.__module__ == "builtins" or any(hasattr(kind, hook) for hook in _PYDANTIC_HOOKS):
         return False
-    homes = {base.__module__.partition(".")[0] for base in made.__mro__[:-1]}
-    return homes.isdisjoint(sys.stdlib_module_names) and homes.isdisjoint(_SUPPORTED_LIBRARIES)
+    modules = {base.__module__.partition(".")[0] for base in kind.__mro__[:-1]}
+    return modules.isdisjoint(sys.stdlib_module_names) and modules.isdisjoint(_SUPPORTED_LIBRARIES)
 
 
-def read_dependencies(declared: Declared, what: str) -> "tuple[tuple[str, Provider], ...]":
-    if not declared:
+def read_dependencies(dependencies: DeclaredDependencies, subject: str) -> "tuple[tuple[str, Provider], ...]":
+    if not dependencies:
         return ()
-    return tuple((name, read_provider(dependency, what)) for name, dependency in declared)
+    return tuple((name, read_provider(dependency, subject)) for name, dependency in dependencies)
 
 
 REMEDY = "use a type that pydantic knows, such as str, a dataclass or a model"
 
 
-def parameter_error(what: str, name: str, annotation: object, cause: str | None = None) -> RegistrationError:
+def parameter_error(subject: str, name: str, annotation: object, cause: str | None = None) -> RegistrationError:
     """Return the error for a parameter whose type has no schema."""
-    shown = shown_type(annotation)
-    filled = f"write {name}: Annotated[{shown}, Depends(…)] for a value that the server creates"
+    type_text = shown_type(annotation)
+    alternative = f"write {name}: Annotated[{type_text}, Depends(…)] for a value that the server creates"
     return RegistrationError(
-        f"{what}: the parameter {name!r} has the type {shown}, which has no schema{_bracketed(cause)}; "
-        f"{REMEDY}, or {filled}"
+        f"{subject}: the parameter {name!r} has the type {type_text}, which has no schema{_in_brackets(cause)}; "
+        f"{REMEDY}, or {alternative}"
     )
 
 
-def return_error(what: str, annotation: object, cause: str | None = None) -> RegistrationError:
+def return_error(subject: str, annotation: object, cause: str | None = None) -> RegistrationError:
     return RegistrationError(
-        f"{what}: its return type {shown_type(annotation)} has no schema{_bracketed(cause)}; "
+        f"{subject}: its return type {shown_type(annotation)} has no schema{_in_brackets(cause)}; "
         "use a dict, a dataclass or a model, or leave out the return type"
     )
 
 
 def argument_cause(name: str, annotation: object, cause: str | None = None) -> str:
-    """Return the error text for a workflow's argument whose type no text converts to."""
+    """Return the error text for a workflow's argument whose type cannot be read from a text."""
     return (
-        f"the argument {name!r} has the type {shown_type(annotation)}, to which no text converts{_bracketed(cause)}; "
-        "give it a type= that pydantic knows"
+        f"the argument {name!r} has the type {shown_type(annotation)}, which cannot be read from a text"
+        f"{_in_brackets(cause)}; give it a type= that pydantic knows"
     )
 
 
 def answer_cause(annotation: object, cause: str | None = None) -> str:
     return (
-        f"returns: an answer cannot have the type {shown_type(annotation)}{_bracketed(cause)}; "
+        f"returns: an answer cannot have the type {shown_type(annotation)}{_in_brackets(cause)}; "
         "use a type that pydantic knows, such as str, bool, a Literal or a dataclass"
     )
 
@@ -295,7 +297,7 @@ def first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0].rstrip(". ")
 
 
-def _bracketed(cause: str | None) -> str:
+def _in_brackets(cause: str | None) -> str:
     return f" ({cause})" if cause else ""
 
 
@@ -304,13 +306,13 @@ type Swap = Callable[[Factory], Factory]
 
 
 class Provider(Struct, frozen=True):
-    """A dependency with the properties of its factory. `entered` is whether its value is a context manager."""
+    """A dependency, and the properties of its factory. `is_context_manager` says whether the value is entered."""
 
     factory: Factory
     scope: Lifetime
     context: str | None
     needs: tuple[tuple[str, "Provider"], ...]
-    entered: bool
+    is_context_manager: bool
     is_async: bool
     timeout_s: float
 
@@ -327,33 +329,33 @@ class Provider(Struct, frozen=True):
 
 def read_provider(
     dependency: Dependency,
-    what: str,
+    subject: str,
     swap: Swap = lambda factory: factory,
-    above: tuple[tuple[Factory, Lifetime], ...] = (),
+    outer: tuple[tuple[Factory, Lifetime], ...] = (),
 ) -> Provider:
-    """Read a dependency's factory, and those that it depends on."""
+    """Read a dependency's factory, and those that it depends on. `outer` are the factories that depend on it."""
     factory, scope = swap(dependency.factory), dependency.scope
+    name = name_of(factory)
     try:
         hash(factory)
     except TypeError as error:
-        raise RegistrationError(f"{what}: the dependency {factory!r} is not hashable; wrap it in a function") from error
-    factories = [known for known, _ in above]
+        cause = f"the dependency {factory!r} is not hashable; wrap it in a function"
+        raise RegistrationError(f"{subject}: {cause}") from error
+    factories = [item for item, _ in outer]
     if factory in factories:
         cycle = " -> ".join(name_of(item) for item in (*factories[factories.index(factory) :], factory))
-        raise RegistrationError(f"{what}: these dependencies need each other: {cycle}")
-    within = next((known for known, its in above if its == "process"), None)
-    if within is not None and scope == "request":
+        raise RegistrationError(f"{subject}: these dependencies need each other: {cycle}")
+    process_factory = next((item for item, item_scope in outer if item_scope == "process"), None)
+    if process_factory is not None and scope == "request":
         raise RegistrationError(
-            f"{what}: {name_of(within)!r} is kept for the process and {name_of(factory)!r} is closed after each call; "
-            f"give {name_of(factory)!r} scope='process', too"
+            f"{subject}: {name_of(process_factory)!r} is kept for the process and {name!r} is closed after each call; "
+            f"give {name!r} scope='process', too"
         )
-    context, declared = injected_parameters(factory, f"{what}: the dependency {name_of(factory)!r}", is_factory=True)
+    context, dependencies = injected_parameters(factory, f"{subject}: the dependency {name!r}", is_factory=True)
     if context is not None and scope == "process":
-        raise RegistrationError(
-            f"{what}: {name_of(factory)!r} is kept for the process, so it cannot take one call's Context"
-        )
-    inside = (*above, (factory, scope))
-    needs = tuple((name, read_provider(need, what, swap, inside)) for name, need in declared)
+        raise RegistrationError(f"{subject}: {name!r} is kept for the process, so it cannot take one call's Context")
+    path = (*outer, (factory, scope))
+    needs = tuple((parameter, read_provider(need, subject, swap, path)) for parameter, need in dependencies)
     return Provider(factory, scope, context, needs, *_kind(factory), dependency.timeout_s)
 
 

@@ -56,7 +56,7 @@ class MissingValues(Struct, frozen=True):
         return {name: content[name] for name in self.fields if content.get(name) is not None}
 
 
-def unanswered_in(run: EndedRun) -> MissingValues | None:
+def unanswered_questions(run: EndedRun) -> MissingValues | None:
     """Return the open questions to the user as one form; `None` if no question fits into a form."""
     if not isinstance(run.pause, AnswersRequired):
         return None
@@ -74,7 +74,7 @@ def unanswered_in(run: EndedRun) -> MissingValues | None:
     return MissingValues(run.pause.step, tuple(fields), message, schema, questions=True)
 
 
-def missing_in(run: EndedRun, input_schema: JsonObject) -> MissingValues | None:
+def missing_arguments(run: EndedRun, input_schema: JsonObject) -> MissingValues | None:
     """Return what a person can be asked for, so that the run continues; `None` if the run also lacks something else.
 
     Args:
@@ -83,7 +83,7 @@ def missing_in(run: EndedRun, input_schema: JsonObject) -> MissingValues | None:
     step = run.workflow.step(run.pause.step) if run.pause else None
     if step is None or run.pause is None:
         return None
-    names = _missing_arguments(run.pause, step, run.known)
+    names = _missing_names(run.pause, step, run.known)
     properties, definitions = input_schema.get("properties", {}), input_schema.get("$defs", {})
     if not names or not isinstance(properties, Mapping) or not isinstance(definitions, Mapping):
         return None
@@ -93,44 +93,44 @@ def missing_in(run: EndedRun, input_schema: JsonObject) -> MissingValues | None:
         if field is None or contains_argument(step.arguments.get(name), run.workflow.secrets):
             return None
         fields[name] = field
-    message = f"To {run.workflow.description.rstrip('.')}, step '{step.name}' needs what is not known yet."
+    message = f"To {run.workflow.description.rstrip('.')}, step '{step.name}' needs these values."
     schema: JsonObject = {"type": "object", "properties": fields, "required": list(names)}
     return MissingValues(step.name, names, message, schema)
 
 
-def _missing_arguments(pause: PauseReason, step: Step, known: Known) -> tuple[str, ...]:
+def _missing_names(pause: PauseReason, step: Step, known: Known) -> tuple[str, ...]:
     """Return the arguments that the step lacks; none if something else is wrong, too."""
     names = pause.missing_arguments
     if not isinstance(pause, UnresolvableParams):
         return names
     # A name may belong to a URI's placeholder: no argument gives it a value.
-    asked = step.arguments.keys() - known.answers.get(step.name, {}).keys()
-    return tuple(name for name in names if name in asked and not isinstance(known.resolve(step.arguments[name]), Found))
+    unset = step.arguments.keys() - known.answers.get(step.name, {}).keys()
+    return tuple(name for name in names if name in unset and not isinstance(known.resolve(step.arguments[name]), Found))
 
 
 def _field(schema: Any, definitions: Mapping[str, Any]) -> JsonObject | None:
     """Convert a parameter's schema to a form's field; `None` if no form can have it, or if it is a secret."""
     if not isinstance(schema, Mapping):
         return None
-    shown = inline_references(dict(schema), definitions)
-    kind = shown.get("type")
-    if shown.get("writeOnly") or shown.get("format") == "password":
+    inline_schema = inline_references(dict(schema), definitions)
+    kind = inline_schema.get("type")
+    if inline_schema.get("writeOnly") or inline_schema.get("format") == "password":
         return None  # MCP client/elicitation, Security Considerations: forms must not ask for secrets
-    if kind not in PRIMITIVES and not is_choice_of_several(shown):
+    if kind not in PRIMITIVES and not is_choice_of_several(inline_schema):
         return None
     members = MEMBERS[str(kind)] | {"type", "title", "description"}
-    made = {name: value for name, value in shown.items() if name in members}
-    if made.get("format") not in FORMATS:
-        made.pop("format", None)
-    return made
+    field = {name: value for name, value in inline_schema.items() if name in members}
+    if field.get("format") not in FORMATS:
+        field.pop("format", None)
+    return field
 
 
-def with_answers(given: JsonObject, answers: JsonObject) -> JsonObject:
+def with_answers(arguments: JsonObject, answers: JsonObject) -> JsonObject:
     """Add answers to the arguments of the workflow's tool."""
     if not answers:
-        return given
-    earlier = given.get(ANSWERS)
-    return {**given, ANSWERS: {**(earlier if isinstance(earlier, Mapping) else {}), **answers}}
+        return arguments
+    earlier_answers = arguments.get(ANSWERS)
+    return {**arguments, ANSWERS: {**(earlier_answers if isinstance(earlier_answers, Mapping) else {}), **answers}}
 
 
 type Run = Callable[[str | None, JsonObject, Mapping[str, JsonObject]], EndedRun]
@@ -138,7 +138,7 @@ type Run = Callable[[str | None, JsonObject, Mapping[str, JsonObject]], EndedRun
 
 
 def run_asking(
-    request: Request, workflow: Workflow, task_id: str | None, given: JsonObject, host: ServerHost, start: Run
+    request: Request, workflow: Workflow, task_id: str | None, arguments: JsonObject, host: ServerHost, start: Run
 ) -> EndedRun:
     """Run a workflow. If it pauses for values that a person can give, ask for them and continue.
 
@@ -146,29 +146,31 @@ def run_asking(
     arguments were asked for, the run stops at the same step again, and then continues with the answers.
     """
     rounds = request.rounds()
-    if rounds is not None and rounds.earlier is not None:
-        if task_id not in (None, rounds.earlier.task):
-            raise ProtocolError(INVALID_PARAMS, "Invalid params: `requestState` cannot be used: it is of another task")
-        task_id = rounds.earlier.task
-        given = with_answers(given, _earlier_answers(rounds, workflow))
-    run = start(task_id, given, {})
-    by_step: dict[str, dict[str, Json]] = {}
-    while (missing := _missing(request, run)) is not None and run.task is not None:
-        known = by_step.setdefault(missing.step, {})
+    if rounds is not None and rounds.earlier_identity is not None:
+        if task_id not in (None, rounds.earlier_identity.task):
+            raise ProtocolError(
+                INVALID_PARAMS, "Invalid params: `requestState` cannot be used: it belongs to another task"
+            )
+        task_id = rounds.earlier_identity.task
+        arguments = with_answers(arguments, _earlier_answers(rounds, workflow))
+    run = start(task_id, arguments, {})
+    answers_by_step: dict[str, dict[str, Json]] = {}
+    while (missing_values := _missing_values(request, run)) is not None and run.task is not None:
+        known_answers = answers_by_step.setdefault(missing_values.step, {})
         task = run.task
-        new = _answers(request, rounds, host, task, missing)
-        if not new.keys() - known.keys():
+        new_answers = _ask_person(request, rounds, host, task, missing_values)
+        if not new_answers.keys() - known_answers.keys():
             break
-        known |= new
-        if missing.questions:
-            given = with_answers(given, new)
-        arguments = {} if missing.questions else {missing.step: known}
+        known_answers |= new_answers
+        if missing_values.questions:
+            arguments = with_answers(arguments, new_answers)
+        step_answers = {} if missing_values.questions else {missing_values.step: known_answers}
         try:
-            run = start(task.task_id, given, arguments)
+            run = start(task.task_id, arguments, step_answers)
         except BatonError:
             if rounds is not None:
                 raise
-            # Another run has continued the task meanwhile, or it cannot be read. What this run did still stands.
+            # Another run has continued the task meanwhile, or the task cannot be read. The results so far remain.
             logger.info("task %s: it was not resumed with the answers", task.task_id, exc_info=True)
             break
     return run
@@ -185,23 +187,19 @@ def _earlier_answers(rounds: Rounds, workflow: Workflow) -> dict[str, Json]:
     return answers
 
 
-def _missing(request: Request, run: EndedRun) -> MissingValues | None:
-    stored = run.task is not None and run.stored
-    able = request.envelope.is_known and declares(request.envelope.capabilities, "elicitation")
-    if not stored or not able or not (request.stateless or request.reply.may_ask):
+def _missing_values(request: Request, run: EndedRun) -> MissingValues | None:
+    is_stored = run.task is not None and run.stored
+    can_ask = request.envelope.is_known and declares(request.envelope.capabilities, "elicitation")
+    if not is_stored or not can_ask or not (request.stateless or request.reply.may_ask):
         return None
-    tool = request.server.tools.get(_tool_of(run))
-    if tool is None or not run.workflow.ask:
-        return unanswered_in(run)
-    return missing_in(run, tool.input_schema)
-
-
-def _tool_of(run: EndedRun) -> str:
     step = run.workflow.step(run.pause.step) if run.pause else None
-    return step.tool or "" if step else ""
+    tool = request.server.tools.get(step.tool or "") if step else None
+    if tool is None or not run.workflow.ask:
+        return unanswered_questions(run)
+    return missing_arguments(run, tool.input_schema)
 
 
-def _answers(
+def _ask_person(
     request: Request, rounds: Rounds | None, host: ServerHost, task: TaskRecord, missing: MissingValues
 ) -> dict[str, Json]:
     """Ask a person. Returns the answers; none if the person declined or, in the handshake era, did not answer."""
@@ -226,13 +224,13 @@ def _wait_condition(request: Request, host: ServerHost) -> Callable[[], bool]:
     """Return a function that returns whether to wait longer for an answer: the client is connected, and a step could
     still start. The function also keeps the quiet stream alive."""
     clock = request.services.clock
-    sent_s = clock()
+    last_sent_s = clock()
 
-    def waits() -> bool:
-        nonlocal sent_s
-        if clock() - sent_s >= KEEP_ALIVE_S:
-            sent_s = clock()
+    def keeps_waiting() -> bool:
+        nonlocal last_sent_s
+        if clock() - last_sent_s >= KEEP_ALIVE_S:
+            last_sent_s = clock()
             request.reply.keep_alive()
         return not request.reply.gone and host.may_start()
 
-    return waits
+    return keeps_waiting

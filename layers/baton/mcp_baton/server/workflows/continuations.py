@@ -1,5 +1,5 @@
-"""Continuations: a `tools/call` that names a task. Which step it is, and how its outcome is recorded
-(docs/workflows.md, Going on)."""
+"""Continuations: a `tools/call` that names a task. Finds its step and records its outcome (docs/workflows.md, Going
+on)."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -80,22 +80,22 @@ class Continuation(Struct, frozen=True):
     """A call that names a task, before the tool runs.
 
     Attributes:
+        target: Where the call is recorded.
         call: The call, with values instead of placeholders.
         identity: The origin of its idempotency key.
-        ranked: The steps that may be meant, for the task as it was read.
-        at_ms: When the call starts, epoch milliseconds.
-        began_s: The same on `Services.clock`.
+        ranking: The steps that the call may mean, best first, for the task as it was read.
+        at_ms: When the call starts, epoch milliseconds; `began_s` is the same on `Services.clock`.
         place: The place of the call in its workflow, for the guards of its tool.
         rng: Chooses a step after a lost race.
     """
 
     request: Request
-    task: PlanOrMeta
+    target: PlanOrMeta
     call: ContinuationCall
     identity: Identity
     variables: TaskVariables
-    asking: AskerFactory
-    ranked: Sequence[Candidate]
+    asker_factory: AskerFactory
+    ranking: Sequence[Candidate]
     at_ms: int
     began_s: float
     place: Place = NO_PLACE
@@ -104,103 +104,103 @@ class Continuation(Struct, frozen=True):
     @property
     def options(self) -> CallOptions:
         """How the tool runs. If its task was found, it finishes even if the client disconnects."""
-        live = isinstance(self.task, Plan)
+        is_live = isinstance(self.target, Plan)
         attempt = Attempt(key=self.identity.key, place=self.place)
-        return CallOptions(self.variables if live else None, stay=live, attempt=attempt)
+        return CallOptions(self.variables if is_live else None, stay=is_live, attempt=attempt)
 
     def record(self, outcome: Outcome) -> Recording:
-        if not isinstance(self.task, Plan):
-            return _failure_recording(self.task)
+        if not isinstance(self.target, Plan):
+            return _failure_recording(self.target)
         if isinstance(outcome, Failed) and outcome.not_approved is not None:
-            return _refused_recording(self.request, self.task.task.task_id, self.task, outcome.not_approved)
-        request, plan, batches = self.request, self.task, list[Batch]()
+            return _refused_recording(self.request, self.target.task.task_id, self.target, outcome.not_approved)
+        request, plan, batches = self.request, self.target, list[Batch]()
         timing = Timing(self.at_ms, round((request.services.clock() - self.began_s) * 1000))
 
         def decide(current: TaskRecord) -> Batch:
             call, variables = self.call, self.variables
             if current is plan.task:
-                batch = continuation_batch(plan, call, outcome, variables, ranked=self.ranked, timing=timing)
+                batch = continuation_batch(plan, call, outcome, variables, ranked=self.ranking, timing=timing)
             else:
-                now = plan_of(request, current)
-                batch = continuation_batch(now, call, outcome, variables, self.rng, timing=timing)
+                current_plan = plan_of(request, current)
+                batch = continuation_batch(current_plan, call, outcome, variables, self.rng, timing=timing)
             batches.append(batch)
             return batch
 
         attempts = attempts_for(plan, self.call.tool)
         try:
             store, _ = request.own_tasks()
-            recorded = write_decided(store, plan.task, decide, attempts=attempts)
+            result = write_decided(store, plan.task, decide, attempts=attempts)
         except StoreError as error:
             return _failure_recording(_error_meta(request, plan.task.task_id, error), plan.workflow)
-        after = plan_of(request, recorded.task)
-        return _success_recording(request, after, batches[-1], recorded.oversized, self.call.arguments)
+        new_plan = plan_of(request, result.task)
+        return _success_recording(request, new_plan, batches[-1], result.oversized, self.call.arguments)
 
 
 def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> Continuation | RefusedCall:
     """Read the task that a call names, replace placeholders by values, and choose the idempotency key."""
     rounds = request.rounds()
-    plan, found = _find(request, task_id)
+    plan, target = _find(request, task_id)
     budget = request.budget
-    sent = replace_placeholders(
+    replacement = replace_placeholders(
         arguments, plan, PlaceholderLimits(min(request.server.options.placeholder_bytes, budget.left), budget.unread)
     )
-    budget.read(sent.read_bytes)
-    budget.take(sent.inserted_bytes)
-    if sent.unknown:
-        return RefusedCall(Failed(unknown_text(sent.unknown)), _refused_recording(request, task_id, found))
-    earlier = identity_for_task(rounds.earlier, task_id) if rounds else None
-    if earlier and earlier.values != sent.digest:
-        return RefusedCall(Failed(CHANGED), _refused_recording(request, task_id, found))
+    budget.read(replacement.read_bytes)
+    budget.take(replacement.inserted_bytes)
+    if replacement.unknown:
+        return RefusedCall(Failed(unknown_text(replacement.unknown)), _refused_recording(request, task_id, target))
+    earlier_identity = identity_for_task(rounds.earlier_identity, task_id) if rounds else None
+    if earlier_identity and earlier_identity.values != replacement.digest:
+        return RefusedCall(Failed(CHANGED), _refused_recording(request, task_id, target))
     # This includes finished tasks: a late call is not recorded, but needs the same key, so that nothing is paid twice.
-    ranked = candidates(plan, tool.name, sent.arguments, sent.names) if plan else []
-    identity = earlier or _identity(ranked, tool, sent, task_id)
-    place = place_of(found, tool, ranked, identity.step, identity.by) if isinstance(found, Plan) else NO_PLACE
+    ranking = candidates(plan, tool.name, replacement.arguments, replacement.names) if plan else []
+    identity = earlier_identity or _identity(ranking, tool, replacement, task_id)
+    place = place_of(target, tool, ranking, identity.step, identity.by) if isinstance(target, Plan) else NO_PLACE
     if rounds:
         rounds.identity = replace(identity, by=place.by or None)
-    variables = TaskVariables(found.task.variables if isinstance(found, Plan) else {})
-    # A call that was approved as one step is never recorded as another, after a lost race.
-    step = identity.step or (place.name if isinstance(found, Plan) and _may_need_approval(found, tool) else None)
-    call = ContinuationCall(tool.name, sent.arguments, step, sent.names)
-    asking, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()
-    return Continuation(request, found, call, identity, variables, asking, ranked, now_ms, now_s, place)
+    variables = TaskVariables(target.task.variables if isinstance(target, Plan) else {})
+    # A call that was approved as one step is not recorded as another step, even after a lost race.
+    step = identity.step or (place.name if isinstance(target, Plan) and _may_need_approval(target, tool) else None)
+    call = ContinuationCall(tool.name, replacement.arguments, step, replacement.names)
+    asker_factory, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()
+    return Continuation(request, target, call, identity, variables, asker_factory, ranking, now_ms, now_s, place)
 
 
-def place_of(plan: Plan, tool: Tool, ranked: Sequence[Candidate], step: str | None, before: str | None) -> Place:
+def place_of(plan: Plan, tool: Tool, ranking: Sequence[Candidate], step: str | None, previous: str | None) -> Place:
     """Return the place of a call among the steps of its task. Only guards need the step.
 
     Args:
         step: The step whose idempotency key the call has, if there is one.
-        before: The name of this call's attempt in an earlier round.
+        previous: The name of this call's attempt in an earlier round.
     """
     workflow = plan.workflow
     if not tool.only_in and not _may_need_approval(plan, tool):
         return Place(workflow, task=plan.task)
-    chosen = next((it for it in ranked if it.name == step), None) or choose(ranked)
-    if workflow is None or chosen is None:
-        return Place(workflow, task=plan.task, by=f"call:{new_token()}", before=before)
+    candidate = next((item for item in ranking if item.name == step), None) or choose(ranking)
+    if workflow is None or candidate is None:
+        return Place(workflow, task=plan.task, by=f"call:{new_token()}", before=previous)
     return Place(
         workflow,
-        workflow.step(chosen.step["name"]),
-        chosen.name,
+        workflow.step(candidate.step["name"]),
+        candidate.name,
         plan.task,
-        is_turn=bool(tool.only_in) and workflow_if_ready(plan, ranked) is not None,
-        is_item=chosen.item is not None,
+        is_turn=bool(tool.only_in) and workflow_if_ready(plan, ranking) is not None,
+        is_item=candidate.item is not None,
         by=f"call:{new_token()}",
-        before=before,
+        before=previous,
     )
 
 
 def _may_need_approval(plan: Plan, tool: Tool) -> bool:
     steps = plan.workflow.steps if plan.workflow else ()
-    return tool.approval is not None or any(it.tool == tool.name and it.approval for it in steps)
+    return tool.approval is not None or any(step.tool == tool.name and step.approval for step in steps)
 
 
-def _identity(ranked: Sequence[Candidate], tool: Tool, sent: ReplacedArguments, task_id: str) -> Identity:
-    step = matching_step(ranked)
+def _identity(ranking: Sequence[Candidate], tool: Tool, replacement: ReplacedArguments, task_id: str) -> Identity:
+    step = matching_step(ranking)
     if step is None:
-        return Identity(task=task_id, values=sent.digest)
-    key = step_key(task_id, step, partial(tool.canonical, sent.arguments))
-    return Identity(key, task_id, step, sent.digest)
+        return Identity(task=task_id, values=replacement.digest)
+    key = step_key(task_id, step, partial(tool.canonical, replacement.arguments))
+    return Identity(key, task_id, step, replacement.digest)
 
 
 def _find(request: Request, task_id: str) -> tuple[Plan | None, PlanOrMeta]:
@@ -215,29 +215,29 @@ def _find(request: Request, task_id: str) -> tuple[Plan | None, PlanOrMeta]:
 
 
 def _success_recording(
-    request: Request, after: Plan, batch: Batch, oversized: Sequence[str], arguments: JsonObject
+    request: Request, new_plan: Plan, batch: Batch, oversized: Sequence[str], arguments: JsonObject
 ) -> Recording:
-    """Return the recording of a call that was recorded. `after` is the plan after the write."""
-    done = [step.name for step in batch.steps if step.expected is not StepStatus.COMPLETED]
-    twice = [it for name in done for it in after.repeated(name, arguments)]
+    """Return the recording of a call that was recorded. `new_plan` is the plan after the write."""
+    recorded_steps = [step.name for step in batch.steps if step.expected is not StepStatus.COMPLETED]
+    repeats = [repeat for name in recorded_steps for repeat in new_plan.repeated(name, arguments)]
 
     def text() -> str:
         from mcp_baton.server.workflows.task_ids import handle_of
         from mcp_baton.workflow.continuation import RecordedCall, recorded_text
 
-        handle = handle_of(request.server, after.workflow, after.task.task_id) if after.workflow else None
-        following = next_calls(after, request.server, handle)
-        return recorded_text(RecordedCall(after, batch, following, handle, oversized, twice))
+        handle = handle_of(request.server, new_plan.workflow, new_plan.task.task_id) if new_plan.workflow else None
+        suggested_calls = next_calls(new_plan, request.server, handle)
+        return recorded_text(RecordedCall(new_plan, batch, suggested_calls, handle, oversized, repeats))
 
-    return Recording(recorded_meta(request, after, oversized, twice), text)
+    return Recording(recorded_meta(request, new_plan, oversized, repeats), text)
 
 
 def recorded_meta(
-    request: Request, after: Plan, oversized: Sequence[str], twice: Sequence[Repeat] = ()
+    request: Request, plan: Plan, oversized: Sequence[str], repeats: Sequence[Repeat] = ()
 ) -> dict[str, Json]:
     """Return the `_meta` of a continuation that was recorded: the task after the write."""
-    meta = task_meta(request, after.task, after.steps) | {"next": remaining(request, after), "recorded": True}
-    return meta | notes_meta(after.repeats(), twice, oversized)
+    meta = task_meta(request, plan.task, plan.steps) | {"next": remaining_calls(request, plan), "recorded": True}
+    return meta | notes_meta(plan.repeats(), repeats, oversized)
 
 
 def _failure_recording(meta: dict[str, Json], workflow: Workflow | None = None) -> Recording:
@@ -255,23 +255,22 @@ def _failure_recording(meta: dict[str, Json], workflow: Workflow | None = None) 
 
 
 def _refused_recording(
-    request: Request, task_id: str, found: PlanOrMeta, refused: NotApproved | None = None
+    request: Request, task_id: str, target: PlanOrMeta, refusal: NotApproved | None = None
 ) -> Recording:
-
     def text() -> str:
         from mcp_baton.server.workflows.task_ids import handle_of
         from mcp_baton.workflow.continuation import unrecorded_text
 
-        if refused is not None and not refused.is_denied:
+        if refusal is not None and not refusal.is_denied:
             return f"Nothing was run or recorded. {AFTER_APPROVAL}"
-        if refused is not None and isinstance(found, Plan) and found.workflow:
-            return f"Nothing was run or recorded. {handle_of(request.server, found.workflow, task_id).cancel_text()}"
+        if refusal is not None and isinstance(target, Plan) and target.workflow:
+            return f"Nothing was run or recorded. {handle_of(request.server, target.workflow, task_id).cancel_text()}"
         return unrecorded_text(str(meta["record_error"]), is_made=False)
 
-    if isinstance(found, Plan):
-        meta = unrecorded_meta(request, task_id, NOTHING_RUN, found.task, remaining(request, found))
+    if isinstance(target, Plan):
+        meta = unrecorded_meta(request, task_id, NOTHING_RUN, target.task, remaining_calls(request, target))
     else:
-        meta = found
+        meta = target
     return Recording(meta, text)
 
 
@@ -284,7 +283,7 @@ def plan_of(request: Request, task: TaskRecord) -> Plan:
     return Plan(task, workflow, partial(_prompt_arguments, workflow), canonical)
 
 
-def remaining(request: Request, plan: Plan) -> list[JsonObject]:
+def remaining_calls(request: Request, plan: Plan) -> list[JsonObject]:
     return next_calls(plan, request.server)
 
 
@@ -298,8 +297,8 @@ def _error_meta(request: Request, task_id: str, error: StoreError) -> dict[str, 
             return unrecorded_meta(request, task_id, str(error), error.current)
         case Conflict():
             logger.error("task %s: the call was not recorded: too many concurrent calls", task_id)
-            following = remaining(request, plan_of(request, error.current))
-            return unrecorded_meta(request, task_id, KEPT_CHANGING, error.current, following)
+            suggested_calls = remaining_calls(request, plan_of(request, error.current))
+            return unrecorded_meta(request, task_id, KEPT_CHANGING, error.current, suggested_calls)
         case OutcomeUnknown():
             logger.error("task %s: it is unknown whether the call was recorded", task_id, exc_info=error)
             return unrecorded_meta(request, task_id, UNKNOWN_OUTCOME, recorded="unknown")
@@ -313,8 +312,8 @@ def _prompt_arguments(workflow: Workflow | None, task: TaskRecord) -> tuple[dict
     if workflow is None:
         return None
     try:
-        kept = [argument for argument in workflow.arguments if not argument.secret]
-        return check_arguments(kept, declared_arguments(workflow, task))
+        readable_arguments = [argument for argument in workflow.arguments if not argument.secret]
+        return check_arguments(readable_arguments, declared_arguments(workflow, task))
     except Exception:  # types of the author may raise anything
         logger.warning("task %s: its prompt arguments cannot be used", task.task_id, exc_info=True)
         return None
@@ -325,12 +324,12 @@ def unrecorded_meta(
     task_id: str,
     error: str,
     task: TaskRecord | None = None,
-    following: Sequence[Json] = (),
+    suggested_calls: Sequence[Json] = (),
     recorded: Literal[False, "unknown"] = False,
 ) -> dict[str, Json]:
     """Return the `_meta` of a continuation that was not recorded, or may not have been. It has the task and its
-    suggested calls, if the task's state is known."""
+    suggested calls if the state of the task is known."""
     meta: dict[str, Json] = {"task_id": task_id}
     if task:
-        meta = task_meta(request, task) | {"next": following}
+        meta = task_meta(request, task) | {"next": suggested_calls}
     return meta | {"recorded": recorded, "record_error": error}

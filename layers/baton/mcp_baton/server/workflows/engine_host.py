@@ -8,7 +8,7 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.workflow_tool import argument_schemas
 from mcp_baton.server.execution import DetachedExecution, Execution
-from mcp_baton.server.methods.resources import contents_of_outcome, find_resource, why_not
+from mcp_baton.server.methods.resources import contents_of_outcome, find_resource, mismatch_reason
 from mcp_baton.server.running.runner import BoundTools, CallOptions, bound_resource, call, run
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, Listener, no_pulse
 from mcp_baton.server.workflows.parallel_calls import ParallelCalls
@@ -36,14 +36,14 @@ class ServerHost:
         self.pulse: Callable[[], float] = no_pulse
         self._until_s = until_s
         self._reserve_ms = execution.services.settings.write_reserve_ms + START_MARGIN_MS
-        self._asking = execution.asking_in_workflow()
+        self._asker_factory = execution.asking_in_workflow()
         self._tools = BoundTools(execution.server.tools)
         self.prepare = self._tools.prepare
         self.required, self.carries = execution.server.required, execution.server.carries
         self._is_in_thread = False
-        self._started = 0
-        self._total = 0
-        self._shown = 0.0
+        self._started_steps = 0
+        self._total_steps = 0
+        self._reported_progress = 0.0
 
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
         return self._execution.server.tools[tool].canonical(arguments)
@@ -59,22 +59,21 @@ class ServerHost:
         try:
             if attempt.number > FIRST.number:
                 # The tool may have changed the arguments of the first call.
-                again = target.prepare(prepared.arguments)
-                prepared = again if isinstance(again, Prepared) else prepared
-            return run(self._execution, target, prepared, self._asking, options)
+                new_prepared = target.prepare(prepared.arguments)
+                prepared = new_prepared if isinstance(new_prepared, Prepared) else prepared
+            return run(self._execution, target, prepared, self._asker_factory, options)
         except ProtocolError as error:
             return Failed(error.message, cause=error)
 
     def read(self, uri: str) -> Sequence[FetchedResource]:
-        found = find_resource(self._execution.server, uri)
-        if found is None:
-            raise ResourceUnavailable(f"there is no resource {uri}{why_not(self._execution.server, uri)}")
-        resource, arguments = found
+        match = find_resource(self._execution.server, uri)
+        if match is None:
+            raise ResourceUnavailable(f"there is no resource {uri}{mismatch_reason(self._execution.server, uri)}")
+        resource, arguments = match
         try:
             target = bound_resource(resource, uri)
-            return [
-                contents_of_outcome(uri, call(self._execution, target, arguments, self._asking, self._options(None)))
-            ]
+            outcome = call(self._execution, target, arguments, self._asker_factory, self._options(None))
+            return [contents_of_outcome(uri, outcome)]
         except ProtocolError as error:
             raise ResourceUnavailable(error.message) from error
 
@@ -86,18 +85,18 @@ class ServerHost:
 
         The first one has the task's id in `_meta`, so that a client that loses its connection can resume the task.
         """
-        first = self._started == 0
-        self._started, self._total = started, total
-        if not started > self._shown:
-            # The step was announced before: the run continues with a person's answers.
+        is_first = self._started_steps == 0
+        self._started_steps, self._total_steps = started, total
+        if not started > self._reported_progress:
+            # The step was announced before. The run continues with the answers of a person.
             return
-        self._shown = float(started)
+        self._reported_progress = float(started)
         token = self._execution.envelope.progress_token
         if token is None:
             return
         params: dict[str, Json] = {"progressToken": token, "progress": started, "total": total}
         params["message"] = f"Step {started}/{total}: {step}"
-        if first and task_id is not None:
+        if is_first and task_id is not None:
             params["_meta"] = {"task_id": task_id}
         self._execution.listener.notify("notifications/progress", params)
 
@@ -105,8 +104,8 @@ class ServerHost:
         """Whether enough time is left to start a step, after this many seconds."""
         if self._until_s < math.inf and self._execution.services.clock() + after_s >= self._until_s:
             return False
-        left = self._execution.exchange.remaining_ms()
-        return left is None or left - after_s * 1000 > self._reserve_ms
+        remaining_ms = self._execution.exchange.remaining_ms()
+        return remaining_ms is None or remaining_ms - after_s * 1000 > self._reserve_ms
 
     def wait(self, seconds: float) -> None:
         while seconds > 0:
@@ -120,16 +119,16 @@ class ServerHost:
         return ParallelCalls(self._execution.listener, self._for_thread, self._options(None).pulse)
 
     def _for_thread(self, listener: Listener, pulse: Callable[[], float] | None) -> "ServerHost":
-        """Return a copy of this host for a call in another thread. The call's progress is not shown: several calls
-        share the request's progress, which must increase."""
-        made = copy.copy(self)
-        made._enter_thread(listener, pulse or no_pulse)  # noqa: SLF001 - of this class
-        return made
+        """Return a copy of this host for a call in another thread. The progress of the call is not sent: several calls
+        share the progress of the request, which must increase."""
+        host = copy.copy(self)
+        host._enter_thread(listener, pulse or no_pulse)  # noqa: SLF001 - of this class
+        return host
 
     def _enter_thread(self, listener: Listener, pulse: Callable[[], float]) -> None:
         fields = {name: getattr(self._execution, name) for name in Execution.__struct_fields__}
         self._execution = DetachedExecution(**fields, reports_to=listener)
-        self._is_in_thread, self._total, self.pulse = True, 0, pulse
+        self._is_in_thread, self._total_steps, self.pulse = True, 0, pulse
 
     def words(self, name: str, error: Exception) -> str:
         return self._execution.client_error_text(name, error)
@@ -143,12 +142,12 @@ class ServerHost:
         A step may call several functions, and a function may change its total. The value must increase with each
         notification (MCP basic/utilities/progress).
         """
-        if not self._total:
+        if not self._total_steps:
             # Before its first step, a resume reads the resources of earlier steps.
             return None
-        of = total if total is not None and total > 0 else progress + 1
-        fraction = min(max(progress / of, 0.0), 1.0) * 0.99 if of > 0 else 0.0
-        if not self._started + fraction > self._shown:
+        assumed_total = total if total is not None and total > 0 else progress + 1
+        fraction = min(max(progress / assumed_total, 0.0), 1.0) * 0.99 if assumed_total > 0 else 0.0
+        if not self._started_steps + fraction > self._reported_progress:
             return None
-        self._shown = self._started + fraction
-        return self._shown, self._total
+        self._reported_progress = self._started_steps + fraction
+        return self._reported_progress, self._total_steps

@@ -34,7 +34,7 @@ class ParallelCalls:
         self._host_for = host_for
         self._pulse = pulse
         self._jobs: SimpleQueue[Job] = SimpleQueue()
-        self._ended: list[tuple[Any, BaseException | None]] = []
+        self._outcomes: list[tuple[Any, BaseException | None]] = []
         self._is_closed = False
 
     def start(self, call: Callable[[Host], Any], pulse: Callable[[], float] | None) -> None:
@@ -44,7 +44,7 @@ class ParallelCalls:
     def _run(self, call: Callable[[Host], Any], host: Host, free: Callable[[], None]) -> None:
         value, error = _outcome(partial(call, host))
         free()
-        self._jobs.put(lambda: self._ended.append((value, error)))
+        self._jobs.put(lambda: self._outcomes.append((value, error)))
 
     def ask(self, question: Callable[[], Any]) -> Any:
         answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
@@ -57,12 +57,12 @@ class ParallelCalls:
                     raise Abandoned from None
 
     def next(self) -> Any:
-        while not self._ended:
+        while not self._outcomes:
             try:
                 self._jobs.get(timeout=min(KEEP_ALIVE_S, self._pulse()))()
             except Empty:
                 self._listener.keep_alive()
-        return _value(*self._ended.pop(0))
+        return _value(*self._outcomes.pop(0))
 
     def close(self) -> None:
         self._is_closed = True

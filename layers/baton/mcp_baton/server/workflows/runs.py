@@ -23,7 +23,6 @@ from mcp_baton.server.schema.prompt_arguments import (
     ArgumentRefused,
     check_answers,
     check_arguments,
-    with_stored_arguments,
 )
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.task_view import notes_meta, task_meta
@@ -75,26 +74,26 @@ NOT_RESUMED = (StoreBusy, TaskNotFound, TaskFinished, TaskHeld, WrongWorkflow, D
 def answer_with_run(
     request: Request,
     workflow: Workflow,
-    given: JsonObject,
+    arguments: JsonObject,
     task_id: str | None,
     host: ServerHost,
     ttl_ms: int | None = None,
 ) -> EndedRun:
     """`run_workflow` for a request. The client's user may be asked for missing values (`Workflow.ask`)."""
     if not workflow.ask and not any(step.ask and step.ask.of == "user" for step in workflow.steps):
-        return run_workflow(request, workflow, given, task_id, host, ttl_ms=ttl_ms)
+        return run_workflow(request, workflow, arguments, task_id, host, ttl_ms=ttl_ms)
     from mcp_baton.server.workflows.client_questions import run_asking
 
-    def run(task_id: str | None, given: JsonObject, answers: Mapping[str, JsonObject]) -> EndedRun:
-        return run_workflow(request, workflow, given, task_id, host, ttl_ms=ttl_ms, answers=answers)
+    def run(task_id: str | None, arguments: JsonObject, answers: Mapping[str, JsonObject]) -> EndedRun:
+        return run_workflow(request, workflow, arguments, task_id, host, ttl_ms=ttl_ms, answers=answers)
 
-    return run_asking(request, workflow, task_id, given, host, run)
+    return run_asking(request, workflow, task_id, arguments, host, run)
 
 
 def run_workflow(
     execution: Execution,
     workflow: Workflow,
-    given: JsonObject,
+    arguments: JsonObject,
     task_id: str | None,
     host: ServerHost,
     *,
@@ -105,7 +104,7 @@ def run_workflow(
     """Run a workflow as far as possible.
 
     Args:
-        given: Its arguments; for a resume only those that are given again.
+        arguments: Its arguments; for a resume only those that are given again.
         task_id: The task to resume. `None` starts a new one.
         ttl_ms: The lifetime that the client wants for a new task.
         lives_ms: The least time that a resumed task must live from now on. `None` does not change its lifetime.
@@ -115,13 +114,13 @@ def run_workflow(
     engine = Engine(host, execution.store, services.clock, sleep=services.sleep)
     with services.telemetry.span(f"workflow {workflow.name}"):
         if task_id is None:
-            ended = engine.start(workflow, new_input(execution, workflow, given, ttl_ms))
+            run = engine.start(workflow, new_input(execution, workflow, arguments, ttl_ms))
         else:
-            ended = _resume(execution, workflow, engine, given, task_id, answers, lives_ms)
-    if execution.job_id is None and ended.task is not None and ended.task.status.terminal:
-        _wake_waiting_job(execution, ended.task)
-    _add_metrics(execution, ended)
-    return ended
+            run = _resume(execution, workflow, engine, arguments, task_id, answers, lives_ms)
+    if execution.job_id is None and run.task is not None and run.task.status.terminal:
+        _wake_waiting_job(execution, run.task)
+    _add_metrics(execution, run)
+    return run
 
 
 def _wake_waiting_job(execution: Execution, task: TaskRecord) -> None:
@@ -132,51 +131,51 @@ def _wake_waiting_job(execution: Execution, task: TaskRecord) -> None:
         wake_waiting_job(execution.services, execution.store, task)
 
 
-def new_input(execution: Execution, workflow: Workflow, given: JsonObject, ttl_ms: int | None = None) -> RunInput:
-    arguments, answers = split_answers(workflow, given)
-    waits_ms = execution.server.waits_ms(workflow)
+def new_input(execution: Execution, workflow: Workflow, arguments: JsonObject, ttl_ms: int | None = None) -> RunInput:
+    arguments, answers = split_answers(workflow, arguments)
+    wait_ms = execution.server.waits_ms(workflow)
     if workflow.ttl is not None:
         ttl_ms = ttl_ms or milliseconds(workflow.ttl)
-    if waits_ms:
-        ttl_ms = max(ttl_ms or execution.services.settings.default_ttl_ms, waits_ms + GRACE_MS)
+    if wait_ms:
+        ttl_ms = max(ttl_ms or execution.services.settings.default_ttl_ms, wait_ms + GRACE_MS)
     return _input(execution.owner, workflow.arguments, arguments, {}, answers, ttl_ms)
 
 
-def split_answers(workflow: Workflow, given: JsonObject) -> tuple[JsonObject, dict[str, JsonObject]]:
+def split_answers(workflow: Workflow, arguments: JsonObject) -> tuple[JsonObject, dict[str, JsonObject]]:
     """Return the arguments without the answers to the workflow's questions; and the converted answers, each as
     `{question: answer}` by the name of the question's step."""
     questions = workflow.questions
-    if not questions or ANSWERS not in given:
-        return given, {}
-    answers = given[ANSWERS]
+    if not questions or ANSWERS not in arguments:
+        return arguments, {}
+    answers = arguments[ANSWERS]
     if not isinstance(answers, Mapping):
         names = ", ".join(question.name for question in questions)
         raise ArgumentRefused(f"{ANSWERS} is an object with one value for each question: {names}")
-    with_null = {question.name for question in questions if None in answers.values() and takes_null(question)}
-    present = {name: value for name, value in answers.items() if value is not None or name in with_null}
-    converted = check_answers(questions, present)
-    rest = {name: value for name, value in given.items() if name != ANSWERS}
-    return rest, {name: {name: value} for name, value in converted.items()}
+    nullable = {question.name for question in questions if None in answers.values() and takes_null(question)}
+    present_answers = {name: value for name, value in answers.items() if value is not None or name in nullable}
+    values = check_answers(questions, present_answers)
+    other_arguments = {name: value for name, value in arguments.items() if name != ANSWERS}
+    return other_arguments, {name: {name: value} for name, value in values.items()}
 
 
 def _input(
     owner: str | None,
-    declared: Sequence[Argument],
-    given: JsonObject,
-    stand_ins: Mapping[str, str],
+    declarations: Sequence[Argument],
+    arguments: JsonObject,
+    placeholders: Mapping[str, str],
     answers: Mapping[str, JsonObject],
     ttl_ms: int | None = None,
 ) -> RunInput:
-    texts, converted = check_arguments(declared, given)
-    nulls = frozenset(name for name, value in given.items() if value is None)
-    return RunInput({**texts, **stand_ins}, {**converted, **stand_ins}, owner, ttl_ms, nulls, answers)
+    texts, values = check_arguments(declarations, arguments)
+    nulls = frozenset(name for name, value in arguments.items() if value is None)
+    return RunInput({**texts, **placeholders}, {**values, **placeholders}, owner, ttl_ms, nulls, answers)
 
 
 def _new_answers(workflow: Workflow, task: TaskRecord, answers: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
     """Return the answers that the task does not have yet. Raises `ArgumentRefused` if an answer differs from one that a
     step has used."""
     statuses = statuses_under(task, workflow)
-    new: dict[str, JsonObject] = {}
+    new_answers: dict[str, JsonObject] = {}
     for name, answer in answers.items():
         if statuses[name] is StepStatus.SKIPPED:
             continue
@@ -184,25 +183,25 @@ def _new_answers(workflow: Workflow, task: TaskRecord, answers: Mapping[str, Jso
             if task.variables[f"{RESULT_PREFIX}{name}"] == answer[name]:
                 continue
             question = workflow.step(name)
-            users = [
+            using_steps = [
                 step.name
                 for step in workflow.steps
                 if question and step.uses(question.binding) and statuses[step.name] is not StepStatus.PENDING
             ]
-            if users:
+            if using_steps:
                 raise ArgumentRefused(
-                    f"the answer {name!r} cannot be changed: the step {users[0]!r} has used it; leave it out, "
+                    f"the answer {name!r} cannot be changed: the step {using_steps[0]!r} has used it; leave it out, "
                     "or give the same answer"
                 )
-        new[name] = answer
-    return new
+        new_answers[name] = answer
+    return new_answers
 
 
 def _resume(
     execution: Execution,
     workflow: Workflow,
     engine: Engine,
-    given: JsonObject,
+    arguments: JsonObject,
     task_id: str,
     answers: Mapping[str, JsonObject],
     lives_ms: int | None,
@@ -210,15 +209,15 @@ def _resume(
     """Claim the task and resume it. If that fails, the claim is released at once."""
     task = _claim(execution, workflow, engine, task_id)
     try:
-        run_input = resumed_input(workflow, task, given)
+        run_input = resumed_input(workflow, task, arguments)
         if lives_ms is not None and execution.store is not None:
             task = execution.store.jobs.extend(task, lives_ms)
         return engine.resume(workflow, replace(run_input, answers={**run_input.answers, **answers}), task)
     except (TaskFinished, TaskNotFound):
         raise
-    except ClaimLost as lost:
-        # This run was late, and another one has claimed the task.
-        raise TaskHeld(lost.current.claim.until_ms if lost.current.claim else 0, lost.current) from lost
+    except ClaimLost as error:
+        # This run was slow, and another run has claimed the task.
+        raise TaskHeld(error.current.claim.until_ms if error.current.claim else 0, error.current) from error
     except Exception as error:
         engine.release_claim(task)
         if isinstance(error, StoreError):
@@ -227,7 +226,7 @@ def _resume(
 
 
 def resumed_input(
-    workflow: Workflow, task: TaskRecord, given: JsonObject, *, assumes_secrets: bool = False
+    workflow: Workflow, task: TaskRecord, arguments: JsonObject, *, assumes_secrets: bool = False
 ) -> RunInput:
     """Return the input of a resume: the stored arguments, replaced by those that are given again.
 
@@ -238,22 +237,22 @@ def resumed_input(
         DefinitionChanged: the definition of a settled step has changed.
         ArgumentRefused: an argument is missing or does not convert.
     """
-    changed = conflicting_steps(workflow, task)
-    if changed:
-        raise DefinitionChanged(changed)
-    given, answers = split_answers(workflow, given)
+    changed_steps = conflicting_steps(workflow, task)
+    if changed_steps:
+        raise DefinitionChanged(changed_steps)
+    arguments, answers = split_answers(workflow, arguments)
     answers = _new_answers(workflow, task, answers)
-    arguments = with_stored_arguments(declared_arguments(workflow, task), given)
-    lost = sorted(given_secrets(workflow, task) - given.keys())
-    if lost and (assumes_secrets or all(status.settled for status in statuses_under(task, workflow).values())):
-        # Without an open step, the run only completes the task. So no call needs a secret.
-        stand_ins = {name: secret_placeholder(name) for name in lost}
-        kept = [argument for argument in workflow.arguments if argument.name not in stand_ins]
-        return _input(task.owner, kept, arguments, stand_ins, answers)
-    if lost:
-        names = ", ".join(map(repr, lost))
-        raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}", lost)
-    return _input(task.owner, workflow.arguments, arguments, {}, answers)
+    all_arguments = {**declared_arguments(workflow, task), **arguments}
+    secrets = sorted(given_secrets(workflow, task) - arguments.keys())
+    if secrets and (assumes_secrets or all(status.settled for status in statuses_under(task, workflow).values())):
+        # Without an open step, the run only completes the task, so no call needs a secret.
+        placeholders = {name: secret_placeholder(name) for name in secrets}
+        declarations = [argument for argument in workflow.arguments if argument.name not in placeholders]
+        return _input(task.owner, declarations, all_arguments, placeholders, answers)
+    if secrets:
+        names = ", ".join(map(repr, secrets))
+        raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}", secrets)
+    return _input(task.owner, workflow.arguments, all_arguments, {}, answers)
 
 
 def _claim(execution: Execution, workflow: Workflow, engine: Engine, task_id: str) -> TaskRecord:
@@ -270,22 +269,22 @@ def _claim(execution: Execution, workflow: Workflow, engine: Engine, task_id: st
 
 def _add_metrics(execution: Execution, run: EndedRun) -> None:
     """Add the metrics of a run (docs/operating.md)."""
-    ran = [it.outcome for it in run.traces if not it.replayed and not isinstance(it.outcome, Skipped)]
-    if ran:
-        execution.services.telemetry.add(STEPS_RUN, len(ran))
-        failed = sum(isinstance(outcome, Failed) for outcome in ran)
+    outcomes = [trace.outcome for trace in run.traces if not trace.replayed and not isinstance(trace.outcome, Skipped)]
+    if outcomes:
+        execution.services.telemetry.add(STEPS_RUN, len(outcomes))
+        failed = sum(isinstance(outcome, Failed) for outcome in outcomes)
         if failed:
             execution.services.telemetry.add(STEPS_FAILED, failed)
-    again = sum(trace.attempts - trace.calls for trace in run.traces if trace.attempts)
-    if again:
-        execution.services.telemetry.add(STEP_RETRIES, again)
+    retries = sum(trace.attempts - trace.calls for trace in run.traces if trace.attempts)
+    if retries:
+        execution.services.telemetry.add(STEP_RETRIES, retries)
     if run.pause:
         execution.services.telemetry.add(PAUSES, of=run.pause.type)
     elif run.stop is None:
         execution.services.telemetry.add(RUNS_COMPLETED)
-    refused = run.task is None and run.workflow.durable and execution.store is not None and execution.owner is not None
-    over = isinstance(run.stop, TaskOver | Superseded)  # then no recording was lost
-    if refused or not (run.stored or over):
+    no_task = run.task is None and run.workflow.durable and execution.store is not None and execution.owner is not None
+    is_over = isinstance(run.stop, TaskOver | Superseded)  # then no recording was lost
+    if no_task or not (run.stored or is_over):
         execution.services.telemetry.add(RECORDINGS_LOST)
 
 

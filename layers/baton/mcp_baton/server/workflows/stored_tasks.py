@@ -1,5 +1,5 @@
-"""Stored tasks without their clients, for operators: whether a task would continue under this code, and a resume
-(docs/commands.md, Check stored tasks; Resume many tasks)."""
+"""Commands of operators for stored tasks: check whether this code would resume a task, and resume it (docs/commands.md,
+Check stored tasks; Resume many tasks)."""
 
 from types import MappingProxyType
 
@@ -48,14 +48,14 @@ def refusal_text(error: Exception, workflow: Workflow, task: TaskRecord) -> str:
     """Return why a task was not resumed, as a text for the operator."""
     match error:
         case DefinitionChanged(steps=names):
-            return "; ".join(_drift(name, workflow, task) for name in names)
+            return "; ".join(_change_text(name, workflow, task) for name in names)
         case ArgumentRefused(problem=problem):
             return problem
         case _:
             return str(error) or type(error).__name__
 
 
-def _drift(name: str, workflow: Workflow, task: TaskRecord) -> str:
+def _change_text(name: str, workflow: Workflow, task: TaskRecord) -> str:
     change = "its definition changed" if workflow.step(name) else "it was removed"
     return f"step {name!r} is {statuses_of(task)[name].value} and {change}"
 

@@ -69,25 +69,23 @@ def run_action(request: Request, tool: WorkflowTool) -> JsonObject:
         if action == "list":
             return _list_tasks(request)
         return _perform(request, tool, action, task_id, result)
-    except (InvalidTaskReference, InvalidToolArguments) as refused:
-        return error_result(cut(f"{sentence(str(refused))} {NOTHING_RUN}."))
+    except (InvalidTaskReference, InvalidToolArguments) as error:
+        return error_result(cut(f"{sentence(str(error))} {NOTHING_RUN}."))
 
 
 def _read_action(request: Request, tool: WorkflowTool) -> tuple[str, str, JsonObject]:
-    task_id, given = named_task(request, request.object("arguments"))
-    action, result = given.get(TASK_ACTION), given.get(TASK_RESULT)
+    task_id, arguments = named_task(request, request.object("arguments"))
+    action, result = arguments.get(TASK_ACTION), arguments.get(TASK_RESULT)
     if not isinstance(action, str) or action not in ACTIONS:
         raise InvalidToolArguments(
             f"{TASK_ACTION} must be one of {', '.join(ACTIONS)}; leave it out to run {tool.name}"
         )
-    takes = {TASK_ACTION, *([TASK_RESULT] if action == "complete" else [])}
-    unknown = sorted(name for name, value in given.items() if name not in takes and value is not None)
+    allowed_names = {TASK_ACTION, *([TASK_RESULT] if action == "complete" else [])}
+    unknown = sorted(name for name, value in arguments.items() if name not in allowed_names and value is not None)
     if unknown:
         raise InvalidToolArguments(f"{TASK_ACTION} {action} takes no {quoted_error(', '.join(unknown))}")
     if task_id is None and action != "list":
-        raise InvalidToolArguments(
-            f"{TASK_ID} is missing: {TASK_ACTION} {action} needs the one that an earlier result gave"
-        )
+        raise InvalidToolArguments(f"{TASK_ID} is missing: {TASK_ACTION} {action} needs the id from an earlier result")
     if result is not None and not isinstance(result, dict):
         raise InvalidToolArguments(f"{TASK_RESULT} must be an object, as every MCP result is")
     if action == "complete" and not request.envelope.shows_apps:
@@ -119,14 +117,14 @@ def _perform(request: Request, tool: WorkflowTool, action: str, task_id: str, re
         if action != "show":
             wake_waiting_job(request.services, store, task)
         return _result(request, tool, task, action)
-    except TaskFinished as over:
-        return error_result(f"This task is {over.current.status.value}: nothing changes it.")
-    except TooLarge as large:
-        return error_result(cut(f"{TASK_RESULT} cannot be stored: {large}. Nothing was changed."))
-    except (TaskNotFound, StoreBusy) as refused:
-        return not_run(request, tool, task_id, refused)
-    except StoreError as failed:
-        return not_run(request, tool, task_id, TaskUnreadable(failed))
+    except TaskFinished as error:
+        return error_result(f"This task is {error.current.status.value}: nothing changes it.")
+    except TooLarge as error:
+        return error_result(cut(f"{TASK_RESULT} cannot be stored: {error}. Nothing was changed."))
+    except (TaskNotFound, StoreBusy) as error:
+        return not_run(request, tool, task_id, error)
+    except StoreError as error:
+        return not_run(request, tool, task_id, TaskUnreadable(error))
 
 
 def _result(request: Request, tool: WorkflowTool, task: TaskRecord, action: str) -> JsonObject:
@@ -134,10 +132,10 @@ def _result(request: Request, tool: WorkflowTool, task: TaskRecord, action: str)
     meta = task_meta(request, task)
     if task.workflow != tool.workflow.name:
         text = f"This task is {task.status.value}."
-        bare: JsonObject = {"message": text, "task_id": task.task_id, "task_status": task.status.value}
-        return _tool_result(text, {**bare, "steps": [], "results": {}, "next": []}, meta)
+        status_members: JsonObject = {"message": text, "task_id": task.task_id, "task_status": task.status.value}
+        return _tool_result(text, {**status_members, "steps": [], "results": {}, "next": []}, meta)
     details = TaskDetails(request, tool, task)
-    text = cut(details.text(shows=action == "show"))
+    text = cut(details.text(with_next_call=action == "show"))
     return _tool_result(text, details.structure(text, meta), meta)
 
 
@@ -147,7 +145,7 @@ def _tool_result(text: str, structure: JsonObject, meta: JsonObject) -> JsonObje
 
 
 class TaskDetails:
-    """A task of a workflow, as its page shows it."""
+    """The state of a task of a workflow, as a text and as structured content for its page."""
 
     def __init__(self, request: Request, tool: WorkflowTool, task: TaskRecord) -> None:
         self._request = request
@@ -155,48 +153,48 @@ class TaskDetails:
         self._task = task
         self._plan = plan_of(request, task)
         handle = handle_of(request.server, tool.workflow, task.task_id)
-        self._live = not task.status.terminal
-        self._message = status_message_of(task, request.now_ms) if self._live else task.status_message
+        self._is_live = not task.status.terminal
+        self._message = status_message_of(task, request.now_ms) if self._is_live else task.status_message
         self._pause = None if self._message == WAITED else shown_pause(task, request.now_ms)
         self._reason = parse_pause(self._pause)
-        held = task.claim if self._live and task.claim and task.claim.holds_at(request.now_ms()) else None
-        self._running_until = timestamp(held.until_ms) if held else None
-        self._can_resume = self._live and not conflicting_steps(tool.workflow, task)
-        self._can_go_on = self._can_resume and not held
-        self._why = self._reason.what_happened() if self._reason else ""
+        live_claim = task.claim if self._is_live and task.claim and task.claim.holds_at(request.now_ms()) else None
+        self._running_until = timestamp(live_claim.until_ms) if live_claim else None
+        self._can_resume = self._is_live and not conflicting_steps(tool.workflow, task)
+        self._is_resumable_now = self._can_resume and not live_claim
+        self._explanation = self._reason.what_happened() if self._reason else ""
         self._warning = " ".join(may_have_run(self._plan.repeats(), self._plan.why_repeated))
-        known = self._plan.known if self._live else None
-        go_on = handle if self._can_resume else None
-        self._remaining = RemainingCalls(known, request.server, self._reason, handle, go_on) if known else None
+        known = self._plan.known if self._is_live else None
+        resume_handle = handle if self._can_resume else None
+        self._remaining = RemainingCalls(known, request.server, self._reason, handle, resume_handle) if known else None
         self._next = first_fitting(self._remaining.entries()) if self._remaining else []
 
-    def text(self, *, shows: bool) -> str:
-        """Return the state of the task as a text; with `shows`, also the next call."""
+    def text(self, *, with_next_call: bool) -> str:
+        """Return the state of the task as a text; if `with_next_call`, also the next call."""
         statuses = [StepStatus(step["status"]) for step in self._plan.steps]
-        done, steps = sum(status.settled for status in statuses), len(statuses)
-        settled, name = f"{done} of {steps} {'step' if steps == 1 else 'steps'} done", self._tool.name
-        if not self._live or not shows:
+        settled_count, steps = sum(status.settled for status in statuses), len(statuses)
+        progress, name = f"{settled_count} of {steps} {'step' if steps == 1 else 'steps'} done", self._tool.name
+        if not self._is_live or not with_next_call:
             by_client = " A client supplied its result." if self._task.by_client else ""
-            return f"This task of {name} is {self._task.status.value}; {settled}.{by_client}"
+            return f"This task of {name} is {self._task.status.value}; {progress}.{by_client}"
         if self._running_until is not None:
-            return f"A run holds this task of {name} until {self._running_until} or longer; {settled} so far."
-        head = [f"This task of {name} {_waits(self._reason)}; {settled}.", self._why, self._warning]
-        whole = self._text(head, LONGEST)
-        return whole if len(whole.encode()) <= LIMIT else self._text(head, SHORT)
+            return f"A run holds this task of {name} until {self._running_until} or longer; {progress} so far."
+        sentences = [f"This task of {name} {_wait_text(self._reason)}; {progress}.", self._explanation, self._warning]
+        full_text = self._text(sentences, LONGEST)
+        return full_text if len(full_text.encode()) <= LIMIT else self._text(sentences, SHORT)
 
-    def _text(self, head: list[str], longest: int) -> str:
+    def _text(self, sentences: list[str], longest: int) -> str:
         """Return the text with the first call that the model has to make, as in the handoff."""
         remaining = self._remaining
         if remaining is None:
-            return " ".join(filter(None, head))
+            return " ".join(filter(None, sentences))
         if not remaining.known.open_steps:
             handle = remaining.resume_handle
-            return " ".join(filter(None, [*head, handle.complete_text() if handle else ""]))
+            return " ".join(filter(None, [*sentences, handle.complete_text() if handle else ""]))
         before, steps, after = remaining.frame()
         calls = [remaining.text_of(step, longest) for step in steps[:1]]
-        more = [f"And {len(steps) - 1} more after this."] if len(steps) > 1 else []
-        happened = " ".join(filter(None, [*head, *remaining.lost_results()]))
-        return "\n\n".join([happened, *before, *calls, *more, *after])
+        rest = [f"And {len(steps) - 1} more after this."] if len(steps) > 1 else []
+        introduction = " ".join(filter(None, [*sentences, *remaining.lost_results()]))
+        return "\n\n".join([introduction, *before, *calls, *rest, *after])
 
     def structure(self, message: str, meta: JsonObject) -> dict[str, Json]:
         """Return the structured content: that of the workflow's tool, and `board`.
@@ -211,43 +209,43 @@ class TaskDetails:
         results: dict[str, Json] = {}
         calls: list[Json] = []
         values = [value for step in steps for value in self._values(step, results)]
-        made: dict[str, Json] = {"message": message}
-        made |= {name: meta[name] for name in ("task_id", "task_status", "steps", "pause_reason") if name in meta}
+        content: dict[str, Json] = {"message": message}
+        content |= {name: meta[name] for name in ("task_id", "task_status", "steps", "pause_reason") if name in meta}
         if self._running_until is not None:
-            made["running_until"] = self._running_until
+            content["running_until"] = self._running_until
         elif self._warning:
-            made["warning"] = self._warning
-        made |= {"results": results, "next": self._next}
-        made["board"] = {
+            content["warning"] = self._warning
+        content |= {"results": results, "next": self._next}
+        content["board"] = {
             "workflow": self._tool.workflow.name,
             "workflow_tool": self._tool.name,
-            "task": {**self._head(), **facts},
+            "task": {**self._summary(), **facts},
             "steps": steps,
-            "pause": self._shown_pause(),
+            "pause": self._pause_view(),
             "running_until": self._running_until,
             "calls": calls,
             "secrets": self._secrets(),
-            "can": {"go_on": self._can_go_on, "complete": self._live, "cancel": self._live},
+            "can": {"go_on": self._is_resumable_now, "complete": self._is_live, "cancel": self._is_live},
         }
-        room = RemainingBytes(MAX_TOTAL_BYTES - json_size(made))
+        space = RemainingBytes(MAX_TOTAL_BYTES - json_size(content))
         forms = self._calls()
-        for place, (call, schema) in enumerate(forms):
+        for index, (call, schema) in enumerate(forms):
             size = json_size(call) + 1
-            if place and size > room.left:
+            if index and size > space.size:
                 break
-            room.left -= size
+            space.size -= size
             calls.append(call)
-            if place == 0:
-                room.add(call, "schema", schema)
+            if index == 0:
+                space.add(call, "schema", schema)
         for value in sorted(values, key=lambda value: value.size):
-            if room.takes(sum(value.size - json_size(holder[name]) for holder, name in value.places)):
+            if space.take(sum(value.size - json_size(holder[name]) for holder, name in value.places)):
                 for holder, name in value.places:
                     holder[name] = value.value
         for call, schema in forms[1 : len(calls)]:
-            room.add(call, "schema", schema)
-        return made
+            space.add(call, "schema", schema)
+        return content
 
-    def _head(self) -> JsonObject:
+    def _summary(self) -> JsonObject:
         task = self._task
         return {
             "task_id": task.task_id,
@@ -258,11 +256,11 @@ class TaskDetails:
             "expires_at": timestamp(task.created_ms + task.ttl_ms),
         }
 
-    def _shown_pause(self) -> JsonObject | None:
-        if self._pause is None or not self._live:
+    def _pause_view(self) -> JsonObject | None:
+        if self._pause is None or not self._is_live:
             return None
         # The message of an approval is its question.
-        return {"message": self._why, **self._pause, "step": paused_step(self._pause)}
+        return {"message": self._explanation, **self._pause, "step": paused_step(self._pause)}
 
     def _secrets(self) -> list[str]:
         known = self._remaining.known if self._remaining else None
@@ -271,27 +269,27 @@ class TaskDetails:
     def _step(self, step: StepProgress, timings: JsonObject, elements: JsonObject) -> dict[str, Json]:
         """Return a step without its values: name; tool, question, wait or resource; status, error, elements, time."""
         name, timing = step["name"], timings.get(step["name"])
-        made: dict[str, Json] = {"name": name}
+        view: dict[str, Json] = {"name": name}
         declared = self._tool.workflow.step(name)
         if "tool" in step:
-            made["tool"] = step["tool"]
+            view["tool"] = step["tool"]
         elif "ask" in step:
-            made["ask"] = step["ask"]
+            view["ask"] = step["ask"]
         elif "wait" in step:
-            made["wait"] = step["wait"]
+            view["wait"] = step["wait"]
         elif declared is not None and self._plan.known is not None:
-            made["resource"] = ", ".join(uris_of(declared, self._plan.known).values())
-        made["status"] = step["status"]
+            view["resource"] = ", ".join(uris_of(declared, self._plan.known).values())
+        view["status"] = step["status"]
         weight = weight_of(self._task, f"{RESULT_PREFIX}{name}")
         if step["status"] == StepStatus.FAILED and weight is not None and not weight.outside:
-            stored = read_variable(self._task, f"{RESULT_PREFIX}{name}")
-            if isinstance(stored, Mapping) and isinstance(stored.get("error"), str):
-                made["error"] = cut(str(stored["error"]))
+            result = read_variable(self._task, f"{RESULT_PREFIX}{name}")
+            if isinstance(result, Mapping) and isinstance(result.get("error"), str):
+                view["error"] = cut(str(result["error"]))
         if name in elements:
-            made["elements"] = elements[name]
-        return made | (dict(timing) if isinstance(timing, Mapping) else {})
+            view["elements"] = elements[name]
+        return view | (dict(timing) if isinstance(timing, Mapping) else {})
 
-    def _values(self, step: dict[str, Json], results: dict[str, Json]) -> Iterator["ShownValue"]:
+    def _values(self, step: dict[str, Json], results: dict[str, Json]) -> Iterator["StepValue"]:
         """Put notes into a step in place of its result and its arguments. Yields the values that may replace the
         notes."""
         if "tool" not in step and step.get("wait") != "callback":
@@ -304,7 +302,7 @@ class TaskDetails:
             uri = value_uri(self._task.task_id, variable)
             step["result"] = results[name] = {"bytes": weight.text_bytes, "uri": uri}
             if weight.text_bytes <= MAX_RESULT_BYTES and not weight.outside:
-                yield ShownValue(
+                yield StepValue(
                     weight.text_bytes, read_variable(self._task, variable), ((step, "result"), (results, name))
                 )
         arguments = self._arguments(name, completed) if "tool" in step else None
@@ -312,33 +310,33 @@ class TaskDetails:
             size = json_size(arguments)
             step["arguments"] = {"bytes": size}
             if size <= MAX_RESULT_BYTES:
-                yield ShownValue(size, arguments, ((step, "arguments"),))
+                yield StepValue(size, arguments, ((step, "arguments"),))
 
     def _arguments(self, name: str, completed: bool) -> JsonObject | None:
         try:
-            kept = shown_call(self._task.variables, name) if completed else None
+            stored_arguments = shown_call(self._task.variables, name) if completed else None
         except StoreError:
             return None
         step, known = self._tool.workflow.step(name), self._plan.known
-        if kept is not None or step is None or known is None:
-            return kept
+        if stored_arguments is not None or step is None or known is None:
+            return stored_arguments
         return RemainingCalls(known, self._request.server, self._reason).arguments(step)
 
     def _calls(self) -> list[tuple[dict[str, Json], JsonObject | None]]:
         """Return the remaining calls of tools that a person can make, each with the schema of its form."""
-        made: list[tuple[dict[str, Json], JsonObject | None]] = []
+        calls: list[tuple[dict[str, Json], JsonObject | None]] = []
         for step in self._remaining.known.open_steps if self._remaining else ():
             for entry in self._remaining.entries_of(step) if self._remaining and step.tool else ():
                 if entry.get("tool") == step.tool and isinstance(arguments := entry["arguments"], Mapping):
-                    missing = [name for name, value in arguments.items() if self._lacks(step, name, value)]
-                    made.append(({"step": step.name, **entry, "missing": sorted(missing)}, self._schema(step)))
-        return made
+                    missing_names = [name for name, value in arguments.items() if self._is_missing(step, name, value)]
+                    calls.append(({"step": step.name, **entry, "missing": sorted(missing_names)}, self._schema(step)))
+        return calls
 
-    def _lacks(self, step: Step, name: str, value: Json) -> bool:
+    def _is_missing(self, step: Step, name: str, value: Json) -> bool:
         """Whether a person has to give an argument, because nothing else provides it."""
         source, known = step.arguments.get(name), self._plan.known
-        not_given = isinstance(source, PromptArg) and known is not None and source.name not in known.arguments
-        return not_given or value in (f"<missing: {name}>", f"<invalid: {name}>")
+        is_missing = isinstance(source, PromptArg) and known is not None and source.name not in known.arguments
+        return is_missing or value in (f"<missing: {name}>", f"<invalid: {name}>")
 
     def _schema(self, step: Step) -> JsonObject | None:
         """Return the input schema of a step's tool; `None` if a type of the author has no schema."""
@@ -349,7 +347,7 @@ class TaskDetails:
             return None
 
 
-class ShownValue(Struct, frozen=True):
+class StepValue(Struct, frozen=True):
     """A value of a step, and the places where it may replace its note."""
 
     size: int
@@ -358,20 +356,20 @@ class ShownValue(Struct, frozen=True):
 
 
 class RemainingBytes:
-    """The bytes that are left in a structured content."""
+    """The free bytes of a structured content."""
 
-    def __init__(self, left: int) -> None:
-        self.left = left
+    def __init__(self, size: int) -> None:
+        self.size = size
 
-    def takes(self, more: int) -> bool:
+    def take(self, size: int) -> bool:
         """Take this many bytes if they fit. Returns whether they do."""
-        fits = more <= self.left
-        self.left -= more if fits else 0
+        fits = size <= self.size
+        self.size -= size if fits else 0
         return fits
 
     def add(self, holder: dict[str, Json], name: str, value: Json) -> None:
         """Add a member if it fits."""
-        if value is not None and self.takes(json_size(value) + len(name) + 4):
+        if value is not None and self.take(json_size(value) + len(name) + 4):
             holder[name] = value
 
 
@@ -382,16 +380,16 @@ def _list_tasks(request: Request) -> JsonObject:
         page = store.list(owner)
     except TaskNotFound:
         return _list_result([], "This server keeps no tasks for this caller.")
-    except StoreBusy as busy:
-        return error_result(f"The server is busy. Make the same call again in {-(-busy.retry_after_ms // 1000)} s.")
+    except StoreBusy as error:
+        return error_result(f"The server is busy. Make the same call again in {-(-error.retry_after_ms // 1000)} s.")
     except StoreError:
         logger.exception("request %s: the tasks cannot be listed", request.exchange.request_id)
         return error_result("The tasks cannot be read now. Make the same call again later.")
     tasks = [_entry(task, request.now_ms) for task in page.tasks[:MAX_LISTED]]
     lines = [_line(task) for task in tasks[:MAX_NAMED]]
-    more = [f"And {len(tasks) - MAX_NAMED} more."] if len(tasks) > MAX_NAMED else []
-    head = f"The newest {'task' if len(tasks) == 1 else f'{len(tasks)} tasks'}:" if tasks else "There are no tasks."
-    return _list_result(tasks, cut("\n".join([head, *lines, *more])))
+    rest = [f"And {len(tasks) - MAX_NAMED} more."] if len(tasks) > MAX_NAMED else []
+    heading = f"The newest {'task' if len(tasks) == 1 else f'{len(tasks)} tasks'}:" if tasks else "There are no tasks."
+    return _list_result(tasks, cut("\n".join([heading, *lines, *rest])))
 
 
 def _list_result(tasks: list[dict[str, Json]], text: str) -> JsonObject:
@@ -399,30 +397,30 @@ def _list_result(tasks: list[dict[str, Json]], text: str) -> JsonObject:
 
 
 def _entry(task: TaskRecord, now_ms: Callable[[], int]) -> dict[str, Json]:
-    where = listed_meta(task, now_ms)
-    pause = where.get("pause_reason")
-    made: dict[str, Json] = {"task_id": task.task_id}
-    made |= {name: where[name] for name in ("workflow", "tool") if name in where}
-    made["status"] = task.status.value
+    meta = listed_meta(task, now_ms)
+    pause = meta.get("pause_reason")
+    entry: dict[str, Json] = {"task_id": task.task_id}
+    entry |= {name: meta[name] for name in ("workflow", "tool") if name in meta}
+    entry["status"] = task.status.value
     message = status_message_of(task, now_ms)
     if message:
-        made["status_message"] = message[:LONGEST_MESSAGE]
-    if "step" in where:
-        made["step"] = where["step"]
+        entry["status_message"] = message[:LONGEST_MESSAGE]
+    if "step" in meta:
+        entry["step"] = meta["step"]
     if isinstance(pause, dict):
-        made["pause_type"] = pause["type"]
-        made |= {f"waits_{name}": pause[name] for name in ("for", "until") if name in pause}
-    return made | {"created_at": task.created_at, "updated_at": task.updated_at}
+        entry["pause_type"] = pause["type"]
+        entry |= {f"waits_{name}": pause[name] for name in ("for", "until") if name in pause}
+    return entry | {"created_at": task.created_at, "updated_at": task.updated_at}
 
 
-def _waits(reason: PauseReason | None) -> str:
+def _wait_text(reason: PauseReason | None) -> str:
     if isinstance(reason, Waiting):
         return "waits for a callback" if reason.waits_for == "callback" else "waits for a time"
     return "waits for a person" if isinstance(reason, ApprovalRequired) else "waits for the model"
 
 
 def _line(task: JsonObject) -> str:
-    what = task.get("workflow") or task.get("tool") or "task"
-    at = f" at step {one_line(task['step'])}" if "pause_type" in task and "step" in task else ""
-    paused = f", {task.get('status_message')} ({task['pause_type']}){at}" if "pause_type" in task else ""
-    return f"- {what}: {task['status']}{paused}; {dumps_spaced({TASK_ID: task['task_id']})}"
+    name = task.get("workflow") or task.get("tool") or "task"
+    step = f" at step {one_line(task['step'])}" if "pause_type" in task and "step" in task else ""
+    pause = f", {task.get('status_message')} ({task['pause_type']}){step}" if "pause_type" in task else ""
+    return f"- {name}: {task['status']}{pause}; {dumps_spaced({TASK_ID: task['task_id']})}"

@@ -11,17 +11,17 @@ class InvalidTaskReference(Exception):
     """A call names a task incorrectly. The text is for the caller."""
 
 
-def named_task(request: Request, given: JsonObject) -> tuple[str | None, dict[str, Json]]:
+def named_task(request: Request, arguments: JsonObject) -> tuple[str | None, dict[str, Json]]:
     """Return the task that a request names in its arguments or in `_meta`, and the other arguments."""
-    others = {name: value for name, value in given.items() if name != TASK_ID}
-    named, bound = given.get(TASK_ID), request.bound_task()
-    if named is None or named == "":
-        return bound, others
-    if not isinstance(named, str):
-        raise InvalidTaskReference(f"{TASK_ID} must be a text: the one that an earlier result gave")
-    if bound is not None and bound != named:
+    other_arguments = {name: value for name, value in arguments.items() if name != TASK_ID}
+    task_id, bound_task_id = arguments.get(TASK_ID), request.bound_task()
+    if task_id is None or task_id == "":
+        return bound_task_id, other_arguments
+    if not isinstance(task_id, str):
+        raise InvalidTaskReference(f"{TASK_ID} must be a text: the id from an earlier result")
+    if bound_task_id is not None and bound_task_id != task_id:
         raise InvalidTaskReference(f"the arguments name one task ({TASK_ID}) and _meta names another; keep one of them")
-    return named, others
+    return task_id, other_arguments
 
 
 def handle_of(server: ServerView, workflow: Workflow, task_id: str) -> Handle:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-HIDDEN: Final = (APPROVAL_PREFIX, SALT, JOB)
+HIDDEN_PREFIXES: Final = (APPROVAL_PREFIX, SALT, JOB)
 """The prefixes of variables that are not shown: they are notes of the engine."""
 
 FACT_PREFIX: Final = "mcp-baton/"
@@ -58,7 +58,7 @@ RESULT_BY_KEY: Final = f"{FACT_PREFIX}result_by"
 OMITTED_KEY: Final = "omitted"
 ALL, NONE = "all", "none"
 UNREADABLE = "this value cannot be read now; ask again"
-ALWAYS = (PROGRESS, PAUSE_REASON)
+ALWAYS_SHOWN = (PROGRESS, PAUSE_REASON)
 """The variables that every view shows."""
 
 INTERVALS_MS: Final = ((10_000, 1_000), (60_000, 5_000), (math.inf, 15_000))
@@ -81,26 +81,26 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
         now_ms: The time by which claims expire, epoch milliseconds.
         poll_interval_s: `None` to choose it by the task's age.
         values: `all` variables, `none`, or `None` for those in the task's item.
-        following: The suggested calls of a task. `None` if they are not asked for.
+        next_calls: The suggested calls of a task. `None` if they are not asked for.
     """
 
     now_ms: Callable[[], int]
     stateless: bool = True
     poll_interval_s: float | None = None
     values: str | None = None
-    following: Callable[[TaskRecord], list[JsonObject]] | None = None
+    next_calls: Callable[[TaskRecord], list[JsonObject]] | None = None
     budget: Budget = field(default_factory=Budget)
 
 
 def options_of(
-    request: Request, *, values: str | None = None, following: Callable[[TaskRecord], list[JsonObject]] | None = None
+    request: Request, *, values: str | None = None, next_calls: Callable[[TaskRecord], list[JsonObject]] | None = None
 ) -> ViewOptions:
     return ViewOptions(
         now_ms=request.now_ms,
         stateless=request.stateless,
         poll_interval_s=request.server.options.poll_interval_s,
         values=values,
-        following=following,
+        next_calls=next_calls,
         budget=request.budget,
     )
 
@@ -132,55 +132,56 @@ def notes_meta(
 ) -> dict[str, Json]:
     """Return the members of `_meta` about steps that may have run more than once, with the idempotency keys of their
     calls (docs/workflows.md, When a run is killed), and about results that were too long to store (docs/storage.md)."""
-    made: dict[str, Json] = {}
+    members: dict[str, Json] = {}
     for name, repeats in (("may_have_run", may_have_run), ("may_have_run_twice", may_have_run_twice)):
         if repeats:
-            made[name] = [
-                {"step": it.step} if it.key is None else {"step": it.step, "idempotency_key": it.key} for it in repeats
+            members[name] = [
+                {"step": repeat.step} if repeat.key is None else {"step": repeat.step, "idempotency_key": repeat.key}
+                for repeat in repeats
             ]
-    return made | ({"oversized": [name.removeprefix(RESULT_PREFIX) for name in oversized]} if oversized else {})
+    return members | ({"oversized": [name.removeprefix(RESULT_PREFIX) for name in oversized]} if oversized else {})
 
 
 def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
     """Return the result of `tasks/get`. `_meta` has a key for each variable, and the facts."""
-    made = task_summary(task, options)
+    view = task_summary(task, options)
     if options.stateless:
         if task.status is TaskStatus.INPUT_REQUIRED and task.job is not None:
-            made["inputRequests"] = task.job.open
+            view["inputRequests"] = task.job.open
         elif task.error is not None:
-            made["error"] = task.error
+            view["error"] = task.error
     facts = facts_of(task)
-    if options.following is not None and task.workflow is not None:
-        facts["next"] = options.following(task)
+    if options.next_calls is not None and task.workflow is not None:
+        facts["next"] = options.next_calls(task)
     state = _stored_state(task, options) | with_fact_prefix(facts)
     names = (
         []
         if options.values == NONE
-        else [name for name in task.variables if name not in ALWAYS and not name.startswith(HIDDEN)]
+        else [name for name in task.variables if name not in ALWAYS_SHOWN and not name.startswith(HIDDEN_PREFIXES)]
     )
     if options.stateless and weight_of(task, FINAL_RESULT):
         names.insert(0, FINAL_RESULT)
     weights = {name: weight for name in names if (weight := weight_of(task, name))}
-    left = options.budget.shown - json_size({**made, "_meta": state})
-    omitted = _notes_for_omitted(task, weights, left, everything=options.values == ALL)
+    remaining_bytes = options.budget.shown - json_size({**view, "_meta": state})
+    omitted = _notes_for_omitted(task, weights, remaining_bytes, everything=options.values == ALL)
     # The list of what is left out, and the facts, take the place of variables with the same names. These can still be
     # read by their URIs.
     omitted |= {name: {} for name in (*state, *([OMITTED_KEY] if omitted else [])) if name in weights}
-    whole = [name for name in weights if name not in omitted]
-    options.budget.read(sum(weights[name].text_bytes for name in whole))
-    read_ahead(task.variables, whole)
+    included = [name for name in weights if name not in omitted]
+    options.budget.read(sum(weights[name].text_bytes for name in included))
+    read_ahead(task.variables, included)
     values = {name: omitted[name] if name in omitted else _value(task, name) for name in weights}
     if FINAL_RESULT in values:
         result = values.pop(FINAL_RESULT)
         if task.job is not None and FINAL_RESULT in omitted:
             result = link_to_result(omitted.pop(FINAL_RESULT))
-        made["result"] = _as_returned(task, result)
-    return {**made, "_meta": {**values, **state, **_omitted_names(omitted)}}
+        view["result"] = _as_returned(task, result)
+    return {**view, "_meta": {**values, **state, **_omitted_names(omitted)}}
 
 
 def task_summary(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
     """Return the view without variables: MCP's `Task`."""
-    made: dict[str, Json] = {
+    summary: dict[str, Json] = {
         "taskId": task.task_id,
         "status": task.status.value,
         "createdAt": task.created_at,
@@ -188,11 +189,11 @@ def task_summary(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
     }
     message = status_message_of(task, options.now_ms)
     if message:
-        made["statusMessage"] = message
+        summary["statusMessage"] = message
     interval_ms = poll_interval_ms(task, options)
     if not options.stateless:
-        return made | {"ttl": task.ttl_ms, "pollInterval": interval_ms}
-    return made | {"ttlMs": task.ttl_ms, "pollIntervalMs": interval_ms}
+        return summary | {"ttl": task.ttl_ms, "pollInterval": interval_ms}
+    return summary | {"ttlMs": task.ttl_ms, "pollIntervalMs": interval_ms}
 
 
 def listed_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
@@ -223,7 +224,7 @@ def facts_of(task: TaskRecord) -> dict[str, Json]:
     - `result_by`: `client`, if a client supplied the result.
     """
     facts = {"timings": _timings_of(task), "elements": _elements_of(task)}
-    return {name: it for name, it in facts.items() if it} | ({"result_by": "client"} if task.by_client else {})
+    return {name: fact for name, fact in facts.items() if fact} | ({"result_by": "client"} if task.by_client else {})
 
 
 def with_fact_prefix(facts: JsonObject) -> dict[str, Json]:
@@ -250,7 +251,7 @@ def _timings_of(task: TaskRecord) -> JsonObject:
 def _elements_of(task: TaskRecord) -> JsonObject:
     """Return how many elements of each stored list have results. A list is left out if it is stored outside the
     item."""
-    made: dict[str, Json] = {}
+    counts: dict[str, Json] = {}
     for step in (name.removeprefix(ITEMS_PREFIX) for name in task.variables if name.startswith(ITEMS_PREFIX)):
         weight = weight_of(task, f"{ITEMS_PREFIX}{step}")
         try:
@@ -259,8 +260,8 @@ def _elements_of(task: TaskRecord) -> JsonObject:
             logger.exception("task %s: the elements of step %s cannot be read", task.task_id, step)
             continue
         if items is not None:
-            made[step] = {"done": len(items.results), "total": len(items.elements)}
-    return made
+            counts[step] = {"done": len(items.results), "total": len(items.elements)}
+    return counts
 
 
 def result_mark(task: TaskRecord) -> dict[str, Json]:
@@ -290,14 +291,14 @@ def status_message_of(task: TaskRecord, now_ms: Callable[[], int]) -> str | None
     if task.status_message or task.status is not TaskStatus.WORKING:
         return task.status_message
     reason = parse_pause(shown_pause(task, now_ms))
-    if isinstance(reason, Waiting) and not waits_at(task, reason, now_ms()):
+    if isinstance(reason, Waiting) and not is_waiting(task, reason, now_ms()):
         return WAITED
     if isinstance(reason, ApprovalRequired | Waiting):
         return f"paused: {reason.short_form()}"
     return PAUSED if shown_pause(task, now_ms) else None
 
 
-def waits_at(task: TaskRecord, reason: Waiting, now_ms: int) -> bool:
+def is_waiting(task: TaskRecord, reason: Waiting, now_ms: int) -> bool:
     """Whether a task still waits: its callback has not arrived, and its time has not come."""
     status = statuses_of(task).get(reason.step)
     return reason.until_ms > now_ms and not (status and status.settled)
@@ -310,13 +311,13 @@ def poll_interval_ms(task: TaskRecord, options: ViewOptions) -> int:
         return max(1, round(options.poll_interval_s * 1000))
     if task.status is TaskStatus.INPUT_REQUIRED:
         return PERSON_MS
-    wait = parse_pause(shown_pause(task, options.now_ms))
+    reason = parse_pause(shown_pause(task, options.now_ms))
     message = task.status_message or ""
     if task.job is not None and message.startswith(WAITS):
         return WAITING_MS
     until_ms = None
-    if isinstance(wait, Waiting) and waits_at(task, wait, options.now_ms()):
-        until_ms = wait.until_ms
+    if isinstance(reason, Waiting) and is_waiting(task, reason, options.now_ms()):
+        until_ms = reason.until_ms
     elif task.job is not None and message.startswith(WAIT_BEGINS):
         until_ms = task.job.due_ms
     if until_ms is not None:
@@ -346,7 +347,7 @@ def result_view(task: TaskRecord, meta: dict[str, Json], budget: Budget) -> dict
 def link_to_result(note: Mapping[str, Json]) -> dict[str, Json]:
     """Return a link in place of a call's result that is larger than an answer may be."""
     size, uri = note["bytes"], note["uri"]
-    text = f"The result has {size} bytes, which is more than an answer holds. Read the resource {uri}."
+    text = f"The result has {size} bytes, which is more than an answer may have. Read the resource {uri}."
     link: dict[str, Json] = {"type": "resource_link", "uri": uri, "name": "result", "mimeType": "application/json"}
     return {"content": [{"type": "text", "text": text}, link]}
 
@@ -364,7 +365,7 @@ def read_variable(task: TaskRecord, name: str) -> Json:
 
 
 def _stored_state(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
-    state = {name: read_variable(task, name) for name in ALWAYS if name in task.variables}
+    state = {name: read_variable(task, name) for name in ALWAYS_SHOWN if name in task.variables}
     if task.claim is None or not task.claim.until_ms:
         return state
     # A stored pause reason may be older than the run that holds the task, or that was killed.
@@ -378,8 +379,8 @@ def _as_returned(task: TaskRecord, result: Json) -> Json:
     2026-07-28, basic/index)."""
     if task.job is None or not isinstance(result, Mapping):
         return result
-    made = {"resultType": "complete", **result}
-    return with_meta(made, result_mark(task)) if task.by_client else made
+    full_result = {"resultType": "complete", **result}
+    return with_meta(full_result, result_mark(task)) if task.by_client else full_result
 
 
 def _value(task: TaskRecord, name: str) -> Json:
@@ -387,28 +388,28 @@ def _value(task: TaskRecord, name: str) -> Json:
         return read_variable(task, name)
     try:
         return task.result
-    except ValueLost as lost:
+    except ValueLost as error:
         # The status is shown although the result is lost.
-        return {"error": str(lost)}
+        return {"error": str(error)}
 
 
 def _notes_for_omitted(
-    task: TaskRecord, weights: Mapping[str, Weight], left: int, *, everything: bool
+    task: TaskRecord, weights: Mapping[str, Weight], remaining_bytes: int, *, everything: bool
 ) -> dict[str, dict[str, Json]]:
     """Return notes in place of the values that do not fit. The result has priority, then the smallest values.
 
     Args:
-        left: The bytes of the answer that the values may take.
+        remaining_bytes: The bytes of the answer that the values may take.
         everything: Whether values outside the item are shown, too. A result always is.
     """
     notes: dict[str, dict[str, Json]] = {
         name: {"bytes": weight.text_bytes, "uri": value_uri(task.task_id, name)} for name, weight in weights.items()
     }
-    left -= sum(map(_entry_bytes, notes, notes.values()))
+    remaining_bytes -= sum(map(_entry_bytes, notes, notes.values()))
     for name in sorted(weights, key=lambda name: (name != FINAL_RESULT, weights[name].text_bytes, name)):
-        more = weights[name].text_bytes - json_size(notes[name])
-        if more <= left and (everything or name == FINAL_RESULT or not weights[name].outside):
-            left -= more
+        added_bytes = weights[name].text_bytes - json_size(notes[name])
+        if added_bytes <= remaining_bytes and (everything or name == FINAL_RESULT or not weights[name].outside):
+            remaining_bytes -= added_bytes
             del notes[name]
     return notes
 

@@ -76,36 +76,37 @@ def call_workflow_tool(request: Request, tool: WorkflowTool) -> JsonObject:
 def _start_or_resume(request: Request, tool: WorkflowTool, *, as_task: bool) -> JsonObject:
     task_id = None
     try:
-        task_id, given = named_task(request, request.object("arguments"))
-        arguments = _arguments(tool, given, task_id)
+        task_id, arguments = named_task(request, request.object("arguments"))
+        arguments = _arguments(tool, arguments, task_id)
         if as_task:
             from mcp_baton.server.background.creating import start_workflow
 
             return start_workflow(request, tool, arguments, task_id)
         host = ServerHost(request, until_s=request.reply_due_s())
         return result_of_run(request, answer_with_run(request, tool.workflow, arguments, task_id, host))
-    except (InvalidTaskReference, InvalidToolArguments) as refused:
-        return error_result(cut(f"{sentence(str(refused))} {NOTHING_RUN}."))
-    except (ArgumentRefused, *NOT_RESUMED) as refused:
-        return not_run(request, tool, task_id or "", refused)
+    except (InvalidTaskReference, InvalidToolArguments) as error:
+        return error_result(cut(f"{sentence(str(error))} {NOTHING_RUN}."))
+    except (ArgumentRefused, *NOT_RESUMED) as error:
+        return not_run(request, tool, task_id or "", error)
 
 
-def _arguments(tool: WorkflowTool, given: JsonObject, task_id: str | None) -> dict[str, Json]:
+def _arguments(tool: WorkflowTool, arguments: JsonObject, task_id: str | None) -> dict[str, Json]:
     declared = {argument.name: argument for argument in tool.workflow.arguments}
-    # Some hosts send empty values for the other arguments that their model has left out.
-    given = {name: value for name, value in given.items() if value or name not in (TASK_ACTION, TASK_RESULT, ANSWERS)}
-    answers = {ANSWERS: given.pop(ANSWERS)} if tool.workflow.questions and given.get(ANSWERS) else {}
-    unknown = sorted(given.keys() - declared.keys())
+    # Some hosts send empty values for optional arguments that their model has left out.
+    optional = (TASK_ACTION, TASK_RESULT, ANSWERS)
+    arguments = {name: value for name, value in arguments.items() if value or name not in optional}
+    answers = {ANSWERS: arguments.pop(ANSWERS)} if tool.workflow.questions and arguments.get(ANSWERS) else {}
+    unknown = sorted(arguments.keys() - declared.keys())
     if unknown:
-        takes = ", ".join([*declared, *([ANSWERS] if tool.workflow.questions else []), TASK_ID])
+        known_names = ", ".join([*declared, *([ANSWERS] if tool.workflow.questions else []), TASK_ID])
         raise InvalidToolArguments(
-            f"unknown arguments: {quoted_error(', '.join(unknown))}; {tool.workflow.name} takes {takes}"
+            f"unknown arguments: {quoted_error(', '.join(unknown))}; {tool.workflow.name} takes {known_names}"
         )
-    present = {name: value for name, value in given.items() if value is not None or name not in tool.without_null}
-    missing = [name for name, argument in declared.items() if argument.required and name not in present]
+    arguments = {name: value for name, value in arguments.items() if value is not None or name not in tool.without_null}
+    missing = [name for name, argument in declared.items() if argument.required and name not in arguments]
     if missing and task_id is None:
         raise InvalidToolArguments(f"missing: {', '.join(missing)} ({REQUIRED})")
-    return present | answers
+    return arguments | answers
 
 
 def sentence(problem: str) -> str:
@@ -113,46 +114,44 @@ def sentence(problem: str) -> str:
     return f"{problem if problem.startswith('task_') else problem[0].upper() + problem[1:]}."
 
 
-def not_run(
-    execution: Execution, tool: WorkflowTool, task_id: str, refused: NotResumed | ArgumentRefused
-) -> JsonObject:
+def not_run(execution: Execution, tool: WorkflowTool, task_id: str, reason: NotResumed | ArgumentRefused) -> JsonObject:
     """Return the result if nothing was run: an error that says what to do; for a held or finished task, its state."""
     workflow = tool.workflow
-    anew = f"call {workflow.name} without {TASK_ID} to start anew"
-    match refused:
+    new_start = f"call {workflow.name} without {TASK_ID} to start anew"
+    match reason:
         case ArgumentRefused(problem=problem):
-            again = f"call {workflow.name} again with arguments that its input schema allows"
-            return error_result(cut(f"{sentence(problem)} {NOTHING_RUN}: {again}."))
+            corrected_call = f"call {workflow.name} again with arguments that its input schema allows"
+            return error_result(cut(f"{sentence(problem)} {NOTHING_RUN}: {corrected_call}."))
         case TaskHeld(until_ms=until_ms, current=task):
             # It is not an error: the same call works later.
             until, seconds = timestamp(until_ms), max((until_ms - execution.now_ms() + 999) // 1000, 1)
             text = text_of_held_task(workflow, list(_statuses(task).values()), until, seconds, task.task_id)
             meta = task_meta(execution, task)
-            same = handle_of(execution.server, workflow, task.task_id).resume_call()
-            return _tool_result(execution, text, {**meta, "running_until": until}, meta, following=same)
+            resume_calls = handle_of(execution.server, workflow, task.task_id).resume_call()
+            return _tool_result(execution, text, {**meta, "running_until": until}, meta, suggested_calls=resume_calls)
         case TaskFinished(current=task) if task.workflow == workflow.name:
             return result_of_ended_task(execution, workflow, task)
         case TaskFinished(current=task) | WrongWorkflow(task=task):
             return _other_task_error(execution, tool, task)
         case TaskNotFound():
-            known = "it never was, it has expired, or it is another's"
-            return error_result(f"There is no such task: {known}. {NOTHING_RUN}: {anew}, with all its arguments.")
+            causes = "it never existed, it has expired, or it belongs to another caller"
+            return error_result(f"There is no such task: {causes}. {NOTHING_RUN}: {new_start}, with all its arguments.")
         case StoreBusy(retry_after_ms=after_ms):
             return error_result(
                 f"The server is busy. {NOTHING_RUN}: make the same call again in {-(-after_ms // 1000)} s."
             )
         case DefinitionChanged(steps=steps):
             names = ", ".join(steps)
-            why = f"The workflow has changed since this task was started, in steps that it has completed: {names}"
-            return error_result(cut(f"{why}. {NOTHING_RUN}: {anew}, or make the remaining calls yourself."))
+            change = f"The workflow has changed since this task was started, in steps that it has completed: {names}"
+            return error_result(cut(f"{change}. {NOTHING_RUN}: {new_start}, or make the remaining calls yourself."))
         case TaskUnreadable(error=cause):
             logger.error("task %s: it could not be read, so it was not resumed", task_id, exc_info=cause)
-            return error_result(_unreadable_text(cause, anew))
+            return error_result(_unreadable_text(cause, new_start))
 
 
-def _unreadable_text(cause: StoreError, anew: str) -> str:
-    if isinstance(cause, ValueLost):
-        return cut(f"The task cannot go on, since its arguments are gone: {cause}. {NOTHING_RUN}: {anew}.")
+def _unreadable_text(error: StoreError, new_start: str) -> str:
+    if isinstance(error, ValueLost):
+        return cut(f"The task cannot continue, because its arguments are lost: {error}. {NOTHING_RUN}: {new_start}.")
     return f"The task's state cannot be read now. {NOTHING_RUN}: make the same call again later."
 
 
@@ -160,14 +159,14 @@ def _other_task_error(execution: Execution, tool: WorkflowTool, task: TaskRecord
     """Return the error for a task of another workflow, with the call that resumes that task. A background call has its
     own task in addition to the workflow's: if the model started anew, the workflow would run twice."""
     if task.job is not None and task.job.work.workflow_task is not None:
-        called, own = task.job.work.tool, dumps_spaced({TASK_ID: task.job.work.workflow_task})
+        name, arguments = task.job.work.tool, dumps_spaced({TASK_ID: task.job.work.workflow_task})
         return error_result(
-            f"This task is a call of {called} in the background. {NOTHING_RUN}: call {called} with {own}."
+            f"This task is a call of {name} in the background. {NOTHING_RUN}: call {name} with {arguments}."
         )
-    of = "is not one of this workflow"
+    problem = f"This task is not one of this workflow. {NOTHING_RUN}"
     if task.workflow is not None and execution.server.workflow_tool(task.workflow) is not None:
-        return error_result(f"This task {of}. {NOTHING_RUN}: call {task.workflow} with this {TASK_ID}.")
-    return error_result(f"This task {of}. {NOTHING_RUN}: call {tool.workflow.name} without {TASK_ID} to start anew.")
+        return error_result(f"{problem}: call {task.workflow} with this {TASK_ID}.")
+    return error_result(f"{problem}: call {tool.workflow.name} without {TASK_ID} to start anew.")
 
 
 MAX_RESULT_BYTES: Final = 2_000
@@ -203,23 +202,22 @@ def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
         for trace in run.traces
         if trace.step.has_value and isinstance(trace.outcome, Succeeded)
     }
-    names = {name: f"{RESULT_PREFIX}{name}" for name in run.statuses}
-    stored = run.task.task_id if run.task and run.stored else None
-    uris = {} if stored is None else {n: value_uri(stored, it) for n, it in names.items() if it not in run.oversized}
+    stored_names = [name for name in run.statuses if run.stored and f"{RESULT_PREFIX}{name}" not in run.oversized]
+    uris = {name: value_uri(run.task.task_id, f"{RESULT_PREFIX}{name}") for name in stored_names} if run.task else {}
     sizes = {name: json_size(value) for name, value in values.items()}
     results, links = _results(sizes, uris, values.__getitem__)
     text = text_of_run(run, known, server, handle, uris.get)
-    following: list[JsonObject] = []
+    suggested_calls: list[JsonObject] = []
     if run.pause:
-        go_on = handle if run.stored else None
-        following = first_fitting(RemainingCalls(known, server, run.pause, handle, go_on).entries())
+        resume_handle = handle if run.stored else None
+        suggested_calls = first_fitting(RemainingCalls(known, server, run.pause, handle, resume_handle).entries())
         links += _resource_links(run)
     steps: Json = meta.get("steps") or [{"name": name, "status": status.value} for name, status in run.statuses.items()]
     state: dict[str, Json] = {**meta, "steps": steps}
     warning = [*may_have_run_twice(run.repeated), *may_have_run(open_repeats_before(run, known))]
     if warning:
         state["warning"] = " ".join(warning)
-    return _tool_result(execution, text, state, meta, results, links, following)
+    return _tool_result(execution, text, state, meta, results, links, suggested_calls)
 
 
 def result_of_ended_task(execution: Execution, workflow: Workflow, task: TaskRecord) -> dict[str, Json]:
@@ -244,13 +242,13 @@ def result_of_ended_task(execution: Execution, workflow: Workflow, task: TaskRec
     return _tool_result(execution, text, meta, meta, results, links)
 
 
-def first_fitting(left: list[JsonObject]) -> list[JsonObject]:
+def first_fitting(calls: list[JsonObject]) -> list[JsonObject]:
     """Return the first entries of `next` that fit; at least one."""
-    sizes = accumulate(json_size(entry) for entry in left)
+    sizes = accumulate(json_size(entry) for entry in calls)
     return [
         entry
-        for place, (entry, size) in enumerate(zip(left, sizes, strict=True))
-        if place == 0 or size <= MAX_NEXT_BYTES
+        for index, (entry, size) in enumerate(zip(calls, sizes, strict=True))
+        if index == 0 or size <= MAX_NEXT_BYTES
     ]
 
 
@@ -261,25 +259,25 @@ def _tool_result(
     meta: JsonObject,
     results: JsonObject | None = None,
     links: Sequence[ResourceLink] = (),
-    following: Sequence[JsonObject] = (),
+    suggested_calls: Sequence[JsonObject] = (),
 ) -> dict[str, Json]:
     structure = {name: state[name] for name in OUTPUT_PROPERTIES if name in state}
-    structure |= {"message": text, "results": results or {}, "next": list(following)}
+    structure |= {"message": text, "results": results or {}, "next": list(suggested_calls)}
     content: list[Json] = [{"type": "text", "text": text}]
     if execution.envelope.revision != REVISION_WITHOUT_HEADER:  # the first revision has no links
         content += [link.to_json() for link in links]
-    made: dict[str, Json] = {"content": content, "structuredContent": structure, "isError": False}
-    return made | {"_meta": meta} if meta else made
+    result: dict[str, Json] = {"content": content, "structuredContent": structure, "isError": False}
+    return result | {"_meta": meta} if meta else result
 
 
 def _known(run: EndedRun, meta: JsonObject) -> Known:
     """Return the known values of the run, with the steps that continuations have completed meanwhile."""
     steps = meta.get("steps")
-    stored = {
+    stored_statuses = {
         step["name"]: step["status"] for step in (steps if isinstance(steps, list) else ()) if isinstance(step, Mapping)
     }
     statuses = {
-        name: StepStatus.COMPLETED if stored.get(name) == StepStatus.COMPLETED else status
+        name: StepStatus.COMPLETED if stored_statuses.get(name) == StepStatus.COMPLETED else status
         for name, status in run.statuses.items()
     }
     return structs.replace(run.known, statuses=statuses)
@@ -289,8 +287,8 @@ def _resource_links(run: EndedRun) -> list[ResourceLink]:
     """Return links to the resources that were read for the model: their contents do not fit into a text."""
     contents = [content for trace in run.traces for content in (*trace.resources, *trace.after)]
     contents += run.blocked.resources if run.blocked else ()
-    found = {content.uri: content for content in contents if isinstance(content, FetchedResource)}
-    return [ResourceLink(uri, uri, mime_type=content.mime_type) for uri, content in found.items()]
+    resources = {content.uri: content for content in contents if isinstance(content, FetchedResource)}
+    return [ResourceLink(uri, uri, mime_type=content.mime_type) for uri, content in resources.items()]
 
 
 def _results(
@@ -298,21 +296,21 @@ def _results(
 ) -> tuple[dict[str, Json], list[ResourceLink]]:
     """Return the results of completed steps, and links to those that are left out: the long ones and, if the others do
     not fit together, the longest of these."""
-    out, total = set(), 0
+    omitted, total = set(), 0
     for name in sorted(sizes, key=lambda name: sizes[name]):
         total += sizes[name]
         if (name in uris and (sizes[name] > MAX_RESULT_BYTES or total > MAX_TOTAL_BYTES)) or total > MAX_UNSTORED_BYTES:
-            out.add(name)
+            omitted.add(name)
             total -= sizes[name]
     notes: dict[str, JsonObject] = {
-        name: {"bytes": sizes[name]} | ({"uri": uris[name]} if name in uris else {}) for name in out
+        name: {"bytes": sizes[name]} | ({"uri": uris[name]} if name in uris else {}) for name in omitted
     }
     links = [
         ResourceLink(uris[name], f"result of {name}", mime_type="application/json")
         for name in sizes
-        if name in out and name in uris
+        if name in omitted and name in uris
     ]
-    return {name: notes[name] if name in out else read(name) for name in sizes}, links
+    return {name: notes[name] if name in omitted else read(name) for name in sizes}, links
 
 
 def _stored_value(task: TaskRecord, name: str, label: str) -> Value:
@@ -323,8 +321,8 @@ def _stored_value(task: TaskRecord, name: str, label: str) -> Value:
         return Value(label, read_variable(task, name), uri)
     try:
         return Value(label, task.result, uri)
-    except StoreError as lost:
-        return Value(label, {"error": str(lost)}, uri)
+    except StoreError as error:
+        return Value(label, {"error": str(error)}, uri)
 
 
 def _statuses(task: TaskRecord) -> dict[str, StepStatus]:
