@@ -71,8 +71,8 @@ class Events:
         if self.refused != 0:
             self.refused = None if self.refused is None else self.refused - 1
             raise NotDispatched("requested by the test")
-        named = cast("dict[str, Any]", event["batonTask"])
-        self.waiting.append(WaitingEvent(named["taskId"], named["dispatch"], 1, self.clock.monotonic_s(), event))
+        task = cast("dict[str, Any]", event["batonTask"])
+        self.waiting.append(WaitingEvent(task["taskId"], task["dispatch"], 1, self.clock.monotonic_s(), event))
 
     def next(self) -> WaitingEvent | None:
         now_s = self.clock.monotonic_s()
