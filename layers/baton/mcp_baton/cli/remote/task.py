@@ -80,8 +80,8 @@ class TaskState(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
         return next((step.name for step in self.steps if step.status not in ("completed", "skipped")), None)
 
     def to_json(self) -> dict[str, Any]:
-        made: dict[str, Any] = to_builtins(self)
-        return made
+        document: dict[str, Any] = to_builtins(self)
+        return document
 
 
 def state_of(result: Mapping[str, Any]) -> TaskState:
@@ -179,8 +179,8 @@ class RunResult(Struct, frozen=True):
         if self.task is None:
             return {"prompt": self.name, "messages": list(self.messages)}
         note = {"note": self.note} if self.note else {}
-        more = {} if self.persisted is True else {"persisted": self.persisted}
-        return {**self.task.to_json(), "workflow": self.name, "handoff": self.handoff or None, **note, **more}
+        persistence = {} if self.persisted is True else {"persisted": self.persisted}
+        return {**self.task.to_json(), "workflow": self.name, "handoff": self.handoff or None, **note, **persistence}
 
 
 def text_of(message: Mapping[str, Any]) -> str:
