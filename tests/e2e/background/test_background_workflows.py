@@ -116,7 +116,7 @@ def test_forty_steps_take_ten_invocations_with_a_time_limit_of_ten_seconds(cloud
 def test_a_worker_that_cannot_hand_the_call_over_ends_it_with_the_pause(
     cloud: Cloud, shop: Shop, monkeypatch: pytest.MonkeyPatch, why: str, outcomes: list[str], done: int
 ) -> None:
-    monkeypatch.setattr(hops, "MOST_DISPATCHES", 2 if why == "maximum of dispatches" else hops.MOST_DISPATCHES)
+    monkeypatch.setattr(hops, "MAX_DISPATCHES", 2 if why == "maximum of dispatches" else hops.MAX_DISPATCHES)
     cloud.lives_s = 2.5 if why == "too little time for a step" else cloud.lives_s
     client, call, _ = started(cloud)
     cloud.deploy(shop.server(cloud.time.pass_s), dispatches=why != "no dispatcher")

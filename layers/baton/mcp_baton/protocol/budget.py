@@ -56,9 +56,9 @@ def batch_budget() -> Budget:
 
 def no_room(*, was_run: bool) -> ProtocolError:
     """The error of a message in a batch whose answer does not fit."""
-    done = "Its answer" if was_run else "It was not run: its answer"
+    subject = "Its answer" if was_run else "It was not run: its answer"
     return ProtocolError(
         INVALID_REQUEST,
-        f"{done} does not fit into the answer to the batch, which has at most {ANSWER_BYTES} bytes. "
+        f"{subject} does not fit into the answer to the batch, which has at most {ANSWER_BYTES} bytes. "
         "Send the message by itself.",
     )

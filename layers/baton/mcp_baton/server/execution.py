@@ -69,8 +69,8 @@ class Execution(Struct, frozen=True, kw_only=True):
         its start and repeat all its calls."""
         return self.cannot_ask("a step of a workflow cannot wait: call the tool by itself", AskedInWorkflow)
 
-    def cannot_ask(self, why: str, refusal: type[ToolError] = ToolError) -> AskerFactory:
-        return lambda _ask, _waited_for: CannotAsk(why, refusal, self.envelope)
+    def cannot_ask(self, reason: str, refusal: type[ToolError] = ToolError) -> AskerFactory:
+        return lambda _ask, _waited_for: CannotAsk(reason, refusal, self.envelope)
 
     def client_error_text(self, name: str, error: BaseException) -> str:
         """Return the text of an exception for the client. For a `ToolError` it is the error's text; for other
@@ -95,8 +95,8 @@ class Execution(Struct, frozen=True, kw_only=True):
         return None if remaining is None else remaining - self.services.settings.write_reserve_ms
 
     def left_s(self) -> float | None:
-        left = self.left_ms()
-        return None if left is None else left / 1000
+        remaining_ms = self.left_ms()
+        return None if remaining_ms is None else remaining_ms / 1000
 
 
 class DetachedExecution(Execution, frozen=True, kw_only=True):

@@ -96,10 +96,10 @@ def _read_reply(connection: socket.socket) -> tuple[int, bool]:
     status = int(status_line.split(" ", 2)[1])
     if "content-length" not in fields:
         return status, False
-    whole = end + 4 + int(fields["content-length"])
-    while len(received) < whole:
+    length = end + 4 + int(fields["content-length"])
+    while len(received) < length:
         received += _receive(connection, len(received))
-    return status, fields.get("connection", "").lower() != "close" and len(received) == whole
+    return status, fields.get("connection", "").lower() != "close" and len(received) == length
 
 
 def _receive(connection: socket.socket, already: int) -> bytes:
