@@ -38,8 +38,8 @@ class Authorizer:
             logger.info("refused: %s", error.reason)
             return policy(event, "Deny", "refused", {"challenge": self._challenge(event, error)})
         context = {name: value for name in CONTEXT_CLAIMS if isinstance(value := claims.get(name), str)}
-        if "scope" not in context and (granted := scopes(claims)):
-            context["scope"] = " ".join(sorted(granted))
+        if "scope" not in context and (granted_scopes := scopes(claims)):
+            context["scope"] = " ".join(sorted(granted_scopes))
         return policy(event, "Allow", claims["sub"], context)
 
     def _challenge(self, event: Mapping[str, Any], error: Refused) -> str:

@@ -184,8 +184,8 @@ def install(service: str) -> PowertoolsHandler:
         The handler. All Lambda handlers of a process share it.
     """
     package_logger = logging.getLogger(PACKAGE)
-    existing = (handler for handler in package_logger.handlers if isinstance(handler, PowertoolsHandler))
-    handler = next(existing, None) or PowertoolsHandler(service)
+    existing_handlers = (handler for handler in package_logger.handlers if isinstance(handler, PowertoolsHandler))
+    handler = next(existing_handlers, None) or PowertoolsHandler(service)
     package_logger.handlers = [handler]
     package_logger.propagate = False
     for name in VERBOSE_LOGGERS:

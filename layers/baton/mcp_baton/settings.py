@@ -315,12 +315,12 @@ def unknown_settings(env: Mapping[str, str]) -> list[str]:
 
     Such a variable has no effect. It is not an error, because it may belong to another program.
     """
-    unknown = [name for name in env if name.startswith(PREFIX) and name not in (*SETTINGS, *NOT_SETTINGS)]
-    if not unknown:
+    unknown_names = [name for name in env if name.startswith(PREFIX) and name not in (*SETTINGS, *NOT_SETTINGS)]
+    if not unknown_names:
         return []
     from mcp_baton.hints import closest
 
-    likely = [(name, closest(name, SETTINGS)) for name in sorted(unknown)]
+    likely = [(name, closest(name, SETTINGS)) for name in sorted(unknown_names)]
     return [
         f"{name} is not a setting; " + (f"did you mean {similar!r}?" if similar else "it has no effect")
         for name, similar in likely

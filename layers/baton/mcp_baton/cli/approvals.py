@@ -52,7 +52,7 @@ def approvals(
 def approve(
     connection: ConnectionOptions, approval: Approval, reason: Reason = "", yes: Yes = False, *, as_json: bool
 ) -> int:
-    """Approve a call, after a look at it."""
+    """Show a call and approve it."""
     return _decide(connection, approval, "approve", reason, confirmed=yes, as_json=as_json)
 
 
@@ -60,7 +60,7 @@ def approve(
 def deny(
     connection: ConnectionOptions, approval: Approval, reason: Reason = "", yes: Yes = False, *, as_json: bool
 ) -> int:
-    """Deny a call, after a look at it."""
+    """Show a call and deny it."""
     return _decide(connection, approval, "deny", reason, confirmed=yes, as_json=as_json)
 
 

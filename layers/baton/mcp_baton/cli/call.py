@@ -49,9 +49,9 @@ def _print(result: Mapping[str, Any], task_id: str | None) -> None:
 
     from mcp_baton.cli.remote.printing import call_line, console, content_lines, plain
 
-    failed, meta, out = bool(result.get("isError")), result.get("_meta", {}), console()
+    is_error, meta, out = bool(result.get("isError")), result.get("_meta", {}), console()
     for line in content_lines(result.get("content", ())):
-        out.print(Text(line, style="red" if failed else ""), soft_wrap=True)
+        out.print(Text(line, style="red" if is_error else ""), soft_wrap=True)
     if "recorded" not in meta:
         return
     errors = console(errors=True)

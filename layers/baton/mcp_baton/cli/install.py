@@ -89,12 +89,12 @@ def install(
         echo("\n".join((f"Add this to {file}.", *configuration.notes)), err=True)
         return 0
     try:
-        changed = write(file, configuration, replace=replace)
+        has_changed = write(file, configuration, replace=replace)
     except CannotMerge as error:
         echo(f"baton: {file} was not changed: {error}. Add this to the file:", err=True)
         print_json(configuration.to_json())
         return 2
-    outcome = f"wrote the server {name!r}" if changed else f"nothing changed, the server {name!r} is already there"
+    outcome = f"wrote the server {name!r}" if has_changed else f"nothing changed, the server {name!r} is already there"
     echo("\n".join((f"{file}: {outcome}", *configuration.notes)))
     return 0
 

@@ -81,7 +81,7 @@ _HOST: Final = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|\[[0-9a-fA-F:]+\]):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """How to reach a server, or the table of its tasks: WHERE and the options beside it."""
+    """How to reach a server, or the table of its tasks: WHERE and the other options of the connection."""
 
     where: str | None
     api_key: str | None = None
@@ -99,7 +99,7 @@ class ConnectionOptions:
         return "://" not in where and (".py" in where or ":" in where)
 
     def check_target(self) -> None:
-        """Refuse options for URLs beside a file or a module, and a URL without a scheme."""
+        """Refuse a file or a module with options for URLs, and a URL without a scheme."""
         if self.api_key or self.token or self.aws or self.header:
             raise BatonError(
                 f"{self.where} is served in this process: --api-key, --token, --aws and --header are for URLs"
@@ -196,7 +196,7 @@ _AS_JSON: Final = Annotated[bool, typer.Option("--json", help="Print one JSON do
 def uses_server(
     where: Any, *, optional: bool = False, table: bool = False
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Decorate a command whose parameter `connection` has the `ConnectionOptions`: WHERE and the options beside it.
+    """Decorate a command whose parameter `connection` has the `ConnectionOptions`: WHERE and its options.
 
     The command prints its errors on the standard error and returns the exit code. With `--json` it also prints
     `{"error": {"message", "code"?, "data"?}}` on the standard output.
@@ -206,12 +206,12 @@ def uses_server(
         optional: Whether it can be omitted.
         table: Whether the command also has the options of a table.
     """
-    shared = {**(_TABLE if table else {}), **_CREDENTIALS}
+    shared_options = {**(_TABLE if table else {}), **_CREDENTIALS}
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
         def run(**values: Any) -> int:
-            connection = ConnectionOptions(**{name: values.pop(name) for name in ("where", *shared)})
+            connection = ConnectionOptions(**{name: values.pop(name) for name in ("where", *shared_options)})
             try:
                 return command(connection, **values)
             except BatonError as error:
@@ -221,7 +221,7 @@ def uses_server(
         parameters = [Parameter("where", Parameter.POSITIONAL_OR_KEYWORD, default=where_default, annotation=where)]
         own_parameters = signature(command).parameters.items()
         parameters += [parameter for name, parameter in own_parameters if name not in ("connection", "as_json")]
-        for name, annotation in {**shared, "as_json": _AS_JSON}.items():
+        for name, annotation in {**shared_options, "as_json": _AS_JSON}.items():
             default = False if name in ("aws", "as_json") else None
             parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]

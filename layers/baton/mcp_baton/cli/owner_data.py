@@ -1,4 +1,4 @@
-"""`baton export` and `baton forget`: what is stored of an owner (docs/operating.md, The data of an owner)."""
+"""`baton export` and `baton forget`: the stored data of an owner (docs/operating.md, The data of an owner)."""
 
 import json
 import sys

@@ -25,7 +25,7 @@ ICON_TYPES: Final = ("image/png", "image/jpeg", "image/jpg", "image/svg+xml", "i
 ICON_URL: Final = 255
 
 FOREIGN_HOSTS: Final = r"([^.]+|[0-9.]+|\[.*|.*\.amazonaws\.com(\.cn)?|.*\.on\.aws)"
-"""Hosts in whose names the operator of a server cannot publish: of AWS, addresses, and names without a domain."""
+"""Hosts whose domain does not belong to the operator: hosts of AWS, IP addresses, and names without a domain."""
 
 
 def publish(

@@ -96,7 +96,7 @@ class FileAction(Enum):
 
 
 class Change(NamedTuple):
-    """What an upgrade does with one file. In a conflict, `content` is written to a file beside it."""
+    """What an upgrade does with one file. In a conflict, `content` is written to `FILE.new`."""
 
     path: str
     action: FileAction

@@ -26,9 +26,9 @@ _ELEMENT = re.compile(r"<(script|style)\b[^>]*>(.*?)</\1\s*>", re.DOTALL | re.IG
 def answer(method: str, headers: Mapping[str, str]) -> HttpResponse:
     """Answer a request for the page: 200, 304 if the browser has this version, 405 for other methods."""
     if method not in METHODS:
-        allowed = ", ".join(METHODS)
-        plain = {"Allow": allowed, "Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
-        return HttpResponse(405, plain, f"Method not allowed: use {allowed}\n".encode())
+        methods = ", ".join(METHODS)
+        fields = {"Allow": methods, "Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
+        return HttpResponse(405, fields, f"Method not allowed: use {methods}\n".encode())
     tags = [tag.strip().removeprefix("W/") for tag in headers.get("if-none-match", "").split(",")]
     if etag() in tags or "*" in tags:
         return HttpResponse(304, page_headers())

@@ -25,11 +25,11 @@ from mcp_baton.workflow.sources import Constant, PromptArg, parts_of, placeholde
 @contextmanager
 def _without_settings(unreadable: bool) -> Iterator[None]:
     """Load with the default settings if the environment's cannot be read, so that the rest of the file is checked."""
-    hidden = {name: os.environ.pop(name) for name in list(os.environ) if unreadable and name.startswith("BATON_")}
+    variables = {name: os.environ.pop(name) for name in list(os.environ) if unreadable and name.startswith("BATON_")}
     try:
         yield
     finally:
-        os.environ.update(hidden)
+        os.environ.update(variables)
 
 
 LONGEST_NAME: Final = 45

@@ -78,18 +78,18 @@ class EmbeddedEngine:
 
     def _save_changes(self) -> bool:
         """Write the changed items to the file. On failure, restore them from it and return false."""
-        touched = self._backend.touched
+        changed_keys = self._backend.changed_keys
         try:
-            if self._file is not None and touched:
-                self._file.write({key: self._backend.item_at(key) for key in touched})
+            if self._file is not None and changed_keys:
+                self._file.write({key: self._backend.item_at(key) for key in changed_keys})
             return True
         except sqlite3.Error:
             logger.exception("the embedded DynamoDB cannot save its changes")
-            for key in touched:
+            for key in changed_keys:
                 self._backend.restore(key, self._file.item(key) if self._file else None)
             return False
         finally:
-            touched.clear()
+            changed_keys.clear()
 
 
 def _only_at_root(check: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -151,18 +151,18 @@ class AtomicBackend(DynamoDBBackend):
 
     def __init__(self, region: str, account: str) -> None:
         super().__init__(region, account)
-        self.touched: set[Key] = set()
+        self.changed_keys: set[Key] = set()
 
     def put_item(self, table_name: str, item_attrs: dict[str, Any], *args: Any, **kwargs: Any) -> Item:
         item = super().put_item(table_name, item_attrs, *args, **kwargs)
         item.attrs = UnlimitedAttributes(item.attrs)
-        self.touched.add(_key(table_name, item))
+        self.changed_keys.add(_key(table_name, item))
         return item
 
     def delete_item(self, table_name: str, *args: Any, **kwargs: Any) -> Item | None:
         item = super().delete_item(table_name, *args, **kwargs)
         if item is not None:
-            self.touched.add(_key(table_name, item))
+            self.changed_keys.add(_key(table_name, item))
         return item
 
     def update_item(self, table_name: str, key: dict[str, dict[str, Any]], *args: Any, **kwargs: Any) -> Item:
@@ -177,7 +177,7 @@ class AtomicBackend(DynamoDBBackend):
             if item is not None and old_attributes is not None:
                 item.attrs = UnlimitedAttributes(old_attributes)
             raise
-        self.touched.add(_key(table_name, updated))
+        self.changed_keys.add(_key(table_name, updated))
         return updated
 
     def put_any_size(self, table_name: str, attributes: dict[str, Any]) -> None:

@@ -283,7 +283,7 @@ def dynamodb_app(engine: "EmbeddedEngine") -> "WSGIApplication":
 
     @Request.application
     def answer(request: Request) -> Response:
-        # A web page can also give this machine a name of its own domain.
+        # The domain of a web page can also resolve to this machine (DNS rebinding).
         host = request.headers.get("Host", "")
         is_known_host = is_local_host(host) or host.partition(":")[0] == CONTAINERS
         if not is_known_host or any(name in request.headers for name in BROWSER_HEADERS):
@@ -306,25 +306,25 @@ def dynamodb_app(engine: "EmbeddedEngine") -> "WSGIApplication":
 # Signals
 
 
-def run(server: LocalServer, ready: Callable[[], None], stopping: Callable[[], None] = lambda: None) -> int:
+def run(server: LocalServer, ready: Callable[[], None], on_stop: Callable[[], None] = lambda: None) -> int:
     """Serve until SIGTERM (exit code 0) or SIGINT (exit code 130). Call it in the main thread, which gets the signals.
 
-    `stopping` is called after the signal, before the server waits for open requests. The process should exit with the
+    `on_stop` is called after the signal, before the server waits for open requests. The process should exit with the
     returned code at once (`end_by_force`).
     """
-    received: list[int] = []
+    signals: list[int] = []
     for number in EXIT_CODES:
-        signal.signal(number, lambda number, _frame: received.append(number))
+        signal.signal(number, lambda number, _frame: signals.append(number))
     server.start()
     ready()
     # Waiting at a lock would not work: the handler of a signal that arrives just before runs only after the wait.
-    while not received:
+    while not signals:
         time.sleep(SIGNAL_CHECK_S)
     for number in EXIT_CODES:  # a second signal ends the process
         signal.signal(number, signal.SIG_DFL)
-    name = signal.Signals(received[0])
+    name = signal.Signals(signals[0])
     logger.info("%s: stopping", name.name)
-    stopping()
+    on_stop()
     server.close()
     open_requests = server.drain(GRACE_S)
     if open_requests:

@@ -98,26 +98,26 @@ def user_frames(error: BaseException, remedy: str = DEBUG) -> str:
 
     If frames are omitted, the last line has their number and the remedy.
     """
-    formatted = traceback.TracebackException.from_exception(error)
-    hidden = _remove_other_frames(formatted)
-    text = "".join(formatted.format()).rstrip()
-    if not hidden:
+    summary = traceback.TracebackException.from_exception(error)
+    hidden_count = _remove_other_frames(summary)
+    text = "".join(summary.format()).rstrip()
+    if not hidden_count:
         return text
-    frames = "1 frame" if hidden == 1 else f"{hidden} frames"
+    frames = "1 frame" if hidden_count == 1 else f"{hidden_count} frames"
     return f"{text}\n({frames} of Baton, of packages and of Python left out{remedy})"
 
 
 def _remove_other_frames(error: traceback.TracebackException) -> int:
     """Remove the frames that are not the user's from an exception and its causes. Return their number."""
-    removed, errors = 0, [error]
+    removed_count, errors = 0, [error]
     while errors:
         current = errors.pop()
         frames = list(current.stack)
         user_frames_only = [frame for frame in frames if is_user_file(frame.filename)] or frames[-1:]
         current.stack = traceback.StackSummary.from_list(user_frames_only)
-        removed += len(frames) - len(user_frames_only)
+        removed_count += len(frames) - len(user_frames_only)
         errors += filter(None, (current.__cause__, current.__context__, *(current.exceptions or ())))
-    return removed
+    return removed_count
 
 
 def _trace(record: logging.LogRecord, remedy: str, *, in_full: bool) -> str:

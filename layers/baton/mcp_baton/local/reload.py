@@ -1,6 +1,6 @@
 """`--reload`: load changed files while the server runs (docs/commands.md, Serve).
 
-The listening socket and the tasks stay. A running request ends with the code with which it began.
+The listening socket and the tasks stay. A running request finishes with the code that it started with.
 """
 
 import logging
@@ -44,15 +44,15 @@ class ReloadingHandler:
     def __call__(self, event: dict[str, Any], context: "InvocationContext") -> dict[str, Any]:
         return self._handler(event, context)
 
-    def reload_if_changed(self, noticed: Collection[Path] = ()) -> bool:
+    def reload_if_changed(self, changed_files: Collection[Path] = ()) -> bool:
         """Load the files again if one has changed. Return whether there is new code.
 
         Args:
-            noticed: Files that have changed, loaded or not. Code that failed to load may need one of them.
+            changed_files: Files that have changed, loaded or not. Code that failed to load may need one of them.
         """
-        changed = [path for path, state in self._states.items() if _state(path) != state]
-        changed += noticed if self._failed else ()
-        if not changed:
+        paths = [path for path, state in self._states.items() if _state(path) != state]
+        paths += changed_files if self._failed else ()
+        if not paths:
             return False
         old, began_ns = {name: sys.modules.pop(name) for name in self._modules()}, time.time_ns()
         try:
@@ -63,11 +63,11 @@ class ReloadingHandler:
                 del sys.modules[name]
             sys.modules.update(old)
             self._states = failed_states | self._loaded_states(began_ns)
-            logger.error("%s has changed, and cannot be served: %s\n%s", changed[0].name, short_reason(error), OLD_CODE)  # noqa: TRY400 - the user needs the reason, not the traceback
+            logger.error("%s has changed, and cannot be served: %s\n%s", paths[0].name, short_reason(error), OLD_CODE)  # noqa: TRY400 - the user needs the reason, not the traceback
             return False
         self._failed, self._states = False, self._loaded_states(began_ns)
         self._on_reload()
-        logger.info("%s has changed: reloaded", changed[0].name)
+        logger.info("%s has changed: reloaded", paths[0].name)
         return True
 
     def _modules(self) -> dict[str, Path]:

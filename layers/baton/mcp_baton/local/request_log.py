@@ -73,17 +73,17 @@ def pause_words(reason: JsonObject, limit_text: str) -> str:
 
 
 def _recording_outcome(result: Mapping[str, Any], meta: Mapping[str, Any], step: str | None) -> Outcome:
-    failed = result.get("isError") is True
+    is_error = result.get("isError") is True
     if meta["recorded"] is not True:
         state = "may not be recorded" if meta["recorded"] == "unknown" else "not recorded"
-        error = f"; {_text(result)}" if failed else ""
+        error = f"; {_text(result)}" if is_error else ""
         return Status.FAILED, f"{state}: {_short_text(meta.get('record_error'))}{error}"
     record = f"recorded as step {step!r}" if step else "recorded as an extra call"
-    if failed:
+    if is_error:
         return Status.FAILED, f"{record}, failed: {_text(result)}"
     steps = meta.get("steps", ())
-    settled = sum(step["status"] in ("completed", "skipped") for step in steps)
-    return Status.DONE, f"{record}, {settled} of {len(steps)} steps done" if steps else record
+    settled_count = sum(step["status"] in ("completed", "skipped") for step in steps)
+    return Status.DONE, f"{record}, {settled_count} of {len(steps)} steps done" if steps else record
 
 
 def _task_outcome(task: Mapping[str, Any]) -> Outcome:

@@ -262,8 +262,8 @@ def blocking_calls(tool: Tool) -> Iterator[Fault]:
     names = _Names(getattr(function, "__globals__", {}))
     names.read(tree)
     for call in _direct_calls_of(tree.body[0]):
-        dotted = names.dotted(call.func)
-        remedy = next((remedy for pattern, remedy in BLOCKING if pattern.fullmatch(dotted)), None)
+        dotted_name = names.dotted(call.func)
+        remedy = next((remedy for pattern, remedy in BLOCKING if pattern.fullmatch(dotted_name)), None)
         if remedy is not None:
             name = ast.unparse(call.func)
             yield Fault(
@@ -312,7 +312,7 @@ class _Names:
                 self._local[node.optional_vars.id] = self.dotted(node.context_expr)
 
     def dotted(self, node: ast.AST) -> str:
-        """Return the name of a called function; with `()` after what is called on the way to it."""
+        """Return the dotted name of a function. Calls within it, as in `boto3.client().get_object`, have `()`."""
         if isinstance(node, ast.Attribute):
             return f"{self.dotted(node.value)}.{node.attr}"
         if isinstance(node, ast.Call):

@@ -130,13 +130,13 @@ def _serve_from(options: Options, settings: Settings, database: "Database") -> i
     watcher = Watcher(find(options.target).folder, current_handler.reload_if_changed) if options.reload else None
     clock = Clock(current_handler, options.timeout_s) if settings.sweep else None
     # Workers may finish while the last requests are answered.
-    stopping = threading.Thread(target=workers.stop, args=(GRACE_S,), name="stop workers")
-    code = run(local, lambda: _announce(options, local.server_port), stopping.start)
+    stop_thread = threading.Thread(target=workers.stop, args=(GRACE_S,), name="stop workers")
+    code = run(local, lambda: _announce(options, local.server_port), stop_thread.start)
     if watcher is not None:
         watcher.stop()
     if clock is not None:
         clock.stop()
-    stopping.join()
+    stop_thread.join()
     return code
 
 
@@ -214,16 +214,16 @@ def _embedded(table: str, data: Path | None) -> Database:
 
 def _fill(engine: "EmbeddedEngine", client: "DynamoDBClient", file: DataFile, tables: set[str]) -> None:
     """Put the items of the file into the engine, except expired ones: DynamoDB would have deleted them."""
-    expired: dict[tuple[str, str, str], None] = {}
+    expired_keys: dict[tuple[str, str, str], None] = {}
     for table, item in file.items():
         if float(item.get("expires_at", {}).get("N", "inf")) <= time.time():
-            expired[table, item["pk"]["S"], item["sk"]["S"]] = None
+            expired_keys[table, item["pk"]["S"], item["sk"]["S"]] = None
             continue
         if table not in tables:
             create_table(client, table)
             tables.add(table)
         engine.put(table, item)
     try:
-        file.write(expired)
+        file.write(expired_keys)
     except sqlite3.Error as error:
         logger.warning("expired tasks stay in the data file, which cannot be written: %s", error)

@@ -167,7 +167,7 @@ class Pool:
             return [sandbox.pid for sandbox in (*self._busy, *self._idle) if sandbox.alive]
 
     def renew(self) -> None:
-        """Serve each following event by a process that loads the files again. A running invocation ends in its
+        """Process later events in new processes, which load the files again. Running invocations finish in their
         process."""
         with self._changed:
             for sandbox in self._idle:
@@ -186,8 +186,8 @@ class Pool:
             for sandbox in self._busy:
                 sandbox.kill()
             if self._busy or self._waiting:
-                running, waiting = len(self._busy), self._waiting
-                logger.warning("%d workers were still running, and %d events were waiting", running, waiting)
+                busy_count, waiting_count = len(self._busy), self._waiting
+                logger.warning("%d workers were still running, and %d events were waiting", busy_count, waiting_count)
 
     def _submit(self, delivery: Delivery) -> None:
         with suppress(RuntimeError):  # the pool has been stopped

@@ -53,8 +53,8 @@ class Channel:
     def __init__(self) -> None:
         self._source, self._sink = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
         self._writing = threading.Lock()
-        with open(os.devnull) as nothing:  # noqa: PTH123 - a file descriptor is needed
-            os.dup2(nothing.fileno(), 0)
+        with open(os.devnull) as null_device:  # noqa: PTH123 - a file descriptor is needed
+            os.dup2(null_device.fileno(), 0)
         os.dup2(2, 1)
         self.launch = decode(self._source.readline(), type=Launch)
         self._events: SimpleQueue[dict[str, Any]] = SimpleQueue()

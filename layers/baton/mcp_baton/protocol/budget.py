@@ -27,7 +27,7 @@ WITH_EFFECTS: Final = frozenset({"tools/call", "prompts/get", "tasks/cancel", "t
 
 
 class Budget(Struct):
-    """The rest of the budget of one answer, bytes. The messages of a batch share it."""
+    """The remaining size of one answer, bytes. The messages of a batch share it."""
 
     left: int = ANSWER_BYTES
     unread: int = READ_BYTES
@@ -45,7 +45,7 @@ class Budget(Struct):
         self.left -= size
 
     def refuses(self, method: str, size: int) -> bool:
-        """Whether the answer of a message in a batch is left out because of its size."""
+        """Whether the answer of a message in a batch is omitted because of its size."""
         return size > self.left and method not in WITH_EFFECTS
 
 

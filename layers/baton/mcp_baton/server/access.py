@@ -52,15 +52,15 @@ class Page(Struct, frozen=True):
     def preflight(self, headers: Mapping[str, str]) -> HttpResponse:
         """Reply to a preflight. It allows each header that the page asks for, because `*` does not include
         `Authorization`."""
-        requested = [name.strip() for name in headers.get("access-control-request-headers", "").split(",")]
-        names = ", ".join(name for name in requested if re.fullmatch(HEADER_NAME, name))
-        allowed = {"Access-Control-Allow-Headers": names} if names else {}
+        requested_names = [name.strip() for name in headers.get("access-control-request-headers", "").split(",")]
+        names = ", ".join(name for name in requested_names if re.fullmatch(HEADER_NAME, name))
+        allow_headers = {"Access-Control-Allow-Headers": names} if names else {}
         return HttpResponse(
             204,
             {
                 **self.headers,
                 "Access-Control-Allow-Methods": METHODS,
-                **allowed,
+                **allow_headers,
                 "Access-Control-Max-Age": str(MAX_AGE_S),
                 "Vary": "Origin, Access-Control-Request-Headers",
             },
@@ -94,8 +94,8 @@ class Origins(Struct, frozen=True):
             return None
         # API Gateway has certificates only for its own names, so a foreign name does not reach it.
         is_own_page = self.allows_own_page and origin == f"https://{headers.get('host', '')}"
-        allowed = origin in self.allowed or (self.local_only and is_local(origin)) or is_own_page
-        return Page(origin) if allowed else ForeignPage()
+        is_allowed = origin in self.allowed or (self.local_only and is_local(origin)) or is_own_page
+        return Page(origin) if is_allowed else ForeignPage()
 
 
 def is_local(origin: str) -> bool:

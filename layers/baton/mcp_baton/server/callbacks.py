@@ -119,28 +119,28 @@ def _deliver(services: Services, exchange: Exchange, token: str, body: Json, key
     if store is None or pointer is None:
         raise Refused(404, UNKNOWN)
     digests: JsonObject = {"digest": digest_of(body)}
-    received = ReceivedCallback(body, digests if key is None else {**digests, "key": text_digest(key)})
+    callback = ReceivedCallback(body, digests if key is None else {**digests, "key": text_digest(key)})
     try:
         task = store.get(pointer.owner, pointer.task_id)
-        if _is_new(task, pointer, received, store.now_ms()):
-            task = _store(services, store, task, pointer, received)
+        if _is_new(task, pointer, callback, store.now_ms()):
+            task = _store(services, store, task, pointer, callback)
     except TaskNotFound:
         raise Refused(404, UNKNOWN) from None
     except TaskFinished as error:
         task = error.current
-        _is_new(task, pointer, received, store.now_ms())
+        _is_new(task, pointer, callback, store.now_ms())
     logger.info("task %s: the callback of the step %s was accepted", pointer.task_id, pointer.step)
     if task.wakes is not None:
         wake(services, store, pointer.owner, task.wakes)
 
 
-def _is_new(task: TaskRecord, pointer: Pointer, received: ReceivedCallback, now_ms: int) -> bool:
+def _is_new(task: TaskRecord, pointer: Pointer, callback: ReceivedCallback, now_ms: int) -> bool:
     """Whether a callback is the first one; `False` for a repetition. Raises `Refused` if it is too late, or if another
     callback was accepted."""
     step = next((step for step in steps_of(task) if step["name"] == pointer.step), None)
-    accepted = task.variables.get(f"{CALL_PREFIX}{pointer.step}")
-    if step is not None and step["status"] == StepStatus.COMPLETED and isinstance(accepted, dict):
-        if any(accepted.get(name) == value for name, value in received.digests.items()):
+    accepted_digests = task.variables.get(f"{CALL_PREFIX}{pointer.step}")
+    if step is not None and step["status"] == StepStatus.COMPLETED and isinstance(accepted_digests, dict):
+        if any(accepted_digests.get(name) == value for name, value in callback.digests.items()):
             return False
         raise Refused(409, "Another callback was accepted before.")
     until_ms = task.variables.get(f"{WAIT_PREFIX}{pointer.step}")
@@ -151,20 +151,20 @@ def _is_new(task: TaskRecord, pointer: Pointer, received: ReceivedCallback, now_
 
 
 def _store(
-    services: Services, store: TaskStore, task: TaskRecord, pointer: Pointer, received: ReceivedCallback
+    services: Services, store: TaskStore, task: TaskRecord, pointer: Pointer, callback: ReceivedCallback
 ) -> TaskRecord:
     workflow = services.server.workflows.get(task.workflow or "")
     step = workflow.step(pointer.step) if workflow else None
     if step is None or step.callback is None:
         raise Refused(410, "The task no longer waits for this callback.")
-    value = _convert_body(step, received.body)
+    value = _convert_body(step, callback.body)
 
     def decide(current: TaskRecord) -> Batch:
-        if not _is_new(current, pointer, received, store.now_ms()):
+        if not _is_new(current, pointer, callback, store.now_ms()):
             raise _AlreadyStored(current)
         index, stored = next(pair for pair in enumerate(steps_of(current)) if pair[1]["name"] == pointer.step)
         expected = StepStatus(stored["status"])
-        write = StepWrite(index, pointer.step, expected, StepStatus.COMPLETED, value, received.digests)
+        write = StepWrite(index, pointer.step, expected, StepStatus.COMPLETED, value, callback.digests)
         # The job that waits, or the job that has created the address. A continuation may have created it, too.
         waiting_job = current.variables.get(JOB)
         job_id = waiting_job if isinstance(waiting_job, str) else pointer.job_id

@@ -40,7 +40,7 @@ class Call(Struct):
         emit: Sends a notification to the client while the function runs.
         abandoned: Whether the request no longer waits for the function.
         attempt: The number of the call within its step, from 1.
-        question_texts: The question of each key in this call.
+        question_texts: The questions of this call as JSON, by key.
         questions: The number of questions so far.
         starts_task: Whether `Context.start_task` starts a background task.
         waits_for: The name of the factory whose dependency is being created before the function starts.

@@ -232,8 +232,8 @@ def _span_details(request: Request) -> tuple[str, dict[str, str]]:
 
 
 def _takes_stream(request: HttpRequest) -> bool:
-    accepted = request.headers.get("accept", "*/*")
-    return "text/event-stream" in accepted or "*/*" in accepted
+    accepted_types = request.headers.get("accept", "*/*")
+    return "text/event-stream" in accepted_types or "*/*" in accepted_types
 
 
 def _status(envelope: Envelope, error: ProtocolError) -> int:

@@ -82,8 +82,8 @@ class Execution(Struct, frozen=True, kw_only=True):
 
     def error_id(self, error: BaseException) -> str | None:
         """Return the id of an exception in the log; `None` if clients may see its text."""
-        masked = self.server.options.mask_errors and not isinstance(error, ToolError)
-        return self.exchange.request_id if masked else None
+        is_masked = self.server.options.mask_errors and not isinstance(error, ToolError)
+        return self.exchange.request_id if is_masked else None
 
     def now_ms(self) -> int:
         """Return the store's time, by which claims expire, epoch milliseconds; 0 without a store."""

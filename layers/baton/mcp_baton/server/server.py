@@ -416,7 +416,7 @@ class Server:
         return ServerView(self.options, *published, self._workflow_tools)
 
     def visible_to(self, claims: Mapping[str, object]) -> ServerView:
-        """Return what a caller with these claims sees. Definitions whose scopes the caller lacks are left out."""
+        """Return what a caller with these claims sees. Definitions whose scopes the caller lacks are omitted."""
         published: list[Tool | Resource | Prompt] = [*self.tools.values(), *self.resources.values()]
         published += self.prompts.values()
         if not any(item.requires for item in published):

@@ -50,12 +50,12 @@ class Options(Struct, frozen=True):
 
 
 class ServerView(Struct, frozen=True):
-    """What a caller sees of a server: see `Server`. Definitions whose scopes the caller lacks are left out.
+    """What a caller sees of a server: see `Server`. Definitions whose scopes the caller lacks are omitted.
 
     Attributes:
         workflow_tools: A cache of the workflows as tools, by name.
         is_filtered: Whether the view depends on the caller's scopes.
-        lacks_tools: Whether a tool is left out.
+        lacks_tools: Whether a tool is omitted.
     """
 
     options: Options

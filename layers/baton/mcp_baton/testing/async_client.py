@@ -24,12 +24,12 @@ def _in_thread[**Arguments, Target, Returned](
 
 def _awaitable(run: Run) -> Run:
     """A run whose `answer` is awaited."""
-    continued = run.continued
-    if continued is None:
+    continuation = run.continued
+    if continuation is None:
         return run
 
     async def answer(answers: JsonObject) -> Run:
-        return _awaitable(await asyncio.to_thread(continued, answers))
+        return _awaitable(await asyncio.to_thread(continuation, answers))
 
     return replace(run, continued=answer)
 

@@ -135,8 +135,8 @@ class Controls:
         self, tool: str, error: BaseException | type[BaseException] | str, *, times: int | None = None
     ) -> None:
         """Make a tool raise an error instead of running; a string becomes a `ToolError`. See `tool_returns`."""
-        raised = ToolError(error) if isinstance(error, str) else error
-        self.stage.script.replace(tool, FixedResult(None, raised, times))
+        exception = ToolError(error) if isinstance(error, str) else error
+        self.stage.script.replace(tool, FixedResult(None, exception, times))
 
     def during(self, tool: str, happens: Callable[[], object]) -> None:
         """Call a function before the next call of a tool, for example to `cancel` the tool's task.
@@ -254,16 +254,16 @@ class StartedTask:
         """Return the current task."""
         task = self.client.wire.with_answers(can_ask=False).request("tasks/get", {"taskId": self.task_id}, {})[0]
         status = str(task["status"])
-        ended: JsonObject | JsonRpcError | None = None
+        end: JsonObject | JsonRpcError | None = None
         if status == "failed":
-            ended = self._error(task)
+            end = self._error(task)
         elif status == "completed":
-            ended = self._result(task)
+            end = self._result(task)
         requests = cast("dict[str, JsonObject]", task.get("inputRequests", {}))
         other_members = omit(task, "taskId", "status", "statusMessage", "inputRequests", "result", "error", "_meta")
         value = self.client.stage.worker.events.values.get(self.task_id) if status == "completed" else None
         message = str(task.get("statusMessage", ""))
-        return TaskState(self.task_id, status, message, requests, other_members, ended, value)
+        return TaskState(self.task_id, status, message, requests, other_members, end, value)
 
     def answer(self, answers: Mapping[str, Json]) -> TaskState:
         """Answer open questions, by key or text. Other questions stay open.
@@ -333,8 +333,8 @@ class StartedTask:
             return None
 
     def _update(self, responses: Mapping[str, JsonObject | None]) -> None:
-        answered: dict[str, Json] = {key: response for key, response in responses.items() if response is not None}
-        self.client.wire.request("tasks/update", {"taskId": self.task_id, "inputResponses": answered}, {})
+        inputs: dict[str, Json] = {key: response for key, response in responses.items() if response is not None}
+        self.client.wire.request("tasks/update", {"taskId": self.task_id, "inputResponses": inputs}, {})
 
     def _result(self, task: JsonObject) -> JsonObject:
         if self.client.era == "2026":

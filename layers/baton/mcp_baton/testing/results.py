@@ -46,8 +46,8 @@ class Pause:
         return {"type": self.type, **self.fields}
 
     def __repr__(self) -> str:
-        shown = {name: value for name, value in self.fields.items() if value and name not in _HIDDEN_FIELDS}
-        texts = [f"{name} {short(value)}" for name, value in shown.items()]
+        visible = {name: value for name, value in self.fields.items() if value and name not in _HIDDEN_FIELDS}
+        texts = [f"{name} {short(value)}" for name, value in visible.items()]
         details = short(self.fields["error"]) if "error" in self.fields else ", ".join(texts)
         return f"{self.type} at {self.step!r}" + (f": {details}" if details else "")
 
@@ -189,8 +189,8 @@ class Run:
         if self.is_error:
             return f"Run(error {short(self.text)})"
         status = "paused" if self.paused else str(self.meta.get("task_status", "no task"))
-        unsaved = ", not persisted" if self.meta.get("persisted") is False else ""
-        return f"Run({status}{unsaved}{_status_text(self.meta.get('pause_reason'), self.steps)})"
+        note = ", not persisted" if self.meta.get("persisted") is False else ""
+        return f"Run({status}{note}{_status_text(self.meta.get('pause_reason'), self.steps)})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

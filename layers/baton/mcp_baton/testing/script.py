@@ -41,7 +41,7 @@ class FixedResult:
 
 @dataclass(slots=True)
 class Script:
-    """The calls of one version of a server, and what a test has arranged for them."""
+    """The calls of one version of a server, and the results and hooks that a test has set for them."""
 
     tools: frozenset[str]
     answers: Answers
@@ -55,9 +55,9 @@ class Script:
         self.check(tool)
         return [dict(arguments) for arguments in self._calls.get(tool, ())]
 
-    def replace(self, tool: str, fixed: FixedResult) -> None:
+    def replace(self, tool: str, fixed_result: FixedResult) -> None:
         self.check(tool)
-        self._fixed[tool] = fixed
+        self._fixed[tool] = fixed_result
 
     def set_hook(self, tool: str, happens: Callable[[], object]) -> None:
         self.check(tool)
@@ -84,16 +84,16 @@ class Script:
         function: Callable[..., Any] = item.function
 
         def plain(**arguments: Any) -> object:
-            fixed = self._begin(item, arguments)
+            fixed_result = self._begin(item, arguments)
             self._run_hook(item)
-            value = function(**arguments) if fixed is None else fixed.produce()
+            value = function(**arguments) if fixed_result is None else fixed_result.produce()
             self._end(item)
             return value
 
         async def asynchronous(**arguments: Any) -> object:
-            fixed = self._begin(item, arguments)
+            fixed_result = self._begin(item, arguments)
             await asyncio.to_thread(self._run_hook, item)
-            value = await function(**arguments) if fixed is None else fixed.produce()
+            value = await function(**arguments) if fixed_result is None else fixed_result.produce()
             self._end(item)
             return value
 
@@ -109,12 +109,12 @@ class Script:
         with self._lock:
             if invocation is None or not invocation.is_repeat:
                 self._calls.setdefault(item.name, []).append(copy.deepcopy(dict(_arguments.get())))
-            fixed = self._fixed.get(item.name)
-            if fixed is None or fixed.times == 0:
+            fixed_result = self._fixed.get(item.name)
+            if fixed_result is None or fixed_result.times == 0:
                 return None
-            if fixed.times is not None:
-                fixed.times -= 1
-            return fixed
+            if fixed_result.times is not None:
+                fixed_result.times -= 1
+            return fixed_result
 
     def _run_hook(self, item: Tool | Prompt | Resource) -> None:
         with self._lock:

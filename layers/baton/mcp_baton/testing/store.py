@@ -130,5 +130,5 @@ def refusal(code: str) -> "tuple[AWSResponse, dict[str, Any]]":
 
     status = SERVER_FAULTS.get(code, 400)
     error = {"Code": code, "Message": "requested by the test"}
-    parsed = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status, "RetryAttempts": 0}}
-    return AWSResponse("", status, HTTPHeaders(), None), parsed
+    parsed_response = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status, "RetryAttempts": 0}}
+    return AWSResponse("", status, HTTPHeaders(), None), parsed_response

@@ -120,8 +120,8 @@ class Worker:
     def _run(self, event: WaitingEvent) -> WorkerRun:
         try:
             answer, invocation = self._function.invoke(dict(event.event), None)
-        except Killed as killed:
-            self._note(WorkerRun(event, "killed", killed))
+        except Killed as error:
+            self._note(WorkerRun(event, "killed", error))
             raise
         except Exception as error:  # noqa: BLE001 - Lambda retries after any exception of a handler
             return self._note(WorkerRun(event, "raised", error))

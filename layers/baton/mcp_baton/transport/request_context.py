@@ -61,7 +61,7 @@ def claims_in(request_context: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def base_url(request_context: Mapping[str, object]) -> str:
-    """Return the address of the API without a slash at the end; empty if API Gateway did not say it.
+    """Return the address of the API without a slash at the end; empty if the event does not contain it.
 
     API Gateway fills `domainName` with the host name that the client has reached, and has certificates only for its own
     names. A custom domain has a base path instead of the stage: for links, set BATON_BASE_URL.

@@ -188,16 +188,16 @@ class Remote:
         return RunResult(name, messages, self._task_after_run(meta), meta.get("persisted", True))
 
     def _task_after_run(self, meta: Mapping[str, Any]) -> TaskState:
-        """Return the task after a run: as it is stored, unless the store does not have what the run did."""
+        """Return the task after a run: as it is stored, unless the changes of the run were not stored."""
         steps = tuple(StepState(step["name"], step["status"]) for step in meta.get("steps", ()))
         status, pause = meta.get("task_status", "working"), meta.get("pause_reason")
         try:
-            stored = self.task(meta["task_id"])
+            stored_task = self.task(meta["task_id"])
         except Rejected:
             return TaskState(meta["task_id"], status, steps=steps, pause=pause)
         if meta.get("persisted", True) is True:
-            return stored
-        return structs.replace(stored, steps=steps, status=status, pause=pause)
+            return stored_task
+        return structs.replace(stored_task, steps=steps, status=status, pause=pause)
 
     def run_with_secrets(self, name: str, arguments: dict[str, str], task_id: str | None = None) -> RunResult:
         """Run a workflow, or resume a task of it, and ask the user for missing secret arguments.

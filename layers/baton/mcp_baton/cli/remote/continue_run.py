@@ -1,4 +1,4 @@
-"""`--continue`: the user gives a paused workflow at the terminal what the server needs to continue."""
+"""`--continue`: asks the user at the terminal for the values that a paused workflow needs."""
 
 import json
 import re
@@ -98,12 +98,12 @@ class Continuation:
         if missing:
             self._terminal.say(f"{entry['tool']} needs more:")
             arguments |= self._terminal.fields(schema, missing)
-        failed = False
+        has_failed = False
         while True:
             self._terminal.say(f"Next: {call_line({'tool': entry['tool'], 'arguments': arguments})}")
             # An empty line must not repeat a failed call, which would fail again.
-            question = "[e]dit it, [y] call it again, [s]top:" if failed else "Call it? [y]es, [e]dit, [s]top:"
-            choice = self._terminal.line(question).strip().lower() or ("e" if failed else "y")
+            question = "[e]dit it, [y] call it again, [s]top:" if has_failed else "Call it? [y]es, [e]dit, [s]top:"
+            choice = self._terminal.line(question).strip().lower() or ("e" if has_failed else "y")
             if choice in ("s", "stop", "n", "no"):
                 return False
             if choice in ("e", "edit"):
@@ -119,7 +119,7 @@ class Continuation:
             elif choice in ("y", "yes"):
                 if self._call(tool, self._with_secrets(schema, arguments), task_id):
                     return True
-                failed = True
+                has_failed = True
 
     def _with_secrets(self, schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments with secrets. The user is asked for secrets that are missing or do not fit the tool."""
@@ -150,13 +150,13 @@ class Continuation:
         except Rejected as error:
             self._terminal.say(str(error), "red")
             return False
-        failed = bool(result.get("isError"))
+        is_error = bool(result.get("isError"))
         lines = content_lines(result.get("content", ()))
-        self._terminal.say(short("\n".join(lines[:1])), "red" if failed else "")
+        self._terminal.say(short("\n".join(lines[:1])), "red" if is_error else "")
         meta = result.get("_meta", {})
-        if not failed and meta.get("recorded") is not True:
+        if not is_error and meta.get("recorded") is not True:
             self._terminal.say(f"The call was not recorded: {meta.get('record_error', '')}", "yellow")
-        return not failed
+        return not is_error
 
 
 def _secrets_in(value: Any) -> set[str]:

@@ -291,12 +291,12 @@ def _print_indented(out: Console, text: Text, indent: int = 2) -> None:
 
 
 def _times(task: TaskState, now_ms: int) -> str:
-    created, updated = epoch_ms(task.created), epoch_ms(task.updated)
-    parts = [f"created {task.created[:10]} {clock(created)} UTC"] if created is not None else []
-    if updated is not None:
-        parts.append(f"changed {duration(max(0, now_ms - updated))} ago")
-    if created is not None and task.ttl_ms is not None:
-        remaining_ms = created + task.ttl_ms - now_ms
+    created_ms, updated_ms = epoch_ms(task.created), epoch_ms(task.updated)
+    parts = [f"created {task.created[:10]} {clock(created_ms)} UTC"] if created_ms is not None else []
+    if updated_ms is not None:
+        parts.append(f"changed {duration(max(0, now_ms - updated_ms))} ago")
+    if created_ms is not None and task.ttl_ms is not None:
+        remaining_ms = created_ms + task.ttl_ms - now_ms
         parts.append(f"expires in {duration(remaining_ms)}" if remaining_ms > 0 else "expired")
     return ", ".join(parts)
 

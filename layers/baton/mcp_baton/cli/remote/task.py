@@ -140,8 +140,8 @@ def _bytes(value: Any, *, omitted: bool) -> int:
 class RunResult(Struct, frozen=True):
     """The result of `prompts/get`.
 
-    `task` is the task after the run; `None` if the prompt has none. `persisted` is whether the store has what the run
-    did, or `"unknown"`.
+    `task` is the task after the run; `None` if the prompt has none. `persisted` is whether the changes of the run
+    were stored, or `"unknown"`.
     """
 
     name: str

@@ -90,20 +90,20 @@ def _new_request(
 ) -> ApprovalRecord:
     """Return the approval of a call as it would be requested now."""
     tool = execution.server.tools[name]
-    published = {parameter.name: parameter.published_name for parameter in tool.signature.parameters}
-    arguments: dict[str, Json] = {published[key]: to_json(value) for key, value in values.items()}
-    hidden = frozenset[str]()
+    published_names = {parameter.name: parameter.published_name for parameter in tool.signature.parameters}
+    arguments: dict[str, Json] = {published_names[key]: to_json(value) for key, value in values.items()}
+    secret_names = frozenset[str]()
     if place.workflow is not None and place.step is not None:
-        hidden = hidden_in(arguments, place.step.arguments, place.workflow.secrets)
-    shown: dict[str, Json] = {key: SECRET if key in hidden else value for key, value in arguments.items()}
-    message = approval.question(name, shown)
+        secret_names = hidden_in(arguments, place.step.arguments, place.workflow.secrets)
+    visible: dict[str, Json] = {key: SECRET if key in secret_names else value for key, value in arguments.items()}
+    message = approval.question(name, visible)
     workflow, task_id = place.workflow, place.task.task_id if place.task else None
     call_digest = digest_of(
         {
             "owner": owner,
             "tool": name,
             "inputSchema": tool.input_schema,
-            "arguments": {**arguments, **{key: _secret_digest(arguments[key], place) for key in hidden}},
+            "arguments": {**arguments, **{key: _secret_digest(arguments[key], place) for key in secret_names}},
             "workflow": workflow.name if workflow else None,
             "step": place.name,
             "definition": place.step.fingerprint if place.step else None,
@@ -118,7 +118,7 @@ def _new_request(
         digest=call_digest,
         state=ApprovalState.WAITING,
         tool=name,
-        arguments=_shorten(shown),
+        arguments=_shorten(visible),
         message=message,
         audience=approval.audience,
         owner=owner,

@@ -131,8 +131,8 @@ def _reply(request: Request, task: TaskRecord) -> JsonObject:
 
 
 def becomes_task(request: Request, tool: Tool | WorkflowTool) -> bool:
-    """Whether a call becomes a task. Raises `ProtocolError` if it must and cannot, or if it asks for a task and must
-    not."""
+    """Whether a call becomes a task. Raises `ProtocolError` if the tool requires a task and none can be created, or if
+    the call requests a task that the tool forbids."""
     support = tool.tasks.support
     if support == "forbidden":
         # The 2026 era has no such param. A server without background tools has not declared it either.

@@ -1,4 +1,4 @@
-"""Dispatching tasks to the worker, and again if no worker came (docs/background.md, When something fails)."""
+"""Dispatching tasks to the worker, and again if no worker claims them (docs/background.md, When something fails)."""
 
 import logging
 
@@ -51,7 +51,7 @@ def wake_waiting_job(services: Services, store: TaskStore, task: TaskRecord) -> 
 
 def redispatch_at_poll(request: Request, task: TaskRecord) -> TaskRecord:
     """Call `redispatch_if_due` at a poll. A failure of the store is only logged: the next poll tries again. Returns the
-    task as it is now."""
+    current task."""
     if request.store is None:
         return task
     try:
@@ -66,8 +66,8 @@ def redispatch_at_poll(request: Request, task: TaskRecord) -> TaskRecord:
 
 
 def redispatch_if_due(services: Services, store: TaskStore, task: TaskRecord) -> TaskRecord:
-    """Dispatch a task again if its worker died or never came, or give it up after its last attempt. Returns the task as
-    it is now. Raises `StoreError`."""
+    """Dispatch a task again if its worker died or never started, or give it up after its last attempt. Returns the
+    current task. Raises `StoreError`."""
     job, claim, now_ms = task.job, task.claim, store.now_ms()
     if job is None or task.status is not TaskStatus.WORKING or (claim is not None and claim.holds_at(now_ms)):
         return task
@@ -87,7 +87,7 @@ def redispatch_if_due(services: Services, store: TaskStore, task: TaskRecord) ->
 
 
 def give_up(services: Services, store: TaskStore, task: TaskRecord) -> TaskRecord:
-    """End a task that has no attempt left. Returns the task as it is now: another process may have changed it first."""
+    """End a task that has no attempt left. Returns the current task: another process may have changed it first."""
     ended_task = None if task.job is None else store.jobs.give_up(task, _worker_died_error(task.job))
     if ended_task is None:
         return task

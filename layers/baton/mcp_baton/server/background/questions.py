@@ -51,7 +51,7 @@ def send_questions(request: Request, task: TaskRecord) -> bool:
 
 def _is_due(request: Request, store: TaskStore, task: TaskRecord, key: str) -> bool:
     """Whether to send a question now, and mark it as sent. The mark is for this window of time and the next. So a
-    question is repeated after one to two windows, in case the client has lost it; and in another session at once."""
+    question is repeated after one to two windows, because the client may have lost it; in another session, at once."""
     window_s = max(request.services.settings.question_ms // 1000, 1)
     window = request.now_ms() // 1000 // window_s
     session = request.headers.get(SESSION_HEADER.lower(), "")

@@ -27,25 +27,25 @@ def sweep(services: Services, exchange: Exchange) -> JsonObject:
     """
     if services.store is None:
         raise EventError("a sweep was sent to a function without a task store: set BATON_TABLE")
-    store, checked, woken = services.store.within(exchange.remaining_ms), 0, 0
+    store, checked_count, woken_count = services.store.within(exchange.remaining_ms), 0, 0
     try:
         for owner, task_id in store.jobs.due():
             remaining_ms = exchange.remaining_ms()
             if remaining_ms is not None and remaining_ms < RESERVE_MS:
                 logger.warning("the sweep had no time for all jobs; the next one checks the others")
                 break
-            checked += 1
+            checked_count += 1
             try:
                 task = store.jobs.read_listed(owner, task_id)
-                woken += task is not None and _check(services, store, task)
+                woken_count += task is not None and _check(services, store, task)
             except Exception:  # a damaged item must not stop the others
                 logger.exception("task %s: the sweep could not check it; the next one tries again", task_id)
     except StoreError:
         logger.exception("the sweep could not read the outbox; the next one tries again")
         services.telemetry.add(STORE_ERRORS)
-    if woken:
-        logger.info("the sweep sent %d of %d jobs to the worker, or gave them up", woken, checked)
-    return {"looked": checked, "woken": woken}
+    if woken_count:
+        logger.info("the sweep sent %d of %d jobs to the worker, or gave them up", woken_count, checked_count)
+    return {"looked": checked_count, "woken": woken_count}
 
 
 def _check(services: Services, store: TaskStore, task: TaskRecord) -> bool:

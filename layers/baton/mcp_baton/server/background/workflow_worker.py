@@ -231,8 +231,8 @@ class WorkflowJob:
 
     def _may_hand_over(self, run: EndedRun) -> bool:
         """Whether the run has paused only because its time was over, after it completed at least one step."""
-        completed = [trace for trace in run.traces if not trace.replayed and isinstance(trace.outcome, Succeeded)]
-        if not run.pause or run.pause.remedy is not Remedy.SERVER or not completed:
+        completed_steps = [trace for trace in run.traces if not trace.replayed and isinstance(trace.outcome, Succeeded)]
+        if not run.pause or run.pause.remedy is not Remedy.SERVER or not completed_steps:
             return False
         if not run.stored:
             raise StoreUnavailable("the run could not be written; it is to be run again")

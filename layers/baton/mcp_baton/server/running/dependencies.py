@@ -66,15 +66,15 @@ class WaitMode(Struct, frozen=True):
             return function()
         return _in_another_thread(factory, function, undo, self.limit_s)
 
-    async def wait(self, settled: "Future[None]", limit_s: float) -> bool:
+    async def wait(self, finished: "Future[None]", limit_s: float) -> bool:
         """Wait for another call that creates the same dependency. Returns whether it ended within the limit."""
         if self.on_loop:
             import asyncio
 
-            return bool((await asyncio.wait([asyncio.wrap_future(settled)], timeout=limit_s))[0])
+            return bool((await asyncio.wait([asyncio.wrap_future(finished)], timeout=limit_s))[0])
         from concurrent.futures import wait
 
-        return bool(wait([settled], limit_s).done)
+        return bool(wait([finished], limit_s).done)
 
 
 def _in_another_thread[T](factory: object, function: Callable[[], T], undo: Callable[[T], None], limit_s: float) -> T:
@@ -133,26 +133,26 @@ class OpenDependencies:
     def __init__(self) -> None:
         self._open: list[tuple[Provider, Any]] = []
 
-    async def create(self, provider: Provider, arguments: dict[str, Any], waiting: WaitMode) -> object:
+    async def create(self, provider: Provider, arguments: dict[str, Any], wait_mode: WaitMode) -> object:
         """Call a factory, and enter the context manager that it returned, if there is one."""
         if provider.is_async:
-            value, manager = await waiting.run(_call_async_factory(provider, arguments))
+            value, manager = await wait_mode.run(_call_async_factory(provider, arguments))
         else:
-            value, manager = waiting.call(provider.factory, partial(_call_factory, provider, arguments), _close_late)
+            value, manager = wait_mode.call(provider.factory, partial(_call_factory, provider, arguments), _close_late)
             if inspect.iscoroutine(value):
-                value = await waiting.run(value)
+                value = await wait_mode.run(value)
         if manager is not None:
             self._open.append((provider, manager))
         return value
 
-    async def close(self, error: BaseException | None, waiting: WaitMode) -> None:
+    async def close(self, error: BaseException | None, wait_mode: WaitMode) -> None:
         """Close all dependencies, the newest first. If one fails, the error is logged, and the others are closed."""
         exit_arguments = (None, None, None) if error is None else (type(error), error, error.__traceback__)
         while self._open:
             provider, manager = self._open.pop()
             try:
                 if provider.is_async:
-                    await waiting.run(_await(manager.__aexit__(*exit_arguments)))
+                    await wait_mode.run(_await(manager.__aexit__(*exit_arguments)))
                 else:
                     manager.__exit__(*exit_arguments)
             except BaseException as failure:
@@ -200,8 +200,8 @@ class _Creation:
 
         self._until_s = time.monotonic() + provider.limit_s
         self.took_too_long = False
-        self.settled: Future[None] = Future()
-        self.settled.set_running_or_notify_cancel()  # an abandoned call must not cancel it for the others
+        self.finished: Future[None] = Future()
+        self.finished.set_running_or_notify_cancel()  # an abandoned call must not cancel it for the others
 
     @property
     def remaining_s(self) -> float:
@@ -217,42 +217,42 @@ class ProcessScope:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._instances: dict[object, _Creation | _Instance] = {}
+        self._entries: dict[object, _Creation | _Instance] = {}
         self._open_dependencies = OpenDependencies()
 
-    async def get(self, provider: Provider, waiting: WaitMode) -> object:
+    async def get(self, provider: Provider, wait_mode: WaitMode) -> object:
         """Return the process's instance, and create it if there is none. After a failure the next call tries again."""
         while True:
             with self._lock:
-                instance = self._instances.get(provider.key)
-                if instance is None:
-                    creation = self._instances[provider.key] = _Creation(provider)
-            if instance is None:
-                return await self._create(provider, creation, waiting)
-            if isinstance(instance, _Instance):
-                return instance.value
-            if not await waiting.wait(instance.settled, instance.remaining_s) or instance.took_too_long:
+                entry = self._entries.get(provider.key)
+                if entry is None:
+                    creation = self._entries[provider.key] = _Creation(provider)
+            if entry is None:
+                return await self._create(provider, creation, wait_mode)
+            if isinstance(entry, _Instance):
+                return entry.value
+            if not await wait_mode.wait(entry.finished, entry.remaining_s) or entry.took_too_long:
                 raise _timeout_error(provider)
 
-    async def _create(self, provider: Provider, creation: _Creation, waiting: WaitMode) -> object:
-        created: _Instance | None = None
+    async def _create(self, provider: Provider, creation: _Creation, wait_mode: WaitMode) -> object:
+        instance: _Instance | None = None
         try:
             if THREADS.has_too_many(provider.factory):
                 raise _hanging_error(provider)
-            arguments = {name: await self.get(need, waiting) for name, need in provider.needs}
-            limited = structs.replace(waiting, limit_s=provider.timeout_s)
-            created = _Instance(await self._open_dependencies.create(provider, arguments, limited))
-            return created.value
+            arguments = {name: await self.get(need, wait_mode) for name, need in provider.needs}
+            limited_mode = structs.replace(wait_mode, limit_s=provider.timeout_s)
+            instance = _Instance(await self._open_dependencies.create(provider, arguments, limited_mode))
+            return instance.value
         except FactoryTimeout as error:
             creation.took_too_long = True
             raise _timeout_error(provider) from error
         finally:
             with self._lock:
-                if created is None:
-                    del self._instances[provider.key]
+                if instance is None:
+                    del self._entries[provider.key]
                 else:
-                    self._instances[provider.key] = created
-            creation.settled.set_result(None)
+                    self._entries[provider.key] = instance
+            creation.finished.set_result(None)
 
     def close(self) -> None:
         run_without_loop(self._open_dependencies.close(None, WaitMode(on_loop=False, limit_s=CLOSING_TIMEOUT_S)))
@@ -270,7 +270,7 @@ def _timeout_error(provider: Provider) -> ToolError:
 
 def _hanging_error(provider: Provider) -> ToolError:
     name = name_of(provider.factory)
-    logger.error("the dependency %s is not made any more: %s attempts at it hang", name, MAX_ABANDONED)
+    logger.error("the dependency %s is no longer created: %s attempts at it hang", name, MAX_ABANDONED)
     return ToolError(
         f"the dependency {name!r} cannot be made: {MAX_ABANDONED} attempts at it hang. The function was not run. Tell "
         "the user that the server needs its operator."
@@ -286,8 +286,8 @@ atexit.register(PROCESS.close)
 def with_dependencies(function: Callable[..., object], signature: Signature, call: Call) -> Callable[..., object]:
     """Wrap a function: the wrapper creates its dependencies, calls it, and closes them."""
 
-    async def run(waiting: WaitMode, arguments: dict[str, Any]) -> object:
-        scope = CallScope(call, waiting)
+    async def run(wait_mode: WaitMode, arguments: dict[str, Any]) -> object:
+        scope = CallScope(call, wait_mode)
         failure: BaseException | None = None
         try:
             for name, provider in signature.dependencies:
@@ -298,7 +298,7 @@ def with_dependencies(function: Callable[..., object], signature: Signature, cal
             failure = error
             raise
         finally:
-            await scope.open_dependencies.close(failure, waiting)
+            await scope.open_dependencies.close(failure, wait_mode)
 
     def plain(**arguments: Any) -> object:
         return run_without_loop(run(WaitMode(on_loop=False), arguments))
@@ -310,20 +310,20 @@ def with_dependencies(function: Callable[..., object], signature: Signature, cal
 
 
 class CallScope:
-    def __init__(self, call: Call, waiting: WaitMode) -> None:
+    def __init__(self, call: Call, wait_mode: WaitMode) -> None:
         self._call = call
-        self._waiting = waiting
+        self._wait_mode = wait_mode
         self._values: dict[object, object] = {}
         self.open_dependencies = OpenDependencies()
 
     async def get(self, provider: Provider) -> object:
         if provider.scope == "process":
             self._call.waits_for = name_of(provider.factory)
-            return await PROCESS.get(provider, self._waiting)
+            return await PROCESS.get(provider, self._wait_mode)
         if provider.key not in self._values:
             arguments = {name: await self.get(need) for name, need in provider.needs}
             if provider.context is not None:
                 arguments[provider.context] = Context(self._call)
             self._call.waits_for = name_of(provider.factory)
-            self._values[provider.key] = await self.open_dependencies.create(provider, arguments, self._waiting)
+            self._values[provider.key] = await self.open_dependencies.create(provider, arguments, self._wait_mode)
         return self._values[provider.key]

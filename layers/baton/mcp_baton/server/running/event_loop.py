@@ -94,4 +94,4 @@ def _run_forever(loop: "AbstractEventLoop") -> None:
         try:
             loop.run_forever()
         except BaseException:
-            logger.exception("a task of an asynchronous tool ended the event loop; it goes on")
+            logger.exception("a task of an asynchronous tool ended the event loop; the loop runs again")

@@ -171,8 +171,8 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
         return self._stream
 
     def _do_deferred_work(self) -> None:
-        deferred, self._later = self._later, []
-        for work in deferred:
+        deferred_work, self._later = self._later, []
+        for work in deferred_work:
             try:
                 work()
             except Exception:

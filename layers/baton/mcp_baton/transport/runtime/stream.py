@@ -136,8 +136,8 @@ def error_trailers(error_json: str) -> dict[str, str]:
     Raises:
         ValueError: `error_json` is not JSON.
     """
-    described: Any = loads(error_json)
-    error = described if isinstance(described, dict) else {"errorMessage": error_json}
+    document: Any = loads(error_json)
+    error = document if isinstance(document, dict) else {"errorMessage": error_json}
     error_type = str(error.get("errorType", ""))[:_TYPE_LIMIT]
     message, frames = str(error.get("errorMessage", "")), list(error.get("stackTrace") or [])
     error = {**error, "errorType": error_type, "errorMessage": message, "stackTrace": []}
