@@ -237,7 +237,7 @@ def rounds_of(client: Client) -> tuple[JsonObject, JsonObject]:
     """Return the reply to the first round of an approved call and the params of its second round."""
     client.answers({"n": {"n": 1}})
     meta: dict[str, Any] = {}
-    first = client.wire._once("tools/call", {"name": "pay", "arguments": {}}, meta)[0]  # noqa: SLF001
+    first = client.wire._send("tools/call", {"name": "pay", "arguments": {}}, meta)[0]  # noqa: SLF001
     responses: JsonObject = {"n": {"action": "accept", "content": {"n": 1}}}
     state = first["requestState"]
     return first, {"name": "pay", "arguments": {}, "requestState": state, "inputResponses": responses}
@@ -258,7 +258,7 @@ def test_a_round_that_is_replayed_64_times_continues_once(baton: Connect) -> Non
     asking, client = approved_question(baton)
     _, later = rounds_of(client)
     with ThreadPoolExecutor(16) as threads:
-        results = list(threads.map(lambda _: client.wire._once("tools/call", later, {})[0], range(64)))  # noqa: SLF001
+        results = list(threads.map(lambda _: client.wire._send("tools/call", later, {})[0], range(64)))  # noqa: SLF001
 
     assert sum(not it.get("isError") for it in results) == 1
     assert len(asking.paid) == 1
