@@ -181,9 +181,7 @@ def lock(project: Path, *options: str) -> None:
         check=False,
     )
     if process.returncode:
-        hint = ""
-        if "mcp-baton" in process.stderr:
-            hint = ". If mcp-baton is not in the package index, use --wheel FILE"
+        hint = ". If mcp-baton is not in the package index, use --wheel FILE" if "mcp-baton" in process.stderr else ""
         raise BatonError(
             f"the files are written, but their packages are not locked. uv says:\n{process.stderr.strip()}\n"
             f"Correct this, then run `make lock` in {project}{hint}"
