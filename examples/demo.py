@@ -124,8 +124,8 @@ class Demo:
         for person, status in ((USER, FORBIDDEN), (SUPERVISOR, 200)):
             answer = httpx.post(f"{self._approvals}/{approval_id}", json=decision, headers={OWNER_HEADER: person})
             expect(answer.status_code == status, f"{person} got {answer.status_code}: {answer.text}")
-            said = answer.json()
-            self._screen.say(f"{person}: POST /approvals/… {status} {said.get('error') or said['state']}")
+            reply = answer.json()
+            self._screen.say(f"{person}: POST /approvals/… {status} {reply.get('error') or reply['state']}")
 
     def _show_task(self, task_id: str) -> None:
         """Show the task in DynamoDB, which must be completed."""

@@ -32,8 +32,8 @@ class McpClient:
     """
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
-        own = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": REVISION}
-        self._http = httpx.Client(headers={**own, **headers}, timeout=30)
+        standard_headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": REVISION}
+        self._http = httpx.Client(headers={**standard_headers, **headers}, timeout=30)
         self._url = url
         self._last_id = 0
 

@@ -87,14 +87,14 @@ def approve(client: Client) -> None:
 
 
 def test_an_approved_restart_is_checked_and_told_to_the_team(aws: Aws, baton: Connect) -> None:
-    client, before = baton(server), aws.deployment
+    client, old_deployment = baton(server), aws.deployment
     run, task = begin(client, MEMORY)
     assert client.calls("restart_service") == []
     assert "OutOfMemoryError" in run.text
     assert "INFO started" not in run.text
 
     approve(client)
-    assert aws.deployment != before
+    assert aws.deployment != old_deployment
     [request] = map(json.loads, aws.messages(aws.health))
     assert request["callback"].startswith("https://server.test/callbacks/")
     assert aws.messages(aws.team) == []
@@ -102,8 +102,8 @@ def test_an_approved_restart_is_checked_and_told_to_the_team(aws: Aws, baton: Co
     client.send_callback(task.task_id, "health", {"healthy": True})
     assert task.status == "completed"
     assert client.task(run.task_id).status == "completed"
-    told = "checkout was restarted and is healthy. Cause: memory. Evidence: ERROR OutOfMemoryError"
-    assert aws.messages(aws.team) == [told]
+    message = "checkout was restarted and is healthy. Cause: memory. Evidence: ERROR OutOfMemoryError"
+    assert aws.messages(aws.team) == [message]
 
 
 def test_a_restart_that_does_not_help_is_told_to_the_team(aws: Aws, baton: Connect) -> None:
@@ -129,51 +129,51 @@ def test_a_health_check_that_does_not_report_ends_the_wait(aws: Aws, baton: Conn
 
 
 def test_a_denied_restart_is_not_made_and_the_model_tells_the_team(aws: Aws, baton: Connect) -> None:
-    client, before = baton(server), aws.deployment
+    client, old_deployment = baton(server), aws.deployment
     run, task = begin(client, MEMORY)
     approver = client.as_owner("ada", scopes=["on-call"])
     approver.deny(approver.approvals()[0]["approvalId"], reason="not during the sale")
     assert "not during the sale" in task.result.text
     assert client.task(run.task_id).pause.type == "approvalDenied"
-    assert (aws.deployment, aws.messages(aws.team)) == (before, [])
+    assert (aws.deployment, aws.messages(aws.team)) == (old_deployment, [])
 
-    told = client.call_tool("tell_team", {**INCIDENT, "cause": MEMORY}, task=run.task_id)
-    assert told.recorded
+    result = client.call_tool("tell_team", {**INCIDENT, "cause": MEMORY}, task=run.task_id)
+    assert result.recorded
     assert "checkout was not restarted" in aws.messages(aws.team)[0]
     assert client.complete(run.task_id, {"outcome": "denied"}).status == "completed"
 
 
 def test_the_requester_cannot_approve(aws: Aws, baton: Connect) -> None:
-    client, before = baton(server), aws.deployment
+    client, old_deployment = baton(server), aws.deployment
     begin(client, MEMORY)
     requester = client.with_claims(scope="on-call")
     with pytest.raises(BatonError, match="403"):
         requester.approve(requester.approvals()[0]["approvalId"])
-    assert aws.deployment == before
+    assert aws.deployment == old_deployment
 
 
 def test_a_cause_that_a_restart_does_not_help_needs_no_approval(aws: Aws, baton: Connect) -> None:
-    client, before = baton(server), aws.deployment
+    client, old_deployment = baton(server), aws.deployment
     task = begin(client, DEPENDENCY)[1]
     assert task.status == "completed"
-    assert (aws.deployment, aws.messages(aws.health)) == (before, [])
+    assert (aws.deployment, aws.messages(aws.health)) == (old_deployment, [])
     assert "checkout was not restarted" in aws.messages(aws.team)[0]
 
 
 def test_a_worker_that_dies_asks_for_one_health_check(aws: Aws, baton: Connect) -> None:
-    client, before = baton(server, workers="by hand"), aws.deployment
+    client, old_deployment = baton(server, workers="by hand"), aws.deployment
     run = client.call_workflow("handle_incident", INCIDENT)
     task = client.start_task("handle_incident", {"task_id": run.task_id, "answers": {"cause": MEMORY}})
     client.run_worker()
     approve(client)
     with client.killed_after("check_health"):
         client.run_worker()
-    restarted = aws.deployment
-    assert restarted != before
+    new_deployment = aws.deployment
+    assert new_deployment != old_deployment
 
     client.run_worker()
     assert len(client.calls("check_health")) == 2
-    assert aws.deployment == restarted
+    assert aws.deployment == new_deployment
     assert len(aws.messages(aws.health)) == 1
     client.send_callback(task.task_id, "health", {"healthy": True})
     client.run_worker()

@@ -77,7 +77,7 @@ def list_files(month: Month, aws: Clients = AWS) -> list[str]:
         raise ToolError(f"{month} has more than {FILES} files", retryable=False)
     if not answer["KeyCount"]:
         raise ToolError(f"there are no sales of {month}")
-    return [found["Key"] for found in answer["Contents"]]
+    return [entry["Key"] for entry in answer["Contents"]]
 
 
 @server.tool

@@ -38,8 +38,8 @@ class Aws:
     @property
     def mails(self) -> list[Any]:
         """The mails that SES has sent."""
-        found: list[Any] = get_backend("ses")["123456789012"]["eu-west-1"].sent_messages
-        return found
+        mails: list[Any] = get_backend("ses")["123456789012"]["eu-west-1"].sent_messages
+        return mails
 
 
 @pytest.fixture

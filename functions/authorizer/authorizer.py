@@ -34,19 +34,19 @@ class Authorizer:
         """Allow the call for the token's owner, or reject it. Without the issuer's keys it raises: a 500."""
         try:
             claims = self._verifier.verify(bearer_token(event))
-        except Refused as refused:
-            logger.info("refused: %s", refused.reason)
-            return policy(event, "Deny", "refused", {"challenge": self._challenge(event, refused)})
-        known = {name: value for name in CONTEXT_CLAIMS if isinstance(value := claims.get(name), str)}
-        if "scope" not in known and (granted := scopes(claims)):
-            known["scope"] = " ".join(sorted(granted))
-        return policy(event, "Allow", claims["sub"], known)
+        except Refused as error:
+            logger.info("refused: %s", error.reason)
+            return policy(event, "Deny", "refused", {"challenge": self._challenge(event, error)})
+        context = {name: value for name in CONTEXT_CLAIMS if isinstance(value := claims.get(name), str)}
+        if "scope" not in context and (granted_scopes := scopes(claims)):
+            context["scope"] = " ".join(sorted(granted_scopes))
+        return policy(event, "Allow", claims["sub"], context)
 
-    def _challenge(self, event: Mapping[str, Any], refused: Refused) -> str:
+    def _challenge(self, event: Mapping[str, Any], error: Refused) -> str:
         """Return the `WWW-Authenticate` value (RFC 6750, section 3; RFC 9728, section 5.1)."""
         values = {
-            "error": refused.error,
-            "error_description": refused.reason if refused.error else "",
+            "error": error.error,
+            "error_description": error.reason if error.error else "",
             "scope": " ".join(sorted(self._scopes)),
             "resource_metadata": (self._public_url or called_url(event)) + METADATA,
         }
@@ -60,7 +60,7 @@ def bearer_token(event: Mapping[str, Any]) -> str:
         Refused: there is none. It has no error code, as RFC 6750 requires for a request without credentials.
     """
     headers: Mapping[str, list[str]] = event["multiValueHeaders"] or {}
-    values = [value for name, found in headers.items() if name.lower() == "authorization" for value in found]
+    values = [value for name, texts in headers.items() if name.lower() == "authorization" for value in texts]
     if len(values) > 1:
         raise Refused("invalid_request", "more than one Authorization header")
     scheme, _, token = (values or [""])[0].partition(" ")

@@ -68,9 +68,9 @@ class IssuerKeys:
         if not isinstance(name, str):
             raise jwt.InvalidTokenError("the token names no key")
         for max_age_s in (LIFESPAN_S, COOLDOWN_S):
-            named = [key for key in self._known(max_age_s) if key.key_id == name]
-            if named:
-                return next((key for key in named if key.algorithm_name == algorithm), named[0])
+            candidates = [key for key in self._known(max_age_s) if key.key_id == name]
+            if candidates:
+                return next((key for key in candidates if key.algorithm_name == algorithm), candidates[0])
         if self._failure is not None:
             # The key may be a new one, which could not be fetched.
             raise self._failure
@@ -101,8 +101,8 @@ class IssuerKeys:
         """Return the URL of the keys from the issuer's metadata (OpenID Connect Discovery 1.0, section 4)."""
         url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
         try:
-            with _opener().open(url, timeout=TIMEOUT_S) as answer:
-                metadata = json.load(answer)
+            with _opener().open(url, timeout=TIMEOUT_S) as response:
+                metadata = json.load(response)
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, HTTPError):
                 error.close()
@@ -121,14 +121,14 @@ class _Client(jwt.PyJWKClient):
     def fetch_data(self) -> Any:
         """Fetch the issuer's keys."""
         try:
-            fetched = super().fetch_data()
+            document = super().fetch_data()
         except OSError as error:  # the connection broke while the answer was read
             raise jwt.PyJWKClientConnectionError(f"{self.uri} cannot be read: {error}") from error
-        keys = fetched.get("keys")
-        return {**fetched, "keys": [each for key in keys for each in _spelled_out(key)]} if keys else fetched
+        keys = document.get("keys")
+        return {**document, "keys": [item for key in keys for item in _with_each_algorithm(key)]} if keys else document
 
 
-def _spelled_out(key: object) -> Iterator[object]:
+def _with_each_algorithm(key: object) -> Iterator[object]:
     if isinstance(key, dict) and key.get("kty") == "RSA" and not key.get("alg"):
         yield from ({**key, "alg": algorithm} for algorithm in RSA_ALGORITHMS)
     else:

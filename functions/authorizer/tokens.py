@@ -131,5 +131,5 @@ def scopes(claims: Mapping[str, Any]) -> frozenset[str]:
     value = claims.get("scope", claims.get("scp", ""))
     if isinstance(value, str):
         return frozenset(value.split())
-    listed = value if isinstance(value, list) else []
-    return frozenset(scope for scope in listed if isinstance(scope, str) and scope.split() == [scope])
+    items = value if isinstance(value, list) else []
+    return frozenset(scope for scope in items if isinstance(scope, str) and scope.split() == [scope])

@@ -8,7 +8,7 @@ from typing import Any, Final
 import httpx
 from msgspec.structs import replace
 
-from mcp_baton.cli.remote.client import Remote, Take
+from mcp_baton.cli.remote.client import Receive, Remote
 from mcp_baton.cli.remote.http import LOOPBACK, HttpTransport, signer
 from mcp_baton.cli.remote.printing import Progress
 from mcp_baton.cli.remote.profiles import Access
@@ -136,7 +136,7 @@ class Endpoint:
     def _listen(self, task_id: str, on_message: Callable[[dict[str, Any]], None]) -> None:
         transport = HttpTransport(self.access)
 
-        def send(message: Mapping[str, Any], headers: Mapping[str, str], take: Take) -> None:
+        def send(message: Mapping[str, Any], headers: Mapping[str, str], take: Receive) -> None:
             def take_and_report(reply: dict[str, Any]) -> bool:
                 on_message(reply)
                 return take(reply)

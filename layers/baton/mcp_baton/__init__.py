@@ -17,8 +17,8 @@ def __getattr__(name: str) -> object:
     public = import_module("mcp_baton.public")
     if name != "__all__" and name not in public.__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(public, name)
-    return found
+    value = globals()[name] = getattr(public, name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from mcp_baton.clients import (
     LambdaDispatcher,
     TopicPublisher,
+    client_factory,
     dynamodb_client,
-    given_client,
     lambda_client,
     s3_client,
     secrets_client,
@@ -101,7 +101,7 @@ def handler(
         SettingsError: an environment variable has an invalid value.
         TypeError: a client belongs to another service, or was passed with a store, which has its own clients.
     """
-    connect, connect_s3 = cast("Connect | None", given_client("dynamodb", dynamodb)), given_client("s3", s3)
+    connect, connect_s3 = cast("Connect | None", client_factory("dynamodb", dynamodb)), client_factory("s3", s3)
     if store is not None and (connect or connect_s3):
         raise TypeError("a store has clients of its own: pass either `store`, or `dynamodb` and `s3`")
     warnings = unknown_settings(os.environ) if settings is None else []
@@ -148,19 +148,19 @@ def compose(
         dispatcher = LambdaDispatcher(settings.worker, lambda_client, telemetry=telemetry)
     services = services_of(server, settings, store, dispatcher, telemetry, clock, sleep)
     endpoint = Endpoint(services, call_method=call_method)
-    due = list(warnings)
+    first_warnings = list(warnings)
     if settings.allow_anonymous and settings.observed and not settings.sam_local:
-        due.append(ANONYMOUS_ALLOWED)
+        first_warnings.append(ANONYMOUS_ALLOWED)
         if not settings.approval_links and server.full_view.tools_with_approval:
-            due.append(NO_APPROVER)
+            first_warnings.append(NO_APPROVER)
     if store is None:
-        due.append(NO_TABLE)
+        first_warnings.append(NO_TABLE)
     adapter = LambdaAdapter(
-        _with_warnings(endpoint, due) if due else endpoint,
+        _with_warnings(endpoint, first_warnings) if first_warnings else endpoint,
         allow_anonymous=settings.allow_anonymous,
         streaming=settings.streaming,
         trust_session_names=settings.trust_session_names,
-        works={JOB: endpoint.work, SWEEP: endpoint.sweep, CALLBACK: endpoint.callback},
+        event_handlers={JOB: endpoint.work, SWEEP: endpoint.sweep, CALLBACK: endpoint.callback},
     )
     return adapter if collector is None else _observe(adapter, collector, settings)
 

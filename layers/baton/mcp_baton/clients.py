@@ -82,7 +82,7 @@ def _send_at_once(request: "AWSRequest", **_: object) -> None:
     del request.headers["Expect"]
 
 
-def given_client[Client](service: str, client: Client | None) -> Callable[[], Client] | None:
+def client_factory[Client](service: str, client: Client | None) -> Callable[[], Client] | None:
     """Return a function that returns the caller's client, or `None` if the caller passed none. Raises `TypeError` if
     the argument is not a client of this service."""
     if client is None:
@@ -120,9 +120,9 @@ class LambdaDispatcher:
             client = self._client()
             with self._telemetry.span("Lambda", operation="Invoke", function_name=self._worker):
                 payload = dumps(event).encode()
-                answer = client.invoke(FunctionName=self._worker, InvocationType="Event", Payload=payload)
-                if answer["StatusCode"] != ACCEPTED:
-                    raise NotDispatched(f"Lambda answered {answer['StatusCode']} instead of {ACCEPTED}")
+                response = client.invoke(FunctionName=self._worker, InvocationType="Event", Payload=payload)
+                if response["StatusCode"] != ACCEPTED:
+                    raise NotDispatched(f"Lambda answered {response['StatusCode']} instead of {ACCEPTED}")
         except Exception as error:
             cause = f"{type(error).__name__}: {error}"
             raise NotDispatched(f"BATON_WORKER={self._worker} could not be invoked: {cause}") from error

@@ -41,11 +41,11 @@ def collector() -> DefinitionCollector | None:
 def collecting(into: DefinitionCollector) -> Iterator[None]:
     """Collect the errors of definitions within the block instead of raising them."""
     global _collector  # noqa: PLW0603 - definitions are made at import time, by code that nothing can be passed to
-    before, _collector = _collector, into
+    outer, _collector = _collector, into
     try:
         yield
     finally:
-        _collector = before
+        _collector = outer
 
 
 @contextmanager

@@ -87,8 +87,8 @@ class WorkflowError(RegistrationError):
     """
 
     def __init__(self, workflow: str, cause: str, step: str | None = None) -> None:
-        where = f"workflow {workflow!r}" if step is None else f"workflow {workflow!r}, step {step!r}"
-        super().__init__(f"{where}: {cause}")
+        place = f"workflow {workflow!r}" if step is None else f"workflow {workflow!r}, step {step!r}"
+        super().__init__(f"{place}: {cause}")
         self.workflow = workflow
         self.step = step
         self.cause = cause
@@ -191,8 +191,8 @@ class ValueNotKept(ValueLost):
 class ValueTooLarge(ValueLost):
     """A stored value is too large to be read. It remains stored."""
 
-    def __init__(self, text_bytes: int, most: int) -> None:
-        StoreError.__init__(self, f"result of {text_bytes} bytes is larger than {most} bytes, the limit for reading")
+    def __init__(self, text_bytes: int, limit: int) -> None:
+        StoreError.__init__(self, f"result of {text_bytes} bytes is larger than {limit} bytes, the limit for reading")
 
 
 class StoreUnavailable(StoreError):

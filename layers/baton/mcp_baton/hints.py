@@ -6,9 +6,9 @@ from collections.abc import Iterable
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return the end of a sentence about an unknown name: a similar known name, or all known names."""
     names = list(known)
-    close = closest(name, names)
-    if close is not None:
-        return f"; did you mean {close!r}?"
+    similar = closest(name, names)
+    if similar is not None:
+        return f"; did you mean {similar!r}?"
     return f"; known are {', '.join(names)}" if names else ""
 
 
@@ -17,9 +17,9 @@ def closest(name: object, known: Iterable[str]) -> str | None:
 
     if not isinstance(name, str):
         return None
-    names = {each.lower(): each for each in known}
-    found = get_close_matches(name.lower(), names, n=1)
-    return names[found[0]] if found else None
+    names = {item.lower(): item for item in known}
+    matches = get_close_matches(name.lower(), names, n=1)
+    return names[matches[0]] if matches else None
 
 
 def source_location(function: object) -> str | None:

@@ -37,7 +37,7 @@ AWS = "aws"
 """The namespace of AWS calls. X-Ray shows them as separate services."""
 
 NAME_LIMIT = 200
-_NOT_IN_A_NAME = r"[^\w\s.:/%&#=+\\@-]"
+_INVALID_IN_NAME = r"[^\w\s.:/%&#=+\\@-]"
 
 logger = logging.getLogger(__name__)
 
@@ -161,18 +161,18 @@ def _powertools_logger(service: str) -> "Logger":
     from aws_lambda_powertools import Logger
     from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 
-    others = logging.getLogger().handlers
-    known = {handler: list(handler.filters) for handler in others}
-    made = Logger(service=service, use_rfc3339=True, utc=True)
-    formatter = made.registered_formatter
+    handlers = logging.getLogger().handlers
+    filters = {handler: list(handler.filters) for handler in handlers}
+    service_logger = Logger(service=service, use_rfc3339=True, utc=True)
+    formatter = service_logger.registered_formatter
     if isinstance(formatter, LambdaPowertoolsFormatter) and formatter.datefmt is None:
         formatter.use_rfc3339_iso8601 = True
     # To avoid duplicate lines, Powertools lets Lambda's handler drop the records of all loggers whose name contains the
     # service's name. That can hit other loggers. Disabling propagation has the same effect for the right one.
     logging.getLogger(service).propagate = False
-    for handler in others:
-        handler.filters[:] = known.get(handler, handler.filters)
-    return made
+    for handler in handlers:
+        handler.filters[:] = filters.get(handler, handler.filters)
+    return service_logger
 
 
 def install(service: str) -> PowertoolsHandler:
@@ -183,16 +183,15 @@ def install(service: str) -> PowertoolsHandler:
     Returns:
         The handler. All Lambda handlers of a process share it.
     """
-    own = logging.getLogger(PACKAGE)
-    handler = next(
-        (known for known in own.handlers if isinstance(known, PowertoolsHandler)), PowertoolsHandler(service)
-    )
-    own.handlers = [handler]
-    own.propagate = False
+    package_logger = logging.getLogger(PACKAGE)
+    existing_handlers = (handler for handler in package_logger.handlers if isinstance(handler, PowertoolsHandler))
+    handler = next(existing_handlers, None) or PowertoolsHandler(service)
+    package_logger.handlers = [handler]
+    package_logger.propagate = False
     for name in VERBOSE_LOGGERS:
-        other = logging.getLogger(name)
-        if other.level == logging.NOTSET:
-            other.setLevel(logging.INFO)
+        verbose_logger = logging.getLogger(name)
+        if verbose_logger.level == logging.NOTSET:
+            verbose_logger.setLevel(logging.INFO)
     return handler
 
 
@@ -217,22 +216,22 @@ class EmbeddedMetrics:
         lines: dict[tuple[str, str], list[Measurement]] = defaultdict(list)
         for measurement in measurements:
             lines[measurement.metric.dimension, measurement.of].append(measurement)
-        for (name, value), found in lines.items():
+        for (name, value), group in lines.items():
             dimension = {name: value} if name else {}
-            for start in range(0, len(found), MAX_VALUES):
-                self._print(dimension, found[start : start + MAX_VALUES], correlation_id)
+            for start in range(0, len(group), MAX_VALUES):
+                self._print(dimension, group[start : start + MAX_VALUES], correlation_id)
 
     def _print(self, dimension: dict[str, str], measurements: list[Measurement], correlation_id: str) -> None:
         line = self._powertools()
         if line is None:
             return
         metrics: dict[str, dict[str, Any]] = {}
-        for each in measurements:
-            metric = metrics.setdefault(each.metric.name, {"Unit": each.metric.unit, "Value": []})
-            metric["Value"].append(float(each.value))
+        for measurement in measurements:
+            metric = metrics.setdefault(measurement.metric.name, {"Unit": measurement.metric.unit, "Value": []})
+            metric["Value"].append(float(measurement.value))
         dimensions = {**dimension, "service": str(line.service)}
-        made = line.serialize_metric_set(metrics, dimensions, self._metadata(correlation_id))
-        sys.stdout.write(f"{json.dumps(made, separators=(',', ':'))}\n")
+        document = line.serialize_metric_set(metrics, dimensions, self._metadata(correlation_id))
+        sys.stdout.write(f"{json.dumps(document, separators=(',', ':'))}\n")
 
     def _metadata(self, correlation_id: str) -> dict[str, str]:
         if self._log_level not in WITHOUT_INFO:
@@ -281,7 +280,7 @@ class XRayTraces:
 
 def _send(recorder: Any, span: Span, annotations: dict[str, Any]) -> None:
     # X-Ray drops subsegments with other characters, such as the braces of resource templates.
-    name = re.sub(_NOT_IN_A_NAME, "_", span.name)[:NAME_LIMIT]
+    name = re.sub(_INVALID_IN_NAME, "_", span.name)[:NAME_LIMIT]
     subsegment = recorder.begin_subsegment(name, namespace=AWS if span.details else "local")
     if subsegment is None:
         return

@@ -32,13 +32,13 @@ class OpenTelemetry(Collector):
         self._api, self._new_context, self._format = trace, Context, TraceContextTextMapPropagator()
         self._start = trace.get_tracer("mcp_baton").start_span
 
-    def begin(self, correlated: Callable[[str], None], *, traced: bool = True) -> None:  # noqa: ARG002 - the SDK samples
-        super().begin(correlated, traced=False)
+    def begin(self, on_correlate: Callable[[str], None], *, traced: bool = True) -> None:  # noqa: ARG002 - the SDK samples
+        super().begin(on_correlate, traced=False)
 
     def receive(self, name: str, *senders: Mapping[str, object], **details: str) -> AbstractContextManager[Span]:
-        around = self._api.get_current_span().get_span_context()
+        outer = self._api.get_current_span().get_span_context()
         sender = next(filter(None, map(self._sender, senders)), None)
-        links = [self._api.Link(around)] if sender and around.is_valid else []
+        links = [self._api.Link(outer)] if sender and outer.is_valid else []
         kind = self._api.SpanKind.SERVER if details else self._api.SpanKind.CONSUMER
         return self._open(self._start(name, sender, kind, details, links))
 
@@ -46,11 +46,11 @@ class OpenTelemetry(Collector):
         if details:
             is_double = AWS_INSTRUMENTATION in sys.modules
             return super().span(name) if is_double else self._open(self._start_call(name, details), "_OTHER")
-        what, _, target = name.partition(" ")
-        if what not in OPERATIONS:
+        kind, _, target = name.partition(" ")
+        if kind not in OPERATIONS:
             return self._open(self._start(name))
-        attributes = {"gen_ai.operation.name": OPERATIONS[what], f"gen_ai.{what}.name": target}
-        return self._open(self._start(f"{OPERATIONS[what]} {target}", attributes=attributes))
+        attributes = {"gen_ai.operation.name": OPERATIONS[kind], f"gen_ai.{kind}.name": target}
+        return self._open(self._start(f"{OPERATIONS[kind]} {target}", attributes=attributes))
 
     def add_request(self, service: str, operation: str, took_s: float, *, failed: bool, **details: str) -> None:
         super().add_request(service, operation, took_s, failed=failed, **details)
@@ -70,11 +70,11 @@ class OpenTelemetry(Collector):
         return self._format.extract(carrier, self._new_context())
 
     def _start_call(self, service: str, details: Mapping[str, str], began_ns: int | None = None) -> Any:
-        made: dict[str, Any] = {"rpc.system": "aws-api", "rpc.service": service, "rpc.method": details["operation"]}
+        operation, kind = details["operation"], self._api.SpanKind.CLIENT
+        attributes: dict[str, Any] = {"rpc.system": "aws-api", "rpc.service": service, "rpc.method": operation}
         if service == "DynamoDB":
-            made |= {"db.system.name": "aws.dynamodb", "aws.dynamodb.table_names": [details["table_name"]]}
-        kind = self._api.SpanKind.CLIENT
-        return self._start(f"{service}.{details['operation']}", kind=kind, attributes=made, start_time=began_ns)
+            attributes |= {"db.system.name": "aws.dynamodb", "aws.dynamodb.table_names": [details["table_name"]]}
+        return self._start(f"{service}.{operation}", kind=kind, attributes=attributes, start_time=began_ns)
 
     @contextmanager
     def _open(self, live: Any, failure: str = "tool_error") -> Iterator[Span]:

@@ -65,8 +65,8 @@ def _choice(name: str, text: str, choices: tuple[str, ...]) -> str:
 def _one_of(text: str, choices: Iterable[str]) -> str:
     from mcp_baton.hints import closest
 
-    close = closest(text, choices)
-    remedy = f"; did you mean {close!r}?" if close else ""
+    similar = closest(text, choices)
+    remedy = f"; did you mean {similar!r}?" if similar else ""
     return f": set it to one of {', '.join(choices)}{remedy}"
 
 
@@ -92,13 +92,13 @@ def _origins(name: str, text: str) -> frozenset[str]:
 def _approvers(name: str, text: str) -> Mapping[str, frozenset[str]]:
     remedy = 'set it to JSON such as {"refunds": ["kim", "lee"]}'
     try:
-        given = json.loads(text)
+        document = json.loads(text)
     except ValueError as error:
         raise SettingsError(f"{name} is not JSON: {error}; {remedy}") from error
-    lists = list(given.values()) if isinstance(given, dict) else [None]
-    if not all(isinstance(owners, list) and all(isinstance(it, str) and it for it in owners) for owners in lists):
+    lists = document.values() if isinstance(document, dict) else [None]
+    if not all(isinstance(value, list) and all(isinstance(item, str) and item for item in value) for value in lists):
         raise SettingsError(f"{name} does not map audiences to lists of owners: {remedy}")
-    return {audience: frozenset(owners) for audience, owners in given.items()}
+    return {audience: frozenset(owners) for audience, owners in document.items()}
 
 
 def _topic(name: str, text: str) -> str:
@@ -259,8 +259,8 @@ class Settings(Struct, frozen=True):
     provisioned: bool = False
 
     def __repr__(self) -> str:
-        shown = (name for name in self.__struct_fields__ if name not in _SECRET)
-        return f"Settings({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+        names = (name for name in self.__struct_fields__ if name not in _SECRET)
+        return f"Settings({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
@@ -269,30 +269,30 @@ class Settings(Struct, frozen=True):
         Raises:
             SettingsError: a value is invalid; names the variable, the value and the remedy.
         """
-        given = {name: text.strip() for name, text in env.items() if text.strip()}
-        sam_local = "AWS_SAM_LOCAL" in given
+        texts = {name: text.strip() for name, text in env.items() if text.strip()}
+        sam_local = "AWS_SAM_LOCAL" in texts
         values: dict[str, Any] = {
             "allow_anonymous": sam_local,
             "streaming": not sam_local,
-            "observed": "AWS_LAMBDA_FUNCTION_NAME" in given,
-            "lambda_log_level": given.get("AWS_LAMBDA_LOG_LEVEL"),
+            "observed": "AWS_LAMBDA_FUNCTION_NAME" in texts,
+            "lambda_log_level": texts.get("AWS_LAMBDA_LOG_LEVEL"),
             "sam_local": sam_local,
-            "provisioned": given.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "provisioned-concurrency",
+            "provisioned": texts.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "provisioned-concurrency",
         }
         for name, variable in (
             ("service", "AWS_LAMBDA_FUNCTION_NAME"),
             ("service", "POWERTOOLS_SERVICE_NAME"),
             ("metrics_namespace", "POWERTOOLS_METRICS_NAMESPACE"),
         ):
-            if variable in given:
-                values[name] = given[variable]
+            if variable in texts:
+                values[name] = texts[variable]
         for variable, (name, setting) in SETTINGS.items():
-            if variable in given and not (sam_local and variable in NOT_IN_SAM_LOCAL):
-                values[name] = setting.parse(variable, given[variable])
+            if variable in texts and not (sam_local and variable in NOT_IN_SAM_LOCAL):
+                values[name] = setting.parse(variable, texts[variable])
         settings = cls(**values)
         if settings.state_key_secret is not None:
             for other in ("BATON_STATE_KEY", "BATON_STATE_KEY_PREVIOUS"):
-                if other in given:
+                if other in texts:
                     raise SettingsError(f"BATON_STATE_KEY_SECRET and {other} are both set: keep one of them")
         if settings.default_ttl_ms > settings.max_ttl_ms:
             raise SettingsError(
@@ -315,13 +315,13 @@ def unknown_settings(env: Mapping[str, str]) -> list[str]:
 
     Such a variable has no effect. It is not an error, because it may belong to another program.
     """
-    unknown = [name for name in env if name.startswith(PREFIX) and name not in (*SETTINGS, *NOT_SETTINGS)]
-    if not unknown:
+    unknown_names = [name for name in env if name.startswith(PREFIX) and name not in (*SETTINGS, *NOT_SETTINGS)]
+    if not unknown_names:
         return []
     from mcp_baton.hints import closest
 
-    likely = [(name, closest(name, SETTINGS)) for name in sorted(unknown)]
+    likely = [(name, closest(name, SETTINGS)) for name in sorted(unknown_names)]
     return [
-        f"{name} is not a setting; " + (f"did you mean {close!r}?" if close else "it has no effect")
-        for name, close in likely
+        f"{name} is not a setting; " + (f"did you mean {similar!r}?" if similar else "it has no effect")
+        for name, similar in likely
     ]

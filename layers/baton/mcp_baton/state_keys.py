@@ -45,7 +45,7 @@ class SecretKeys:
         self._telemetry = telemetry
         self._clock = clock
         self._provider: SecretsProvider | None = None
-        self._signs: tuple[bytes, float] | None = None
+        self._signing_key: tuple[bytes, float] | None = None
         self._latest: tuple[bytes, ...] = ()
         self._read_at: float | None = None
         self._failed_at: float | None = None
@@ -70,18 +70,18 @@ class SecretKeys:
     def _signing(self) -> bytes:
         """Return the key that signs. While the secret cannot be read, return the last one."""
         now = self._clock()
-        if self._signs is None or now - self._signs[1] >= MAX_AGE_S + GRACE_S:
+        if self._signing_key is None or now - self._signing_key[1] >= MAX_AGE_S + GRACE_S:
             return self._current()
-        if now - self._signs[1] >= MAX_AGE_S:
+        if now - self._signing_key[1] >= MAX_AGE_S:
             with suppress(KeyUnavailable):
                 return self._current()
-        return self._signs[0]
+        return self._signing_key[0]
 
     def _current(self) -> bytes:
         key = self._read("AWSCURRENT")
         if key is None or len(key) < KEY_CHARACTERS:
             raise self._unavailable(f"it does not exist, or has no key of {KEY_CHARACTERS} characters or more")
-        self._signs = key, self._clock()
+        self._signing_key = key, self._clock()
         return key
 
     def _read(self, stage: str) -> bytes | None:
@@ -111,7 +111,7 @@ class SecretKeys:
             self._provider = SecretsProvider(boto3_client=self._connect())
         return self._provider
 
-    def _unavailable(self, why: str, error: Exception | None = None) -> KeyUnavailable:
-        logger.error("BATON_STATE_KEY_SECRET=%s: %s", self._secret, why, exc_info=error)
+    def _unavailable(self, reason: str, error: Exception | None = None) -> KeyUnavailable:
+        logger.error("BATON_STATE_KEY_SECRET=%s: %s", self._secret, reason, exc_info=error)
         self._telemetry.add(INTERNAL_ERRORS)
         return KeyUnavailable()

@@ -108,28 +108,28 @@ class Telemetry:
 
 SILENT = Telemetry()
 
-_within: ContextVar[Span | None] = ContextVar("_within", default=None)
+_current_span: ContextVar[Span | None] = ContextVar("_current_span", default=None)
 
 
 class _OpenSpan:
     """The context manager of a span. `contextlib.contextmanager` would take three times as long, for each tool call."""
 
-    __slots__ = ("_around", "_clock", "_end", "_span", "_token")
+    __slots__ = ("_clock", "_end", "_outer", "_span", "_token")
 
     def __init__(self, span: Span, clock: Callable[[], float], end: Callable[[Span, Span | None], None]) -> None:
         self._span, self._clock, self._end = span, clock, end
 
     def __enter__(self) -> Span:
-        self._around = _within.get()
+        self._outer = _current_span.get()
         self._span.began_s = self._clock()
-        self._token = _within.set(self._span)
+        self._token = _current_span.set(self._span)
         return self._span
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self._span.failed = True
-        _within.reset(self._token)
-        self._end(self._span, self._around)
+        _current_span.reset(self._token)
+        self._end(self._span, self._outer)
 
 
 class Collector(Telemetry):
@@ -140,21 +140,21 @@ class Collector(Telemetry):
         self._lock = Lock()
         self._measurements: list[Measurement] = []
         self._spans: list[Span] = []
-        self._correlated: Callable[[str], None] | None = None
+        self._on_correlate: Callable[[str], None] | None = None
         self._traced = True
 
-    def begin(self, correlated: Callable[[str], None], *, traced: bool = True) -> None:
+    def begin(self, on_correlate: Callable[[str], None], *, traced: bool = True) -> None:
         """Begin an invocation.
 
         Args:
-            correlated: Called if the invocation belongs to another request.
+            on_correlate: Called if the invocation belongs to another request.
             traced: Whether spans are recorded.
         """
-        self._correlated, self._traced = correlated, traced
+        self._on_correlate, self._traced = on_correlate, traced
 
     def correlate(self, request_id: str) -> None:
-        if self._correlated is not None:
-            self._correlated(request_id)
+        if self._on_correlate is not None:
+            self._on_correlate(request_id)
 
     def add(self, metric: Metric, value: float = 1, *, of: str = "") -> None:
         with self._lock:
@@ -166,7 +166,7 @@ class Collector(Telemetry):
     def add_request(self, service: str, operation: str, took_s: float, *, failed: bool, **details: str) -> None:
         if self._traced:
             span = Span(service, {"operation": operation, **details}, self._clock() - took_s, failed=failed)
-            self._end(span, _within.get())
+            self._end(span, _current_span.get())
         self.add(STORE_LATENCY, 1000 * took_s, of=operation)
 
     def take(self) -> Notes:
@@ -176,8 +176,8 @@ class Collector(Telemetry):
             self._spans.clear()
         return notes
 
-    def _end(self, span: Span, around: Span | None) -> None:
+    def _end(self, span: Span, outer: Span | None) -> None:
         with self._lock:
             span.ended_s = self._clock()
             # An abandoned tool can outlive the outer span, which may have been taken before.
-            (self._spans if around is None or around.ended_s is not None else around.parts).append(span)
+            (self._spans if outer is None or outer.ended_s is not None else outer.parts).append(span)

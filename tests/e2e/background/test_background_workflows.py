@@ -116,7 +116,7 @@ def test_a_worker_that_cannot_hand_the_call_over_ends_it_with_the_pause(
     cloud: Cloud, shop: Shop, monkeypatch: pytest.MonkeyPatch, cause: str, outcomes: list[str], call_count: int
 ) -> None:
     if cause == "maximum of dispatches":
-        monkeypatch.setattr(workflow_worker, "MOST_DISPATCHES", 2)
+        monkeypatch.setattr(workflow_worker, "MAX_DISPATCHES", 2)
     cloud.timeout_s = 2.5 if cause == "too little time for a step" else cloud.timeout_s
     client, call_id, _ = start(cloud)
     cloud.deploy(shop.server(cloud.time.pass_s), dispatches=cause != "no dispatcher")

@@ -9,7 +9,7 @@ import pytest
 from mcp_baton import Context, Server, Step, ToolError, Workflow
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.definitions.resource import value_uri
-from mcp_baton.server.view import CHECKED, may_use
+from mcp_baton.server.view import CHECKED_METHODS, may_use
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus
@@ -227,4 +227,4 @@ def test_every_store_method_that_takes_a_task_id_is_checked(protocol: type, exem
     methods = inspect.getmembers(protocol, inspect.isfunction)
     methods_with_id = {name for name, method in methods if "task_id" in inspect.signature(method).parameters}
 
-    assert methods_with_id - CHECKED == exempt
+    assert methods_with_id - CHECKED_METHODS == exempt

@@ -229,7 +229,7 @@ def test_on_a_full_disk_writes_fail_without_changes_and_reads_work(
             assert item(database) == item_before
             assert client.get_item(TableName="baton", Key=KEY)["Item"] == {**KEY, **VALUES}
             assert "Item" not in client.get_item(TableName="baton", Key=OTHER)
-    assert "cannot keep what is written" in caplog.text
+    assert "cannot save its changes" in caplog.text
 
     client.put_item(TableName="baton", Item={**KEY, "sk": {"S": "TASK#2"}})
     database.close()

@@ -12,7 +12,7 @@ import pytest
 
 from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.local.loader import LoadError, load
-from mcp_baton.local.reload import GOES_ON, ReloadingHandler, Watcher, in_brief
+from mcp_baton.local.reload import OLD_CODE, ReloadingHandler, Watcher, short_reason
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +92,7 @@ def test_code_that_cannot_be_loaded_is_logged_and_the_old_code_serves(
     old_module = sys.modules["reload_numbers"]
     project.write("reload_numbers", text)
     assert (project.handler.reload_if_changed(), project.number, project.renewal_count) == (False, 1, 0)
-    assert caplog.messages == [f"reload_numbers.py has changed, and cannot be served: {cause}\n{GOES_ON}"]
+    assert caplog.messages == [f"reload_numbers.py has changed, and cannot be served: {cause}\n{OLD_CODE}"]
     assert sys.modules["reload_numbers"] is old_module
     assert project.handler.reload_if_changed() is False  # the files have not changed since, so nothing is logged again
     project.write("reload_numbers", "number = 333")
@@ -137,6 +137,6 @@ def test_a_running_request_ends_with_its_code(project: Project) -> None:
 
 
 def test_a_mistake_and_its_remedy_are_logged_in_one_line() -> None:
-    assert in_brief(LoadError("app.py:53: no 'raeder'\n  did you mean 'reader'?")) == (
+    assert short_reason(LoadError("app.py:53: no 'raeder'\n  did you mean 'reader'?")) == (
         "app.py:53: no 'raeder'; did you mean 'reader'?"
     )

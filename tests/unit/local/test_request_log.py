@@ -15,8 +15,8 @@ from mcp_baton import Argument, Context, Server, Step, Workflow, prompt_arg
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.gateway import InvocationContext
-from mcp_baton.local.log import Entry, JsonFormatter, Status, TerminalHandler, one_line, own_frames, without_token
-from mcp_baton.local.request_log import outcome_of, with_refusals, with_request_log
+from mcp_baton.local.log import Entry, JsonFormatter, Status, TerminalHandler, one_line, user_frames, without_token
+from mcp_baton.local.request_log import outcome_of, with_refusal_log, with_request_log
 from mcp_baton.settings import Settings
 
 OVER = "the limit"
@@ -56,7 +56,7 @@ class LoggedHandler:
         create_table(client, "baton")
         server_settings = Settings(table="baton", allow_anonymous=True, **settings)
         store = dynamodb_store("baton", server_settings, connect=lambda: client)
-        self._handler = with_refusals(compose(shop(), server_settings, store=store, call_method=with_request_log()))
+        self._handler = with_refusal_log(compose(shop(), server_settings, store=store, call_method=with_request_log()))
 
     def post(self, body: object, **headers: str) -> Any:
         event = {
@@ -189,8 +189,8 @@ def error_in_user_code(tmp_path: Path) -> Exception:
 
 
 def test_a_traceback_has_the_users_frames_and_the_number_of_the_others(tmp_path: Path) -> None:
-    trace = own_frames(error_in_user_code(tmp_path))
-    assert own_frames(error_in_user_code(tmp_path), "").endswith("of Python left out)")
+    trace = user_frames(error_in_user_code(tmp_path))
+    assert user_frames(error_in_user_code(tmp_path), "").endswith("of Python left out)")
     assert f'File "{tmp_path / "tools.py"}", line 4, in read' in trace
     assert "decoder.py" not in trace
     assert trace.endswith("(3 frames of Baton, of packages and of Python left out; --log-level debug shows all)")
@@ -200,7 +200,7 @@ def test_causes_also_keep_the_users_frames(tmp_path: Path) -> None:
     try:
         raise RuntimeError("outer") from error_in_user_code(tmp_path)
     except RuntimeError as error:
-        trace = own_frames(error)
+        trace = user_frames(error)
     assert "direct cause" in trace
     assert trace.count("tools.py") == 1
     assert trace.count("left out") == 1
@@ -213,7 +213,7 @@ def test_a_chain_of_causes_may_be_longer_than_the_recursion_limit() -> None:
             raise ValueError(str(number)) from error
         except ValueError as raised_error:
             error = raised_error
-    assert own_frames(error).endswith(f"ValueError: {number}")
+    assert user_frames(error).endswith(f"ValueError: {number}")
 
 
 def record(error: Exception | None = None, **extra: object) -> logging.LogRecord:

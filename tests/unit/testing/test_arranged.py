@@ -282,7 +282,7 @@ def test_a_killed_run_cannot_write_to_the_store(orders: Server) -> None:
 
 
 def test_a_killed_run_calls_no_more_tools(orders: Server) -> None:
-    with connect(orders) as client, client.stage.invocations.begin(again=False) as invocation:
+    with connect(orders) as client, client.stage.invocations.begin(is_repeat=False) as invocation:
         invocation.killed_after = "UpdateItem"
         with pytest.raises(Killed):
             client.stage.server.tools["fetch_order"].function(**ORDER)

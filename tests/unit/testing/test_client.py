@@ -181,7 +181,7 @@ def test_a_task_of_another_connection_can_be_resumed(orders: Server) -> None:
     orders.add_workflow(Workflow(name="r", description="r", steps=[Step("one", tool="send_mail")]))
     with connect(orders) as client:
         task_id = client.get_prompt("refund_order", ORDER).task_id
-        client.stage.started.clear()
+        client.stage.workflow_of_task.clear()
         assert client.resume(task_id).completed
 
 

@@ -29,11 +29,11 @@ def test_each_invocation_has_its_full_time() -> None:
     clock = Clock()
     invocations = Invocations(clock)
     clock.advance(1000)
-    with invocations.begin(again=False) as first_invocation:
+    with invocations.begin(is_repeat=False) as first_invocation:
         assert first_invocation.get_remaining_time_in_millis() > (TIMEOUT_S - 10) * 1000
         clock.advance(TIMEOUT_S)
         assert first_invocation.get_remaining_time_in_millis() == 0
-        with invocations.begin(again=False) as second_invocation:
+        with invocations.begin(is_repeat=False) as second_invocation:
             assert second_invocation.get_remaining_time_in_millis() > 0
         invocations.remaining_s(50)
         assert 40_000 < first_invocation.get_remaining_time_in_millis() <= 50_000
@@ -51,7 +51,7 @@ def test_a_thread_without_an_invocation_uses_the_newest() -> None:
     kill = invocations.kill_after("work")
     assert invocations.current is None
     work()
-    with invocations.begin(again=False), invocations.begin(again=False) as last_invocation:
+    with invocations.begin(is_repeat=False), invocations.begin(is_repeat=False) as last_invocation:
         thread = Thread(target=work)
         thread.start()
         thread.join()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from mcp_baton.cli.remote.printing import why
+from mcp_baton.cli.remote.printing import pause_text
 from mcp_baton.console import page
 from mcp_baton.local.request_log import pause_words
 from mcp_baton.protocol.json import Json, JsonObject
@@ -162,7 +162,7 @@ def test_all_code_that_reads_reasons_supports_every_reason(kind: type[Reason]) -
     assert "{" not in short
     assert {name for template in kind.short for name in placeholders(template)} <= reason_json.keys()
     assert not placeholders(kind.short[-1])
-    assert why(reason_json) == f"{reason.type}: {reason.what_happened()}"
+    assert pause_text(reason_json) == f"{reason.type}: {reason.what_happened()}"
     assert pause_words(reason_json, "the limit").startswith(f"paused at pay: {short}")
     assert (Pause(reason.type, reason_json).step, paused_step(reason_json)) == ("pay", "pay")
     assert table["types"][reason.type]["short"] == list(kind.short)

@@ -47,8 +47,8 @@ for command in COMMANDS:
     app.command()(command)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"baton {version('mcp-baton')}")
         raise typer.Exit
 

@@ -38,11 +38,11 @@ def approvals(
     from mcp_baton.local.clean_text import print_json
 
     with open_http(connection) as server:
-        listed = _listed(server, state)
+        records = _list_approvals(server, state)
         if as_json:
-            print_json({"approvals": listed})
+            print_json({"approvals": records})
         elif not watch:
-            console().print(_table_of(listed) if listed else "no approvals")
+            console().print(_table_of(records) if records else "no approvals")
         else:
             _watch(server, state)
     return DONE
@@ -52,7 +52,7 @@ def approvals(
 def approve(
     connection: ConnectionOptions, approval: Approval, reason: Reason = "", yes: Yes = False, *, as_json: bool
 ) -> int:
-    """Approve a call, after a look at it."""
+    """Show a call and approve it."""
     return _decide(connection, approval, "approve", reason, confirmed=yes, as_json=as_json)
 
 
@@ -60,7 +60,7 @@ def approve(
 def deny(
     connection: ConnectionOptions, approval: Approval, reason: Reason = "", yes: Yes = False, *, as_json: bool
 ) -> int:
-    """Deny a call, after a look at it."""
+    """Show a call and deny it."""
     return _decide(connection, approval, "deny", reason, confirmed=yes, as_json=as_json)
 
 
@@ -72,14 +72,14 @@ def open_http(connection: ConnectionOptions) -> "closing[HttpTransport]":
     return closing(HttpTransport(access_of(connection)))
 
 
-def _listed(server: "HttpTransport", state: State) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def _list_approvals(server: "HttpTransport", state: State) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = []
     query: dict[str, str] | None = {"state": state}
     while query is not None:
         page = server.call("GET", PATH, query=query)
-        found += page["approvals"]
+        records += page["approvals"]
         query = {"state": state, "cursor": page["nextCursor"]} if "nextCursor" in page else None
-    return found
+    return records
 
 
 def _decide(
@@ -91,21 +91,21 @@ def _decide(
     from mcp_baton.local.clean_text import print_json
 
     with open_http(connection) as server:
-        shown = server.call("GET", f"{PATH}/{approval_id}")
+        record = server.call("GET", f"{PATH}/{approval_id}")
         if not as_json:
-            console().print(_details_of(shown))
+            console().print(_details_of(record))
         if not confirmed:
             if not at_terminal():
                 raise BatonError("there is no terminal to confirm the decision: add --yes")
             terminal = Terminal(interactive=True)
             if terminal.line(f"{decision.capitalize()} this call? [y/N]").strip().lower() not in ("y", "yes"):
                 return FAILED
-        body = {"decision": decision, "digest": shown["digest"], "reason": reason, "from": "cli"}
-        decided = server.call("POST", f"{PATH}/{approval_id}", body=body)
+        body = {"decision": decision, "digest": record["digest"], "reason": reason, "from": "cli"}
+        result = server.call("POST", f"{PATH}/{approval_id}", body=body)
     if as_json:
-        print_json(decided)
+        print_json(result)
     else:
-        console().print(f"{decided['state']} at {decided['decidedAt']}")
+        console().print(f"{result['state']} at {result['decidedAt']}")
     return DONE
 
 
@@ -114,16 +114,16 @@ def _watch(server: "HttpTransport", state: State) -> None:
 
     from mcp_baton.cli.remote.printing import console
 
-    with Live(_table_of(_listed(server, state)), console=console(), auto_refresh=False) as live:
+    with Live(_table_of(_list_approvals(server, state)), console=console(), auto_refresh=False) as live:
         try:
             while True:
                 time.sleep(WATCH_S)
-                live.update(_table_of(_listed(server, state)), refresh=True)
+                live.update(_table_of(_list_approvals(server, state)), refresh=True)
         except KeyboardInterrupt:
             return
 
 
-def _table_of(listed: Sequence[Mapping[str, Any]]) -> "Table":
+def _table_of(records: Sequence[Mapping[str, Any]]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
@@ -132,13 +132,13 @@ def _table_of(listed: Sequence[Mapping[str, Any]]) -> "Table":
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("approval", "question", "requested by", "expires"):
         table.add_column(name, overflow="fold", no_wrap=name == "approval")
-    for record in listed:
+    for record in records:
         cells = (record["approvalId"], record["message"], record["owner"], record["expiresAt"])
         table.add_row(*(Text(plain(cell)) for cell in cells))
     return table
 
 
-_SHOWN: Final = {
+_DETAILS: Final = {
     "question": "message",
     "tool": "tool",
     "arguments": "arguments",
@@ -156,10 +156,10 @@ def _details_of(record: Mapping[str, Any]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from mcp_baton.cli.remote.printing import LONGEST, short
+    from mcp_baton.cli.remote.printing import MAX_RESULT, short
 
     table = Table(box=None, pad_edge=False, show_header=False)
-    for name, member in _SHOWN.items():
+    for name, member in _DETAILS.items():
         if member in record:
-            table.add_row(Text(name, style="dim"), Text(short(record[member], LONGEST)))
+            table.add_row(Text(name, style="dim"), Text(short(record[member], MAX_RESULT)))
     return table

@@ -31,17 +31,17 @@ def call(
     from mcp_baton.cli.remote.connection import open_connection
     from mcp_baton.local.clean_text import print_json
 
-    words = parse_arguments(arguments or ())
+    parsed_arguments = parse_arguments(arguments or ())
     with open_connection(connection, as_json=as_json) as remote:
-        listed = remote.tool(tool)
+        listed_tool = remote.tool(tool)
         task_id = None if task is None else remote.find_task(task)
-        result = remote.call(listed, for_tool(words, listed.get("inputSchema", {})), task_id)
+        result = remote.call(listed_tool, for_tool(parsed_arguments, listed_tool.get("inputSchema", {})), task_id)
     if as_json:
         print_json({name: value for name, value in result.items() if name != "resultType"})
     else:
         _print(result, task_id)
-    recorded = task_id is None or result.get("_meta", {}).get("recorded") is True
-    return FAILED if result.get("isError") or not recorded else DONE
+    is_recorded = task_id is None or result.get("_meta", {}).get("recorded") is True
+    return FAILED if result.get("isError") or not is_recorded else DONE
 
 
 def _print(result: Mapping[str, Any], task_id: str | None) -> None:
@@ -49,14 +49,14 @@ def _print(result: Mapping[str, Any], task_id: str | None) -> None:
 
     from mcp_baton.cli.remote.printing import call_line, console, content_lines, plain
 
-    failed, meta, out = bool(result.get("isError")), result.get("_meta", {}), console()
+    is_error, meta, out = bool(result.get("isError")), result.get("_meta", {}), console()
     for line in content_lines(result.get("content", ())):
-        out.print(Text(line, style="red" if failed else ""), soft_wrap=True)
+        out.print(Text(line, style="red" if is_error else ""), soft_wrap=True)
     if "recorded" not in meta:
         return
     errors = console(errors=True)
     if meta["recorded"] is not True:
         errors.print(Text(f"Not recorded: {plain(meta.get('record_error', ''))}", style="yellow"))
-    for place, entry in enumerate(meta.get("next", ())):
-        line = f"{'Next: ' if place == 0 else '      '}{plain(call_line(entry, task_id))}"
+    for index, entry in enumerate(meta.get("next", ())):
+        line = f"{'Next: ' if index == 0 else '      '}{plain(call_line(entry, task_id))}"
         errors.print(Text(line, style="dim"), soft_wrap=True)

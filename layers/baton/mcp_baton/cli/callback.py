@@ -28,11 +28,11 @@ def callback(
     from mcp_baton.local.clean_text import print_json
 
     try:
-        sent = loads(body)
+        payload = loads(body)
     except ValueError as error:
         raise BatonError(f"BODY is not JSON: {error}") from error
     with open_http(connection) as server:
-        reply = server.call("POST", f"{PATH}/{address.rpartition('/')[2]}", body=sent)
+        reply = server.call("POST", f"{PATH}/{address.rpartition('/')[2]}", body=payload)
     if as_json:
         print_json(reply)
     else:

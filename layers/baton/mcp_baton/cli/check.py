@@ -8,7 +8,7 @@ from mcp_baton.cli import options
 from mcp_baton.exceptions import BatonError
 
 if TYPE_CHECKING:
-    from mcp_baton.local.checking import Checked
+    from mcp_baton.local.checking import CheckResult
     from mcp_baton.local.faults import Fault
 
 REFUSED: Final = 1
@@ -43,16 +43,16 @@ def check(
         raise BatonError("--live needs --table: name the table with the stored tasks")
     if not live and (table or dynamodb or after):
         raise BatonError("--table, --dynamodb and --after are for stored tasks: add --live")
-    checked = check_target(target, os.environ)
-    code = REFUSED if checked.errors or (strict and checked.warnings) else 0
+    result = check_target(target, os.environ)
+    code = REFUSED if result.errors or (strict and result.warnings) else 0
     verdicts = None
     try:
-        if table is not None and checked.server is not None and not checked.refused:
+        if table is not None and result.server is not None and not result.refused:
             from mcp_baton.cli.remote.table import table_store
             from mcp_baton.cli.stored_tasks import Verdicts
 
-            checked.server.check(in_full=False)  # completes the definitions: a tool may be a function
-            verdicts = Verdicts(checked.server.full_view)
+            result.server.check(in_full=False)  # completes the definitions: a tool may be a function
+            verdicts = Verdicts(result.server.full_view)
             with table_store(table, dynamodb) as store:
                 verdicts.read(store, after, read_units)
             code = verdicts.code or code
@@ -60,22 +60,22 @@ def check(
         code = print_error(error, as_json=False)
     finally:
         if as_json:
-            print_json(_to_json(target, checked) | ({"live": verdicts.to_json()} if verdicts else {}))
+            print_json(_to_json(target, result) | ({"live": verdicts.to_json()} if verdicts else {}))
         else:
-            _print(target, checked)
+            _print(target, result)
             if verdicts:
                 echo(str(verdicts))
     return code
 
 
-def _to_json(target: str, checked: "Checked") -> dict[str, Any]:
+def _to_json(target: str, result: "CheckResult") -> dict[str, Any]:
     return {
         "target": target,
-        "ok": not checked.errors,
-        "errors": [_as_json(fault) for fault in checked.errors],
-        "warnings": [_as_json(fault) for fault in checked.warnings],
-        "published": dict(checked.published),
-        "whole": checked.whole,
+        "ok": not result.errors,
+        "errors": [_as_json(fault) for fault in result.errors],
+        "warnings": [_as_json(fault) for fault in result.warnings],
+        "published": dict(result.published),
+        "whole": result.is_complete,
     }
 
 
@@ -89,31 +89,31 @@ def _as_json(fault: "Fault") -> dict[str, Any]:
     }
 
 
-def _print(target: str, checked: "Checked") -> None:
+def _print(target: str, result: "CheckResult") -> None:
     from rich.text import Text
 
     from mcp_baton.local.clean_text import CleanConsole
 
     console = CleanConsole(soft_wrap=True)
-    for word, style, faults in (("error", "bold red", checked.errors), ("warning", "bold yellow", checked.warnings)):
+    for word, style, faults in (("error", "bold red", result.errors), ("warning", "bold yellow", result.warnings)):
         for fault in faults:
             line = Text(f"{fault.site}: " if fault.site else "")
             line.append(f"{word}: ", style=style).append(fault.problem)
             console.print(line)
             if fault.remedy:
                 console.print(Text(f"  {fault.remedy}"))
-    if checked.errors or checked.warnings:
+    if result.errors or result.warnings:
         console.print()
-    console.print(Text(_summary(target, checked)))
+    console.print(Text(_summary(target, result)))
 
 
-def _summary(target: str, checked: "Checked") -> str:
-    warnings = f", {_count(len(checked.warnings), 'warning')}" if checked.warnings else ""
-    if checked.errors:
-        rest = "" if checked.whole else "; the file was not read to its end, so there may be more"
-        outcome = "would be refused" if checked.refused else "can be served, but a workflow is certain to fail"
-        return f"{target} {outcome}: {_count(len(checked.errors), 'error')}{warnings}{rest}"
-    published = ", ".join(_count(number, kind[:-1]) for kind, number in checked.published.items() if number)
+def _summary(target: str, result: "CheckResult") -> str:
+    warnings = f", {_count(len(result.warnings), 'warning')}" if result.warnings else ""
+    if result.errors:
+        note = "" if result.is_complete else "; the file was not read to its end, so there may be more"
+        outcome = "would be refused" if result.refused else "can be served, but a workflow is certain to fail"
+        return f"{target} {outcome}: {_count(len(result.errors), 'error')}{warnings}{note}"
+    published = ", ".join(_count(number, kind[:-1]) for kind, number in result.published.items() if number)
     return f"{target} can be served: {published or 'nothing is published'}{warnings}"
 
 

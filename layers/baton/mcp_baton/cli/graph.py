@@ -29,17 +29,17 @@ def graph(
 
     server = load(target, Server)
     server.check()
-    chosen = _chosen(server, workflow)
+    definition = _select_workflow(server, workflow)
     required: dict[str, Any] = {name: tool.input_schema.get("required", ()) for name, tool in server.tools.items()}
-    made = graph_of(chosen, required, {name: tool.sets for name, tool in server.tools.items()})
+    diagram = graph_of(definition, required, {name: tool.sets for name, tool in server.tools.items()})
     if as_json:
-        print_json(to_builtins(made))
+        print_json(to_builtins(diagram))
     else:
-        typer.echo(mermaid(made), nl=False)
+        typer.echo(mermaid(diagram), nl=False)
     return 0
 
 
-def _chosen(server: "Server", name: str | None) -> "Workflow":
+def _select_workflow(server: "Server", name: str | None) -> "Workflow":
     from mcp_baton.cli.remote.arguments import unknown
     from mcp_baton.exceptions import BatonError
 

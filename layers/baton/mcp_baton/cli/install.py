@@ -81,21 +81,21 @@ def install(
     """
     from mcp_baton.local.clean_text import echo, print_json
 
-    made = entry(host, name, url, [parse_header(text, name) for text in header or ()])
+    configuration = entry(host, name, url, [parse_header(text, name) for text in header or ()])
     file = None if project else user_file(host, sys.platform, Path.home(), os.environ)
     file = file or project_file(host, Path.cwd())
     if print_:
-        print_json(made.to_json())
-        echo("\n".join((f"Add this to {file}.", *made.notes)), err=True)
+        print_json(configuration.to_json())
+        echo("\n".join((f"Add this to {file}.", *configuration.notes)), err=True)
         return 0
     try:
-        changed = write(file, made, replace=replace)
+        has_changed = write(file, configuration, replace=replace)
     except CannotMerge as error:
         echo(f"baton: {file} was not changed: {error}. Add this to the file:", err=True)
-        print_json(made.to_json())
+        print_json(configuration.to_json())
         return 2
-    done = f"wrote the server {name!r}" if changed else f"nothing changed, the server {name!r} is already there"
-    echo("\n".join((f"{file}: {done}", *made.notes)))
+    outcome = f"wrote the server {name!r}" if has_changed else f"nothing changed, the server {name!r} is already there"
+    echo("\n".join((f"{file}: {outcome}", *configuration.notes)))
     return 0
 
 
@@ -121,19 +121,19 @@ def parse_header(text: str, server: str) -> Header:
 
     `server` is the server's name, with which the default name of the variable begins.
     """
-    found = re.fullmatch(r"\s*([A-Za-z0-9!#$%&'*+.^_`|~-]+)\s*(?::\s*(.*?)\s*)?", text, re.DOTALL)
-    if found is None or any(ord(letter) < 0x20 for letter in text):
+    match = re.fullmatch(r"\s*([A-Za-z0-9!#$%&'*+.^_`|~-]+)\s*(?::\s*(.*?)\s*)?", text, re.DOTALL)
+    if match is None or any(ord(letter) < 0x20 for letter in text):
         raise BatonError(f"--header {text!r}: write 'x-api-key: VALUE', 'x-api-key: $VARIABLE' or 'x-api-key'")
-    name, value = found[1], found[2] or ""
+    name, value = match[1], match[2] or ""
     scheme = re.fullmatch(r"(Bearer|Basic)\s+(.*)", value, re.IGNORECASE)
-    before, rest = (f"{scheme[1]} ", scheme[2]) if scheme else ("", value)
-    variable = re.fullmatch(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))", rest)
+    prefix, credential = (f"{scheme[1]} ", scheme[2]) if scheme else ("", value)
+    variable = re.fullmatch(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))", credential)
     if variable:
-        return Header(name, before, variable[1] or variable[2])
+        return Header(name, prefix, variable[1] or variable[2])
     is_secret = scheme or re.search(r"auth|cookie|credential|key|password|secret|token", name, re.IGNORECASE)
-    if rest and not is_secret:
+    if credential and not is_secret:
         return Header(name, value)
-    return Header(name, before, re.sub(r"[^A-Z0-9]+", "_", f"{server}_{name}".upper()), rest or None)
+    return Header(name, prefix, re.sub(r"[^A-Z0-9]+", "_", f"{server}_{name}".upper()), credential or None)
 
 
 def project_file(host: HostName, folder: Path) -> Path:
@@ -142,12 +142,12 @@ def project_file(host: HostName, folder: Path) -> Path:
     Raises:
         BatonError: the host has no such file, or a part of its path in the folder is a symbolic link.
     """
-    from mcp_baton.cli.project import place
+    from mcp_baton.cli.project import path_in_project
 
     path = HOSTS[host].project_file
     if path is None:
         raise BatonError(f"{HOSTS[host].title} has no configuration for a project: omit --project")
-    return place(folder, path)
+    return path_in_project(folder, path)
 
 
 def user_file(host: HostName, platform: str, home: Path, environment: Mapping[str, str]) -> Path | None:
@@ -203,16 +203,16 @@ def entry(host_name: HostName, name: str, url: str, headers: list[Header]) -> En
     host = HOSTS[host_name]
     if host_name == "claude-desktop":
         return _claude_desktop(host, name, url, headers)
-    sent, inputs, notes = dict[str, str](), list[dict[str, Any]](), list[str]()
+    values, inputs, notes = dict[str, str](), list[dict[str, Any]](), list[str]()
     for header in headers:
-        sent[header.name] = header.value
+        values[header.name] = header.value
         if header.variable is None:
             continue
         reference = header.variable
         if host_name == "vscode":
             reference = f"{name}-{header.name}".lower()
-            about = f"{header.name} of the server {name}"
-            inputs.append({"type": "promptString", "id": reference, "description": about, "password": True})
+            description = f"{header.name} of the server {name}"
+            inputs.append({"type": "promptString", "id": reference, "description": description, "password": True})
             notes.append(
                 f"VS Code asks for the value of {header.name} when it first starts the server, and stores it elsewhere."
             )
@@ -220,7 +220,7 @@ def entry(host_name: HostName, name: str, url: str, headers: list[Header]) -> En
             notes.append(
                 f"Set {reference} to the value of {header.name} in the environment in which you start {host.title}."
             )
-        sent[header.name] += host.reference % reference
+        values[header.name] += host.reference % reference
     if host_name == "claude-code":
         command = shlex.join(["claude", "mcp", "add", "--scope", "user", "--transport", "http", name, url])
         for header in headers:
@@ -228,7 +228,8 @@ def entry(host_name: HostName, name: str, url: str, headers: list[Header]) -> En
             command += f' --header "{header.name}: {header.value}{secret}"'
         notes.append("Claude Code asks once whether it may use the servers of this folder; /mcp lists them.")
         notes.append(f"For all folders of yours instead: {command}")
-    server = {**({"type": "http"} if host.has_type else {}), "url": url, **({"headers": sent} if sent else {})}
+    sent_headers = {"headers": values} if values else {}
+    server = {**({"type": "http"} if host.has_type else {}), "url": url, **sent_headers}
     return Entry(host, name, url, server, inputs, notes)
 
 
@@ -265,7 +266,7 @@ def merge_entry(text: str, entry: Entry, *, replace: bool) -> str:
         BatonError: another server has the name.
         CannotMerge: the file has comments, is not JSON, or has another structure.
     """
-    document = _parsed(text)
+    document = _parse(text)
     servers = _member(document, entry.host.servers, dict)
     old = servers.get(entry.name)
     if isinstance(old, dict) and entry.url in [old.get("url"), *(old.get("args") or ())]:
@@ -277,14 +278,14 @@ def merge_entry(text: str, entry: Entry, *, replace: bool) -> str:
     if entry.inputs:
         inputs = _member(document, "inputs", list)
         ids = [item.get("id") for item in inputs if isinstance(item, dict)]
-        inputs += [asked for asked in entry.inputs if asked["id"] not in ids]
-    if document == _parsed(text):
+        inputs += [value for value in entry.inputs if value["id"] not in ids]
+    if document == _parse(text):
         return text
-    indented = re.search(r'^([ \t]+)"', text, re.MULTILINE)
-    return json.dumps(document, indent=indented[1] if indented else 2, ensure_ascii=False) + "\n"
+    match = re.search(r'^([ \t]+)"', text, re.MULTILINE)
+    return json.dumps(document, indent=match[1] if match else 2, ensure_ascii=False) + "\n"
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse(text: str) -> dict[str, Any]:
     try:
         document = json.loads(text.strip("\ufeff \t\r\n") or "{}", object_pairs_hook=_reject_duplicates)
     except (ValueError, RecursionError) as error:
@@ -295,17 +296,17 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("an object has the same key twice")
-    return made
+    return members
 
 
 def _member[Kind: dict[str, Any] | list[Any]](document: dict[str, Any], name: str, kind: type[Kind]) -> Kind:
-    found = document.setdefault(name, kind())
-    if not isinstance(found, kind):
+    member = document.setdefault(name, kind())
+    if not isinstance(member, kind):
         raise CannotMerge(f"{name!r} has an unexpected type")
-    return found
+    return member
 
 
 _PRIVATE: Final = 0o600

@@ -36,37 +36,38 @@ def new(
 
     from mcp_baton.local.clean_text import echo
 
-    own = version("mcp-baton")
+    baton_version = version("mcp-baton")
     # All checks are made before the first question and before the first file.
     check_folder(folder)
-    chosen = projects.checked_name(folder.resolve().name if name is None else name)
-    package = projects.checked_wheel(wheel, own) if wheel else None
+    project_name = projects.checked_name(folder.resolve().name if name is None else name)
+    package = projects.checked_wheel(wheel, baton_version) if wheel else None
     if lock:
         projects.check_tools()
     # As the AWS CLI reads it.
-    suggested = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
-    where = projects.checked_region(_answer("AWS region", region, suggested, yes))
-    who = projects.checked_auth(_answer("Who may call (API_KEY, IAM, NONE)", auth, "API_KEY", yes))
-    make(folder, Answers(chosen, where, who, package.name if package else None), own, package)
+    default_region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+    project_region = projects.checked_region(_answer("AWS region", region, default_region, yes))
+    project_auth = projects.checked_auth(_answer("Who may call (API_KEY, IAM, NONE)", auth, "API_KEY", yes))
+    answers = Answers(project_name, project_region, project_auth, package.name if package else None)
+    make(folder, answers, baton_version, package)
     if lock:
         projects.lock(folder)
-    echo(f"{chosen} is ready: an MCP server with two tools and a workflow, on mcp-baton {own}.\n")
+    echo(f"{project_name} is ready: an MCP server with two tools and a workflow, on mcp-baton {baton_version}.\n")
     for command, meaning in (
         (f"cd {shlex.quote(str(folder))}", ""),
         *(() if lock else (("make lock", "# lock its packages"),)),
         ("make test", "# run its tests"),
         ("make serve", "# serve it at http://127.0.0.1:8000/mcp"),
-        ("make deploy", f"# deploy it to AWS, in {where}"),
+        ("make deploy", f"# deploy it to AWS, in {project_region}"),
     ):
         echo(f"  {command:<13} {meaning}".rstrip())
     return 0
 
 
-def _answer(question: str, given: str | None, suggested: str, yes: bool) -> str:
-    if given is not None or yes:
-        return suggested if given is None else given
+def _answer(question: str, value: str | None, default: str, yes: bool) -> str:
+    if value is not None or yes:
+        return default if value is None else value
     try:
-        return str(typer.prompt(question, default=suggested))
+        return str(typer.prompt(question, default=default))
     except typer.Abort as error:
         if os.isatty(0):
             raise
@@ -182,6 +183,6 @@ def make(project: Path, answers: Answers, version: str, wheel: Path | None) -> N
             projects.write_file(project, path, content)
         projects.write_record(project, projects.Record(version, answers, upgradable(files)))
         if wheel:
-            shutil.copyfile(wheel, projects.place(project, f"{WHEELS}/{wheel.name}"))
+            shutil.copyfile(wheel, projects.path_in_project(project, f"{WHEELS}/{wheel.name}"))
     except OSError as error:
         raise BatonError(f"the project cannot be written: {error}") from error

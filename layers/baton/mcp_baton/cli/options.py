@@ -21,12 +21,12 @@ from mcp_baton.settings import ALIAS
 def _matching(pattern: str, remedy: str) -> Callable[[str], str]:
     """Return a parser that accepts texts of a pattern."""
 
-    def parsed(text: str) -> str:
+    def parse(text: str) -> str:
         if not re.fullmatch(pattern, text):
             raise typer.BadParameter(f"{text!r} {remedy}")
         return text
 
-    return parsed
+    return parse
 
 
 database = _matching(r"embedded|https?://[^\s/?#]+/?", "is neither 'embedded' nor a URL such as http://127.0.0.1:8001")
@@ -81,7 +81,7 @@ _HOST: Final = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|\[[0-9a-fA-F:]+\]):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """How to reach a server, or the table of its tasks: WHERE and the options beside it."""
+    """How to reach a server, or the table of its tasks: WHERE and the other options of the connection."""
 
     where: str | None
     api_key: str | None = None
@@ -99,7 +99,7 @@ class ConnectionOptions:
         return "://" not in where and (".py" in where or ":" in where)
 
     def check_target(self) -> None:
-        """Refuse options for URLs beside a file or a module, and a URL without a scheme."""
+        """Refuse a file or a module with options for URLs, and a URL without a scheme."""
         if self.api_key or self.token or self.aws or self.header:
             raise BatonError(
                 f"{self.where} is served in this process: --api-key, --token, --aws and --header are for URLs"
@@ -116,9 +116,10 @@ class ConnectionOptions:
 
     def shown_options(self) -> tuple[list[str], list[str]]:
         """Return the options that may be printed, and the names of the others, which may contain a secret."""
-        named = {"--api-key": self.api_key, "--token": self.token}
-        shown = [word for name, value in named.items() if value and value.startswith("env:") for word in (name, value)]
-        hidden = [name for name, value in named.items() if value and not value.startswith("env:")]
+        credentials = {"--api-key": self.api_key, "--token": self.token}
+        present = {name: value for name, value in credentials.items() if value}
+        shown = [word for name, value in present.items() if value.startswith("env:") for word in (name, value)]
+        hidden = [name for name, value in present.items() if not value.startswith("env:")]
         return [*shown, *(["--aws"] if self.aws else [])], [*hidden, *(["--header"] if self.header else [])]
 
 
@@ -148,7 +149,7 @@ Arguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="key=text, key:=JSON, or key=@FILE for the file's text."),
 ]
-GoOn = Annotated[
+Continue = Annotated[
     bool, typer.Option("--continue", help="At a pause, ask at the terminal for what the server needs to continue.")
 ]
 
@@ -195,7 +196,7 @@ _AS_JSON: Final = Annotated[bool, typer.Option("--json", help="Print one JSON do
 def uses_server(
     where: Any, *, optional: bool = False, table: bool = False
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Decorate a command whose parameter `connection` has the `ConnectionOptions`: WHERE and the options beside it.
+    """Decorate a command whose parameter `connection` has the `ConnectionOptions`: WHERE and its options.
 
     The command prints its errors on the standard error and returns the exit code. With `--json` it also prints
     `{"error": {"message", "code"?, "data"?}}` on the standard output.
@@ -205,24 +206,25 @@ def uses_server(
         optional: Whether it can be omitted.
         table: Whether the command also has the options of a table.
     """
-    shared = {**(_TABLE if table else {}), **_CREDENTIALS}
+    shared_options = {**(_TABLE if table else {}), **_CREDENTIALS}
 
-    def decorated(command: Callable[..., int]) -> Callable[..., int]:
+    def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
-        def run(**named: Any) -> int:
-            connection = ConnectionOptions(**{name: named.pop(name) for name in ("where", *shared)})
+        def run(**values: Any) -> int:
+            connection = ConnectionOptions(**{name: values.pop(name) for name in ("where", *shared_options)})
             try:
-                return command(connection, **named)
+                return command(connection, **values)
             except BatonError as error:
-                return print_error(error, as_json=named["as_json"])
+                return print_error(error, as_json=values["as_json"])
 
-        none = Parameter.empty if not optional else None
-        made = [Parameter("where", Parameter.POSITIONAL_OR_KEYWORD, default=none, annotation=where)]
-        made += [each for name, each in signature(command).parameters.items() if name not in ("connection", "as_json")]
-        for name, annotation in {**shared, "as_json": _AS_JSON}.items():
+        where_default = Parameter.empty if not optional else None
+        parameters = [Parameter("where", Parameter.POSITIONAL_OR_KEYWORD, default=where_default, annotation=where)]
+        own_parameters = signature(command).parameters.items()
+        parameters += [parameter for name, parameter in own_parameters if name not in ("connection", "as_json")]
+        for name, annotation in {**shared_options, "as_json": _AS_JSON}.items():
             default = False if name in ("aws", "as_json") else None
-            made.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
-        run.__signature__ = Signature(made)  # type: ignore[attr-defined]
+            parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         return run
 
-    return decorated
+    return decorate

@@ -1,4 +1,4 @@
-"""`baton export` and `baton forget`: what is stored of an owner (docs/operating.md, The data of an owner)."""
+"""`baton export` and `baton forget`: the stored data of an owner (docs/operating.md, The data of an owner)."""
 
 import json
 import sys
@@ -54,19 +54,19 @@ def forget(
 
     if not yes:
         raise BatonError("forget deletes everything that is stored of the owner, and cannot be undone: add --yes")
-    done = Counter[str]()
+    counts = Counter[str]()
 
     def delete(items: "OwnerItems", item: "Item") -> None:
-        if what := items.delete(item):
-            done[what] += 1
+        if outcome := items.delete(item):
+            counts[outcome] += 1
 
     def delete_objects(items: "OwnerItems") -> None:
-        done["objects deleted"] += items.delete_objects()
+        counts["objects deleted"] += items.delete_objects()
 
     try:
         return _for_each(owner, table, dynamodb, after, read_units, delete, delete_objects)
     finally:
-        echo(", ".join(f"{what}: {number}" for what, number in sorted(done.items()) if number) or "nothing was deleted")
+        echo(", ".join(f"{name}: {count}" for name, count in sorted(counts.items()) if count) or "nothing was deleted")
 
 
 def _for_each(
@@ -75,8 +75,8 @@ def _for_each(
     dynamodb: str | None,
     after: str | None,
     read_units: float,
-    do: "Callable[[OwnerItems, Item], None]",
-    then: "Callable[[OwnerItems], None]" = lambda _: None,
+    process: "Callable[[OwnerItems, Item], None]",
+    finish: "Callable[[OwnerItems], None]" = lambda _: None,
 ) -> int:
     from mcp_baton.cli.remote.errors import DONE, print_error
     from mcp_baton.cli.remote.table import table_store
@@ -88,8 +88,8 @@ def _for_each(
             items = OwnerItems(store, owner)
             with Scan(store.table, items.request, read_units, after) as scan:
                 for item in filter(items.has, scan.items()):
-                    do(items, item)
-            then(items)
+                    process(items, item)
+            finish(items)
     except BatonError as error:
         return print_error(error, as_json=False)
     return DONE

@@ -38,8 +38,8 @@ def checked_name(name: str) -> str:
             f"{name!r} is not a valid project name: use 2 to 40 of a-z 0-9 -, begin with a letter, and do not end with "
             "'-' or repeat it. --name sets a name that differs from the folder's"
         )
-    used = {re.split(r"[^A-Za-z0-9_.-]", line)[0].lower() for line in requires("mcp-baton") or []}
-    if name in {"mcp-baton", "pytest", *used}:
+    dependencies = {re.split(r"[^A-Za-z0-9_.-]", line)[0].lower() for line in requires("mcp-baton") or []}
+    if name in {"mcp-baton", "pytest", *dependencies}:
         raise BatonError(f"{name!r} is a package that the project depends on: use another name with --name")
     return name
 
@@ -91,10 +91,10 @@ class Record:
 
 
 def is_project(project: Path) -> bool:
-    return place(project, f"{FOLDER}/{ABOUT}").is_file()
+    return path_in_project(project, f"{FOLDER}/{ABOUT}").is_file()
 
 
-def place(project: Path, path: str) -> Path:
+def path_in_project(project: Path, path: str) -> Path:
     """Return the location of a file, whose path in the project is written with `/`.
 
     Raises:
@@ -114,44 +114,44 @@ def place(project: Path, path: str) -> Path:
 
 
 def read_record(project: Path) -> Record:
-    about = project / FOLDER / ABOUT
+    file = project / FOLDER / ABOUT
     if not is_project(project):
         raise BatonError(
-            f"{project} is not a project that `baton new` made: there is no {about}. Name the project's folder. If "
+            f"{project} is not a project that `baton new` made: there is no {file}. Name the project's folder. If "
             f"{FOLDER}/ was deleted, restore it from version control"
         )
     try:
-        version, answers = _about(json.loads(about.read_bytes()))
+        version, answers = _parse_about(json.loads(file.read_bytes()))
     except (ValueError, KeyError, TypeError) as error:
-        raise BatonError(f"{about} cannot be read ({error}): restore it from version control") from error
-    folder = place(project, f"{FOLDER}/{BASE}")
+        raise BatonError(f"{file} cannot be read ({error}): restore it from version control") from error
+    folder = path_in_project(project, f"{FOLDER}/{BASE}")
     paths = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob(f"*{BASE_SUFFIX}"))]
     return Record(
-        version, answers, {path.removesuffix(BASE_SUFFIX): place(folder, path).read_bytes() for path in paths}
+        version, answers, {path.removesuffix(BASE_SUFFIX): path_in_project(folder, path).read_bytes() for path in paths}
     )
 
 
-def _about(about: Mapping[str, Any]) -> tuple[str, Answers]:
-    version, wheel = str(about["version"]), about["wheel"]
+def _parse_about(document: Mapping[str, Any]) -> tuple[str, Answers]:
+    version, wheel = str(document["version"]), document["wheel"]
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)*\S*", version):
         raise ValueError(f"{version!r} is not a version")
     if wheel is not None and not re.fullmatch(r"mcp_baton-[A-Za-z0-9_.+-]+\.whl", wheel):
         raise ValueError(f"{wheel!r} is not the name of a wheel")
-    name, region, auth = about["name"], about["region"], about["auth"]
+    name, region, auth = document["name"], document["region"], document["auth"]
     return version, Answers(checked_name(name), checked_region(region), checked_auth(auth), wheel)
 
 
 def write_record(project: Path, record: Record) -> None:
     """Replace the record of a project. The version is written last."""
-    about = {"version": record.version, **asdict(record.answers)}
-    shutil.rmtree(place(project, f"{FOLDER}/{BASE}"), ignore_errors=True)
+    document = {"version": record.version, **asdict(record.answers)}
+    shutil.rmtree(path_in_project(project, f"{FOLDER}/{BASE}"), ignore_errors=True)
     for path, content in record.base.items():
         write_file(project, f"{FOLDER}/{BASE}/{path}{BASE_SUFFIX}", content)
-    write_file(project, f"{FOLDER}/{ABOUT}", (json.dumps(about, indent=2) + "\n").encode())
+    write_file(project, f"{FOLDER}/{ABOUT}", (json.dumps(document, indent=2) + "\n").encode())
 
 
 def write_file(project: Path, path: str, content: bytes) -> None:
-    file = place(project, path)
+    file = path_in_project(project, path)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
 
@@ -170,22 +170,20 @@ def lock(project: Path, *options: str) -> None:
     """Run the project's `make lock`, which locks its packages and writes the layer's `requirements.txt`."""
     check_tools()
     # These describe the process that called this one, and must not reach the project's make.
-    callers = ("MAKE", "MFLAGS", "ARGS", "VIRTUAL_ENV")
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(callers)}
-    done = subprocess.run(  # noqa: S603 - a fixed list of words; no shell
+    prefixes = ("MAKE", "MFLAGS", "ARGS", "VIRTUAL_ENV")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+    process = subprocess.run(  # noqa: S603 - a fixed list of words; no shell
         ["make", "--silent", "lock", f"ARGS={' '.join(options)}"],  # noqa: S607 - the user's own make
         cwd=project,
-        env={**inherited, "UV": _uv()},
+        env={**environment, "UV": _uv()},
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode:
-        hint = ""
-        if "mcp-baton" in done.stderr:
-            hint = ". If mcp-baton is not in the package index, use --wheel FILE"
+    if process.returncode:
+        hint = ". If mcp-baton is not in the package index, use --wheel FILE" if "mcp-baton" in process.stderr else ""
         raise BatonError(
-            f"the files are written, but their packages are not locked. uv says:\n{done.stderr.strip()}\n"
+            f"the files are written, but their packages are not locked. uv says:\n{process.stderr.strip()}\n"
             f"Correct this, then run `make lock` in {project}{hint}"
         )
 

@@ -18,14 +18,14 @@ SERVER_SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-1
 CARD_SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
 GUIDE: Final = "https://modelcontextprotocol.io/registry/quickstart"
 
-LONGEST: Final[Mapping[str, int]] = {"title": 100, "description": 100, "version": 255}
+MAX_LENGTHS: Final[Mapping[str, int]] = {"title": 100, "description": 100, "version": 255}
 """The maximum lengths of texts in both documents, characters."""
 
 ICON_TYPES: Final = ("image/png", "image/jpeg", "image/jpg", "image/svg+xml", "image/webp")
 ICON_URL: Final = 255
 
-NOT_OWNED: Final = r"([^.]+|[0-9.]+|\[.*|.*\.amazonaws\.com(\.cn)?|.*\.on\.aws)"
-"""Hosts in whose names the operator of a server cannot publish: of AWS, addresses, and names without a domain."""
+FOREIGN_HOSTS: Final = r"([^.]+|[0-9.]+|\[.*|.*\.amazonaws\.com(\.cn)?|.*\.on\.aws)"
+"""Hosts whose domain does not belong to the operator: hosts of AWS, IP addresses, and names without a domain."""
 
 
 def publish(
@@ -72,9 +72,9 @@ def publish(
         )
     if (url is None) == (stack is None):
         raise BatonError("name the deployment: either --url or --stack")
-    headers = [options.header_name(each) for each in header or ()]
+    headers = [options.header_name(text) for text in header or ()]
     if stack is not None:
-        url, headers = _deployed(stack)
+        url, headers = _stack_address(stack)
     server = load(target, Server)
     server.check()
     print_json(documents(server.options, str(url), name, description, headers))
@@ -100,14 +100,14 @@ def documents(
     }
     if not texts["description"]:
         raise BatonError("the server has no title: describe it with --description")
-    for field, most in LONGEST.items():
-        if len(texts[field] or "") > most:
+    for field, limit in MAX_LENGTHS.items():
+        if len(texts[field] or "") > limit:
             raise BatonError(
-                f"the {field} has {len(texts[field] or '')} characters, and registries take at most {most}"
+                f"the {field} has {len(texts[field] or '')} characters, and registries take at most {limit}"
             )
     remote: dict[str, Any] = {"type": "streamable-http", "url": url}
     if headers:
-        remote["headers"] = [{"name": each, "isRequired": True, "isSecret": True} for each in headers]
+        remote["headers"] = [{"name": header, "isRequired": True, "isSecret": True} for header in headers]
     identity: dict[str, Any] = {
         "name": name or _name(server.name, url),
         **texts,
@@ -125,7 +125,7 @@ def documents(
 def _name(name: str, url: str) -> str:
     """Return the name in the namespace of the URL's domain: `com.example.shop/orders` for shop.example.com."""
     host = urlsplit(url).hostname or ""
-    if re.fullmatch(NOT_OWNED, host):
+    if re.fullmatch(FOREIGN_HOSTS, host):
         raise BatonError(f"{host} is not your domain: name the server with --name, such as io.github.kim/shop")
     return options.registry_name(".".join(reversed(host.split("."))) + "/" + re.sub(r"[^A-Za-z0-9._-]+", "-", name))
 
@@ -138,7 +138,7 @@ def _is_listed(icon: Mapping[str, Any]) -> bool:
     )
 
 
-def _deployed(stack: str) -> tuple[str, list[str]]:
+def _stack_address(stack: str) -> tuple[str, list[str]]:
     """Return the URL of a stack, and the headers with a secret that its callers send.
 
     Raises:
@@ -148,11 +148,11 @@ def _deployed(stack: str) -> tuple[str, list[str]]:
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        [described] = boto3.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+        [description] = boto3.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
     except (BotoCoreError, ClientError) as error:
         raise BatonError(f"the stack {stack} cannot be read: {error}") from error
-    parameters = {each["ParameterKey"]: each.get("ParameterValue", "") for each in described.get("Parameters", [])}
-    outputs = {each["OutputKey"]: each["OutputValue"] for each in described.get("Outputs", [])}
+    parameters = {item["ParameterKey"]: item.get("ParameterValue", "") for item in description.get("Parameters", [])}
+    outputs = {item["OutputKey"]: item["OutputValue"] for item in description.get("Outputs", [])}
     if "Url" not in outputs or "Auth" not in parameters:
         raise BatonError(f"the stack {stack} was not deployed from Baton's template: use --url")
     if parameters["Auth"] == "IAM":

@@ -33,7 +33,7 @@ def redrive(
             parser=options.alias, metavar="NAME", help="The stack's output Worker: an alias's ARN, or name:alias."
         ),
     ],
-    most: Annotated[
+    limit: Annotated[
         int | None,
         typer.Option("--max", min=1, metavar="N", help="The maximum number of messages to read. Default: all."),
     ] = None,
@@ -53,7 +53,7 @@ def redrive(
         sqs, aws_lambda = boto3.client("sqs"), boto3.client("lambda")
     except BotoCoreError as error:
         raise BatonError(f"{error} Set AWS_REGION, or AWS_PROFILE to a profile that has a region.") from error
-    return Redrive(queue, function, most, dry_run, sqs, aws_lambda, (BotoCoreError, ClientError)).run()
+    return Redrive(queue, function, limit, dry_run, sqs, aws_lambda, (BotoCoreError, ClientError)).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Redrive:
 
     queue: str
     function: str
-    most: int | None
+    limit: int | None
     dry_run: bool
     sqs: Any
     aws_lambda: Any
@@ -78,8 +78,8 @@ class Redrive:
         Raises:
             BatonError: the queue cannot be read. Messages that were printed before were processed.
         """
-        done = "would be sent again" if self.dry_run else "sent again"
-        sent, failed, kept = 0, 0, list[dict[str, Any]]()
+        action = "would be sent again" if self.dry_run else "sent again"
+        sent_count, failed_count, remaining = 0, 0, list[dict[str, Any]]()
         try:
             for message in self._messages():
                 try:
@@ -88,41 +88,41 @@ class Redrive:
                     problem = None if self.dry_run else self._send(message, event)
                 except ValueError as error:
                     name, problem = f"message {message['MessageId']}", str(error)
-                _echo(f"{name}: {done if problem is None else f'failed: {problem}'}")
+                _echo(f"{name}: {action if problem is None else f'failed: {problem}'}")
                 if problem or self.dry_run:
-                    kept.append(message)
-                sent, failed = (sent, failed + 1) if problem else (sent + 1, failed)
+                    remaining.append(message)
+                sent_count, failed_count = (sent_count, failed_count + 1) if problem else (sent_count + 1, failed_count)
         finally:
-            for message in kept:
+            for message in remaining:
                 self._make_visible(message)
-        _echo(f"{sent} {done}, {failed} failed and stayed in the queue")
-        return 1 if failed else 0
+        _echo(f"{sent_count} {action}, {failed_count} failed and stayed in the queue")
+        return 1 if failed_count else 0
 
     def _messages(self) -> Iterator[dict[str, Any]]:
-        seen = set[str]()
-        while self.most is None or len(seen) < self.most:
-            count = BATCH if self.most is None else min(BATCH, self.most - len(seen))
+        seen_ids = set[str]()
+        while self.limit is None or len(seen_ids) < self.limit:
+            count = BATCH if self.limit is None else min(BATCH, self.limit - len(seen_ids))
             try:
-                answer = self.sqs.receive_message(
+                response = self.sqs.receive_message(
                     QueueUrl=self.queue, MaxNumberOfMessages=count, VisibilityTimeout=HIDDEN_S, WaitTimeSeconds=WAIT_S
                 )
             except self.errors as error:
                 raise BatonError(f"the queue {self.queue} cannot be read: {error}") from error
-            fresh = [message for message in answer.get("Messages", []) if message["MessageId"] not in seen]
-            if not fresh:
+            new_messages = [message for message in response.get("Messages", []) if message["MessageId"] not in seen_ids]
+            if not new_messages:
                 return
-            seen |= {message["MessageId"] for message in fresh}
-            yield from fresh
+            seen_ids |= {message["MessageId"] for message in new_messages}
+            yield from new_messages
 
     def _send(self, message: dict[str, Any], event: dict[str, Any]) -> str | None:
         """Send an event and delete its message. Return the problem if there is one."""
         payload = json.dumps(event).encode()
         try:
-            answer = self.aws_lambda.invoke(FunctionName=self.function, InvocationType="Event", Payload=payload)
+            response = self.aws_lambda.invoke(FunctionName=self.function, InvocationType="Event", Payload=payload)
         except self.errors as error:
             return str(error)
-        if answer["StatusCode"] != ACCEPTED:
-            return f"Lambda answered {answer['StatusCode']} instead of {ACCEPTED}"
+        if response["StatusCode"] != ACCEPTED:
+            return f"Lambda answered {response['StatusCode']} instead of {ACCEPTED}"
         try:
             self.sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=message["ReceiptHandle"])
         except self.errors as error:

@@ -16,7 +16,7 @@ def run(
     connection: options.ConnectionOptions,
     workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="The name of a workflow or another prompt.")],
     arguments: options.Arguments = None,
-    go_on: options.GoOn = False,
+    interactive: options.Continue = False,
     *,
     as_json: bool,
 ) -> int:
@@ -26,7 +26,7 @@ def run(
 
     Exit code 0: completed; 1: failed; 3: paused; 4: the server does not answer or rejects you.
     """
-    return _run(connection, workflow, None, arguments, go_on=go_on, as_json=as_json)
+    return _run(connection, workflow, None, arguments, interactive=interactive, as_json=as_json)
 
 
 @options.uses_server(options.ServedOrTarget, table=True)
@@ -34,7 +34,7 @@ def resume(
     connection: options.ConnectionOptions,
     task: options.Task = None,
     arguments: options.Arguments = None,
-    go_on: options.GoOn = False,
+    interactive: options.Continue = False,
     everything: Annotated[
         bool, typer.Option("--all", help="Resume many tasks of --table here, with the Server of a file.")
     ] = False,
@@ -77,7 +77,7 @@ def resume(
     if task is None:
         raise BatonError("the task is missing: name WHERE, and then the task's id")
     connection.refuse_target()
-    return _run(connection, None, task, arguments, go_on=go_on, as_json=as_json)
+    return _run(connection, None, task, arguments, interactive=interactive, as_json=as_json)
 
 
 def _resume_all(
@@ -121,18 +121,18 @@ def _resume_all(
     settings = replace(Settings.from_environment(os.environ), table=connection.table)
     with table_store(connection.table, connection.dynamodb) as store:
         if dry_run:
-            made = Verdicts(server.full_view, selection)
+            verdicts = Verdicts(server.full_view, selection)
         else:
-            services, of = services_of(server, settings, store), server.workflows[workflow]
-            made = Resumes(server.full_view, selection, services=services, workflow=of, interval_s=1 / rate)
+            services, definition = services_of(server, settings, store), server.workflows[workflow]
+            verdicts = Resumes(server.full_view, selection, services=services, workflow=definition, interval_s=1 / rate)
         try:
-            made.read(store, after, units)
+            verdicts.read(store, after, units)
         finally:
             if as_json:
-                print_json(made.to_json())
+                print_json(verdicts.to_json())
             else:
-                echo(str(made))
-    return made.code
+                echo(str(verdicts))
+    return verdicts.code
 
 
 def _run(
@@ -141,7 +141,7 @@ def _run(
     task: str | None,
     arguments: list[str] | None,
     *,
-    go_on: bool,
+    interactive: bool,
     as_json: bool,
 ) -> int:
     from mcp_baton.cli.remote.arguments import for_prompt, parse_arguments
@@ -149,47 +149,48 @@ def _run(
     from mcp_baton.cli.remote.printing import console, print_run
     from mcp_baton.local.clean_text import print_json
 
-    words = parse_arguments(arguments or ())
+    parsed_arguments = parse_arguments(arguments or ())
     with open_connection(connection, as_json=as_json) as remote:
-        if go_on and not remote.terminal.interactive:
+        if interactive and not remote.terminal.interactive:
             raise BatonError("--continue asks questions: it needs a terminal and cannot be used with --json")
         task_id = None
         if workflow is None:
             task_id, workflow = remote.workflow_of(task or "")
         prompt = remote.prompt(workflow)
-        sent = for_prompt(words, prompt.get("arguments", ()))
-        ran = remote.run_asking(workflow, sent, task_id)
+        prompt_arguments = for_prompt(parsed_arguments, prompt.get("arguments", ()))
+        result = remote.run_with_secrets(workflow, prompt_arguments, task_id)
         remote.progress.stop()
-        continued = go_on and ran.paused
-        if continued:
+        is_continued = interactive and result.paused
+        if is_continued:
             from mcp_baton.cli.remote.continue_run import Continuation
 
-            ran = Continuation(remote, ran, sent).run()
+            result = Continuation(remote, result, prompt_arguments).run()
             remote.progress.stop()
         if as_json:
-            print_json(ran.to_json())
-            return ran.code
-        if not (continued and ran.paused):  # its state is already printed
-            print_run(ran, console())
-        if ran.paused:
-            _print_next_command(ran, connection)
-        return ran.code
+            print_json(result.to_json())
+            return result.code
+        if not (is_continued and result.paused):  # its state is already printed
+            print_run(result, console())
+        if result.paused:
+            _print_next_command(result, connection)
+        return result.code
 
 
-def _print_next_command(ran: "RunResult", connection: options.ConnectionOptions) -> None:
+def _print_next_command(result: "RunResult", connection: options.ConnectionOptions) -> None:
     import shlex
 
     from rich.text import Text
 
     from mcp_baton.cli.remote.printing import PREFIX, console, plain, still_waits
 
-    if ran.task is None:
+    if result.task is None:
         return
     shown, hidden = connection.shown_options()
-    command = shlex.join(["baton", "resume", connection.where or "", ran.task.task_id[:PREFIX], *shown, "--continue"])
-    same = f", with the same {' and '.join(hidden)}" if hidden else ""
-    after = " after the wait" if still_waits(ran.task) else ""
-    text = f"To continue here{after}{same}: {command}"
+    prefix = result.task.task_id[:PREFIX]
+    command = shlex.join(["baton", "resume", connection.where or "", prefix, *shown, "--continue"])
+    hint = f", with the same {' and '.join(hidden)}" if hidden else ""
+    condition = " after the wait" if still_waits(result.task) else ""
+    text = f"To continue here{condition}{hint}: {command}"
     if connection.is_target:
         text = (
             f"The task ends with this command: serve {connection.where} with `baton serve`, or run it with --continue"

@@ -69,9 +69,9 @@ def serve(
     from mcp_baton.local.http_server import end_by_force
     from mcp_baton.local.log import LogStyle, log_to_stderr
     from mcp_baton.local.serve import Options
-    from mcp_baton.local.serve import serve as serve_here
+    from mcp_baton.local.serve import serve as serve_locally
 
-    chosen = Options(
+    serve_options = Options(
         target=target,
         host=host,
         port=port,
@@ -85,7 +85,7 @@ def serve(
         reload=reload,
         log=LogStyle(log_level, as_json),
     )
-    log_to_stderr(chosen.log)
-    code = serve_here(chosen)
+    log_to_stderr(serve_options.log)
+    code = serve_locally(serve_options)
     end_by_force(code)
     return code

@@ -48,7 +48,7 @@ class Verdicts:
         outcomes: How many tasks have each outcome.
         problems: The tasks with another outcome than the first one.
         after: The position after the tasks that were read, if the table was not read to its end.
-        whole: Whether the table was read to its end.
+        is_complete: Whether the table was read to its end.
         units: The read units that DynamoDB has charged.
     """
 
@@ -60,7 +60,7 @@ class Verdicts:
     outcomes: dict[str, int] = field(default_factory=dict)
     problems: list[dict[str, str]] = field(default_factory=list)
     after: str | None = None
-    whole: bool = False
+    is_complete: bool = False
     units: float = 0.0
 
     @property
@@ -80,46 +80,46 @@ class Verdicts:
                 for item in scan.items():
                     self._read(store, item)
                     scan.describe(self._counts())
-                self.whole = True
+                self.is_complete = True
             finally:
                 self.after, self.units = scan.token, scan.units
 
     def _read(self, store: DynamoDBTaskStore, item: Item) -> None:
-        what, owner = "a task", owner_of(item)
+        target, owner = "a task", owner_of(item)
         try:
             task = store.record(owner, item)
             if not self.selection.has(task, store):
                 return
-            what = task.workflow or (task.job.work.tool if task.job else what)
-            outcome, why = self._outcome(store, task)
+            target = task.workflow or (task.job.work.tool if task.job else target)
+            outcome, reason = self._outcome(store, task)
         except StoreUnavailable:
             raise
-        except StoreError as damaged:
-            outcome, why = REFUSED, str(damaged)
+        except StoreError as error:
+            outcome, reason = REFUSED, str(error)
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
         if outcome != self.NAMES[0]:
             self.problems.append(
-                {"task": task_id_of(item), "owner": owner, "what": what, "outcome": outcome, "why": why}
+                {"task": task_id_of(item), "owner": owner, "what": target, "outcome": outcome, "why": reason}
             )
 
     def _outcome(self, _store: DynamoDBTaskStore, task: TaskRecord) -> tuple[str, str]:
         """The outcome of a task, and the reason if it is a problem."""
-        why = why_refused(self.server, task)
-        return (CONTINUE, "") if why is None else (REFUSED, why)
+        reason = why_refused(self.server, task)
+        return (CONTINUE, "") if reason is None else (REFUSED, reason)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "tasks": sum(self.outcomes.values()),
             "outcomes": self.outcomes,
             "problems": self.problems,
-            "whole": self.whole,
+            "whole": self.is_complete,
             "after": self.after,
             "readUnits": self.units,
         }
 
     def _counts(self) -> str:
         count = sum(self.outcomes.values())
-        tasks = f"{count} {'task' if count == 1 else 'tasks'}{'' if self.whole else ' so far'}"
+        tasks = f"{count} {'task' if count == 1 else 'tasks'}{'' if self.is_complete else ' so far'}"
         return f"{tasks}: {', '.join(f'{number} {outcome}' for outcome, number in self.outcomes.items())}"
 
     def __str__(self) -> str:
@@ -127,13 +127,13 @@ class Verdicts:
         by_reason: dict[tuple[str, str], list[str]] = {}
         for problem in self.problems:
             by_reason.setdefault((problem["what"], problem["why"]), []).append(problem["task"])
-        lines = [f"{what} {_first(tasks)}: {why}" for (what, why), tasks in by_reason.items()]
+        lines = [f"{target} {_first_task(tasks)}: {reason}" for (target, reason), tasks in by_reason.items()]
         if len(lines) == 1:
             return f"{self._counts()}: {lines[0]}\n{self.REMEDY}"
         return "\n  ".join([f"{self._counts()}:", *lines]) + f"\n{self.REMEDY}" if lines else self._counts()
 
 
-def _first(tasks: list[str]) -> str:
+def _first_task(tasks: list[str]) -> str:
     return tasks[0] if len(tasks) == 1 else f"{tasks[0]} and {len(tasks) - 1} more"
 
 
@@ -165,16 +165,16 @@ class Resumes(Verdicts):
         self.next_s = table.monotonic() + self.interval_s
         try:
             exchange = LambdaExchange(f"resume of {task.task_id}", None)
-            ended = resume_stored(self.services, self.workflow, task.owner, task.task_id, exchange)
-        except (TaskHeld, TaskFinished, TaskNotFound) as changed:
-            return "skipped", message_of(changed)
-        except (ArgumentRefused, *NOT_RESUMED) as refused:
-            cause = refused.error if isinstance(refused, TaskUnreadable) else refused
+            result = resume_stored(self.services, self.workflow, task.owner, task.task_id, exchange)
+        except (TaskHeld, TaskFinished, TaskNotFound) as error:
+            return "skipped", message_of(error)
+        except (ArgumentRefused, *NOT_RESUMED) as error:
+            cause = error.error if isinstance(error, TaskUnreadable) else error
             if isinstance(cause, StoreUnavailable):
-                raise cause from refused
+                raise cause from error
             return "refused", refusal_text(cause, self.workflow, task)
-        if not ended.stored or ended.persisted is not True:
+        if not result.stored or result.persisted is not True:
             return "not stored", "its result is not stored: look at the task before you resume it again"
-        if ended.pause is not None:
-            return "paused", f"step {ended.pause.step!r}: {ended.pause.type}: {ended.pause.what_happened()}"
-        return ("completed", "") if ended.stop is None else ("skipped", "another request ended it or took it over")
+        if result.pause is not None:
+            return "paused", f"step {result.pause.step!r}: {result.pause.type}: {result.pause.what_happened()}"
+        return ("completed", "") if result.stop is None else ("skipped", "another request ended it or took it over")

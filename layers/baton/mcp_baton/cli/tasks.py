@@ -40,21 +40,21 @@ def tasks(
         raise BatonError("--watch needs a terminal and cannot be used with --json")
     if (connection.where is None) == (connection.table is None):
         raise BatonError("name either WHERE or --table")
-    most = None if everything else PAGE
-    with _opened(connection, as_json=True) as opened:
+    limit = None if everything else PAGE
+    with _open(connection, as_json=True) as source:
         if as_json:
-            print_json({"tasks": opened.tasks(most)})
+            print_json({"tasks": source.tasks(limit)})
         elif watch:
-            _watch(lambda: opened.tasks(most))
+            _watch(lambda: source.tasks(limit))
         else:
-            console().print(_table_of(found) if (found := opened.tasks(most)) else "no tasks")
+            console().print(_table_of(records) if (records := source.tasks(limit)) else "no tasks")
     return DONE
 
 
 @uses_server(WhereOrTask, table=True)
 def show(connection: ConnectionOptions, task: Task = None, *, as_json: bool) -> int:
     """Show a task: its steps, its pause reason, and the next calls."""
-    return _print_task(connection, task, lambda opened, task_id: opened.task(task_id), as_json=as_json)
+    return _print_task(connection, task, lambda source, task_id: source.task(task_id), as_json=as_json)
 
 
 @uses_server(WhereOrTask, table=True)
@@ -63,7 +63,7 @@ def cancel(connection: ConnectionOptions, task: Task = None, *, as_json: bool) -
 
     A task that has already ended is not changed, and the exit code is 1.
     """
-    return _print_task(connection, task, lambda opened, task_id: opened.end_task(task_id), as_json=as_json)
+    return _print_task(connection, task, lambda source, task_id: source.end_task(task_id), as_json=as_json)
 
 
 @uses_server(WhereOrTask, table=True)
@@ -86,16 +86,16 @@ def complete(
         raise ArgumentError("--result is missing: a JSON object, such as --result '{\"refunded\": true}'")
     schema = {"properties": {"--result": {"type": "object"}}}
     value = for_tool(parse_arguments([f"--result={result}"]), schema)["--result"]
-    return _print_task(connection, task, lambda opened, task_id: opened.end_task(task_id, value), as_json=as_json)
+    return _print_task(connection, task, lambda source, task_id: source.end_task(task_id, value), as_json=as_json)
 
 
 @contextmanager
-def _opened(connection: ConnectionOptions, *, as_json: bool) -> "Iterator[Remote | Table]":
+def _open(connection: ConnectionOptions, *, as_json: bool) -> "Iterator[Remote | Table]":
     if connection.table is not None:
         from mcp_baton.cli.remote.table import table
 
-        with table(connection.table, connection.owner, connection.dynamodb) as opened:
-            yield opened
+        with table(connection.table, connection.owner, connection.dynamodb) as source:
+            yield source
     else:
         from mcp_baton.cli.remote.connection import open_connection
 
@@ -105,7 +105,7 @@ def _opened(connection: ConnectionOptions, *, as_json: bool) -> "Iterator[Remote
 
 
 def _print_task(
-    connection: ConnectionOptions, task: str | None, do: "Callable[[Remote | Table, str], TaskState]", *, as_json: bool
+    connection: ConnectionOptions, task: str | None, act: "Callable[[Remote | Table, str], TaskState]", *, as_json: bool
 ) -> int:
     """Do something with a task and print it. With --table, the first argument of the command is the task."""
     from mcp_baton.cli.remote.printing import console, print_task
@@ -113,11 +113,11 @@ def _print_task(
 
     if connection.table is not None and task is not None:
         raise BatonError("with --table there is no WHERE: name only the task")
-    named = task if connection.table is None else connection.where
-    if named is None:
+    prefix = task if connection.table is None else connection.where
+    if prefix is None:
         raise BatonError("the task is missing: name WHERE, and then the task's id")
-    with _opened(connection, as_json=as_json) as opened:
-        state = do(opened, opened.find_task(named))
+    with _open(connection, as_json=as_json) as source:
+        state = act(source, source.find_task(prefix))
     if as_json:
         print_json(state.to_json())
     else:
@@ -125,21 +125,21 @@ def _print_task(
     return DONE
 
 
-def _watch(listed: Callable[[], list[dict[str, Any]]]) -> None:
+def _watch(list_tasks: Callable[[], list[dict[str, Any]]]) -> None:
     from rich.live import Live
 
     from mcp_baton.cli.remote.printing import console
 
-    with Live(_table_of(listed()), console=console(), auto_refresh=False) as live:
+    with Live(_table_of(list_tasks()), console=console(), auto_refresh=False) as live:
         try:
             while True:
                 time.sleep(WATCH_S)
-                live.update(_table_of(listed()), refresh=True)
+                live.update(_table_of(list_tasks()), refresh=True)
         except KeyboardInterrupt:
             return
 
 
-def _table_of(listed: Sequence[Mapping[str, Any]]) -> "RichTable":
+def _table_of(records: Sequence[Mapping[str, Any]]) -> "RichTable":
     from rich.table import Table
     from rich.text import Text
 
@@ -151,19 +151,19 @@ def _table_of(listed: Sequence[Mapping[str, Any]]) -> "RichTable":
             name, no_wrap=name not in ("at", "status"), justify="right" if name in ("age", "changed") else "left"
         )
     now_ms = time.time_ns() // 1_000_000
-    for task in listed:
+    for task in records:
         meta = task.get("_meta", {})
         pause = meta.get("pause_reason")
         status = status_text(task["status"])
         if pause and task["status"] == "working":
             status = status.append(f", {paused_text(task.get('statusMessage'))}", style=STYLES["paused"])
-        at = meta.get("step") or task.get("statusMessage") or ""
-        at = f"{at} ({pause['type']})" if pause else at
+        position = meta.get("step") or task.get("statusMessage") or ""
+        position = f"{position} ({pause['type']})" if pause else position
         table.add_row(
             Text(task["taskId"][:PREFIX]),
             Text(plain(meta.get("workflow") or meta.get("tool") or "")),
             status,
-            Text(plain(at)),
+            Text(plain(position)),
             age(task.get("createdAt", ""), now_ms),
             age(task.get("lastUpdatedAt", ""), now_ms),
         )

@@ -13,7 +13,7 @@ import typer
 
 from mcp_baton.cli import project as projects
 from mcp_baton.cli.new import WHEELS, generate_files, upgradable
-from mcp_baton.cli.project import Answers, Record, place, write_file
+from mcp_baton.cli.project import Answers, Record, path_in_project, write_file
 from mcp_baton.exceptions import BatonError
 
 FROM_INDEX: Final = "none"
@@ -43,26 +43,26 @@ def upgrade(
     from mcp_baton.local.clean_text import echo
 
     installed = version("mcp-baton")
-    was = projects.read_record(folder)
+    record = projects.read_record(folder)
     package = projects.checked_wheel(Path(wheel), installed) if wheel not in {None, FROM_INDEX} else None
-    if was.answers.wheel and wheel is None and installed != was.version:
+    if record.answers.wheel and wheel is None and installed != record.version:
         raise BatonError(
-            f"the project uses Baton from the wheel {was.answers.wheel}: name the wheel of {installed} with "
+            f"the project uses Baton from the wheel {record.answers.wheel}: name the wheel of {installed} with "
             f"--wheel FILE, or use the package index with --wheel {FROM_INDEX}"
         )
-    now = was.answers if wheel is None else replace(was.answers, wheel=package.name if package else None)
+    answers = record.answers if wheel is None else replace(record.answers, wheel=package.name if package else None)
     # All checks are made before the first write.
-    wheels = [place(folder, f"{WHEELS}/{name}") for name in (was.answers.wheel, now.wheel) if name]
-    about = place(folder, "pyproject.toml")
+    wheels = [path_in_project(folder, f"{WHEELS}/{name}") for name in (record.answers.wheel, answers.wheel) if name]
+    pyproject = path_in_project(folder, "pyproject.toml")
     if lock:
         projects.check_tools()
-    changes = apply_template(folder, was, now, installed)
+    changes = apply_template(folder, record, answers, installed)
     if package:
         shutil.copyfile(package, wheels[-1])
     # In a conflict, pyproject.toml may still name the wheel.
-    if was.answers.wheel and was.answers.wheel not in about.read_text():
+    if record.answers.wheel and record.answers.wheel not in pyproject.read_text():
         wheels[0].unlink(missing_ok=True)
-    echo(f"from {was.version} to {installed}" + ("" if changes else ": no file changed"))
+    echo(f"from {record.version} to {installed}" + ("" if changes else ": no file changed"))
     for action in FileAction:
         paths = [change.path for change in changes if change.action is action]
         if paths:
@@ -96,38 +96,40 @@ class FileAction(Enum):
 
 
 class Change(NamedTuple):
-    """What an upgrade does with one file. In a conflict, `content` is written to a file beside it."""
+    """What an upgrade does with one file. In a conflict, `content` is written to `FILE.new`."""
 
     path: str
     action: FileAction
     content: bytes | None = None
 
 
-def apply_template(project: Path, was: Record, answers: Answers, version: str) -> list[Change]:
+def apply_template(project: Path, record: Record, answers: Answers, version: str) -> list[Change]:
     """Update the files of a project to the template of this version. Return the changes, by path.
 
     Raises:
         BatonError: the project has a newer version, or an earlier upgrade has unresolved conflicts.
     """
-    if _release(was.version) > _release(version):
-        raise BatonError(f"the project was made by Baton {was.version}, and this is {version}: use a newer version")
+    if _release(record.version) > _release(version):
+        raise BatonError(f"the project was made by Baton {record.version}, and this is {version}: use a newer version")
     files = upgradable(generate_files(answers, version))
-    paths = sorted({*files, *was.base})
-    if left := [path + CONFLICT_SUFFIX for path in paths if place(project, path + CONFLICT_SUFFIX).exists()]:
+    paths = sorted({*files, *record.base})
+    names = [path + CONFLICT_SUFFIX for path in paths]
+    if conflicts := [name for name in names if path_in_project(project, name).exists()]:
         raise BatonError(
-            f"an earlier upgrade has unresolved conflicts: copy what you need from {', '.join(left)} "
+            f"an earlier upgrade has unresolved conflicts: copy what you need from {', '.join(conflicts)} "
             "and delete these files"
         )
     changes = []
     for path in paths:
-        file = place(project, path)
-        changes.append(_change(path, was.base.get(path), file.read_bytes() if file.exists() else None, files.get(path)))
+        file = path_in_project(project, path)
+        mine = file.read_bytes() if file.exists() else None
+        changes.append(_change(path, record.base.get(path), mine, files.get(path)))
     for change in changes:
         if change.action is FileAction.REMOVED:
-            place(project, change.path).unlink(missing_ok=True)
+            path_in_project(project, change.path).unlink(missing_ok=True)
         elif change.content is not None:
-            beside = CONFLICT_SUFFIX if change.action is FileAction.CONFLICT else ""
-            write_file(project, change.path + beside, change.content)
+            suffix = CONFLICT_SUFFIX if change.action is FileAction.CONFLICT else ""
+            write_file(project, change.path + suffix, change.content)
     # Last: an interrupted upgrade starts again and finds the files that it has already written.
     projects.write_record(project, Record(version, answers, files))
     return [change for change in changes if change.action is not FileAction.KEPT]
@@ -136,8 +138,8 @@ def apply_template(project: Path, was: Record, answers: Answers, version: str) -
 def _change(path: str, base: bytes | None, mine: bytes | None, theirs: bytes | None) -> Change:
     action = decide(base, mine, theirs)
     if action is FileAction.CONFLICT and mine is not None and theirs is not None and base is not None:
-        text, together = merge_versions(base, mine, theirs)
-        return Change(path, FileAction.MERGED if together else FileAction.CONFLICT, text)
+        text, is_merged = merge_versions(base, mine, theirs)
+        return Change(path, FileAction.MERGED if is_merged else FileAction.CONFLICT, text)
     return Change(
         path, action, theirs if action in {FileAction.ADDED, FileAction.REPLACED, FileAction.CONFLICT} else None
     )
@@ -169,11 +171,11 @@ def merge_versions(base: bytes, mine: bytes, theirs: bytes) -> tuple[bytes, bool
             (folder / label).write_bytes(content)
         command = ["git", "merge-file", "--stdout", "--diff3", "yours", "generated", "template"]
         try:
-            done = subprocess.run(command, cwd=folder, capture_output=True, check=False)  # noqa: S603 - fixed words
+            process = subprocess.run(command, cwd=folder, capture_output=True, check=False)  # noqa: S603 - fixed words
         except FileNotFoundError:
             return theirs, False
     # git exits with the number of conflicts. Codes above 127 are errors, for example for binary files.
-    return (done.stdout, done.returncode == 0) if done.returncode < 128 else (theirs, False)
+    return (process.stdout, process.returncode == 0) if process.returncode < 128 else (theirs, False)
 
 
 def _release(version: str) -> tuple[int, ...]:

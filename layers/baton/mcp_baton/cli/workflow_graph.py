@@ -99,37 +99,37 @@ class Graph(Struct, frozen=True, rename={"name": "workflow"}):
 
 
 def pauses_of(
-    step: Step, must: Sequence[str], given: Mapping[str, Argument], setters: Container[str]
+    step: Step, required: Sequence[str], arguments: Mapping[str, Argument], setters: Container[str]
 ) -> Iterator[Pause]:
     """Yield the arguments of a step that may be missing.
 
-    `must` are the required parameters of its tool, `setters` the task variables that tools of earlier steps set.
+    `required` are the required parameters of its tool, `setters` the task variables that tools of earlier steps set.
     """
     if step.ask:
         yield Pause(step.name)
-    yield from (Pause(name) for name in must if name not in step.arguments)
+    yield from (Pause(name) for name in required if name not in step.arguments)
     for name, source in (*step.arguments.items(), *step.template_bindings.items()):
         match source:
-            case PromptArg(argument) if name in must or name in step.template_bindings:
-                if _may_lack(given[argument]):
+            case PromptArg(argument) if name in required or name in step.template_bindings:
+                if _may_be_missing(arguments[argument]):
                     yield Pause(name, f"unless {'it' if argument == name else argument} is given")
             case TaskVariable(variable) if variable not in setters:
                 yield Pause(name, f"unless {variable} is set")
             case _:
                 pass
-    for argument in in_texts(step, given):
-        if _may_lack(given[argument]):
+    for argument in arguments_in_texts(step, arguments):
+        if _may_be_missing(arguments[argument]):
             yield Pause(argument, "unless it is given")
 
 
-def in_texts(step: Step, given: Mapping[str, Argument]) -> list[str]:
+def arguments_in_texts(step: Step, arguments: Mapping[str, Argument]) -> list[str]:
     """Return the prompt arguments that a step's question or the URIs of its resources use without a binding."""
     texts = [*step.resources, *([step.ask.question] if step.ask else [])]
     names = frozenset[str]().union(*map(placeholders, texts))
-    return sorted((names & given.keys()).difference(step.template_bindings))
+    return sorted((names & arguments.keys()).difference(step.template_bindings))
 
 
-def _may_lack(argument: Argument) -> bool:
+def _may_be_missing(argument: Argument) -> bool:
     return not argument.required and argument.default is None
 
 
@@ -138,15 +138,15 @@ def graph_of(workflow: Workflow, required: Mapping[str, Sequence[str]], sets: Ma
 
     `required` has the required parameters of each tool, `sets` the task variables that it sets.
     """
-    given = {argument.name: argument for argument in workflow.arguments}
+    arguments = {argument.name: argument for argument in workflow.arguments}
     setters: dict[str, str] = {}
     steps: list[Node] = []
     edges: list[Edge] = []
     for number, step in enumerate(workflow.steps, 1):
-        own = list(_edges(step, workflow, given, setters))
-        must = required.get(step.tool or "", ())
-        steps.append(_step_node(step, number, tuple(pauses_of(step, must, given, setters))))
-        edges += own
+        step_edges = list(_edges(step, workflow, arguments, setters))
+        required_parameters = required.get(step.tool or "", ())
+        steps.append(_step_node(step, number, tuple(pauses_of(step, required_parameters, arguments, setters))))
+        edges += step_edges
         setters |= dict.fromkeys(sets.get(step.tool or "", ()), step.name)
     unset = dict.fromkeys(edge.source for edge in edges if edge.source.startswith("variable:"))
     variables = [Node(name, "variable", name.partition(":")[2], ("task variable",)) for name in unset]
@@ -175,8 +175,8 @@ def _step_node(step: Step, number: int, pauses: tuple[Pause, ...]) -> Node:
     if step.when is not None:
         notes.append(f"only if {step.when}")
     if step.each is not None:
-        beside = f", {step.parallel} at the same time" if step.parallel > 1 else ""
-        notes.append(f"once for each element of {source_text(step.each)}{beside}")
+        parallel_text = f", {step.parallel} at the same time" if step.parallel > 1 else ""
+        notes.append(f"once for each element of {source_text(step.each)}{parallel_text}")
     if step.checkpoint:
         notes.append("checkpoint: written before the next step")
     if step.retry:
@@ -196,7 +196,7 @@ def _step_node(step: Step, number: int, pauses: tuple[Pause, ...]) -> Node:
     )
 
 
-def _input(name: str, of: Literal["tool", "resource"], source: Source) -> Input:
+def _input(name: str, kind: Literal["tool", "resource"], source: Source) -> Input:
     match source:
         case Constant(value):
             text = dumps(value)
@@ -208,22 +208,24 @@ def _input(name: str, of: Literal["tool", "resource"], source: Source) -> Input:
             text = source_text(source)
         case _:
             text = f"task variable {'.'.join(filter(None, (source.name, source.path)))}"
-    return Input(name, of, text, isinstance(source, Constant))
+    return Input(name, kind, text, isinstance(source, Constant))
 
 
-def _edges(step: Step, workflow: Workflow, given: Mapping[str, Argument], setters: Mapping[str, str]) -> Iterator[Edge]:
+def _edges(
+    step: Step, workflow: Workflow, arguments: Mapping[str, Argument], setters: Mapping[str, str]
+) -> Iterator[Edge]:
     target = f"step:{step.name}"
-    of_condition = [("when", source) for it in step.comparisons for source in sources_of(it)]
-    listed = [] if step.each is None else [("each", step.each)]
-    given_sources = (*step.arguments.items(), *step.template_bindings.items(), *of_condition, *listed)
-    for name, source in ((name, part) for name, whole in given_sources for part in parts_of(whole)):
+    condition_sources = [("when", source) for comparison in step.comparisons for source in sources_of(comparison)]
+    list_sources = [] if step.each is None else [("each", step.each)]
+    named_sources = (*step.arguments.items(), *step.template_bindings.items(), *condition_sources, *list_sources)
+    for name, source in ((name, part) for name, value_source in named_sources for part in parts_of(value_source)):
         match source:
             case FirstOf() | Item():
                 pass  # their parts and the list are separate sources of this loop
             case PromptArg(argument):
                 yield Edge(f"argument:{argument}", target, "value", name)
             case Constant(value):
-                for argument in sorted(placeholders(dumps(value)) & given.keys()):
+                for argument in sorted(placeholders(dumps(value)) & arguments.keys()):
                     yield Edge(f"argument:{argument}", target, "text", name)
             case StepOutput(binding, path):
                 producer = workflow.bound(binding).name
@@ -234,7 +236,7 @@ def _edges(step: Step, workflow: Workflow, given: Mapping[str, Argument], setter
                 yield Edge(f"step:{setters[source.name]}", target, "variable", name, path)
             case _:
                 yield Edge(f"variable:{source.name}", target, "variable", name, source.path)
-    for argument in in_texts(step, given):
+    for argument in arguments_in_texts(step, arguments):
         yield Edge(f"argument:{argument}", target, "text", argument)
     yield from (Edge(f"step:{name}", target, "order", "after") for name in step.after)
 
@@ -267,19 +269,19 @@ def mermaid(graph: Graph) -> str:
     steps = [node for node in graph.nodes if isinstance(node, StepNode)]
     lines = ["flowchart TB"]
     for node in graph.nodes:
-        before, after = _SHAPES[node.kind]
+        opening, closing = _SHAPES[node.kind]
         style = "pauses" if isinstance(node, StepNode) and node.pauses else node.kind
-        lines.append(f"{ids[node.id]}{before}{'<br/>'.join(map(_escaped, _lines(node)))}{after}:::{style}")
+        lines.append(f"{ids[node.id]}{opening}{'<br/>'.join(map(_escape, _lines(node)))}{closing}:::{style}")
     arrows: dict[tuple[str, str], list[Edge]] = {}
     for edge in graph.edges:
         arrows.setdefault((edge.source, edge.target), []).append(edge)
-    for one, other in pairwise(step.id for step in steps):
+    for first, second in pairwise(step.id for step in steps):
         # An invisible link keeps steps without data between them in their order.
-        if (one, other) not in arrows:
-            lines.append(f"{ids[one]} ~~~ {ids[other]}")
+        if (first, second) not in arrows:
+            lines.append(f"{ids[first]} ~~~ {ids[second]}")
     for (source, target), edges in arrows.items():
         arrow = "-.->" if all(edge.flow in ("text", "order") for edge in edges) else "-->"
-        label = "<br/>".join(dict.fromkeys(_escaped(_label(edge)) for edge in edges))
+        label = "<br/>".join(dict.fromkeys(_escape(_label(edge)) for edge in edges))
         lines.append(f'{ids[source]} {arrow}|"{label}"| {ids[target]}')
     return "\n    ".join((*lines, *_STYLES)) + "\n"
 
@@ -306,7 +308,7 @@ def _label(edge: Edge) -> str:
     return f"{name} → {edge.argument}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Return a text for use between quotes. Characters with a meaning in Mermaid or HTML are escaped."""
-    flat = " ".join(text.split())
-    return "".join(letter if letter.isalnum() or letter in _PLAIN else f"#{ord(letter)};" for letter in flat)
+    line = " ".join(text.split())
+    return "".join(letter if letter.isalnum() or letter in _PLAIN else f"#{ord(letter)};" for letter in line)

@@ -26,11 +26,11 @@ _ELEMENT = re.compile(r"<(script|style)\b[^>]*>(.*?)</\1\s*>", re.DOTALL | re.IG
 def answer(method: str, headers: Mapping[str, str]) -> HttpResponse:
     """Answer a request for the page: 200, 304 if the browser has this version, 405 for other methods."""
     if method not in METHODS:
-        allowed = ", ".join(METHODS)
-        refused = {"Allow": allowed, "Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
-        return HttpResponse(405, refused, f"Method not allowed: use {allowed}\n".encode())
-    known = [tag.strip().removeprefix("W/") for tag in headers.get("if-none-match", "").split(",")]
-    if etag() in known or "*" in known:
+        methods = ", ".join(METHODS)
+        fields = {"Allow": methods, "Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
+        return HttpResponse(405, fields, f"Method not allowed: use {methods}\n".encode())
+    tags = [tag.strip().removeprefix("W/") for tag in headers.get("if-none-match", "").split(",")]
+    if etag() in tags or "*" in tags:
         return HttpResponse(304, page_headers())
     return HttpResponse(200, page_headers(), text().encode() if method == "GET" else b"")
 
@@ -38,10 +38,10 @@ def answer(method: str, headers: Mapping[str, str]) -> HttpResponse:
 @cache
 def text() -> str:
     table: JsonObject = {"steps": PAUSED_STEP, "types": reasons_by_type(), "waited": WAITED}
-    before, marker, after = FILE.read_bytes().decode().partition(MARKER)
+    head, marker, tail = FILE.read_bytes().decode().partition(MARKER)
     if not marker:
         raise ValueError(f"{FILE.name} has no {MARKER}")
-    return f"{before}{dumps(table)}{after}"
+    return f"{head}{dumps(table)}{tail}"
 
 
 @cache

@@ -25,11 +25,11 @@ from mcp_baton.workflow.sources import Constant, PromptArg, parts_of, placeholde
 @contextmanager
 def _without_settings(unreadable: bool) -> Iterator[None]:
     """Load with the default settings if the environment's cannot be read, so that the rest of the file is checked."""
-    hidden = {name: os.environ.pop(name) for name in list(os.environ) if unreadable and name.startswith("BATON_")}
+    variables = {name: os.environ.pop(name) for name in list(os.environ) if unreadable and name.startswith("BATON_")}
     try:
         yield
     finally:
-        os.environ.update(hidden)
+        os.environ.update(variables)
 
 
 LONGEST_NAME: Final = 45
@@ -41,14 +41,14 @@ def advice(
     module: ModuleType,
     folder: Path,
     environment: Mapping[str, str],
-    wrong: Container[str],
+    faulty: Container[str],
     definitions: Definitions,
 ) -> Iterator[Fault]:
-    """Yield suggestions for a loaded server, but none about the workflows in `wrong`."""
+    """Yield suggestions for a loaded server, but none about the `faulty` workflows."""
     for tool in server.tools.values():
         yield from _tool_advice(tool)
     for name, workflow in server.workflows.items():
-        if name not in wrong:
+        if name not in faulty:
             yield from _workflow_advice(server, workflow, definitions)
     yield from _workflows_not_added(server, module, folder, definitions)
     if not hasattr(module, "lambda_handler"):
@@ -62,68 +62,68 @@ def advice(
 
 
 def _tool_advice(tool: Tool) -> Iterator[Fault]:
-    what, site = f"tool {tool.name!r}", function_site(tool.decorated)
-    yield from _long_name(what, tool.name, site)
+    label, site = f"tool {tool.name!r}", function_site(tool.decorated)
+    yield from _name_advice(label, tool.name, site)
     if not tool.labels.description:
-        yield Fault(f"{what} has no description", "write a docstring: models choose tools by their description", site)
-    bare: list[str] = []
+        yield Fault(f"{label} has no description", "write a docstring: models choose tools by their description", site)
+    undescribed: list[str] = []
     for parameter in tool.signature.parameters:
         default = parameter.default
         if isinstance(default, list | dict | set):
             yield Fault(
-                f"{what}: the default of the parameter {parameter.name!r} is a {type(default).__name__} that all "
+                f"{label}: the default of the parameter {parameter.name!r} is a {type(default).__name__} that all "
                 "calls of all callers share",
                 f"write {parameter.name}: … | None = None, and create it in the function",
                 site,
             )
         if not _is_described(tool, parameter.published_name):
-            bare.append(f"{parameter.name}: Annotated[{shown_type(parameter.annotation)}, '…']")
+            undescribed.append(f"{parameter.name}: Annotated[{shown_type(parameter.annotation)}, '…']")
     yield from blocking_calls(tool)
-    if bare:
-        names = ", ".join(repr(text.partition(":")[0]) for text in bare)
+    if undescribed:
+        names = ", ".join(repr(text.partition(":")[0]) for text in undescribed)
         yield Fault(
-            f"{what}: no description of {names}, which models have to fill in", f"write {', '.join(bare)}", site
+            f"{label}: no description of {names}, which models have to fill in", f"write {', '.join(undescribed)}", site
         )
 
 
 def _is_described(tool: Tool, parameter: str) -> bool:
     """Whether a parameter has a description. A tool whose schema cannot be made has another fault."""
     try:
-        shown: Any = tool.input_schema
+        schema: Any = tool.input_schema
     except Exception:  # noqa: BLE001 - code of the author's type runs and may raise anything
         return True
-    return bool(shown.get("properties", {}).get(parameter, {"description": "none"}).get("description"))
+    return bool(schema.get("properties", {}).get(parameter, {"description": "none"}).get("description"))
 
 
-def _long_name(what: str, name: str, site: Site | None) -> Iterator[Fault]:
+def _name_advice(label: str, name: str, site: Site | None) -> Iterator[Fault]:
     if len(name) > LONGEST_NAME:
         yield Fault(
-            f"{what}: the name has {len(name)} characters, and hosts add a prefix and allow 64 in total",
+            f"{label}: the name has {len(name)} characters, and hosts add a prefix and allow 64 in total",
             f"use a shorter name, of at most {LONGEST_NAME} characters",
             site,
         )
 
 
 def _workflow_advice(server: Server, workflow: Workflow, definitions: Definitions) -> Iterator[Fault]:
-    what = f"workflow {workflow.name!r}"
+    label = f"workflow {workflow.name!r}"
 
     def site(step: str | None = None) -> Site | None:
         return definitions.site(workflow.name, step)
 
     if workflow.has_workflow_tool:
-        yield from _long_name(what, workflow.name, site())
-    used = set[str]().union(*(_arguments_in(step) for step in workflow.steps))
+        yield from _name_advice(label, workflow.name, site())
+    used_arguments = set[str]().union(*(_arguments_in(step) for step in workflow.steps))
     for argument in workflow.arguments:
         name = argument.name
-        if name not in used:
+        if name not in used_arguments:
             yield Fault(
-                f"{what}: nothing uses the argument {name!r}",
+                f"{label}: nothing uses the argument {name!r}",
                 f"use prompt_arg({name!r}) in a step, or remove the argument",
                 site(),
             )
         elif not argument.description:
             yield Fault(
-                f"{what}: the argument {name!r} has no description, and a person or a model has to fill it in",
+                f"{label}: the argument {name!r} has no description, and a person or a model has to fill it in",
                 f"write Argument({name!r}, '…')",
                 site(),
             )
@@ -133,22 +133,22 @@ def _workflow_advice(server: Server, workflow: Workflow, definitions: Definition
 def _arguments_in(step: Step) -> Iterator[str]:
     texts = [*step.resources, step.guidance or ""]
     sources = (*step.arguments.values(), *step.template_bindings.values())
-    for source in (part for whole in sources for part in parts_of(whole)):
-        if isinstance(source, PromptArg):
-            yield source.name
-        elif isinstance(source, Constant):
-            texts.append(repr(source.value))
+    for part in (part for source in sources for part in parts_of(source)):
+        if isinstance(part, PromptArg):
+            yield part.name
+        elif isinstance(part, Constant):
+            texts.append(repr(part.value))
     for text in texts:
         yield from placeholders(text)
 
 
 def _workflows_not_added(server: Server, module: ModuleType, folder: Path, definitions: Definitions) -> Iterator[Fault]:
     """Yield workflows that the author's files made and did not add to a server."""
-    added, variables = set(map(id, definitions.given)), {id(value): name for name, value in vars(module).items()}
+    added_ids, variables = set(map(id, definitions.added)), {id(value): name for name, value in vars(module).items()}
     for workflow in definitions.workflows:
         site = definitions.site(workflow.name)
         is_own = site is not None and site.file.is_relative_to(folder)
-        if is_own and id(workflow) not in added and workflow.name not in server.workflows:
+        if is_own and id(workflow) not in added_ids and workflow.name not in server.workflows:
             yield Fault(
                 f"workflow {workflow.name!r} is not added to the server",
                 f"write server.add_workflow({variables.get(id(workflow), 'Workflow(…)')})",
@@ -157,10 +157,10 @@ def _workflows_not_added(server: Server, module: ModuleType, folder: Path, defin
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """The result of a check.
 
-    `refused` is whether a handler would refuse the server; the other errors fail when a workflow runs. `whole` is
+    `refused` is whether a handler would refuse the server; the other errors fail when a workflow runs. `is_complete` is
     whether the file was read to its end, so that all errors are known. `server` is missing if it could not be loaded.
     """
 
@@ -168,36 +168,36 @@ class Checked:
     errors: tuple[Fault, ...]
     warnings: tuple[Fault, ...]
     published: Mapping[str, int]
-    whole: bool
+    is_complete: bool
     server: Server | None = None
 
 
-def check_target(target: str, environment: Mapping[str, str]) -> Checked:
-    place = find(target)
+def check_target(target: str, environment: Mapping[str, str]) -> CheckResult:
+    location = find(target)
     faults, definitions = list(_settings_faults(environment)), Definitions(collects=True)
     try:
         with _without_settings(bool(faults)):
             server = load(target, Server, definitions)
     except LoadError as error:
-        if error.__cause__ is None and place.name not in sys.modules:
+        if error.__cause__ is None and location.name not in sys.modules:
             raise
-        more, whole = _load_fault(error), error.__cause__ is None
-        return Checked(True, (*faults, *definitions.faults, more), (), {}, whole)
-    module = sys.modules[place.name]
+        load_fault, is_complete = _load_fault(error), error.__cause__ is None
+        return CheckResult(True, (*faults, *definitions.faults, load_fault), (), {}, is_complete)
+    module = sys.modules[location.name]
     errors = [*faults, *definitions.faults, *server_faults(server, definitions)]
-    wrong = {name for name in server.workflows if any(f"workflow {name!r}" in fault.problem for fault in errors)}
+    faulty = {name for name in server.workflows if any(f"workflow {name!r}" in fault.problem for fault in errors)}
     refused = bool(errors)
     for name, workflow in server.workflows.items():
-        if name not in wrong:
+        if name not in faulty:
             errors += WorkflowChecks(server, workflow, definitions).errors()
-    warnings = tuple(advice(server, module, place.folder, environment, wrong, definitions))
+    warnings = tuple(advice(server, module, location.folder, environment, faulty, definitions))
     counts = {
         "tools": len(server.tools),
         "resources": len(server.resources),
         "prompts": len(server.prompts),
         "workflows": len(server.workflows),
     }
-    return Checked(refused, tuple(errors), warnings, counts, whole=True, server=server)
+    return CheckResult(refused, tuple(errors), warnings, counts, is_complete=True, server=server)
 
 
 def _load_fault(error: LoadError) -> Fault:
@@ -221,13 +221,13 @@ def _settings_faults(environment: Mapping[str, str]) -> Iterator[Fault]:
 
 def server_faults(server: Server, definitions: Definitions) -> Iterator[Fault]:
     """Yield the errors of a server, without those that follow from an earlier one."""
-    for published, error in definitions_without_schema(server.tools, server.resources, server.prompts):
-        yield Fault.of(str(error), function_site(published.function))
-    for refused in all_workflow_errors(server.workflows, server.tools, server.full_view.workflow_tool_names):
-        if not isinstance(refused, WorkflowError):
-            yield Fault.of(str(refused))
-        elif not _is_consequence(server, refused, definitions):
-            yield Fault.of(str(refused), definitions.site(refused.workflow, refused.step))
+    for definition, error in definitions_without_schema(server.tools, server.resources, server.prompts):
+        yield Fault.of(str(error), function_site(definition.function))
+    for workflow_error in all_workflow_errors(server.workflows, server.tools, server.full_view.workflow_tool_names):
+        if not isinstance(workflow_error, WorkflowError):
+            yield Fault.of(str(workflow_error))
+        elif not _is_consequence(server, workflow_error, definitions):
+            yield Fault.of(str(workflow_error), definitions.site(workflow_error.workflow, workflow_error.step))
 
 
 def _is_consequence(server: Server, error: WorkflowError, definitions: Definitions) -> bool:

@@ -39,26 +39,26 @@ class DataFile:
         if path.is_dir() or not path.parent.is_dir():
             raise BatonError(f"--data {path}: {'it is a folder' if path.is_dir() else f'no folder {path.parent}'}")
         self._create()
-        with self._translating():
+        with self._translate_errors():
             self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
-            with self._translating():
+            with self._translate_errors():
                 self._open()
         except BaseException:
             self._connection.close()
             raise
 
     def items(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        with self._translating():
+        with self._translate_errors():
             rows = self._connection.execute('SELECT "table", item, crc32 FROM items').fetchall()
         for table, text, crc32 in rows:
             if zlib.crc32(text.encode()) != crc32:
-                raise self._damaged("an item differs from the one that was written")
+                raise self._damage_error("an item differs from the one that was written")
             yield table, json.loads(text)
 
     def item(self, key: Key) -> dict[str, Any] | None:
-        found = self._execute('SELECT item FROM items WHERE "table" = ? AND pk = ? AND sk = ?', *key).fetchone()
-        item: dict[str, Any] | None = json.loads(found[0]) if found else None
+        row = self._execute('SELECT item FROM items WHERE "table" = ? AND pk = ? AND sk = ?', *key).fetchone()
+        item: dict[str, Any] | None = json.loads(row[0]) if row else None
         return item
 
     def write(self, items: Mapping[Key, Mapping[str, Any] | None]) -> None:
@@ -75,8 +75,8 @@ class DataFile:
         """Return the key that signs states which clients hold, the same for each process that opens the file."""
         with self._transaction():
             self._execute("INSERT OR IGNORE INTO settings VALUES (?, ?)", STATE_KEY, os.urandom(32).hex())
-            found = self._execute("SELECT value FROM settings WHERE name = ?", STATE_KEY).fetchone()
-        return str(found[0]).encode()
+            row = self._execute("SELECT value FROM settings WHERE name = ?", STATE_KEY).fetchone()
+        return str(row[0]).encode()
 
     def close(self) -> None:
         self._connection.close()
@@ -96,19 +96,19 @@ class DataFile:
             application = self._execute("PRAGMA application_id").fetchone()[0]
             version = self._execute("PRAGMA user_version").fetchone()[0]
             if not self._execute("SELECT 1 FROM sqlite_master").fetchone() and not application:
-                self._make()
+                self._create_tables()
             elif application != APPLICATION:
                 raise BatonError(f"--data {self.path}: it is a database of another program; name another file")
             elif version != VERSION:
                 versions = f"version {version}, and this Baton supports version {VERSION}"
                 raise BatonError(f"--data {self.path}: the file has {versions}; name another file, or update Baton")
-            found = self._execute("PRAGMA quick_check").fetchone()[0]
-            if found != "ok":
-                raise self._damaged(str(found).splitlines()[-1])
+            check_result = self._execute("PRAGMA quick_check").fetchone()[0]
+            if check_result != "ok":
+                raise self._damage_error(str(check_result).splitlines()[-1])
         self._execute("PRAGMA journal_mode = WAL")
         self._execute("PRAGMA synchronous = NORMAL")
 
-    def _make(self) -> None:
+    def _create_tables(self) -> None:
         for statement in TABLES:
             self._execute(statement)
         self._execute(f"PRAGMA application_id = {APPLICATION}")
@@ -129,7 +129,7 @@ class DataFile:
             raise
 
     @contextmanager
-    def _translating(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -139,8 +139,8 @@ class DataFile:
                 ) from error
             raise BatonError(f"--data {self.path}: it cannot be opened: {error}") from error
         except sqlite3.DatabaseError as error:
-            raise self._damaged(str(error)) from error
+            raise self._damage_error(str(error)) from error
 
-    def _damaged(self, why: str) -> BatonError:
+    def _damage_error(self, reason: str) -> BatonError:
         remedy = "it was not changed. Move it away, or name another file"
-        return BatonError(f"--data {self.path}: the file is damaged, or not a data file of Baton ({why}); {remedy}")
+        return BatonError(f"--data {self.path}: the file is damaged, or not a data file of Baton ({reason}); {remedy}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 REGION = "us-east-1"
 CREDENTIAL = "local"
 CONNECTIONS = 64
-MAKING = Lock()
+CLIENT_LOCK = Lock()
 """Held while an embedded client is made: they share a session, which is not thread-safe."""
 
 
@@ -38,7 +38,7 @@ def embedded_client(engine: "EmbeddedEngine | None" = None) -> "DynamoDBClient":
     It needs no network, no credentials and no AWS configuration, and does not affect other clients.
     """
     engine = embedded_engine() if engine is None else engine
-    with MAKING:
+    with CLIENT_LOCK:
         client = _client(_session(), f"https://dynamodb.{REGION}.amazonaws.com", REGION)
     # botocore uses the result of a `before-send` handler as the response; its stubs do not know this.
     answer: Any = engine.answer
@@ -65,8 +65,8 @@ def _session() -> "Session":
 def http_client(url: str, config: "Config | None" = None) -> "DynamoDBClient":
     """Return a client for a DynamoDB endpoint; timeouts and retries are in its config.
 
-    It uses the user's credentials and region. For an endpoint other than AWS's, missing credentials are invented, and
-    no metadata service is asked for them.
+    It uses the user's credentials and region. For an endpoint other than AWS's, missing credentials become placeholders
+    instead of being requested from a metadata service.
     """
     import boto3
     import botocore.session
@@ -86,12 +86,12 @@ def _client(session: "Session", url: str, region: str, config: "Config | None" =
     from botocore.config import Config
 
     # The store retries by itself (docs/storage.md); the config has the timeouts.
-    pooled = Config(
+    defaults = Config(
         max_pool_connections=CONNECTIONS,
         retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
         parameter_validation=False,
     )
-    merged = pooled if config is None else pooled.merge(config)
+    merged = defaults if config is None else defaults.merge(config)
     return session.client("dynamodb", endpoint_url=url, region_name=region, config=merged)
 
 

@@ -34,12 +34,12 @@ logger = logging.getLogger(__name__)
 
 ACCOUNT = "123456789012"
 ITEM_BYTES = 409_600
-AS_IT_IS = {"Item", "Items", "Attributes", "Count", "ScannedCount", "LastEvaluatedKey", "ConsumedCapacity"}
+PLAIN_MEMBERS = {"Item", "Items", "Attributes", "Count", "ScannedCount", "LastEvaluatedKey", "ConsumedCapacity"}
 FRAMES = 10_000
-DISPATCH = Lock()
+DISPATCH_LOCK = Lock()
 """Held while an engine answers: moto is not atomic, and the recursion limit applies to the whole process."""
 
-NOT_KEPT = json.dumps({"__type": "InternalServerError", "message": "the data file cannot be written"})
+WRITE_FAILED = json.dumps({"__type": "InternalServerError", "message": "the data file cannot be written"})
 
 
 class EmbeddedEngine:
@@ -56,50 +56,50 @@ class EmbeddedEngine:
         self._backend = AtomicBackend("us-east-1", ACCOUNT)
         self._file = file
         self._handler: type[DynamoHandler] = type(
-            "EmbeddedHandler", (QuickHandler,), {"dynamodb_backend": self._backend}
+            "EmbeddedHandler", (FastHandler,), {"dynamodb_backend": self._backend}
         )
 
     def answer(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
         """Answer a signed request, as a handler of botocore's `before-send` event: botocore then sends nothing."""
         normalized = normalize_request(request)
-        with DISPATCH, deep_stack():
+        with DISPATCH_LOCK, deep_stack():
             try:
                 status, headers, body = self._handler.dispatch(normalized, normalized.raw_url, normalized.headers)
             except HTTPException as error:
                 status, headers, body = error.code or 500, dict(error.get_headers()), error.get_body()
             if not self._save_changes():
-                status, headers, body = 500, {"Content-Type": "application/x-amz-json-1.0"}, NOT_KEPT
+                status, headers, body = 500, {"Content-Type": "application/x-amz-json-1.0"}, WRITE_FAILED
         return AWSResponse(request.url, status, headers, MockRawResponse(body))
 
     def put(self, table: str, item: dict[str, Any]) -> None:
         """Put an item into an existing table, but not into the file."""
-        with DISPATCH:
+        with DISPATCH_LOCK:
             self._backend.put_any_size(table, item)
 
     def _save_changes(self) -> bool:
         """Write the changed items to the file. On failure, restore them from it and return false."""
-        touched = self._backend.touched
+        changed_keys = self._backend.changed_keys
         try:
-            if self._file is not None and touched:
-                self._file.write({key: self._backend.item_at(key) for key in touched})
+            if self._file is not None and changed_keys:
+                self._file.write({key: self._backend.item_at(key) for key in changed_keys})
             return True
         except sqlite3.Error:
-            logger.exception("the embedded DynamoDB cannot keep what is written")
-            for key in touched:
+            logger.exception("the embedded DynamoDB cannot save its changes")
+            for key in changed_keys:
                 self._backend.restore(key, self._file.item(key) if self._file else None)
             return False
         finally:
-            touched.clear()
+            changed_keys.clear()
 
 
 def _only_at_root(check: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Return a check of an expression that runs only at its root. moto repeats the check of all clauses at each clause,
-    which takes quadratic time and finds nothing more."""
+    which takes quadratic time and finds no other error."""
 
-    def checked(validator: Any, node: Any) -> Any:
+    def check_root(validator: Any, node: Any) -> Any:
         return node if node.parent else check(validator, node)
 
-    return checked
+    return check_root
 
 
 for _validator, _check in (
@@ -109,7 +109,7 @@ for _validator, _check in (
     setattr(_validator, _check, _only_at_root(getattr(_validator, _check)))
 
 
-class QuickHandler(DynamoHandler):
+class FastHandler(DynamoHandler):
     """moto's handler, with direct serialization of answers that contain items.
 
     moto looks up each attribute value in the API's model, which takes a third of the time of a request.
@@ -117,7 +117,8 @@ class QuickHandler(DynamoHandler):
 
     def serialized(self, action_result: Any) -> Any:
         result = action_result.result
-        if not (isinstance(action_result, DynamoResult) and isinstance(result, dict) and result.keys() <= AS_IT_IS):
+        is_plain = isinstance(result, dict) and result.keys() <= PLAIN_MEMBERS
+        if not (is_plain and isinstance(action_result, DynamoResult)):
             return super().serialized(action_result)
         headers = {"Content-Type": "application/x-amz-json-1.0", **self.response_headers}
         return 200, headers, json.dumps(result, default=_base64)
@@ -150,47 +151,47 @@ class AtomicBackend(DynamoDBBackend):
 
     def __init__(self, region: str, account: str) -> None:
         super().__init__(region, account)
-        self.touched: set[Key] = set()
+        self.changed_keys: set[Key] = set()
 
     def put_item(self, table_name: str, item_attrs: dict[str, Any], *args: Any, **kwargs: Any) -> Item:
         item = super().put_item(table_name, item_attrs, *args, **kwargs)
-        item.attrs = Unlimited(item.attrs)
-        self.touched.add(_key(table_name, item))
+        item.attrs = UnlimitedAttributes(item.attrs)
+        self.changed_keys.add(_key(table_name, item))
         return item
 
     def delete_item(self, table_name: str, *args: Any, **kwargs: Any) -> Item | None:
         item = super().delete_item(table_name, *args, **kwargs)
         if item is not None:
-            self.touched.add(_key(table_name, item))
+            self.changed_keys.add(_key(table_name, item))
         return item
 
     def update_item(self, table_name: str, key: dict[str, dict[str, Any]], *args: Any, **kwargs: Any) -> Item:
         """Update an item, or leave it unchanged."""
         item = self.get_item(table_name, key)
-        before = None if item is None else copy.deepcopy(item).attrs
+        old_attributes = None if item is None else copy.deepcopy(item).attrs
         try:
-            item_now = super().update_item(table_name, key, *args, **kwargs)
-            if item_size({name: value.to_regular_json() for name, value in item_now.attrs.items()}) > ITEM_BYTES:
+            updated = super().update_item(table_name, key, *args, **kwargs)
+            if item_size({name: value.to_regular_json() for name, value in updated.attrs.items()}) > ITEM_BYTES:
                 raise ItemSizeToUpdateTooLarge
         except Exception:
-            if item is not None and before is not None:
-                item.attrs = Unlimited(before)
+            if item is not None and old_attributes is not None:
+                item.attrs = UnlimitedAttributes(old_attributes)
             raise
-        self.touched.add(_key(table_name, item_now))
-        return item_now
+        self.changed_keys.add(_key(table_name, updated))
+        return updated
 
     def put_any_size(self, table_name: str, attributes: dict[str, Any]) -> None:
         """Put an item of any size that was in a table before."""
         table = self.get_table(table_name)
         keys = {name: attributes[name] for name in (table.hash_key_attr, table.range_key_attr) if name}
         item = super().put_item(table_name, keys)
-        item.attrs = Unlimited({name: DynamoType(_with_bytes(value)) for name, value in attributes.items()})
+        item.attrs = UnlimitedAttributes({name: DynamoType(_with_bytes(value)) for name, value in attributes.items()})
 
-    def restore(self, key: "Key", before: dict[str, Any] | None) -> None:
+    def restore(self, key: "Key", old_item: dict[str, Any] | None) -> None:
         """Put an earlier item back, or delete the item if there was none."""
         table_name, pk, sk = key
-        if before is not None:
-            self.put_any_size(table_name, before)
+        if old_item is not None:
+            self.put_any_size(table_name, old_item)
         elif (table := self.tables.get(table_name)) is not None:
             table.delete_item(DynamoType({"S": pk}), DynamoType({"S": sk}))
 
@@ -198,16 +199,16 @@ class AtomicBackend(DynamoDBBackend):
         """Return an item in DynamoDB's JSON; `None` if there is none."""
         table_name, pk, sk = key
         table = self.tables.get(table_name)
-        found = table.get_item(DynamoType({"S": pk}), DynamoType({"S": sk})) if table else None
-        if found is None:
+        item = table.get_item(DynamoType({"S": pk}), DynamoType({"S": sk})) if table else None
+        if item is None:
             return None
-        plain: dict[str, Any] = json.loads(
-            json.dumps({name: value.to_regular_json() for name, value in found.attrs.items()}, default=_base64)
+        document: dict[str, Any] = json.loads(
+            json.dumps({name: value.to_regular_json() for name, value in item.attrs.items()}, default=_base64)
         )
-        return plain
+        return document
 
 
-class Unlimited(LimitedSizeDict):
+class UnlimitedAttributes(LimitedSizeDict):
     """An item's attributes without moto's limit."""
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -224,9 +225,9 @@ def deep_stack() -> Iterator[None]:
 
     An expression of 4096 bytes, DynamoDB's limit, needs fewer frames than the new limit.
     """
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, FRAMES))
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, FRAMES))
     try:
         yield
     finally:
-        sys.setrecursionlimit(before)
+        sys.setrecursionlimit(limit)

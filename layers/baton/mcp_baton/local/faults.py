@@ -12,7 +12,7 @@ from typing import Final
 import mcp_baton
 from mcp_baton.exceptions import RegistrationError, SettingsError
 from mcp_baton.hints import did_you_mean
-from mcp_baton.local.log import is_own
+from mcp_baton.local.log import is_user_file
 from mcp_baton.workflow.definition import Workflow
 
 EXAMPLES: Final = {
@@ -31,7 +31,7 @@ _CALL: Final = re.compile(
     r"(?P<of>[A-Za-z_]+)(?:\.(?P<method>\w+))?\(\) (?P<cause>(?:got|missing|takes) .*)", re.DOTALL
 )
 _UNKNOWN: Final = re.compile(r"got an unexpected keyword argument '(\w+)'")
-_PLACE: Final = re.compile(r"(?P<what>workflow '[^']*': )(?P<file>\S[^\n]*?\.py):(?P<line>\d+):? ")
+_PLACE: Final = re.compile(r"(?P<label>workflow '[^']*': )(?P<file>\S[^\n]*?\.py):(?P<line>\d+):? ")
 """The author's line within an error of a workflow function."""
 
 
@@ -42,8 +42,8 @@ class Site:
 
     def __str__(self) -> str:
         """Return `FILE:LINE`, relative to the working directory if the file is in it."""
-        here = Path.cwd()
-        file = self.file.relative_to(here) if self.file.is_relative_to(here) else self.file
+        folder = Path.cwd()
+        file = self.file.relative_to(folder) if self.file.is_relative_to(folder) else self.file
         return f"{file}:{self.line}"
 
 
@@ -57,45 +57,44 @@ class Fault:
 
     @classmethod
     def of(cls, text: str, site: Site | None = None) -> "Fault":
-        """Return the fault of an error message of Baton: `what: cause; remedy`. A line in it becomes the site."""
-        if (place := _PLACE.match(text)) is not None:
-            text, site = place["what"] + text[place.end() :], Site(Path(place["file"]), int(place["line"]))
+        """Return the fault of an error message of Baton: `subject: cause; remedy`. A line in it becomes the site."""
+        if (match := _PLACE.match(text)) is not None:
+            text, site = match["label"] + text[match.end() :], Site(Path(match["file"]), int(match["line"]))
         problem, remedy = _split_remedy(text)
         return cls(problem, remedy, site)
 
     def __str__(self) -> str:
         """Return two lines: the place and the problem, and the remedy."""
-        first = f"{self.site}: {self.problem}" if self.site else self.problem
-        return f"{first}\n  {self.remedy}" if self.remedy else first
+        problem = f"{self.site}: {self.problem}" if self.site else self.problem
+        return f"{problem}\n  {self.remedy}" if self.remedy else problem
 
 
 def fault_of(error: BaseException, site: Site | None = None) -> Fault | None:
     """Return the fault that an exception reports; `None` if it is not about the use of Baton."""
     if isinstance(error, RegistrationError | SettingsError):
-        return Fault.of(str(error), site or last_own_line(error))
-    text = wrong_call(error)
-    return None if text is None else Fault.of(text, site or last_own_line(error))
+        return Fault.of(str(error), site or last_user_line(error))
+    text = call_error_text(error)
+    return None if text is None else Fault.of(text, site or last_user_line(error))
 
 
-def wrong_call(error: BaseException) -> str | None:
+def call_error_text(error: BaseException) -> str | None:
     """Return the problem with a call of Baton that Python rejected; `None` for other exceptions."""
-    said = _CALL.fullmatch(str(error)) if isinstance(error, TypeError) else None
-    if said is None or said["of"] not in mcp_baton.__all__:
+    match = _CALL.fullmatch(str(error)) if isinstance(error, TypeError) else None
+    if match is None or match["of"] not in mcp_baton.__all__:
         return None
-    called = said["of"] if said["method"] in (None, "__init__") else f"{said['of']}.{said['method']}"
-    cause, _, similar = said["cause"].partition(". Did you mean ")
+    callee = match["of"] if match["method"] in (None, "__init__") else f"{match['of']}.{match['method']}"
+    cause, _, similar = match["cause"].partition(". Did you mean ")
     if similar:
-        return f"{called}: {cause}; did you mean {similar}"
-    if (unknown := _UNKNOWN.fullmatch(cause)) is not None and said["method"] in (None, "__init__"):
-        return (
-            f"{called}: {cause}{did_you_mean(unknown[1], inspect.signature(getattr(mcp_baton, said['of'])).parameters)}"
-        )
-    example = EXAMPLES.get(called)
-    return f"{called}: {cause}" + (f"; write {example}" if example else "")
+        return f"{callee}: {cause}; did you mean {similar}"
+    if (unknown := _UNKNOWN.fullmatch(cause)) is not None and match["method"] in (None, "__init__"):
+        parameters = inspect.signature(getattr(mcp_baton, match["of"])).parameters
+        return f"{callee}: {cause}{did_you_mean(unknown[1], parameters)}"
+    example = EXAMPLES.get(callee)
+    return f"{callee}: {cause}" + (f"; write {example}" if example else "")
 
 
-def last_own_line(error: BaseException) -> Site | None:
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_own(frame.filename)]
+def last_user_line(error: BaseException) -> Site | None:
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_user_file(frame.filename)]
     return Site(Path(frames[-1].filename), frames[-1].lineno or 1) if frames else None
 
 
@@ -137,35 +136,35 @@ class Definitions:
     faults: list[Fault] = field(default_factory=list)
     names: list[object] = field(default_factory=list)
     workflows: list[Workflow] = field(default_factory=list)
-    given: list[object] = field(default_factory=list)
+    added: list[object] = field(default_factory=list)
     _lines: list[tuple[object, Site | None]] = field(default_factory=list)
 
     def record_error(self, error: RegistrationError, *things: object) -> None:
         if not self.collects:
             raise error
-        self.faults.append(Fault.of(str(error), last_own_line(error) or _author()))
+        self.faults.append(Fault.of(str(error), last_user_line(error) or _caller_line()))
         self.names += things
 
     def record_definition(self, thing: object) -> None:
-        self._lines.append((thing, _author()))
+        self._lines.append((thing, _caller_line()))
         if isinstance(thing, Workflow):
             self.workflows.append(thing)
 
     def record_published(self, workflow: object) -> None:
-        self.given.append(workflow)
+        self.added.append(workflow)
 
     def site(self, workflow: str, step: str | None = None) -> Site | None:
         """Return the author's line that makes a step, or else the workflow."""
-        found = next((made for made in self.workflows if made.name == workflow), None)
-        steps = [made for made in found.steps if made.name == step] if found else []
-        lines = (line for thing in (*steps[-1:], found) for made, line in self._lines if made is thing and line)
+        definition = next((item for item in self.workflows if item.name == workflow), None)
+        steps = [item for item in definition.steps if item.name == step] if definition else []
+        lines = (line for thing in (*steps[-1:], definition) for known, line in self._lines if known is thing and line)
         return next(lines, None)
 
 
-def _author() -> Site | None:
+def _caller_line() -> Site | None:
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller's line
     while frame is not None:
-        if is_own(frame.f_code.co_filename):
+        if is_user_file(frame.f_code.co_filename):
             return Site(Path(frame.f_code.co_filename), frame.f_lineno)
         frame = frame.f_back
     return None

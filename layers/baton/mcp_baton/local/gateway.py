@@ -51,7 +51,7 @@ def proxy_event(
         "resource": "/{proxy+}",
         "path": path,
         "httpMethod": method,
-        "headers": {name: found[-1] for name, found in values.items()},
+        "headers": {name: texts[-1] for name, texts in values.items()},
         "multiValueHeaders": values,
         **_query(query),
         "pathParameters": {"proxy": path.lstrip("/")},
@@ -90,9 +90,9 @@ def _query(query: str) -> dict[str, Any]:
 def _authorizer(headers: dict[str, list[str]], owner_header: str | None) -> dict[str, Any]:
     if owner_header is None:
         return {}
-    found = [value for name, values in headers.items() if name.lower() == owner_header.lower() for value in values]
+    owners = [value for name, values in headers.items() if name.lower() == owner_header.lower() for value in values]
     # With two values, the caller has no identity: one of them may come from the caller.
-    return {"authorizer": {"claims": {"sub": found[0]}}} if len(found) == 1 else {}
+    return {"authorizer": {"claims": {"sub": owners[0]}}} if len(owners) == 1 else {}
 
 
 def _body(body: bytes) -> dict[str, Any]:

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 LOOPBACK: Final = "127.0.0.1"
 RAW_HEADERS: Final = "baton.headers"
 GRACE_S: Final = 3.0
-LOOK_S: Final = 0.1
+SIGNAL_CHECK_S: Final = 0.1
 EXIT_CODES: Final = {signal.SIGTERM: 0, signal.SIGINT: 130}
 _FOLD: Final = re.compile(r"\r?\n[ \t]*")
 
@@ -59,8 +59,8 @@ class LocalServer(ThreadedWSGIServer):
         self._idle = threading.Condition()
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # werkzeug exits the process if an address is taken. It duplicates a socket that is already bound.
-        with socket.create_server(address[:2], family=family, backlog=128) as bound:
-            super().__init__(str(address[0]), port, app, RequestHandler, fd=bound.fileno())
+        with socket.create_server(address[:2], family=family, backlog=128) as bound_socket:
+            super().__init__(str(address[0]), port, app, RequestHandler, fd=bound_socket.fileno())
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     @property
@@ -184,16 +184,16 @@ class Function:
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         try:
             event = self._event(environ)
-        except HTTPException as refused:
-            return _failure(refused.code or 400, refused.description)(environ, start_response)
+        except HTTPException as error:
+            return _failure(error.code or 400, error.description)(environ, start_response)
         context = InvocationContext(self.timeout_s, event["requestContext"]["requestId"])
         stream = _Stream(environ, start_response)
         token = stream_opener.set(stream.open)
         try:
-            returned = self.handler(event, context)
+            result = self.handler(event, context)
             if stream.is_open:
                 return []
-            response = _whole(returned)
+            response = _response(result)
         except Exception as error:
             logger.exception("invocation %s failed", context.aws_request_id)
             if stream.is_open:
@@ -224,17 +224,17 @@ class Function:
         )
 
 
-def _whole(returned: dict[str, Any]) -> Response:
-    body = str(returned.get("body") or "")
-    data = base64.b64decode(body) if returned.get("isBase64Encoded") else body.encode()
-    return PlainResponse(data, int(returned["statusCode"]), _own(returned.get("headers") or {}))
+def _response(result: dict[str, Any]) -> Response:
+    body = str(result.get("body") or "")
+    data = base64.b64decode(body) if result.get("isBase64Encoded") else body.encode()
+    return PlainResponse(data, int(result["statusCode"]), _app_headers(result.get("headers") or {}))
 
 
 def _failure(status: int, message: str | None) -> Response:
     return PlainResponse(dumps({"message": message}), status, content_type="application/json")
 
 
-def _own(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+def _app_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(name, value) for name, value in headers.items() if name.lower() not in SERVER_HEADERS]
 
 
@@ -251,7 +251,7 @@ class _Stream:
         return self._send is not None
 
     def open(self, status: int, headers: Mapping[str, str]) -> Self:
-        self._send = self._start_response(f"{status} {HTTP_STATUS_CODES.get(status, '-')}", _own(headers))
+        self._send = self._start_response(f"{status} {HTTP_STATUS_CODES.get(status, '-')}", _app_headers(headers))
         self._put(b"")
         return self
 
@@ -283,10 +283,10 @@ def dynamodb_app(engine: "EmbeddedEngine") -> "WSGIApplication":
 
     @Request.application
     def answer(request: Request) -> Response:
-        # A web page can also give this machine a name of its own domain.
+        # The domain of a web page can also resolve to this machine (DNS rebinding).
         host = request.headers.get("Host", "")
-        is_own = is_local_host(host) or host.partition(":")[0] == CONTAINERS
-        if not is_own or any(name in request.headers for name in BROWSER_HEADERS):
+        is_known_host = is_local_host(host) or host.partition(":")[0] == CONTAINERS
+        if not is_known_host or any(name in request.headers for name in BROWSER_HEADERS):
             return Response(FOR_PROGRAMS, 403)
         # A browser would have to send a preflight request before it could send this header.
         if "X-Amz-Target" not in request.headers:
@@ -297,8 +297,8 @@ def dynamodb_app(engine: "EmbeddedEngine") -> "WSGIApplication":
         from mcp_baton.local.dynamodb import REGION
 
         url, headers = f"https://dynamodb.{REGION}.amazonaws.com{request.path}", HTTPHeaders.from_pairs(request.headers)
-        answered = engine.answer(AWSPreparedRequest("POST", url, headers, request.get_data(), stream_output=False))
-        return PlainResponse(answered.content, answered.status_code, _own(answered.headers))
+        reply = engine.answer(AWSPreparedRequest("POST", url, headers, request.get_data(), stream_output=False))
+        return PlainResponse(reply.content, reply.status_code, _app_headers(reply.headers))
 
     return answer
 
@@ -306,29 +306,29 @@ def dynamodb_app(engine: "EmbeddedEngine") -> "WSGIApplication":
 # Signals
 
 
-def run(server: LocalServer, ready: Callable[[], None], stopping: Callable[[], None] = lambda: None) -> int:
+def run(server: LocalServer, ready: Callable[[], None], on_stop: Callable[[], None] = lambda: None) -> int:
     """Serve until SIGTERM (exit code 0) or SIGINT (exit code 130). Call it in the main thread, which gets the signals.
 
-    `stopping` is called after the signal, before the server waits for open requests. The process should exit with the
+    `on_stop` is called after the signal, before the server waits for open requests. The process should exit with the
     returned code at once (`end_by_force`).
     """
-    received: list[int] = []
+    signals: list[int] = []
     for number in EXIT_CODES:
-        signal.signal(number, lambda number, _frame: received.append(number))
+        signal.signal(number, lambda number, _frame: signals.append(number))
     server.start()
     ready()
     # Waiting at a lock would not work: the handler of a signal that arrives just before runs only after the wait.
-    while not received:
-        time.sleep(LOOK_S)
+    while not signals:
+        time.sleep(SIGNAL_CHECK_S)
     for number in EXIT_CODES:  # a second signal ends the process
         signal.signal(number, signal.SIG_DFL)
-    name = signal.Signals(received[0])
+    name = signal.Signals(signals[0])
     logger.info("%s: stopping", name.name)
-    stopping()
+    on_stop()
     server.close()
-    left = server.drain(GRACE_S)
-    if left:
-        logger.warning("%d requests were still open after %g s", left, GRACE_S)
+    open_requests = server.drain(GRACE_S)
+    if open_requests:
+        logger.warning("%d requests were still open after %g s", open_requests, GRACE_S)
     return EXIT_CODES[name]
 
 

@@ -13,8 +13,8 @@ from typing import Final
 from mcp_baton.definition_errors import collecting
 from mcp_baton.exceptions import BatonError, WorkflowError
 from mcp_baton.hints import closest
-from mcp_baton.local.faults import Definitions, fault_of, last_own_line
-from mcp_baton.local.log import own_frames
+from mcp_baton.local.faults import Definitions, fault_of, last_user_line
+from mcp_baton.local.log import user_frames
 from mcp_baton.transport.adapter import LambdaAdapter
 
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -23,9 +23,9 @@ _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 class LoadError(BatonError):
     """A file cannot be served. The message gives the reason and the remedy."""
 
-    def __init__(self, text: str, in_brief: str = "") -> None:
+    def __init__(self, text: str, summary: str = "") -> None:
         super().__init__(text)
-        self.in_brief = in_brief
+        self.summary = summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class TargetLocation:
         return self.root if self.path is None else self.path.resolve().parent
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         return self.name if self.path is None else self.path.name
 
 
@@ -71,12 +71,12 @@ def find(target: str) -> TargetLocation:
     if path.is_file():
         root, name = _in_package(path.resolve())
         return TargetLocation(name, root, path, attribute)
-    written = str(path)
+    module_name = str(path)
     if path.is_dir():
         raise LoadError(f"{path} is a directory: name a Python file")
-    if written.endswith(".py") or not _MODULE.fullmatch(written):
+    if module_name.endswith(".py") or not _MODULE.fullmatch(module_name):
         raise LoadError(f"no such file: {path}{_suggestion(path)}")
-    return TargetLocation(written, Path.cwd(), None, attribute)
+    return TargetLocation(module_name, Path.cwd(), None, attribute)
 
 
 def load[Kind](target: str, kind: type[Kind], definitions: Definitions | None = None) -> Kind:
@@ -108,8 +108,8 @@ def _in_package(path: Path) -> tuple[Path, str]:
 def _suggestion(path: Path) -> str:
     if path.with_name(f"{path.name}.py").is_file():
         return f"; did you mean {path}.py?"
-    near = closest(path.stem, (file.stem for file in path.parent.glob("*.py")))
-    return f"; did you mean {path.with_name(near)}.py?" if near else ""
+    candidate = closest(path.stem, (file.stem for file in path.parent.glob("*.py")))
+    return f"; did you mean {path.with_name(candidate)}.py?" if candidate else ""
 
 
 def _import(location: TargetLocation, definitions: Definitions) -> ModuleType:
@@ -129,11 +129,11 @@ def _import(location: TargetLocation, definitions: Definitions) -> ModuleType:
         if fault is not None:
             raise LoadError(str(fault)) from error
         text = f"{type(error).__name__}: {error}"
-        line = last_own_line(error)
-        where = f"{line.file.name}, line {line.line}," if line else location.shown
-        brief = text if isinstance(error, SyntaxError) else f"{where} {text}"
-        trace = own_frames(error, remedy="")
-        raise LoadError(f"{location.shown} cannot be imported:\n{trace}", " ".join(brief.split())) from error
+        line = last_user_line(error)
+        place = f"{line.file.name}, line {line.line}," if line else location.label
+        brief = text if isinstance(error, SyntaxError) else f"{place} {text}"
+        trace = user_frames(error, remedy="")
+        raise LoadError(f"{location.label} cannot be imported:\n{trace}", " ".join(brief.split())) from error
 
 
 def _put_first(folder: str) -> None:
@@ -172,52 +172,52 @@ def _by_name(location: TargetLocation) -> ModuleType:
 
 def _named_object[Kind](module: ModuleType, location: TargetLocation, attribute: str, kind: type[Kind]) -> Kind:
     if not hasattr(module, attribute):
-        near = closest(attribute, _candidates(module, kind))
-        meant = f"; did you mean {near!r}?" if near else "."
-        raise LoadError(f"{location.shown} has no {attribute!r}{meant} {_available_objects(module, location, kind)}")
-    found = getattr(module, attribute)
-    if not isinstance(found, kind):
-        raise LoadError(f"{_wrong_type(attribute, found, location, kind)} {_available_objects(module, location, kind)}")
-    return found
+        candidate = closest(attribute, _candidates(module, kind))
+        hint = f"; did you mean {candidate!r}?" if candidate else "."
+        raise LoadError(f"{location.label} has no {attribute!r}{hint} {_available_objects(module, location, kind)}")
+    value = getattr(module, attribute)
+    if not isinstance(value, kind):
+        raise LoadError(f"{_wrong_type(attribute, value, location, kind)} {_available_objects(module, location, kind)}")
+    return value
 
 
-def _wrong_type(attribute: str, found: object, location: TargetLocation, kind: type[object]) -> str:
-    if isinstance(found, ModuleType):
-        return f"{attribute!r} in {location.shown} is a module."
-    if isinstance(found, LambdaAdapter):
+def _wrong_type(attribute: str, value: object, location: TargetLocation, kind: type[object]) -> str:
+    if isinstance(value, ModuleType):
+        return f"{attribute!r} in {location.label} is a module."
+    if isinstance(value, LambdaAdapter):
         return (
-            f"{attribute!r} in {location.shown} is the Lambda handler: name the {kind.__name__} from which it is made."
+            f"{attribute!r} in {location.label} is the Lambda handler: name the {kind.__name__} from which it is made."
         )
-    if isfunction(found):
-        made = f"server = {attribute}()"
+    if isfunction(value):
+        call = f"server = {attribute}()"
         return (
-            f"{attribute!r} in {location.shown} is a function: call it at the top level ({made}), and name the result."
+            f"{attribute!r} in {location.label} is a function: call it at the top level ({call}), and name the result."
         )
-    return f"{attribute!r} in {location.shown} is of type {type(found).__name__}, not {kind.__name__}."
+    return f"{attribute!r} in {location.label} is of type {type(value).__name__}, not {kind.__name__}."
 
 
 def _only_object[Kind](module: ModuleType, location: TargetLocation, kind: type[Kind]) -> Kind:
-    found = {id(value): value for value in _candidates(module, kind).values()}
-    if len(found) != 1:
+    objects = {id(value): value for value in _candidates(module, kind).values()}
+    if len(objects) != 1:
         raise LoadError(_available_objects(module, location, kind))
-    return next(iter(found.values()))
+    return next(iter(objects.values()))
 
 
 def _available_objects[Kind](module: ModuleType, location: TargetLocation, kind: type[Kind]) -> str:
     names = list(_candidates(module, kind))
     if names:
         target = location.name if location.path is None else location.path
-        return f"{location.shown} holds {', '.join(names)}: choose one, as in {target}:{names[0]}"
-    makers = [name for name, value in vars(module).items() if isfunction(value) and _returns_kind(value, kind)]
-    if makers:
-        made = f"server = {makers[0]}()"
-        return f"{location.shown} holds no {kind.__name__}, but a function that makes one: add {made} at its end"
-    return f"{location.shown} holds no {kind.__name__}: make one at the top level of the file"
+        return f"{location.label} holds {', '.join(names)}: choose one, as in {target}:{names[0]}"
+    factories = [name for name, value in vars(module).items() if isfunction(value) and _returns_kind(value, kind)]
+    if factories:
+        call = f"server = {factories[0]}()"
+        return f"{location.label} holds no {kind.__name__}, but a function that makes one: add {call} at its end"
+    return f"{location.label} holds no {kind.__name__}: make one at the top level of the file"
 
 
 def _returns_kind(function: FunctionType, kind: type[object]) -> bool:
-    returns = function.__annotations__.get("return")
-    return returns is kind or returns == kind.__name__
+    annotation = function.__annotations__.get("return")
+    return annotation is kind or annotation == kind.__name__
 
 
 def _candidates[Kind](module: ModuleType, kind: type[Kind]) -> dict[str, Kind]:

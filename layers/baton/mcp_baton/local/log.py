@@ -22,7 +22,7 @@ from mcp_baton.server.access import CALLBACKS, LINKS
 _TOKEN: Final = re.compile(rf"({CALLBACKS}|{LINKS})[^\s?]+")
 
 SHORT_TASK: Final = 8
-LONGEST: Final = 200
+MAX_LINE: Final = 200
 
 
 def without_token(line: str) -> str:
@@ -70,7 +70,7 @@ class Entry:
         return f"{self.ms:.0f} ms" if self.ms >= 1 else "<1 ms"
 
 
-def one_line(text: str, longest: int = LONGEST) -> str:
+def one_line(text: str, longest: int = MAX_LINE) -> str:
     """Return a text of a client as a part of a line: without line breaks and shortened. Handlers clean it."""
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[:longest]} …"
@@ -83,7 +83,7 @@ STANDARD: Final = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("s
 
 
 @cache
-def is_own(file: str) -> bool:
+def is_user_file(file: str) -> bool:
     """Whether a file is the user's, and not part of Baton, another package or Python."""
     if file.startswith("<"):
         return False
@@ -93,38 +93,38 @@ def is_own(file: str) -> bool:
     return not any(path.is_relative_to(standard) for standard in STANDARD)
 
 
-def own_frames(error: BaseException, remedy: str = DEBUG) -> str:
+def user_frames(error: BaseException, remedy: str = DEBUG) -> str:
     """Format an exception and its causes with the user's frames only, or with the last frame if there are none.
 
     If frames are omitted, the last line has their number and the remedy.
     """
-    shown = traceback.TracebackException.from_exception(error)
-    left_out = _cut(shown)
-    text = "".join(shown.format()).rstrip()
-    if not left_out:
+    summary = traceback.TracebackException.from_exception(error)
+    hidden_count = _remove_other_frames(summary)
+    text = "".join(summary.format()).rstrip()
+    if not hidden_count:
         return text
-    frames = "1 frame" if left_out == 1 else f"{left_out} frames"
+    frames = "1 frame" if hidden_count == 1 else f"{hidden_count} frames"
     return f"{text}\n({frames} of Baton, of packages and of Python left out{remedy})"
 
 
-def _cut(error: traceback.TracebackException) -> int:
+def _remove_other_frames(error: traceback.TracebackException) -> int:
     """Remove the frames that are not the user's from an exception and its causes. Return their number."""
-    left_out, waiting = 0, [error]
-    while waiting:
-        one = waiting.pop()
-        frames = list(one.stack)
-        own = [frame for frame in frames if is_own(frame.filename)] or frames[-1:]
-        one.stack = traceback.StackSummary.from_list(own)
-        left_out += len(frames) - len(own)
-        waiting += filter(None, (one.__cause__, one.__context__, *(one.exceptions or ())))
-    return left_out
+    removed_count, errors = 0, [error]
+    while errors:
+        current = errors.pop()
+        frames = list(current.stack)
+        user_frames_only = [frame for frame in frames if is_user_file(frame.filename)] or frames[-1:]
+        current.stack = traceback.StackSummary.from_list(user_frames_only)
+        removed_count += len(frames) - len(user_frames_only)
+        errors += filter(None, (current.__cause__, current.__context__, *(current.exceptions or ())))
+    return removed_count
 
 
 def _trace(record: logging.LogRecord, remedy: str, *, in_full: bool) -> str:
     error = record.exc_info[1] if record.exc_info else None
     if error is None:
         return ""
-    return "".join(traceback.format_exception(error)).rstrip() if in_full else own_frames(error, remedy)
+    return "".join(traceback.format_exception(error)).rstrip() if in_full else user_frames(error, remedy)
 
 
 class JsonFormatter(logging.Formatter):
@@ -138,7 +138,7 @@ class JsonFormatter(logging.Formatter):
 
     @override
     def format(self, record: logging.LogRecord) -> str:
-        made: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -146,10 +146,10 @@ class JsonFormatter(logging.Formatter):
         }
         entry = getattr(record, "entry", None)
         if isinstance(entry, Entry):
-            made |= entry.as_json()
+            fields |= entry.as_json()
         if trace := _trace(record, DEBUG, in_full=self._in_full):
-            made["error"] = trace
-        return escaped(json.dumps(made))
+            fields["error"] = trace
+        return escaped(json.dumps(fields))
 
 
 COLOURS: Final = {Status.DONE: "green", Status.WAITING: "yellow", Status.FAILED: "bold red"}
@@ -217,5 +217,5 @@ def log_to_stderr(style: LogStyle = PLAIN) -> None:
     else:
         handler = TerminalHandler(sys.stderr, in_full=in_full)
     logging.basicConfig(level=style.level.upper(), handlers=[handler])
-    for chatty in ("asyncio", "boto3", "botocore", "moto", "urllib3", "watchfiles", "werkzeug"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    for logger_name in ("asyncio", "boto3", "botocore", "moto", "urllib3", "watchfiles", "werkzeug"):
+        logging.getLogger(logger_name).setLevel(logging.WARNING)

@@ -30,27 +30,28 @@ if TYPE_CHECKING:
 type Outcome = tuple[Status, str]
 
 
-def outcome_of(method: str, result: Mapping[str, Any], recorded_as: str | None, time_over: str) -> Outcome:
+def outcome_of(method: str, result: Mapping[str, Any], recorded_as: str | None, limit_text: str) -> Outcome:
     try:
-        return _outcome(method, result, recorded_as, time_over)
+        return _outcome(method, result, recorded_as, limit_text)
     except (AttributeError, LookupError, TypeError):  # a client completed a task with a result of another form
         return (Status.FAILED, "failed") if result.get("isError") is True else (Status.DONE, "done")
 
 
-def _outcome(method: str, result: Mapping[str, Any], recorded_as: str | None, time_over: str) -> Outcome:
+def _outcome(method: str, result: Mapping[str, Any], recorded_as: str | None, limit_text: str) -> Outcome:
     meta = result.get("_meta", {})
     if "recorded" in meta:
-        return _of_recording(result, meta, recorded_as)
+        return _recording_outcome(result, meta, recorded_as)
     if result.get("resultType") == "input_required":
         return Status.WAITING, f"asks for {', '.join(map(one_line, result.get('inputRequests', ()))) or 'input'}"
     if "taskId" in result or "task" in result:
-        return _of_task(result.get("task", result))
+        return _task_outcome(result.get("task", result))
     if result.get("isError") is True:
         return Status.FAILED, _text(result)
     if "task_status" in meta or "pause_reason" in meta:
-        return _of_run(meta, time_over)
+        return _run_outcome(meta, limit_text)
     if method.endswith("/list"):
-        kind, count = method.split("/")[-2], sum(len(it) for it in result.values() if isinstance(it, list | tuple))
+        kind = method.split("/")[-2]
+        count = sum(len(items) for items in result.values() if isinstance(items, list | tuple))
         return Status.DONE, f"1 {kind.removesuffix('s')}" if count == 1 else f"{count} {kind}"
     return Status.DONE, "done"
 
@@ -60,46 +61,46 @@ def task_of(result: Mapping[str, Any]) -> str:
     ids = [result.get("taskId")]
     ids += [task.get("taskId")] if isinstance(task, Mapping) else []
     ids += [meta.get("task_id")] if isinstance(meta, Mapping) else []
-    return next((found for found in ids if isinstance(found, str)), "")
+    return next((task_id for task_id in ids if isinstance(task_id, str)), "")
 
 
-def pause_words(reason: JsonObject, time_over: str) -> str:
-    """Return why a workflow is paused, such as `paused at refund: missing amount`."""
+def pause_words(reason: JsonObject, limit_text: str) -> str:
+    """Return the reason of a pause, such as `paused at refund: missing amount`."""
     pause = parse_pause(reason)
     cause = pause.short_form() if pause else reason.get("type")
-    limit = f" ({time_over})" if isinstance(pause, DeadlineExceeded) else ""
-    return f"paused at {_word(paused_step(reason))}: {_word(cause)}{limit}"
+    limit = f" ({limit_text})" if isinstance(pause, DeadlineExceeded) else ""
+    return f"paused at {_short_text(paused_step(reason))}: {_short_text(cause)}{limit}"
 
 
-def _of_recording(result: Mapping[str, Any], meta: Mapping[str, Any], step: str | None) -> Outcome:
-    failed = result.get("isError") is True
+def _recording_outcome(result: Mapping[str, Any], meta: Mapping[str, Any], step: str | None) -> Outcome:
+    is_error = result.get("isError") is True
     if meta["recorded"] is not True:
-        whether = "may not be recorded" if meta["recorded"] == "unknown" else "not recorded"
-        error = f"; {_text(result)}" if failed else ""
-        return Status.FAILED, f"{whether}: {_word(meta.get('record_error'))}{error}"
-    where = f"recorded as step {step!r}" if step else "recorded as an extra call"
-    if failed:
-        return Status.FAILED, f"{where}, failed: {_text(result)}"
+        state = "may not be recorded" if meta["recorded"] == "unknown" else "not recorded"
+        error = f"; {_text(result)}" if is_error else ""
+        return Status.FAILED, f"{state}: {_short_text(meta.get('record_error'))}{error}"
+    record = f"recorded as step {step!r}" if step else "recorded as an extra call"
+    if is_error:
+        return Status.FAILED, f"{record}, failed: {_text(result)}"
     steps = meta.get("steps", ())
-    settled = sum(step["status"] in ("completed", "skipped") for step in steps)
-    return Status.DONE, f"{where}, {settled} of {len(steps)} steps done" if steps else where
+    settled_count = sum(step["status"] in ("completed", "skipped") for step in steps)
+    return Status.DONE, f"{record}, {settled_count} of {len(steps)} steps done" if steps else record
 
 
-def _of_task(task: Mapping[str, Any]) -> Outcome:
-    status = _word(task["status"])
-    words = f"{status}: {_word(task['statusMessage'])}" if task.get("statusMessage") else status
+def _task_outcome(task: Mapping[str, Any]) -> Outcome:
+    status = _short_text(task["status"])
+    words = f"{status}: {_short_text(task['statusMessage'])}" if task.get("statusMessage") else status
     if status == "failed":
         return Status.FAILED, words
     return (Status.WAITING if status in ("input_required", "working") else Status.DONE), words
 
 
-def _of_run(meta: Mapping[str, Any], time_over: str) -> Outcome:
-    reason, status = meta.get("pause_reason", {}), _word(meta.get("task_status", "working"))
-    words = pause_words(reason, time_over) if reason else status
-    lost = {False: "; not saved", "unknown": "; may not be saved"}.get(meta.get("persisted", True), "")
+def _run_outcome(meta: Mapping[str, Any], limit_text: str) -> Outcome:
+    reason, status = meta.get("pause_reason", {}), _short_text(meta.get("task_status", "working"))
+    words = pause_words(reason, limit_text) if reason else status
+    persistence = {False: "; not saved", "unknown": "; may not be saved"}.get(meta.get("persisted", True), "")
     pause = parse_pause(reason)
-    if lost or status == "failed" or (pause is not None and pause.is_failure):
-        return Status.FAILED, words + lost
+    if persistence or status == "failed" or (pause is not None and pause.is_failure):
+        return Status.FAILED, words + persistence
     return (Status.WAITING if reason else Status.DONE), words
 
 
@@ -107,7 +108,7 @@ def _text(result: Mapping[str, Any]) -> str:
     return next((one_line(block["text"]) for block in result.get("content", ()) if "text" in block), "failed")
 
 
-def _word(value: object) -> str:
+def _short_text(value: object) -> str:
     return one_line(value) if isinstance(value, str) else "?"
 
 
@@ -129,8 +130,8 @@ def with_request_log(method: Method = call_method) -> Method:
             request = structs.replace(request, store=cast("TaskStore", recorder))
         try:
             result = method(request)
-        except InputRequired as asks:
-            result = asks.result
+        except InputRequired as questions:
+            result = questions.result
             raise
         except ProtocolError as error:
             failure = error.message
@@ -147,10 +148,12 @@ def with_request_log(method: Method = call_method) -> Method:
             if name != QUIET or logger.isEnabledFor(logging.DEBUG):
                 status, words = Status.FAILED, one_line(failure)
                 if result is not None:
-                    status, words = outcome_of(name, result, recorder.step if recorder else None, time_over(request))
-                task = (task_of(result) if result else "") or _named_task(request)
+                    recorded_as = recorder.step if recorder else None
+                    status, words = outcome_of(name, result, recorded_as, time_limit_text(request))
+                task = (task_of(result) if result else "") or _requested_task(request)
                 ms, request_id = 1000 * (time.perf_counter() - began_s), request.exchange.request_id
-                Entry(one_line(name), named(name, request.params), task, ms, status, words, request_id).log(logger)
+                target = target_name(name, request.params)
+                Entry(one_line(name), target, task, ms, status, words, request_id).log(logger)
         return result
 
     return call
@@ -168,39 +171,39 @@ class _Recorder:
 
     def write(self, task: Any, batch: Any) -> Any:
         """Write a batch, and note its step if it is not from a run."""
-        written = self._store.write(task, batch)
+        result = self._store.write(task, batch)
         if batch.claim is None:
             self.step = next((step.name for step in reversed(batch.steps)), None)
-        return written
+        return result
 
 
-def named(method: str, params: JsonObject) -> str:
+def target_name(method: str, params: JsonObject) -> str:
     """Return the tool, prompt or resource of a request, or the name of the client that initializes."""
     info = params.get("clientInfo") if method == "initialize" else None
-    found = info.get("name") if isinstance(info, Mapping) else params.get("name", params.get("uri"))
-    return one_line(found, 80) if isinstance(found, str) else ""
+    name = info.get("name") if isinstance(info, Mapping) else params.get("name", params.get("uri"))
+    return one_line(name, 80) if isinstance(name, str) else ""
 
 
-def time_over(request: Request) -> str:
-    """Return the limit that left a workflow no time for its next step, and its setting."""
-    budget_s, left_ms = request.server.options.reply_budget_s, request.left_ms()
+def time_limit_text(request: Request) -> str:
+    """Return the limit that stopped a workflow before its next step, and its setting."""
+    budget_s, remaining_ms = request.server.options.reply_budget_s, request.left_ms()
     if request.reply.silent and request.elapsed_s() >= budget_s:
         return f"reply_budget_s={budget_s:g} of the Server, as the client listens to no progress"
-    if left_ms is not None and left_ms <= START_MARGIN_MS:
+    if remaining_ms is not None and remaining_ms <= START_MARGIN_MS:
         return "--timeout of baton serve, FunctionTimeout when deployed"
     return "no time for another attempt: reply_budget_s of the Server, --timeout"
 
 
-def _named_task(request: Request) -> str:
-    named = request.params.get("taskId")
+def _requested_task(request: Request) -> str:
+    task_id = request.params.get("taskId")
     try:
-        found = named if isinstance(named, str) else request.bound_task()
+        bound_id = task_id if isinstance(task_id, str) else request.bound_task()
     except ProtocolError:
-        found = None
-    return one_line(found, 80) if found else ""
+        bound_id = None
+    return one_line(bound_id, 80) if bound_id else ""
 
 
-def with_refusals(handler: "LambdaHandler") -> "LambdaHandler":
+def with_refusal_log(handler: "LambdaHandler") -> "LambdaHandler":
     """Return a handler that logs an entry for each request that is refused before it reaches a method.
 
     Hosts probe for optional paths (`GET /.well-known/…`, `GET /mcp`). The HTTP server logs these at the debug level.
@@ -209,38 +212,38 @@ def with_refusals(handler: "LambdaHandler") -> "LambdaHandler":
     def answer(event: dict[str, Any], context: "InvocationContext") -> dict[str, Any]:
         logged.set(False)
         began_s = time.perf_counter()
-        returned = handler(event, context)
-        status = int(returned.get("statusCode", 0))
+        response = handler(event, context)
+        status = int(response.get("statusCode", 0))
         is_mistake = event["httpMethod"] == "POST" or status == HTTPStatus.FORBIDDEN
         if status >= 400 and is_mistake and not logged.get():
             method, words = (
                 one_line(without_token(f"{event['httpMethod']} {event['path']}"), 80),
-                one_line(f"{status} {_why(returned)}"),
+                one_line(f"{status} {_error_message(response)}"),
             )
             ms = 1000 * (time.perf_counter() - began_s)
             Entry(method, "", "", ms, Status.FAILED, words, context.aws_request_id).log(logger)
-        return returned
+        return response
 
     return answer
 
 
-def _why(returned: dict[str, Any]) -> str:
+def _error_message(response: dict[str, Any]) -> str:
     try:
-        error = json.loads(returned.get("body") or "")["error"]
+        error = json.loads(response.get("body") or "")["error"]
     except (ValueError, KeyError, TypeError):
         return ""
     return str(error.get("message", "")) if isinstance(error, dict) else str(error)
 
 
-def with_entries[Context](
+def with_task_log[Context](
     handler: Callable[[dict[str, Any], Context], dict[str, Any]],
 ) -> Callable[[dict[str, Any], Context], dict[str, Any]]:
     """Return a handler that logs an entry for each task that it has worked on."""
 
     def work(event: dict[str, Any], context: Context) -> dict[str, Any]:
         began_s = time.perf_counter()
-        done = handler(event, context)
-        outcome = str(done.get("outcome", "done"))
+        result = handler(event, context)
+        outcome = str(result.get("outcome", "done"))
         Entry(
             method="worker",
             name="",
@@ -250,6 +253,6 @@ def with_entries[Context](
             words=one_line(outcome),
             request_id=str(getattr(context, "aws_request_id", "")),
         ).log(logger)
-        return done
+        return result
 
     return work

@@ -8,7 +8,6 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
@@ -59,11 +58,11 @@ class WorkflowChecks:
                     yield self._fault(step, *problem)
 
     def suggestions(self) -> Iterator[Fault]:
-        known = [argument.name for argument in self.workflow.arguments]
+        arguments = [argument.name for argument in self.workflow.arguments]
         for step in self.workflow.steps:
-            for name in sorted(placeholders(step.guidance or "").difference(known)):
+            for name in sorted(placeholders(step.guidance or "").difference(arguments)):
                 if name.isidentifier():
-                    hint = did_you_mean(name, known).removeprefix("; ") or "the workflow has no arguments"
+                    hint = did_you_mean(name, arguments).removeprefix("; ") or "the workflow has no arguments"
                     yield self._fault(step, f"no argument fills {{{name}}} in its guidance", hint)
         for step, tool in self._calls:
             for name, source in step.arguments.items():
@@ -94,8 +93,8 @@ class WorkflowChecks:
                 yield step, tool
 
     def _fault(self, step: Step, problem: str, remedy: str) -> Fault:
-        what = f"workflow {self.workflow.name!r}, step {step.name!r}"
-        return Fault(f"{what}: {problem}", remedy, self.definitions.site(self.workflow.name, step.name))
+        label = f"workflow {self.workflow.name!r}, step {step.name!r}"
+        return Fault(f"{label}: {problem}", remedy, self.definitions.site(self.workflow.name, step.name))
 
     def _constant(self, tool: Tool, name: str, source: Source) -> tuple[str, str] | None:
         if not isinstance(source, Constant) or placeholders(as_text(source.value)):
@@ -110,30 +109,31 @@ class WorkflowChecks:
 
         A text is not certain to fail for a number, because `"5"` is converted.
         """
-        takes, makes = _kinds(lambda: tool.input_schema, name), self._kinds_of(source)
-        if takes is None or makes is None or makes & takes:
+        accepted, produced = _kinds(lambda: tool.input_schema, name), self._kinds_of(source)
+        if accepted is None or produced is None or produced & accepted:
             return None
-        if takes & SCALARS and makes & SCALARS:
+        if accepted & SCALARS and produced & SCALARS:
             return None
-        may_convert = bool(takes & SCALARS) and "string" in makes
+        may_convert = bool(accepted & SCALARS) and "string" in produced
         if may_convert and (certain or isinstance(source, PromptArg)):
             return None
         if not may_convert and not certain:
             return None
-        if certain and any(_problem(tool, name, sample) is None for kind in makes for sample in SAMPLES[kind]):
+        if certain and any(_problem(tool, name, sample) is None for kind in produced for sample in SAMPLES[kind]):
             return None
-        problem = f"{self._named(source)} is {_named(makes)}, and {name!r} of {tool.name!r} takes {_named(takes)}"
+        takes = f"{name!r} of {tool.name!r} takes {_kinds_text(accepted)}"
+        problem = f"{self._source_text(source)} is {_kinds_text(produced)}, and {takes}"
         return problem, "give another field, or change one of the types"
 
-    def _named(self, source: Source) -> str:
+    def _source_text(self, source: Source) -> str:
         if isinstance(source, PromptArg):
             return f"the argument {source.name!r}"
         if not isinstance(source, StepOutput):
             return "the value"
         producer = self.workflow.bound(source.binding)
         tool = self._tools[producer.name]
-        of = f"the output of {tool.name!r}" if tool else f"the answer {producer.name!r}"
-        return f"the field {source.path!r} of {of}" if source.path else of
+        output = f"the output of {tool.name!r}" if tool else f"the answer {producer.name!r}"
+        return f"the field {source.path!r} of {output}" if source.path else output
 
     def _kinds_of(self, source: Source) -> set[str] | None:
         """Return the JSON types that a source can have; `None` if they are unknown."""
@@ -143,8 +143,8 @@ class WorkflowChecks:
         if not isinstance(source, StepOutput):
             return None
         producer = self.workflow.bound(source.binding)
-        if (typed := producer.ask or producer.callback) is not None:
-            return _kinds(lambda: _schema_of(typed.returns), source.path)
+        if (request := producer.ask or producer.callback) is not None:
+            return _kinds(lambda: _schema_of(request.returns), source.path)
         tool = self._tools[producer.name]
         output = tool.output if tool else None
         return None if output is None else _kinds(lambda: output_of(producer, output.value_schema), source.path)
@@ -154,10 +154,10 @@ class WorkflowChecks:
         required = _schema(lambda: tool.input_schema).get("required", [])
         names = [name for name in required if name not in step.arguments]
         if names and not step.guidance:
-            listed, first = " and ".join(map(repr, names)), names[0]
+            texts, first = " and ".join(map(repr, names)), names[0]
             yield self._fault(
                 step,
-                f"nothing supplies {listed} of {tool.name!r}, so the run pauses here until the model calls the tool",
+                f"nothing supplies {texts} of {tool.name!r}, so the run pauses here until the model calls the tool",
                 f"give {first!r} a value, or let ask_model({first!r}, '…') or ask_user({first!r}, '…') supply it; "
                 "if the pause is intended, say so in guidance",
             )
@@ -179,15 +179,18 @@ class WorkflowChecks:
     def _direct_calls(self) -> Iterator[Fault]:
         """Yield calls of tools in the body of a workflow function, which run once, while the file is loaded."""
         site = self.definitions.site(self.workflow.name)
-        module = next((one for one in list(sys.modules.values()) if site and _is_file(one, site.file)), None)
-        if site is None or module is None:
+        if site is None:
+            return
+        modules = list(sys.modules.values())
+        module = next((module for module in modules if getattr(module, "__file__", None) == str(site.file)), None)
+        if module is None:
             return
         for function in ast.walk(ast.parse(site.file.read_bytes())):
             if not isinstance(function, ast.FunctionDef) or site.line not in _decorator_lines(function):
                 continue
-            for call in _own_calls(function):
-                called = getattr(module, call.func.id, None) if isinstance(call.func, ast.Name) else None
-                tool = next((one for one in self.server.tools.values() if called and one.decorated == called), None)
+            for call in _direct_calls_of(function):
+                callee = getattr(module, call.func.id, None) if isinstance(call.func, ast.Name) else None
+                tool = next((item for item in self.server.tools.values() if callee and item.decorated == callee), None)
                 if tool is not None:
                     yield Fault(
                         f"workflow {self.workflow.name!r} calls the tool {tool.name!r} directly: it runs once, while "
@@ -197,15 +200,9 @@ class WorkflowChecks:
                     )
 
 
-def _is_file(module: ModuleType, file: Path) -> bool:
-    name = getattr(module, "__file__", None)
-    return isinstance(name, str) and name == str(file)
-
-
 def _decorator_lines(function: ast.FunctionDef) -> set[int]:
-    return {
-        line for each in function.decorator_list for line in range(each.lineno, (each.end_lineno or each.lineno) + 1)
-    }
+    decorators = function.decorator_list
+    return {line for node in decorators for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
 
 
 def _problem(tool: Tool, name: str, value: Any) -> str | None:
@@ -234,7 +231,7 @@ def _kinds(make: Callable[[], Mapping[str, Any]], path: str | None) -> set[str] 
     return None if kinds is None or not kinds <= NAMES.keys() else kinds
 
 
-def _named(kinds: set[str]) -> str:
+def _kinds_text(kinds: set[str]) -> str:
     return " or ".join(NAMES[kind] for kind in sorted(kinds))
 
 
@@ -264,24 +261,24 @@ def blocking_calls(tool: Tool) -> Iterator[Fault]:
         return
     names = _Names(getattr(function, "__globals__", {}))
     names.read(tree)
-    for call in _own_calls(tree.body[0]):
-        dotted = names.dotted(call.func)
-        instead = next((instead for pattern, instead in BLOCKING if pattern.fullmatch(dotted)), None)
-        if instead is not None:
-            written = ast.unparse(call.func)
+    for call in _direct_calls_of(tree.body[0]):
+        dotted_name = names.dotted(call.func)
+        remedy = next((remedy for pattern, remedy in BLOCKING if pattern.fullmatch(dotted_name)), None)
+        if remedy is not None:
+            name = ast.unparse(call.func)
             yield Fault(
-                f"tool {tool.name!r} is asynchronous and calls {written}, which blocks its event loop: nothing else "
+                f"tool {tool.name!r} is asynchronous and calls {name}, which blocks its event loop: nothing else "
                 "in it runs meanwhile",
-                f"{instead or f'await asyncio.to_thread({written}, …)'}, or write def in place of async def",
+                f"{remedy or f'await asyncio.to_thread({name}, …)'}, or write def in place of async def",
                 Site(site.file, site.line + call.lineno - 1),
             )
 
 
-def _own_calls(function: ast.AST) -> Iterator[ast.Call]:
+def _direct_calls_of(function: ast.AST) -> Iterator[ast.Call]:
     """Yield the calls that a function makes itself, without awaited ones and those in functions within it."""
-    waiting: list[ast.AST] = list(getattr(function, "body", []))
-    while waiting:
-        node = waiting.pop(0)
+    nodes: list[ast.AST] = list(getattr(function, "body", []))
+    while nodes:
+        node = nodes.pop(0)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             continue
         children = list(ast.iter_child_nodes(node))
@@ -289,7 +286,7 @@ def _own_calls(function: ast.AST) -> Iterator[ast.Call]:
             children = list(ast.iter_child_nodes(node.value))
         elif isinstance(node, ast.Call):
             yield node
-        waiting = children + waiting
+        nodes = children + nodes
 
 
 class _Names:
@@ -303,19 +300,19 @@ class _Names:
         """Note what the function imports, and the clients that it makes."""
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
-                for one in node.names:
-                    package = one.name.partition(".")[0]
-                    self._local[one.asname or package] = one.name if one.asname else package
+                for alias in node.names:
+                    package = alias.name.partition(".")[0]
+                    self._local[alias.asname or package] = alias.name if alias.asname else package
             elif isinstance(node, ast.ImportFrom):
-                self._local |= {(one.asname or one.name): f"{node.module}.{one.name}" for one in node.names}
+                self._local |= {(alias.asname or alias.name): f"{node.module}.{alias.name}" for alias in node.names}
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                made = self.dotted(node.value)
-                self._local |= {target.id: made for target in node.targets if isinstance(target, ast.Name)}
+                callee = self.dotted(node.value)
+                self._local |= {target.id: callee for target in node.targets if isinstance(target, ast.Name)}
             elif isinstance(node, ast.withitem) and isinstance(node.optional_vars, ast.Name):
                 self._local[node.optional_vars.id] = self.dotted(node.context_expr)
 
     def dotted(self, node: ast.AST) -> str:
-        """Return the name of a called function; with `()` after what is called on the way to it."""
+        """Return the dotted name of a function. Calls within it, as in `boto3.client().get_object`, have `()`."""
         if isinstance(node, ast.Attribute):
             return f"{self.dotted(node.value)}.{node.attr}"
         if isinstance(node, ast.Call):

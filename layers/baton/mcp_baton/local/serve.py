@@ -26,7 +26,7 @@ from mcp_baton.local.http_server import GRACE_S, LOOPBACK, Function, LambdaHandl
 from mcp_baton.local.loader import find, load
 from mcp_baton.local.log import PLAIN, LogStyle
 from mcp_baton.local.reload import ReloadingHandler, Watcher
-from mcp_baton.local.request_log import with_refusals, with_request_log
+from mcp_baton.local.request_log import with_refusal_log, with_request_log
 from mcp_baton.local.worker_pool import Pool
 from mcp_baton.local.worker_process import Launch
 from mcp_baton.protocol.json import dumps
@@ -74,17 +74,17 @@ def serve(options: Options) -> int:
 
 
 def _check_time(settings: Settings, option: str, timeout_s: float) -> None:
-    kept_ms = settings.write_reserve_ms + START_MARGIN_MS
-    if timeout_s * 1000 <= kept_ms:
+    reserved_ms = settings.write_reserve_ms + START_MARGIN_MS
+    if timeout_s * 1000 <= reserved_ms:
         raise SettingsError(
             f"{option} {timeout_s:g} leaves no time to work: BATON_WRITE_RESERVE_MS={settings.write_reserve_ms} and "
-            f"{START_MARGIN_MS} ms to start a step are reserved. Use more than {kept_ms / 1000:g} seconds, or a lower "
-            "BATON_WRITE_RESERVE_MS"
+            f"{START_MARGIN_MS} ms to start a step are reserved. Use more than {reserved_ms / 1000:g} seconds, or a "
+            "lower BATON_WRITE_RESERVE_MS"
         )
 
 
 def _settings(options: Options, environment: Settings, database: "Database") -> Settings:
-    made = replace(
+    merged = replace(
         environment,
         table=options.table,
         allow_anonymous=options.owner_header is None,
@@ -92,16 +92,16 @@ def _settings(options: Options, environment: Settings, database: "Database") -> 
         observed=False,
         console=True,
     )
-    if made.state_key is not None or made.state_key_secret is not None:
-        return made
+    if merged.state_key is not None or merged.state_key_secret is not None:
+        return merged
     # States that clients hold stay valid after a reload and, with a data file, after a restart.
-    return replace(made, state_key=database.state_key or os.urandom(32))
+    return replace(merged, state_key=database.state_key or os.urandom(32))
 
 
 def _serve_from(options: Options, settings: Settings, database: "Database") -> int:
     # The address is known once a port is bound, and requests are served after the server is loaded.
     def invoke(event: dict[str, Any], context: "InvocationContext") -> dict[str, Any]:
-        return served(event, context)
+        return current_handler(event, context)
 
     local = bind(options.host, options.port, Function(invoke, options.timeout_s, options.owner_header))
     settings = replace(settings, base_url=settings.base_url or _address(options.host, local.server_port))
@@ -114,29 +114,29 @@ def _serve_from(options: Options, settings: Settings, database: "Database") -> i
 
     def make() -> LambdaHandler:
         server = load_checked(options.target)
-        made = compose(server, settings, store=store, dispatcher=workers, call_method=with_request_log())
-        return with_refusals(made)
+        handler = compose(server, settings, store=store, dispatcher=workers, call_method=with_request_log())
+        return with_refusal_log(handler)
 
     if options.reload:
         # Python would use the compiled old form of a file that changes twice within a second and keeps its length.
         sys.dont_write_bytecode = True
     try:
-        served = ReloadingHandler(make, workers.renew)
+        current_handler = ReloadingHandler(make, workers.renew)
     except BaseException:
         local.server_close()
         raise
     if not local.is_private:
         logger.warning("listening on %s: everyone who can connect can call every tool as any owner", local.server_name)
-    watcher = Watcher(find(options.target).folder, served.reload_if_changed) if options.reload else None
-    clock = Clock(served, options.timeout_s) if settings.sweep else None
+    watcher = Watcher(find(options.target).folder, current_handler.reload_if_changed) if options.reload else None
+    clock = Clock(current_handler, options.timeout_s) if settings.sweep else None
     # Workers may finish while the last requests are answered.
-    stopping = threading.Thread(target=workers.stop, args=(GRACE_S,), name="stop workers")
-    code = run(local, lambda: _announce(options, local.server_port), stopping.start)
+    stop_thread = threading.Thread(target=workers.stop, args=(GRACE_S,), name="stop workers")
+    code = run(local, lambda: _announce(options, local.server_port), stop_thread.start)
     if watcher is not None:
         watcher.stop()
     if clock is not None:
         clock.stop()
-    stopping.join()
+    stop_thread.join()
     return code
 
 
@@ -149,9 +149,9 @@ def load_checked(target: str) -> Server:
     except RegistrationError as error:
         from mcp_baton.local.checking import server_faults
 
-        first, *more = [*map(str, server_faults(server, definitions))] or [str(error)]
-        rest = f"\n{len(more)} more: baton check {shlex.quote(target)}" if more else ""
-        raise BatonError(f"{first}{rest}") from error
+        first, *others = [*map(str, server_faults(server, definitions))] or [str(error)]
+        hint = f"\n{len(others)} more: baton check {shlex.quote(target)}" if others else ""
+        raise BatonError(f"{first}{hint}") from error
     return server
 
 
@@ -176,20 +176,20 @@ class Database:
     close: Callable[[], None] = lambda: None
 
 
-def open_database(where: str, table: str, data: Path | None) -> Database:
+def open_database(location: str, table: str, data: Path | None) -> Database:
     """Return the DynamoDB, embedded or at a URL, with the task table, which is created if missing."""
     from botocore.exceptions import BotoCoreError, ClientError
 
-    if data is not None and where != EMBEDDED:
+    if data is not None and location != EMBEDDED:
         raise SettingsError("--data is for the embedded DynamoDB: omit --data or --dynamodb")
     try:
-        if where == EMBEDDED:
+        if location == EMBEDDED:
             return _embedded(table, data)
-        client = http_client(where)
+        client = http_client(location)
         create_table(client, table)
     except (BotoCoreError, ClientError, ValueError) as error:
-        raise BatonError(f"the table {table!r} is not available in DynamoDB at {where}: {error}") from error
-    return Database(client, lambda: where)
+        raise BatonError(f"the table {table!r} is not available in DynamoDB at {location}: {error}") from error
+    return Database(client, lambda: location)
 
 
 def _embedded(table: str, data: Path | None) -> Database:
@@ -214,16 +214,16 @@ def _embedded(table: str, data: Path | None) -> Database:
 
 def _fill(engine: "EmbeddedEngine", client: "DynamoDBClient", file: DataFile, tables: set[str]) -> None:
     """Put the items of the file into the engine, except expired ones: DynamoDB would have deleted them."""
-    expired: dict[tuple[str, str, str], None] = {}
+    expired_keys: dict[tuple[str, str, str], None] = {}
     for table, item in file.items():
         if float(item.get("expires_at", {}).get("N", "inf")) <= time.time():
-            expired[table, item["pk"]["S"], item["sk"]["S"]] = None
+            expired_keys[table, item["pk"]["S"], item["sk"]["S"]] = None
             continue
         if table not in tables:
             create_table(client, table)
             tables.add(table)
         engine.put(table, item)
     try:
-        file.write(expired)
+        file.write(expired_keys)
     except sqlite3.Error as error:
         logger.warning("expired tasks stay in the data file, which cannot be written: %s", error)

@@ -73,13 +73,13 @@ class Sandbox:
         The start of the process has the same time limit as the invocation. A process that exceeds it is killed.
         """
         if not self._started:
-            failure = self._failure(timeout_s, "did not start")
+            failure = self._wait_for_outcome(timeout_s, "did not start")
             if failure is not None:
                 self.kill()
                 return failure
             self._started = True
         self._send(dumps({"id": delivery.request_id, "event": delivery.event, "timeout_s": timeout_s}))
-        return self._failure(timeout_s, "did not finish")
+        return self._wait_for_outcome(timeout_s, "did not finish")
 
     def kill(self) -> None:
         """Kill the process and the processes that its tools have started, if it still runs."""
@@ -99,13 +99,13 @@ class Sandbox:
                 stdin.write(f"{line}\n")
                 stdin.flush()
 
-    def _failure(self, timeout_s: float, what: str) -> str | None:
+    def _wait_for_outcome(self, timeout_s: float, problem: str) -> str | None:
         """Wait until the process reports a failure or a success, or has ended."""
         with suppress(Empty):
             return self._failures.get(timeout=timeout_s)
-        logger.error("worker %d %s within %g s and is killed", self.pid, what, timeout_s)
+        logger.error("worker %d %s within %g s and is killed", self.pid, problem, timeout_s)
         self.kill()
-        return f"the worker {what} within {timeout_s:g} s"
+        return f"the worker {problem} within {timeout_s:g} s"
 
     def _listen(self) -> None:
         for line in self._process.stdout or ():
@@ -167,7 +167,7 @@ class Pool:
             return [sandbox.pid for sandbox in (*self._busy, *self._idle) if sandbox.alive]
 
     def renew(self) -> None:
-        """Serve each following event by a process that loads the files again. A running invocation ends in its
+        """Process later events in new processes, which load the files again. Running invocations finish in their
         process."""
         with self._changed:
             for sandbox in self._idle:
@@ -186,8 +186,8 @@ class Pool:
             for sandbox in self._busy:
                 sandbox.kill()
             if self._busy or self._waiting:
-                running, waiting = len(self._busy), self._waiting
-                logger.warning("%d workers were still running, and %d events were waiting", running, waiting)
+                busy_count, waiting_count = len(self._busy), self._waiting
+                logger.warning("%d workers were still running, and %d events were waiting", busy_count, waiting_count)
 
     def _submit(self, delivery: Delivery) -> None:
         with suppress(RuntimeError):  # the pool has been stopped

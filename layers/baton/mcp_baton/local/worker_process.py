@@ -21,7 +21,7 @@ from mcp_baton.local.dynamodb import http_client
 from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.local.loader import load
 from mcp_baton.local.log import PLAIN, LogStyle, log_to_stderr
-from mcp_baton.local.request_log import with_entries
+from mcp_baton.local.request_log import with_task_log
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
@@ -53,8 +53,8 @@ class Channel:
     def __init__(self) -> None:
         self._source, self._sink = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
         self._writing = threading.Lock()
-        with open(os.devnull) as nothing:  # noqa: PTH123 - a file descriptor is needed
-            os.dup2(nothing.fileno(), 0)
+        with open(os.devnull) as null_device:  # noqa: PTH123 - a file descriptor is needed
+            os.dup2(null_device.fileno(), 0)
         os.dup2(2, 1)
         self.launch = decode(self._source.readline(), type=Launch)
         self._events: SimpleQueue[dict[str, Any]] = SimpleQueue()
@@ -78,10 +78,10 @@ class Channel:
 
     def invoke(self, handler: Handler) -> None:
         """Wait for an event, process it and report the outcome."""
-        sent = self._events.get()
-        request_id, failure = sent["id"], None
+        message = self._events.get()
+        request_id, failure = message["id"], None
         try:
-            handler(sent["event"], InvocationContext(sent["timeout_s"], request_id))
+            handler(message["event"], InvocationContext(message["timeout_s"], request_id))
         except Exception as error:
             logger.exception("invocation %s failed", request_id)
             failure = f"{type(error).__name__}: {error}"
@@ -110,12 +110,12 @@ def work(make: Callable[[Channel], Handler]) -> int:
 
 
 def served_handler(channel: Channel) -> Handler:
-    """Return the handler of the served server, over the same table."""
+    """Return a handler of the server that `baton serve` serves, with the same table."""
     launch, client = channel.launch, http_client(channel.launch.dynamodb)
     sys.path[:] = [*launch.path, *(entry for entry in sys.path if entry not in launch.path)]
     store = dynamodb_store(launch.table, launch.settings, connect=lambda: client)
     server = load(launch.target, Server)
-    return with_entries(handler(server, settings=launch.settings, store=store, dispatcher=channel))
+    return with_task_log(handler(server, settings=launch.settings, store=store, dispatcher=channel))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ WITH_EFFECTS: Final = frozenset({"tools/call", "prompts/get", "tasks/cancel", "t
 
 
 class Budget(Struct):
-    """The rest of the budget of one answer, bytes. The messages of a batch share it."""
+    """The remaining size of one answer, bytes. The messages of a batch share it."""
 
     left: int = ANSWER_BYTES
     unread: int = READ_BYTES
@@ -45,7 +45,7 @@ class Budget(Struct):
         self.left -= size
 
     def refuses(self, method: str, size: int) -> bool:
-        """Whether the answer of a message in a batch is left out because of its size."""
+        """Whether the answer of a message in a batch is omitted because of its size."""
         return size > self.left and method not in WITH_EFFECTS
 
 
@@ -56,9 +56,9 @@ def batch_budget() -> Budget:
 
 def no_room(*, was_run: bool) -> ProtocolError:
     """The error of a message in a batch whose answer does not fit."""
-    done = "Its answer" if was_run else "It was not run: its answer"
+    subject = "Its answer" if was_run else "It was not run: its answer"
     return ProtocolError(
         INVALID_REQUEST,
-        f"{done} does not fit into the answer to the batch, which has at most {ANSWER_BYTES} bytes. "
+        f"{subject} does not fit into the answer to the batch, which has at most {ANSWER_BYTES} bytes. "
         "Send the message by itself.",
     )

@@ -134,9 +134,9 @@ def classify(message: Request | Notification, headers: Mapping[str, str]) -> Env
     if header is not None and header not in HANDSHAKE_REVISIONS:
         raise _unsupported(header)
     session = headers.get(_SESSION_HEADER)
-    declared = None if session is None else capabilities_in(session)
-    known = declared is not None
-    return _envelope(Era.HANDSHAKE, header or REVISION_WITHOUT_HEADER, meta, declared or {}, is_known=known)
+    capabilities = None if session is None else capabilities_in(session)
+    is_known = capabilities is not None
+    return _envelope(Era.HANDSHAKE, header or REVISION_WITHOUT_HEADER, meta, capabilities or {}, is_known=is_known)
 
 
 def _stateless(message: Request | Notification, meta: JsonObject, headers: Mapping[str, str]) -> Envelope:
@@ -165,8 +165,8 @@ def _header_mismatch(message: Request, revision: str, headers: Mapping[str, str]
     for header, value in expected:
         if header not in headers:
             return f"the header {header} is required"
-        sent = decode_header(headers[header]) if header == NAME_HEADER else headers[header]
-        if isinstance(value, str) and sent != value:
+        actual = decode_header(headers[header]) if header == NAME_HEADER else headers[header]
+        if isinstance(value, str) and actual != value:
             return f"the header {header} does not match the body"
     return None
 
@@ -203,7 +203,7 @@ def session_id(declared: Collection[str], random: bytes) -> str:
 
     `random` are `RANDOM_BYTES` bytes that make the id unique.
     """
-    flags = sum(1 << place for place, capability in enumerate(CAPABILITIES) if capability in declared)
+    flags = sum(1 << bit for bit, capability in enumerate(CAPABILITIES) if capability in declared)
     return to_base64url(bytes((_FORM, flags)) + random)
 
 
@@ -215,19 +215,19 @@ def capabilities_in(identifier: str) -> JsonObject | None:
         return None
     if len(data) != _LENGTH or data[0] != _FORM or data[1] >> len(CAPABILITIES):
         return None
-    made: dict[str, Any] = {}
-    for place, path in enumerate(CAPABILITIES.values()):
-        here = made
-        for part in path if data[1] >> place & 1 else ():
-            here = here.setdefault(part, {})
-    return made
+    capabilities: dict[str, Any] = {}
+    for bit, path in enumerate(CAPABILITIES.values()):
+        members = capabilities
+        for part in path if data[1] >> bit & 1 else ():
+            members = members.setdefault(part, {})
+    return capabilities
 
 
 def shows_apps(capabilities: JsonObject) -> bool:
     """Return whether a client declares that it shows the HTML pages of MCP Apps."""
     extensions = capabilities.get("extensions")
-    declared = extensions.get(APPS_EXTENSION) if isinstance(extensions, Mapping) else None
-    if not isinstance(declared, Mapping):
+    extension = extensions.get(APPS_EXTENSION) if isinstance(extensions, Mapping) else None
+    if not isinstance(extension, Mapping):
         return False
-    types = declared.get("mimeTypes", (APP_TYPE,))
+    types = extension.get("mimeTypes", (APP_TYPE,))
     return isinstance(types, list | tuple) and APP_TYPE in types

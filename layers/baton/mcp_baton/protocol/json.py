@@ -71,7 +71,7 @@ def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
-def _finite(text: str) -> float:
+def _parse_float(text: str) -> float:
     # Python reads 1e999 as infinity, which JSON cannot represent.
     number = float(text)
     if math.isinf(number):
@@ -83,16 +83,16 @@ def _finite(text: str) -> float:
 _compact = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _spaced = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _sorted = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True).encode
-_STRICT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+_STRICT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_float)
 _BLANKS = (" ", "\t", "\n", "\r")
 
 
-def text_is_deeper_than(text: str, levels: int, read: Callable[[], Json]) -> bool:
+def text_is_deeper_than(text: str, levels: int, read_value: Callable[[], Json]) -> bool:
     """Return whether a JSON text nests lists and objects deeper than `levels`.
 
-    `read` returns the text's value. It is called only if the text has enough brackets.
+    `read_value` returns the text's value. It is called only if the text has enough brackets.
     """
-    return text.count("[") + text.count("{") > levels and is_deeper_than(read(), levels)
+    return text.count("[") + text.count("{") > levels and is_deeper_than(read_value(), levels)
 
 
 def json_size(value: Json) -> int:

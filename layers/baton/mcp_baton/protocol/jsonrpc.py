@@ -86,8 +86,8 @@ def parse_body(body: bytes) -> Message | list[Message]:
     try:
         value = loads(body, MAX_DEPTH)
     except TooDeep as error:
-        too_deep = f"Invalid request: the body is nested deeper than {MAX_DEPTH} levels"
-        raise ProtocolError(INVALID_REQUEST, too_deep) from error
+        message = f"Invalid request: the body is nested deeper than {MAX_DEPTH} levels"
+        raise ProtocolError(INVALID_REQUEST, message) from error
     except ValueError as error:
         raise ProtocolError(PARSE_ERROR, "Parse error: the body is not JSON in UTF-8") from error
     if isinstance(value, list):

@@ -61,19 +61,19 @@ class Seal(Struct, frozen=True):
         """
         encoded, _, signature = state.partition(".")
         try:
-            payload, signed = from_base64url(encoded), from_base64url(signature)
+            payload, expected = from_base64url(encoded), from_base64url(signature)
         except ValueError as error:
             raise ForgedState("it is not of the right form") from error
         from hmac import compare_digest
 
-        if not any(compare_digest(_sign(key, payload), signed) for key in self.keys()):
+        if not any(compare_digest(_sign(key, payload), expected) for key in self.keys()):
             raise ForgedState("its signature is wrong")
-        sealed: Any = loads(payload)
-        if sealed["binding"] != binding:
+        document: Any = loads(payload)
+        if document["binding"] != binding:
             raise ForgedState("it belongs to another request or another caller")
-        if sealed["expires"] <= now_s:
+        if document["expires"] <= now_s:
             raise ForgedState("it has expired")
-        content: JsonObject = sealed["content"]
+        content: JsonObject = document["content"]
         return content
 
 
@@ -113,5 +113,6 @@ def seal_of(settings: Settings, keys: Keys | None = None) -> Seal:
     """Return the seal of a server. Without a configured key, a random one is used, which only this process knows."""
     if keys is not None:
         return Seal(keys)
-    known = tuple(key for key in (settings.state_key or os.urandom(32), settings.state_key_previous) if key is not None)
-    return Seal(lambda: known, is_temporary=settings.state_key is None)
+    previous = () if settings.state_key_previous is None else (settings.state_key_previous,)
+    accepted = (settings.state_key or os.urandom(32), *previous)
+    return Seal(lambda: accepted, is_temporary=settings.state_key is None)

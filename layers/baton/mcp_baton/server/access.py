@@ -23,7 +23,7 @@ LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 METHODS: Final = "POST"
 """The methods that a page may use. `GET` needs no permission: the page can read the 405."""
 
-EXPOSED: Final = "Allow, Mcp-Session-Id, WWW-Authenticate, X-Amzn-ErrorType, X-Amzn-RequestId, X-Amzn-Trace-Id"
+EXPOSED_HEADERS: Final = "Allow, Mcp-Session-Id, WWW-Authenticate, X-Amzn-ErrorType, X-Amzn-RequestId, X-Amzn-Trace-Id"
 """Headers that a page may read, including those of API Gateway."""
 
 MAX_AGE_S: Final = 7_200
@@ -44,7 +44,7 @@ class Page(Struct, frozen=True):
         return MappingProxyType(
             {
                 "Access-Control-Allow-Origin": self.origin,
-                "Access-Control-Expose-Headers": EXPOSED,
+                "Access-Control-Expose-Headers": EXPOSED_HEADERS,
                 "Vary": "Origin",
             }
         )
@@ -52,15 +52,15 @@ class Page(Struct, frozen=True):
     def preflight(self, headers: Mapping[str, str]) -> HttpResponse:
         """Reply to a preflight. It allows each header that the page asks for, because `*` does not include
         `Authorization`."""
-        asked = [name.strip() for name in headers.get("access-control-request-headers", "").split(",")]
-        names = ", ".join(name for name in asked if re.fullmatch(HEADER_NAME, name))
-        allowed = {"Access-Control-Allow-Headers": names} if names else {}
+        requested_names = [name.strip() for name in headers.get("access-control-request-headers", "").split(",")]
+        names = ", ".join(name for name in requested_names if re.fullmatch(HEADER_NAME, name))
+        allow_headers = {"Access-Control-Allow-Headers": names} if names else {}
         return HttpResponse(
             204,
             {
                 **self.headers,
                 "Access-Control-Allow-Methods": METHODS,
-                **allowed,
+                **allow_headers,
                 "Access-Control-Max-Age": str(MAX_AGE_S),
                 "Vary": "Origin, Access-Control-Request-Headers",
             },
@@ -77,12 +77,12 @@ class Origins(Struct, frozen=True):
     Attributes:
         allowed: Their origins, in lower case as browsers send them.
         local_only: Whether pages of this machine may call, too, and only this machine's host names are accepted.
-        own: Whether the server's own page may call. Its origin is the host of the request.
+        allows_own_page: Whether the server's own page may call. Its origin is the host of the request.
     """
 
     allowed: frozenset[str]
     local_only: bool = False
-    own: bool = False
+    allows_own_page: bool = False
 
     def caller(self, headers: Mapping[str, str]) -> Page | ForeignPage | None:
         """Return the page that sends a request with these headers; `None` without an `Origin`, which each page
@@ -93,9 +93,9 @@ class Origins(Struct, frozen=True):
         if origin is None:
             return None
         # API Gateway has certificates only for its own names, so a foreign name does not reach it.
-        is_own = self.own and origin == f"https://{headers.get('host', '')}"
-        allowed = origin in self.allowed or (self.local_only and is_local(origin)) or is_own
-        return Page(origin) if allowed else ForeignPage()
+        is_own_page = self.allows_own_page and origin == f"https://{headers.get('host', '')}"
+        is_allowed = origin in self.allowed or (self.local_only and is_local(origin)) or is_own_page
+        return Page(origin) if is_allowed else ForeignPage()
 
 
 def is_local(origin: str) -> bool:

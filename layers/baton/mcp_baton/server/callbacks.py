@@ -42,12 +42,12 @@ class ReceivedCallback(Struct, frozen=True):
     """A callback that was received.
 
     Attributes:
-        sent: The digests of its JSON and of the sender's key. If two requests have one of them in common, they are the
-            same callback.
+        digests: The digests of its JSON and of the sender's key. Two requests with a digest in common are the same
+            callback.
     """
 
     body: Json
-    sent: JsonObject
+    digests: JsonObject
 
 
 # The address
@@ -84,63 +84,63 @@ def answer(services: Services, request: HttpRequest, exchange: Exchange) -> Http
     token, key = request.path.removeprefix(CALLBACKS), request.headers.get("idempotency-key")
     try:
         _deliver(services, exchange, token, json_in(request, MAX_BODY), key)
-    except Refused as refused:
-        return refused.response
+    except Refused as error:
+        return error.response
     except StoreError:
         logger.exception("request %s: a callback could not be stored", exchange.request_id)
         return reply(503, {"error": "The callback was not stored. Send it again.", "requestId": exchange.request_id})
     return reply(200, {"accepted": True})
 
 
-def deliver_event(services: Services, named: JsonObject, exchange: Exchange) -> JsonObject:
+def deliver_event(services: Services, event: JsonObject, exchange: Exchange) -> JsonObject:
     """Deliver the callback of an event: `{"token": …, "id": …, "payload": …}`. Returns the outcome, for the log.
 
     Raises:
         EventError: the callback is refused. Lambda delivers an asynchronous event twice more, and then drops it.
         StoreError: the callback was not stored. Lambda delivers the event again in the same way.
     """
-    token, key = named.get("token"), named.get("id")
-    if not isinstance(token, str) or not (key is None or isinstance(key, str)) or "payload" not in named:
+    token, key = event.get("token"), event.get("id")
+    if not isinstance(token, str) or not (key is None or isinstance(key, str)) or "payload" not in event:
         raise EventError("the event's `batonCallback` needs `token`, a string, and `payload`; `id` is a string")
-    if json_size(named["payload"]) > MAX_BODY:
+    if json_size(event["payload"]) > MAX_BODY:
         raise EventError(f"the callback's payload has more than {MAX_BODY} bytes")
     try:
-        _deliver(services, exchange, token, named["payload"], key)
-    except Refused as refused:
-        raise EventError(f"the callback is refused with {refused.response.status}: {refused}") from None
+        _deliver(services, exchange, token, event["payload"], key)
+    except Refused as error:
+        raise EventError(f"the callback is refused with {error.response.status}: {error}") from None
     return {"accepted": True}
 
 
 def _deliver(services: Services, exchange: Exchange, token: str, body: Json, key: str | None) -> None:
     """Store a callback and wake its task. Raises `Refused` or `StoreError`."""
-    waits = any(step.callback for it in services.server.workflows.values() for step in it.steps)
+    waits = any(step.callback for workflow in services.server.workflows.values() for step in workflow.steps)
     store = services.store.within(exchange.remaining_ms) if services.store and waits else None
     pointer = store.callbacks.find(text_digest(token)) if store else None
     if store is None or pointer is None:
         raise Refused(404, UNKNOWN)
-    sent: JsonObject = {"digest": digest_of(body)}
-    received = ReceivedCallback(body, sent if key is None else {**sent, "key": text_digest(key)})
+    digests: JsonObject = {"digest": digest_of(body)}
+    callback = ReceivedCallback(body, digests if key is None else {**digests, "key": text_digest(key)})
     try:
         task = store.get(pointer.owner, pointer.task_id)
-        if _is_new(task, pointer, received, store.now_ms()):
-            task = _store(services, store, task, pointer, received)
+        if _is_new(task, pointer, callback, store.now_ms()):
+            task = _store(services, store, task, pointer, callback)
     except TaskNotFound:
         raise Refused(404, UNKNOWN) from None
-    except TaskFinished as finished:
-        task = finished.current
-        _is_new(task, pointer, received, store.now_ms())
+    except TaskFinished as error:
+        task = error.current
+        _is_new(task, pointer, callback, store.now_ms())
     logger.info("task %s: the callback of the step %s was accepted", pointer.task_id, pointer.step)
     if task.wakes is not None:
         wake(services, store, pointer.owner, task.wakes)
 
 
-def _is_new(task: TaskRecord, pointer: Pointer, received: ReceivedCallback, now_ms: int) -> bool:
+def _is_new(task: TaskRecord, pointer: Pointer, callback: ReceivedCallback, now_ms: int) -> bool:
     """Whether a callback is the first one; `False` for a repetition. Raises `Refused` if it is too late, or if another
     callback was accepted."""
     step = next((step for step in steps_of(task) if step["name"] == pointer.step), None)
-    accepted = task.variables.get(f"{CALL_PREFIX}{pointer.step}")
-    if step is not None and step["status"] == StepStatus.COMPLETED and isinstance(accepted, dict):
-        if any(accepted.get(name) == value for name, value in received.sent.items()):
+    accepted_digests = task.variables.get(f"{CALL_PREFIX}{pointer.step}")
+    if step is not None and step["status"] == StepStatus.COMPLETED and isinstance(accepted_digests, dict):
+        if any(accepted_digests.get(name) == value for name, value in callback.digests.items()):
             return False
         raise Refused(409, "Another callback was accepted before.")
     until_ms = task.variables.get(f"{WAIT_PREFIX}{pointer.step}")
@@ -151,38 +151,38 @@ def _is_new(task: TaskRecord, pointer: Pointer, received: ReceivedCallback, now_
 
 
 def _store(
-    services: Services, store: TaskStore, task: TaskRecord, pointer: Pointer, received: ReceivedCallback
+    services: Services, store: TaskStore, task: TaskRecord, pointer: Pointer, callback: ReceivedCallback
 ) -> TaskRecord:
     workflow = services.server.workflows.get(task.workflow or "")
     step = workflow.step(pointer.step) if workflow else None
     if step is None or step.callback is None:
         raise Refused(410, "The task no longer waits for this callback.")
-    value = _convert_body(step, received.body)
+    value = _convert_body(step, callback.body)
 
     def decide(current: TaskRecord) -> Batch:
-        if not _is_new(current, pointer, received, store.now_ms()):
-            raise _Repeated(current)
-        index, stored = next((at, it) for at, it in enumerate(steps_of(current)) if it["name"] == pointer.step)
+        if not _is_new(current, pointer, callback, store.now_ms()):
+            raise _AlreadyStored(current)
+        index, stored = next(pair for pair in enumerate(steps_of(current)) if pair[1]["name"] == pointer.step)
         expected = StepStatus(stored["status"])
-        write = StepWrite(index, pointer.step, expected, StepStatus.COMPLETED, value, received.sent)
+        write = StepWrite(index, pointer.step, expected, StepStatus.COMPLETED, value, callback.digests)
         # The job that waits, or the job that has created the address. A continuation may have created it, too.
-        waiting = current.variables.get(JOB)
-        job_id = waiting if isinstance(waiting, str) else pointer.job_id
+        waiting_job = current.variables.get(JOB)
+        job_id = waiting_job if isinstance(waiting_job, str) else pointer.job_id
         # A worker may suspend the workflow at this moment. Then its job must be woken.
         is_unsure = job_id is None and workflow is not None and workflow.background
         return Batch(steps=(write,), wakes=job_id, same_version=is_unsure)
 
     try:
         return write_decided(store, task, decide, attempts=ATTEMPTS, sleep=services.sleep).task
-    except _Repeated as repeated:
-        return repeated.current
-    except Conflict as conflict:
-        raise StoreError("other writers changed the task during each attempt") from conflict
+    except _AlreadyStored as error:
+        return error.current
+    except Conflict as error:
+        raise StoreError("other writers changed the task during each attempt") from error
     except TooLarge as error:
         raise Refused(413, "Content too large: the task has no room for it") from error
 
 
-class _Repeated(Exception):
+class _AlreadyStored(Exception):
     """The same callback was stored meanwhile."""
 
     def __init__(self, current: TaskRecord) -> None:
@@ -195,7 +195,7 @@ def _convert_body(step: Step, body: Json) -> Json:
     try:
         return convert(body, step.callback.returns if step.callback else None)
     except ValueError as error:
-        found = mismatch_of(cast("ValidationError", error.__cause__)) if error.__cause__ else Mismatch()
-        fields: list[Json] = [{"field": it, "problem": "it is missing"} for it in found.missing]
-        fields += to_builtins(found.invalid)
+        mismatch = mismatch_of(cast("ValidationError", error.__cause__)) if error.__cause__ else Mismatch()
+        fields: list[Json] = [{"field": name, "problem": "it is missing"} for name in mismatch.missing]
+        fields += to_builtins(mismatch.invalid)
         raise Refused(422, f"The body does not match its type: {error}", invalidFields=fields) from None

@@ -85,9 +85,9 @@ class ResourceLink(Struct, frozen=True):
 
     def to_json(self) -> JsonObject:
         """`ResourceLink`."""
-        made: dict[str, Json] = {"type": "resource_link", "uri": self.uri, "name": self.name}
+        link: dict[str, Json] = {"type": "resource_link", "uri": self.uri, "name": self.name}
         optional = {"title": self.title, "description": self.description, "mimeType": self.mime_type}
-        return _annotated(made | {key: value for key, value in optional.items() if value is not None}, self.annotations)
+        return _annotated(link | {key: value for key, value in optional.items() if value is not None}, self.annotations)
 
 
 CONTENT_TYPES = (Text, Image, Audio, EmbeddedResource, ResourceLink)
@@ -124,10 +124,10 @@ class ToolResult(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Json]:
         """`CallToolResult`."""
-        made: dict[str, Json] = {"content": [block(item) for item in self.content]}
+        result: dict[str, Json] = {"content": [block(item) for item in self.content]}
         if self.structured is not None:
-            made["structuredContent"] = self.structured
-        return made | ({"_meta": self.meta} if self.meta else {})
+            result["structuredContent"] = self.structured
+        return result | ({"_meta": self.meta} if self.meta else {})
 
 
 def block(item: str | Content) -> JsonObject:
@@ -141,16 +141,16 @@ def error_result(text: str) -> dict[str, Json]:
 
 def with_meta(result: JsonObject, members: JsonObject) -> dict[str, Json]:
     """Return the result with more members in `_meta`."""
-    own = result.get("_meta")
-    return {**result, "_meta": {**own, **members} if isinstance(own, Mapping) else members}
+    meta = result.get("_meta")
+    return {**result, "_meta": {**meta, **members} if isinstance(meta, Mapping) else members}
 
 
 def base64_of(data: bytes) -> str:
     return binascii.b2a_base64(data, newline=False).decode()
 
 
-def _annotated(made: dict[str, Json], annotations: Annotations | None) -> JsonObject:
-    return made | {"annotations": annotations} if annotations else made
+def _annotated(members: dict[str, Json], annotations: Annotations | None) -> JsonObject:
+    return members | {"annotations": annotations} if annotations else members
 
 
 class ResourceContent(Struct, frozen=True):

@@ -40,7 +40,7 @@ class Call(Struct):
         emit: Sends a notification to the client while the function runs.
         abandoned: Whether the request no longer waits for the function.
         attempt: The number of the call within its step, from 1.
-        asked: The question of each key in this call.
+        question_texts: The questions of this call as JSON, by key.
         questions: The number of questions so far.
         starts_task: Whether `Context.start_task` starts a background task.
         waits_for: The name of the factory whose dependency is being created before the function starts.
@@ -60,7 +60,7 @@ class Call(Struct):
     attempt: int = 1
     key: Key = field(default_factory=own_key)
     read: Callable[[str, object], list[ResourceContent]] = no_resources
-    asked: dict[str, str] = field(default_factory=dict)
+    question_texts: dict[str, str] = field(default_factory=dict)
     questions: int = 0
     answers: dict[str, JsonObject] = field(default_factory=dict)
     starts_task: bool = False
@@ -147,12 +147,12 @@ class Context:
         if token is None or not progress > call.reported:
             return
         call.reported = progress
-        shown = call.progress(progress, total) if call.progress else (progress, total)
-        if shown is None:
+        mapped = call.progress(progress, total) if call.progress else (progress, total)
+        if mapped is None:
             return
-        params: dict[str, Json] = {"progressToken": token, "progress": shown[0]}
-        if shown[1] is not None:
-            params["total"] = shown[1]
+        params: dict[str, Json] = {"progressToken": token, "progress": mapped[0]}
+        if mapped[1] is not None:
+            params["total"] = mapped[1]
         self._send("notifications/progress", params | ({} if message is None else {"message": message}))
 
     def log(self, message: Json, level: Json = None, *, logger: str | None = None) -> None:
@@ -175,9 +175,9 @@ class Context:
         if not isinstance(level, str) or level not in LOG_LEVELS:
             raise ValueError(f"log({message!r}, {level!r}): give a level: {', '.join(LOG_LEVELS)}")
         envelope = self._call.envelope
-        wanted = envelope.log_level or (DEFAULT_LEVEL if envelope.era is Era.HANDSHAKE else None)
+        minimum = envelope.log_level or (DEFAULT_LEVEL if envelope.era is Era.HANDSHAKE else None)
         params: dict[str, Json] = {"level": level, "data": message}
-        if wanted is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
+        if minimum is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(minimum):
             dumps(message)  # the tool gets the same error if the client does not want the message
         else:
             self._send("notifications/message", params | ({} if logger is None else {"logger": logger}))
@@ -312,8 +312,8 @@ class Context:
         """
         self._check()
         for question in questions:
-            asks = f"{question.method} {dumps(question.params, sort_keys=True)}"
-            if self._call.asked.setdefault(question.key, asks) != asks:
+            text = f"{question.method} {dumps(question.params, sort_keys=True)}"
+            if self._call.question_texts.setdefault(question.key, text) != text:
                 raise ValueError(
                     f"question key {question.key!r}: another question of this call has this key; give each its own"
                 )

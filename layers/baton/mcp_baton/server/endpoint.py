@@ -16,7 +16,6 @@ from mcp_baton.protocol.jsonrpc import (
     Malformed,
     Message,
     Notification,
-    RequestId,
     Response,
     error_message,
     parse_body,
@@ -62,9 +61,9 @@ class Endpoint:
             return refusal(403, "Forbidden: this origin or host is not on the server's allow-list")
         if caller is not None:
             exchange.add_headers(caller.headers)
-        early = early_answer(request, caller, self._services.settings)
-        if early:
-            return early
+        early_response = early_answer(request, caller, self._services.settings)
+        if early_response:
+            return early_response
         if is_approvals(request.path):
             from mcp_baton.server.approvals import api
 
@@ -85,18 +84,18 @@ class Endpoint:
             return self._answer_batch(message, request, exchange)
         return self._answer(message, request, exchange, Budget(), self._services.clock())
 
-    def work(self, named: JsonObject, exchange: Exchange) -> JsonObject:
+    def work(self, event: JsonObject, exchange: Exchange) -> JsonObject:
         from mcp_baton.server.background.worker import work
 
-        with self._services.telemetry.receive("process task", named):
-            return work(self._services, named, exchange)
+        with self._services.telemetry.receive("process task", event):
+            return work(self._services, event, exchange)
 
-    def callback(self, named: JsonObject, exchange: Exchange) -> JsonObject:
+    def callback(self, event: JsonObject, exchange: Exchange) -> JsonObject:
         from mcp_baton.server.callbacks import deliver_event
 
-        return deliver_event(self._services, named, exchange)
+        return deliver_event(self._services, event, exchange)
 
-    def sweep(self, _named: JsonObject, exchange: Exchange) -> JsonObject:
+    def sweep(self, _event: JsonObject, exchange: Exchange) -> JsonObject:
         from mcp_baton.server.background.sweep import sweep
 
         return sweep(self._services, exchange)
@@ -118,11 +117,11 @@ class Endpoint:
         self, message: Message, request: HttpRequest, exchange: Exchange, budget: Budget, began_s: float
     ) -> HttpResponse | None:
         """Answer a message. If no space or time is left, the answer is an error."""
-        left_ms = exchange.remaining_ms()
-        is_over = left_ms is not None and left_ms <= self._services.settings.write_reserve_ms
+        remaining_ms = exchange.remaining_ms()
+        is_over = remaining_ms is not None and remaining_ms <= self._services.settings.write_reserve_ms
         if is_over and isinstance(message, jsonrpc.Request | Response):
-            known = message.id if isinstance(message, jsonrpc.Request) else None
-            return json_response(200, error_message(known, ProtocolError(INTERNAL_ERROR, NOT_RUN)))
+            message_id = message.id if isinstance(message, jsonrpc.Request) else None
+            return json_response(200, error_message(message_id, ProtocolError(INTERNAL_ERROR, NOT_RUN)))
         if isinstance(message, jsonrpc.Request) and budget.left <= 0:
             return json_response(200, error_message(message.id, no_room(was_run=False)))
         answer = self._answer(message, request, exchange, budget, began_s, in_batch=True)
@@ -150,12 +149,12 @@ class Endpoint:
         try:
             envelope = classify(message, request.headers)
         except ProtocolError as error:
-            known = message.id if isinstance(message, jsonrpc.Request) else None
-            return json_response(HTTP_STATUS[error.code], error_message(known, error))
+            message_id = message.id if isinstance(message, jsonrpc.Request) else None
+            return json_response(HTTP_STATUS[error.code], error_message(message_id, error))
         if isinstance(message, Notification):
             return HttpResponse(202)
-        wanted = envelope.progress_token is not None or envelope.log_level is not None
-        streams = (wanted or message.method == "subscriptions/listen") and not in_batch
+        wants_messages = envelope.progress_token is not None or envelope.log_level is not None
+        streams = (wants_messages or message.method == "subscriptions/listen") and not in_batch
         takes_stream = _takes_stream(request) and not in_batch
         may_stream = envelope.era is Era.HANDSHAKE and takes_stream
         reply = Reply(exchange, streams=streams, may_stream=may_stream, takes_stream=takes_stream)
@@ -188,13 +187,14 @@ class Endpoint:
         except Exception:
             logger.exception("request %s: %s failed", exchange.request_id, message.method)
             self._services.telemetry.add(INTERNAL_ERRORS)
-            return reply.error(200, _internal_error(message.id, exchange.request_id))
+            data: Json = {"correlationId": exchange.request_id}
+            return reply.error(200, error_message(message.id, ProtocolError(INTERNAL_ERROR, "Internal error", data)))
         if request.approvals:
             from mcp_baton.server.approvals.notifying import notify
 
             self._services.later(partial(notify, request))
-        shaped = complete_result(request, result) if envelope.era is Era.STATELESS else result
-        return reply.result(result_message(message.id, shaped))
+        final_result = complete_result(request, result) if envelope.era is Era.STATELESS else result
+        return reply.result(result_message(message.id, final_result))
 
     def _result(self, request: Request) -> JsonObject:
         """Call the method, in a span whose parent is the client's span."""
@@ -202,14 +202,14 @@ class Endpoint:
         with self._services.telemetry.receive(name, request.envelope.meta, request.headers, **details) as span:
             try:
                 result = self._call_method(request)
-            except InputRequired as required:
+            except InputRequired as questions:
                 if self._services.seal.is_temporary and not self._warned:
                     self._warned = True
                     logger.warning(
                         "BATON_STATE_KEY is not set: a round that reaches another process than the one before will be "
                         "refused. Set it to 32 random characters or more."
                     )
-                return required.result
+                return questions.result
             span.failed = result.get("isError") is True
             return result
 
@@ -217,31 +217,26 @@ class Endpoint:
 def _span_details(request: Request) -> tuple[str, dict[str, str]]:
     """Return the name and the attributes of a request's span, without names that the server does not know."""
     method, name, server = request.message.method, request.params.get("name"), request.server
-    made = {
+    attributes = {
         "mcp.method.name": method if method in METHODS[request.envelope.era] else "_OTHER",
         "mcp.protocol.version": request.envelope.revision,
         "jsonrpc.request.id": str(request.message.id),
         "baton.correlation_id": request.exchange.request_id,
     }
-    known = server.tools if method == "tools/call" else server.prompts if method == "prompts/get" else None
-    if known is None or not isinstance(name, str) or not (name in known or name in server.workflows):
-        return made["mcp.method.name"], made
+    definitions = server.tools if method == "tools/call" else server.prompts if method == "prompts/get" else None
+    if definitions is None or not isinstance(name, str) or not (name in definitions or name in server.workflows):
+        return attributes["mcp.method.name"], attributes
     if method == "prompts/get":
-        return f"{method} {name}", {**made, "gen_ai.prompt.name": name}
-    return f"{method} {name}", {**made, "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
+        return f"{method} {name}", {**attributes, "gen_ai.prompt.name": name}
+    return f"{method} {name}", {**attributes, "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
 
 
 def _takes_stream(request: HttpRequest) -> bool:
-    accepted = request.headers.get("accept", "*/*")
-    return "text/event-stream" in accepted or "*/*" in accepted
+    accepted_types = request.headers.get("accept", "*/*")
+    return "text/event-stream" in accepted_types or "*/*" in accepted_types
 
 
 def _status(envelope: Envelope, error: ProtocolError) -> int:
     """Return the HTTP status of an error. Clients of the handshake era treat other statuses than 200 as transport
     errors."""
     return HTTP_STATUS.get(error.code, 200) if envelope.era is Era.STATELESS else 200
-
-
-def _internal_error(request_id: RequestId, correlation_id: str) -> dict[str, Json]:
-    data: Json = {"correlationId": correlation_id}
-    return error_message(request_id, ProtocolError(INTERNAL_ERROR, "Internal error", data))

@@ -69,8 +69,8 @@ class Execution(Struct, frozen=True, kw_only=True):
         its start and repeat all its calls."""
         return self.cannot_ask("a step of a workflow cannot wait: call the tool by itself", AskedInWorkflow)
 
-    def cannot_ask(self, why: str, refusal: type[ToolError] = ToolError) -> AskerFactory:
-        return lambda _ask, _waited_for: CannotAsk(why, refusal, self.envelope)
+    def cannot_ask(self, reason: str, refusal: type[ToolError] = ToolError) -> AskerFactory:
+        return lambda _ask, _waited_for: CannotAsk(reason, refusal, self.envelope)
 
     def client_error_text(self, name: str, error: BaseException) -> str:
         """Return the text of an exception for the client. For a `ToolError` it is the error's text; for other
@@ -82,8 +82,8 @@ class Execution(Struct, frozen=True, kw_only=True):
 
     def error_id(self, error: BaseException) -> str | None:
         """Return the id of an exception in the log; `None` if clients may see its text."""
-        masked = self.server.options.mask_errors and not isinstance(error, ToolError)
-        return self.exchange.request_id if masked else None
+        is_masked = self.server.options.mask_errors and not isinstance(error, ToolError)
+        return self.exchange.request_id if is_masked else None
 
     def now_ms(self) -> int:
         """Return the store's time, by which claims expire, epoch milliseconds; 0 without a store."""
@@ -95,8 +95,8 @@ class Execution(Struct, frozen=True, kw_only=True):
         return None if remaining is None else remaining - self.services.settings.write_reserve_ms
 
     def left_s(self) -> float | None:
-        left = self.left_ms()
-        return None if left is None else left / 1000
+        remaining_ms = self.left_ms()
+        return None if remaining_ms is None else remaining_ms / 1000
 
 
 class DetachedExecution(Execution, frozen=True, kw_only=True):

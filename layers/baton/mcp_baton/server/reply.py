@@ -45,7 +45,7 @@ class Reply:
     ) -> None:
         self._exchange = exchange
         self._takes_stream = takes_stream
-        self._long: tuple[str, str] | None = None
+        self._long_text: tuple[str, str] | None = None
         self._streams = streams
         self._may_stream = may_stream
         self._sink: StreamSink | None = None
@@ -66,9 +66,9 @@ class Reply:
 
     def in_pieces(self, text: str) -> str:
         """Write a long text in pieces, as a part of the result. Returns the placeholder for it in the result."""
-        mark = os.urandom(16).hex()
-        self._long = (mark, text)
-        return mark
+        placeholder = os.urandom(16).hex()
+        self._long_text = (placeholder, text)
+        return placeholder
 
     @property
     def gone(self) -> bool:
@@ -101,8 +101,8 @@ class Reply:
                 self._write(b": keep-alive\n\n")
 
     def result(self, message: Mapping[str, Json]) -> HttpResponse | None:
-        if self._long is not None:
-            self._write_long(dumps(message), *self._long)
+        if self._long_text is not None:
+            self._write_long(dumps(message), *self._long_text)
             return None
         if not self._streams and self._sink is None:
             return json_response(200, message)
@@ -115,8 +115,8 @@ class Reply:
         self._write(_event(message))
         return None
 
-    def _write_long(self, message: str, mark: str, text: str) -> None:
-        head, _, tail = message.partition(mark)
+    def _write_long(self, message: str, placeholder: str, text: str) -> None:
+        head, _, tail = message.partition(placeholder)
         self._write(f"event: message\ndata: {head}".encode())
         for start in range(0, len(text), PIECE_CHARACTERS):
             self._write(escaped(text[start : start + PIECE_CHARACTERS]).encode())

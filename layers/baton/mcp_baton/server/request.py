@@ -111,14 +111,14 @@ class Request(Execution, frozen=True, kw_only=True):
         meta, related = self.envelope.meta, self.envelope.meta.get(RELATED_TASK_KEY)
         if related is not None and not isinstance(related, Mapping):
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta['{RELATED_TASK_KEY}']` must be an object")
-        named = {key: _task_id(meta.get(key), f"_meta.{key}") for key in (TASK_ID_KEY, PREFIXED_TASK_ID_KEY)}
+        by_key = {key: _task_id(meta.get(key), f"_meta.{key}") for key in (TASK_ID_KEY, PREFIXED_TASK_ID_KEY)}
         if related is not None:
-            named[RELATED_TASK_KEY] = _task_id(related.get("taskId") or "", f"_meta['{RELATED_TASK_KEY}'].taskId")
-        given = {key: task for key, task in named.items() if task is not None}
-        if len(set(given.values())) > 1:
-            keys = " and ".join(map(repr, given))
+            by_key[RELATED_TASK_KEY] = _task_id(related.get("taskId") or "", f"_meta['{RELATED_TASK_KEY}'].taskId")
+        task_ids = {key: task for key, task in by_key.items() if task is not None}
+        if len(set(task_ids.values())) > 1:
+            keys = " and ".join(map(repr, task_ids))
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta` names two tasks; keep one of {keys}")
-        return next(iter(given.values()), None)
+        return next(iter(task_ids.values()), None)
 
 
 def _task_id(value: Json, field: str) -> str | None:

@@ -181,16 +181,13 @@ class Server:
         """
         with defining(function, name or getattr(function, "__name__", None)):
             name = name or name_of(function)
-            what, labels = f"tool {name!r}", dict[str, Any](options)
-            scopes, variables, tasks = (
-                required_scopes(requires, what),
-                variable_names(sets, what),
-                task_support(labels, what),
-            )
-            own = labels_of(labels, what, TOOL_OPTIONS)
-            places = workflow_names(only_in, what)
-            made = Tool(function, name, own, input_schema, scopes, variables, tasks, places, approval)
-            self._add("tool", name, made, self.tools)
+            subject, labels = f"tool {name!r}", dict[str, Any](options)
+            scopes, variables = required_scopes(requires, subject), variable_names(sets, subject)
+            tasks = task_support(labels, subject)
+            tool_labels = labels_of(labels, subject, TOOL_OPTIONS)
+            workflows = workflow_names(only_in, subject)
+            tool = Tool(function, name, tool_labels, input_schema, scopes, variables, tasks, workflows, approval)
+            self._add("tool", name, tool, self.tools)
         return function
 
     def resource(
@@ -208,7 +205,7 @@ class Server:
             RegistrationError: the URI is taken or reserved for Baton, or its `{name}`s are not the function's
                 parameters.
         """
-        what = f"resource {uri!r}"
+        subject = f"resource {uri!r}"
         with defining(uri):
             if not isinstance(uri, str):
                 raise RegistrationError("resource: its URI is missing; write @server.resource('docs://{topic}')")
@@ -219,11 +216,10 @@ class Server:
 
         def register[F: Callable[..., object]](function: F, /) -> F:
             with defining(function):
-                own = labels_of(labels, what, ("name", "requires", "mime_type"))
-                made = Resource(
-                    uri, function, name or name_of(function), own, mime_type, required_scopes(requires, what)
-                )
-                self._add("resource", uri, made, self.resources)
+                resource_labels = labels_of(labels, subject, ("name", "requires", "mime_type"))
+                scopes = required_scopes(requires, subject)
+                resource = Resource(uri, function, name or name_of(function), resource_labels, mime_type, scopes)
+                self._add("resource", uri, resource, self.resources)
             return function
 
         return register
@@ -251,11 +247,11 @@ class Server:
 
         def register[F: Callable[..., object]](function: F, /) -> F:
             with defining(function):
-                own = name or name_of(function)
-                what = f"prompt {own!r}"
-                shown = labels_of(labels, what, ("name", "requires"))
-                made = Prompt(function, own, shown, required_scopes(requires, what))
-                self._add("prompt", own, made, self.prompts, self.workflows)
+                prompt_name = name or name_of(function)
+                subject = f"prompt {prompt_name!r}"
+                prompt_labels = labels_of(labels, subject, ("name", "requires"))
+                prompt = Prompt(function, prompt_name, prompt_labels, required_scopes(requires, subject))
+                self._add("prompt", prompt_name, prompt, self.prompts, self.workflows)
             return function
 
         return _apply_decorator(function, register)
@@ -312,13 +308,13 @@ class Server:
             RegistrationError: there is no such argument, or it already has a completion.
         """
         with defining(of):
-            known = self.full_view.arguments_of(of)
-            if argument not in known:
+            arguments = self.full_view.arguments_of(of)
+            if argument not in arguments:
                 from mcp_baton.hints import did_you_mean
 
                 named = {**self.prompts, **self.workflows, **self.resources}
                 cause = (
-                    f"it has no argument {argument!r}{did_you_mean(argument, sorted(known))}"
+                    f"it has no argument {argument!r}{did_you_mean(argument, sorted(arguments))}"
                     if of in named
                     else f"no prompt, workflow or resource registered before has this name{did_you_mean(of, named)}"
                 )
@@ -326,8 +322,8 @@ class Server:
 
         def register(function: Completer) -> Completer:
             with defining(function):
-                made = completion_of(function, f"completion of {of!r} {argument!r}")
-                self._add("completion", (of, argument), made, self.completions)
+                completion = completion_of(function, f"completion of {of!r} {argument!r}")
+                self._add("completion", (of, argument), completion, self.completions)
             return function
 
         return register
@@ -343,12 +339,12 @@ class Server:
         """
         if (listener := collector()) is not None:
             listener.record_published(workflow)
-        given: object = workflow
+        definition: object = workflow
         with defining(workflow):
-            if not isinstance(given, Workflow):
+            if not isinstance(definition, Workflow):
                 from mcp_baton.workflow.definition import workflow_type_error
 
-                raise workflow_type_error(given)
+                raise workflow_type_error(definition)
             self._add_workflow(workflow, self.workflows, self.prompts)
         return workflow
 
@@ -403,9 +399,9 @@ class Server:
             from mcp_baton.server.definitions.workflow_checks import check_workflows, definitions_without_schema
 
             if in_full and (
-                refused := next(definitions_without_schema(self.tools, self.resources, self.prompts), None)
+                invalid := next(definitions_without_schema(self.tools, self.resources, self.prompts), None)
             ):
-                raise refused[1]
+                raise invalid[1]
             names = self.full_view.workflow_tool_names
             self.workflows.update(check_workflows(self.workflows, self.tools, names, in_full=in_full))
 
@@ -420,7 +416,7 @@ class Server:
         return ServerView(self.options, *published, self._workflow_tools)
 
     def visible_to(self, claims: Mapping[str, object]) -> ServerView:
-        """Return what a caller with these claims sees. Definitions whose scopes the caller lacks are left out."""
+        """Return what a caller with these claims sees. Definitions whose scopes the caller lacks are omitted."""
         published: list[Tool | Resource | Prompt] = [*self.tools.values(), *self.resources.values()]
         published += self.prompts.values()
         if not any(item.requires for item in published):
@@ -447,13 +443,13 @@ class Server:
     ) -> None:
         name = key if isinstance(key, str) else " ".join(key)
         self._check_open(kind, name)
-        taken = into.get(key) or (others or {}).get(name)
-        if taken is not None:
+        existing = into.get(key) or (others or {}).get(name)
+        if existing is not None:
             from mcp_baton.hints import source_location
 
-            place = source_location(getattr(taken, "function", None))
+            location = source_location(getattr(existing, "function", None))
             raise RegistrationError(
-                f"{kind} {name!r}: the name is already taken{f' by {place}' if place else ''}; give it another"
+                f"{kind} {name!r}: the name is already taken{f' by {location}' if location else ''}; give it another"
             )
         into[key] = item
 
@@ -500,8 +496,8 @@ def _number(option: str, value: float, kinds: Any = (int, float), *, zero: bool 
     """Check that a value is a number above 0; with `zero` also 0, with `infinite` also infinity."""
     is_number = isinstance(value, kinds) and not isinstance(value, bool)
     if not is_number or not (value > 0 or (zero and value == 0)) or (value == math.inf and not infinite):
-        of = "bytes" if kinds is int else "seconds"
+        unit = "bytes" if kinds is int else "seconds"
         raise RegistrationError(
-            f"{option}={value!r} is not possible; give a number of {of}, {'0 or more' if zero else 'above 0'}"
+            f"{option}={value!r} is not possible; give a number of {unit}, {'0 or more' if zero else 'above 0'}"
         )
     return value

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcp_baton.tasks.jobs import Dispatcher
 
 
-def at_once(work: Callable[[], None]) -> None:
+def run_now(work: Callable[[], None]) -> None:
     work()
 
 
@@ -36,7 +36,7 @@ class Services(Struct, frozen=True, kw_only=True):
     sleep: Callable[[float], None] = time.sleep
     dispatcher: "Dispatcher | None" = None
     publisher: "Publisher | None" = None
-    later: Callable[[Callable[[], None]], None] = at_once
+    later: Callable[[Callable[[], None]], None] = run_now
 
     @property
     def notifies(self) -> bool:

@@ -50,12 +50,12 @@ class Options(Struct, frozen=True):
 
 
 class ServerView(Struct, frozen=True):
-    """What a caller sees of a server: see `Server`. Definitions whose scopes the caller lacks are left out.
+    """What a caller sees of a server: see `Server`. Definitions whose scopes the caller lacks are omitted.
 
     Attributes:
         workflow_tools: A cache of the workflows as tools, by name.
         is_filtered: Whether the view depends on the caller's scopes.
-        lacks_tools: Whether a tool is left out.
+        lacks_tools: Whether a tool is omitted.
     """
 
     options: Options
@@ -72,8 +72,8 @@ class ServerView(Struct, frozen=True):
     def tools_with_task_id(self) -> frozenset[str]:
         """The names of the tools whose calls may name their task in an argument: a durable workflow uses them, and they
         have no parameter of that name."""
-        used = {step.tool for workflow in self.workflows.values() if workflow.durable for step in workflow.steps}
-        return frozenset(name for name, tool in self.tools.items() if name in used and not tool.has_parameter(TASK_ID))
+        names = {step.tool for workflow in self.workflows.values() if workflow.durable for step in workflow.steps}
+        return frozenset(name for name, tool in self.tools.items() if name in names and not tool.has_parameter(TASK_ID))
 
     @property
     def tools_with_approval(self) -> frozenset[str]:
@@ -89,7 +89,7 @@ class ServerView(Struct, frozen=True):
             tool = self.tools.get(step.tool or "")
             approval = (tool and tool.approval) or step.approval
             wait_ms = milliseconds(approval.expires) if approval else step.longest_wait_ms
-            ends_ms[step.name] = wait_ms + max((ends_ms[it] for it in workflow.needs(step)), default=0)
+            ends_ms[step.name] = wait_ms + max((ends_ms[name] for name in workflow.needs(step)), default=0)
         return max(ends_ms.values(), default=0)
 
     def check_lifetimes(self, max_ttl_ms: int) -> None:
@@ -99,7 +99,7 @@ class ServerView(Struct, frozen=True):
             WorkflowError: a workflow waits longer than its `ttl` or the operator's limit allows.
         """
         for workflow in self.workflows.values():
-            waits = any(it.is_wait for it in workflow.steps)
+            waits = any(step.is_wait for step in workflow.steps)
             needed_ms = self.waits_ms(workflow) + GRACE_MS if waits else 0
             ttl_ms = needed_ms if workflow.ttl is None else milliseconds(workflow.ttl)
             if needed_ms > ttl_ms:
@@ -117,10 +117,10 @@ class ServerView(Struct, frozen=True):
         workflow = self.workflows.get(name)
         if workflow is None or not workflow.has_workflow_tool:
             return None
-        made = self.workflow_tools.get(name)
-        if made is None or made.workflow is not workflow:
-            made = self.workflow_tools[name] = WorkflowTool(workflow, self.tools)
-        return made
+        tool = self.workflow_tools.get(name)
+        if tool is None or tool.workflow is not workflow:
+            tool = self.workflow_tools[name] = WorkflowTool(workflow, self.tools)
+        return tool
 
     def required(self, tool: str) -> frozenset[str]:
         return self.tools[tool].signature.required
@@ -145,38 +145,38 @@ class ServerView(Struct, frozen=True):
     def prompt_arguments(self, workflow: Workflow) -> Sequence[Argument]:
         return [*workflow.arguments, TASK_ARGUMENT] if self.names_tasks_in_text(workflow) else workflow.arguments
 
-    def arguments_of(self, of: str) -> frozenset[str]:
-        if of in self.resources:
-            return frozenset(self.resources[of].variables)
-        if of in self.workflows:
-            return frozenset(argument.name for argument in self.prompt_arguments(self.workflows[of]))
-        prompt = self.prompts.get(of)
+    def arguments_of(self, name: str) -> frozenset[str]:
+        if name in self.resources:
+            return frozenset(self.resources[name].variables)
+        if name in self.workflows:
+            return frozenset(argument.name for argument in self.prompt_arguments(self.workflows[name]))
+        prompt = self.prompts.get(name)
         return frozenset(argument.name for argument in prompt.arguments) if prompt else frozenset()
 
 
-def may_use(seen: ServerView, task: TaskRecord) -> bool:
+def may_use(view: ServerView, task: TaskRecord) -> bool:
     """Whether a caller may use a task: it must see the task's tool, or the task's workflow and so all tools of it.
 
     It must also see each tool whose result the task contains: those of steps of an earlier definition, and of other
     recorded calls. The scopes of a removed tool are unknown, so a caller who lacks any scope does not see it.
     """
-    if task.workflow is not None and task.workflow not in seen.workflows:
+    if task.workflow is not None and task.workflow not in view.workflows:
         return False
-    called = None if task.job is None else task.job.work.tool
-    if called is not None and called not in seen.tools and called not in seen.workflow_tool_names:
+    tool = None if task.job is None else task.job.work.tool
+    if tool is not None and tool not in view.tools and tool not in view.workflow_tool_names:
         return False
-    ran = {
+    run_tools = {
         step["tool"]
         for step in steps_of(task)
         if "tool" in step
         # The elements of a list may have results before the step has ended.
         and (step["status"] != StepStatus.PENDING or f"{ITEMS_PREFIX}{step['name']}" in task.variables)
     }
-    extra = {name.removeprefix(EXTRA_PREFIX) for name in task.variables if name.startswith(EXTRA_PREFIX)}
-    return ran | extra <= seen.tools.keys()
+    extra_tools = {name.removeprefix(EXTRA_PREFIX) for name in task.variables if name.startswith(EXTRA_PREFIX)}
+    return run_tools | extra_tools <= view.tools.keys()
 
 
-CHECKED: Final = frozenset({"take", "cancel", "complete", "answer"})
+CHECKED_METHODS: Final = frozenset({"take", "cancel", "complete", "answer"})
 """The methods of a store and its jobs for which the task is read first: all that take a task id, except `read_status`,
 which only returns the status, and `claim` and `wake`, which no call of the owner uses."""
 
@@ -187,30 +187,30 @@ class CallersTasks:
     For writes this is one more `GetItem`. The tool and the workflow of a task never change.
     """
 
-    def __init__(self, store: TaskStore, seen: ServerView, jobs: "JobStore | None" = None) -> None:
+    def __init__(self, store: TaskStore, view: ServerView, jobs: "JobStore | None" = None) -> None:
         self._store = store
-        self._seen = seen
+        self._view = view
         self._methods = jobs or store
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._methods, name)
+        attribute = getattr(self._methods, name)
         if name == "jobs":
-            return CallersTasks(self._store, self._seen, found)
-        if name not in CHECKED:
-            return found
+            return CallersTasks(self._store, self._view, attribute)
+        if name not in CHECKED_METHODS:
+            return attribute
 
-        def checked(owner: str, task_id: str, *arguments: Any, **named: Any) -> Any:
+        def checked_method(owner: str, task_id: str, *arguments: Any, **keywords: Any) -> Any:
             self.get(owner, task_id)
-            return found(owner, task_id, *arguments, **named)
+            return attribute(owner, task_id, *arguments, **keywords)
 
-        return checked
+        return checked_method
 
     def get(self, owner: str, task_id: str) -> TaskRecord:
         task = self._store.get(owner, task_id)
-        if not may_use(self._seen, task):
+        if not may_use(self._view, task):
             raise TaskNotFound
         return task
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
         page = self._store.list(owner, cursor)
-        return replace(page, tasks=[task for task in page.tasks if may_use(self._seen, task)])
+        return replace(page, tasks=[task for task in page.tasks if may_use(self._view, task)])

@@ -10,16 +10,16 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 if TYPE_CHECKING:
     from mcp_baton.server.asking.asker import Question
 
-SHOWN = 200
+MAX_TEXT = 200
 
 
 class Unanswered(Exception):
     """The server asked a question to which the test has no answer."""
 
     def __init__(self, key: str | None, text: str, why: str = "") -> None:
-        named = f" (key {key!r})" if key else ""
+        key_text = f" (key {key!r})" if key else ""
         remedy = why or f"answer it beforehand: client.answers({{{text or key!r}: …}})"
-        super().__init__(f"the server asks {text[:SHOWN]!r}{named}; {remedy}")
+        super().__init__(f"the server asks {text[:MAX_TEXT]!r}{key_text}; {remedy}")
         self.key = key
         self.text = text
         self.wrong = bool(why)
@@ -34,28 +34,28 @@ class Answers:
     them soon.
     """
 
-    able: bool = True
+    can_answer: bool = True
     keys: dict[str, str] = field(default_factory=dict)
     open: dict[str, JsonObject] = field(default_factory=dict)
     workflow_questions: frozenset[str] = frozenset()
-    _given: dict[str, Json] = field(default_factory=dict)
+    _by_name: dict[str, Json] = field(default_factory=dict)
 
-    def give(self, answers: Mapping[str, Json] | None) -> None:
+    def add(self, answers: Mapping[str, Json] | None) -> None:
         """Add answers. `None` removes all, and the client can no longer answer questions."""
-        self.able = answers is not None
+        self.can_answer = answers is not None
         if answers is None:
-            self._given.clear()
+            self._by_name.clear()
         else:
-            self._given.update(answers)
+            self._by_name.update(answers)
 
     def record_keys(self, context: Context) -> None:
         """Note the keys of a function's questions: up to 2025-11-25 they are not sent."""
-        asked = context.ask
+        send = context.ask
 
         def ask(*questions: "Question") -> list[Any]:
             for question in questions:
                 self.keys[_identity(question.method, question.params)] = question.key
-            return asked(*questions)
+            return send(*questions)
 
         vars(context)["ask"] = ask
 
@@ -65,16 +65,16 @@ class Answers:
         params = params if isinstance(params, Mapping) else {}
         text, key = text_of(method, params), key or self.keys.get(_identity(method, params))
         for name in (key, text):
-            if name is not None and name in self._given:
-                return self._made(method, params, self._given[name], Unanswered(key, text, WRONG.get(method, "")))
+            if name is not None and name in self._by_name:
+                return self._reply(method, params, self._by_name[name], Unanswered(key, text, WRONG.get(method, "")))
         schema = params.get("requestedSchema")
         fields = schema.get("properties") if isinstance(schema, Mapping) else None
         if isinstance(fields, Mapping) and bool(fields) and fields.keys() <= self.workflow_questions:
             return {"action": "decline"}
         raise Unanswered(key, text)
 
-    def _made(self, method: str, params: JsonObject, given: Json, wrong: Unanswered) -> JsonObject:
-        match method, given:
+    def _reply(self, method: str, params: JsonObject, answer: Json, wrong: Unanswered) -> JsonObject:
+        match method, answer:
             case "elicitation/create", ("decline" | "cancel") as action:
                 return {"action": action}
             case "elicitation/create", Mapping() as fields:
@@ -110,5 +110,5 @@ def text_of(method: str, params: JsonObject) -> str:
 
 def _identity(method: str, params: JsonObject) -> str:
     # These two members are new each time a question is sent.
-    compared = {name: value for name, value in params.items() if name not in {"elicitationId", "_meta"}}
-    return f"{method} {dumps(compared, sort_keys=True)}"
+    members = {name: value for name, value in params.items() if name not in {"elicitationId", "_meta"}}
+    return f"{method} {dumps(members, sort_keys=True)}"

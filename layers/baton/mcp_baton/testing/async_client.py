@@ -11,12 +11,12 @@ from mcp_baton.testing.client import Client, Controls, StartedTask
 from mcp_baton.testing.results import Run
 
 
-def _in_thread[**Arguments, Own, Made](
-    method: Callable[Concatenate[Own, Arguments], Made], own: Callable[[Any], Own]
-) -> Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Made]]:
-    async def call(self: Any, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Made:
-        made = await asyncio.to_thread(method, own(self), *args, **kwargs)
-        return cast("Made", _awaitable(made)) if isinstance(made, Run) else made
+def _in_thread[**Arguments, Target, Returned](
+    method: Callable[Concatenate[Target, Arguments], Returned], target_of: Callable[[Any], Target]
+) -> Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Returned]]:
+    async def call(self: Any, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
+        returned = await asyncio.to_thread(method, target_of(self), *args, **kwargs)
+        return cast("Returned", _awaitable(returned)) if isinstance(returned, Run) else returned
 
     update_wrapper(call, method)
     return call
@@ -24,22 +24,22 @@ def _in_thread[**Arguments, Own, Made](
 
 def _awaitable(run: Run) -> Run:
     """A run whose `answer` is awaited."""
-    continued = run.continued
-    if continued is None:
+    continuation = run.continued
+    if continuation is None:
         return run
 
     async def answer(answers: JsonObject) -> Run:
-        return _awaitable(await asyncio.to_thread(continued, answers))
+        return _awaitable(await asyncio.to_thread(continuation, answers))
 
     return replace(run, continued=answer)
 
 
-def _task(awaited: "AsyncStartedTask") -> StartedTask:
-    return awaited.task
+def _task(task: "AsyncStartedTask") -> StartedTask:
+    return task.task
 
 
-def _client(awaited: "AsyncClient") -> Client:
-    return Client(awaited.stage, awaited.owner, awaited.era, awaited.claims)
+def _client(client: "AsyncClient") -> Client:
+    return Client(client.stage, client.owner, client.era, client.claims)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The client that a test holds, and what it can arrange."""
+"""The client of a test, and the failures that it can arrange."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -24,16 +24,16 @@ from mcp_baton.workflow.definition import ANSWERS, TASK_ID
 
 
 def pages(request: Callable[[str, JsonObject], JsonObject], method: str, key: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    items: list[dict[str, Any]] = []
     params: JsonObject | None = {}
     while params is not None:
         page = request(method, params)
-        found += cast("list[dict[str, Any]]", page[key])
+        items += cast("list[dict[str, Any]]", page[key])
         params = {"cursor": page["nextCursor"]} if "nextCursor" in page else None
-    return found
+    return items
 
 
-def without(members: JsonObject, *names: str) -> dict[str, Json]:
+def omit(members: JsonObject, *names: str) -> dict[str, Json]:
     return {name: value for name, value in members.items() if name not in names}
 
 
@@ -41,7 +41,7 @@ def without(members: JsonObject, *names: str) -> dict[str, Json]:
 class Stage:
     """The parts that the clients of one `connect` share.
 
-    `started` has the workflow of each task that a client has started.
+    `workflow_of_task` has the workflow of each task that a client has started, by task id.
     """
 
     server: Server
@@ -52,7 +52,7 @@ class Stage:
     clock: Clock
     script: Script
     answers: Answers
-    started: dict[str, str]
+    workflow_of_task: dict[str, str]
     overrides: Overrides
     sweep: Callable[[], None]
     deploy: Callable[[Server], "Stage"]
@@ -135,8 +135,8 @@ class Controls:
         self, tool: str, error: BaseException | type[BaseException] | str, *, times: int | None = None
     ) -> None:
         """Make a tool raise an error instead of running; a string becomes a `ToolError`. See `tool_returns`."""
-        raised = ToolError(error) if isinstance(error, str) else error
-        self.stage.script.replace(tool, FixedResult(None, raised, times))
+        exception = ToolError(error) if isinstance(error, str) else error
+        self.stage.script.replace(tool, FixedResult(None, exception, times))
 
     def during(self, tool: str, happens: Callable[[], object]) -> None:
         """Call a function before the next call of a tool, for example to `cancel` the tool's task.
@@ -148,7 +148,7 @@ class Controls:
         Raises:
             ValueError: the server has no such tool.
         """
-        self.stage.script.happens_during(tool, happens)
+        self.stage.script.set_hook(tool, happens)
 
     def override(self, factory: Callable[..., object], by: Callable[..., object]) -> AbstractContextManager[None]:
         """Within the block, call another factory wherever the server's functions declare `Depends(factory)`.
@@ -171,7 +171,7 @@ class Controls:
             answers: For a form or a page its fields, `"decline"` or `"cancel"`; for a question to the model a text; for
                 the roots a list of URIs. `None` means that this client cannot answer questions.
         """
-        self.stage.answers.give(answers)
+        self.stage.answers.add(answers)
 
     @property
     def waiting_events(self) -> list[WaitingEvent]:
@@ -193,8 +193,8 @@ class Controls:
         self.stage.sweep()
 
     def remaining_s(self, seconds: float) -> None:
-        """Set the time that is left of each invocation from now on, running ones included. The defaults are 120 s, and
-        900 s for a worker."""
+        """Set the remaining time of all invocations, running ones included. The defaults are 120 s, and 900 s for a
+        worker."""
         self.stage.invocations.remaining_s(seconds)
 
     def killed_after(self, what: str) -> Kill:
@@ -210,7 +210,7 @@ class Controls:
         Raises:
             ValueError: there is no such operation or tool.
         """
-        if not self.store.knows(what):
+        if not self.store.has_operation(what):
             self.stage.script.check(what)
         return self.stage.invocations.kill_after(what)
 
@@ -247,23 +247,23 @@ class StartedTask:
 
     @property
     def result(self) -> Result:
-        """What the call would have returned: see `TaskState.result`."""
+        """The result of the call: see `TaskState.result`."""
         return self.poll().result
 
     def poll(self) -> TaskState:
         """Return the current task."""
-        task = self.client.wire.with_answers(asked=False).request("tasks/get", {"taskId": self.task_id}, {})[0]
+        task = self.client.wire.with_answers(can_ask=False).request("tasks/get", {"taskId": self.task_id}, {})[0]
         status = str(task["status"])
-        ended: JsonObject | JsonRpcError | None = None
+        end: JsonObject | JsonRpcError | None = None
         if status == "failed":
-            ended = self._error(task)
+            end = self._error(task)
         elif status == "completed":
-            ended = self._result(task)
+            end = self._result(task)
         requests = cast("dict[str, JsonObject]", task.get("inputRequests", {}))
-        shown = without(task, "taskId", "status", "statusMessage", "inputRequests", "result", "error", "_meta")
+        other_members = omit(task, "taskId", "status", "statusMessage", "inputRequests", "result", "error", "_meta")
         value = self.client.stage.worker.events.values.get(self.task_id) if status == "completed" else None
         message = str(task.get("statusMessage", ""))
-        return TaskState(self.task_id, status, message, requests, shown, ended, value)
+        return TaskState(self.task_id, status, message, requests, other_members, end, value)
 
     def answer(self, answers: Mapping[str, Json]) -> TaskState:
         """Answer open questions, by key or text. Other questions stay open.
@@ -274,12 +274,12 @@ class StartedTask:
         Raises:
             Unanswered: an answer has the wrong type.
         """
-        given = Answers(keys=self.client.stage.answers.keys, open=self.client.stage.answers.open)
-        given.give(answers)
+        replies = Answers(keys=self.client.stage.answers.keys, open=self.client.stage.answers.open)
+        replies.add(answers)
         if self.client.era == "2025":
-            self._respond(self.client.wire.with_answers(given, lenient=True))
+            self._respond(self.client.wire.with_answers(replies, lenient=True))
         else:
-            self._update({key: self._given(given, key, asked) for key, asked in self.input_requests.items()})
+            self._update({key: self._response(replies, key, question) for key, question in self.input_requests.items()})
         return self.poll()
 
     def cancel(self) -> TaskState:
@@ -305,12 +305,12 @@ class StartedTask:
             if state.status == "input_required":
                 rounds += 1
                 if rounds > ROUNDS:
-                    raise AssertionError(f"the task has asked {ROUNDS} times, and asks again: {state!r}")
+                    raise AssertionError(f"the task has asked {ROUNDS} times and asks again: {state!r}")
                 answers = self.client.stage.answers
                 if self.client.era == "2025":
                     self._respond(self.client.wire)
                 else:
-                    self._update({key: answers.result(asked, key) for key, asked in state.input_requests.items()})
+                    self._update({key: answers.result(question, key) for key, question in state.input_requests.items()})
             else:
                 interval = state.shown.get("pollIntervalMs", state.shown.get("pollInterval"))
                 self.client.clock.advance(interval / 1000 if isinstance(interval, int) else 1)
@@ -318,23 +318,23 @@ class StartedTask:
 
     def _respond(self, wire: Wire) -> None:
         """Let the server ask on the stream of a request, and answer its earlier questions."""
-        before = [asked for asked in wire.answers.open.values() if _is_of(asked, self.task_id)]
+        open_questions = [question for question in wire.answers.open.values() if _is_of(question, self.task_id)]
         wire.request("tasks/get", {"taskId": self.task_id}, {})
-        for unanswered in map(wire.respond, before):
+        for unanswered in map(wire.respond, open_questions):
             if unanswered is not None:
                 raise unanswered
 
-    def _given(self, answers: Answers, key: str, asked: JsonObject) -> JsonObject | None:
+    def _response(self, answers: Answers, key: str, question: JsonObject) -> JsonObject | None:
         try:
-            return answers.result(asked, key)
+            return answers.result(question, key)
         except Unanswered as unanswered:
             if unanswered.wrong:
                 raise
             return None
 
     def _update(self, responses: Mapping[str, JsonObject | None]) -> None:
-        given: dict[str, Json] = {key: response for key, response in responses.items() if response is not None}
-        self.client.wire.request("tasks/update", {"taskId": self.task_id, "inputResponses": given}, {})
+        inputs: dict[str, Json] = {key: response for key, response in responses.items() if response is not None}
+        self.client.wire.request("tasks/update", {"taskId": self.task_id, "inputResponses": inputs}, {})
 
     def _result(self, task: JsonObject) -> JsonObject:
         if self.client.era == "2026":
@@ -356,8 +356,8 @@ def _is_of(question: JsonObject, task_id: str) -> bool:
     return bool(params.get("_meta", {}).get(RELATED_TASK_KEY, {}).get("taskId") == task_id)
 
 
-def started(client: Controls, result: JsonObject) -> StartedTask | None:
-    """Return the task that a call has started; `None` if the call ended within its request."""
+def task_in(client: Controls, result: JsonObject) -> StartedTask | None:
+    """Return the task in the result of a call; `None` if the call ended within its request."""
     if result.get("resultType") == "task":
         return StartedTask(client, str(result["taskId"]))
     task = result.get("task")
@@ -370,8 +370,8 @@ def params_of(client: Controls, name: str, arguments: JsonObject | None, *, as_t
     """Return a call's params. Up to 2025-11-25 the client requests a task, and some tools require this."""
     params: JsonObject = {"name": name, "arguments": dict(arguments or {})}
     tool = client.stage.server.tools.get(name)
-    asks = as_task or (tool is not None and tool.tasks.support == "required")
-    return {**params, "task": {}} if client.era == "2025" and asks else params
+    is_task = as_task or (tool is not None and tool.tasks.support == "required")
+    return {**params, "task": {}} if client.era == "2025" and is_task else params
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,14 +389,14 @@ class Client(Controls):
 
     def call_workflow(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Run:
         """Call a workflow's tool: run the workflow, or resume a task."""
-        given: JsonObject = {**(arguments or {}), **({} if task is None else {TASK_ID: task})}
-        return self._run(name, Run.of_tool(self._called(name, given, None)[0]))
+        all_arguments: JsonObject = {**(arguments or {}), **({} if task is None else {TASK_ID: task})}
+        return self._run(name, Run.of_tool(self._call_tool(name, all_arguments, None)[0]))
 
     def _run(self, workflow: str, run: Run) -> Run:
         if "task_id" not in run.meta:
             return run
         task_id = run.task_id
-        self.stage.started[task_id] = workflow
+        self.stage.workflow_of_task[task_id] = workflow
         return replace(run, continued=lambda answers: self.call_workflow(workflow, {ANSWERS: answers}, task_id))
 
     def resume(self, task_id: str, arguments: Mapping[str, str] | None = None) -> Run:
@@ -404,15 +404,15 @@ class Client(Controls):
         return self.get_prompt(self._workflow_of(task_id), arguments, task_id)
 
     def _workflow_of(self, task_id: str) -> str:
-        if task_id in self.stage.started:
-            return self.stage.started[task_id]
+        if task_id in self.stage.workflow_of_task:
+            return self.stage.workflow_of_task[task_id]
         progress = cast("dict[str, Any]", self.task(task_id).variables[PROGRESS])
         workflows = self.stage.server.workflows.values()
         return next(item.name for item in workflows if progress["goal"] == f"{item.name}: {item.description}")
 
     def call_tool(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Result:
         """Call a tool. With a task, the call is a continuation of it."""
-        return Result.of(*self._called(name, arguments, task))
+        return Result.of(*self._call_tool(name, arguments, task))
 
     def start_task(self, name: str, arguments: JsonObject | None = None) -> StartedTask:
         """Call a tool that runs in the background, and return its task without waiting.
@@ -422,7 +422,7 @@ class Client(Controls):
         """
         params = params_of(self, name, arguments, as_task=True)
         result = self.request("tools/call", params)
-        started_task = started(self, result)
+        started_task = task_in(self, result)
         if started_task is None:
             raise ValueError(f"start_task({name!r}): the call ended within its request: {Result.of(result, None)!r}")
         return started_task
@@ -435,10 +435,10 @@ class Client(Controls):
         """
         return self.stage.worker.run()
 
-    def _called(self, name: str, arguments: JsonObject | None, task: str | None) -> tuple[JsonObject, Json]:
+    def _call_tool(self, name: str, arguments: JsonObject | None, task: str | None) -> tuple[JsonObject, Json]:
         params = params_of(self, name, arguments, as_task=False)
         result, invocation = self.wire.request("tools/call", params, {} if task is None else {TASK_ID_KEY: task})
-        started_task = started(self, result)
+        started_task = task_in(self, result)
         if started_task is None:
             return result, invocation.value
         state = started_task.wait()
@@ -450,12 +450,12 @@ class Client(Controls):
         status, result = str(task["status"]), task.get("result")
         if self.era == "2025" and status == "completed":
             result = self.request("tasks/result", {"taskId": task_id})["result"]
-        return Task(task_id, status, variables_in(own_meta(task)), result, without(task, "result", "_meta"))
+        return Task(task_id, status, variables_in(own_meta(task)), result, omit(task, "result", "_meta"))
 
     def tasks(self) -> list[Task]:
         """Return the owner's tasks, newest first, without variables. Only the 2025 era lists tasks."""
-        listed = pages(replace(self, era="2025").request, "tasks/list", "tasks")
-        return [Task(item["taskId"], item["status"], {}, None, item) for item in listed]
+        items = pages(replace(self, era="2025").request, "tasks/list", "tasks")
+        return [Task(item["taskId"], item["status"], {}, None, item) for item in items]
 
     def cancel(self, task_id: str) -> Task:
         """Cancel a task and return it."""
@@ -486,13 +486,13 @@ class Client(Controls):
     def approvals(self, state: str = "waiting") -> list[dict[str, Any]]:
         """Return the approvals in the groups of this client's owner, newest first: those that wait, or those in another
         state."""
-        found: list[dict[str, Any]] = []
+        approvals: list[dict[str, Any]] = []
         target: str | None = f"/approvals?state={state}"
         while target is not None:
             page = self.wire.http("GET", target)
-            found += page["approvals"]
+            approvals += page["approvals"]
             target = f"/approvals?state={state}&cursor={quote(page['nextCursor'])}" if "nextCursor" in page else None
-        return found
+        return approvals
 
     def approve(self, approval_id: str, *, reason: str | None = None) -> dict[str, Any]:
         """Approve a call as a person of its group, and return the approval. Raises `BatonError` if it is refused."""

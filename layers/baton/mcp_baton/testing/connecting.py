@@ -57,9 +57,9 @@ def connect(
         raise ValueError(f"era={era!r}: it is '2026' or '2025'")
     if workers not in WORKERS:
         raise ValueError(f"workers={workers!r}: it is 'at once' or 'by hand'")
-    chosen = _settings(settings or Settings())
+    test_settings = _settings(settings or Settings())
     with closing(_database()) as database:
-        yield Client(_stage(server, chosen, database, workers), owner, era)
+        yield Client(_stage(server, test_settings, database, workers), owner, era)
 
 
 @asynccontextmanager
@@ -101,11 +101,11 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient", worke
     users = frozenset(step.name for step in questions if step.ask and step.ask.of == "user")
     clock, answers = Clock(), Answers(workflow_questions=users)
     invocations, events = Invocations(clock), Events(clock)
-    store, started = Store(database, invocations), dict[str, str]()
+    store, workflow_of_task = Store(database, invocations), dict[str, str]()
 
     def deploy(version: Server) -> Stage:
         script = Script(frozenset(version.tools), answers, invocations)
-        instrumented = script.instrumented(version)
+        instrumented = script.instrument(version)
         instrumented.check()
 
         def make() -> "Handler":
@@ -139,7 +139,7 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient", worke
             clock,
             script,
             answers,
-            started,
+            workflow_of_task,
             overrides,
             sweep,
             deploy,

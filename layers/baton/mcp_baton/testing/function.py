@@ -114,18 +114,17 @@ class Kill:
 class Invocation:
     """An invocation, with the members of Lambda's context object, and its outcome.
 
-    `again` is whether the request repeats a call with answers: the call is already noted.
+    `is_repeat` is whether the request repeats a call with answers: the call is already noted.
     """
 
-    left_ms: Callable[[float], int]
-    began_s: float
-    again: bool = False
+    remaining_ms: Callable[[], int]
+    is_repeat: bool = False
     killed_after: str | None = None
     value: Json = None
     aws_request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def get_remaining_time_in_millis(self) -> int:
-        return self.left_ms(self.began_s)
+        return self.remaining_ms()
 
 
 _current: ContextVar[Invocation | None] = ContextVar("mcp_baton.testing.invocation", default=None)
@@ -135,28 +134,29 @@ class Invocations:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._given_s: float | None = None
-        self._given_at_s = clock.monotonic_s()
+        self._limit_s: float | None = None
+        self._limit_set_at_s = clock.monotonic_s()
         self._kill: Kill | None = None
         self._running: list[Invocation] = []
 
     def remaining_s(self, seconds: float) -> None:
-        self._given_s, self._given_at_s = seconds, self._clock.monotonic_s()
+        self._limit_s, self._limit_set_at_s = seconds, self._clock.monotonic_s()
 
-    def _left_ms(self, began_s: float, timeout_s: float) -> int:
-        since_s = began_s if self._given_s is None else max(began_s, self._given_at_s)
-        given_s = timeout_s if self._given_s is None else self._given_s
-        return max(0, int((given_s - (self._clock.monotonic_s() - since_s)) * 1000))
+    def _remaining_ms(self, began_s: float, timeout_s: float) -> int:
+        start_s = began_s if self._limit_s is None else max(began_s, self._limit_set_at_s)
+        limit_s = timeout_s if self._limit_s is None else self._limit_s
+        return max(0, int((limit_s - (self._clock.monotonic_s() - start_s)) * 1000))
 
     @contextmanager
-    def begin(self, *, again: bool, timeout_s: float = TIMEOUT_S) -> Iterator[Invocation]:
-        invocation = Invocation(lambda began_s: self._left_ms(began_s, timeout_s), self._clock.monotonic_s(), again)
+    def begin(self, *, is_repeat: bool, timeout_s: float = TIMEOUT_S) -> Iterator[Invocation]:
+        began_s = self._clock.monotonic_s()
+        invocation = Invocation(lambda: self._remaining_ms(began_s, timeout_s), is_repeat)
         self._running.append(invocation)
-        before = _current.set(invocation)
+        token = _current.set(invocation)
         try:
             yield invocation
         finally:
-            _current.reset(before)
+            _current.reset(token)
             self._running.remove(invocation)
 
     @property
@@ -164,21 +164,21 @@ class Invocations:
         """The invocation of the calling code; in a thread without one, the newest."""
         return _current.get() or next(iter(self._running[::-1]), None)
 
-    def kill_after(self, what: str) -> Kill:
-        kill = self._kill = Kill(what, self._disarm)
+    def kill_after(self, action: str) -> Kill:
+        kill = self._kill = Kill(action, self._disarm)
         return kill
 
     def _disarm(self) -> None:
         self._kill = None
 
-    def note_action(self, what: str) -> None:
+    def note_action(self, action: str) -> None:
         with self._lock:
             kill, invocation = self._kill, self.current
-            if kill is None or invocation is None or kill.after != what:
+            if kill is None or invocation is None or kill.after != action:
                 return
             self._kill, kill.happened = None, True
-        invocation.killed_after = what
-        raise Killed(what)
+        invocation.killed_after = action
+        raise Killed(action)
 
     def raise_if_killed(self) -> None:
         """Stop code of a killed invocation."""
@@ -200,16 +200,16 @@ class Function:
         self._handler = make()
 
     def invoke(
-        self, event: dict[str, Any], opener: StreamOpener | None, *, again: bool = False
+        self, event: dict[str, Any], opener: StreamOpener | None, *, is_repeat: bool = False
     ) -> tuple[dict[str, Any], Invocation]:
-        return copy_context().run(self._invoke, event, opener, again)
+        return copy_context().run(self._invoke, event, opener, is_repeat)
 
     def _invoke(
-        self, event: dict[str, Any], opener: StreamOpener | None, again: bool
+        self, event: dict[str, Any], opener: StreamOpener | None, is_repeat: bool
     ) -> tuple[dict[str, Any], Invocation]:
         stream_opener.set(opener)
         response: dict[str, Any] = {}
-        with self._invocations.begin(again=again, timeout_s=self._timeout_s) as invocation:
+        with self._invocations.begin(is_repeat=is_repeat, timeout_s=self._timeout_s) as invocation:
             try:
                 response = self._handler(event, invocation)
             except Killed:

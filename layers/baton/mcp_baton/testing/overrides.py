@@ -29,48 +29,48 @@ class Overrides:
 
     @contextmanager
     def override(self, factory: Factory, by: Factory) -> Iterator[None]:
-        what = f"override of {name_of(factory)!r}"
+        label = f"override of {name_of(factory)!r}"
         if not callable(by):
-            raise RegistrationError(f"{what}: give it a function that makes the value, as lambda: {by!r}")
-        signatures = (signature for _, signature in [*self._declared, *self._completions_declared()])
+            raise RegistrationError(f"{label}: give it a function that makes the value, as lambda: {by!r}")
+        signatures = (signature for _, signature in [*self._declared, *self._declared_completions()])
         providers = [provider for signature in signatures for _, provider in signature.dependencies]
-        if not any(item.factory == factory for provider in providers for item in _with_needs(provider)):
-            raise RegistrationError(f"{what}: nothing of this server depends on it")
+        if not any(item.factory == factory for provider in providers for item in _with_nested(provider)):
+            raise RegistrationError(f"{label}: nothing of this server depends on it")
         self._active.append((factory, by))
-        process, own = dependencies.PROCESS, dependencies.ProcessScope()
+        process, scope = dependencies.PROCESS, dependencies.ProcessScope()
         try:
-            self._apply(what)
-            dependencies.PROCESS = own
+            self._apply(label)
+            dependencies.PROCESS = scope
             yield
         finally:
             dependencies.PROCESS = process
             self._active.remove((factory, by))
-            self._apply(what)
-            own.close()
+            self._apply(label)
+            scope.close()
 
-    def _completions_declared(self) -> list[tuple[tuple[str, str], Signature]]:
+    def _declared_completions(self) -> list[tuple[tuple[str, str], Signature]]:
         return [(key, completion.signature) for key, completion in self._completions.items()]
 
-    def _apply(self, what: str) -> None:
+    def _apply(self, label: str) -> None:
         for item, signature in self._declared:
-            item.signature = self._replaced(signature, what)
-        for key, signature in self._completions_declared():
-            own = self._completions[key]
-            self._server.completions[key] = structs.replace(own, signature=self._replaced(signature, what))
+            item.signature = self._replace(signature, label)
+        for key, signature in self._declared_completions():
+            completion = self._completions[key]
+            self._server.completions[key] = structs.replace(completion, signature=self._replace(signature, label))
 
-    def _replaced(self, signature: Signature, what: str) -> Signature:
-        made = tuple(
-            (name, read_provider(Dependency(item.factory, item.scope, item.timeout_s), what, self._swap))
+    def _replace(self, signature: Signature, label: str) -> Signature:
+        providers = tuple(
+            (name, read_provider(Dependency(item.factory, item.scope, item.timeout_s), label, self._swap))
             for name, item in signature.dependencies
         )
-        return structs.replace(signature, dependencies=made)
+        return structs.replace(signature, dependencies=providers)
 
     def _swap(self, factory: Factory) -> Factory:
         """Return the current replacement of a factory: the newest override applies."""
         return next((by for replaced, by in reversed(self._active) if replaced == factory), factory)
 
 
-def _with_needs(provider: Provider) -> Iterator[Provider]:
+def _with_nested(provider: Provider) -> Iterator[Provider]:
     yield provider
     for _, need in provider.needs:
-        yield from _with_needs(need)
+        yield from _with_nested(need)

@@ -34,10 +34,10 @@ def baton() -> Iterator[Connect]:
     """Connect to servers in this process: `client = baton(server)`."""
     with ExitStack() as stack:
 
-        def connected(server: "Server", **options: Any) -> "Client":
+        def connect_client(server: "Server", **options: Any) -> "Client":
             # Imported here, because pytest loads this module wherever Baton is installed.
             from mcp_baton.testing.connecting import connect
 
             return stack.enter_context(connect(server, **options))
 
-        yield connected
+        yield connect_client

@@ -11,10 +11,10 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.tasks.record import PAUSE_REASON, PAUSED_STEP, PROGRESS, paused_step
 from mcp_baton.testing.wire import JsonRpcError
 
-SHOWN = 120
+MAX_TEXT = 120
 """The maximum length of a text in a `repr`."""
 
-_LEFT_OUT = frozenset({*PAUSED_STEP, "suggestedTool"})
+_HIDDEN_FIELDS = frozenset({*PAUSED_STEP, "suggestedTool"})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -35,23 +35,24 @@ class Pause:
         return str(paused_step(self.fields))
 
     def __getattr__(self, name: str) -> Any:
-        wire = re.sub(r"_(\w)", lambda found: found[1].upper(), name)
-        if name.startswith("_") or wire not in self.fields:
-            has = ", ".join(re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", field) for field in self.fields)
-            raise AttributeError(f"a pause of type {self.type} has no {name!r}; it has type, step, {has}")
-        return self.fields[wire]
+        json_name = re.sub(r"_(\w)", lambda match: match[1].upper(), name)
+        if name.startswith("_") or json_name not in self.fields:
+            names = ", ".join(re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", field) for field in self.fields)
+            raise AttributeError(f"a pause of type {self.type} has no {name!r}; it has type, step, {names}")
+        return self.fields[json_name]
 
     def to_dict(self) -> dict[str, Json]:
         """Return the pause reason as it is sent and stored."""
         return {"type": self.type, **self.fields}
 
     def __repr__(self) -> str:
-        shown = [f"{name} {short(value)}" for name, value in self.fields.items() if value and name not in _LEFT_OUT]
-        why = short(self.fields["error"]) if "error" in self.fields else ", ".join(shown)
-        return f"{self.type} at {self.step!r}" + (f": {why}" if why else "")
+        visible = {name: value for name, value in self.fields.items() if value and name not in _HIDDEN_FIELDS}
+        texts = [f"{name} {short(value)}" for name, value in visible.items()]
+        details = short(self.fields["error"]) if "error" in self.fields else ", ".join(texts)
+        return f"{self.type} at {self.step!r}" + (f": {details}" if details else "")
 
 
-def pause_in(reason: object, of: object) -> Pause:
+def pause_in(reason: object, source: object) -> Pause:
     """Return a pause reason.
 
     Raises:
@@ -59,13 +60,13 @@ def pause_in(reason: object, of: object) -> Pause:
     """
     if isinstance(reason, Mapping):
         return Pause(reason["type"], {name: value for name, value in reason.items() if name != "type"})
-    raise AttributeError(f"it is not paused: {of!r}")
+    raise AttributeError(f"it is not paused: {source!r}")
 
 
 def short(value: object) -> str:
     """Return a value for a `repr`: JSON, shortened."""
     text = dumps_spaced(value) if isinstance(value, Mapping | list | str) else repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +117,8 @@ class Run:
         """Read a `CallToolResult` of a workflow."""
         content = cast("list[JsonObject]", result["content"])
         structured = cast("JsonObject | None", result.get("structuredContent"))
-        shown = tuple(Message("assistant", block) for block in content)
-        return cls(shown, own_meta(result), structured, bool(result.get("isError", False)))
+        messages = tuple(Message("assistant", block) for block in content)
+        return cls(messages, own_meta(result), structured, bool(result.get("isError", False)))
 
     def answer(self, **answers: Json) -> Any:
         """Answer the workflow's questions: `run.answer(reader="Kim")`.
@@ -188,8 +189,8 @@ class Run:
         if self.is_error:
             return f"Run(error {short(self.text)})"
         status = "paused" if self.paused else str(self.meta.get("task_status", "no task"))
-        unsaved = ", not persisted" if self.meta.get("persisted") is False else ""
-        return f"Run({status}{unsaved}{_standing(self.meta.get('pause_reason'), self.steps)})"
+        note = ", not persisted" if self.meta.get("persisted") is False else ""
+        return f"Run({status}{note}{_status_text(self.meta.get('pause_reason'), self.steps)})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -236,11 +237,12 @@ class Result:
         return steps_in(self.meta.get("steps"))
 
     def __repr__(self) -> str:
-        said = f"error {short(self.text)}" if self.is_error else f"value {short(self.value)}"
+        outcome = f"error {short(self.text)}" if self.is_error else f"value {short(self.value)}"
         if "recorded" not in self.meta:
-            return f"Result({said})"
-        recorded = "recorded" if self.recorded else f"recorded {self.meta['recorded']}: {self.meta.get('record_error')}"
-        return f"Result({said}, {recorded}{_standing(None, steps_in(self.meta.get('steps')))})"
+            return f"Result({outcome})"
+        reason = f"recorded {self.meta['recorded']}: {self.meta.get('record_error')}"
+        record_state = "recorded" if self.recorded else reason
+        return f"Result({outcome}, {record_state}{_status_text(None, steps_in(self.meta.get('steps')))})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -281,7 +283,7 @@ class Task:
         return pause_in(self.variables.get(PAUSE_REASON), self)
 
     def __repr__(self) -> str:
-        return f"Task({self.status}{_standing(self.variables.get(PAUSE_REASON), self.steps)})"
+        return f"Task({self.status}{_status_text(self.variables.get(PAUSE_REASON), self.steps)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,9 +318,9 @@ def own_meta(result: JsonObject) -> dict[str, Json]:
     return {name: value for name, value in meta.items() if name not in {SERVER_INFO_KEY, RELATED_TASK_KEY}}
 
 
-def _standing(reason: object, steps: dict[str, str]) -> str:
-    why = f": {pause_in(reason, reason)!r}" if reason else ""
-    return why + ("; " + " ".join(f"{name}={status}" for name, status in steps.items()) if steps else "")
+def _status_text(reason: object, steps: dict[str, str]) -> str:
+    pause = f": {pause_in(reason, reason)!r}" if reason else ""
+    return pause + ("; " + " ".join(f"{name}={status}" for name, status in steps.items()) if steps else "")
 
 
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
@@ -369,8 +371,8 @@ class TaskState:
         return self.ended
 
     def __repr__(self) -> str:
-        said = f": {short(self.status_message)}" if self.status_message else ""
-        asks = f"; asks {', '.join(self.input_requests)}" if self.input_requests else ""
+        message = f": {short(self.status_message)}" if self.status_message else ""
+        questions = f"; asks {', '.join(self.input_requests)}" if self.input_requests else ""
         error = isinstance(self.ended, JsonRpcError)
-        ended = "" if self.ended is None else f"; {self.ended if error else self.result!r}"
-        return f"TaskState({self.status}{said}{asks}{ended})"
+        end = "" if self.ended is None else f"; {self.ended if error else self.result!r}"
+        return f"TaskState({self.status}{message}{questions}{end})"

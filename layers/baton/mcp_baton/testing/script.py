@@ -33,7 +33,7 @@ class FixedResult:
     error: BaseException | type[BaseException] | None
     times: int | None
 
-    def end(self) -> object:
+    def produce(self) -> object:
         if self.error is not None:
             raise self.error
         return self.value
@@ -41,59 +41,59 @@ class FixedResult:
 
 @dataclass(slots=True)
 class Script:
-    """The calls of one version of a server, and what a test has arranged for them."""
+    """The calls of one version of a server, and the results and hooks that a test has set for them."""
 
     tools: frozenset[str]
     answers: Answers
     invocations: Invocations
     _calls: dict[str, list[dict[str, Json]]] = field(default_factory=dict)
     _fixed: dict[str, FixedResult] = field(default_factory=dict)
-    _during: dict[str, Callable[[], object]] = field(default_factory=dict)
+    _hooks: dict[str, Callable[[], object]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def calls(self, tool: str) -> list[dict[str, Json]]:
         self.check(tool)
         return [dict(arguments) for arguments in self._calls.get(tool, ())]
 
-    def replace(self, tool: str, fixed: FixedResult) -> None:
+    def replace(self, tool: str, fixed_result: FixedResult) -> None:
         self.check(tool)
-        self._fixed[tool] = fixed
+        self._fixed[tool] = fixed_result
 
-    def happens_during(self, tool: str, happens: Callable[[], object]) -> None:
+    def set_hook(self, tool: str, happens: Callable[[], object]) -> None:
         self.check(tool)
-        self._during[tool] = happens
+        self._hooks[tool] = happens
 
     def check(self, tool: str) -> None:
         if tool not in self.tools:
             raise ValueError(f"the server has no tool {tool!r}; it has {', '.join(sorted(self.tools)) or 'none'}")
 
-    def instrumented(self, server: Server) -> Server:
-        made = copy.copy(server)
-        made.tools = {name: InstrumentedTool(tool, self) for name, tool in server.tools.items()}
-        made.resources = {uri: self._instrumented(resource) for uri, resource in server.resources.items()}
-        made.prompts = {name: self._instrumented(prompt) for name, prompt in server.prompts.items()}
-        made.completions = {**server.completions}
-        return made
+    def instrument(self, server: Server) -> Server:
+        instrumented = copy.copy(server)
+        instrumented.tools = {name: InstrumentedTool(tool, self) for name, tool in server.tools.items()}
+        instrumented.resources = {uri: self._instrument(resource) for uri, resource in server.resources.items()}
+        instrumented.prompts = {name: self._instrument(prompt) for name, prompt in server.prompts.items()}
+        instrumented.completions = {**server.completions}
+        return instrumented
 
-    def _instrumented[Item: Prompt | Resource](self, item: Item) -> Item:
-        made = copy.copy(item)
-        made.function = self.around(item)
-        return made
+    def _instrument[Item: Prompt | Resource](self, item: Item) -> Item:
+        instrumented = copy.copy(item)
+        instrumented.function = self.wrap(item)
+        return instrumented
 
-    def around(self, item: Tool | Prompt | Resource) -> Callable[..., object]:
+    def wrap(self, item: Tool | Prompt | Resource) -> Callable[..., object]:
         function: Callable[..., Any] = item.function
 
         def plain(**arguments: Any) -> object:
-            fixed = self._begin(item, arguments)
+            fixed_result = self._begin(item, arguments)
             self._run_hook(item)
-            value = function(**arguments) if fixed is None else fixed.end()
+            value = function(**arguments) if fixed_result is None else fixed_result.produce()
             self._end(item)
             return value
 
         async def asynchronous(**arguments: Any) -> object:
-            fixed = self._begin(item, arguments)
+            fixed_result = self._begin(item, arguments)
             await asyncio.to_thread(self._run_hook, item)
-            value = await function(**arguments) if fixed is None else fixed.end()
+            value = await function(**arguments) if fixed_result is None else fixed_result.produce()
             self._end(item)
             return value
 
@@ -107,18 +107,18 @@ class Script:
             return None
         invocation = self.invocations.current
         with self._lock:
-            if invocation is None or not invocation.again:
+            if invocation is None or not invocation.is_repeat:
                 self._calls.setdefault(item.name, []).append(copy.deepcopy(dict(_arguments.get())))
-            fixed = self._fixed.get(item.name)
-            if fixed is None or fixed.times == 0:
+            fixed_result = self._fixed.get(item.name)
+            if fixed_result is None or fixed_result.times == 0:
                 return None
-            if fixed.times is not None:
-                fixed.times -= 1
-            return fixed
+            if fixed_result.times is not None:
+                fixed_result.times -= 1
+            return fixed_result
 
     def _run_hook(self, item: Tool | Prompt | Resource) -> None:
         with self._lock:
-            happens = self._during.pop(item.name, None) if isinstance(item, Tool) else None
+            happens = self._hooks.pop(item.name, None) if isinstance(item, Tool) else None
         if happens is not None:
             happens()
 
@@ -132,7 +132,7 @@ class InstrumentedTool(Tool):
 
     def __init__(self, tool: Tool, script: Script) -> None:
         vars(self).update(vars(tool))
-        self.function = script.around(tool)
+        self.function = script.wrap(tool)
         self.input = InstrumentedInput(tool.input)
         self._invocations = script.invocations
 

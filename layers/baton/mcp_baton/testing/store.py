@@ -43,11 +43,11 @@ class Store:
         self._faults: dict[str, Fault] = {}
         self._lock = Lock()
         # botocore uses the result of a `before-call` handler as the response; its stubs do not know this.
-        before: Any = self._before
+        before: Any = self._before_call
         client.meta.events.register("before-call.dynamodb", before)
-        client.meta.events.register("after-call.dynamodb", self._after)
+        client.meta.events.register("after-call.dynamodb", self._after_call)
 
-    def knows(self, operation: str) -> bool:
+    def has_operation(self, operation: str) -> bool:
         return operation in self._operations
 
     def fails(self, operation: str, *, times: int | None = 1, error: str | Exception = "InternalServerError") -> None:
@@ -62,7 +62,7 @@ class Store:
         Raises:
             ValueError: DynamoDB has no such operation.
         """
-        if not self.knows(operation):
+        if not self.has_operation(operation):
             raise ValueError(
                 f"store.fails({operation!r}): DynamoDB has no such operation; "
                 "Baton sends PutItem, UpdateItem, GetItem, Query and DeleteItem"
@@ -76,8 +76,8 @@ class Store:
             return None
         pages = self.client.get_paginator("scan").paginate(TableName=TABLE, IndexName=LISTS)
         items = [item for page in pages for item in page["Items"] if LISTED_IN in item]  # moto's index has all items
-        listed = [item for item in items if item[LISTED_IN]["S"].startswith(OUTBOX)]
-        first_ms = min((int(item[LISTED_AT]["S"].partition("#")[0]) for item in listed), default=None)
+        outbox_items = [item for item in items if item[LISTED_IN]["S"].startswith(OUTBOX)]
+        first_ms = min((int(item[LISTED_AT]["S"].partition("#")[0]) for item in outbox_items), default=None)
         if first_ms is None:
             return None
         return (first_ms + 1 - now_ms) / 1000 if first_ms >= now_ms else MINUTE_S
@@ -87,39 +87,39 @@ class Store:
         one. Raises `ValueError` if there is none."""
         pages = self.client.get_paginator("scan").paginate(TableName=TABLE)
         items = [item for page in pages for item in page["Items"] if item["sk"]["S"] == CALLBACK]
-        of_task = (it for it in items if task_id in (it["task"]["S"], it["job"]["S"] if "job" in it else ""))
-        made = next((it for it in of_task if it["step"]["S"] == step), None)
-        if made is None:
+        of_task = (item for item in items if task_id in (item["task"]["S"], item["job"]["S"] if "job" in item else ""))
+        callback = next((item for item in of_task if item["step"]["S"] == step), None)
+        if callback is None:
             raise ValueError(f"no tool of the task {task_id} has called ctx.callback_url({step!r})")
         token = token_urlsafe(32)
-        self.client.put_item(TableName=TABLE, Item={**made, **callback_key(text_digest(token))})
+        self.client.put_item(TableName=TABLE, Item={**callback, **callback_key(text_digest(token))})
         return token
 
-    def _before(
+    def _before_call(
         self, event_name: str, params: dict[str, Any], **_: object
     ) -> "tuple[AWSResponse, dict[str, Any]] | None":
         self._invocations.raise_if_killed()
         # A retry of the store has the same bytes, its token included.
-        fault = self._due(event_name.rpartition(".")[2], (self._invocations.current, params["body"]))
+        fault = self._fault_for(event_name.rpartition(".")[2], (self._invocations.current, params["body"]))
         if fault is None:
             return None
         if isinstance(fault.error, Exception):
             raise fault.error
         return refusal(fault.error)
 
-    def _due(self, operation: str, sent: object) -> Fault | None:
+    def _fault_for(self, operation: str, request: object) -> Fault | None:
         with self._lock:
             fault = self._faults.get(operation)
-            if fault is not None and fault.last == sent:
+            if fault is not None and fault.last == request:
                 return fault
             if fault is None or fault.times == 0:
                 return None
-            fault.last = sent
+            fault.last = request
             if fault.times is not None:
                 fault.times -= 1
             return fault
 
-    def _after(self, http_response: "AWSResponse", event_name: str, **_: object) -> None:
+    def _after_call(self, http_response: "AWSResponse", event_name: str, **_: object) -> None:
         if http_response.status_code == 200:
             self._invocations.note_action(event_name.rpartition(".")[2])
 
@@ -130,5 +130,5 @@ def refusal(code: str) -> "tuple[AWSResponse, dict[str, Any]]":
 
     status = SERVER_FAULTS.get(code, 400)
     error = {"Code": code, "Message": "requested by the test"}
-    parsed = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status, "RetryAttempts": 0}}
-    return AWSResponse("", status, HTTPHeaders(), None), parsed
+    parsed_response = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status, "RetryAttempts": 0}}
+    return AWSResponse("", status, HTTPHeaders(), None), parsed_response

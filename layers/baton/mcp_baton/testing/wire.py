@@ -38,9 +38,9 @@ OWNER_HEADER = "Baton-Testing-Owner"
 ROUNDS = 50
 """The maximum number of times that a call may ask questions."""
 
-_ASKED = [capability for capability in CAPABILITIES if capability != APPS]
-_ASKABLE: dict[str, Json] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
-_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_QUESTION_CAPABILITIES = [capability for capability in CAPABILITIES if capability != APPS]
+_CLIENT_CAPABILITIES: dict[str, Json] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+_NAME_PARAMS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _ids = count(1)
 OK = 200
 
@@ -67,7 +67,7 @@ class JsonRpcError(BatonError):
 class Wire:
     """The connection of one client to the function.
 
-    `asked` is whether the server may ask on the stream of a request, `lenient` whether questions without an answer stay
+    `can_ask` is whether the server may ask on the stream of a request. With `lenient`, questions without an answer stay
     open instead of raising `Unanswered`.
     """
 
@@ -78,40 +78,40 @@ class Wire:
     era: Era
     claims: Mapping[str, Json] = field(default_factory=dict)
     after: Callable[[], None] = lambda: None
-    asked: bool = True
+    can_ask: bool = True
     lenient: bool = False
 
-    def with_answers(self, answers: Answers | None = None, *, asked: bool = True, lenient: bool = False) -> "Wire":
-        return replace(self, answers=answers or self.answers, asked=asked, lenient=lenient)
+    def with_answers(self, answers: Answers | None = None, *, can_ask: bool = True, lenient: bool = False) -> "Wire":
+        return replace(self, answers=answers or self.answers, can_ask=can_ask, lenient=lenient)
 
     def request(self, method: str, params: JsonObject, meta: JsonObject) -> tuple[JsonObject, Invocation]:
         """Send a request and answer the server's questions. Return the result and the invocation."""
-        result, invocation = self._once(method, params, meta)
+        result, invocation = self._send(method, params, meta)
         for _ in range(ROUNDS):
             if result.get("resultType") != "input_required":
                 return result, invocation
-            asked = cast("Mapping[str, JsonObject]", result["inputRequests"])
-            responses = {key: self.answers.result(question, key) for key, question in asked.items()}
-            following = {**params, "inputResponses": responses, "requestState": result["requestState"]}
-            result, invocation = self._once(method, following, meta, again=True)
+            questions = cast("Mapping[str, JsonObject]", result["inputRequests"])
+            responses = {key: self.answers.result(question, key) for key, question in questions.items()}
+            next_params = {**params, "inputResponses": responses, "requestState": result["requestState"]}
+            result, invocation = self._send(method, next_params, meta, is_repeat=True)
         raise AssertionError(f"{method}: the server has asked {ROUNDS} times and asks again")
 
-    def _once(
-        self, method: str, params: JsonObject, meta: JsonObject, *, again: bool = False
+    def _send(
+        self, method: str, params: JsonObject, meta: JsonObject, *, is_repeat: bool = False
     ) -> tuple[JsonObject, Invocation]:
-        sent = {**params, "_meta": {**self._own_meta(), **meta}}
-        message: dict[str, Json] = {"jsonrpc": "2.0", "id": next(_ids), "method": method, "params": sent}
+        sent_params = {**params, "_meta": {**self._era_meta(), **meta}}
+        message: dict[str, Json] = {"jsonrpc": "2.0", "id": next(_ids), "method": method, "params": sent_params}
         messages: list[JsonObject] = []
         unanswered: list[Unanswered | None] = []
 
-        def take(received: JsonObject) -> None:
+        def receive(received: JsonObject) -> None:
             messages.append(received)
             if "method" in received and "id" in received:
                 unanswered.append(self.respond(received))
 
-        opener = Stream(take).open if self.era == "2025" and self.asked and self.answers.able else None
+        opener = Stream(receive).open if self.era == "2025" and self.can_ask and self.answers.can_answer else None
         response, invocation = self.function.invoke(
-            self.event(message, self._headers(method, sent)), opener, again=again
+            self.event(message, self._headers(method, sent_params)), opener, is_repeat=is_repeat
         )
         self.after()
         if (first := next(filter(None, unanswered), None)) is not None:
@@ -142,49 +142,50 @@ class Wire:
     ) -> dict[str, Any]:
         """Send a request to the HTTP API beside the MCP endpoint, and return its JSON. Raises `BatonError` if the
         server refuses it."""
-        sent = b"" if method == "GET" else dumps(body).encode()
+        content = b"" if method == "GET" else dumps(body).encode()
         sent_headers = {"Content-Type": "application/json", **headers}
-        event = self._request(method, target, sent_headers, sent, f"test-{next(_ids)}")
+        event = self._request(method, target, sent_headers, content, f"test-{next(_ids)}")
         response, _ = self.function.invoke(event, None)
         self.after()
-        answer: dict[str, Any] = json.loads(response["body"])
+        reply: dict[str, Any] = json.loads(response["body"])
         if response["statusCode"] != OK:
-            raise BatonError(f"{method} {target}: HTTP {response['statusCode']}: {answer['error']}")
-        return answer
+            raise BatonError(f"{method} {target}: HTTP {response['statusCode']}: {reply['error']}")
+        return reply
 
     def event(self, message: JsonObject, headers: Mapping[str, str]) -> dict[str, Any]:
-        sent = {
+        all_headers = {
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
             VERSION_HEADER: REVISIONS[self.era],
             **headers,
         }
-        return self._request("POST", "/mcp", sent, dumps(message).encode(), f"test-{message['id']}")
+        return self._request("POST", "/mcp", all_headers, dumps(message).encode(), f"test-{message['id']}")
 
     def _request(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes, request_id: str
     ) -> dict[str, Any]:
-        sent = [*headers.items(), *([] if self.owner is None else [(OWNER_HEADER, self.owner)])]
-        event = proxy_event(method, target, sent, body, request_id=request_id, owner_header=OWNER_HEADER)
+        all_headers = [*headers.items(), *([] if self.owner is None else [(OWNER_HEADER, self.owner)])]
+        event = proxy_event(method, target, all_headers, body, request_id=request_id, owner_header=OWNER_HEADER)
         if self.claims:
             context = event["requestContext"]
-            found = context.get("authorizer", {}).get("claims", {})
-            context["authorizer"] = {"claims": {**self.claims, **found}}
+            owner_claims = context.get("authorizer", {}).get("claims", {})
+            context["authorizer"] = {"claims": {**self.claims, **owner_claims}}
         return event
 
-    def _own_meta(self) -> dict[str, Json]:
+    def _era_meta(self) -> dict[str, Json]:
         if self.era == "2025":
             return {}
-        able = _ASKABLE if self.answers.able else {}
-        return {VERSION_KEY: REVISIONS["2026"], CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}, **able}}
+        capabilities = _CLIENT_CAPABILITIES if self.answers.can_answer else {}
+        return {VERSION_KEY: REVISIONS["2026"], CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}, **capabilities}}
 
     def _headers(self, method: str, params: JsonObject) -> dict[str, str]:
         """Return the 2026 era's headers, or the 2025 era's session id."""
         if self.era == "2025":
-            return {SESSION_HEADER: session_id(_ASKED if self.answers.able else (), bytes(RANDOM_BYTES))}
+            capabilities = _QUESTION_CAPABILITIES if self.answers.can_answer else ()
+            return {SESSION_HEADER: session_id(capabilities, bytes(RANDOM_BYTES))}
         tool = self.server.tools.get(str(params.get("name"))) if method == "tools/call" else None
-        copied = parameter_headers(tool.input_schema, params.get("arguments")) if tool else {}
-        return standard_headers(method, params) | copied
+        from_arguments = parameter_headers(tool.input_schema, params.get("arguments")) if tool else {}
+        return standard_headers(method, params) | from_arguments
 
 
 class EventReader:
@@ -242,21 +243,21 @@ def result_in(messages: list[JsonObject], status: int) -> JsonObject:
 
 def standard_headers(method: str, params: Mapping[str, Any]) -> dict[str, str]:
     """Return a request's headers (MCP 2026-07-28, basic/transports/streamable-http, Standard Request Headers)."""
-    named = params.get(_NAMED_BY.get(method, "taskId"))
-    return {METHOD_HEADER: method} | ({} if named is None else {NAME_HEADER: _header_value(named)})
+    name = params.get(_NAME_PARAMS.get(method, "taskId"))
+    return {METHOD_HEADER: method} | ({} if name is None else {NAME_HEADER: _header_value(name)})
 
 
 def parameter_headers(schema: Mapping[str, Any], arguments: Any) -> dict[str, str]:
     """Return the arguments that are also sent as headers (the same page, Custom Headers from Tool Parameters)."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for name, node in schema.get("properties", {}).items():
         value = arguments.get(name) if isinstance(arguments, Mapping) else None
         if value is None or not isinstance(node, Mapping):
             continue
         if KEYWORD in node:
-            found[f"Mcp-Param-{node[KEYWORD]}"] = _header_value(value)
-        found |= parameter_headers(node, value)
-    return found
+            headers[f"Mcp-Param-{node[KEYWORD]}"] = _header_value(value)
+        headers |= parameter_headers(node, value)
+    return headers
 
 
 def _header_value(value: Any) -> str:

@@ -71,8 +71,8 @@ class Events:
         if self.refused != 0:
             self.refused = None if self.refused is None else self.refused - 1
             raise NotDispatched("requested by the test")
-        named = cast("dict[str, Any]", event["batonTask"])
-        self.waiting.append(WaitingEvent(named["taskId"], named["dispatch"], 1, self.clock.monotonic_s(), event))
+        task = cast("dict[str, Any]", event["batonTask"])
+        self.waiting.append(WaitingEvent(task["taskId"], task["dispatch"], 1, self.clock.monotonic_s(), event))
 
     def next(self) -> WaitingEvent | None:
         now_s = self.clock.monotonic_s()
@@ -120,8 +120,8 @@ class Worker:
     def _run(self, event: WaitingEvent) -> WorkerRun:
         try:
             answer, invocation = self._function.invoke(dict(event.event), None)
-        except Killed as killed:
-            self._note(WorkerRun(event, "killed", killed))
+        except Killed as error:
+            self._note(WorkerRun(event, "killed", error))
             raise
         except Exception as error:  # noqa: BLE001 - Lambda retries after any exception of a handler
             return self._note(WorkerRun(event, "raised", error))

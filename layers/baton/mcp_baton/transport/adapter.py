@@ -25,7 +25,7 @@ SWEEP: Final = "batonSweep"
 CALLBACK: Final = "batonCallback"
 """The member of an event with a callback (docs/waiting.md, Other senders)."""
 
-type Work = Callable[[JsonObject, Exchange], JsonObject]
+type EventHandler = Callable[[JsonObject, Exchange], JsonObject]
 """Works on the member of an asynchronous event, and returns a report."""
 
 
@@ -37,7 +37,7 @@ class LambdaAdapter:
         streaming: Whether responses may be streamed if the caller of the handler supports it (`stream_opener`).
             Otherwise they are returned whole.
         trust_session_names: As for `resolve_owner`.
-        works: Handle asynchronous events, by the name of their member.
+        event_handlers: Handle asynchronous events, by the name of their member.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class LambdaAdapter:
         allow_anonymous: bool,
         streaming: bool,
         trust_session_names: bool = False,
-        works: Mapping[str, Work] = MappingProxyType({}),
+        event_handlers: Mapping[str, EventHandler] = MappingProxyType({}),
     ) -> None:
         self._app = app
         self._allow_anonymous = allow_anonymous
         self._trust_session_names = trust_session_names
         self._streaming = streaming
-        self._works = works
+        self._event_handlers = event_handlers
 
     def __call__(self, event: object, context: object, request_id: str | None = None) -> dict[str, Any]:
         """Handle an event. By default, the correlation id is the id of the event or of the context.
@@ -66,7 +66,7 @@ class LambdaAdapter:
             Exception: the application failed while it streamed. The caller must abort the stream, so that it does not
                 look complete.
         """
-        for name, work in self._works.items():
+        for name, work in self._event_handlers.items():
             if isinstance(event, Mapping) and isinstance(event.get(name), Mapping):
                 return dict(work(event[name], LambdaExchange(request_id or correlation_id({}, context), context)))
         http = parse_event(event)
@@ -112,7 +112,7 @@ class LambdaAdapter:
 class LambdaExchange:
     """The `Exchange` of an invocation."""
 
-    __slots__ = ("_added", "_collected", "_opener", "remaining_ms", "request_id", "streamed")
+    __slots__ = ("_collected", "_headers", "_opener", "remaining_ms", "request_id", "streamed")
 
     remaining_ms: Callable[[], int | None]
 
@@ -121,7 +121,7 @@ class LambdaExchange:
         self.request_id = request_id
         self.remaining_ms = clock if callable(clock) else lambda: None
         self.streamed = False
-        self._added: Mapping[str, str] = {}
+        self._headers: Mapping[str, str] = {}
         self._opener = opener
         self._collected: _CollectedStream | None = None
 
@@ -131,17 +131,17 @@ class LambdaExchange:
 
     def add_headers(self, headers: Mapping[str, str]) -> None:
         """Add headers to the response, even if the application fails. The response's own headers have priority."""
-        self._added = {**self._added, **headers}
+        self._headers = {**self._headers, **headers}
 
     def with_added_headers(self, response: HttpResponse) -> HttpResponse:
-        return replace(response, headers={**self._added, **response.headers}) if self._added else response
+        return replace(response, headers={**self._headers, **response.headers}) if self._headers else response
 
     def open_stream(self, status: int, headers: Mapping[str, str]) -> StreamSink:
         """Begin the response: as a stream if the caller supports it, otherwise in memory."""
         if self._opener is None:
             self._collected = _CollectedStream(status, headers)
             return self._collected
-        sink = self._opener(status, {**self._added, **headers} if self._added else headers)
+        sink = self._opener(status, {**self._headers, **headers} if self._headers else headers)
         self.streamed = True
         return sink
 

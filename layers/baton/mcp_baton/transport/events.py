@@ -61,7 +61,7 @@ class RestApiEvent:
         # API Gateway sends each header in both members.
         several = _mapping(event, "multiValueHeaders")
         single = {name: value for name, value in _mapping(event, "headers").items() if several.get(name) is None}
-        self.headers: Mapping[str, str] = {**_joined(single), **_joined(several)}
+        self.headers: Mapping[str, str] = {**_merged_headers(single), **_merged_headers(several)}
         self.body = _body(event)
         self.request_context = _mapping(event, "requestContext")
 
@@ -79,7 +79,7 @@ class HttpApiEvent:
         self.query = _query(event)
         cookies = _header_text("cookie", event.get("cookies") or [], "; ")
         self.headers: Mapping[str, str] = {
-            **_joined(_mapping(event, "headers")),
+            **_merged_headers(_mapping(event, "headers")),
             **({"cookie": cookies} if cookies else {}),
         }
         self.body = _body(event)
@@ -111,8 +111,8 @@ def _filled_path(event: Mapping[str, object]) -> str | None:
 
 
 def _query(event: Mapping[str, object]) -> Mapping[str, str]:
-    given = _mapping(event, "queryStringParameters")
-    return {name: value for name, value in given.items() if isinstance(value, str)}
+    parameters = _mapping(event, "queryStringParameters")
+    return {name: value for name, value in parameters.items() if isinstance(value, str)}
 
 
 def _literal_path(pattern: object) -> str | None:
@@ -138,13 +138,13 @@ def _encoded_body(body: bytes) -> dict[str, Any]:
         return {"body": base64.b64encode(body).decode(), "isBase64Encoded": True}
 
 
-def _joined(headers: Mapping[str, object]) -> dict[str, str]:
-    joined: dict[str, str] = {}
+def _merged_headers(headers: Mapping[str, object]) -> dict[str, str]:
+    merged: dict[str, str] = {}
     for name, value in headers.items():
         if value is not None:
             lower, text = name.lower(), _header_text(name, value)
-            joined[lower] = f"{joined[lower]}, {text}" if lower in joined else text
-    return joined
+            merged[lower] = f"{merged[lower]}, {text}" if lower in merged else text
+    return merged
 
 
 def _header_text(name: str, value: object, separator: str = ", ") -> str:

@@ -34,11 +34,11 @@ def correlation_id(request_context: object, context: object) -> str:
     API Gateway's id is also in its access log and in the header `x-amzn-RequestId` of the response. Neither argument is
     validated.
     """
-    given = request_context.get("requestId") if isinstance(request_context, Mapping) else None
-    candidates = (given, getattr(context, "aws_request_id", None))
-    known = next((found for found in candidates if isinstance(found, str) and found), None)
-    if known is not None:
-        return known
+    api_id = request_context.get("requestId") if isinstance(request_context, Mapping) else None
+    candidates = (api_id, getattr(context, "aws_request_id", None))
+    request_id = next((candidate for candidate in candidates if isinstance(candidate, str) and candidate), None)
+    if request_id is not None:
+        return request_id
     from uuid import uuid4
 
     return str(uuid4())
@@ -52,16 +52,16 @@ def claims_in(request_context: Mapping[str, object]) -> Mapping[str, object]:
     authorizer = _object(request_context, "authorizer")
     if not authorizer:
         return {}
-    *named, flat = _claims(authorizer)
-    found: Mapping[str, object] = next((claims for claims in named if claims), {})
-    if found and found is _object(_object(authorizer, "jwt"), "claims"):
-        return {name: _listed(name, value) for name, value in found.items()}
+    *nested, flat = _claims(authorizer)
+    claims: Mapping[str, object] = next(filter(None, nested), {})
+    if claims and claims is _object(_object(authorizer, "jwt"), "claims"):
+        return {name: _split_scopes(name, value) for name, value in claims.items()}
     # On a REST API, the context of a Lambda authorizer is next to members of API Gateway.
-    return found or {name: value for name, value in flat.items() if name not in _NOT_CLAIMS}
+    return claims or {name: value for name, value in flat.items() if name not in _NOT_CLAIMS}
 
 
 def base_url(request_context: Mapping[str, object]) -> str:
-    """Return the address of the API without a slash at the end; empty if API Gateway did not say it.
+    """Return the address of the API without a slash at the end; empty if the event does not contain it.
 
     API Gateway fills `domainName` with the host name that the client has reached, and has certificates only for its own
     names. A custom domain has a base path instead of the stage: for links, set BATON_BASE_URL.
@@ -75,13 +75,13 @@ def base_url(request_context: Mapping[str, object]) -> str:
 
 def source_address(request_context: Mapping[str, object]) -> str | None:
     """Return the IP address of the caller: in `identity` of a REST API, in `http` of other APIs."""
-    for place in ("identity", "http"):
-        for address in _text(_object(request_context, place), "sourceIp"):
+    for member in ("identity", "http"):
+        for address in _text(_object(request_context, member), "sourceIp"):
             return address
     return None
 
 
-def _listed(name: str, value: object) -> object:
+def _split_scopes(name: str, value: object) -> object:
     """Return a claim. The JWT authorizer of an HTTP API writes a list of scopes as `[one two]`."""
     if name in SCOPE_CLAIMS and isinstance(value, str) and value.startswith("[") and value.endswith("]"):
         return value[1:-1].split()
@@ -106,7 +106,7 @@ def _identities(context: Mapping[str, object], trust_session_names: bool) -> Ite
     if authorizer:
         yield from _text(_object(_object(authorizer, "iam"), "cognitoIdentity"), "identityId")
     yield from _text(identity, "cognitoIdentityId")
-    principals = (_principal(found, trust_session_names) for found in _unique_ids(authorizer, identity))
+    principals = (_principal(unique_id, trust_session_names) for unique_id in _unique_ids(authorizer, identity))
     yield from filter(None, principals)
     yield from _text(identity, "apiKeyId")
 
@@ -140,10 +140,10 @@ def _principal(unique_id: str, trust_session_names: bool) -> str:
     The id of a user is `AIDA…`, that of the root user is the account number. A session of a role has `AROA…:session
     name`, a session of `GetFederationToken` has `account:name`. Callers choose these names, so they prove nothing.
     """
-    known, colon, _ = unique_id.partition(":")
-    if not colon or (trust_session_names and known.startswith(ROLE)):
+    prefix, colon, _ = unique_id.partition(":")
+    if not colon or (trust_session_names and prefix.startswith(ROLE)):
         return unique_id
-    return f"{known}:" if known.isdigit() else known  # the number alone is the root user
+    return f"{prefix}:" if prefix.isdigit() else prefix  # the number alone is the root user
 
 
 def _object(members: Mapping[str, object], name: str) -> Mapping[str, object]:

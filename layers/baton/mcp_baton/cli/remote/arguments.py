@@ -11,7 +11,7 @@ from typing import Any, Final
 from mcp_baton.exceptions import BatonError
 from mcp_baton.hints import did_you_mean
 
-_GIVEN: Final = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=@|=)(?P<text>.*)", re.DOTALL)
+_ARGUMENT: Final = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=@|=)(?P<text>.*)", re.DOTALL)
 
 
 class ArgumentError(BatonError):
@@ -29,13 +29,13 @@ class GivenArgument:
 
 def parse_arguments(words: Iterable[str]) -> list[GivenArgument]:
     """Parse words such as `a=text`, `b:=[1]` and `c=@notes.txt`."""
-    found: dict[str, GivenArgument] = {}
+    arguments: dict[str, GivenArgument] = {}
     for word in words:
-        parts = _GIVEN.fullmatch(word)
+        parts = _ARGUMENT.fullmatch(word)
         if parts is None:
             raise ArgumentError(f"{word!r} is not an argument: write key=value, key:=JSON or key=@FILE")
         name, text = parts["name"], parts["text"]
-        if name in found:
+        if name in arguments:
             raise ArgumentError(f"the argument {name!r} occurs twice")
         if parts["kind"] == "=@":
             try:
@@ -43,8 +43,8 @@ def parse_arguments(words: Iterable[str]) -> list[GivenArgument]:
             except (OSError, UnicodeDecodeError) as error:
                 reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
                 raise ArgumentError(f"{name}=@{text}: the file cannot be read: {reason}") from error
-        found[name] = GivenArgument(name, text, literal=parts["kind"] == ":=")
-    return list(found.values())
+        arguments[name] = GivenArgument(name, text, literal=parts["kind"] == ":=")
+    return list(arguments.values())
 
 
 def for_tool(arguments: Sequence[GivenArgument], schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,28 +53,28 @@ def for_tool(arguments: Sequence[GivenArgument], schema: Mapping[str, Any]) -> d
     if properties and not schema.get("additionalProperties"):
         _check_names(arguments, properties)
     return {
-        each.name: _literal(each)
-        if each.literal
-        else from_text(each.name, each.text, properties.get(each.name, {}), schema)
-        for each in arguments
+        argument.name: _literal(argument)
+        if argument.literal
+        else from_text(argument.name, argument.text, properties.get(argument.name, {}), schema)
+        for argument in arguments
     }
 
 
 def for_prompt(arguments: Sequence[GivenArgument], declared: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Convert the arguments of a prompt, which are all strings. `declared` has those of `prompts/list`."""
-    _check_names(arguments, [str(each["name"]) for each in declared])
-    made: dict[str, str] = {}
-    for each in arguments:
-        value = _literal(each) if each.literal else each.text
-        made[each.name] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return made
+    _check_names(arguments, [str(argument["name"]) for argument in declared])
+    converted: dict[str, str] = {}
+    for argument in arguments:
+        value = _literal(argument) if argument.literal else argument.text
+        converted[argument.name] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return converted
 
 
 def _check_names(arguments: Sequence[GivenArgument], known: Iterable[str]) -> None:
     names = list(known)
-    for each in arguments:
-        if each.name not in names:
-            raise unknown("argument", each.name, names)
+    for argument in arguments:
+        if argument.name not in names:
+            raise unknown("argument", argument.name, names)
 
 
 def unknown(kind: str, name: str, known: Sequence[str]) -> ArgumentError:
@@ -82,21 +82,21 @@ def unknown(kind: str, name: str, known: Sequence[str]) -> ArgumentError:
     return ArgumentError(f"there is no {kind} {name!r}: {hint}")
 
 
-def _literal(each: GivenArgument) -> Any:
+def _literal(argument: GivenArgument) -> Any:
     try:
-        return json.loads(each.text)
+        return json.loads(argument.text)
     except ValueError as error:
-        raise ArgumentError(f"{each.name}:={each.text} is not JSON: {error}") from error
+        raise ArgumentError(f"{argument.name}:={argument.text} is not JSON: {error}") from error
 
 
 def from_text(name: str, text: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
     """Convert a text to a value of a schema. A schema that allows strings keeps the text. `root` has the `$defs`."""
-    for choice in _enumerated(schema, root):
+    for choice in _enum_values(schema, root):
         if text == _as_text(choice):
             return choice
     choices = choices_of(schema, root)
     if choices and not (text == "null" and any(form.get("type") == "null" for form in _forms(schema, root))):
-        raise ArgumentError(f"{name}={text}: {text!r} is not one of {listed(choices)}")
+        raise ArgumentError(f"{name}={text}: {text!r} is not one of {choices_text(choices)}")
     kinds = {kind for form in _forms(schema, root) for kind in _kinds(form)}
     if not choices and (not kinds or "string" in kinds):
         return text
@@ -104,9 +104,9 @@ def from_text(name: str, text: str, schema: Mapping[str, Any], root: Mapping[str
         value = json.loads(text)
     except ValueError:
         value = ...
-    if not any(_is(kind, value) for kind in kinds):
-        wanted = " or ".join(sorted(kinds - {"null"}) + ["null"] * ("null" in kinds))
-        raise ArgumentError(f"{name}={text}: {text!r} is not a value of type {wanted}")
+    if not any(_has_type(kind, value) for kind in kinds):
+        type_names = " or ".join(sorted(kinds - {"null"}) + ["null"] * ("null" in kinds))
+        raise ArgumentError(f"{name}={text}: {text!r} is not a value of type {type_names}")
     return value
 
 
@@ -119,10 +119,10 @@ def choices_of(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]:
     """Return the values of a schema that allows only certain values, without null; empty for other schemas."""
     forms = [form for form in _forms(schema, root) if form.get("type") != "null"]
     is_choice = all("enum" in form or "const" in form for form in forms)
-    return [value for value in _enumerated(schema, root) if value is not None] if is_choice else []
+    return [value for value in _enum_values(schema, root) if value is not None] if is_choice else []
 
 
-def listed(choices: Iterable[Any]) -> str:
+def choices_text(choices: Iterable[Any]) -> str:
     """Return choices as the user can write them."""
     return ", ".join(map(_as_text, choices))
 
@@ -131,7 +131,7 @@ def _as_text(choice: Any) -> str:
     return choice if isinstance(choice, str) else json.dumps(choice, ensure_ascii=False)
 
 
-def _enumerated(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]:
+def _enum_values(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]:
     return [
         value for form in _forms(schema, root) for value in form.get("enum", [form["const"]] if "const" in form else [])
     ]
@@ -141,10 +141,10 @@ def _forms(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterable[Mappi
     """Yield the schema, or its alternatives."""
     if "$ref" in schema:
         path = str(schema["$ref"]).removeprefix("#/").split("/")
-        found: Any = root
+        target: Any = root
         for part in path:
-            found = found.get(part, {}) if isinstance(found, Mapping) else {}
-        yield from _forms({name: it for name, it in found.items() if it is not schema}, root)
+            target = target.get(part, {}) if isinstance(target, Mapping) else {}
+        yield from _forms({name: value for name, value in target.items() if value is not schema}, root)
     elif "anyOf" in schema or "oneOf" in schema:
         for form in schema.get("anyOf", schema.get("oneOf")):
             yield from _forms(form, root)
@@ -160,5 +160,5 @@ def _kinds(form: Mapping[str, Any]) -> list[str]:
 _TYPES: Final = {"integer": int, "number": int | float, "boolean": bool, "array": list, "object": dict}
 
 
-def _is(kind: str, value: Any) -> bool:
+def _has_type(kind: str, value: Any) -> bool:
     return isinstance(value, _TYPES.get(kind, NoneType)) and (kind == "boolean" or not isinstance(value, bool))

@@ -33,7 +33,7 @@ PAGES: Final = 1_000
 ENTRIES: Final = 100_000
 """The maximum number of pages and entries of a list."""
 
-SEARCHED: Final = 1_000
+SEARCH_LIMIT: Final = 1_000
 """The number of newest tasks among which a prefix is looked up."""
 
 PROGRESS_TOKEN: Final = {"progressToken": "baton"}
@@ -41,14 +41,14 @@ PROGRESS_TOKEN: Final = {"progressToken": "baton"}
 POLL_MS: Final = (100, 60_000)
 """The minimum and the maximum of the time between two polls, whatever the server requests, milliseconds."""
 
-ANSWERED_S: Final = 1.0
+ANSWER_DELAY_S: Final = 1.0
 """The time before a task is polled after its question was answered, seconds."""
 
-type Take = Callable[[dict[str, Any]], bool]
+type Receive = Callable[[dict[str, Any]], bool]
 """Gets each message of an answer when it arrives. Returns whether it was the last one."""
 
 
-type Send = Callable[[Mapping[str, Any], Mapping[str, str], Take], None]
+type Send = Callable[[Mapping[str, Any], Mapping[str, str], Receive], None]
 """Sends a message with headers to a server, and reads the answer."""
 
 
@@ -85,64 +85,64 @@ class Remote:
 
         `meta` and `headers` are added to those of the era. Only 2025 has `tasks/list`.
         """
-        sent = dict(params or {})
+        all_params = dict(params or {})
         for _ in range(ROUNDS):
-            result = self._once(method, sent, meta or {}, era, headers or {})
+            result = self._send_request(method, all_params, meta or {}, era, headers or {})
             if result.get("resultType") != "input_required":
                 return result
-            asked = result.get("inputRequests", {})
-            sent["inputResponses"] = {key: self.terminal.answer(question) for key, question in asked.items()}
+            questions = result.get("inputRequests", {})
+            all_params["inputResponses"] = {key: self.terminal.answer(question) for key, question in questions.items()}
             if "requestState" in result:
-                sent["requestState"] = result["requestState"]
+                all_params["requestState"] = result["requestState"]
         raise Rejected(0, f"{method} has asked {ROUNDS} times and asks again")
 
-    def _once(
+    def _send_request(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], era: Era, headers: Mapping[str, str]
     ) -> dict[str, Any]:
-        sent = {**params, "_meta": {**_own_meta(era), **meta}} if era == "2026" or meta else params
-        request = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": sent}
+        all_params = {**params, "_meta": {**_era_meta(era), **meta}} if era == "2026" or meta else params
+        request = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": all_params}
         standard = standard_headers(method, params) if era == "2026" else {}
-        answers: list[dict[str, Any]] = []
+        responses: list[dict[str, Any]] = []
 
-        def take(message: dict[str, Any]) -> bool:
+        def receive(message: dict[str, Any]) -> bool:
             if message.get("method") == "notifications/progress":
                 self.progress.notify(message.get("params", {}))
             elif "method" not in message and ("result" in message or "error" in message):
-                answers.append(message)
-            return bool(answers)
+                responses.append(message)
+            return bool(responses)
 
-        self._send(request, {VERSION_HEADER: REVISIONS[era], **standard, **headers}, take)
-        if not answers:
+        self._send(request, {VERSION_HEADER: REVISIONS[era], **standard, **headers}, receive)
+        if not responses:
             raise Unreachable(f"the answer to {method} is incomplete. If the request has a task, look at the task")
-        return _result(answers[0])
+        return _result(responses[0])
 
-    def _pages(self, method: str, key: str, *, era: Era = "2026", most: int | None = None) -> list[dict[str, Any]]:
-        """Return the entries of a list. After `most` entries, no further page is requested."""
-        found: list[dict[str, Any]] = []
+    def _pages(self, method: str, key: str, *, era: Era = "2026", limit: int | None = None) -> list[dict[str, Any]]:
+        """Return the entries of a list. After `limit` entries, no further page is requested."""
+        entries: list[dict[str, Any]] = []
         cursor: str | None = None
         for _ in range(PAGES):
             page = self.request(method, {} if cursor is None else {"cursor": cursor}, era=era)
-            found += page.get(key, [])
+            entries += page.get(key, [])
             cursor = page.get("nextCursor")
-            if cursor is None or (most is not None and len(found) >= most):
-                return found
-            if len(found) > ENTRIES:
+            if cursor is None or (limit is not None and len(entries) >= limit):
+                return entries
+            if len(entries) > ENTRIES:
                 break
         raise protocol_error(f"the list of {method} does not end: {PAGES:,} pages or {ENTRIES:,} entries were read")
 
     def tool(self, name: str) -> dict[str, Any]:
-        return _named(name, self._pages("tools/list", "tools"), "tool")
+        return _find_by_name(name, self._pages("tools/list", "tools"), "tool")
 
     def prompt(self, name: str) -> dict[str, Any]:
-        return _named(name, self._pages("prompts/list", "prompts"), "prompt")
+        return _find_by_name(name, self._pages("prompts/list", "prompts"), "prompt")
 
-    def tasks(self, most: int | None) -> list[dict[str, Any]]:
+    def tasks(self, limit: int | None) -> list[dict[str, Any]]:
         """Return the caller's newest tasks; all for `None`."""
-        return self._pages("tasks/list", "tasks", era="2025", most=most)
+        return self._pages("tasks/list", "tasks", era="2025", limit=limit)
 
     def find_task(self, prefix: str) -> str:
         """Return the id of the caller's only task with this prefix."""
-        return find_id(prefix, lambda: self.tasks(SEARCHED))
+        return find_id(prefix, lambda: self.tasks(SEARCH_LIMIT))
 
     def task(self, task_id: str) -> TaskState:
         """Return a task with its suggested calls."""
@@ -188,35 +188,35 @@ class Remote:
         return RunResult(name, messages, self._task_after_run(meta), meta.get("persisted", True))
 
     def _task_after_run(self, meta: Mapping[str, Any]) -> TaskState:
-        """Return the task after a run: as it is stored, unless the store does not have what the run did."""
+        """Return the task after a run: as it is stored, unless the changes of the run were not stored."""
         steps = tuple(StepState(step["name"], step["status"]) for step in meta.get("steps", ()))
         status, pause = meta.get("task_status", "working"), meta.get("pause_reason")
         try:
-            stored = self.task(meta["task_id"])
+            stored_task = self.task(meta["task_id"])
         except Rejected:
             return TaskState(meta["task_id"], status, steps=steps, pause=pause)
         if meta.get("persisted", True) is True:
-            return stored
-        return structs.replace(stored, steps=steps, status=status, pause=pause)
+            return stored_task
+        return structs.replace(stored_task, steps=steps, status=status, pause=pause)
 
-    def run_asking(self, name: str, given: dict[str, str], task_id: str | None = None) -> RunResult:
+    def run_with_secrets(self, name: str, arguments: dict[str, str], task_id: str | None = None) -> RunResult:
         """Run a workflow, or resume a task of it, and ask the user for missing secret arguments.
 
-        `given` has its arguments. Secrets that the user types are added for the command's next requests.
+        Secrets that the user types are added to `arguments` for the command's next requests.
         """
         while True:
             try:
-                return self.run(name, given, task_id)
-            except Rejected as refused:
-                names = refused.data.get(SECRETS) if isinstance(refused.data, Mapping) else None
+                return self.run(name, arguments, task_id)
+            except Rejected as error:
+                names = error.data.get(SECRETS) if isinstance(error.data, Mapping) else None
                 secrets = names if isinstance(names, list) else []
-                lacking = [secret for secret in secrets if isinstance(secret, str) and secret not in given]
-                if not lacking or not self.terminal.interactive:
+                missing = [secret for secret in secrets if isinstance(secret, str) and secret not in arguments]
+                if not missing or not self.terminal.interactive:
                     raise
                 try:
-                    given |= {secret: self.terminal.secret(secret) for secret in lacking}
+                    arguments |= {secret: self.terminal.secret(secret) for secret in missing}
                 except Stopped:
-                    raise refused from None
+                    raise error from None
 
     def call(self, tool: Mapping[str, Any], arguments: Mapping[str, Any], task_id: str | None = None) -> dict[str, Any]:
         """Call a tool and return the result. If the call becomes a task, wait until the task ends.
@@ -248,10 +248,10 @@ class Remote:
                     case "cancelled":
                         raise Failure(f"the task {task_id} was cancelled")
                     case "input_required" if task.get("inputRequests"):
-                        asked = task["inputRequests"]
-                        answers = {key: self.terminal.answer(question) for key, question in asked.items()}
+                        questions = task["inputRequests"]
+                        answers = {key: self.terminal.answer(question) for key, question in questions.items()}
                         self.request("tasks/update", {"taskId": task_id, "inputResponses": answers})
-                        self._sleep(ANSWERED_S)
+                        self._sleep(ANSWER_DELAY_S)
                     case _:
                         self._sleep(min(max(task.get("pollIntervalMs", 1_000), POLL_MS[0]), POLL_MS[1]) / 1000)
                 task = self.request("tasks/get", {"taskId": task_id})
@@ -284,7 +284,7 @@ def _meta_for(task_id: str | None) -> dict[str, Any]:
     return PROGRESS_TOKEN if task_id is None else {**PROGRESS_TOKEN, TASK_ID_KEY: task_id}
 
 
-def _own_meta(era: Era) -> dict[str, Any]:
+def _era_meta(era: Era) -> dict[str, Any]:
     if era == "2025":
         return {}
     return {
@@ -295,14 +295,14 @@ def _own_meta(era: Era) -> dict[str, Any]:
     }
 
 
-def _named(name: str, listed: Sequence[Mapping[str, Any]], kind: str) -> dict[str, Any]:
-    found = {str(each["name"]): dict(each) for each in listed}
-    if name not in found:
-        raise unknown(kind, name, list(found))
-    return found[name]
+def _find_by_name(name: str, items: Sequence[Mapping[str, Any]], kind: str) -> dict[str, Any]:
+    by_name = {str(item["name"]): dict(item) for item in items}
+    if name not in by_name:
+        raise unknown(kind, name, list(by_name))
+    return by_name[name]
 
 
-def find_id(prefix: str, listed: Callable[[], Sequence[Mapping[str, Any]]]) -> str:
+def find_id(prefix: str, list_tasks: Callable[[], Sequence[Mapping[str, Any]]]) -> str:
     """Return the only id of a listed task with this prefix. A whole id needs no list.
 
     Raises:
@@ -310,10 +310,10 @@ def find_id(prefix: str, listed: Callable[[], Sequence[Mapping[str, Any]]]) -> s
     """
     if re.fullmatch(r"[0-9a-z]{37}", prefix):
         return prefix
-    found = [task_id for task in listed() if (task_id := str(task["taskId"])).startswith(prefix)]
-    if not prefix or not found:
+    ids = [task_id for task in list_tasks() if (task_id := str(task["taskId"])).startswith(prefix)]
+    if not prefix or not ids:
         raise BatonError(f"no task begins with {prefix!r}: `baton tasks` lists them")
-    if len(found) > 1:
-        some = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
-        raise BatonError(f"{len(found)} tasks begin with {prefix!r}: {some}. Write more of the id")
-    return found[0]
+    if len(ids) > 1:
+        examples = ", ".join(ids[:5]) + (", …" if len(ids) > 5 else "")
+        raise BatonError(f"{len(ids)} tasks begin with {prefix!r}: {examples}. Write more of the id")
+    return ids[0]

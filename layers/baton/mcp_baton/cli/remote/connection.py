@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from msgspec.structs import replace
 
 from mcp_baton.cli.options import ConnectionOptions, header_name
-from mcp_baton.cli.remote.client import Remote, Take
+from mcp_baton.cli.remote.client import Receive, Remote
 from mcp_baton.cli.remote.errors import protocol_error
 from mcp_baton.cli.remote.printing import Progress, short
 from mcp_baton.cli.remote.profiles import Access, profile, profiles_file, secret
@@ -38,8 +38,8 @@ def open_connection(connection: ConnectionOptions, *, as_json: bool) -> Iterator
     try:
         if connection.is_target:
             connection.check_target()
-            with served_here(where) as client:
-                yield Remote(partial(_send_here, client), terminal, progress, client.clock.advance)
+            with local_client(where) as client:
+                yield Remote(partial(_send_locally, client), terminal, progress, client.clock.advance)
             return
         access = access_of(connection)
         try:
@@ -52,8 +52,8 @@ def open_connection(connection: ConnectionOptions, *, as_json: bool) -> Iterator
             try:
                 yield Remote(server.send, terminal, progress, time.sleep)
             except UNUSABLE as error:
-                place = extract_tb(error.__traceback__)[-1]
-                problem = f"{type(error).__name__}: {error}, {Path(place.filename).name} line {place.lineno}"
+                frame = extract_tb(error.__traceback__)[-1]
+                problem = f"{type(error).__name__}: {error}, {Path(frame.filename).name} line {frame.lineno}"
                 raise protocol_error(f"{where} gave an answer that cannot be used ({short(problem)})") from error
     finally:
         progress.stop()
@@ -79,19 +79,19 @@ def access_of(connection: ConnectionOptions) -> Access:
     return access
 
 
-def _headers(given: Sequence[str]) -> dict[str, str]:
-    made: dict[str, str] = {}
-    for each in given:
-        name, colon, value = each.partition(":")
+def _headers(texts: Sequence[str]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for text in texts:
+        name, colon, value = text.partition(":")
         if not colon:
             # The message does not repeat the text, which may be a secret.
             raise BatonError("--header is NAME:VALUE, and one has no colon")
-        made[header_name(name.strip())] = value.strip()
-    return made
+        headers[header_name(name.strip())] = value.strip()
+    return headers
 
 
 @contextmanager
-def served_here(target: str) -> Iterator[Client]:
+def local_client(target: str) -> Iterator[Client]:
     """Serve the server of a file or module in this process."""
     from mcp_baton.local.loader import load
 
@@ -101,9 +101,9 @@ def served_here(target: str) -> Iterator[Client]:
         yield client
 
 
-def _send_here(client: Client, message: Mapping[str, Any], headers: Mapping[str, str], take: Take) -> None:
+def _send_locally(client: Client, message: Mapping[str, Any], headers: Mapping[str, str], receive: Receive) -> None:
     """Send a message to a server in this process, and take the messages of its answer as they are made."""
-    response, _ = client.stage.function.invoke(client.wire.event(message, headers), Stream(take).open)
+    response, _ = client.stage.function.invoke(client.wire.event(message, headers), Stream(receive).open)
     client.stage.worker.process_due()
     if response.get("body"):
-        take(json.loads(response["body"]))
+        receive(json.loads(response["body"]))

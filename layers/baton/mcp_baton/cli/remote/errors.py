@@ -77,7 +77,7 @@ def print_error(error: BatonError, *, as_json: bool) -> int:
 
     message = message_of(error)
     if as_json:
-        more = {"code": error.code, "data": error.data} if isinstance(error, Rejected) else {}
-        print_json({"error": {"message": message, **{name: it for name, it in more.items() if it is not None}}})
+        details = {"code": error.code, "data": error.data} if isinstance(error, Rejected) else {}
+        print_json({"error": {"message": message} | {key: item for key, item in details.items() if item is not None}})
     echo(f"baton: {message}", err=True)
     return code_of(error)

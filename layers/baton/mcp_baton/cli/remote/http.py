@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 
-from mcp_baton.cli.remote.client import Take
+from mcp_baton.cli.remote.client import Receive
 from mcp_baton.cli.remote.errors import Denied, Failure, Unreachable, protocol_error
 from mcp_baton.cli.remote.profiles import Access
 from mcp_baton.exceptions import BatonError
@@ -30,7 +30,7 @@ EVENTS: Final = 100_000
 LEVELS: Final = MAX_LEVELS + 20
 """The maximum nesting of a message: that of a tool's value, and the levels around it."""
 
-SHOWN: Final = 200
+MAX_TEXT: Final = 200
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
@@ -43,18 +43,18 @@ class HttpTransport:
     def close(self) -> None:
         self._client.close()
 
-    def send(self, message: Mapping[str, Any], headers: Mapping[str, str], take: Take) -> None:
-        """Send a message and read the answer until `take` returns true.
+    def send(self, message: Mapping[str, Any], headers: Mapping[str, str], receive: Receive) -> None:
+        """Send a message and read the answer until `receive` returns true.
 
         Raises:
             Unreachable: the server does not answer, or it is not an MCP server.
             Denied: it answers 401 or 403.
         """
-        sent = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
+        all_headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
         body = json.dumps(message).encode()
         try:
-            with self._client.stream("POST", self._url, content=body, headers=sent) as response:
-                any(map(take, self._messages(response)))
+            with self._client.stream("POST", self._url, content=body, headers=all_headers) as response:
+                any(map(receive, self._messages(response)))
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise Unreachable(f"{self._url} cannot be reached: {error}{_remedy(error, self._url)}") from error
 
@@ -71,19 +71,19 @@ class HttpTransport:
         url = httpx.URL(self._url).join(path)
         try:
             with self._client.stream(method, url, params=query, json=None if method == "GET" else body) as response:
-                answer = self._body(response)
+                document = self._body(response)
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise Unreachable(f"{url} cannot be reached: {error}{_remedy(error, self._url)}") from error
-        if response.is_success and isinstance(answer, dict):
-            return answer
-        said = answer.get("error") if isinstance(answer, dict) else None
-        if isinstance(said, str):
-            raise Failure(f"{said} ({response.status_code})")
+        if response.is_success and isinstance(document, dict):
+            return document
+        reason = document.get("error") if isinstance(document, dict) else None
+        if isinstance(reason, str):
+            raise Failure(f"{reason} ({response.status_code})")
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
             raise Denied(
-                f"{url} answered {response.status_code}{_reason(answer)}: the credentials are missing or wrong"
+                f"{url} answered {response.status_code}{_reason(document)}: the credentials are missing or wrong"
             )
-        raise Unreachable(f"{url} has no such API: it answered {response.status_code}{_reason(answer)}")
+        raise Unreachable(f"{url} has no such API: it answered {response.status_code}{_reason(document)}")
 
     def _messages(self, response: httpx.Response) -> Iterator[dict[str, Any]]:
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
@@ -123,41 +123,41 @@ class HttpTransport:
             return None
 
     def _pieces(self, response: httpx.Response) -> Iterator[bytes]:
-        left = ANSWER_BYTES
+        remaining = ANSWER_BYTES
         for piece in response.iter_bytes():
-            left -= len(piece)
-            if left < 0:
+            remaining -= len(piece)
+            if remaining < 0:
                 raise protocol_error(f"{self._url} sent an answer of more than {ANSWER_BYTES:,} bytes")
             yield piece
 
 
 def _remedy(error: Exception, url: str) -> str:
     """Return a hint if the connection to this machine was refused."""
-    here = isinstance(error, httpx.ConnectError) and httpx.URL(url).host in LOOPBACK
-    return ": is `baton serve` running, on this port?" if here else ""
+    is_local = isinstance(error, httpx.ConnectError) and httpx.URL(url).host in LOOPBACK
+    return ": is `baton serve` running, on this port?" if is_local else ""
 
 
 def _headers(access: Access) -> dict[str, str]:
     """Return the headers of the credentials and of `--header`."""
-    made = dict(access.headers)
+    headers = dict(access.headers)
     if access.api_key:
-        made["x-api-key"] = access.api_key
+        headers["x-api-key"] = access.api_key
     if access.token:
-        made["Authorization"] = f"Bearer {access.token}"
-    for name, value in made.items():
+        headers["Authorization"] = f"Bearer {access.token}"
+    for name, value in headers.items():
         if not (value.isascii() and value.isprintable()):
             raise BatonError(
                 f"the header {name!r} for {access.url} has a character that is not printable ASCII: correct the option "
                 "or the profile that sets it"
             )
-    return made
+    return headers
 
 
 def _reason(message: Any) -> str:
-    said = message.get("message") or message.get("Message") if isinstance(message, dict) else None
+    text = message.get("message") or message.get("Message") if isinstance(message, dict) else None
     error = message.get("error") if isinstance(message, dict) else None
-    said = error.get("message") if isinstance(error, dict) else said
-    return f" ({str(said)[:SHOWN]})" if said else ""
+    text = error.get("message") if isinstance(error, dict) else text
+    return f" ({str(text)[:MAX_TEXT]})" if text else ""
 
 
 AWS_HOST: Final = (
@@ -180,10 +180,10 @@ class SigV4(httpx.Auth):
         from botocore.awsrequest import AWSRequest
 
         # A proxy may add or change other headers.
-        signed = {name: request.headers[name] for name in ("host", "content-type") if name in request.headers}
-        aws = AWSRequest(request.method, str(request.url), headers=signed, data=request.content)
-        SigV4Auth(self._credentials.get_frozen_credentials(), self._service, self._region).add_auth(aws)
-        request.headers.update(dict(aws.headers.items()))
+        headers = {name: request.headers[name] for name in ("host", "content-type") if name in request.headers}
+        aws_request = AWSRequest(request.method, str(request.url), headers=headers, data=request.content)
+        SigV4Auth(self._credentials.get_frozen_credentials(), self._service, self._region).add_auth(aws_request)
+        request.headers.update(dict(aws_request.headers.items()))
         yield request
 
 
@@ -193,8 +193,8 @@ def signer(access: Access) -> SigV4:
 
     try:
         session = botocore.session.Session(profile=access.aws_profile)
-        in_host = re.fullmatch(AWS_HOST, httpx.URL(access.url).host)
-        region = access.region or (in_host["region"] if in_host else session.get_config_variable("region"))
+        host_match = re.fullmatch(AWS_HOST, httpx.URL(access.url).host)
+        region = access.region or (host_match["region"] if host_match else session.get_config_variable("region"))
         credentials = session.get_credentials()
     except BotoCoreError as error:
         raise BatonError(f"the AWS configuration cannot be used: {error}") from error
@@ -202,5 +202,5 @@ def signer(access: Access) -> SigV4:
         raise Denied("there are no AWS credentials to sign requests with: log in, or set AWS_PROFILE")
     if not region:
         raise BatonError("the region to sign requests for is not known: set `region` in the profile, or AWS_REGION")
-    by_host = "lambda" if in_host and in_host["service"] == "lambda-url" else "execute-api"
-    return SigV4(credentials, access.service or by_host, region)
+    default_service = "lambda" if host_match and host_match["service"] == "lambda-url" else "execute-api"
+    return SigV4(credentials, access.service or default_service, region)

@@ -1,4 +1,4 @@
-"""The output of the commands. `CleanConsole` cleans the text of servers; text is never read as markup."""
+"""The out of the commands. `CleanConsole` cleans the text of servers; text is never read as markup."""
 
 import json
 import shlex
@@ -30,13 +30,13 @@ STYLES: Final = {
     "pending": "dim",
     "skipped": "dim",
 }
-SHOWN: Final = 300
+MAX_TEXT: Final = 300
 """The maximum number of characters of a value in a line."""
 
 PREFIX: Final = 16
 """The number of characters of a task's id in a list."""
 
-LONGEST: Final = 4_000
+MAX_RESULT: Final = 4_000
 """The maximum number of characters of a result."""
 
 
@@ -48,10 +48,10 @@ def plain(value: object) -> str:
     return cleaned(str(value))
 
 
-def short(value: Any, most: int = SHOWN) -> str:
+def short(value: Any, limit: int = MAX_TEXT) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = " ".join(plain(text).split())
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def status_text(status: str) -> Text:
@@ -88,8 +88,8 @@ def epoch_ms(timestamp: str) -> int | None:
 
 def age(timestamp: str, now_ms: int) -> str:
     """Return the time since a timestamp: `12 s`, `3 min`, `2 h`, `5 d`."""
-    at = epoch_ms(timestamp)
-    seconds = 0 if at is None else max(0, now_ms - at) // 1000
+    time_ms = epoch_ms(timestamp)
+    seconds = 0 if time_ms is None else max(0, now_ms - time_ms) // 1000
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= length:
             return f"{seconds // length} {unit}"
@@ -118,14 +118,14 @@ def steps_table(steps: tuple[StepState, ...]) -> Padding:
     for step in steps:
         result = size(step.bytes)
         if step.elements:
-            done, total = step.elements["done"], step.elements["total"]
-            result = f"{done} of {total} {'element' if total == 1 else 'elements'}"
+            ended, total = step.elements["done"], step.elements["total"]
+            result = f"{ended} of {total} {'element' if total == 1 else 'elements'}"
         cells = (clock(step.at_ms), duration(step.ms), result)
         table.add_row(Text(plain(step.name)), status_text(step.status), *cells)
     return Padding(table, (0, 0, 0, 2), expand=False)
 
 
-def why(pause: Mapping[str, Any]) -> str:
+def pause_text(pause: Mapping[str, Any]) -> str:
     """Return a pause reason in words (docs/workflows.md, Pausing), or its type if this version does not know it."""
     kind, reason = str(pause.get("type", "paused")), parse_pause(pause)
     return f"{kind}: {reason.what_happened()}" if reason else kind
@@ -193,81 +193,81 @@ class Progress:
             self._status = None
 
 
-def print_run(ran: RunResult, to: Console) -> None:
+def print_run(result: RunResult, out: Console) -> None:
     """Print a run: its steps, and the result or the next calls. A task without suggested calls has only a handoff."""
-    if ran.task is None:
-        for message in ran.messages:
-            to.print(Text(f"{plain(message.get('role', ''))}:", style="bold"))
-            _print_indented(to, Text(plain(text_of(message))))
+    if result.task is None:
+        for message in result.messages:
+            out.print(Text(f"{plain(message.get('role', ''))}:", style="bold"))
+            _print_indented(out, Text(plain(text_of(message))))
         return
-    _print_lines(ran.task, to)
-    if ran.persisted is not True:
-        whether = "was not stored" if ran.persisted is False else "may not have been stored"
-        look = f"`baton show WHERE {plain(ran.task.task_id)}`"
-        to.print(Text(f"The result of this run {whether}. Use {look} before you repeat it.", style="yellow"))
-    if ran.note:
-        to.print(Text(plain(ran.note), style="yellow"))
-    if ran.paused and ran.task.following:
-        _print_pause(ran.task, to)
-    elif ran.handoff:
-        to.print()
-        to.print(Text(plain(ran.handoff)))
-    elif ran.task.status == "completed":
-        _print_results(ran.task, to)
+    _print_lines(result.task, out)
+    if result.persisted is not True:
+        state = "was not stored" if result.persisted is False else "may not have been stored"
+        command = f"`baton show WHERE {plain(result.task.task_id)}`"
+        out.print(Text(f"The result of this run {state}. Use {command} before you repeat it.", style="yellow"))
+    if result.note:
+        out.print(Text(plain(result.note), style="yellow"))
+    if result.paused and result.task.following:
+        _print_pause(result.task, out)
+    elif result.handoff:
+        out.print()
+        out.print(Text(plain(result.handoff)))
+    elif result.task.status == "completed":
+        _print_results(result.task, out)
 
 
-def print_task(task: TaskState, to: Console, now_ms: int) -> None:
+def print_task(task: TaskState, out: Console, now_ms: int) -> None:
     """Print a task: its steps, the pause reason, the next calls, its result."""
-    _print_lines(task, to)
+    _print_lines(task, out)
     if not task.ended:
-        _print_pause(task, to)
+        _print_pause(task, out)
     if task.error:
-        to.print(Text("Failed  ", style="bold red").append(short(task.error.get("message", "")), style="not bold red"))
+        out.print(Text("Failed  ", style="bold red").append(short(task.error.get("message", "")), style="not bold red"))
     if task.ended:
-        _print_results(task, to)
+        _print_results(task, out)
     if task.others:
         others = ", ".join(f"{plain(name)} ({size(length)})" for name, length in task.others.items())
-        to.print(Text("Variables  ", style="bold").append(others, style="not bold"))
-    to.print(Text(_times(task, now_ms), style="dim"))
+        out.print(Text("Variables  ", style="bold").append(others, style="not bold"))
+    out.print(Text(_times(task, now_ms), style="dim"))
 
 
-def _print_pause(task: TaskState, to: Console) -> None:
+def _print_pause(task: TaskState, out: Console) -> None:
     if task.pause and task.message != WAITED:
-        to.print(Text("Paused  ", style="bold").append(plain(why(task.pause)), style="not bold"))
+        out.print(Text("Paused  ", style="bold").append(plain(pause_text(task.pause)), style="not bold"))
     for key, question in task.questions.items():
-        to.print(Text("Asks  ", style="bold").append(f"{plain(key)}: {_asked(question)}", style="not bold"))
+        out.print(Text("Asks  ", style="bold").append(f"{plain(key)}: {_question_text(question)}", style="not bold"))
     if task.following:
-        to.print(Text("After the wait" if still_waits(task) else "Next", style="bold"))
+        out.print(Text("After the wait" if still_waits(task) else "Next", style="bold"))
         for number, entry in enumerate(task.following, 1):
             # In one line: a command that is broken into two lines cannot be copied.
-            to.print(Text(f"  {number}. {plain(call_line(entry, task.task_id))}"), soft_wrap=True)
+            out.print(Text(f"  {number}. {plain(call_line(entry, task.task_id))}"), soft_wrap=True)
             if entry.get("guidance"):
-                _print_indented(to, Text(plain(entry["guidance"]), style="dim"), 5)
+                _print_indented(out, Text(plain(entry["guidance"]), style="dim"), 5)
 
 
-def _print_lines(task: TaskState, to: Console) -> None:
+def _print_lines(task: TaskState, out: Console) -> None:
     name = Text().append(plain(task.workflow or "a tool's task"), style="bold")
-    to.print(name.append(f"  {task.task_id}", style="dim"))
+    out.print(name.append(f"  {task.task_id}", style="dim"))
     line = status_text(task.status)
     if task.pause and not task.ended:
         step = paused_step(task.pause) or task.step
-        at = f" at {plain(step)}" if step else ""
-        line.append(f", paused{at}: {paused_text(task.message).removeprefix(PAUSED_BEGINS)}", style=STYLES["paused"])
+        place = f" at {plain(step)}" if step else ""
+        line.append(f", paused{place}: {paused_text(task.message).removeprefix(PAUSED_BEGINS)}", style=STYLES["paused"])
     if task.message and not task.message.startswith(PAUSED_BEGINS):
         line.append(f": {short(task.message)}")
-    to.print(line)
+    out.print(line)
     if task.steps:
-        to.print(steps_table(task.steps))
+        out.print(steps_table(task.steps))
 
 
-def _print_results(task: TaskState, to: Console) -> None:
+def _print_results(task: TaskState, out: Console) -> None:
     results = [(step.name, task.results[step.name]) for step in task.steps if step.name in task.results and step.tool]
     for name, value in results[-1:]:
-        to.print(Text(f"Result of {plain(name)}", style="bold"))
-        _print_indented(to, Text(_pretty(value)))
+        out.print(Text(f"Result of {plain(name)}", style="bold"))
+        _print_indented(out, Text(_pretty(value)))
     if task.result is not None and (task.result_by or not (results and _is_summary(task.result))):
-        to.print(Text("Result, supplied by a client" if task.result_by else "Result", style="bold"))
-        _print_indented(to, Text(_pretty(task.result)))
+        out.print(Text("Result, supplied by a client" if task.result_by else "Result", style="bold"))
+        _print_indented(out, Text(_pretty(task.result)))
 
 
 def _is_summary(result: Any) -> bool:
@@ -277,27 +277,27 @@ def _is_summary(result: Any) -> bool:
 
 def _pretty(value: Any) -> str:
     text = plain(value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False))
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text)} characters; --json has all)"
+    return text if len(text) <= MAX_RESULT else f"{text[:MAX_RESULT]}… ({len(text)} characters; --json has all)"
 
 
-def _asked(question: Any) -> str:
+def _question_text(question: Any) -> str:
     params = question.get("params", {}) if isinstance(question, dict) else {}
     return short(params.get("message", question))
 
 
-def _print_indented(to: Console, text: Text, by: int = 2) -> None:
-    for line in text.wrap(to, max(20, to.width - by)):
-        to.print(Text(" " * by).append_text(line))
+def _print_indented(out: Console, text: Text, indent: int = 2) -> None:
+    for line in text.wrap(out, max(20, out.width - indent)):
+        out.print(Text(" " * indent).append_text(line))
 
 
 def _times(task: TaskState, now_ms: int) -> str:
-    created, updated = epoch_ms(task.created), epoch_ms(task.updated)
-    parts = [f"created {task.created[:10]} {clock(created)} UTC"] if created is not None else []
-    if updated is not None:
-        parts.append(f"changed {duration(max(0, now_ms - updated))} ago")
-    if created is not None and task.ttl_ms is not None:
-        left = created + task.ttl_ms - now_ms
-        parts.append(f"expires in {duration(left)}" if left > 0 else "expired")
+    created_ms, updated_ms = epoch_ms(task.created), epoch_ms(task.updated)
+    parts = [f"created {task.created[:10]} {clock(created_ms)} UTC"] if created_ms is not None else []
+    if updated_ms is not None:
+        parts.append(f"changed {duration(max(0, now_ms - updated_ms))} ago")
+    if created_ms is not None and task.ttl_ms is not None:
+        remaining_ms = created_ms + task.ttl_ms - now_ms
+        parts.append(f"expires in {duration(remaining_ms)}" if remaining_ms > 0 else "expired")
     return ", ".join(parts)
 
 

@@ -57,13 +57,13 @@ def profiles_file(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def profile(name: str, file: Path) -> Access:
-    found = _profiles(file)
-    if name not in found:
+    profiles = _profiles(file)
+    if name not in profiles:
         raise BatonError(
-            f"{name!r} is not a profile in {file}{did_you_mean(name, found)}. WHERE is a URL (https://…/mcp), a file "
-            "or module with a Server (app.py, package.module:server), or a profile's name"
+            f"{name!r} is not a profile in {file}{did_you_mean(name, profiles)}. WHERE is a URL (https://…/mcp), a "
+            "file or module with a Server (app.py, package.module:server), or a profile's name"
         )
-    place, fields = f"{file}: profile {name!r}", found[name]
+    place, fields = f"{file}: profile {name!r}", profiles[name]
     if not isinstance(fields, Mapping):
         raise BatonError(f"{place} is not a table: write [{name}] and its fields below")
     if "://" not in str(fields.get("url", "")):
@@ -72,24 +72,24 @@ def profile(name: str, file: Path) -> Access:
     try:
         return convert({**fields, **secrets}, Access)
     except ValidationError as error:
-        known = ", ".join(Access.__struct_fields__)
-        raise BatonError(f"{place}: {error}. The fields are {known}") from error
+        names = ", ".join(Access.__struct_fields__)
+        raise BatonError(f"{place}: {error}. The fields are {names}") from error
 
 
 def _profiles(file: Path) -> dict[str, Any]:
     try:
-        with file.open("rb") as opened:
-            found, status = tomllib.load(opened), os.fstat(opened.fileno())
+        with file.open("rb") as stream:
+            profiles, status = tomllib.load(stream), os.fstat(stream.fileno())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         # The message of tomllib has the place of the error, never the text, which may be a secret.
         raise BatonError(f"{file} cannot be read: {error}") from error
-    if _runs_a_command(found) and _others_can_write(status):
+    if _runs_a_command(profiles) and _others_can_write(status):
         raise BatonError(
             f"{file} has a command, and others can write it: run chmod go-w {shlex.quote(str(file))}, and own the file"
         )
-    return found
+    return profiles
 
 
 def _runs_a_command(profiles: Mapping[str, Any]) -> bool:
@@ -115,20 +115,20 @@ def secret(value: Any, place: str) -> str:
         case str() if value:
             return value
         case {"command": str() | list() as command, **rest} if not rest:
-            return _printed(
+            return _output_of(
                 shlex.split(command) if isinstance(command, str) else [str(word) for word in command], place
             )
         case _:
             raise BatonError(f'{place} must be a string, "env:NAME", or {{command = "…"}}')
 
 
-def _printed(command: list[str], place: str) -> str:
+def _output_of(command: list[str], place: str) -> str:
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=COMMAND_S)  # noqa: S603
+        process = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=COMMAND_S)  # noqa: S603
     except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
         name = command[0] if command else ""
         # The exception's text may contain the output.
         raise BatonError(f"{place}: the command {name!r} failed ({type(error).__name__})") from None
-    if not done.stdout.strip():
+    if not process.stdout.strip():
         raise BatonError(f"{place}: the command {command[0]!r} printed nothing")
-    return done.stdout.strip()
+    return process.stdout.strip()

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from mcp_baton.cli.remote.arguments import ArgumentError, choices_of, from_text, kinds_of, listed
+from mcp_baton.cli.remote.arguments import ArgumentError, choices_of, choices_text, from_text, kinds_of
 from mcp_baton.cli.remote.errors import Failure
 from mcp_baton.cli.remote.printing import console, plain
 
@@ -36,10 +36,10 @@ class Terminal:
     def line(self, prompt: str) -> str:
         self._quiet()
         self._console.print(Text(plain(prompt), style="bold"), end=" ")
-        typed = sys.stdin.readline()
-        if not typed:
+        text = sys.stdin.readline()
+        if not text:
             raise Stopped
-        return typed.rstrip("\r\n")
+        return text.rstrip("\r\n")
 
     def secret(self, name: str) -> str:
         """Ask for the value of a secret argument, which is not shown."""
@@ -68,31 +68,31 @@ class Terminal:
             return {"action": "cancel"}
 
     def fields(
-        self, schema: Mapping[str, Any], names: Iterable[str], present: Mapping[str, Any] | None = None
+        self, schema: Mapping[str, Any], names: Iterable[str], current: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Ask for the values of fields of a schema. Optional fields may stay empty; an empty line keeps `present`."""
-        made: dict[str, Any] = {}
+        """Ask for values of a schema's fields. Optional ones may stay empty; an empty line keeps the current value."""
+        values: dict[str, Any] = {}
         for name in names:
             field = schema.get("properties", {}).get(name, {})
-            default = present[name] if present and name in present else field.get("default")
+            default = current[name] if current and name in current else field.get("default")
             value = self._field(name, field, schema, default, required=name in schema.get("required", ()))
             if value is not None:
-                made[name] = value
-        return made
+                values[name] = value
+        return values
 
     def _field(
         self, name: str, field: Mapping[str, Any], schema: Mapping[str, Any], default: Any, *, required: bool
     ) -> Any:
         label = _label(name, field, schema, default)
         while True:
-            typed = self.line(label)
-            if not typed.strip():
+            text = self.line(label)
+            if not text.strip():
                 if default is not None or not required:
                     return default
                 self.say(f"{name} is required.", "red")
                 continue
             try:
-                return from_text(name, _as_json(typed, field, schema), field, schema)
+                return from_text(name, _as_json(text, field, schema), field, schema)
             except ArgumentError as error:
                 self.say(str(error), "red")
 
@@ -102,17 +102,17 @@ def _label(name: str, field: Mapping[str, Any], schema: Mapping[str, Any], defau
     if title.replace(" ", "_").lower() == name.lower():
         title = name
     choices = choices_of(field, schema)
-    about = f"one of {listed(choices)}" if choices else " or ".join(kinds_of(field, schema))
-    label = f"{title} ({about})" if about else title
+    hint = f"one of {choices_text(choices)}" if choices else " or ".join(kinds_of(field, schema))
+    label = f"{title} ({hint})" if hint else title
     label += f", {field['description']}" if "description" in field else ""
-    shown = default if isinstance(default, str) else json.dumps(default, ensure_ascii=False)
-    return f"{label}:" if default is None else f"{label} [{shown}]:"
+    default_text = default if isinstance(default, str) else json.dumps(default, ensure_ascii=False)
+    return f"{label}:" if default is None else f"{label} [{default_text}]:"
 
 
-def _as_json(typed: str, field: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+def _as_json(text: str, field: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     if kinds_of(field, schema) == ["boolean"]:
-        return {"y": "true", "yes": "true", "n": "false", "no": "false"}.get(typed.strip().lower(), typed.strip())
-    return typed
+        return {"y": "true", "yes": "true", "n": "false", "no": "false"}.get(text.strip().lower(), text.strip())
+    return text
 
 
 def at_terminal() -> bool:

@@ -33,19 +33,19 @@ class Table:
     def __init__(self, store: TaskStore, owner: str) -> None:
         self._store = store
         self._owner = owner
-        self._shown = ViewOptions(now_ms=store.now_ms)
+        self._view_options = ViewOptions(now_ms=store.now_ms)
 
-    def tasks(self, most: int | None) -> list[dict[str, Any]]:
+    def tasks(self, limit: int | None) -> list[dict[str, Any]]:
         """Return the tasks, newest first, as `tasks/list` shows them."""
-        found: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
         cursor: str | None = None
         for _ in range(PAGES):
             page = self._store.list(self._owner, cursor)
-            found += [dict(listed_view(task, self._shown)) for task in page.tasks]
+            entries += [dict(listed_view(task, self._view_options)) for task in page.tasks]
             cursor = page.cursor
-            if cursor is None or (most is not None and len(found) >= most):
+            if cursor is None or (limit is not None and len(entries) >= limit):
                 break
-        return found
+        return entries
 
     def find_task(self, prefix: str) -> str:
         """Return the id of the owner's only task with this prefix."""
@@ -65,7 +65,7 @@ class Table:
         return self._state(self._store.complete(self._owner, task_id, dict(result)))
 
     def _state(self, task: TaskRecord) -> TaskState:
-        return structs.replace(state_of(task_view(task, self._shown)), workflow=task.workflow)
+        return structs.replace(state_of(task_view(task, self._view_options)), workflow=task.workflow)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from mcp_baton.tasks.dynamodb.table import RetryPolicy, TaskTable
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-PATIENT: Final = RetryPolicy(throttled_s=300.0, unanswered_s=30.0)
+SCAN_RETRIES: Final = RetryPolicy(throttled_s=300.0, unanswered_s=30.0)
 
 
 class Scan:
@@ -72,7 +72,7 @@ class Scan:
         request = self._request if self.position is None else {**self._request, "ExclusiveStartKey": self.position}
         while True:
             began_s = self._table.monotonic()
-            page = self._table.scan(request, PATIENT)
+            page = self._table.scan(request, SCAN_RETRIES)
             for item in page["Items"]:
                 yield item
                 self.position = {"pk": item["pk"], "sk": item["sk"]}
@@ -82,9 +82,9 @@ class Scan:
             if self.position is None:
                 return
             request = {**self._request, "ExclusiveStartKey": self.position}
-            used = page.get("ConsumedCapacity", {}).get("CapacityUnits", 0.0)
-            self.units += used
-            self._table.sleep(max(0.0, used / self._units_per_s - (self._table.monotonic() - began_s)))
+            units = page.get("ConsumedCapacity", {}).get("CapacityUnits", 0.0)
+            self.units += units
+            self._table.sleep(max(0.0, units / self._units_per_s - (self._table.monotonic() - began_s)))
 
     def _size(self) -> int | None:
         """About how many items the table has; `None` if the caller may not ask. DynamoDB counts every six hours."""

@@ -80,8 +80,8 @@ class TaskState(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
         return next((step.name for step in self.steps if step.status not in ("completed", "skipped")), None)
 
     def to_json(self) -> dict[str, Any]:
-        made: dict[str, Any] = to_builtins(self)
-        return made
+        document: dict[str, Any] = to_builtins(self)
+        return document
 
 
 def state_of(result: Mapping[str, Any]) -> TaskState:
@@ -140,8 +140,8 @@ def _bytes(value: Any, *, omitted: bool) -> int:
 class RunResult(Struct, frozen=True):
     """The result of `prompts/get`.
 
-    `task` is the task after the run; `None` if the prompt has none. `persisted` is whether the store has what the run
-    did, or `"unknown"`.
+    `task` is the task after the run; `None` if the prompt has none. `persisted` is whether the changes of the run
+    were stored, or `"unknown"`.
     """
 
     name: str
@@ -179,8 +179,8 @@ class RunResult(Struct, frozen=True):
         if self.task is None:
             return {"prompt": self.name, "messages": list(self.messages)}
         note = {"note": self.note} if self.note else {}
-        more = {} if self.persisted is True else {"persisted": self.persisted}
-        return {**self.task.to_json(), "workflow": self.name, "handoff": self.handoff or None, **note, **more}
+        persistence = {} if self.persisted is True else {"persisted": self.persisted}
+        return {**self.task.to_json(), "workflow": self.name, "handoff": self.handoff or None, **note, **persistence}
 
 
 def text_of(message: Mapping[str, Any]) -> str:

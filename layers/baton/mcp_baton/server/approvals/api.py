@@ -35,8 +35,8 @@ def reply(status: int, body: JsonObject) -> HttpResponse:
 
 def answer(services: Services, request: HttpRequest, exchange: Exchange) -> HttpResponse:
     """Answer a request to the approvals API. The caller has been authenticated, and its origin was checked."""
-    who = person(services, request.owner, request.claims)
-    return answer_safely(services, exchange, lambda approvals: _answer(approvals, request, who))
+    caller = person(services, request.owner, request.claims)
+    return answer_safely(services, exchange, lambda approvals: _answer(approvals, request, caller))
 
 
 def answer_safely(services: Services, exchange: Exchange, answer: Callable[[Approvals], HttpResponse]) -> HttpResponse:
@@ -45,56 +45,56 @@ def answer_safely(services: Services, exchange: Exchange, answer: Callable[[Appr
         if services.store is None:
             raise Refused(404, "This server has no task store, so it has no approvals. Set BATON_TABLE.")
         return answer(Approvals(services, services.store.within(exchange.remaining_ms)))
-    except Refused as refused:
-        return refused.response
+    except Refused as error:
+        return error.response
     except StoreError:
         logger.exception("request %s: the approvals are not available", exchange.request_id)
         return reply(503, {"error": "The task store does not answer. Try again.", "requestId": exchange.request_id})
 
 
-def _answer(approvals: Approvals, request: HttpRequest, who: Person) -> HttpResponse:
+def _answer(approvals: Approvals, request: HttpRequest, caller: Person) -> HttpResponse:
     approval_id = request.path.removeprefix(APPROVALS).strip("/")
     if request.method == "GET":
         if not approval_id:
-            return _list(approvals, who, request.query)
-        return reply(200, _find_visible(approvals, who, approval_id).to_json())
+            return _list(approvals, caller, request.query)
+        return reply(200, _find_visible(approvals, caller, approval_id).to_json())
     if request.method == "POST" and approval_id:
-        return _decide(approvals, who, approval_id, request)
+        return _decide(approvals, caller, approval_id, request)
     allowed = "GET, POST" if approval_id else "GET"
     return reply(405, {"error": f"Method not allowed: use {allowed}"}).allowing(allowed)
 
 
-def _list(approvals: Approvals, who: Person, query: Mapping[str, str]) -> HttpResponse:
+def _list(approvals: Approvals, caller: Person, query: Mapping[str, str]) -> HttpResponse:
     states = [state.value for state in ApprovalState]
     state = query.get("state", ApprovalState.WAITING.value)
     if state not in states:
         raise Refused(400, f"state={state!r} is not a state: use one of {', '.join(states)}")
     try:
-        page = approvals.waiting(who, ApprovalState(state), query.get("cursor"))
+        page = approvals.waiting(caller, ApprovalState(state), query.get("cursor"))
     except ValueError as error:
         raise Refused(400, "cursor is not one that this list has returned: leave it out") from error
     body: dict[str, Json] = {"approvals": [record.to_json() for record in page.approvals]}
     return reply(200, body if page.cursor is None else {**body, "nextCursor": page.cursor})
 
 
-def _find_visible(approvals: Approvals, who: Person, approval_id: str) -> ApprovalRecord:
+def _find_visible(approvals: Approvals, caller: Person, approval_id: str) -> ApprovalRecord:
     record = approvals.find(approval_id)
-    if record is None or not who.may_see(record):
+    if record is None or not caller.may_see(record):
         if record is not None:
-            logger.info("approval %s: the caller %r is not in %r", approval_id, who.owner, record.audience)
+            logger.info("approval %s: the caller %r is not in %r", approval_id, caller.owner, record.audience)
         raise Refused(404, "There is no such approval in your groups.")
     return record
 
 
-def _decide(approvals: Approvals, who: Person, approval_id: str, request: HttpRequest) -> HttpResponse:
+def _decide(approvals: Approvals, caller: Person, approval_id: str, request: HttpRequest) -> HttpResponse:
     body = body_of(request)
     origin = body.get("from", "api")
     if origin not in ORIGINS:
         raise Refused(400, f"from={origin!r} is not possible: use one of {', '.join(ORIGINS)}")
-    decision = decision_in(body, who.owner or "", str(origin), request.source)
-    record = _find_visible(approvals, who, approval_id)
-    if not who.may_decide(record):
-        logger.info("approval %s: the requester %r must not decide it", approval_id, who.owner)
+    decision = decision_in(body, caller.owner or "", str(origin), request.source)
+    record = _find_visible(approvals, caller, approval_id)
+    if not caller.may_decide(record):
+        logger.info("approval %s: the requester %r must not decide it", approval_id, caller.owner)
         raise Refused(403, "The requester cannot decide an approval: another person has to.")
     return answer_decision(approvals, record, decision)
 
@@ -107,12 +107,12 @@ def answer_decision(approvals: Approvals, record: ApprovalRecord, decision: Deci
     except NotDecided as error:
         current = error.current
         if current.state is not ApprovalState.WAITING:
-            status, why = 409, f"It is {current.state.value} already."
+            status, reason = 409, f"It is {current.state.value} already."
         elif current.expired_at(approvals.store.now_ms()):
-            status, why = 410, "It has expired."
+            status, reason = 410, "It has expired."
         else:
-            status, why = 409, "digest is not that of the call: read the approval again."
-        return reply(status, {**current.to_json(), "error": why})
+            status, reason = 409, "digest is not that of the call: read the approval again."
+        return reply(status, {**current.to_json(), "error": reason})
 
 
 def decision_in(body: Mapping[str, Json], by: str, origin: str, source: str | None) -> Decision:
@@ -138,11 +138,11 @@ def body_of(request: HttpRequest) -> Mapping[str, Json]:
     return body
 
 
-def json_in(request: HttpRequest, most: int) -> Json:
+def json_in(request: HttpRequest, limit: int) -> Json:
     """Read the JSON in the body of a request. Raises `Refused` if the body is not JSON, or has more bytes than
-    `most`."""
-    if len(request.body) > most:
-        raise Refused(413, f"Content too large: at most {most} bytes")
+    `limit`."""
+    if len(request.body) > limit:
+        raise Refused(413, f"Content too large: at most {limit} bytes")
     try:
         return loads(request.body)
     except ValueError as error:

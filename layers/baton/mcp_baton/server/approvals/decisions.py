@@ -39,8 +39,8 @@ class Person(Struct, frozen=True):
 def person(services: Services, owner: str | None, claims: Mapping[str, object]) -> Person:
     """Return the caller with its audiences: its scopes, and the audiences for which the operator lists it
     (BATON_APPROVERS)."""
-    listed = {name for name, owners in services.settings.approvers.items() if owner in owners}
-    return Person(owner, scopes_in(claims) | (listed if owner != ANONYMOUS else set()))
+    listed_audiences = {name for name, owners in services.settings.approvers.items() if owner in owners}
+    return Person(owner, scopes_in(claims) | (listed_audiences if owner != ANONYMOUS else set()))
 
 
 class Approvals(Struct, frozen=True):
@@ -53,10 +53,10 @@ class Approvals(Struct, frozen=True):
     services: Services
     store: TaskStore
 
-    def waiting(self, who: Person, state: ApprovalState, cursor: str | None) -> ApprovalPage:
+    def waiting(self, caller: Person, state: ApprovalState, cursor: str | None) -> ApprovalPage:
         """Return a page of the approvals in the caller's audiences, newest first, without those whose tasks have ended.
         Raises `ValueError` for a cursor that no list has returned."""
-        page = self.store.approvals.list(sorted(who.audiences), state, cursor)
+        page = self.store.approvals.list(sorted(caller.audiences), state, cursor)
         current = [self.current(record) for record in page.approvals]
         return ApprovalPage([record for record in current if record.state is state], page.cursor)
 
@@ -66,14 +66,14 @@ class Approvals(Struct, frozen=True):
 
     def current(self, record: ApprovalRecord) -> ApprovalRecord:
         """Return the approval. If its task has ended, it is withdrawn first."""
-        if record.task_id is None or not record.waits_at(self.store.now_ms()) or not self._is_over(record):
+        if record.task_id is None or not record.waits_at(self.store.now_ms()) or not self._has_ended(record):
             return record
         withdrawn = self.store.approvals.withdraw(record)
         if withdrawn.state is ApprovalState.WITHDRAWN:
             audit(withdrawn, "withdrawn")
         return withdrawn
 
-    def _is_over(self, record: ApprovalRecord) -> bool:
+    def _has_ended(self, record: ApprovalRecord) -> bool:
         try:
             return self.store.read_status(record.owner, record.task_id or "").status.terminal
         except TaskNotFound:
@@ -81,9 +81,9 @@ class Approvals(Struct, frozen=True):
 
     def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
         """Decide an approval, and wake the background task that waits for it. Raises `NotDecided`."""
-        decided = self.store.approvals.decide(record, decision)
-        audit(decided, decided.state.value)
-        self.services.telemetry.add(APPROVAL_AGE, self.store.now_ms() - decided.asked_ms)
-        if decided.job_id is not None:
-            wake(self.services, self.store, decided.owner, decided.job_id)
-        return decided
+        updated = self.store.approvals.decide(record, decision)
+        audit(updated, updated.state.value)
+        self.services.telemetry.add(APPROVAL_AGE, self.store.now_ms() - updated.asked_ms)
+        if updated.job_id is not None:
+            wake(self.services, self.store, updated.owner, updated.job_id)
+        return updated

@@ -14,7 +14,7 @@ from msgspec import Struct, convert, to_builtins
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject, dumps, json_size
 from mcp_baton.server.approvals.audit import audit
-from mcp_baton.server.approvals.notifying import AGAIN_MS
+from mcp_baton.server.approvals.notifying import NOTIFY_AGAIN_MS
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.schema.plain import to_json
 from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, is_field
@@ -49,8 +49,8 @@ def refusal_without_approval(
         bound: The converted arguments, as the function receives them.
         variables: The task's variables; `None` without a task.
     """
-    given = _with_defaults(execution.server.tools[tool].signature, bound)
-    if not approval.needs(given):
+    arguments = _with_defaults(execution.server.tools[tool].signature, bound)
+    if not approval.needs(arguments):
         return None
     if execution.store is None:
         return _not_started(f"{tool} needs an approval, and this server has no task store: set BATON_TABLE")
@@ -60,7 +60,7 @@ def refusal_without_approval(
         return _not_started(f"{tool} needs an approval, and this run has no task: call {place.workflow.name} again")
     by = place.by or f"call:{new_token()}"
     try:
-        call = _new_request(execution, execution.owner, tool, approval, given, place)
+        call = _new_request(execution, execution.owner, tool, approval, arguments, place)
         return _Gate(execution, execution.store.approvals, call, place, by, variables).refusal()
     except TooManyWaiting as error:
         return _not_started(f"{tool} needs an approval, and none was requested: {error}")
@@ -72,38 +72,38 @@ def refusal_without_approval(
         return _not_started(f"{tool} needs an approval, which cannot be checked. The server's log has the error")
 
 
-def _not_started(why: str) -> Failed:
-    return Failed(f"not started: {why}. Nothing was run.", kind=Failure.NOT_STARTED)
+def _not_started(reason: str) -> Failed:
+    return Failed(f"not started: {reason}. Nothing was run.", kind=Failure.NOT_STARTED)
 
 
 def _with_defaults(signature: Signature, bound: Mapping[str, Any]) -> dict[str, Any]:
     defaults = {
-        it.name: it.default
-        for it in signature.parameters
-        if it.name not in bound and it.default is not NO_ANNOTATION and not is_field(it.default)
+        parameter.name: parameter.default
+        for parameter in signature.parameters
+        if parameter.name not in bound and parameter.default is not NO_ANNOTATION and not is_field(parameter.default)
     }
     return {**defaults, **bound}
 
 
 def _new_request(
-    execution: Execution, owner: str, name: str, approval: Approval, given: Mapping[str, Any], place: Place
+    execution: Execution, owner: str, name: str, approval: Approval, values: Mapping[str, Any], place: Place
 ) -> ApprovalRecord:
     """Return the approval of a call as it would be requested now."""
     tool = execution.server.tools[name]
-    published = {it.name: it.published_name for it in tool.signature.parameters}
-    arguments: dict[str, Json] = {published[it]: to_json(value) for it, value in given.items()}
-    hidden = frozenset[str]()
+    published_names = {parameter.name: parameter.published_name for parameter in tool.signature.parameters}
+    arguments: dict[str, Json] = {published_names[key]: to_json(value) for key, value in values.items()}
+    secret_names = frozenset[str]()
     if place.workflow is not None and place.step is not None:
-        hidden = hidden_in(arguments, place.step.arguments, place.workflow.secrets)
-    shown: dict[str, Json] = {it: SECRET if it in hidden else value for it, value in arguments.items()}
-    message = approval.question(name, shown)
+        secret_names = hidden_in(arguments, place.step.arguments, place.workflow.secrets)
+    visible: dict[str, Json] = {key: SECRET if key in secret_names else value for key, value in arguments.items()}
+    message = approval.question(name, visible)
     workflow, task_id = place.workflow, place.task.task_id if place.task else None
     call_digest = digest_of(
         {
             "owner": owner,
             "tool": name,
             "inputSchema": tool.input_schema,
-            "arguments": {**arguments, **{it: _secret_digest(arguments[it], place) for it in hidden}},
+            "arguments": {**arguments, **{key: _secret_digest(arguments[key], place) for key in secret_names}},
             "workflow": workflow.name if workflow else None,
             "step": place.name,
             "definition": place.step.fingerprint if place.step else None,
@@ -118,7 +118,7 @@ def _new_request(
         digest=call_digest,
         state=ApprovalState.WAITING,
         tool=name,
-        arguments=_shorten(shown),
+        arguments=_shorten(visible),
         message=message,
         audience=approval.audience,
         owner=owner,
@@ -129,7 +129,7 @@ def _new_request(
         step=place.name,
         by_requester=approval.by_requester,
         job_id=execution.job_id,
-        notify_ms=now_ms + AGAIN_MS if execution.services.notifies else 0,
+        notify_ms=now_ms + NOTIFY_AGAIN_MS if execution.services.notifies else 0,
         base_url=execution.base_url,
     )
 
@@ -150,13 +150,13 @@ def _secret_digest(value: Json, place: Place) -> str:
     return keyed_digest(key.encode(), dumps(value).encode(), "sha256").hex()
 
 
-def _shorten(shown: JsonObject) -> JsonObject:
+def _shorten(arguments: JsonObject) -> JsonObject:
     """Return the arguments as people see them. If they are long: the beginning of their JSON, its size and a digest."""
-    size = json_size(shown)
+    size = json_size(arguments)
     if size <= MAX_SHOWN_BYTES:
-        return shown
-    text = dumps(shown).encode()[:MAX_SHOWN_BYTES].decode(errors="ignore")
-    return {"truncated": text, "bytes": size, "digest": digest(shown)}
+        return arguments
+    text = dumps(arguments).encode()[:MAX_SHOWN_BYTES].decode(errors="ignore")
+    return {"truncated": text, "bytes": size, "digest": digest(arguments)}
 
 
 class _Gate(Struct, frozen=True):
@@ -199,8 +199,8 @@ class _Gate(Struct, frozen=True):
                     self.execution.approvals.append(record)
                 self._note(Mark(record.digest, repeat))
                 return _not_approved(record)
-            stays = record.task_id is not None or not record.expired_at(self.call.asked_ms)
-            if is_same and record.state is ApprovalState.DENIED and stays:
+            is_final = record.task_id is not None or not record.expired_at(self.call.asked_ms)
+            if is_same and record.state is ApprovalState.DENIED and is_final:
                 self._note(Mark(record.digest, repeat))
                 return _not_approved(record)
             repeat, is_asked = repeat + 1, False  # this approval was used, has expired, or was withdrawn
@@ -216,8 +216,8 @@ class _Gate(Struct, frozen=True):
             record = self._use(repeat, record.used_by) or record
         return record, is_new
 
-    def _use(self, repeat: int, before: str | None) -> ApprovalRecord | None:
-        record = self.approvals.use(self.call, repeat, self.by, before)
+    def _use(self, repeat: int, previous: str | None) -> ApprovalRecord | None:
+        record = self.approvals.use(self.call, repeat, self.by, previous)
         if record is not None and record.used_by == self.by and self._is_usable(record):
             audit(record, "used")
         return record
@@ -254,9 +254,9 @@ class _Gate(Struct, frozen=True):
         return f"{APPROVAL_PREFIX}{self.place.name}"
 
 
-def _is_later_run(this: str, other: str) -> bool:
+def _is_later_run(attempt: str, earlier: str) -> bool:
     """Whether both are names of runs, and this run has claimed the task after the other one."""
-    return this.startswith(RUN) and other.startswith(RUN) and int(this[len(RUN) :]) > int(other[len(RUN) :])
+    return attempt.startswith(RUN) and earlier.startswith(RUN) and int(attempt[len(RUN) :]) > int(earlier[len(RUN) :])
 
 
 class Mark(Struct, frozen=True, omit_defaults=True):
@@ -276,5 +276,5 @@ def _not_approved(record: ApprovalRecord) -> Failed:
     expires_at, reason = timestamp(record.until_ms), None
     if record.state is ApprovalState.DENIED:
         reason = record.reason or ""
-    waits = NotApproved(record.approval_id, record.audience, record.message, expires_at, reason)
-    return Failed(waits.text(record.tool), kind=Failure.NOT_STARTED, not_approved=waits)
+    not_approved = NotApproved(record.approval_id, record.audience, record.message, expires_at, reason)
+    return Failed(not_approved.text(record.tool), kind=Failure.NOT_STARTED, not_approved=not_approved)

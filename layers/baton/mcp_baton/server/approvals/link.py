@@ -39,8 +39,8 @@ def _answer(approvals: Approvals, request: HttpRequest) -> HttpResponse:
 
 def _record(approvals: Approvals, token: str) -> ApprovalRecord:
     """Return the approval that a token decides. Unknown, used and expired tokens get the same answer."""
-    found = approvals.store.approvals.linked(text_digest(token))
-    record = None if found is None else approvals.current(found)
+    linked = approvals.store.approvals.linked(text_digest(token))
+    record = None if linked is None else approvals.current(linked)
     if record is None or not record.waits_at(approvals.store.now_ms()):
         raise Refused(404, GONE)
     return record

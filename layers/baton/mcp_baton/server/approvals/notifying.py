@@ -17,7 +17,7 @@ from mcp_baton.workflow.approval import ApprovalRequest
 
 logger = logging.getLogger(__name__)
 
-AGAIN_MS: Final = 60_000
+NOTIFY_AGAIN_MS: Final = 60_000
 """If a process dies before it has notified people, another process does so after this time."""
 
 
@@ -38,10 +38,10 @@ def _notify(execution: Execution, record: ApprovalRecord) -> None:
     if store is None:
         return
     if record.notify_ms < now_ms:  # the process that has requested the approval died
-        again_ms = now_ms + AGAIN_MS
-        if not store.approvals.notified(record, again_ms):
+        retry_ms = now_ms + NOTIFY_AGAIN_MS
+        if not store.approvals.notified(record, retry_ms):
             return
-        record = replace(record, notify_ms=again_ms)
+        record = replace(record, notify_ms=retry_ms)
     request = ApprovalRequest(record.to_json(), _link(execution, record))
     for listener in services.server.approval_listeners:
         listener(request)

@@ -48,7 +48,7 @@ from mcp_baton.workflow.run import new_task
 
 logger = logging.getLogger(__name__)
 
-FOR_THE_MODEL: Final = "io.modelcontextprotocol/model-immediate-response"
+MODEL_TEXT_KEY: Final = "io.modelcontextprotocol/model-immediate-response"
 """The member of `_meta` with a text that the host may give its model at once (MCP 2025-11-25, basic/utilities/tasks,
 Creating Tasks)."""
 
@@ -67,14 +67,12 @@ def answer_with_task(request: Request, tool: Tool, arguments: JsonObject, task_i
         # The worker runs it again, with the answers that the client has given so far.
         try:
             outcome = outcome_alone(request, tool, arguments, CallOptions(starts_task=True))
-        except TaskBegins as begins:
-            return _dispatch_and_reply(
-                request, _create(request, tool, arguments, answers=begins.answers, key=begins.key)
-            )
+        except TaskBegins as start:
+            return _dispatch_and_reply(request, _create(request, tool, arguments, answers=start.answers, key=start.key))
         result = result_of(tool, outcome)
         return result if request.stateless else _completed_task(request, tool, arguments, result)
-    refused = _refusal(request, tool, arguments)
-    return refused or _dispatch_and_reply(request, _create(request, tool, arguments, key=own_key()()))
+    refusal = _refusal(request, tool, arguments)
+    return refusal or _dispatch_and_reply(request, _create(request, tool, arguments, key=own_key()()))
 
 
 def _completed_task(request: Request, tool: Tool, arguments: JsonObject, result: JsonObject) -> JsonObject:
@@ -85,8 +83,8 @@ def _completed_task(request: Request, tool: Tool, arguments: JsonObject, result:
     """
     task = _create(request, tool, arguments, key=own_key()())
     try:
-        ended = request.store.complete(task.owner, task.task_id, result, by_client=False) if request.store else task
-        return _reply(request, ended)
+        completed = request.store.complete(task.owner, task.task_id, result, by_client=False) if request.store else task
+        return _reply(request, completed)
     except StoreError as error:
         correlation_id = request.exchange.request_id
         logger.exception("request %s: the result of %s could not be stored", correlation_id, tool.name)
@@ -95,22 +93,22 @@ def _completed_task(request: Request, tool: Tool, arguments: JsonObject, result:
 
 
 def _create(
-    request: Request, called: Tool | WorkflowTool, arguments: JsonObject, workflow_task: str | None = None, **spec: Any
+    request: Request, tool: Tool | WorkflowTool, arguments: JsonObject, workflow_task: str | None = None, **spec: Any
 ) -> TaskRecord:
-    work = JobSpec(
-        tool=called.name,
+    job_spec = JobSpec(
+        tool=tool.name,
         request_id=request.exchange.request_id,
         scopes=tuple(sorted(scopes_in(request.claims))),
         capabilities=question_capabilities(request.envelope),
         revision=request.envelope.revision,
-        attempts=ATTEMPTS if called.tasks.idempotent else 1,
+        attempts=ATTEMPTS if tool.tasks.idempotent else 1,
         workflow_task=workflow_task,
         base_url=request.base_url,
         traceparent=request.services.telemetry.traceparent(),
         **spec,
     )
     variables: JsonObject = {} if workflow_task is None else {WORKFLOW_TASK: workflow_task}
-    task = NewTask(request.owner or "", variables, arguments=arguments, ttl_ms=_ttl_ms(request), work=work)
+    task = NewTask(request.owner or "", variables, arguments=arguments, ttl_ms=_ttl_ms(request), work=job_spec)
     return _store(request, task)
 
 
@@ -122,19 +120,19 @@ def _dispatch_and_reply(request: Request, task: TaskRecord) -> JsonObject:
 def _reply(request: Request, task: TaskRecord) -> JsonObject:
     """Return the task for the client, and a text for its model. The extension has no member for such a text, but hosts
     may show the status message to the model."""
-    made = task_summary(task, options_of(request))
+    summary = task_summary(task, options_of(request))
     meta: JsonObject = {}
     if not task.status.terminal and task.job is not None:
         text = f"{task.job.work.tool} runs in the background as task {task.task_id}. You may do other work meanwhile."
-        meta = {"_meta": {FOR_THE_MODEL: text}}
+        meta = {"_meta": {MODEL_TEXT_KEY: text}}
         if request.stateless:
-            made.setdefault("statusMessage", text)
-    return {"resultType": "task", **made, **meta} if request.stateless else {"task": made, **meta}
+            summary.setdefault("statusMessage", text)
+    return {"resultType": "task", **summary, **meta} if request.stateless else {"task": summary, **meta}
 
 
 def becomes_task(request: Request, tool: Tool | WorkflowTool) -> bool:
-    """Whether a call becomes a task. Raises `ProtocolError` if it must and cannot, or if it asks for a task and must
-    not."""
+    """Whether a call becomes a task. Raises `ProtocolError` if the tool requires a task and none can be created, or if
+    the call requests a task that the tool forbids."""
     support = tool.tasks.support
     if support == "forbidden":
         # The 2026 era has no such param. A server without background tools has not declared it either.
@@ -149,10 +147,10 @@ def becomes_task(request: Request, tool: Tool | WorkflowTool) -> bool:
         if request.stateless:
             raise missing_capability({"extensions": {TASKS_EXTENSION: {}}})
         raise ProtocolError(METHOD_NOT_FOUND, f"The tool {tool.name} runs as a task only; send `task` with the call")
-    raise ProtocolError(INTERNAL_ERROR, f"The tool {tool.name} runs in the background, and {_why_not(request)}")
+    raise ProtocolError(INTERNAL_ERROR, f"The tool {tool.name} runs in the background, and {_missing_part(request)}")
 
 
-def _why_not(request: Request) -> str:
+def _missing_part(request: Request) -> str:
     if request.owner is None:
         return "the caller has no identity that a task could belong to"
     if request.store is None:
@@ -185,18 +183,18 @@ def _store(request: Request, task: NewTask) -> TaskRecord:
     correlation: Json = {"correlationId": request.exchange.request_id}
     try:
         return request.store.create(task)
-    except StoreBusy as busy:
-        raise ProtocolError(INTERNAL_ERROR, "busy; nothing was run", {"retryAfterMs": busy.retry_after_ms}) from busy
+    except StoreBusy as error:
+        raise ProtocolError(INTERNAL_ERROR, "busy; nothing was run", {"retryAfterMs": error.retry_after_ms}) from error
     except TooManyTasks as error:
         message = f"The task was not created and nothing was run: {error}. Wait for one to end, or cancel one."
         raise ProtocolError(INVALID_REQUEST, message) from error
     except TooLarge as error:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
-    except OutcomeUnknown as unknown:
+    except OutcomeUnknown as error:
         logger.exception("request %s: it is unknown whether a task was created", request.exchange.request_id)
         # If it was, the client finds it in a list; the first poll then invokes the worker.
         message = "It is not known whether the task was created; the call may still be made"
-        raise ProtocolError(INTERNAL_ERROR, message, correlation) from unknown
+        raise ProtocolError(INTERNAL_ERROR, message, correlation) from error
     except StoreError as error:
         logger.exception("request %s: a task could not be created", request.exchange.request_id)
         message = "The task could not be created; nothing was run"
@@ -213,18 +211,18 @@ def start_workflow(request: Request, tool: WorkflowTool, arguments: JsonObject, 
         _check_resumable(request, tool.workflow, task_id, arguments)
         return _dispatch_and_reply(request, _create(request, tool, arguments, task_id))
     ttl_ms = _ttl_ms(request)
-    own_ttl_ms = None if ttl_ms is None else max(ttl_ms, request.services.settings.default_ttl_ms)
-    run_input = new_input(request, tool.workflow, arguments, own_ttl_ms)
-    own = _store(request, new_task(tool.workflow, run_input, request.owner or "", None))
+    workflow_ttl_ms = None if ttl_ms is None else max(ttl_ms, request.services.settings.default_ttl_ms)
+    run_input = new_input(request, tool.workflow, arguments, workflow_ttl_ms)
+    workflow_task = _store(request, new_task(tool.workflow, run_input, request.owner or "", None))
     try:
         answers: JsonObject = {ANSWERS: arguments[ANSWERS]} if ANSWERS in arguments else {}
-        return _dispatch_and_reply(request, _create(request, tool, answers, own.task_id))
+        return _dispatch_and_reply(request, _create(request, tool, answers, workflow_task.task_id))
     except ProtocolError:
         try:
             if request.store is not None:
-                request.store.cancel(own.owner, own.task_id)
+                request.store.cancel(workflow_task.owner, workflow_task.task_id)
         except StoreError:
-            logger.warning("task %s: it has no worker and could not be cancelled", own.task_id, exc_info=True)
+            logger.warning("task %s: it has no worker and could not be cancelled", workflow_task.task_id, exc_info=True)
         raise
 
 

@@ -1,4 +1,4 @@
-"""Dispatching tasks to the worker, and again if no worker came (docs/background.md, When something fails)."""
+"""Dispatching tasks to the worker, and again if no worker claims them (docs/background.md, When something fails)."""
 
 import logging
 
@@ -51,13 +51,13 @@ def wake_waiting_job(services: Services, store: TaskStore, task: TaskRecord) -> 
 
 def redispatch_at_poll(request: Request, task: TaskRecord) -> TaskRecord:
     """Call `redispatch_if_due` at a poll. A failure of the store is only logged: the next poll tries again. Returns the
-    task as it is now."""
+    current task."""
     if request.store is None:
         return task
     try:
         return redispatch_if_due(request.services, request.store, task)
-    except TaskFinished as finished:
-        return finished.current
+    except TaskFinished as error:
+        return error.current
     except TaskNotFound:
         raise
     except StoreError:
@@ -66,34 +66,34 @@ def redispatch_at_poll(request: Request, task: TaskRecord) -> TaskRecord:
 
 
 def redispatch_if_due(services: Services, store: TaskStore, task: TaskRecord) -> TaskRecord:
-    """Dispatch a task again if its worker died or never came, or give it up after its last attempt. Returns the task as
-    it is now. Raises `StoreError`."""
+    """Dispatch a task again if its worker died or never started, or give it up after its last attempt. Returns the
+    current task. Raises `StoreError`."""
     job, claim, now_ms = task.job, task.claim, store.now_ms()
     if job is None or task.status is not TaskStatus.WORKING or (claim is not None and claim.holds_at(now_ms)):
         return task
     free_ms = 0 if claim is None else claim.until_ms
     if claim is not None and claim.number >= job.allowed:
-        after = give_up(services, store, task)
+        current = give_up(services, store, task)
     elif job.due_ms >= now_ms or services.dispatcher is None:
         return task
     else:
         free_ms = max(free_ms, job.due_ms)
-        after = store.jobs.dispatch_again(task) or task
-        if after is not task:
-            dispatch(services, after)
-    if after is not task:
+        current = store.jobs.dispatch_again(task) or task
+        if current is not task:
+            dispatch(services, current)
+    if current is not task:
         services.telemetry.add(WAKE_UP_DELAY, now_ms - (free_ms or now_ms))
-    return after
+    return current
 
 
 def give_up(services: Services, store: TaskStore, task: TaskRecord) -> TaskRecord:
-    """End a task that has no attempt left. Returns the task as it is now: another process may have changed it first."""
-    ended = None if task.job is None else store.jobs.give_up(task, _worker_died_error(task.job))
-    if ended is None:
+    """End a task that has no attempt left. Returns the current task: another process may have changed it first."""
+    ended_task = None if task.job is None else store.jobs.give_up(task, _worker_died_error(task.job))
+    if ended_task is None:
         return task
     logger.error("task %s: given up; its workers died", task.task_id)
     services.telemetry.add(TASKS_GIVEN_UP)
-    return ended
+    return ended_task
 
 
 class WatchedTask:

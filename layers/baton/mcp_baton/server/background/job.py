@@ -91,13 +91,13 @@ class JobMonitor:
         message = self.unwritten
         if message is None:
             return math.inf
-        left_s = self._next_s - self._clock()
-        if left_s > 0:
-            return left_s
-        written = self._lease.renew_by(lambda task, claim: self._jobs.report(task, claim, message))
-        pause_s = MESSAGE_S if written else RETRY_MS / 1000
+        remaining_s = self._next_s - self._clock()
+        if remaining_s > 0:
+            return remaining_s
+        is_written = self._lease.renew_by(lambda task, claim: self._jobs.report(task, claim, message))
+        pause_s = MESSAGE_S if is_written else RETRY_MS / 1000
         self._next_s = self._clock() + pause_s
-        if written:
+        if is_written:
             self.unwritten = None
             return math.inf
         return pause_s
@@ -106,8 +106,8 @@ class JobMonitor:
 def status_message(params: JsonObject) -> str:
     """Return progress as a text: `3/10: message`, without the parts that were not reported."""
     progress, total, message = params.get("progress"), params.get("total"), params.get("message")
-    counted = _number(progress) if total is None else f"{_number(progress)}/{_number(total)}"
-    return f"{counted}: {message}" if message else counted
+    count_text = _number(progress) if total is None else f"{_number(progress)}/{_number(total)}"
+    return f"{count_text}: {message}" if message else count_text
 
 
 def _number(value: Json) -> str:

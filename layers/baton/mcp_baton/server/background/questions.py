@@ -26,8 +26,8 @@ def ask_open_questions(request: Request, task: TaskRecord) -> TaskRecord | None:
         return None
     began_s, pauses = request.services.clock(), growing_pauses()
     while request.services.clock() - began_s < request.services.settings.question_ms / 1000:
-        left_s = request.left_s()
-        if request.reply.gone or (left_s is not None and left_s <= LONGEST_WAIT_S):
+        remaining_s = request.left_s()
+        if request.reply.gone or (remaining_s is not None and remaining_s <= LONGEST_WAIT_S):
             return None
         if request.store.read_status(task.owner, task.task_id).status is not TaskStatus.INPUT_REQUIRED:
             return request.store.get(task.owner, task.task_id)
@@ -51,7 +51,7 @@ def send_questions(request: Request, task: TaskRecord) -> bool:
 
 def _is_due(request: Request, store: TaskStore, task: TaskRecord, key: str) -> bool:
     """Whether to send a question now, and mark it as sent. The mark is for this window of time and the next. So a
-    question is repeated after one to two windows, in case the client has lost it; and in another session at once."""
+    question is repeated after one to two windows, because the client may have lost it; in another session, at once."""
     window_s = max(request.services.settings.question_ms // 1000, 1)
     window = request.now_ms() // 1000 // window_s
     session = request.headers.get(SESSION_HEADER.lower(), "")
@@ -75,8 +75,8 @@ def _set_mark(store: TaskStore, owner: str, mark: str, ttl_s: int) -> bool:
 def _params(task: TaskRecord, key: str, question: JsonObject) -> JsonObject:
     """Return the params of a question, with the task's id, and with an id for a URL (MCP 2025-11-25,
     ElicitRequestURLParams)."""
-    asked = question["params"]
-    params: dict[str, Json] = dict(asked) if isinstance(asked, dict) else {}
+    question_params = question["params"]
+    params: dict[str, Json] = dict(question_params) if isinstance(question_params, dict) else {}
     if params.get("mode") == "url":
         params["elicitationId"] = f"{task.task_id}-{digest_of(key)}"
     return {**params, "_meta": {RELATED_TASK_KEY: {"taskId": task.task_id}}}
@@ -93,16 +93,16 @@ class TaskAsker:
         missing = [question for question in questions if self._answer(question.key) is None]
         if missing:
             refuse_undeclared(self._envelope, missing)
-            asked: dict[str, Json] = {item.key: {"method": item.method, "params": item.params} for item in missing}
-            raise InputRequired({"inputRequests": asked})
+            requests: dict[str, Json] = {item.key: {"method": item.method, "params": item.params} for item in missing}
+            raise InputRequired({"inputRequests": requests})
         return [self._read(question) for question in questions]
 
     def _check_key(self, question: Question) -> None:
-        before = self._job.asked.get(question.key)
-        if before is None:
+        earlier = self._job.asked.get(question.key)
+        if earlier is None:
             return
-        asks: dict[str, Json] = {"method": question.method, "params": question.params}
-        if dumps(before, sort_keys=True) != dumps(asks, sort_keys=True):
+        request: dict[str, Json] = {"method": question.method, "params": question.params}
+        if dumps(earlier, sort_keys=True) != dumps(request, sort_keys=True):
             raise ValueError(
                 f"question key {question.key!r}: it has asked something else in this task; give each its own"
             )
@@ -119,14 +119,14 @@ class TaskAsker:
         return answer
 
 
-def questions_of(required: InputRequired) -> dict[str, JsonObject]:
+def questions_of(error: InputRequired) -> dict[str, JsonObject]:
     """Return the questions of a function that has ended with `InputRequired`, by key."""
-    asked = required.result["inputRequests"]
-    found = asked if isinstance(asked, Mapping) else {}
-    return {key: question for key, question in found.items() if isinstance(question, Mapping)}
+    requests = error.result["inputRequests"]
+    questions = requests if isinstance(requests, Mapping) else {}
+    return {key: question for key, question in questions.items() if isinstance(question, Mapping)}
 
 
-ASKED_FOR: Final = ("elicitation", "sampling", "roots")
+QUESTION_CAPABILITIES: Final = ("elicitation", "sampling", "roots")
 """The client capabilities that questions need (MCP client/elicitation, sampling, roots)."""
 
 
@@ -134,11 +134,11 @@ def question_capabilities(envelope: Envelope) -> JsonObject | None:
     """Return the capabilities for questions that a client has declared; `None` if they are unknown."""
     if not envelope.is_known:
         return None
-    return {name: envelope.capabilities[name] for name in ASKED_FOR if name in envelope.capabilities}
+    return {name: envelope.capabilities[name] for name in QUESTION_CAPABILITIES if name in envelope.capabilities}
 
 
 def envelope_of(work: JobSpec, token: str) -> Envelope:
     """Return the envelope of a job: the one of the request that has created it."""
     era = Era.STATELESS if work.revision in STATELESS_REVISIONS else Era.HANDSHAKE
-    known = work.capabilities is not None
-    return Envelope(era, work.revision, {}, work.capabilities or {}, token, None, is_known=known)
+    is_known = work.capabilities is not None
+    return Envelope(era, work.revision, {}, work.capabilities or {}, token, None, is_known=is_known)

@@ -27,25 +27,25 @@ def sweep(services: Services, exchange: Exchange) -> JsonObject:
     """
     if services.store is None:
         raise EventError("a sweep was sent to a function without a task store: set BATON_TABLE")
-    store, seen, woken = services.store.within(exchange.remaining_ms), 0, 0
+    store, checked_count, woken_count = services.store.within(exchange.remaining_ms), 0, 0
     try:
         for owner, task_id in store.jobs.due():
-            left_ms = exchange.remaining_ms()
-            if left_ms is not None and left_ms < RESERVE_MS:
+            remaining_ms = exchange.remaining_ms()
+            if remaining_ms is not None and remaining_ms < RESERVE_MS:
                 logger.warning("the sweep had no time for all jobs; the next one checks the others")
                 break
-            seen += 1
+            checked_count += 1
             try:
                 task = store.jobs.read_listed(owner, task_id)
-                woken += task is not None and _check(services, store, task)
+                woken_count += task is not None and _check(services, store, task)
             except Exception:  # a damaged item must not stop the others
                 logger.exception("task %s: the sweep could not check it; the next one tries again", task_id)
     except StoreError:
         logger.exception("the sweep could not read the outbox; the next one tries again")
         services.telemetry.add(STORE_ERRORS)
-    if woken:
-        logger.info("the sweep sent %d of %d jobs to the worker, or gave them up", woken, seen)
-    return {"looked": seen, "woken": woken}
+    if woken_count:
+        logger.info("the sweep sent %d of %d jobs to the worker, or gave them up", woken_count, checked_count)
+    return {"looked": checked_count, "woken": woken_count}
 
 
 def _check(services: Services, store: TaskStore, task: TaskRecord) -> bool:
@@ -53,14 +53,14 @@ def _check(services: Services, store: TaskStore, task: TaskRecord) -> bool:
     if task.wakes is None:
         return redispatch_if_due(services, store, task) is not task
     try:
-        waiting = store.get(task.owner, task.wakes)
+        job_task = store.get(task.owner, task.wakes)
     except TaskNotFound:
-        waiting = None
-    if waiting is None or waiting.job is None or waiting.status.terminal:
+        job_task = None
+    if job_task is None or job_task.job is None or job_task.status.terminal:
         store.jobs.unlist(task)
         return False
     # Otherwise a wake-up was sent already, and the outbox has the job itself.
-    is_asleep = waiting.claim is not None and waiting.claim.dispatch == waiting.job.dispatches
+    is_asleep = job_task.claim is not None and job_task.claim.dispatch == job_task.job.dispatches
     if not is_asleep or not wake(services, store, task.owner, task.wakes):
         return False
     services.telemetry.add(WAKE_UP_DELAY, store.now_ms() - task.wakes_ms)

@@ -55,7 +55,7 @@ class StillHeld(BatonError):
     """Another delivery of the same event is running, or its worker has died. Lambda delivers the event again later."""
 
 
-def work(services: Services, named: JsonObject, exchange: Exchange) -> JsonObject:
+def work(services: Services, event: JsonObject, exchange: Exchange) -> JsonObject:
     """Run the background job that an event's `batonTask` names. Returns the outcome, for the log.
 
     Raises:
@@ -63,11 +63,11 @@ def work(services: Services, named: JsonObject, exchange: Exchange) -> JsonObjec
         StillHeld: another delivery of the same event is running.
         StoreError: the store does not answer. Lambda delivers the event again.
     """
-    owner, task_id, dispatch = named.get("owner"), named.get("taskId"), named.get("dispatch")
+    owner, task_id, dispatch = event.get("owner"), event.get("taskId"), event.get("dispatch")
     if not isinstance(owner, str) or not isinstance(task_id, str) or type(dispatch) is not int:
         raise EventError("the event's `batonTask` needs `owner` and `taskId`, strings, and `dispatch`, a number")
-    claimed = _claim(services, owner, task_id, dispatch, exchange)
-    outcome = claimed if isinstance(claimed, str) else claimed.run()
+    attempt = _claim(services, owner, task_id, dispatch, exchange)
+    outcome = attempt if isinstance(attempt, str) else attempt.run()
     logger.info("task %s: %s", task_id, outcome)
     return {"taskId": task_id, "outcome": outcome}
 
@@ -82,16 +82,16 @@ def _claim(services: Services, owner: str, task_id: str, dispatch: int, exchange
         task = store.jobs.claim(owner, task_id, claim, dispatch)
     except TaskNotFound:
         return "not found"
-    except TaskFinished as finished:
-        return f"over: {finished.current.status.value}"
-    except TaskHeld as held:
-        if held.current.claim is not None and held.current.claim.dispatch == dispatch:
-            raise StillHeld(f"task {task_id}: another delivery of this event holds it") from held
+    except TaskFinished as error:
+        return f"over: {error.current.status.value}"
+    except TaskHeld as error:
+        if error.current.claim is not None and error.current.claim.dispatch == dispatch:
+            raise StillHeld(f"task {task_id}: another delivery of this event holds it") from error
         return "held by another worker"
-    except NoAttemptLeft as used_up:
-        return f"given up: {give_up(services, store, used_up.current).status.value}"
-    except Conflict as conflict:
-        return f"nothing to do: {conflict.current.status.value}"
+    except NoAttemptLeft as error:
+        return f"given up: {give_up(services, store, error.current).status.value}"
+    except Conflict as error:
+        return f"nothing to do: {error.current.status.value}"
     if task.job is None:
         raise EventError(f"task {task_id} has no call for a worker")
     services.telemetry.correlate(task.job.work.request_id)
@@ -144,12 +144,12 @@ class JobAttempt:
 
                 return WorkflowJob(self._execution, self._lease, self._job, self._arguments).run(self._write)
             outcome = self._call()
-            waits = outcome.not_approved if isinstance(outcome, Failed) else None
-            if waits is not None and not waits.is_denied:
-                return suspend_for_approval(self._execution, self._lease, waits.approval_id, self._write)
+            not_approved = outcome.not_approved if isinstance(outcome, Failed) else None
+            if not_approved is not None and not not_approved.is_denied:
+                return suspend_for_approval(self._execution, self._lease, not_approved.approval_id, self._write)
             result = result_of(self._tool, outcome)
-        except InputRequired as required:
-            return self._store_questions(questions_of(required))
+        except InputRequired as error:
+            return self._store_questions(questions_of(error))
         except CallerGone:
             return "stopped: it is over, or another worker's"
         except ProtocolError as error:
@@ -190,8 +190,8 @@ class JobAttempt:
         try:
             return self._write("completed", lambda: self._write_result(result))
         except TooLarge as error:
-            noted = self._too_large(f"result of {size} bytes", str(error))
-            return self._write("completed", lambda: self._write_result(noted))
+            replacement = self._too_large(f"result of {size} bytes", str(error))
+            return self._write("completed", lambda: self._write_result(replacement))
 
     def _store_questions(self, questions: Mapping[str, JsonObject]) -> str:
         self._monitor.write_message()
@@ -199,12 +199,12 @@ class JobAttempt:
         try:
             return self._write("asked", lambda: jobs.ask(self._lease.task, self._lease.claim(), questions))
         except TooLarge as error:
-            noted = self._too_large("questions", str(error))
-            return self._write("completed", lambda: self._write_result(noted))
+            replacement = self._too_large("questions", str(error))
+            return self._write("completed", lambda: self._write_result(replacement))
 
     def _store_error(self, error: ProtocolError) -> str:
-        made: dict[str, Json] = {"code": error.code, "message": error.message}
-        failure = made if error.data is None else {**made, "data": error.data}
+        members: dict[str, Json] = {"code": error.code, "message": error.message}
+        failure = members if error.data is None else {**members, "data": error.data}
         jobs = self._store.jobs
         return self._write("failed", lambda: jobs.fail(self._lease.task, self._lease.claim(), failure))
 
@@ -224,8 +224,8 @@ class JobAttempt:
         event again."""
         try:
             write()
-        except (ClaimLost, TaskFinished, TaskNotFound) as late:
-            return f"dropped: {late}"
+        except (ClaimLost, TaskFinished, TaskNotFound) as error:
+            return f"dropped: {error}"
         except TooLarge:
             raise
         except StoreError as error:
@@ -235,9 +235,9 @@ class JobAttempt:
             return self._store_error(self._internal_error())
         return outcome
 
-    def _too_large(self, what: str, why: str) -> JsonObject:
+    def _too_large(self, subject: str, reason: str) -> JsonObject:
         """Return the result that replaces one that cannot be stored. The function has run, so it is not run again."""
-        return error_result(f"{self._job.work.tool} was run, but its {what} cannot be stored: {why}.")
+        return error_result(f"{self._job.work.tool} was run, but its {subject} cannot be stored: {reason}.")
 
     def _internal_error(self) -> ProtocolError:
         self._execution.services.telemetry.add(INTERNAL_ERRORS)

@@ -71,7 +71,7 @@ class WorkerHost(ServerHost):
         super().__init__(execution)
         self.announces = True
         self._monitor = execution.monitor
-        self._given_ms = execution.exchange.remaining_ms()
+        self._initial_ms = execution.exchange.remaining_ms()
         self._failed = False
 
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
@@ -88,8 +88,8 @@ class WorkerHost(ServerHost):
     def read(self, uri: str) -> Sequence[FetchedResource]:
         try:
             return super().read(uri)
-        except CallerGone as gone:
-            raise ResourceUnavailable(STOPPED) from gone
+        except CallerGone as error:
+            raise ResourceUnavailable(STOPPED) from error
 
     def announce(self, started: int, total: int, step: str, task_id: str | None) -> None:
         super().announce(started, total, step, task_id)
@@ -100,10 +100,10 @@ class WorkerHost(ServerHost):
         this invocation's time is left."""
         if self._monitor.gone or not super().may_start(after_s):
             return False
-        left_ms = self.left_ms()
-        if self._failed or not self._started_steps or self._given_ms is None or left_ms is None:
+        remaining_ms = self.left_ms()
+        if self._failed or not self._started_steps or self._initial_ms is None or remaining_ms is None:
             return True
-        return self._given_ms - left_ms <= self._given_ms * FRESH_SHARE
+        return self._initial_ms - remaining_ms <= self._initial_ms * FRESH_SHARE
 
     def wait(self, seconds: float) -> None:
         """Wait, or return early if the run has to stop."""
@@ -119,19 +119,19 @@ class WorkerHost(ServerHost):
 
     def _renew_claims(self) -> float:
         """Renew the claims on both tasks, if due. Returns the seconds until the next renewal."""
-        own_s = self.pulse()
+        workflow_s = self.pulse()
         if self._is_in_thread:  # the request's thread renews them
-            return own_s
-        if own_s == math.inf:  # the workflow's task has ended, or another run has taken it over
+            return workflow_s
+        if workflow_s == math.inf:  # the workflow's task has ended, or another run has taken it over
             self._monitor.stop()
-        calls_s = self._monitor.pulse()
-        return 0 if self._monitor.gone else min(own_s, calls_s)
+        job_s = self._monitor.pulse()
+        return 0 if self._monitor.gone else min(workflow_s, job_s)
 
 
-MOST_DISPATCHES: Final = 1_000
+MAX_DISPATCHES: Final = 1_000
 """After this many dispatches, a call is not handed over again: a hundred steps with ten dispatches each."""
 
-TAKE_AGAIN_S: Final = 5.0
+CLAIM_RETRY_S: Final = 5.0
 """How long a worker waits before it tries again to claim the workflow's task, seconds."""
 
 logger = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ class WorkflowJob:
         self._lease = lease
         self._job = job
         self._arguments = arguments
-        self._lives_ms = max(execution.services.settings.default_ttl_ms, 2 * (execution.exchange.remaining_ms() or 0))
+        self._ttl_ms = max(execution.services.settings.default_ttl_ms, 2 * (execution.exchange.remaining_ms() or 0))
 
     def run(self, write: Write) -> str:
         """Run the workflow and write the outcome of the call. Returns the outcome, for the log.
@@ -155,50 +155,50 @@ class WorkflowJob:
         if tool is None or store is None:
             raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {self._job.work.tool}")
         try:
-            self._lease.task = store.jobs.extend(self._lease.task, self._lives_ms)
-        except (ClaimLost, TaskFinished, TaskNotFound) as over:
-            return f"stopped: {over}"
+            self._lease.task = store.jobs.extend(self._lease.task, self._ttl_ms)
+        except (ClaimLost, TaskFinished, TaskNotFound) as error:
+            return f"stopped: {error}"
         host = WorkerHost(self._execution)
-        ended = self._run(tool, host)
-        while isinstance(ended, EndedRun) and (answers := self._user_answers(ended)):
+        result = self._run(tool, host)
+        while isinstance(result, EndedRun) and (answers := self._user_answers(result)):
             self._arguments = with_answers(self._arguments, answers)
-            ended = self._run(tool, host)
+            result = self._run(tool, host)
         if self._monitor.ended:
             return "stopped: it is over, or another worker's"
-        if isinstance(ended, EndedRun):
-            if self._may_hand_over(ended):
+        if isinstance(result, EndedRun):
+            if self._may_hand_over(result):
                 return self._hand_over(store, write)
-            if isinstance(ended.pause, ApprovalRequired) and ended.stored:
+            if isinstance(result.pause, ApprovalRequired) and result.stored:
                 return suspend_for_approval(
-                    self._execution, self._lease, ended.pause.approval_id, write, ended.known.waits()
+                    self._execution, self._lease, result.pause.approval_id, write, result.known.waits()
                 )
-            if isinstance(ended.pause, Waiting) and ended.stored:
-                return suspend_for_wait(self._execution, self._lease, ended, write)
-            ended = {**result_of_run(self._execution, ended), "isError": isinstance(ended.pause, ApprovalDenied)}
-        return self._complete(store, ended, write)
+            if isinstance(result.pause, Waiting) and result.stored:
+                return suspend_for_wait(self._execution, self._lease, result, write)
+            result = {**result_of_run(self._execution, result), "isError": isinstance(result.pause, ApprovalDenied)}
+        return self._complete(store, result, write)
 
     def _run(self, tool: WorkflowTool, host: WorkerHost) -> EndedRun | JsonObject:
         """Run the workflow. Returns the run; or, if nothing could be run, the result of the workflow's tool."""
         workflow, task_id = tool.workflow, self._job.work.workflow_task or ""
         while True:
             try:
-                return run_workflow(self._execution, workflow, self._arguments, task_id, host, lives_ms=self._lives_ms)
-            except TaskHeld as held:
-                if self._may_wait(host, held):
+                return run_workflow(self._execution, workflow, self._arguments, task_id, host, lives_ms=self._ttl_ms)
+            except TaskHeld as error:
+                if self._may_wait(host, error):
                     continue
                 if not self._is_last_attempt():
                     if self._execution.store is not None:
                         release_claim(self._execution.store, self._lease.task)
                     raise
-                return not_run(self._execution, tool, task_id, held)
+                return not_run(self._execution, tool, task_id, error)
             except StoreBusy:
                 raise
-            except TaskUnreadable as refused:
-                if not isinstance(refused.error, ValueLost):
-                    raise refused.error from refused
-                return not_run(self._execution, tool, task_id, refused)
-            except (ArgumentRefused, *NOT_RESUMED) as refused:
-                return not_run(self._execution, tool, task_id, refused)
+            except TaskUnreadable as error:
+                if not isinstance(error.error, ValueLost):
+                    raise error.error from error
+                return not_run(self._execution, tool, task_id, error)
+            except (ArgumentRefused, *NOT_RESUMED) as error:
+                return not_run(self._execution, tool, task_id, error)
 
     def _user_answers(self, run: EndedRun) -> JsonObject:
         """Return the user's answers to the open questions; empty if there are no questions, or the user cannot be
@@ -215,11 +215,11 @@ class WorkflowJob:
             return {}
         return missing.answers(elicited.content)
 
-    def _may_wait(self, host: WorkerHost, held: TaskHeld) -> bool:
+    def _may_wait(self, host: WorkerHost, error: TaskHeld) -> bool:
         """Wait, if there is time, for the other run to release the task or its claim to expire. Returns whether to
         try again."""
-        until_s = (held.until_ms - self._execution.now_ms()) / 1000
-        wait_s = min(max(until_s, 0) + 0.1, TAKE_AGAIN_S)
+        until_s = (error.until_ms - self._execution.now_ms()) / 1000
+        wait_s = min(max(until_s, 0) + 0.1, CLAIM_RETRY_S)
         if not host.may_start(wait_s):
             return False
         host.wait(wait_s)
@@ -231,24 +231,24 @@ class WorkflowJob:
 
     def _may_hand_over(self, run: EndedRun) -> bool:
         """Whether the run has paused only because its time was over, after it completed at least one step."""
-        settled = [trace for trace in run.traces if not trace.replayed and isinstance(trace.outcome, Succeeded)]
-        if not run.pause or run.pause.remedy is not Remedy.SERVER or not settled:
+        completed_steps = [trace for trace in run.traces if not trace.replayed and isinstance(trace.outcome, Succeeded)]
+        if not run.pause or run.pause.remedy is not Remedy.SERVER or not completed_steps:
             return False
         if not run.stored:
             raise StoreUnavailable("the run could not be written; it is to be run again")
-        if self._execution.services.dispatcher is None or self._job.dispatches >= MOST_DISPATCHES:
+        if self._execution.services.dispatcher is None or self._job.dispatches >= MAX_DISPATCHES:
             logger.error("task %s: it is not handed over again; set BATON_WORKER", self._lease.task.task_id)
             return False
         return True
 
     def _hand_over(self, store: TaskStore, write: Write) -> str:
-        handed: list[TaskRecord] = []
+        tasks: list[TaskRecord] = []
 
         def hand_over() -> None:
-            handed.append(store.jobs.hand_over(self._lease.task, self._lease.claim(), self._lives_ms))
+            tasks.append(store.jobs.hand_over(self._lease.task, self._lease.claim(), self._ttl_ms))
 
         outcome = write("handed over", hand_over)
-        for task in handed:
+        for task in tasks:
             self._execution.services.telemetry.add(TASKS_HANDED_OVER)
             if not dispatch(self._execution.services, task):
                 raise NotDispatched(f"task {task.task_id}: it was handed over, but the worker could not be invoked")

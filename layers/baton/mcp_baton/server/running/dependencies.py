@@ -66,15 +66,15 @@ class WaitMode(Struct, frozen=True):
             return function()
         return _in_another_thread(factory, function, undo, self.limit_s)
 
-    async def wait(self, settled: "Future[None]", limit_s: float) -> bool:
+    async def wait(self, finished: "Future[None]", limit_s: float) -> bool:
         """Wait for another call that creates the same dependency. Returns whether it ended within the limit."""
         if self.on_loop:
             import asyncio
 
-            return bool((await asyncio.wait([asyncio.wrap_future(settled)], timeout=limit_s))[0])
+            return bool((await asyncio.wait([asyncio.wrap_future(finished)], timeout=limit_s))[0])
         from concurrent.futures import wait
 
-        return bool(wait([settled], limit_s).done)
+        return bool(wait([finished], limit_s).done)
 
 
 def _in_another_thread[T](factory: object, function: Callable[[], T], undo: Callable[[T], None], limit_s: float) -> T:
@@ -96,10 +96,10 @@ def _in_another_thread[T](factory: object, function: Callable[[], T], undo: Call
 
     thread = THREADS.watch(factory, make)
 
-    def job(free: Callable[[], None]) -> None:
+    def job(release: Callable[[], None]) -> None:
         with suppress(Abandoned):  # it was abandoned before it started
             thread()
-        free()
+        release()
 
     run_in_thread(job)
     try:
@@ -122,8 +122,8 @@ def run_without_loop[T](coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that is never suspended, without a loop."""
     try:
         coroutine.send(None)
-    except StopIteration as done:
-        value: T = done.value
+    except StopIteration as stop:
+        value: T = stop.value
         return value
     coroutine.close()
     raise RuntimeError("a coroutine that should have waited in its thread was suspended")
@@ -133,28 +133,28 @@ class OpenDependencies:
     def __init__(self) -> None:
         self._open: list[tuple[Provider, Any]] = []
 
-    async def create(self, provider: Provider, arguments: dict[str, Any], waiting: WaitMode) -> object:
+    async def create(self, provider: Provider, arguments: dict[str, Any], wait_mode: WaitMode) -> object:
         """Call a factory, and enter the context manager that it returned, if there is one."""
         if provider.is_async:
-            value, manager = await waiting.run(_call_async_factory(provider, arguments))
+            value, manager = await wait_mode.run(_call_async_factory(provider, arguments))
         else:
-            value, manager = waiting.call(provider.factory, partial(_call_factory, provider, arguments), _close_late)
+            value, manager = wait_mode.call(provider.factory, partial(_call_factory, provider, arguments), _close_late)
             if inspect.iscoroutine(value):
-                value = await waiting.run(value)
+                value = await wait_mode.run(value)
         if manager is not None:
             self._open.append((provider, manager))
         return value
 
-    async def close(self, error: BaseException | None, waiting: WaitMode) -> None:
+    async def close(self, error: BaseException | None, wait_mode: WaitMode) -> None:
         """Close all dependencies, the newest first. If one fails, the error is logged, and the others are closed."""
-        why = (None, None, None) if error is None else (type(error), error, error.__traceback__)
+        exit_arguments = (None, None, None) if error is None else (type(error), error, error.__traceback__)
         while self._open:
             provider, manager = self._open.pop()
             try:
                 if provider.is_async:
-                    await waiting.run(_await(manager.__aexit__(*why)))
+                    await wait_mode.run(_await(manager.__aexit__(*exit_arguments)))
                 else:
-                    manager.__exit__(*why)
+                    manager.__exit__(*exit_arguments)
             except BaseException as failure:
                 if failure is not error:
                     logger.exception("the dependency %s could not be closed", name_of(provider.factory))
@@ -162,16 +162,16 @@ class OpenDependencies:
 
 def _call_factory(provider: Provider, arguments: dict[str, Any]) -> tuple[Any, Any]:
     """Call a plain factory. Returns its value, and the context manager to exit, if there is one."""
-    made: Any = provider.factory(**arguments)
+    result: Any = provider.factory(**arguments)
     if not provider.is_context_manager:
-        return made, None
-    manager = contextlib.contextmanager(lambda: made)() if inspect.isgenerator(made) else made
+        return result, None
+    manager = contextlib.contextmanager(lambda: result)() if inspect.isgenerator(result) else result
     return manager.__enter__(), manager
 
 
-def _close_late(opened: tuple[Any, Any]) -> None:
+def _close_late(created: tuple[Any, Any]) -> None:
     """Close a value that was created after the limit."""
-    _, manager = opened
+    _, manager = created
     if manager is None:
         return
     try:
@@ -181,15 +181,15 @@ def _close_late(opened: tuple[Any, Any]) -> None:
 
 
 async def _call_async_factory(provider: Provider, arguments: dict[str, Any]) -> tuple[Any, Any]:
-    made: Any = provider.factory(**arguments)
+    result: Any = provider.factory(**arguments)
     if not provider.is_context_manager:
-        return await made, None
-    manager = contextlib.asynccontextmanager(lambda: made)() if inspect.isasyncgen(made) else made
+        return await result, None
+    manager = contextlib.asynccontextmanager(lambda: result)() if inspect.isasyncgen(result) else result
     return await manager.__aenter__(), manager
 
 
-async def _await(ended: Awaitable[object]) -> object:
-    return await ended
+async def _await(awaitable: Awaitable[object]) -> object:
+    return await awaitable
 
 
 class _Creation:
@@ -200,15 +200,15 @@ class _Creation:
 
         self._until_s = time.monotonic() + provider.limit_s
         self.took_too_long = False
-        self.settled: Future[None] = Future()
-        self.settled.set_running_or_notify_cancel()  # an abandoned call must not cancel it for the others
+        self.finished: Future[None] = Future()
+        self.finished.set_running_or_notify_cancel()  # an abandoned call must not cancel it for the others
 
     @property
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         return max(0.0, self._until_s - time.monotonic())
 
 
-class _Created(Struct, frozen=True):
+class _Instance(Struct, frozen=True):
     value: object
 
 
@@ -217,42 +217,42 @@ class ProcessScope:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[object, _Creation | _Created] = {}
+        self._entries: dict[object, _Creation | _Instance] = {}
         self._open_dependencies = OpenDependencies()
 
-    async def get(self, provider: Provider, waiting: WaitMode) -> object:
+    async def get(self, provider: Provider, wait_mode: WaitMode) -> object:
         """Return the process's instance, and create it if there is none. After a failure the next call tries again."""
         while True:
             with self._lock:
-                known = self._known.get(provider.key)
-                if known is None:
-                    mine = self._known[provider.key] = _Creation(provider)
-            if known is None:
-                return await self._create(provider, mine, waiting)
-            if isinstance(known, _Created):
-                return known.value
-            if not await waiting.wait(known.settled, known.left_s) or known.took_too_long:
+                entry = self._entries.get(provider.key)
+                if entry is None:
+                    creation = self._entries[provider.key] = _Creation(provider)
+            if entry is None:
+                return await self._create(provider, creation, wait_mode)
+            if isinstance(entry, _Instance):
+                return entry.value
+            if not await wait_mode.wait(entry.finished, entry.remaining_s) or entry.took_too_long:
                 raise _timeout_error(provider)
 
-    async def _create(self, provider: Provider, creation: _Creation, waiting: WaitMode) -> object:
-        made: _Created | None = None
+    async def _create(self, provider: Provider, creation: _Creation, wait_mode: WaitMode) -> object:
+        instance: _Instance | None = None
         try:
             if THREADS.has_too_many(provider.factory):
-                raise _given_up_error(provider)
-            arguments = {name: await self.get(need, waiting) for name, need in provider.needs}
-            limited = structs.replace(waiting, limit_s=provider.timeout_s)
-            made = _Created(await self._open_dependencies.create(provider, arguments, limited))
-            return made.value
+                raise _hanging_error(provider)
+            arguments = {name: await self.get(need, wait_mode) for name, need in provider.needs}
+            limited_mode = structs.replace(wait_mode, limit_s=provider.timeout_s)
+            instance = _Instance(await self._open_dependencies.create(provider, arguments, limited_mode))
+            return instance.value
         except FactoryTimeout as error:
             creation.took_too_long = True
             raise _timeout_error(provider) from error
         finally:
             with self._lock:
-                if made is None:
-                    del self._known[provider.key]
+                if instance is None:
+                    del self._entries[provider.key]
                 else:
-                    self._known[provider.key] = made
-            creation.settled.set_result(None)
+                    self._entries[provider.key] = instance
+            creation.finished.set_result(None)
 
     def close(self) -> None:
         run_without_loop(self._open_dependencies.close(None, WaitMode(on_loop=False, limit_s=CLOSING_TIMEOUT_S)))
@@ -268,9 +268,9 @@ def _timeout_error(provider: Provider) -> ToolError:
     return ToolError(f"the dependency {name!r} was not ready after {limit_s:g} s. The function was not run.")
 
 
-def _given_up_error(provider: Provider) -> ToolError:
+def _hanging_error(provider: Provider) -> ToolError:
     name = name_of(provider.factory)
-    logger.error("the dependency %s is not made any more: %s attempts at it hang", name, MAX_ABANDONED)
+    logger.error("the dependency %s is no longer created: %s attempts at it hang", name, MAX_ABANDONED)
     return ToolError(
         f"the dependency {name!r} cannot be made: {MAX_ABANDONED} attempts at it hang. The function was not run. Tell "
         "the user that the server needs its operator."
@@ -286,19 +286,19 @@ atexit.register(PROCESS.close)
 def with_dependencies(function: Callable[..., object], signature: Signature, call: Call) -> Callable[..., object]:
     """Wrap a function: the wrapper creates its dependencies, calls it, and closes them."""
 
-    async def run(waiting: WaitMode, arguments: dict[str, Any]) -> object:
-        made = CallScope(call, waiting)
+    async def run(wait_mode: WaitMode, arguments: dict[str, Any]) -> object:
+        scope = CallScope(call, wait_mode)
         failure: BaseException | None = None
         try:
             for name, provider in signature.dependencies:
-                arguments[name] = await made.get(provider)
+                arguments[name] = await scope.get(provider)
             value: Any = function(**arguments)
             return await value if signature.is_async else value
         except BaseException as error:
             failure = error
             raise
         finally:
-            await made.open_dependencies.close(failure, waiting)
+            await scope.open_dependencies.close(failure, wait_mode)
 
     def plain(**arguments: Any) -> object:
         return run_without_loop(run(WaitMode(on_loop=False), arguments))
@@ -310,20 +310,20 @@ def with_dependencies(function: Callable[..., object], signature: Signature, cal
 
 
 class CallScope:
-    def __init__(self, call: Call, waiting: WaitMode) -> None:
+    def __init__(self, call: Call, wait_mode: WaitMode) -> None:
         self._call = call
-        self._waiting = waiting
-        self._made: dict[object, object] = {}
+        self._wait_mode = wait_mode
+        self._values: dict[object, object] = {}
         self.open_dependencies = OpenDependencies()
 
     async def get(self, provider: Provider) -> object:
         if provider.scope == "process":
             self._call.waits_for = name_of(provider.factory)
-            return await PROCESS.get(provider, self._waiting)
-        if provider.key not in self._made:
+            return await PROCESS.get(provider, self._wait_mode)
+        if provider.key not in self._values:
             arguments = {name: await self.get(need) for name, need in provider.needs}
             if provider.context is not None:
                 arguments[provider.context] = Context(self._call)
             self._call.waits_for = name_of(provider.factory)
-            self._made[provider.key] = await self.open_dependencies.create(provider, arguments, self._waiting)
-        return self._made[provider.key]
+            self._values[provider.key] = await self.open_dependencies.create(provider, arguments, self._wait_mode)
+        return self._values[provider.key]

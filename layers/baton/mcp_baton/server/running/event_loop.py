@@ -30,8 +30,8 @@ BLOCKED_S = 0.25
 def start(
     function: Callable[..., object],
     arguments: dict[str, Any],
-    returned: Callable[[object], None],
-    raised: Callable[[BaseException], None],
+    on_return: Callable[[object], None],
+    on_error: Callable[[BaseException], None],
 ) -> Callable[[], None]:
     """Run an `async def` on the loop. Returns a function that cancels it."""
     import asyncio
@@ -41,12 +41,12 @@ def start(
             coroutine = function(**arguments)
             if not isinstance(coroutine, Coroutine):
                 raise TypeError(f"{function!r} was expected to be asynchronous")
-            returned(await coroutine)
+            on_return(await coroutine)
         except asyncio.CancelledError as error:
-            raised(error)
+            on_error(error)
             raise
         except BaseException as error:  # noqa: BLE001 - `SystemExit` would end the loop for all tools
-            raised(error)
+            on_error(error)
 
     future = submit(run())
 
@@ -70,9 +70,9 @@ def blocker() -> str | None:
     """
     import asyncio
 
-    loop, reacted = event_loop(), threading.Event()
-    loop.call_soon_threadsafe(reacted.set)
-    if reacted.wait(BLOCKED_S):
+    loop, reaction = event_loop(), threading.Event()
+    loop.call_soon_threadsafe(reaction.set)
+    if reaction.wait(BLOCKED_S):
         return None
     task = asyncio.current_task(loop)
     return None if task is None else task.get_context().get(RUNNING)
@@ -94,4 +94,4 @@ def _run_forever(loop: "AbstractEventLoop") -> None:
         try:
             loop.run_forever()
         except BaseException:
-            logger.exception("a task of an asynchronous tool ended the event loop; it goes on")
+            logger.exception("a task of an asynchronous tool ended the event loop; the loop runs again")

@@ -73,7 +73,7 @@ class BoundFunction[T](Struct, frozen=True):
     `shape` if the value is invalid."""
 
     name: str
-    what: str
+    label: str
     function: Callable[..., object]
     signature: Signature
     bind: Callable[[Mapping[str, Json]], dict[str, Any]]
@@ -95,8 +95,8 @@ class BoundFunction[T](Struct, frozen=True):
 
 
 def bound_tool(tool: Tool) -> BoundFunction[Succeeded]:
-    what, bind, shape = f"tool {tool.name}", tool.input.bind, tool.outcome
-    return BoundFunction(tool.name, what, tool.function, tool.signature, bind, shape, tool.only_in, tool.approval)
+    label, bind, shape = f"tool {tool.name}", tool.input.bind, tool.outcome
+    return BoundFunction(tool.name, label, tool.function, tool.signature, bind, shape, tool.only_in, tool.approval)
 
 
 class BoundTools(dict[str, BoundFunction[Succeeded]]):
@@ -107,8 +107,8 @@ class BoundTools(dict[str, BoundFunction[Succeeded]]):
         self._tools = tools
 
     def __missing__(self, tool: str) -> BoundFunction[Succeeded]:
-        made = self[tool] = bound_tool(self._tools[tool])
-        return made
+        bound = self[tool] = bound_tool(self._tools[tool])
+        return bound
 
     def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
         return self[tool].prepare(arguments)
@@ -117,8 +117,8 @@ class BoundTools(dict[str, BoundFunction[Succeeded]]):
 def bound_resource(resource: Resource, uri: str) -> BoundFunction[FetchedResource]:
     """Bind a resource's function for a request of this URI."""
     shape = partial(contents_of, uri, resource.mime_type)
-    what = f"resource {resource.uri}"
-    return BoundFunction(resource.name, what, resource.function, resource.signature, resource.input.bind, shape)
+    label = f"resource {resource.uri}"
+    return BoundFunction(resource.name, label, resource.function, resource.signature, resource.input.bind, shape)
 
 
 def bound_prompt(prompt: Prompt) -> BoundFunction[list[Json]]:
@@ -171,27 +171,27 @@ def run[T](
     """Run a prepared call. Raises `CallerGone`, `InputRequired`, `TaskBegins` or `ProtocolError`, which answer the
     request."""
     if not target.signature.is_async and THREADS.has_too_many(target.own_function):
-        logger.error("%s is not called any more: %s calls of it timed out and still run", target.what, MAX_ABANDONED)
+        logger.error("%s is not called any more: %s calls of it timed out and still run", target.label, MAX_ABANDONED)
         return Failed(
             f"{NOT_STARTED}{MAX_ABANDONED} earlier calls of this function timed out and still run. Nothing was run. "
             "Tell the user that the server needs its operator.",
             kind=Failure.NOT_STARTED,
         )
-    stopped = _check_guards(execution, target, prepared, options)
-    if stopped is not None:
-        return stopped
-    ended, secrets = _run_function(execution, target, prepared.bound, asking, options)
-    match ended:
+    refusal = _check_guards(execution, target, prepared, options)
+    if refusal is not None:
+        return refusal
+    ending, secrets = _run_function(execution, target, prepared.bound, asking, options)
+    match ending:
         case Returned():
-            return hide_secrets(_call_author_code(execution, target, target.shape, ended.value), secrets)
+            return hide_secrets(_call_author_code(execution, target, target.shape, ending.value), secrets)
         case Raised(InputRequired() | TaskBegins() | ProtocolError() as answer):
             raise answer
         case Raised(error):
             return hide_secrets(_failed_outcome(execution, target.name, error, Failure.RAISED, secrets), secrets)
-        case TimedOut(had_s):
+        case TimedOut(limit_s):
             if options.variables is not None:
                 options.variables.close()
-            return Failed(_timeout_text(execution, target, had_s), kind=Failure.TIMED_OUT)
+            return Failed(_timeout_text(execution, target, limit_s), kind=Failure.TIMED_OUT)
         case NotStarted(waits_for):
             if options.variables is not None and options.attempt.number == 1:
                 # The next run may use the approval, because this call did nothing.
@@ -204,8 +204,8 @@ def hide_secrets[T](outcome: T | Failed, secrets: Secrets) -> T | Failed:
     if secrets is NO_SECRETS:
         return outcome
     if isinstance(outcome, Succeeded):
-        shown = cast("JsonObject | None", secrets.hide(outcome.shown))
-        return cast("T", Succeeded(secrets.hide(outcome.value), shown))
+        content = cast("JsonObject | None", secrets.hide(outcome.shown))
+        return cast("T", Succeeded(secrets.hide(outcome.value), content))
     return structs.replace(outcome, error=secrets.hide_text(outcome.error)) if isinstance(outcome, Failed) else outcome
 
 
@@ -232,23 +232,23 @@ def _not_its_turn_text(tool: str, only_in: Sequence[str]) -> str:
     )
 
 
-def _timeout_text(execution: Execution, target: BoundFunction[Any], had_s: float) -> str:
+def _timeout_text(execution: Execution, target: BoundFunction[Any], limit_s: float) -> str:
     """Return the error text of a call that timed out. It has the time limit, how to raise it, and the function that
     blocked the event loop."""
-    blocked = _blocker_text(execution, target)
+    blocker_text = _blocker_text(execution, target)
     reserve_s = execution.services.settings.write_reserve_ms / 1000
     return (
-        f"{TIMED_OUT}it had {had_s:.3g} s, which is what was left of the function's time without the last "
+        f"{TIMED_OUT}it had {limit_s:.3g} s, which is what was left of the function's time without the last "
         f"{reserve_s:.3g} s, in which results are stored (raise FunctionTimeout, in the background WorkerTimeout; with "
-        f"baton serve --timeout, --worker-timeout){f'; {blocked}' if blocked else ''}; {MAY_HAVE_HAPPENED}"
+        f"baton serve --timeout, --worker-timeout){f'; {blocker_text}' if blocker_text else ''}; {MAY_HAVE_HAPPENED}"
     )
 
 
 def _not_started_text(execution: Execution, target: BoundFunction[Any], waits_for: str | None) -> str:
-    blocked = _blocker_text(execution, target)
-    if waits_for and not blocked:
-        blocked = f"its dependency {waits_for!r} was not ready"
-    return f"{NOT_STARTED}the time for this request was over{f': {blocked}' if blocked else ''}. Nothing was run."
+    cause = _blocker_text(execution, target)
+    if waits_for and not cause:
+        cause = f"its dependency {waits_for!r} was not ready"
+    return f"{NOT_STARTED}the time for this request was over{f': {cause}' if cause else ''}. Nothing was run."
 
 
 def _blocker_text(execution: Execution, target: BoundFunction[Any]) -> str:
@@ -258,25 +258,25 @@ def _blocker_text(execution: Execution, target: BoundFunction[Any]) -> str:
         return ""
     from mcp_baton.server.running.event_loop import blocker
 
-    what = blocker()
-    if what is None:
+    label = blocker()
+    if label is None:
         return ""
-    logger.error("%s blocks the event loop, on which all async functions run: %s", what, UNBLOCK)
-    if what == target.what:
+    logger.error("%s blocks the event loop, on which all async functions run: %s", label, UNBLOCK)
+    if label == target.label:
         return f"it blocks the event loop ({UNBLOCK})"
     # Callers who lack a function's scopes must not learn its name.
     server = execution.server
-    seen = (*(f"tool {name}" for name in server.tools), *(f"prompt {name}" for name in server.prompts))
-    shown = what if what in (*seen, *(f"resource {uri}" for uri in server.resources)) else "another function"
-    return f"{shown} blocks the event loop, on which all async functions run ({UNBLOCK})"
+    visible = (*(f"tool {name}" for name in server.tools), *(f"prompt {name}" for name in server.prompts))
+    public_name = label if label in (*visible, *(f"resource {uri}" for uri in server.resources)) else "another function"
+    return f"{public_name} blocks the event loop, on which all async functions run ({UNBLOCK})"
 
 
 def _call_author_code[T, G, V](
-    execution: Execution, target: BoundFunction[T], make: Callable[[G], V], given: G
+    execution: Execution, target: BoundFunction[T], author_code: Callable[[G], V], argument: G
 ) -> V | Failed:
     """Run a validator, serializer or generator. Its exception becomes the outcome, except `ProtocolError`."""
     try:
-        return make(given)
+        return author_code(argument)
     except ProtocolError:
         raise
     except Exception as error:  # noqa: BLE001 - the exception becomes the outcome, and `_failed_outcome` logs it
@@ -290,14 +290,14 @@ def _failed_outcome(
         # The text names the line of the tool. The traceback would only have frames of Baton.
         logger.error("request %s: %s", execution.exchange.request_id, error, exc_info=error.__cause__)
     elif not isinstance(error, ToolError):
-        hidden = any(it in "".join(format_exception(error)) for it in secrets.names_by_text)
-        note = ": its traceback has a callback's address, and is not logged" if hidden else ""
+        has_secret = any(secret in "".join(format_exception(error)) for secret in secrets.names_by_text)
+        note = ": its traceback has a callback's address, and is not logged" if has_secret else ""
         logger.error(
             "request %s: internal error in %s%s",
             execution.exchange.request_id,
             name,
             note,
-            exc_info=None if hidden else error,
+            exc_info=None if has_secret else error,
         )
     return Failed(
         execution.client_error_text(name, error),
@@ -314,20 +314,20 @@ def _run_function[T](
     """Run the function. Returns how it ended, and the callback addresses that it has created."""
     mailbox, signature, start = Mailbox(), target.signature, StartTicket()
     function = start.guard(target.function)
-    own: Call | None = None
+    call_state: Call | None = None
     if signature.context or signature.dependencies:
-        own = _new_call(execution, asking, mailbox, options)
+        call_state = _new_call(execution, asking, mailbox, options)
         if signature.context:
-            bound = bound | {signature.context: Context(own)}
+            bound = bound | {signature.context: Context(call_state)}
         if signature.dependencies:
             from mcp_baton.server.running.dependencies import with_dependencies
 
-            function = with_dependencies(function, signature, own)
+            function = with_dependencies(function, signature, call_state)
     thread = None if signature.is_async else THREADS.watch(target.own_function, function)
     try:
-        RUNNING.set(target.what)
-        with execution.services.telemetry.span(target.what) as span:
-            ended = run_and_deliver(
+        RUNNING.set(target.label)
+        with execution.services.telemetry.span(target.label) as span:
+            ending = run_and_deliver(
                 thread or function,
                 bound,
                 mailbox,
@@ -338,28 +338,28 @@ def _run_function[T](
                 stay=options.stay,
                 pulse=options.pulse,
             )
-            span.failed = _has_failed(ended)
-        if own is None:
-            return ended, NO_SECRETS
-        return NotStarted(own.waits_for) if isinstance(ended, NotStarted) else ended, own.secrets
+            span.failed = _has_failed(ending)
+        if call_state is None:
+            return ending, NO_SECRETS
+        return NotStarted(call_state.waits_for) if isinstance(ending, NotStarted) else ending, call_state.secrets
     finally:
-        if own:
-            own.abandoned = True
+        if call_state:
+            call_state.abandoned = True
         if thread:
             thread.abandon()
-        abandoned = THREADS.take_new()
-        if abandoned:
-            execution.services.telemetry.add(ABANDONED_THREADS, abandoned)
+        abandoned_count = THREADS.take_count()
+        if abandoned_count:
+            execution.services.telemetry.add(ABANDONED_THREADS, abandoned_count)
 
 
 def _new_call(execution: Execution, asking: AskerFactory, mailbox: Mailbox, options: CallOptions) -> Call:
-    own = Call(
+    call_state = Call(
         request_id=execution.exchange.request_id,
         owner=execution.owner,
         envelope=execution.envelope,
         remaining_ms=execution.exchange.remaining_ms,
         emit=mailbox.notify,
-        asker=asking(mailbox.request, lambda: not own.abandoned),
+        asker=asking(mailbox.request, lambda: not call_state.abandoned),
         variables=options.variables,
         progress=options.progress,
         attempt=options.attempt.number,
@@ -369,7 +369,7 @@ def _new_call(execution: Execution, asking: AskerFactory, mailbox: Mailbox, opti
         starts_task=options.starts_task,
         callback_url=lambda step: _callback_url(execution, options.attempt.place, step),
     )
-    return own
+    return call_state
 
 
 def _callback_url(execution: Execution, place: Place, step: str) -> str:
@@ -378,10 +378,10 @@ def _callback_url(execution: Execution, place: Place, step: str) -> str:
     return callback_url(execution, place, step)
 
 
-def _has_failed(ended: Ending) -> bool:
+def _has_failed(ending: Ending) -> bool:
     """Whether traces show the call as failed. A tool that asks the client or continues in the background has not
     failed."""
-    match ended:
+    match ending:
         case Returned() | Raised(InputRequired() | TaskBegins()):
             return False
         case _:
@@ -396,12 +396,12 @@ def read_for_tool(resources: Mapping[str, Resource], uri: str, context: object) 
         TypeError: the resource's function and the tool are both `async def`, and the tool did not await the call.
         Exception: the resource's function raised it.
     """
-    found = find_in(resources, uri)
-    if found is None:
+    match = find_in(resources, uri)
+    if match is None:
         raise ToolError(f"There is no resource {uri}.")
-    resource, given = found
+    resource, values = match
     try:
-        arguments = resource.input.bind(given)
+        arguments = resource.input.bind(values)
     except InvalidArguments as error:
         raise ToolError(f"{uri}: {error}") from error
     if resource.signature.context:
@@ -420,10 +420,10 @@ def read_for_tool(resources: Mapping[str, Resource], uri: str, context: object) 
     return submit(read()).result()
 
 
-def _contents(uri: str, resource: Resource, returned: object) -> list[ResourceContent]:
-    made = contents_of(uri, resource.mime_type, returned)
-    content = b64decode(made.blob) if made.blob is not None else made.text or ""
-    return [ResourceContent(uri, content, made.mime_type)]
+def _contents(uri: str, resource: Resource, value: object) -> list[ResourceContent]:
+    contents = contents_of(uri, resource.mime_type, value)
+    content = b64decode(contents.blob) if contents.blob is not None else contents.text or ""
+    return [ResourceContent(uri, content, contents.mime_type)]
 
 
 def _is_on_a_loop() -> bool:

@@ -37,13 +37,13 @@ class AbandonedThreads:
     def has_too_many(self, function: object) -> bool:
         return self._running.get(id(function), 0) >= MAX_ABANDONED
 
-    def take_new(self) -> int:
+    def take_count(self) -> int:
         """Return how many threads were abandoned since the last call of this method."""
         if not self._new:
             return 0
         with self.lock:
-            new, self._new = self._new, 0
-        return new
+            count, self._new = self._new, 0
+        return count
 
     def watch(self, function: object, run: Callable[..., Any]) -> "WatchedThread":
         return WatchedThread(self, function, run)
@@ -121,7 +121,7 @@ class Raised(Struct, frozen=True):
 class TimedOut(Struct, frozen=True):
     """The function was still running when its time was over. It was abandoned."""
 
-    had_s: float
+    limit_s: float
 
 
 class NotStarted(Struct, frozen=True):
@@ -222,9 +222,9 @@ def run_and_deliver(
 ) -> Ending:
     """Run a function until it ends or its time is over. Raises `CallerGone` unless `stay`. `pulse` returns infinity
     if the function must not start."""
-    left = had_s = left_s()
+    remaining_s = limit_s = left_s()
     # Before the function starts, `pulse` may find that the task has ended.
-    due_s = math.inf if left is not None and left <= 0 else pulse()
+    due_s = math.inf if remaining_s is not None and remaining_s <= 0 else pulse()
     if due_s == math.inf:
         return NotStarted()
     if listener.gone and not stay:
@@ -232,7 +232,7 @@ def run_and_deliver(
     wait_s = min(KEEP_ALIVE_S, due_s)
     give_up = (_start_coroutine if is_async else _start_thread)(function, arguments, mailbox)
     while True:
-        mail = mailbox.next(wait_s if left is None else min(wait_s, left))
+        mail = mailbox.next(wait_s if remaining_s is None else min(wait_s, remaining_s))
         match mail:
             case Returned() | Raised():
                 return mail
@@ -242,11 +242,11 @@ def run_and_deliver(
                 listener.notify(method, params)
             case SentQuestion(identifier, method, params):
                 listener.request(identifier, method, params)
-        left = left_s()
-        if left is not None and left <= 0:
+        remaining_s = left_s()
+        if remaining_s is not None and remaining_s <= 0:
             was_started = not start.take()
             give_up()
-            return TimedOut(had_s or 0.0) if was_started else NotStarted()
+            return TimedOut(limit_s or 0.0) if was_started else NotStarted()
         # Call `pulse` after each message, too: a function that sends many must not delay it.
         wait_s = min(KEEP_ALIVE_S, pulse())
         if listener.gone and not stay:
@@ -279,16 +279,16 @@ def run_in_thread(job: Callable[[Callable[[], None]], None]) -> None:
 
 
 def run_and_report(
-    function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox, ended: Callable[[], None]
+    function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox, on_end: Callable[[], None]
 ) -> None:
     """Run a `def`, call `ended`, and put the return value or the exception into the mailbox."""
     try:
         value = function(**arguments)
     except BaseException as error:  # noqa: BLE001 - the request's thread raises it
-        ended()
+        on_end()
         mailbox.raised(error)
     else:
-        ended()
+        on_end()
         mailbox.returned(value)
 
 

@@ -45,12 +45,12 @@ def proxy_response(value: object) -> ProxyResponse | None:
 def _headers(response: Mapping[str, Any]) -> dict[str, str | list[str]]:
     """Return all headers. As in API Gateway, `multiValueHeaders` has priority over `headers`."""
     headers: dict[str, str | list[str]] = {}
-    for name, single in (response.get("headers") or {}).items():
-        headers[name] = _text(single)
-    for name, several in (response.get("multiValueHeaders") or {}).items():
-        for same in [known for known in headers if known.lower() == name.lower()]:
-            del headers[same]
-        headers[name] = [_text(value) for value in several]
+    for name, value in (response.get("headers") or {}).items():
+        headers[name] = _text(value)
+    for name, values in (response.get("multiValueHeaders") or {}).items():
+        for duplicate in [other for other in headers if other.lower() == name.lower()]:
+            del headers[duplicate]
+        headers[name] = [_text(value) for value in values]
     if cookies := response.get("cookies"):
         headers["Set-Cookie"] = [_text(cookie) for cookie in cookies]
     return headers
@@ -132,10 +132,10 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
             if stream is not None:
                 stream.end()
             else:
-                whole: ProxyResponse = result_data
-                send_whole(self._connection, invoke_id, invocation_id, whole.status, whole.headers, whole.body)
-        except ClientGone as gone:
-            _logger.info("invocation %s: %s", invoke_id, gone)
+                response: ProxyResponse = result_data
+                send_whole(self._connection, invoke_id, invocation_id, response.status, response.headers, response.body)
+        except ClientGone as error:
+            _logger.info("invocation %s: %s", invoke_id, error)
         except ResponseRejected:
             _logger.exception("invocation %s", invoke_id)
 
@@ -149,8 +149,8 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
                 super().post_invocation_error(invoke_id, error_response_data, xray_fault, invocation_id)
             else:
                 stream.end(error_trailers(error_response_data))
-        except ClientGone as gone:
-            _logger.info("invocation %s: %s", invoke_id, gone)
+        except ClientGone as error:
+            _logger.info("invocation %s: %s", invoke_id, error)
         except Exception:
             self._connection.drop()  # otherwise the next response would continue a half-written one
             _logger.exception("invocation %s: its error could not be posted", invoke_id)
@@ -171,8 +171,8 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
         return self._stream
 
     def _do_deferred_work(self) -> None:
-        deferred, self._later = self._later, []
-        for work in deferred:
+        deferred_work, self._later = self._later, []
+        for work in deferred_work:
             try:
                 work()
             except Exception:
@@ -189,7 +189,7 @@ class _Marshaller(LambdaMarshaller):
     def marshal_response(self, response: object) -> tuple[str | bytes | ProxyResponse, str]:
         if self._client.is_streaming:
             return b"", "application/octet-stream"
-        if whole := proxy_response(response):
-            return whole, "application/octet-stream"
+        if proxy := proxy_response(response):
+            return proxy, "application/octet-stream"
         marshalled: tuple[str | bytes, str] = super().marshal_response(response)
         return marshalled

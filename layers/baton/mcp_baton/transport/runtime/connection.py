@@ -88,18 +88,18 @@ def _is_quiet(connection: socket.socket) -> bool:
 
 def _read_reply(connection: socket.socket) -> tuple[int, bool]:
     """Return the status of the reply, and whether the connection can be reused: exactly the reply has been read."""
-    received = b""
-    while (end := received.find(b"\r\n\r\n")) < 0:
-        received += _receive(connection, len(received))
-    status_line, *lines = received[:end].decode("latin-1").split("\r\n")
+    reply = b""
+    while (end := reply.find(b"\r\n\r\n")) < 0:
+        reply += _receive(connection, len(reply))
+    status_line, *lines = reply[:end].decode("latin-1").split("\r\n")
     fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     status = int(status_line.split(" ", 2)[1])
     if "content-length" not in fields:
         return status, False
-    whole = end + 4 + int(fields["content-length"])
-    while len(received) < whole:
-        received += _receive(connection, len(received))
-    return status, fields.get("connection", "").lower() != "close" and len(received) == whole
+    length = end + 4 + int(fields["content-length"])
+    while len(reply) < length:
+        reply += _receive(connection, len(reply))
+    return status, fields.get("connection", "").lower() != "close" and len(reply) == length
 
 
 def _receive(connection: socket.socket, already: int) -> bytes:

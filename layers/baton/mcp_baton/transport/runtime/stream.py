@@ -74,7 +74,7 @@ class ResponseStream:
             self._ended = True
             lines = "".join(f"{name}: {value}\r\n" for name, value in (trailers or {}).items())
             self._connection.send(f"0\r\n{lines}\r\n".encode("ascii"))
-            _acknowledged(self._connection)
+            _check_acknowledged(self._connection)
 
 
 def send_whole(
@@ -88,10 +88,10 @@ def send_whole(
     """
     head = _request_head(connection.address, invoke_id, invocation_id)
     connection.begin(head + _chunk(_prelude(status, headers) + _DELIMITER + body) + _END)
-    _acknowledged(connection)
+    _check_acknowledged(connection)
 
 
-def _acknowledged(connection: RuntimeConnection) -> None:
+def _check_acknowledged(connection: RuntimeConnection) -> None:
     status = connection.read_status()
     if status != _ACCEPTED:
         raise ResponseRejected(status)
@@ -136,8 +136,8 @@ def error_trailers(error_json: str) -> dict[str, str]:
     Raises:
         ValueError: `error_json` is not JSON.
     """
-    described: Any = loads(error_json)
-    error = described if isinstance(described, dict) else {"errorMessage": error_json}
+    document: Any = loads(error_json)
+    error = document if isinstance(document, dict) else {"errorMessage": error_json}
     error_type = str(error.get("errorType", ""))[:_TYPE_LIMIT]
     message, frames = str(error.get("errorMessage", "")), list(error.get("stackTrace") or [])
     error = {**error, "errorType": error_type, "errorMessage": message, "stackTrace": []}
