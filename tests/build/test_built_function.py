@@ -123,7 +123,7 @@ def test_the_built_function_streams_and_stores_a_paused_workflow_in_dynamodb(bui
 
     assert delivery.headers["lambda-runtime-function-response-mode"] == "streaming"
     assert len(delivery.chunks) > 2
-    assert (meta["task_status"], meta["pause_reason"]["type"]) == ("working", "toolError")
+    assert (meta["task_status"], meta["pause_reason"]["type"]) == ("working", "approvalRequired")
     assert meta["task_id"] in {task["taskId"] for task in task_list["result"]["tasks"]}
 
 
