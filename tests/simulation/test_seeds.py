@@ -15,14 +15,14 @@ from tests.simulation.harness import KINDS, failures
 
 ROOT = Path(__file__).parents[2]
 SEEDS = {
-    "workflows": 3_000,
-    "jobs": 1_500,
+    "workflows": 2_000,
+    "jobs": 1_000,
     "background": 500,
-    "questions": 500,
-    "parallel": 1_000,
-    "lists": 500,
-    "approvals": 1_000,
-    "waits": 1_000,
+    "questions": 250,
+    "parallel": 500,
+    "lists": 250,
+    "approvals": 750,
+    "waits": 750,
     "background-waits": 500,
 }
 CHUNK = 250

@@ -1,4 +1,4 @@
-"""The out of the commands. `CleanConsole` cleans the text of servers; text is never read as markup."""
+"""The output of the commands. `CleanConsole` cleans the text of servers; text is never read as markup."""
 
 import json
 import shlex
