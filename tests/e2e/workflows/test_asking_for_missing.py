@@ -384,7 +384,7 @@ def test_a_value_that_a_source_does_not_have_can_be_asked_for(make_client: MakeC
 
 
 def test_a_workflow_without_tasks_cannot_ask() -> None:
-    with pytest.raises(WorkflowError, match="ask=True needs a task"):
+    with pytest.raises(WorkflowError, match="ask=True needs a stored task"):
         AskingShop().server(durable=False).check()
 
 

@@ -62,7 +62,7 @@ def definition_faults(workflow: Workflow) -> Iterator[str]:
     if workflow.has_workflow_tool and not is_portable_name(workflow.name):
         yield f"a workflow's name is {NAME}; give it another, or tool=False, which keeps it a prompt"
     if workflow.ask and not workflow.durable:
-        yield "ask=True needs a task to go on with; leave out durable=False"
+        yield "ask=True needs a stored task; leave out durable=False"
     if workflow.ttl is not None and not (isinstance(workflow.ttl, timedelta) and workflow.ttl > timedelta()):
         yield f"ttl={workflow.ttl!r} is no time; write ttl=timedelta(days=30)"
     if workflow.background:
@@ -97,12 +97,12 @@ def _reserved_names(workflow: Workflow) -> dict[str, str]:
     reserved = dict.fromkeys((TASK_ACTION, TASK_RESULT), "by the workflow's tool") if workflow.tool else {}
     if any(step.ask for step in workflow.steps):
         reserved[ANSWERS] = "by the answers to its questions"
-    return {TASK_ID: "by the task to go on with", **reserved}
+    return {TASK_ID: "by the id of the task to continue", **reserved}
 
 
 def _background_faults(workflow: Workflow) -> Iterator[str]:
     if not workflow.durable:
-        yield "background=True needs a task that a worker can go on with; leave out durable=False"
+        yield "background=True needs a stored task; leave out durable=False"
     if not workflow.tool:
         yield "background=True is for calls of the workflow as a tool; leave out tool=False"
     if workflow.ask:

@@ -131,6 +131,6 @@ def _worker_died_error(job: Job) -> JsonObject:
     else:
         message = f"The worker died each of the {attempts} times that it ran {tool}. Given up."
     if job.work.workflow_task is not None:
-        message += f" Look at its task {job.work.workflow_task}; call {tool} with this task_id to go on."
+        message += f" Look at its task {job.work.workflow_task}; call {tool} with this task_id to continue."
     error: dict[str, Json] = {"code": INTERNAL_ERROR, "message": message}
     return error
