@@ -94,7 +94,7 @@ def task_result(request: Request) -> JsonObject:
             task = _wait_for_end(request, store, task)
         if not task.status.terminal:
             data: dict[str, Json] = {"status": task.status.value, "progress": task.variables.get(PROGRESS)}
-            raise ProtocolError(INVALID_REQUEST, "The task has no result yet: it waits for the client to continue it", data)
+            raise ProtocolError(INVALID_REQUEST, "The task has no result yet: it waits for its client", data)
         return result_view(task, related_task(task.task_id), request.budget)
 
     return from_store(request, read)
