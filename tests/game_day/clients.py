@@ -107,7 +107,7 @@ class Api:
         return None
 
     def ask(self, method: str, **params: Any) -> dict[str, Any] | None:
-        """Send an MCP request. Return its result, or None if there is none."""
+        """Send an MCP request. Return its result; `None` if no usable reply came."""
         response = self.send("/mcp", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
         result: dict[str, Any] | None = response[1].get("result") if response else None
         return result

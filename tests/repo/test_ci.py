@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,13 @@ def test_uv_is_installed_by_its_hashes(checkout: Checkout) -> None:
     assert process.returncode == 0, process.stderr
     [install_call] = [call for call in checkout.calls_of("python3") if "pip install" in call]
     assert install_call.endswith(f" --require-hashes --requirement {checkout.folder}/.ci/uv.txt --target brought")
+
+
+def test_pytest_leaves_out_no_folder_with_tests(pytestconfig: pytest.Config) -> None:
+    """By default, pytest leaves out folders such as `build` and `dist`."""
+    files = [file.relative_to(CI.parent) for file in (CI.parent / "tests").glob("*/**/test_*.py")]
+    folders = {part for file in files if "node_modules" not in file.parts for part in file.parts if part[0] != "."}
+
+    patterns = pytestconfig.getini("norecursedirs")
+    assert "build" in folders
+    assert [name for name in folders for pattern in patterns if fnmatch(name, pattern)] == []

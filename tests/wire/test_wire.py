@@ -76,7 +76,7 @@ WRONG = [
     pytest.param(answer({**TASK, "status": "done", "ttl": 1}, "tasks/get"), id="no such status"),
     pytest.param(answer({"task": {"taskId": "t"}}, "tools/call", task={}), id="a new task that says nothing"),
     pytest.param(message({"id": 1, "error": {"message": "m"}}, "tools/list", NEW), id="an error without a code"),
-    pytest.param(message({"id": [], "result": {}}, "ping"), id="an id that is none"),
+    pytest.param(message({"id": [], "result": {}}, "ping"), id="a list as an id"),
     pytest.param(message({"method": "notifications/progress", "params": {"progress": 1}}, "tools/call"), id="no token"),
     pytest.param(message({"method": "notifications/news"}, "tools/call"), id="no such notification"),
     pytest.param(message({"id": 1, "method": "roots/list"}, "tools/call", NEW), id="a question of 2025 in 2026"),

@@ -25,7 +25,7 @@ def explicit_server(runs: list[str]) -> Server:
     def pack_order(ctx: Context, amount: int) -> list[Any]:
         runs.append(ctx.idempotency_key)
         name = ctx.elicit("Who packs?", FORM, key="packer").content["name"]
-        if name == "nobody":
+        if name == "unknown person":
             return ["not packed", ctx.attempt]
         ctx.start_task()
         runs.append("past")
@@ -146,7 +146,7 @@ def test_in_the_2025_era_the_question_is_on_the_calls_stream_which_ends_with_the
 
 def test_a_function_that_ends_before_its_task_starts_is_answered_in_the_request(jobs: Background) -> None:
     question = call(jobs, "pack_later")
-    result = call(jobs, "pack_later", **round_of(question, "nobody")).result
+    result = call(jobs, "pack_later", **round_of(question, "unknown person")).result
 
     assert (result["resultType"], result["structuredContent"]) == ("complete", {"result": ["not packed", 1]})
     failure = call(jobs, "fails_before", arguments={}).result

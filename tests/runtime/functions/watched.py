@@ -63,7 +63,7 @@ lambda_handler = handler(server)
 def fail_to_list(request: Request) -> JsonObject:
     """Answer everything but `tools/list`, which has an unexpected error."""
     if request.message.method == "tools/list":
-        raise LookupError("nobody has thought of this")
+        raise LookupError("an unexpected error")
     return call_method(request)
 
 

@@ -116,7 +116,7 @@ class JobWorld(World):
         questions = sorted(questions_in(self.judge.head)) if self.judge.head else []
         answered_keys = [key for key in questions if trigger.answers_all or self.rng.random() < 0.6] or questions[:1]
         self.given_answers[process.name] = frozenset(answered_keys)
-        return {key: {"action": "accept", "content": {"by": process.name}} for key in [*answered_keys, "nobody's"]}
+        return {key: {"action": "accept", "content": {"by": process.name}} for key in [*answered_keys, "unknown"]}
 
     # The course of a simulation.
 

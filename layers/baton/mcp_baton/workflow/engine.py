@@ -464,9 +464,11 @@ class Engine:
         # The error is stored, and it may quote the arguments.
         failed = structs.replace(failed, error=run.secrets.hide_text(failed.error))
         call_record, timing, outcome = _call_to_store(run, step, arguments), self._timing(call), Failed(failed.error)
-        trace = StepTrace(step, arguments, fetched.contents, outcome, attempts, call_record, timing)
-        trace = structs.replace(trace, read_resources=fetched.read_resources, unread=fetched.uri)
-        pause = None if call.index is not None else pause_after(failed, step, step.name, tool, fetched.uri)
+        contents, read, uri = fetched.contents, fetched.read_resources, fetched.uri
+        trace = StepTrace(
+            step, arguments, contents, outcome, attempts, call_record, timing, read_resources=read, unread=uri
+        )
+        pause = None if call.index is not None else pause_after(failed, step, step.name, tool, uri)
         return CallEnded(call, trace, over or pause, failed=failed)
 
     def _end(self, run: Run, result: CallEnded) -> None:
