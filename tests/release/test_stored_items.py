@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import time_machine
 
 from mcp_baton.testing import Client
 from tests.release.changelog import CHANGELOG, sections
@@ -30,7 +31,7 @@ def release(request: pytest.FixtureRequest) -> Release:
 @pytest.fixture
 def client(release: Release) -> Iterator[Client]:
     """A client of the owner, at the time at which the items were stored."""
-    with connected_client() as client:
+    with time_machine.travel(release["at_ms"] / 1000), connected_client() as client:
         put_items(client, release)
         yield client
 
