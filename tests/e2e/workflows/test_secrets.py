@@ -1,5 +1,6 @@
 """Secret arguments: Baton does not store, show or log them (docs/workflows.md, Secret arguments)."""
 
+import json
 import logging
 from typing import Any
 
@@ -247,3 +248,45 @@ def test_the_workflow_tool_shows_no_secret_and_needs_it_again(make_client: MakeC
     assert prompt["arguments"][1]["description"] == (
         "The bank's PIN. Secret: it is not stored, and must be given again when the task is resumed."
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "secret", "problem"),
+    [
+        (str, "x" * 65_537, "has more than 65,536 characters; shorten it"),
+        (list[int], json.dumps(list(range(100))), "has more than 100 values; shorten it"),
+    ],
+)
+def test_a_secret_that_is_too_large_to_be_searched_for_is_refused(
+    make_client: MakeClient, kind: Any, secret: str, problem: str
+) -> None:
+    calls: list[JsonDict] = []
+    server = Server("bank", task_ids="text")
+
+    @server.tool
+    def look(account: str) -> str:
+        raise ToolError("no")
+
+    @server.tool
+    def sign(keys: Any) -> str:
+        calls.append({"keys": keys})
+        return "signed"
+
+    server.add_workflow(
+        Workflow(
+            name="flow",
+            description="sign",
+            arguments=[Argument("keys", required=True, secret=True, type=kind)],
+            steps=[
+                Step("look", tool="look", arguments={"account": constant("A-1")}),
+                Step("sign", tool="sign", arguments={"keys": prompt_arg("keys")}),
+            ],
+        )
+    )
+    client = make_client(server)
+
+    assert f"the argument 'keys' is secret, and {problem}" in client.get_prompt("flow", {"keys": secret}).body
+    task = client.get_prompt("flow", {"keys": "[4711]"}).task_id
+    continuation = client.call_tool("sign", {"keys": json.loads(secret) if secret[0] == "[" else secret}, task=task)
+    assert f"The argument 'keys' is secret, and {problem}." in continuation.body
+    assert calls == []

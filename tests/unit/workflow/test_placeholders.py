@@ -13,6 +13,7 @@ from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueNotKept
 from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, RESULT_PREFIX
 from mcp_baton.workflow.placeholders import (
     LONGEST,
+    MOST,
     PlaceholderLimits,
     ReplacedArguments,
     is_placeholder,
@@ -228,3 +229,12 @@ def test_any_text_can_be_checked_for_placeholders(text: str, name: str) -> None:
         candidate = shape.format(*(text, name)[: shape.count("{}")])
         assert isinstance(is_placeholder(candidate), bool)
         assert len(replace_in(candidate).unknown) <= 1
+
+
+def test_a_call_with_too_many_placeholders_is_refused() -> None:
+    arguments = {f"a{number:03}": "<prompt arg order>" for number in range(MOST + 1)}
+
+    assert replace_placeholders(dict(list(arguments.items())[:MOST]), plan(), ROOM).unknown == ()
+    [refused] = replace_placeholders(arguments, plan(), ROOM).unknown
+    assert refused.argument == f"a{MOST:03}"
+    assert f"at most {MOST} placeholders" in unknown_text((refused,))

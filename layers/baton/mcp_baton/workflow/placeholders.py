@@ -1,7 +1,8 @@
 """Placeholders that a model sends as arguments are replaced by their values (docs/workflows.md). Pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 from msgspec import Struct
@@ -19,10 +20,11 @@ from mcp_baton.workflow.sources import Found, PromptArg, Source, StepOutput, Tas
 LONGEST: Final = 2_000
 """Characters of the longest text that can be a placeholder."""
 
-_OUTPUT = re.compile(r"<(?:output|field '(?P<path>.+)') from (?P<of>.+)>")
+MOST: Final = 100
+"""Placeholders in one call. Each is searched for among the sources of the workflow."""
+
+_OUTPUT, _FIELD, _VARIABLE = "output from ", "field '", "task variable "
 _NAMED = re.compile(r"<(?P<kind>prompt arg|task variable|secret|missing:|invalid:) (?P<name>.+)>")
-_OF_STEP = re.compile(r".+ \(step '(?P<step>.+)'\)")
-_VARIABLE = re.compile(r"task variable (?P<name>.+?)(?: \(set by .+\))?")
 
 GIVE: Final = "give the value itself"
 SUPPLY: Final = f"a value that you must supply; {GIVE}"
@@ -86,11 +88,17 @@ def replace_placeholders(arguments: JsonObject, plan: Plan | None, limits: Place
     replaced_arguments = dict(arguments)
     names: list[str] = []
     unknown: list[UnknownPlaceholder] = []
+    sources = _WorkflowSources(plan)
     for name in sorted(arguments):
         text = arguments[name]
-        source = _source_or_reason(text, name, plan) if isinstance(text, str) and is_placeholder(text) else None
+        if not isinstance(text, str) or not is_placeholder(text):
+            continue
+        source = _source_or_reason(text, name, plan, sources.find)
         if source is None:
             continue
+        if len(names) == MOST:
+            unknown.append(UnknownPlaceholder(name, str(text), f"a call can have at most {MOST} placeholders; {GIVE}"))
+            break
         names.append(name)
         value, size, read_bytes = (source, 0, 0) if isinstance(source, str) else _value(source, plan, remaining)
         remaining = PlaceholderLimits(remaining.inserted_bytes - size, remaining.read_bytes - read_bytes)
@@ -111,7 +119,7 @@ def is_placeholder(text: str) -> bool:
     """Whether a text has the form of a placeholder."""
     if not text.startswith("<") or not text.endswith(">") or len(text) > LONGEST:
         return False
-    return _OUTPUT.fullmatch(text) is not None or _NAMED.fullmatch(text) is not None
+    return _output_in(text) is not None or _NAMED.fullmatch(text) is not None
 
 
 def unknown_text(unknown: tuple[UnknownPlaceholder, ...]) -> str:
@@ -122,7 +130,9 @@ def unknown_text(unknown: tuple[UnknownPlaceholder, ...]) -> str:
     return " ".join(["Nothing was run.", *sentences])
 
 
-def _source_or_reason(text: str, argument: str, plan: Plan | None) -> Source | str | None:
+def _source_or_reason(
+    text: str, argument: str, plan: Plan | None, find: Callable[[str], Source | str | None]
+) -> Source | str | None:
     """The data source of a placeholder, or why it has none; `None` for a text that is not a placeholder of the
     workflow."""
     match = _NAMED.fullmatch(text)
@@ -134,7 +144,7 @@ def _source_or_reason(text: str, argument: str, plan: Plan | None) -> Source | s
         return SECRET if workflow is None or name in workflow.secrets else None
     if plan is None or workflow is None or plan.known is None:
         return f"{NO_STATE}; {GIVE}"
-    return _workflow_source(text, workflow, plan.known)
+    return find(text)
 
 
 def _value(source: Source, plan: Plan | None, limits: PlaceholderLimits) -> tuple[Found | str, int, int]:
@@ -194,30 +204,87 @@ def _no_output_text(step: Step, known: Known) -> str:
             return f"step '{step.name}' is {status.value} and has no result; {GIVE}"
 
 
-def _workflow_source(text: str, workflow: Workflow, known: Known) -> Source | str | None:
-    """The data source of a placeholder, or why it has none; `None` if the workflow has no such source."""
-    for source in _sources(workflow):
-        if known.placeholder(source) == text:
-            return source
-    match = _NAMED.fullmatch(text)
-    if match and match["kind"] == "prompt arg":
-        names = {argument.name for argument in workflow.arguments}
-        return PromptArg(match["name"]) if match["name"] in names else None
-    output = _OUTPUT.fullmatch(text)
-    origin, path = (output["of"], output["path"]) if output else (text[1:-1], None)
-    variable = _VARIABLE.fullmatch(origin)
-    if variable:
-        used_names = {source.name for source in _sources(workflow) if isinstance(source, TaskVariable)}
-        name = variable["name"]
-        return TaskVariable(name, path) if name in used_names or name in known.variables else None
-    match = _OF_STEP.fullmatch(origin)
-    steps = [step for step in workflow.steps if (step.name == match["step"] if match else step.tool == origin)]
-    if len(steps) > 1:
-        return f"several steps call {origin}; say which, as in <output from {origin} (step '{steps[0].name}')>"
-    return StepOutput(steps[0].binding, path) if steps else None
+class _WorkflowSources:
+    """The data sources of a plan's workflow. A call may have very many texts with the form of a placeholder, so each is
+    found without a search."""
+
+    def __init__(self, plan: Plan | None) -> None:
+        self._plan = plan
+
+    @cached_property
+    def _by_placeholder(self) -> Mapping[str | None, Source]:
+        known = self._plan.known if self._plan else None
+        return {known.placeholder(source): source for source in reversed(self._sources)} if known else {}
+
+    @cached_property
+    def _sources(self) -> Sequence[Source]:
+        return [
+            source
+            for step in self._steps
+            for sources in (step.arguments, step.template_bindings)
+            for source in sources.values()
+        ]
+
+    @cached_property
+    def _variables(self) -> Collection[str]:
+        names = {source.name for source in self._sources if isinstance(source, TaskVariable)}
+        return names.union(self._plan.known.variables) if self._plan and self._plan.known else names
+
+    @cached_property
+    def _by_tool(self) -> Mapping[str, Sequence[Step]]:
+        steps: dict[str, list[Step]] = {}
+        for step in self._steps:
+            steps.setdefault(step.tool or "", []).append(step)
+        return steps
+
+    @property
+    def _steps(self) -> Sequence[Step]:
+        return self._plan.workflow.steps if self._plan and self._plan.workflow else ()
+
+    def find(self, text: str) -> Source | str | None:
+        """The data source of a placeholder, or why it has none; `None` if the workflow has no such source."""
+        workflow = self._plan.workflow if self._plan else None
+        if workflow is None or text in self._by_placeholder:
+            return self._by_placeholder.get(text)
+        match = _NAMED.fullmatch(text)
+        if match and match["kind"] == "prompt arg":
+            names = {argument.name for argument in workflow.arguments}
+            return PromptArg(match["name"]) if match["name"] in names else None
+        origin, path = _output_in(text) or (text[1:-1], None)
+        variable = _variable_in(origin)
+        if variable:
+            return TaskVariable(variable, path) if variable in self._variables else None
+        step_name = _step_in(origin)
+        if step_name:
+            step = workflow.step(step_name)
+            return StepOutput(step.binding, path) if step else None
+        steps = self._by_tool.get(origin, ())
+        if len(steps) > 1:
+            return f"several steps call {origin}; say which, as in <output from {origin} (step '{steps[0].name}')>"
+        return StepOutput(steps[0].binding, path) if steps else None
 
 
-def _sources(workflow: Workflow) -> Iterator[Source]:
-    for step in workflow.steps:
-        yield from step.arguments.values()
-        yield from step.template_bindings.values()
+# Texts come from clients, so these are linear, unlike regular expressions with several groups.
+
+
+def _output_in(text: str) -> tuple[str, str | None] | None:
+    """The origin and the path of `<output from ORIGIN>` or `<field 'PATH' from ORIGIN>`."""
+    content = "" if "\n" in text else text[1:-1]
+    if content.startswith(_OUTPUT):
+        return (content.removeprefix(_OUTPUT), None) if content != _OUTPUT else None
+    path, _, origin = content.removeprefix(_FIELD).rpartition("' from ")
+    return (origin, path) if content.startswith(_FIELD) and path and origin else None
+
+
+def _variable_in(origin: str) -> str | None:
+    """The name in `task variable NAME` or `task variable NAME (set by TOOLS)`."""
+    name = origin.removeprefix(_VARIABLE)
+    if name == origin:
+        return None
+    return name.partition(" (set by ")[0] if name.endswith(")") else name
+
+
+def _step_in(origin: str) -> str | None:
+    """The name in `TOOL (step 'NAME')`."""
+    tool, _, name = origin.removesuffix("')").rpartition(" (step '")
+    return name if tool and origin.endswith("')") else None

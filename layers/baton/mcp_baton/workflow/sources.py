@@ -12,6 +12,7 @@ from mcp_baton.exceptions import WorkflowError
 from mcp_baton.protocol.json import Json, dumps
 
 _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
+_ANY_PLACEHOLDER = re.compile(r"\{[^{}]+\}")
 
 
 class NoValueYet(WorkflowError, TypeError):
@@ -282,13 +283,22 @@ _ORDER = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 def _equal(left: Json, right: Json) -> bool:
     """Whether two JSON values are equal. In Python, but not in JSON, `True` equals 1."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_equal, left, right))
-    if isinstance(left, Mapping) and isinstance(right, Mapping):
-        return left.keys() == right.keys() and all(_equal(value, right[name]) for name, value in left.items())
-    return left == right
+    pairs = [(left, right)]
+    while pairs:  # not recursive, because values may be nested deep
+        left, right = pairs.pop()
+        if isinstance(left, bool) or isinstance(right, bool):
+            is_equal = left is right
+        elif isinstance(left, list) and isinstance(right, list):
+            is_equal = len(left) == len(right)
+            pairs += zip(left, right, strict=False)
+        elif isinstance(left, Mapping) and isinstance(right, Mapping):
+            is_equal = left.keys() == right.keys()
+            pairs += ((value, right[name]) for name, value in left.items() if is_equal)
+        else:
+            is_equal = left == right
+        if not is_equal:
+            return False
+    return True
 
 
 def kind_of(value: Json) -> str:
@@ -403,6 +413,24 @@ def encoded(text: str) -> str:
 def placeholders(text: str) -> frozenset[str]:
     """The names in braces in a text."""
     return frozenset(_PLACEHOLDER.findall(text))
+
+
+def matches_template(template: str, text: str) -> bool:
+    """Whether a text is the template with any text in place of each `{name}`. The time is linear, unlike that of a
+    regular expression with several groups."""
+    first, *rest = _ANY_PLACEHOLDER.split(template)
+    if not rest:
+        return text == first
+    *middle, last = rest
+    place, end = len(first), len(text) - len(last)
+    if place > end or not (text.startswith(first) and text.endswith(last)):
+        return False
+    for part in middle:
+        place = text.find(part, place, end)
+        if place < 0:
+            return False
+        place += len(part)
+    return True
 
 
 def fill_json(value: Json, values: Mapping[str, str]) -> Json:

@@ -12,7 +12,8 @@ from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.schema.plain import EXACT_INTEGERS
 from mcp_baton.server.schema.schema import explain, mismatch_of
 from mcp_baton.workflow.definition import Argument
-from mcp_baton.workflow.sources import as_text
+from mcp_baton.workflow.secrets import oversized_secret
+from mcp_baton.workflow.sources import as_text, matches_template
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -46,6 +47,10 @@ def check_arguments(declarations: Sequence[Argument], arguments: JsonObject) -> 
     defaults = {argument.name: as_text(argument.default) for argument in declarations if argument.default is not None}
     arguments = {**defaults, **arguments}
     values = {name: _convert(by_name[name], value) for name, value in arguments.items()}
+    for name, value in values.items():
+        problem = oversized_secret(arguments[name], value) if by_name[name].secret else None
+        if problem:
+            raise ArgumentRefused(f"the argument {name!r} is secret, and {problem}")
     return {name: as_text(value) for name, value in arguments.items()}, values
 
 
@@ -74,8 +79,7 @@ def _is_placeholder(value: Json, question: str) -> bool:
     """Whether a value is the placeholder for the answer in a suggested call: `<Who borrows the book?>`."""
     if not isinstance(value, str) or not (value.startswith("<") and value.endswith(">")):
         return False
-    pattern = re.sub(r"\\{[^{}]+\\}", ".*", re.escape(question))
-    return re.fullmatch(pattern, value[1:-1], re.DOTALL) is not None
+    return matches_template(question, value[1:-1])
 
 
 def default_error(argument: Argument, *, in_full: bool) -> str | None:

@@ -48,6 +48,8 @@ from mcp_baton.workflow.placeholders import (
 )
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.repeats import Repeat
+from mcp_baton.workflow.secrets import oversized_secret
+from mcp_baton.workflow.sources import PromptArg
 
 logger = logging.getLogger(__name__)
 
@@ -148,6 +150,8 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
     budget.take(replacement.inserted_bytes)
     if replacement.unknown:
         return RefusedCall(Failed(unknown_text(replacement.unknown)), _refused_recording(request, task_id, target))
+    if problem := _oversized_secret(plan, tool, arguments):
+        return RefusedCall(Failed(f"Nothing was run. {problem}"), _refused_recording(request, task_id, target))
     earlier_identity = identity_for_task(rounds.earlier_identity, task_id) if rounds else None
     if earlier_identity and earlier_identity.values != replacement.digest:
         return RefusedCall(Failed(CHANGED), _refused_recording(request, task_id, target))
@@ -163,6 +167,20 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
     call = ContinuationCall(tool.name, replacement.arguments, step, replacement.names)
     asker_factory, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()
     return Continuation(request, target, call, identity, variables, asker_factory, ranking, now_ms, now_s, place)
+
+
+def _oversized_secret(plan: Plan | None, tool: Tool, arguments: JsonObject) -> str | None:
+    """Which of a call's arguments is a secret that is too large, as a sentence."""
+    workflow = plan.workflow if plan else None
+    if workflow is None or not workflow.secrets:
+        return None
+    for step in workflow.steps:
+        for name, source in step.arguments.items() if step.tool == tool.name else ():
+            if isinstance(source, PromptArg) and source.name in workflow.secrets and name in arguments:
+                problem = oversized_secret(arguments[name], arguments[name])
+                if problem:
+                    return f"The argument '{name}' is secret, and {problem}."
+    return None
 
 
 def place_of(plan: Plan, tool: Tool, ranking: Sequence[Candidate], step: str | None, previous: str | None) -> Place:
