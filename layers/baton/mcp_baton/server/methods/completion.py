@@ -1,6 +1,7 @@
 """`completion/complete` (MCP server/utilities/completion)."""
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from functools import partial
 from typing import Any, Final
 
@@ -60,12 +61,15 @@ def _bound(completion: Completion, value: str, known_arguments: dict[str, Any]) 
     arguments = (value, known_arguments) if completion.wants_arguments else (value,)
     function = partial(completion.function, *arguments)
 
+    def bind(_: JsonObject) -> dict[str, Any]:
+        return deepcopy(completion.defaults)
+
     def to_suggestions(values: object) -> JsonObject:
         if isinstance(values, str) or not isinstance(values, Iterable):
             raise ToolError(f"{completion.subject} did not return suggestions")
         return suggestions(str(suggestion) for suggestion in values)
 
-    return BoundFunction(completion.subject, "completion", function, completion.signature, dict, to_suggestions)
+    return BoundFunction(completion.subject, "completion", function, completion.signature, bind, to_suggestions)
 
 
 def suggestions(values: Iterable[str]) -> JsonObject:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +136,7 @@ class OpenDependencies:
 
     async def create(self, provider: Provider, arguments: dict[str, Any], wait_mode: WaitMode) -> object:
         """Call a factory, and enter the context manager that it returned, if there is one."""
+        arguments |= deepcopy(provider.defaults)
         if provider.is_async:
             value, manager = await wait_mode.run(_call_async_factory(provider, arguments))
         else:
