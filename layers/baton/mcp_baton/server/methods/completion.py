@@ -50,7 +50,9 @@ def completion_params(params: JsonObject) -> tuple[str, str, str, dict[str, Any]
     name, value = argument.get("name"), argument.get("value")
     if not isinstance(name, str) or not isinstance(value, str):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `argument.name` and `argument.value` must be strings")
-    known_arguments = context.get("arguments", {}) if isinstance(context, Mapping) else None
+    known_arguments = context.get("arguments") if isinstance(context, Mapping) else None
+    if known_arguments is None and isinstance(context, Mapping):
+        known_arguments = {}
     if not isinstance(known_arguments, Mapping):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `context.arguments` must be an object")
     return reference, name, value, dict(known_arguments)
