@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Annotated, Any
 
 import pytest
@@ -24,6 +25,7 @@ from mcp_baton import (
     constant,
     prompt_arg,
 )
+from mcp_baton.server.running import dependencies
 from mcp_baton.settings import Settings
 from mcp_baton.testing import connect
 from tests.e2e.support import BOUND_S
@@ -486,7 +488,9 @@ class Hang:
         return server
 
 
-@pytest.mark.parametrize(("kind", "is_async"), [("manager", False), ("asynchronous", False), ("asynchronous", True)])
+@pytest.mark.parametrize(
+    ("kind", "is_async"), [("manager", False), ("manager", True), ("asynchronous", False), ("asynchronous", True)]
+)
 def test_a_factory_that_hangs_fails_its_calls_and_the_next_call_tries_again(
     kind: str, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -518,9 +522,10 @@ def test_calls_that_wait_for_a_hanging_factory_fail_together() -> None:
     assert not hang.started.acquire(blocking=False)
 
 
-def test_a_factory_that_hangs_in_ten_calls_is_not_called_again_until_one_of_them_ends() -> None:
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_factory_that_hangs_in_ten_calls_is_not_called_again_until_one_of_them_ends(is_async: bool) -> None:
     hang = Hang()
-    with connect(hang.server(hang.plain, is_async=False, timeout_s=0.001)) as client:
+    with connect(hang.server(hang.plain, is_async=is_async, timeout_s=0.001)) as client:
         texts = (client.call_tool("ask").text for _ in range(1_000))
         # An attempt that times out before its thread has started does not count as hanging.
         refusal = next(text for text in texts if "was not ready" not in text)
@@ -532,6 +537,66 @@ def test_a_factory_that_hangs_in_ten_calls_is_not_called_again_until_one_of_them
         for _ in range(10):
             assert hang.closed.acquire(timeout=BOUND_S)
         assert "db" in texts
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_factory_of_which_ten_calls_hang_for_ever_is_called_again_after_a_while(
+    is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hang = Hang()
+    with connect(hang.server(hang.plain, is_async=is_async, timeout_s=0.001)) as client:
+        texts = (client.call_tool("ask").text for _ in range(1_000))
+        refusal = next(text for text in texts if "was not ready" not in text)
+        assert "The server tries again 60 s after the last attempt." in refusal
+        hang.hangs = False
+        assert next(texts) == refusal
+        monkeypatch.setattr(dependencies, "RETRY_S", 0.0)  # the while is over
+        assert "db" in texts
+        hang.release_event.set()
+
+
+def test_a_factory_that_cannot_be_stopped_is_called_again_by_the_call_after_the_one_that_waited() -> None:
+    first_attempts: SimpleQueue[asyncio.Future[None]] = SimpleQueue()
+    values = iter(["late", "db"])
+
+    async def database() -> str:
+        value = next(values)
+        if value == "late":
+            released = asyncio.get_running_loop().create_future()
+            first_attempts.put(released)
+            while not released.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.shield(released)
+        return value
+
+    dependency, server = Depends(database, scope="process", timeout_s=0.1), Server("shop")
+
+    @server.tool
+    async def ask(db: str = dependency) -> str:
+        return db
+
+    with connect(server) as client, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(client.call_tool, "ask")
+        released = first_attempts.get(timeout=BOUND_S)
+        assert "was not ready" in client.call_tool("ask").text
+        assert client.call_tool("ask").text == "db"
+        released.get_loop().call_soon_threadsafe(released.set_result, None)
+        first.result(BOUND_S)
+        assert client.call_tool("ask").text == "db"
+
+
+def test_a_plain_factory_that_needs_the_event_loop_is_called_on_it() -> None:
+    def loop() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    dependency, server = Depends(loop, scope="process"), Server("shop")
+
+    @server.tool
+    async def ask(its_loop: Any = dependency) -> bool:
+        return its_loop is asyncio.get_running_loop()
+
+    with connect(server) as client:
+        assert client.call_tool("ask").value is True
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import pytest
 
 from mcp_baton import Argument, Context, Header, Image, Server, Step, ToolError, ToolResult, Workflow, prompt_arg
-from mcp_baton.protocol.envelope import LOG_LEVEL_KEY, LOG_LEVELS, SERVER_INFO_KEY
+from mcp_baton.protocol.envelope import LOG_LEVEL_KEY, LOG_LEVELS, RELATED_TASK_KEY, SERVER_INFO_KEY, TASK_ID_KEY
 from mcp_baton.server.methods.subscriptions import SUBSCRIPTION_KEY
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Era
@@ -142,6 +142,95 @@ def test_in_2025_a_client_that_accepts_no_stream_gets_no_logs(make_client: MakeC
 
     assert answer.headers["Content-Type"] == "application/json"
     assert answer.result["structuredContent"] == {"result": "done"}
+
+
+@pytest.mark.parametrize(
+    ("accept", "streams"),
+    [
+        ("application/json", False),
+        ("application/*", False),
+        ("text/html", False),
+        ("application/json, text/event-stream;q=0", False),
+        ("*/*, text/event-stream; q=0.000", False),
+        ("text/event-stream;q=.0, text/html", False),
+        ("application/json, text/event-stream", True),
+        ("application/json;q=0.5,TEXT/Event-Stream;Q=0.1", True),
+        ("application/json, text/*;q=0.001", True),
+        ("text/html;q=0, *; q=.2", True),
+        ("*/*;q=0, text/event-stream", True),
+        ("", True),
+    ],
+)
+def test_messages_before_the_result_are_sent_only_to_clients_that_accept_a_stream(
+    client: Client, accept: str, streams: bool
+) -> None:
+    meta = {"progressToken": 1, LOG_LEVEL_KEY: "info"}
+    answer = client.request("tools/call", {"name": "talk", "arguments": {}}, meta, {"Accept": accept})
+
+    assert (answer.headers["Content-Type"] == "text/event-stream", len(answer.notifications) > 0) == (streams, streams)
+    assert answer.result["structuredContent"] == {"result": "done"}
+
+
+@pytest.mark.parametrize("accept", ["text/event-stream", "text/*", "*/*, application/json;q=0"])
+def test_a_client_that_accepts_only_streams_gets_each_answer_as_an_event(client: Client, era: Era, accept: str) -> None:
+    result = client.request("tools/call", {"name": "whisper"}, headers={"Accept": accept})
+    error = client.request("tools/call", {"name": "unknown"}, headers={"Accept": accept})
+
+    kinds = ["text/event-stream", "text/event-stream" if era == "2025" else "application/json"]
+    assert [answer.headers["Content-Type"] for answer in (result, error)] == kinds
+    assert result.result["structuredContent"] == {"result": "done"}
+    assert error.refusal == (wire_status(era, 400), INVALID_PARAMS)
+
+
+def test_a_subscription_needs_a_client_that_accepts_a_stream(make_client: MakeClient) -> None:
+    params: dict[str, Any] = {"notifications": {}}
+    client = make_client(shop_server(), era="2026")
+    answer = client.request("subscriptions/listen", params, headers={"Accept": "application/json"})
+    assert answer.refusal == (400, -32600)
+    assert "text/event-stream" in answer.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        *((method, {"cursor": cursor}) for method in ("tools/list", "prompts/list") for cursor in ("", None)),
+        *((method, {"cursor": ""}) for method in ("resources/list", "resources/templates/list")),
+        ("tools/call", {"name": "whisper", "arguments": None, "task": None, "requestState": None}),
+        ("tools/call", {"name": "whisper", "inputResponses": None}),
+        ("prompts/get", {"name": "ask", "arguments": {"tone": "kind"}}),
+        (
+            "completion/complete",
+            {
+                "ref": {"type": "ref/prompt", "name": "ask", "title": None},
+                "argument": {"name": "tone", "value": "k"},
+                "context": {"arguments": None},
+            },
+        ),
+        (
+            "completion/complete",
+            {"ref": {"type": "ref/prompt", "name": "ask"}, "argument": {"name": "tone", "value": "k"}, "context": None},
+        ),
+    ],
+)
+def test_null_and_an_empty_cursor_count_as_left_out(client: Client, method: str, params: dict[str, Any]) -> None:
+    meta = {"progressToken": None, LOG_LEVEL_KEY: None, TASK_ID_KEY: None, RELATED_TASK_KEY: None}
+    answer = client.request(method, params, meta)
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.result
+
+
+def test_params_and_meta_may_be_null_in_2025(make_client: MakeClient) -> None:
+    client = make_client(shop_server())
+    for method, params in (("tools/list", None), ("tools/list", {"_meta": None}), ("tasks/list", {"cursor": ""})):
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        assert client.post(body, {"MCP-Protocol-Version": "2025-11-25"}).result
+
+
+def test_initialize_negotiates_the_revision_whatever_its_header_says(make_client: MakeClient) -> None:
+    for revision in ("2026-07-28", "2099-01-01", "2025-06-18"):
+        headers = {"MCP-Protocol-Version": revision}
+        answer = make_client(shop_server()).request("initialize", {"protocolVersion": revision}, headers=headers)
+        assert answer.result["protocolVersion"] == ("2025-06-18" if revision == "2025-06-18" else "2025-11-25")
 
 
 @pytest.mark.parametrize("level", [None, *LOG_LEVELS])

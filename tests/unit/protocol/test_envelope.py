@@ -121,7 +121,10 @@ def test_discovery_is_always_stateless() -> None:
 
 
 def test_initialize_always_belongs_to_the_handshake_era() -> None:
-    assert refusal_of(request("initialize"), headers("initialize")).code == UNSUPPORTED_PROTOCOL_VERSION
+    for http_headers in ({}, headers("initialize"), {"mcp-protocol-version": "2099-01-01"}):
+        for meta in ({}, META):
+            envelope = classify(request("initialize", meta), http_headers)
+            assert (envelope.era, envelope.revision) == (Era.HANDSHAKE, "2025-03-26")
 
 
 CALL = request("tools/call", META, name="refund")

@@ -79,7 +79,6 @@ def test_a_clients_response_is_distinguished_from_a_request(fields: dict[str, An
         pytest.param({**PING, "id": 1.5}, None, INVALID_REQUEST, id="id is a fraction"),
         pytest.param({**PING, "id": [1]}, None, INVALID_REQUEST, id="id is a list"),
         pytest.param({**PING, "params": []}, 1, INVALID_PARAMS, id="params is a list"),
-        pytest.param({**PING, "params": None}, 1, INVALID_PARAMS, id="params is null"),
         pytest.param({**PING, "params": "x"}, 1, INVALID_PARAMS, id="params is a string"),
         pytest.param({"jsonrpc": "2.0", "result": {}}, None, INVALID_REQUEST, id="a response without an id"),
         pytest.param({"jsonrpc": "2.0", "id": 1, "result": 5}, 1, INVALID_REQUEST, id="result is not an object"),
@@ -94,6 +93,17 @@ def test_a_malformed_message_is_refused_with_its_id_if_it_has_one(
 
     assert isinstance(malformed, Malformed)
     assert (malformed.id, malformed.error.code) == (known_id, code)
+
+
+def test_null_stands_for_an_optional_member_that_is_left_out() -> None:
+    assert parse({**PING, "params": None}) == parse(PING)
+    params = {"_meta": {"progressToken": None, "a": 1}, "cursor": None, "arguments": {"keep": None}, "result": None}
+    message = parse({**PING, "params": params})
+    assert isinstance(message, Request)
+    assert message.params == {"_meta": {"a": 1}, "arguments": {"keep": None}, "result": None}
+    assert parse({"jsonrpc": "2.0", "id": None, "method": "notifications/initialized"}) == Notification(
+        "notifications/initialized", {}
+    )
 
 
 @pytest.mark.parametrize(

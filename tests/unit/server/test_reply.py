@@ -3,6 +3,8 @@
 import json
 from collections.abc import Mapping
 
+import pytest
+
 from mcp_baton.protocol.http import ClientGone, HttpResponse
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.reply import Reply, json_response
@@ -33,6 +35,23 @@ def test_a_stream_has_json_events_and_comments() -> None:
     assert json.loads(last_event.split(b"data: ")[1]) == ANSWER
 
 
+TEXT_WITH_LINE_ENDS = "a\u2028b\u2029c\u0085d\n\r\x0b\x0c\x1c"
+
+
+@pytest.mark.parametrize("in_pieces", [False, True])
+def test_an_event_has_no_character_at_which_a_client_may_split_its_lines(in_pieces: bool) -> None:
+    line = Line()
+    reply = Reply(line, streams=True)
+
+    reply.notify(TEXT_WITH_LINE_ENDS, {})
+    text = reply.in_pieces(TEXT_WITH_LINE_ENDS) if in_pieces else TEXT_WITH_LINE_ENDS
+    reply.result({TEXT_WITH_LINE_ENDS: text})
+
+    data = [json.loads(text[6:]) for text in b"".join(line.sent).decode().splitlines() if text.startswith("data: ")]
+    assert data[0]["method"] == TEXT_WITH_LINE_ENDS
+    assert data[-1] == {TEXT_WITH_LINE_ENDS: TEXT_WITH_LINE_ENDS}
+
+
 def test_an_error_has_its_http_status_unless_a_stream_is_open() -> None:
     line = Line()
     reply = Reply(line, streams=True)
@@ -45,6 +64,18 @@ def test_an_error_has_its_http_status_unless_a_stream_is_open() -> None:
     assert (error_before_stream.status, body(error_before_stream)) == (404, {"error": 1})
     assert error_in_stream is None
     assert b'{"error":2}' in line.sent[-1]
+
+
+def test_a_client_that_accepts_only_streams_gets_an_event_and_errors_keep_their_status() -> None:
+    line = Line()
+    reply = Reply(line, streams=False, takes_stream=True, takes_json=False)
+
+    refused = reply.error(400, {"error": 1})
+    assert reply.error(200, {"error": 2}) is None
+    assert reply.result(ANSWER) is None
+
+    assert refused is not None
+    assert (refused.status, len(line.sent)) == (400, 2)
 
 
 def test_nothing_is_written_after_a_client_has_disconnected() -> None:

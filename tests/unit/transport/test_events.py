@@ -111,6 +111,10 @@ def test_cookies_of_format_2_become_one_header() -> None:
     [
         ({"resource": "/mcp", "path": "/orders/mcp"}, "/mcp"),
         ({"resource": "/{proxy+}", "path": "/mcp"}, "/mcp"),
+        ({"resource": "/{proxy+}", "path": "/orders/mcp", "pathParameters": {"proxy": "mcp"}}, "/mcp"),
+        ({"resource": "/{proxy+}", "path": "/a/b/c", "pathParameters": {"proxy": "b/c"}}, "/b/c"),
+        ({"resource": "/{a}/{b+}", "path": "/x/{b+}/y", "pathParameters": {"a": "{b+}", "b": "y"}}, "/{b+}/y"),
+        ({"resource": "/{proxy+}", "path": "/mcp", "pathParameters": {"proxy": None}}, "/mcp"),
         ({"resource": "$default", "path": "/mcp"}, "/mcp"),
         ({"resource": None, "path": "/mcp"}, "/mcp"),
         ({"resource": "/", "path": "/orders"}, "/"),
@@ -135,6 +139,12 @@ def test_a_rest_path_does_not_have_the_base_path_of_a_custom_domain(members: dic
 )
 def test_a_format_2_path_does_not_have_its_stage(stage: str, raw: str, route: str, path: str) -> None:
     assert http_api(stage=stage, rawPath=raw, routeKey=route).path == path
+
+
+@pytest.mark.parametrize("raw", ["/mcp", "/tools/mcp", "/tools/v1/mcp"])
+def test_a_format_2_path_of_a_greedy_route_does_not_have_the_base_path_of_a_custom_domain(raw: str) -> None:
+    parameters = {"proxy": "mcp"}
+    assert http_api(stage="v1", rawPath=raw, routeKey="ANY /{proxy+}", pathParameters=parameters).path == "/mcp"
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ class Envelope(Struct, frozen=True):
     def speaks_tasks(self) -> bool:
         """Whether the client declares the tasks extension (2026 era)."""
         extensions = self.capabilities.get("extensions")
-        return isinstance(extensions, Mapping) and TASKS_EXTENSION in extensions
+        return isinstance(extensions, Mapping) and extensions.get(TASKS_EXTENSION) is not None
 
     @property
     def shows_apps(self) -> bool:
@@ -128,8 +128,9 @@ def classify(message: Request | Notification, headers: Mapping[str, str]) -> Env
     if not isinstance(meta, Mapping):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `_meta` must be an object")
     header = headers.get(VERSION_HEADER)
-    names_version = VERSION_KEY in meta or message.method == "server/discover"
-    if names_version or (header in STATELESS_REVISIONS and message.method != "initialize"):
+    if message.method == "initialize":  # its params negotiate the revision, whatever else it names
+        header = None
+    elif VERSION_KEY in meta or message.method == "server/discover" or header in STATELESS_REVISIONS:
         return _stateless(message, meta, headers)
     if header is not None and header not in HANDSHAKE_REVISIONS:
         raise _unsupported(header)

@@ -4,6 +4,7 @@ The transport turns an event into an `HttpRequest` and passes it, with an `Excha
 returns an `HttpResponse`, or opens a stream on the exchange, writes the response there and returns `None`.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final, Protocol
 
@@ -45,6 +46,19 @@ class HttpRequest(Struct, frozen=True):
     @property
     def is_json(self) -> bool:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+
+    def accepts(self, media_type: str) -> bool:
+        """Whether the client accepts this type (RFC 9110, section 12.5.1). The most specific range of the header
+        decides; without the header, all types are accepted."""
+        header = self.headers.get("accept", "").strip() or "*/*"
+        accepted: dict[str, bool] = {}
+        for item in header.lower().split(","):
+            media_range, *parameters = (part.strip() for part in item.split(";"))
+            weight = next((part[2:] for part in parameters if part.startswith("q=")), "1")
+            is_accepted = not re.fullmatch(r"0(\.0*)?|\.0+", weight)
+            accepted[media_range] = accepted.get(media_range, False) or is_accepted
+        ranges = (media_type, f"{media_type.partition('/')[0]}/*", "*/*", "*")
+        return next((accepted[name] for name in ranges if name in accepted), False)
 
 
 class HttpResponse(Struct, frozen=True):

@@ -118,11 +118,28 @@ def parse_message(value: Json) -> Message:
     method, params = value.get("method"), value.get("params", {})
     if not isinstance(method, str):
         return _malformed(known_id, "`method` must be a string")
-    if "id" in value and known_id is None:
+    is_notification = value.get("id") is None and ("id" not in value or method.startswith("notifications/"))
+    if known_id is None and not is_notification:
         return _malformed(None, "`id` must be a string or an integer")
+    params = {} if params is None else params
     if not isinstance(params, Mapping):
         return Malformed(known_id, ProtocolError(INVALID_PARAMS, "Invalid params: `params` must be an object"))
+    params = _without_nulls(params)
     return Notification(method, params) if known_id is None else Request(known_id, method, params)
+
+
+_NOT_OF_MCP: Final = "result"
+"""The member of `tasks/cancel` that is Baton's own. Without it the task is cancelled, so null is an error."""
+
+
+def _without_nulls(params: JsonObject) -> JsonObject:
+    """Leave out the members of the params and of `_meta` that are null: MCP's members are optional, not nullable, and
+    some clients send null for each one that they leave out."""
+    if isinstance(meta := params.get("_meta"), Mapping) and None in meta.values():
+        params = {**params, "_meta": {name: value for name, value in meta.items() if value is not None}}
+    if None not in params.values():
+        return params
+    return {name: value for name, value in params.items() if value is not None or name == _NOT_OF_MCP}
 
 
 def _malformed(message_id: RequestId | None, cause: str) -> Malformed:

@@ -7,6 +7,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.definitions.uris import encoded
 
 type Annotations = Mapping[str, Json]
 """`audience` (`["user"]`, `["assistant"]` or both), `priority` (0 to 1), `lastModified` (ISO-8601)."""
@@ -63,7 +64,7 @@ class EmbeddedResource(Struct, frozen=True):
 
     def to_json(self) -> JsonObject:
         """`EmbeddedResource`."""
-        resource: dict[str, Json] = {"uri": self.uri}
+        resource: dict[str, Json] = {"uri": encoded(self.uri)}
         if self.mime_type:
             resource["mimeType"] = self.mime_type
         if isinstance(self.content, str):
@@ -85,7 +86,7 @@ class ResourceLink(Struct, frozen=True):
 
     def to_json(self) -> JsonObject:
         """`ResourceLink`."""
-        link: dict[str, Json] = {"type": "resource_link", "uri": self.uri, "name": self.name}
+        link: dict[str, Json] = {"type": "resource_link", "uri": encoded(self.uri), "name": self.name}
         optional = {"title": self.title, "description": self.description, "mimeType": self.mime_type}
         return _annotated(link | {key: value for key, value in optional.items() if value is not None}, self.annotations)
 

@@ -154,10 +154,13 @@ class Endpoint:
         if isinstance(message, Notification):
             return HttpResponse(202)
         wants_messages = envelope.progress_token is not None or envelope.log_level is not None
-        streams = (wants_messages or message.method == "subscriptions/listen") and not in_batch
-        takes_stream = _takes_stream(request) and not in_batch
+        takes_stream = request.accepts("text/event-stream") and not in_batch
+        streams = (wants_messages or message.method == "subscriptions/listen") and takes_stream
         may_stream = envelope.era is Era.HANDSHAKE and takes_stream
-        reply = Reply(exchange, streams=streams, may_stream=may_stream, takes_stream=takes_stream)
+        takes_json = request.accepts("application/json")
+        reply = Reply(
+            exchange, streams=streams, may_stream=may_stream, takes_stream=takes_stream, takes_json=takes_json
+        )
         server, store = self._services.for_caller(request.claims, exchange)
         mcp_request = Request(
             services=self._services,
@@ -229,11 +232,6 @@ def _span_details(request: Request) -> tuple[str, dict[str, str]]:
     if method == "prompts/get":
         return f"{method} {name}", {**attributes, "gen_ai.prompt.name": name}
     return f"{method} {name}", {**attributes, "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
-
-
-def _takes_stream(request: HttpRequest) -> bool:
-    accepted_types = request.headers.get("accept", "*/*")
-    return "text/event-stream" in accepted_types or "*/*" in accepted_types
 
 
 def _status(envelope: Envelope, error: ProtocolError) -> int:

@@ -38,12 +38,20 @@ class Reply:
         may_stream: Whether a stream may be opened anyway, for logs and questions: requests of the handshake era do not
             say whether they want them.
         takes_stream: Whether the client accepts a stream.
+        takes_json: Whether the client accepts a JSON object. Otherwise the result is an event.
     """
 
     def __init__(
-        self, exchange: Exchange, *, streams: bool, may_stream: bool = False, takes_stream: bool = False
+        self,
+        exchange: Exchange,
+        *,
+        streams: bool,
+        may_stream: bool = False,
+        takes_stream: bool = False,
+        takes_json: bool = True,
     ) -> None:
         self._exchange = exchange
+        self._takes_json = takes_json or not takes_stream
         self._takes_stream = takes_stream
         self._long_text: tuple[str, str] | None = None
         self._streams = streams
@@ -59,6 +67,10 @@ class Reply:
     @property
     def may_ask(self) -> bool:
         return self._may_stream and self._exchange.can_stream
+
+    @property
+    def takes_stream(self) -> bool:
+        return self._takes_stream
 
     @property
     def can_stream(self) -> bool:
@@ -104,22 +116,22 @@ class Reply:
         if self._long_text is not None:
             self._write_long(dumps(message), *self._long_text)
             return None
-        if not self._streams and self._sink is None:
+        if not self._streams and self._sink is None and self._takes_json:
             return json_response(200, message)
         self._write(_event(message))
         return None
 
     def error(self, status: int, message: Mapping[str, Json]) -> HttpResponse | None:
-        if self._sink is None:
+        if self._sink is None and (self._takes_json or status != 200):
             return json_response(status, message)
         self._write(_event(message))
         return None
 
     def _write_long(self, message: str, placeholder: str, text: str) -> None:
-        head, _, tail = message.partition(placeholder)
+        head, _, tail = _on_one_line(message).partition(placeholder)
         self._write(f"event: message\ndata: {head}".encode())
         for start in range(0, len(text), PIECE_CHARACTERS):
-            self._write(escaped(text[start : start + PIECE_CHARACTERS]).encode())
+            self._write(_on_one_line(escaped(text[start : start + PIECE_CHARACTERS])).encode())
         self._write(f"{tail}\n\n".encode())
 
     def _write(self, data: bytes) -> None:
@@ -139,4 +151,13 @@ def json_response(status: int, message: Mapping[str, Json]) -> HttpResponse:
 
 
 def _event(message: Mapping[str, Json]) -> bytes:
-    return f"event: message\ndata: {dumps(message)}\n\n".encode()
+    return f"event: message\ndata: {_on_one_line(dumps(message))}\n\n".encode()
+
+
+_LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+"""Characters of JSON strings at which some clients split the lines of a stream."""
+
+
+def _on_one_line(text: str) -> str:
+    """Escape the line ends in a JSON text."""
+    return text if text.isascii() else text.translate(_LINE_ENDS)

@@ -6,11 +6,14 @@ URLs (format 2.0).
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from mcp_baton.exceptions import EventError
 from mcp_baton.protocol.http import HttpResponse
+
+_PARAMETER = r"\{([^{}+]+)\+?\}"
 
 EXPECTED = "expected an API Gateway proxy event (format 1.0 or 2.0) or a function URL event"
 
@@ -56,7 +59,7 @@ class RestApiEvent:
     def __init__(self, event: Mapping[str, object]) -> None:
         self.method = _text(event, "httpMethod")
         # `path` includes the base path of a custom domain. `resource` does not, but it can be `$default`.
-        self.path = _filled_path(event) or _text(event, "path")
+        self.path = _route_path(event.get("resource"), event) or _text(event, "path")
         self.query = _query(event)
         # API Gateway sends each header in both members.
         several = _mapping(event, "multiValueHeaders")
@@ -92,31 +95,26 @@ class HttpApiEvent:
 
     def _path(self, event: Mapping[str, object]) -> str:
         path, route, stage = _text(event, "rawPath"), event.get("routeKey"), self.request_context.get("stage")
-        if isinstance(route, str) and (literal := _literal_path(route.partition(" ")[2])):
-            return literal
+        if isinstance(route, str) and (filled := _route_path(route.partition(" ")[2], event)):
+            return filled
         if isinstance(stage, str) and stage != "$default" and f"{path}/".startswith(f"/{stage}/"):
             return path.removeprefix(f"/{stage}") or "/"
         return path
 
 
-def _filled_path(event: Mapping[str, object]) -> str | None:
-    """The path of a REST API's resource, with the parameters of the path filled in."""
-    pattern, values = event.get("resource"), _mapping(event, "pathParameters")
-    if not isinstance(pattern, str):
+def _route_path(pattern: object, event: Mapping[str, object]) -> str | None:
+    """Return the path of a route, with its parameters, such as `{proxy+}`, filled in; `None` if one has no value."""
+    if not isinstance(pattern, str) or not pattern.startswith("/"):
         return None
-    for name, value in values.items():
-        if isinstance(value, str):
-            pattern = pattern.replace(f"{{{name}}}", value)
-    return _literal_path(pattern)
+    values = _mapping(event, "pathParameters")
+    if not all(isinstance(values.get(name), str) for name in re.findall(_PARAMETER, pattern)):
+        return None
+    return re.sub(_PARAMETER, lambda match: str(values[match[1]]), pattern)
 
 
 def _query(event: Mapping[str, object]) -> Mapping[str, str]:
     parameters = _mapping(event, "queryStringParameters")
     return {name: value for name, value in parameters.items() if isinstance(value, str)}
-
-
-def _literal_path(pattern: object) -> str | None:
-    return pattern if isinstance(pattern, str) and pattern.startswith("/") and "{" not in pattern else None
 
 
 def _body(event: Mapping[str, object]) -> bytes | None:

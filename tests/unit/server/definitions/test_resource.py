@@ -8,9 +8,19 @@ from typing import SupportsIndex
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import AnyUrl
 
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.server.definitions.resource import Template, is_reserved, parse_value_uri, value_uri, variables_of
+from mcp_baton.server.definitions.labels import Labels
+from mcp_baton.server.definitions.resource import (
+    Resource,
+    Template,
+    find_in,
+    is_reserved,
+    parse_value_uri,
+    value_uri,
+    variables_of,
+)
 from mcp_baton.workflow.sources import fill_uri
 
 
@@ -26,7 +36,18 @@ def match(template: str, uri: str) -> dict[str, str] | None:
         ("docs://{topic}", "docs://gr%C3%BCn", {"topic": "grün"}),
         ("docs://{topic}", "docs://a/b", None),
         ("docs://{topic}", "docs://", None),
-        ("docs://{topic}", "DOCS://a", None),
+        ("docs://{topic}", "DOCS://Kim", {"topic": "Kim"}),
+        ("Docs://Manual/{topic}", "docs://manual/Kim", {"topic": "Kim"}),
+        ("docs://Manual/Pages/{topic}", "docs://manual/pages/Kim", None),
+        ("docs://über uns/{topic}", "docs://%c3%bcber%20uns/caf%c3%a9", {"topic": "café"}),
+        ("docs://manual/über uns/{topic}.MD", "docs://manual/%C3%BCber%20uns/a%2Eb.MD", {"topic": "a.b"}),
+        ("docs://manual/{topic}/~kim", "docs://manual/100%/%7Ekim", {"topic": "100%"}),
+        ("docs://{+page}.MD", "docs://a/B.MD", {"page": "a/B"}),
+        ("docs://{+page}.MD", "docs://a/B.md", None),
+        ("https://{region}.Example.com/{id}", "HTTPS://EU.example.com/K", {"region": "EU", "id": "K"}),
+        ("https://Example.com:443/{id}", "https://example.com/K", {"id": "K"}),
+        ("https://münchen.de/{id}", "https://xn--mnchen-3ya.de/K", {"id": "K"}),
+        ("mail:{Name}", "MAIL:Kim", {"Name": "Kim"}),
         ("docs://{topic}", "xdocs://a", None),
         ("docs://{topic}.md", "docs://a.md", {"topic": "a"}),
         ("docs://{topic}.md", "docs://aXmd", None),
@@ -207,3 +228,84 @@ def test_the_uri_of_a_variable_can_be_parsed_back(name: str) -> None:
 )
 def test_other_uris_are_not_uris_of_variables(uri: str) -> None:
     assert parse_value_uri(uri) is None
+
+
+def resource(uri: str) -> Resource:
+    return Resource(uri, lambda: uri, "r", Labels(), None)
+
+
+SENT = [
+    ("docs://manual/über uns", "docs://manual/%C3%BCber%20uns"),
+    ("docs://manual/über uns", "docs://manual/%c3%bcber%20uns"),
+    ("docs://manual/%7ekim", "docs://manual/~kim"),
+    ("docs://manual/a%zz", "docs://manual/a%25zz"),
+    ("docs://manual/<a>|b", "docs://manual/%3Ca%3E%7Cb"),
+    ("Manual://index", "manual://index"),
+    ("MANUAL:Index", "manual:Index"),
+    ("docs://Manual", "docs://manual"),
+    ("docs://manual", "docs://manual/"),
+    ("docs://manual/", "docs://manual"),
+    ("docs://manual?a=1", "docs://manual/?a=1"),
+    ("docs://über", "docs://%C3%BCber"),
+    ("https://example.com", "https://example.com/"),
+    ("https://Kim@Example.com:443/page", "https://Kim@example.com/page"),
+    ("http://example.com:80", "http://example.com/"),
+    ("https://example.com:8443/a", "https://EXAMPLE.com:8443/a"),
+    ("https://münchen.de/a", "https://xn--mnchen-3ya.de/a"),
+    ("https://example.com/a/../b/./c", "https://example.com/b/c"),
+    ("https://example.com/a/%2e%2e/b", "https://example.com/b"),
+    ("https://example.com/?q='a b'", "https://example.com/?q=%27a%20b%27"),
+    ("file://localhost/a", "file:///a"),
+    ("file:///C:\\docs\\a.txt", "file:///C:/docs/a.txt"),
+    (" docs://a/b ", "docs://a/b"),
+]
+
+
+@pytest.mark.parametrize(("uri", "sent"), SENT)
+def test_a_fixed_uri_is_found_by_the_form_that_a_client_sends(uri: str, sent: str) -> None:
+    match = find_in({uri: resource(uri)}, sent)
+    assert match is not None
+    assert match[0].uri == uri
+
+
+@pytest.mark.parametrize("uri", [uri for uri, _ in SENT])
+def test_a_fixed_uri_is_found_by_the_form_that_pydantic_makes_of_it(uri: str) -> None:
+    assert find_in({uri: resource(uri)}, str(AnyUrl(uri))) is not None
+
+
+@pytest.mark.parametrize(
+    ("uri", "other"),
+    [
+        ("docs://manual/Index", "docs://manual/index"),
+        ("docs://manual/a%2Fb", "docs://manual/a/b"),
+        ("docs://manual/a?b=1", "docs://manual/a?B=1"),
+        ("docs://manual/a", "docs://manual/a/"),
+        ("docs://manual/a+b", "docs://manual/a%20b"),
+        ("docs://manual/a%2541", "docs://manual/aA"),
+        ("urn:Book", "urn:book"),
+        ("https://example.com:8443/a", "https://example.com/a"),
+    ],
+)
+def test_different_uris_stay_different(uri: str, other: str) -> None:
+    assert find_in({uri: resource(uri)}, other) is None
+    assert find_in({other: resource(other)}, uri) is None
+
+
+def test_the_uri_as_it_was_sent_precedes_an_equal_one_which_precedes_templates() -> None:
+    resources = {
+        uri: Resource(uri, function, "r", Labels(), None)
+        for uri, function in {
+            "docs://{+page}": lambda page: page,
+            "docs://a": lambda: "",
+            "docs://a/": lambda: "",
+        }.items()
+    }
+    sent = ("docs://a", "docs://a/", "DOCS://a/", "docs://b/", "docs://b")
+    found = [match[0].uri for uri in sent if (match := find_in(resources, uri)) is not None]
+    assert found == ["docs://a", "docs://a/", "docs://a", "docs://{+page}", "docs://{+page}"]
+
+
+@pytest.mark.parametrize("sent", ["https://kim", "https://kim/"])
+def test_a_host_in_a_template_is_found_with_and_without_the_empty_path(sent: str) -> None:
+    template = Resource("https://{host}", lambda host: host, "r", Labels(), None)
+    assert find_in({"t": template}, sent) == (template, {"host": "kim"})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mcp_baton.server.running import dependencies
-from mcp_baton.server.running.dependencies import FactoryTimeout, WaitMode
+from mcp_baton.server.running.dependencies import FactoryTimeout, WaitMode, run_without_loop
 
 SERVER_CODE = """
 import sys
@@ -60,8 +60,9 @@ def test_a_function_abandoned_before_its_thread_starts_is_not_called(monkeypatch
     jobs, events = list[Callable[[Callable[[], None]], None]](), list[str]()
     monkeypatch.setattr(dependencies, "run_in_thread", jobs.append)
 
+    call = WaitMode(on_loop=False, limit_s=0.0).call(len, lambda: events.append("called"), lambda _: None)
     with pytest.raises(FactoryTimeout):
-        WaitMode(on_loop=False, limit_s=0.0).call(len, lambda: events.append("called"), lambda _: None)
+        run_without_loop(call)
     jobs[0](lambda: events.append("free"))
 
     assert events == ["free"]

@@ -107,7 +107,7 @@ def declares(capabilities: JsonObject, path: str) -> bool:
         value = value[name]
     if not isinstance(value, Mapping):
         return False
-    return path != "elicitation" or "form" in value or "url" not in value
+    return path != "elicitation" or value.get("form") is not None or value.get("url") is None
 
 
 class Identity(Struct, frozen=True):

@@ -2,9 +2,11 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from msgspec import Struct
 
+from mcp_baton.server.schema.defaults import changeable, defaults_of
 from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, injected_parameters, is_async, read_dependencies
 
 type Completer = Callable[..., Iterable[str] | Awaitable[Iterable[str]]]
@@ -15,6 +17,8 @@ class Completion(Struct, frozen=True):
     function: Completer
     subject: str
     signature: Signature
+    defaults: dict[str, Any]
+    """The defaults of its other parameters that it could change."""
 
     @property
     def wants_arguments(self) -> bool:
@@ -25,4 +29,7 @@ class Completion(Struct, frozen=True):
 def completion_of(function: Completer, subject: str) -> Completion:
     context, dependencies = injected_parameters(function, subject)
     signature = Signature((), context, NO_ANNOTATION, is_async(function), read_dependencies(dependencies, subject))
-    return Completion(function, subject, signature)
+    injected_names = {context, *(name for name, _ in dependencies)}
+    names = [name for name in inspect.signature(function).parameters if name not in injected_names]
+    defaults = {name: default for name, default in defaults_of(function).items() if name in names[2:]}
+    return Completion(function, subject, signature, changeable(defaults, subject))

@@ -2,7 +2,7 @@
 
 `{name}` matches a part of one segment. `{+name}` and `{name*}` also match slashes. A variable matches at least one
 character. If a URI can be split in several ways, the first variable takes as much as possible, then the second, and so
-on. The URI is split as it was sent; then each value is percent-decoded once.
+on. The URI is split as it was sent, with the usual percent-encoding; then each value is percent-decoded once.
 
 The value of `{name}` is safe as one name in a path: a URI with an encoded slash, backslash or NUL (`%2F`, `%5C`,
 `%00`), or with the value `.` or `..` (RFC 3986, 3.3), does not match. `{+name}` accepts all of these.
@@ -11,7 +11,7 @@ The value of `{name}` is safe as one name in a path: a URI with an encoded slash
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from itertools import batched
+from itertools import batched, product
 from typing import Final
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.content import base64_of
 from mcp_baton.server.definitions.labels import Labels
+from mcp_baton.server.definitions.uris import canonical, encoded, escaped, folded, key, other_forms
 from mcp_baton.server.schema.plain import to_json
 from mcp_baton.server.schema.schema import InputSchema
 from mcp_baton.server.schema.signature import read_signature
@@ -53,8 +54,27 @@ class Template:
 
     def __init__(self, template: str, subject: str) -> None:
         self.names = variables_of(template, subject)
-        self._prefix, *rest = _EXPRESSION.split(template)
-        self._variables = [_Variable(name, bool(plus or star), text) for plus, name, star, text in batched(rest, 4)]
+        self._uri = template
+        prefix, *rest = _EXPRESSION.split(template)
+        parts = list(batched(rest, 4))
+        self._prefix, *suffixes = self._literals(
+            [prefix, *(text for *_, text in parts)], [bool(plus or star) for plus, _, star, _ in parts]
+        )
+        self._variables = [
+            _Variable(name, bool(plus or star), suffix)
+            for (plus, name, star, _), suffix in zip(parts, suffixes, strict=True)
+        ]
+
+    def _literals(self, texts: list[str], spans_segments: list[bool]) -> list[str]:
+        """Return the literal texts as they are in the form of a URI that is matched: the canonical form, or, if there
+        are variables in the authority, the folded one."""
+        self._has_literal_authority = re.search("://[^/?#]*[/?#]", texts[0]) is not None
+        if self._has_literal_authority:
+            return [canonical(texts[0]), *map(escaped, texts[1:])]
+        # The authority ends before a variable that may contain a slash.
+        ends = ["/" if spans else "" for spans in (False, *spans_segments)]
+        joined = " ".join(end + escaped(text) for end, text in zip(ends, texts, strict=True))
+        return [text.removeprefix(end) for end, text in zip(ends, folded(joined).split(" "), strict=True)]
 
     def match(self, uri: str) -> dict[str, str] | None:
         """Return the values in a URI, percent-decoded; `None` if the URI does not match."""
@@ -74,14 +94,16 @@ class Template:
 
     def _values(self, uri: str) -> dict[str, str] | None:
         if not self._variables:
-            return {} if uri == self._prefix else None
-        if not (uri.startswith(self._prefix) and uri.endswith(self._variables[-1].suffix)):
+            return {} if key(uri) == key(self._uri) else None
+        uri = canonical(uri) if self._has_literal_authority else escaped(uri)
+        matched = uri if self._has_literal_authority else folded(uri)
+        if not (matched.startswith(self._prefix) and matched.endswith(self._variables[-1].suffix)):
             return None  # a fast path for the usual case
         from urllib.parse import unquote
 
         values: dict[str, str] = {}
         place = len(self._prefix)
-        for variable, farthest in zip(self._variables, self._farthest_ends(uri), strict=True):
+        for variable, farthest in zip(self._variables, self._farthest_ends(matched), strict=True):
             end = farthest[place]
             if not end:
                 return None
@@ -161,7 +183,8 @@ class Resource:
 
     @cached_property
     def definition(self) -> dict[str, Json]:
-        members: dict[str, Json] = {"uriTemplate" if self.is_template else "uri": self.uri, "name": self.name}
+        members: dict[str, Json] = {"uriTemplate": self.uri} if self.is_template else {"uri": encoded(self.uri)}
+        members |= {"name": self.name}
         members |= self.labels.to_json()
         return members | ({"mimeType": self.mime_type} if self.mime_type else {})
 
@@ -186,7 +209,7 @@ def value_uri(task_id: str, name: str) -> str:
 
 def parse_value_uri(uri: str) -> tuple[str, str] | None:
     """Return the task and the variable of a value's URI; `None` for other URIs."""
-    if not uri.startswith(_TASKS):
+    if uri[: len(_TASKS)].lower() != _TASKS:
         return None
     task_id, slash, name = uri[len(_TASKS) :].partition("/")
     if not slash or "/" in name:
@@ -205,15 +228,18 @@ time to match a template grows with the length of the URI and the number of the 
 
 
 def find_in(resources: Mapping[str, Resource], uri: str) -> tuple[Resource, dict[str, str]] | None:
-    """Find the resource at a URI, and its function's arguments. A resource with exactly this URI precedes all
-    templates."""
+    """Find the resource at a URI, and its function's arguments. A resource with exactly this URI precedes one with an
+    equal URI (RFC 3986, section 6.2), which precedes all templates."""
     if len(uri) > MAX_URI or is_reserved(uri):
         return None
     exact = resources.get(uri)
     if exact is not None and not exact.is_template:
         return exact, {}
-    for resource in resources.values():
-        arguments = resource.match(uri)
+    fixed = [resource for resource in resources.values() if not resource.is_template]
+    templates = [resource for resource in resources.values() if resource.is_template]
+    candidates = [*((resource, uri) for resource in fixed), *product(templates, (uri, *other_forms(uri)))]
+    for resource, form in candidates:
+        arguments = resource.match(form)
         if arguments is not None:
             return resource, arguments
     return None

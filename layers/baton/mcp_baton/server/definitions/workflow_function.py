@@ -462,7 +462,7 @@ def _argument(parameter: Parameter, descriptions: Mapping[str, str]) -> Argument
         kind = kind.__origin__
         for note in other_notes:
             kind = Annotated[kind, note]
-    default: Json = declaration.default if parameter.default is NO_ANNOTATION else parameter.default
+    default: Json = declaration.default if parameter.default is NO_ANNOTATION else parameter.default_value
     return Argument(
         parameter.published_name,
         declaration.description or parameter.description or descriptions.get(parameter.name, ""),

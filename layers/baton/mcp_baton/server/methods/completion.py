@@ -1,6 +1,7 @@
 """`completion/complete` (MCP server/utilities/completion)."""
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from functools import partial
 from typing import Any, Final
 
@@ -49,7 +50,9 @@ def completion_params(params: JsonObject) -> tuple[str, str, str, dict[str, Any]
     name, value = argument.get("name"), argument.get("value")
     if not isinstance(name, str) or not isinstance(value, str):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `argument.name` and `argument.value` must be strings")
-    known_arguments = context.get("arguments", {}) if isinstance(context, Mapping) else None
+    known_arguments = context.get("arguments") if isinstance(context, Mapping) else None
+    if known_arguments is None and isinstance(context, Mapping):
+        known_arguments = {}
     if not isinstance(known_arguments, Mapping):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `context.arguments` must be an object")
     return reference, name, value, dict(known_arguments)
@@ -60,12 +63,15 @@ def _bound(completion: Completion, value: str, known_arguments: dict[str, Any]) 
     arguments = (value, known_arguments) if completion.wants_arguments else (value,)
     function = partial(completion.function, *arguments)
 
+    def bind(_: JsonObject) -> dict[str, Any]:
+        return deepcopy(completion.defaults)
+
     def to_suggestions(values: object) -> JsonObject:
         if isinstance(values, str) or not isinstance(values, Iterable):
             raise ToolError(f"{completion.subject} did not return suggestions")
         return suggestions(str(suggestion) for suggestion in values)
 
-    return BoundFunction(completion.subject, "completion", function, completion.signature, dict, to_suggestions)
+    return BoundFunction(completion.subject, "completion", function, completion.signature, bind, to_suggestions)
 
 
 def suggestions(values: Iterable[str]) -> JsonObject:

@@ -93,7 +93,7 @@ def _page(request: Request, key: str, entries: Sequence[Json], *, private: bool 
 
 
 def _position(cursor: Json, length: int) -> int:
-    if cursor is None:
+    if cursor in (None, ""):
         return 0
     try:
         position = int(binascii.a2b_base64(str(cursor), strict_mode=True)) if isinstance(cursor, str) else -1

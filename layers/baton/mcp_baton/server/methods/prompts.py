@@ -7,6 +7,7 @@ from mcp_baton.exceptions import ProtocolError, StoreBusy, TaskFinished, TaskHel
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
+from mcp_baton.server.definitions.uris import encoded
 from mcp_baton.server.methods.calling import call_alone
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import bound_prompt
@@ -115,7 +116,7 @@ def _result(description: str, prompt_messages: list[Json]) -> dict[str, Json]:
 def _message(message: Message) -> Json:
     if message.blob is None:
         return {"role": message.role, "content": {"type": "text", "text": message.text}}
-    resource: dict[str, Json] = {"uri": message.blob.uri, "blob": message.blob.blob}
+    resource: dict[str, Json] = {"uri": encoded(message.blob.uri), "blob": message.blob.blob}
     if message.blob.mime_type:
         resource["mimeType"] = message.blob.mime_type
     return {"role": message.role, "content": {"type": "resource", "resource": resource}}

@@ -8,6 +8,7 @@ from mcp_baton.protocol.envelope import APP_TYPE
 from mcp_baton.protocol.json import Json, JsonObject, escaped, json_size
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RESOURCE_NOT_FOUND
 from mcp_baton.server.definitions.resource import APP_URI, MAX_URI, Resource, find_in, is_reserved, parse_value_uri
+from mcp_baton.server.definitions.uris import encoded
 from mcp_baton.server.methods.calling import call_alone
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import CallOptions, bound_resource
@@ -73,7 +74,7 @@ def _too_long(uri: str, text_bytes: int, cause: str) -> ProtocolError:
 
 def read_resource(request: Request) -> JsonObject:
     uri = request.text("uri")
-    if uri == APP_URI and request.server.workflow_tool_names:
+    if uri.lower() == APP_URI and request.server.workflow_tool_names:
         return _app(request)
     meta: JsonObject = {}
     if is_reserved(uri):
@@ -133,7 +134,7 @@ def contents_of_outcome(uri: str, outcome: FetchedResource | Mismatch | Failed) 
 
 
 def contents_to_json(contents: FetchedResource) -> dict[str, Json]:
-    result: dict[str, Json] = {"uri": contents.uri}
+    result: dict[str, Json] = {"uri": encoded(contents.uri)}
     if contents.mime_type:
         result["mimeType"] = contents.mime_type
     return result | ({"text": contents.text} if contents.blob is None else {"blob": contents.blob})

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST
 from mcp_baton.server.background.dispatching import WatchedTask
 from mcp_baton.server.content import with_meta
 from mcp_baton.server.methods.tasks import check_extension, from_store
@@ -45,6 +45,9 @@ def listen(request: Request) -> JsonObject:
     if not isinstance(notifications, Mapping):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `notifications` must be an object")
     meta: dict[str, Json] = {SUBSCRIPTION_KEY: request.message.id}
+    if not request.reply.takes_stream:
+        cause = "the answer is a stream; send `Accept: application/json, text/event-stream`"
+        raise ProtocolError(INVALID_REQUEST, f"Invalid request: {cause}")
     subscription = _Subscription(request, _task_ids(request, notifications), meta)
     filters: dict[str, Json] = {"taskIds": subscription.accepted_ids} if subscription.accepted_ids else {}
     request.reply.notify("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": filters})
@@ -67,7 +70,7 @@ def _remaining_s(request: Request) -> float:
 
 
 def _task_ids(request: Request, notifications: JsonObject) -> list[str]:
-    if "taskIds" not in notifications:
+    if notifications.get("taskIds") is None:
         return []
     check_extension(request)
     ids = notifications["taskIds"]

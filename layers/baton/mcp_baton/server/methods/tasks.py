@@ -70,6 +70,7 @@ def list_tasks(request: Request) -> JsonObject:
     """List the owner's tasks, newest first. `_meta` has the state of a workflow's task, or the tool of a background job
     (docs/http.md)."""
     cursor = request.params.get("cursor")
+    cursor = None if cursor == "" else cursor
     if cursor is not None and not isinstance(cursor, str):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `cursor` must be a string")
     if request.store is None or request.owner is None:

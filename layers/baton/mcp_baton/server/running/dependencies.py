@@ -8,10 +8,12 @@ import atexit
 import contextlib
 import inspect
 import logging
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ from msgspec import Struct, structs
 
 from mcp_baton.exceptions import Abandoned, ToolError
 from mcp_baton.server.context import Call, Context
-from mcp_baton.server.running.tool_threads import MAX_ABANDONED, THREADS, run_in_thread
+from mcp_baton.server.running.tool_threads import MAX_ABANDONED, THREADS, WatchedThread, run_in_thread
 from mcp_baton.server.schema.signature import Provider, Signature, name_of
 
 if TYPE_CHECKING:
@@ -29,6 +31,13 @@ logger = logging.getLogger(__name__)
 
 CLOSING_TIMEOUT_S = 5.0
 """The time limit of one asynchronous closing at the end of the process, seconds."""
+
+
+RETRY_S = 60.0
+"""The shortest time between two attempts at a dependency of which ten attempts hang, seconds. It doubles with each
+attempt, because Python cannot end their threads."""
+
+LONGEST_RETRY_S = 600.0
 
 
 class FactoryTimeout(Exception):
@@ -59,12 +68,32 @@ class WaitMode(Struct, frozen=True):
                 raise FactoryTimeout from error
             raise
 
-    def call[T](self, factory: object, function: Callable[[], T], undo: Callable[[T], None]) -> T:
-        """Call a plain function. On the loop it has no time limit, because it may need the loop; a slow function blocks
-        the loop."""
-        if self.on_loop or self.limit_s is None:
+    async def call[T](self, factory: object, function: Callable[[], T], undo: Callable[[T], None]) -> T:
+        """Call a plain function: with a time limit in another thread, so that the caller, or the loop, need not wait
+        for one that hangs."""
+        if self.limit_s is None:
             return function()
-        return _in_another_thread(factory, function, undo, self.limit_s)
+        outcome, thread = _start_in_another_thread(factory, function, undo)
+        try:
+            if not self.on_loop:
+                return _result_of(outcome, self.limit_s)
+            return await self._awaited(outcome)
+        except RuntimeError as error:
+            if self.on_loop and "event loop" in str(error):  # it needs the loop, and the thread has none
+                return function()
+            raise
+        except BaseException:
+            thread.abandon()
+            outcome.cancel()
+            raise
+
+    async def _awaited[T](self, outcome: "Future[T]") -> T:
+        import asyncio
+
+        done, _ = await asyncio.wait([asyncio.wrap_future(outcome)], timeout=self.limit_s)
+        if not done and outcome.cancel():
+            raise FactoryTimeout
+        return outcome.result()
 
     async def wait(self, finished: "Future[None]", limit_s: float) -> bool:
         """Wait for another call that creates the same dependency. Returns whether it ended within the limit."""
@@ -77,7 +106,9 @@ class WaitMode(Struct, frozen=True):
         return bool(wait([finished], limit_s).done)
 
 
-def _in_another_thread[T](factory: object, function: Callable[[], T], undo: Callable[[T], None], limit_s: float) -> T:
+def _start_in_another_thread[T](
+    factory: object, function: Callable[[], T], undo: Callable[[T], None]
+) -> "tuple[Future[T], WatchedThread]":
     from concurrent.futures import Future, InvalidStateError
 
     outcome: Future[T] = Future()
@@ -102,11 +133,7 @@ def _in_another_thread[T](factory: object, function: Callable[[], T], undo: Call
         release()
 
     run_in_thread(job)
-    try:
-        return _result_of(outcome, limit_s)
-    except FactoryTimeout:
-        thread.abandon()
-        raise
+    return outcome, thread
 
 
 def _result_of[T](future: "Future[T]", limit_s: float | None) -> T:
@@ -135,10 +162,13 @@ class OpenDependencies:
 
     async def create(self, provider: Provider, arguments: dict[str, Any], wait_mode: WaitMode) -> object:
         """Call a factory, and enter the context manager that it returned, if there is one."""
+        arguments |= deepcopy(provider.defaults)
         if provider.is_async:
             value, manager = await wait_mode.run(_call_async_factory(provider, arguments))
         else:
-            value, manager = wait_mode.call(provider.factory, partial(_call_factory, provider, arguments), _close_late)
+            value, manager = await wait_mode.call(
+                provider.factory, partial(_call_factory, provider, arguments), _close_late
+            )
             if inspect.iscoroutine(value):
                 value = await wait_mode.run(value)
         if manager is not None:
@@ -218,6 +248,8 @@ class ProcessScope:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._entries: dict[object, _Creation | _Instance] = {}
+        self._tried_s: dict[object, float] = {}
+        """When each was last tried, on the monotonic clock."""
         self._open_dependencies = OpenDependencies()
 
     async def get(self, provider: Provider, wait_mode: WaitMode) -> object:
@@ -231,14 +263,21 @@ class ProcessScope:
                 return await self._create(provider, creation, wait_mode)
             if isinstance(entry, _Instance):
                 return entry.value
-            if not await wait_mode.wait(entry.finished, entry.remaining_s) or entry.took_too_long:
+            if not await wait_mode.wait(entry.finished, entry.remaining_s):
+                self._replace(provider, entry, None)  # it hangs: the next call tries again
+                raise _timeout_error(provider)
+            if entry.took_too_long:
                 raise _timeout_error(provider)
 
     async def _create(self, provider: Provider, creation: _Creation, wait_mode: WaitMode) -> object:
         instance: _Instance | None = None
         try:
-            if THREADS.has_too_many(provider.factory):
-                raise _hanging_error(provider)
+            hanging = THREADS.count(provider.factory)
+            if hanging >= MAX_ABANDONED:
+                wait_s = min(RETRY_S * 2 ** (hanging - MAX_ABANDONED), LONGEST_RETRY_S)
+                if time.monotonic() - self._tried_s.get(provider.key, -math.inf) < wait_s:
+                    raise _hanging_error(provider, hanging, wait_s)
+            self._tried_s[provider.key] = time.monotonic()
             arguments = {name: await self.get(need, wait_mode) for name, need in provider.needs}
             limited_mode = structs.replace(wait_mode, limit_s=provider.timeout_s)
             instance = _Instance(await self._open_dependencies.create(provider, arguments, limited_mode))
@@ -247,12 +286,18 @@ class ProcessScope:
             creation.took_too_long = True
             raise _timeout_error(provider) from error
         finally:
-            with self._lock:
-                if instance is None:
-                    del self._entries[provider.key]
-                else:
-                    self._entries[provider.key] = instance
+            self._replace(provider, creation, instance)
             creation.finished.set_result(None)
+
+    def _replace(self, provider: Provider, creation: _Creation, instance: _Instance | None) -> None:
+        """End a creation, unless another one has replaced it."""
+        with self._lock:
+            if self._entries.get(provider.key, creation) is not creation:
+                return
+            if instance is None:
+                self._entries.pop(provider.key, None)
+            else:
+                self._entries[provider.key] = instance
 
     def close(self) -> None:
         run_without_loop(self._open_dependencies.close(None, WaitMode(on_loop=False, limit_s=CLOSING_TIMEOUT_S)))
@@ -268,12 +313,12 @@ def _timeout_error(provider: Provider) -> ToolError:
     return ToolError(f"the dependency {name!r} was not ready after {limit_s:g} s. The function was not run.")
 
 
-def _hanging_error(provider: Provider) -> ToolError:
+def _hanging_error(provider: Provider, hanging: int, wait_s: float) -> ToolError:
     name = name_of(provider.factory)
-    logger.error("the dependency %s is no longer created: %s attempts at it hang", name, MAX_ABANDONED)
+    logger.error("the dependency %s is created once in %g s only: %s attempts at it hang", name, wait_s, hanging)
     return ToolError(
-        f"the dependency {name!r} cannot be made: {MAX_ABANDONED} attempts at it hang. The function was not run. Tell "
-        "the user that the server needs its operator."
+        f"the dependency {name!r} cannot be made: {hanging} attempts at it hang. The function was not run. The server "
+        f"tries again {wait_s:g} s after the last attempt. Tell the user that the server needs its operator."
     )
 
 

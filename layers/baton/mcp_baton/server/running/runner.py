@@ -170,7 +170,7 @@ def run[T](
 ) -> T | Failed:
     """Run a prepared call. Raises `CallerGone`, `InputRequired`, `TaskBegins` or `ProtocolError`, which answer the
     request."""
-    if not target.signature.is_async and THREADS.has_too_many(target.own_function):
+    if not target.signature.is_async and THREADS.count(target.own_function) >= MAX_ABANDONED:
         logger.error("%s is not called any more: %s calls of it timed out and still run", target.label, MAX_ABANDONED)
         return Failed(
             f"{NOT_STARTED}{MAX_ABANDONED} earlier calls of this function timed out and still run. Nothing was run. "

@@ -34,8 +34,9 @@ class AbandonedThreads:
         self._running: dict[int, int] = {}
         self._new = 0
 
-    def has_too_many(self, function: object) -> bool:
-        return self._running.get(id(function), 0) >= MAX_ABANDONED
+    def count(self, function: object) -> int:
+        """Return how many abandoned threads still run the function."""
+        return self._running.get(id(function), 0)
 
     def take_count(self) -> int:
         """Return how many threads were abandoned since the last call of this method."""

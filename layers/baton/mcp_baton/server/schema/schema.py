@@ -6,6 +6,7 @@ strings, lists, maps, `T | None` and dataclasses of such), and pydantic handles 
 
 import typing
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.server.schema.defaults import is_changeable
 from mcp_baton.server.schema.plain import (
     NotPlain,
     PlainType,
@@ -63,6 +65,8 @@ class InputSchema:
         self._name = name
         self._signature = signature
         self._required = signature.required
+        defaults = {parameter.name: parameter.default_value for parameter in signature.parameters}
+        self._changeable_defaults = {name: value for name, value in defaults.items() if is_changeable(value)}
 
     @cached_property
     def json_schema(self) -> dict[str, Any]:
@@ -75,15 +79,22 @@ class InputSchema:
 
     def bind(self, arguments: Mapping[str, Json]) -> dict[str, Any]:
         """Convert the keyword arguments. Raises `InvalidArguments`, or the exception of an author's validator."""
-        if (bound := self._bind_plain(arguments)) is not None:
-            return bound
+        bound = self._bind_plain(arguments)
+        if bound is None:
+            bound = self._bind_with_pydantic(arguments)
+        for name, default in self._changeable_defaults.items():
+            if bound.get(name, default) is default:
+                bound[name] = deepcopy(default)
+        return bound
+
+    def _bind_with_pydantic(self, arguments: Mapping[str, Json]) -> dict[str, Any]:
         from pydantic import ValidationError
 
         try:
-            bound = self._adapter.validate_python(dict(arguments))
+            values = self._adapter.validate_python(dict(arguments))
         except ValidationError as error:
             raise InvalidArguments(mismatch_of(error)) from error
-        return {parameter.name: getattr(bound, parameter.name) for parameter in self._signature.parameters}
+        return {parameter.name: getattr(values, parameter.name) for parameter in self._signature.parameters}
 
     def problem_with(self, argument: str, value: Json) -> str | None:
         """Return why a value of one argument is invalid; `None` if it is valid."""

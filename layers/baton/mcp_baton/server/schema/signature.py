@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.server.context import Context
+from mcp_baton.server.schema.defaults import changeable, defaults_of, fresh
 from mcp_baton.server.schema.dependency import Dependency, Depends, Factory, Lifetime
 
 type DeclaredDependencies = "list[tuple[str, Dependency]]"
@@ -130,6 +131,14 @@ class Parameter(Struct, frozen=True):
         return next((alias for alias in aliases if isinstance(alias, str)), self.name)
 
     @property
+    def default_value(self) -> typing.Any:
+        """The value of an argument that is left out: the default, or the `default` of a pydantic `Field`."""
+        if self.default is not NO_ANNOTATION and not is_field(self.default):
+            return self.default
+        fields = [note for note in self._notes if is_field(note) and not note.is_required()]
+        return fields[0].default if fields else NO_ANNOTATION
+
+    @property
     def required(self) -> bool:
         if self.default is not NO_ANNOTATION and not is_field(self.default):
             return False
@@ -214,7 +223,8 @@ def read_signature(function: Callable[..., object], subject: str) -> Signature:
             unknown = type_without_schema(annotation)
             if unknown is not None:
                 raise parameter_error(subject, name, unknown)
-            parameters.append(Parameter(name, annotation, parameter.default))
+            default = fresh(parameter.default, f"{subject}: the parameter {name!r}")
+            parameters.append(Parameter(name, annotation, default))
     returns = hints.get("return", NO_ANNOTATION)
     return Signature(tuple(parameters), context, returns, is_async(function), read_dependencies(dependencies, subject))
 
@@ -315,6 +325,8 @@ class Provider(Struct, frozen=True):
     is_context_manager: bool
     is_async: bool
     timeout_s: float
+    defaults: dict[str, Any] = {}
+    """The defaults of its parameters that it could change."""
 
     @property
     def limit_s(self) -> float:
@@ -356,7 +368,10 @@ def read_provider(
         raise RegistrationError(f"{subject}: {name!r} is kept for the process, so it cannot take one call's Context")
     path = (*outer, (factory, scope))
     needs = tuple((parameter, read_provider(need, subject, swap, path)) for parameter, need in dependencies)
-    return Provider(factory, scope, context, needs, *_kind(factory), dependency.timeout_s)
+    injected_names = {context, *(parameter for parameter, _ in dependencies)}
+    own_defaults = {name: value for name, value in defaults_of(factory).items() if name not in injected_names}
+    defaults = changeable(own_defaults, f"{subject}: the dependency {name!r}")
+    return Provider(factory, scope, context, needs, *_kind(factory), dependency.timeout_s, defaults)
 
 
 def name_of(factory: Factory) -> str:
