@@ -22,7 +22,7 @@ from mcp_baton.server.schema.schema import mismatch_of
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.callbacks import Pointer
 from mcp_baton.tasks.ids import text_digest
-from mcp_baton.tasks.record import CALL_PREFIX, JOB, WAIT_PREFIX, StepStatus, TaskRecord, steps_of
+from mcp_baton.tasks.record import CALL_PREFIX, WAIT_PREFIX, StepStatus, TaskRecord, steps_of, waiting_jobs
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore, write_decided
 from mcp_baton.workflow.approval import GRACE_MS, digest_of
 from mcp_baton.workflow.definition import Step
@@ -130,8 +130,8 @@ def _deliver(services: Services, exchange: Exchange, token: str, body: Json, key
         task = error.current
         _is_new(task, pointer, callback, store.now_ms())
     logger.info("task %s: the callback of the step %s was accepted", pointer.task_id, pointer.step)
-    if task.wakes is not None:
-        wake(services, store, pointer.owner, task.wakes)
+    for job_id in task.wakes:
+        wake(services, store, pointer.owner, job_id)
 
 
 def _is_new(task: TaskRecord, pointer: Pointer, callback: ReceivedCallback, now_ms: int) -> bool:
@@ -165,12 +165,11 @@ def _store(
         index, stored = next(pair for pair in enumerate(steps_of(current)) if pair[1]["name"] == pointer.step)
         expected = StepStatus(stored["status"])
         write = StepWrite(index, pointer.step, expected, StepStatus.COMPLETED, value, callback.digests)
-        # The job that waits, or the job that has created the address. A continuation may have created it, too.
-        waiting_job = current.variables.get(JOB)
-        job_id = waiting_job if isinstance(waiting_job, str) else pointer.job_id
+        # The jobs that wait, or the job that has created the address. A continuation may have created it, too.
+        jobs = waiting_jobs(current.variables) or ((pointer.job_id,) if pointer.job_id else ())
         # A worker may suspend the workflow at this moment. Then its job must be woken.
-        is_unsure = job_id is None and workflow is not None and workflow.background
-        return Batch(steps=(write,), wakes=job_id, same_version=is_unsure)
+        is_unsure = not jobs and workflow is not None and workflow.background
+        return Batch(steps=(write,), wakes=jobs, same_version=is_unsure)
 
     try:
         return write_decided(store, task, decide, attempts=ATTEMPTS, sleep=services.sleep).task

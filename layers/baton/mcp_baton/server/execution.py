@@ -33,6 +33,7 @@ class Execution(Struct, frozen=True, kw_only=True):
     Attributes:
         base_url: The address of the API, for links to it; empty if it is not known.
         approvals: Requested approvals of which people must still be notified.
+        waits_for: The ids of the approvals for which calls of this execution wait.
     """
 
     services: Services
@@ -44,6 +45,7 @@ class Execution(Struct, frozen=True, kw_only=True):
     exchange: Exchange
     base_url: str = ""
     approvals: list["ApprovalRecord"] = field(default_factory=list)
+    waits_for: set[str] = field(default_factory=set)
 
     @property
     def listener(self) -> Listener:
@@ -103,7 +105,12 @@ class DetachedExecution(Execution, frozen=True, kw_only=True):
     """An execution with its own listener: for a call in parallel with others, or a run without a client."""
 
     reports_to: Listener
+    of_job: str | None = None
 
     @property
     def listener(self) -> Listener:
         return self.reports_to
+
+    @property
+    def job_id(self) -> str | None:
+        return self.of_job

@@ -178,6 +178,9 @@ class ApprovalStore(Protocol):
             The record. `used_by` is `attempt` if this attempt may use it. `None` if it was never requested.
         """
 
+    def waiting(self, task_id: str) -> frozenset[str]:
+        """Read the ids of a task's approvals that wait: one strongly consistent `Query`."""
+
     def get(self, approval_id: str) -> ApprovalRecord | None:
         """Read an approval: one strongly consistent `GetItem`."""
 

@@ -22,7 +22,9 @@ WAIT_PREFIX = "_workflow.wait."
 TRIED_PREFIX = "_workflow.tried."
 """The prefix of the variable that counts the calls of a step's tool while the next attempt waits."""
 JOB = "_workflow.job"
-"""The background job that waits with the workflow. A callback wakes it."""
+"""The variable with the background jobs that wait with the workflow: a text with one id, or a list of ids."""
+MOST_JOBS: Final = 10
+"""Jobs that one workflow's task names. An older one continues when it is due."""
 SALT = "_workflow.salt"
 """The variable with random characters that are part of digests of secrets."""
 
@@ -229,7 +231,7 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
         claim: The claim, current or last; `None` if no run has claimed it.
         error: Why it failed: the JSON-RPC error, `{"code", "message"}`.
         by_client: Whether a client supplied the result, not a tool or a run.
-        wakes: The job to wake, because a callback has arrived that no worker has read (`Batch.wakes`).
+        wakes: The jobs to wake, because a callback has arrived that no worker has read (`Batch.wakes`).
         wakes_ms: From when on a sweep wakes it, epoch milliseconds; 0 if a run has seen the callback.
         source: Opaque data of the store, which needs it to write to the task as it was read.
     """
@@ -250,7 +252,7 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
     job: Job | None = None
     error: JsonObject | None = None
     by_client: bool = False
-    wakes: str | None = None
+    wakes: tuple[str, ...] = ()
     wakes_ms: int = 0
     source: object = None
 
@@ -284,6 +286,14 @@ class TaskPage(Struct, frozen=True):
 def timestamp(epoch_ms: int) -> str:
     """Epoch milliseconds as ISO-8601 in UTC with milliseconds: `2026-11-21T09:30:00.000Z`."""
     return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def waiting_jobs(variables: Mapping[str, Json]) -> tuple[str, ...]:
+    """The background jobs that wait with a workflow's task, oldest first."""
+    stored = variables.get(JOB)
+    if isinstance(stored, str):
+        return (stored,)
+    return tuple(job for job in stored if isinstance(job, str)) if isinstance(stored, list) else ()
 
 
 def steps_of(task: TaskRecord) -> list[StepProgress]:

@@ -80,7 +80,7 @@ class Batch(Struct, frozen=True):
         claim: The claim of the run that writes. The write requires it, and renews or releases it. `None` for a
             continuation, which needs no claim.
         message: The task's new status message; `None` does not change it.
-        wakes: The job that a sweep wakes, if it does not claim the task soon.
+        wakes: The jobs that a sweep wakes, if none of them claims the task soon.
         token: Identifies the write, with the time when it was created (epoch milliseconds). Of all writes with the same
             token, one is applied. So an attempt that arrives late is not applied after a later one. `None` creates one.
     """
@@ -95,7 +95,7 @@ class Batch(Struct, frozen=True):
     claim: Claim | None = None
     release: bool = False
     message: str | None = None
-    wakes: str | None = None
+    wakes: tuple[str, ...] = ()
     unchanged: Mapping[int, StepStatus] = field(default_factory=dict)
     same_version: bool = False
     token: tuple[str, int] | None = None

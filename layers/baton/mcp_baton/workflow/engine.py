@@ -19,7 +19,6 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import (
     ITEMS_PREFIX,
-    JOB,
     RESULT_PREFIX,
     TRIED_PREFIX,
     WAIT_PREFIX,
@@ -209,6 +208,7 @@ class Engine:
     def _finish(self, run: Run) -> EndedRun:
         run.take_answers()
         stop = self._run_steps(run)
+        run.note_job(self._host.job_id)
         if isinstance(stop, TaskOver | Superseded):
             run.note_write_failed(over=True)
         else:
@@ -293,8 +293,6 @@ class Engine:
             run.stop_at(step, until_ms.without_secrets(run.secrets.hide_text), Blocked(step, (), frozenset()))
         elif until_ms > now_ms:
             run.variables.note(f"{WAIT_PREFIX}{step.name}", until_ms)
-            if self._host.job_id is not None:
-                run.variables.note(JOB, self._host.job_id)
             run.stop_at(step, Waiting(step.name, step.waits_for, timestamp(until_ms), ""))
         elif step.callback is None:
             self._end(run, CallEnded(call, StepTrace(step, None, (), Succeeded(None))))

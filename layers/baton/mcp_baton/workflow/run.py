@@ -10,6 +10,8 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import (
     ITEMS_PREFIX,
+    JOB,
+    MOST_JOBS,
     PROGRESS,
     RESULT_PREFIX,
     SALT,
@@ -18,6 +20,7 @@ from mcp_baton.tasks.record import (
     StepStatus,
     TaskRecord,
     statuses_of,
+    waiting_jobs,
 )
 from mcp_baton.tasks.store import Timing
 from mcp_baton.tasks.variables import TaskVariables
@@ -26,7 +29,15 @@ from mcp_baton.workflow.definition_changes import Move
 from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, Skipped, Succeeded, status_of, stored_result
 from mcp_baton.workflow.items import Items, failed_items
 from mcp_baton.workflow.lease import Lease, Over, StartTime, Superseded, TaskOver
-from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, FailedItem, PauseReason, StepFailed, pause_after
+from mcp_baton.workflow.pause import (
+    ApprovalDenied,
+    ApprovalRequired,
+    FailedItem,
+    PauseReason,
+    StepFailed,
+    Waiting,
+    pause_after,
+)
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.secrets import secrets_of, stored_arguments
@@ -218,6 +229,7 @@ class EndedRun(Struct, frozen=True):
         known: Arguments, statuses, outputs and variables at the end of the run.
         traces: The steps that ran, in order. A resumed run also has those that were completed before.
         stop: Why the run stopped; `None` if it completed.
+        stops: Why steps could not be settled, in the order of the steps. Without parallel steps, it has at most one.
         task: The stored task; `None` for a run without a task.
         persisted: Whether the store has everything that happened.
         stored: Whether the last write was made.
@@ -238,6 +250,7 @@ class EndedRun(Struct, frozen=True):
     oversized: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     blocked: Blocked | None = None
+    stops: tuple[Stop, ...] = ()
     repeated: tuple[Repeat, ...] = ()
     open_repeats: tuple[Repeat, ...] = ()
     unrecorded: tuple[Repeat, ...] = ()
@@ -356,8 +369,23 @@ class Run:
     @property
     def stop(self) -> Stop | None:
         """Why the run stops: its task is over, or the reason of the first step that could not be settled."""
-        stops = [self.stops[step.name][0] for step in self.workflow.steps if step.name in self.stops]
+        stops = self.all_stops
         return next((stop for stop in stops if isinstance(stop, TaskOver | Superseded)), stops[0] if stops else None)
+
+    @property
+    def all_stops(self) -> list[Stop]:
+        """Why steps could not be settled, in the order of the steps."""
+        return [self.stops[step.name][0] for step in self.workflow.steps if step.name in self.stops]
+
+    def note_job(self, job_id: str | None) -> None:
+        """Note in the task whether the background job of this run waits, so that it is woken."""
+        waits = any(isinstance(stop, Waiting | ApprovalRequired) for stop in self.all_stops)
+        noted_jobs = waiting_jobs(self.variables)
+        jobs = [name for name in noted_jobs if name != job_id]
+        if job_id is not None and waits:
+            jobs = [*jobs, job_id][-MOST_JOBS:]
+        if job_id is not None and tuple(jobs) != noted_jobs:
+            self.variables.note(JOB, jobs[0] if len(jobs) == 1 else jobs)
 
     def first_open(self) -> int:
         """The place of the first step that is not settled."""
@@ -549,6 +577,7 @@ class Run:
             oversized=tuple(sorted(self.oversized)),
             refused=tuple(sorted(self.refused)),
             blocked=blocked,
+            stops=tuple(self.all_stops),
         )
 
 

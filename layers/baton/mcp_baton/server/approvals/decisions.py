@@ -5,13 +5,14 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from mcp_baton.exceptions import TaskNotFound
+from mcp_baton.exceptions import StoreError, TaskNotFound
 from mcp_baton.protocol.http import ANONYMOUS
 from mcp_baton.server.approvals.audit import audit
 from mcp_baton.server.background.dispatching import wake
 from mcp_baton.server.definitions.labels import scopes_in
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.approvals import ApprovalPage, ApprovalRecord, ApprovalState, Decision
+from mcp_baton.tasks.record import waiting_jobs
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import APPROVAL_AGE
 
@@ -80,10 +81,24 @@ class Approvals(Struct, frozen=True):
             return True
 
     def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
-        """Decide an approval, and wake the background task that waits for it. Raises `NotDecided`."""
+        """Decide an approval, and wake the background tasks that wait for it. Raises `NotDecided`."""
         updated = self.store.approvals.decide(record, decision)
         audit(updated, updated.state.value)
         self.services.telemetry.add(APPROVAL_AGE, self.store.now_ms() - updated.asked_ms)
-        if updated.job_id is not None:
-            wake(self.services, self.store, updated.owner, updated.job_id)
+        for job_id in self._waiting_jobs(updated):
+            wake(self.services, self.store, updated.owner, job_id)
         return updated
+
+    def _waiting_jobs(self, record: ApprovalRecord) -> list[str]:
+        """The job that has requested an approval, and those that wait with its workflow: a request, or the job of an
+        earlier call, may have requested it. If the task cannot be read, a poll or a sweep finds the decision."""
+        jobs = [] if record.job_id is None else [record.job_id]
+        workflow = self.services.server.workflows.get(record.workflow or "")
+        if workflow is None or not workflow.background or record.task_id is None:
+            return jobs
+        try:
+            task = self.store.get(record.owner, record.task_id)
+            return list(dict.fromkeys([*jobs, *waiting_jobs(task.variables)]))
+        except StoreError:
+            logger.warning("task %s: the jobs that wait with it cannot be read", record.task_id, exc_info=True)
+            return jobs

@@ -198,6 +198,7 @@ class _Gate(Struct, frozen=True):
                 if record.notify_ms and (is_new or record.notify_ms < self.call.asked_ms):
                     self.execution.approvals.append(record)
                 self._note(Mark(record.digest, repeat))
+                self.execution.waits_for.add(record.approval_id)
                 return _not_approved(record)
             is_final = record.task_id is not None or not record.expired_at(self.call.asked_ms)
             if is_same and record.state is ApprovalState.DENIED and is_final:

@@ -8,7 +8,7 @@ from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.server.request import Request
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.jobs import event_of
-from mcp_baton.tasks.record import JOB, Job, TaskRecord, TaskStanding, TaskStatus
+from mcp_baton.tasks.record import Job, TaskRecord, TaskStanding, TaskStatus, waiting_jobs
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import DISPATCHES_FAILED, TASKS_DISPATCHED, TASKS_GIVEN_UP, WAKE_UP_DELAY
 
@@ -43,10 +43,11 @@ def wake(services: Services, store: TaskStore, owner: str, task_id: str) -> bool
     return task is not None
 
 
-def wake_waiting_job(services: Services, store: TaskStore, task: TaskRecord) -> None:
-    """Wake the job that waits with a workflow's task, because a client has ended that task. The job then ends, too."""
-    if isinstance(job_id := task.variables.get(JOB), str):
-        wake(services, store, task.owner, job_id)
+def wake_waiting_jobs(services: Services, store: TaskStore, task: TaskRecord, *, but: str | None = None) -> None:
+    """Wake the jobs that wait with a workflow's task, because the task has ended or changed. `but` is not woken."""
+    for job_id in waiting_jobs(task.variables):
+        if job_id != but:
+            wake(services, store, task.owner, job_id)
 
 
 def redispatch_at_poll(request: Request, task: TaskRecord) -> TaskRecord:

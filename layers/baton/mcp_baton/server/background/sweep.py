@@ -50,18 +50,26 @@ def sweep(services: Services, exchange: Exchange) -> JsonObject:
 
 def _check(services: Services, store: TaskStore, task: TaskRecord) -> bool:
     """Send a job to the worker if it is due, or if a callback has arrived for its workflow's task."""
-    if task.wakes is None:
+    if not task.wakes:
         return redispatch_if_due(services, store, task) is not task
-    try:
-        job_task = store.get(task.owner, task.wakes)
-    except TaskNotFound:
-        job_task = None
-    if job_task is None or job_task.job is None or job_task.status.terminal:
+    jobs = [job_task for job_id in task.wakes if (job_task := _live_job(store, task.owner, job_id)) is not None]
+    if not jobs:
         store.jobs.unlist(task)
         return False
-    # Otherwise a wake-up was sent already, and the outbox has the job itself.
-    is_asleep = job_task.claim is not None and job_task.claim.dispatch == job_task.job.dispatches
-    if not is_asleep or not wake(services, store, task.owner, task.wakes):
-        return False
-    services.telemetry.add(WAKE_UP_DELAY, store.now_ms() - task.wakes_ms)
-    return True
+    woken_count = sum(_is_asleep(job_task) and wake(services, store, task.owner, job_task.task_id) for job_task in jobs)
+    if woken_count:
+        services.telemetry.add(WAKE_UP_DELAY, store.now_ms() - task.wakes_ms)
+    return woken_count > 0
+
+
+def _live_job(store: TaskStore, owner: str, job_id: str) -> TaskRecord | None:
+    try:
+        task = store.get(owner, job_id)
+    except TaskNotFound:
+        return None
+    return None if task.job is None or task.status.terminal else task
+
+
+def _is_asleep(task: TaskRecord) -> bool:
+    """Whether no wake-up was sent to a job since it waits. Otherwise the outbox has the job itself."""
+    return task.claim is not None and task.job is not None and task.claim.dispatch == task.job.dispatches

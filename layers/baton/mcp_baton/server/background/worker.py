@@ -44,6 +44,7 @@ from mcp_baton.telemetry import INTERNAL_ERRORS, TASKS_CLAIMED_AGAIN
 from mcp_baton.workflow import host
 from mcp_baton.workflow.host import Failed, Outcome
 from mcp_baton.workflow.lease import Lease, lease_end
+from mcp_baton.workflow.pause import ApprovalRequired, approval_pause
 
 logger = logging.getLogger(__name__)
 
@@ -145,8 +146,9 @@ class JobAttempt:
                 return WorkflowJob(self._execution, self._lease, self._job, self._arguments).run(self._write)
             outcome = self._call()
             not_approved = outcome.not_approved if isinstance(outcome, Failed) else None
-            if not_approved is not None and not not_approved.is_denied:
-                return suspend_for_approval(self._execution, self._lease, not_approved.approval_id, self._write)
+            pause = None if not_approved is None else approval_pause(self._job.work.tool, not_approved)
+            if isinstance(pause, ApprovalRequired):
+                return suspend_for_approval(self._execution, self._lease, pause, self._write)
             result = result_of(self._tool, outcome)
         except InputRequired as error:
             return self._store_questions(questions_of(error))

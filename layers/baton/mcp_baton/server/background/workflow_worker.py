@@ -23,11 +23,12 @@ from mcp_baton.exceptions import (
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.server.approvals.notifying import notify
 from mcp_baton.server.asking.questions import Elicited, elicitation
 from mcp_baton.server.background.dispatching import dispatch
 from mcp_baton.server.background.job import JobExecution
 from mcp_baton.server.background.questions import TaskAsker
-from mcp_baton.server.background.waiting import Write, suspend_for_approval, suspend_for_wait
+from mcp_baton.server.background.waiting import Write, suspend_run
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.running.tool_threads import CallerGone
@@ -53,7 +54,7 @@ from mcp_baton.workflow.host import (
     Succeeded,
 )
 from mcp_baton.workflow.lease import Lease, release_claim
-from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, Remedy, Waiting
+from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, Reason, Remedy, Waiting
 from mcp_baton.workflow.run import EndedRun
 
 FRESH_SHARE: Final = 0.1
@@ -61,6 +62,10 @@ FRESH_SHARE: Final = 0.1
 step has nearly all of the time."""
 
 STOPPED: Final = "stopped, as the task that it ran for was cancelled or taken over; it may still have happened"
+
+
+CONTINUE_BY_THEMSELVES: Final = frozenset({Remedy.SERVER, Remedy.WAIT, Remedy.DECISION})
+"""What lets a step continue without the client."""
 
 
 class WorkerHost(ServerHost):
@@ -168,12 +173,8 @@ class WorkflowJob:
         if isinstance(result, EndedRun):
             if self._may_hand_over(result):
                 return self._hand_over(store, write)
-            if isinstance(result.pause, ApprovalRequired) and result.stored:
-                return suspend_for_approval(
-                    self._execution, self._lease, result.pause.approval_id, write, result.known.waits()
-                )
-            if isinstance(result.pause, Waiting) and result.stored:
-                return suspend_for_wait(self._execution, self._lease, result, write)
+            if isinstance(result.pause, ApprovalRequired | Waiting) and result.stored:
+                return suspend_run(self._execution, self._lease, result, write)
             result = {**result_of_run(self._execution, result), "isError": isinstance(result.pause, ApprovalDenied)}
         return self._complete(store, result, write)
 
@@ -181,6 +182,7 @@ class WorkflowJob:
         """Run the workflow. Returns the run; or, if nothing could be run, the result of the workflow's tool."""
         workflow, task_id = tool.workflow, self._job.work.workflow_task or ""
         while True:
+            self._execution.waits_for.clear()
             try:
                 return run_workflow(self._execution, workflow, self._arguments, task_id, host, lives_ms=self._ttl_ms)
             except TaskHeld as error:
@@ -230,9 +232,16 @@ class WorkflowJob:
         return self._monitor.gone or (claim is not None and claim.number >= self._job.allowed)
 
     def _may_hand_over(self, run: EndedRun) -> bool:
-        """Whether the run has paused only because its time was over, after it completed at least one step."""
+        """Whether a step did not start only because the time was over, after the run completed at least one step. The
+        others wait for a person, a callback or a time: a step that needs the model ends the job."""
         completed_steps = [trace for trace in run.traces if not trace.replayed and isinstance(trace.outcome, Succeeded)]
-        if not run.pause or run.pause.remedy is not Remedy.SERVER or not completed_steps:
+        remedies = {stop.remedy for stop in run.stops if isinstance(stop, Reason)}
+        if (
+            run.pause is None
+            or Remedy.SERVER not in remedies
+            or remedies - CONTINUE_BY_THEMSELVES
+            or not completed_steps
+        ):
             return False
         if not run.stored:
             raise StoreUnavailable("the run could not be written; it is to be run again")
@@ -248,6 +257,7 @@ class WorkflowJob:
             tasks.append(store.jobs.hand_over(self._lease.task, self._lease.claim(), self._ttl_ms))
 
         outcome = write("handed over", hand_over)
+        notify(self._execution)
         for task in tasks:
             self._execution.services.telemetry.add(TASKS_HANDED_OVER)
             if not dispatch(self._execution.services, task):

@@ -11,7 +11,7 @@ from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, Ta
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, missing_capability
-from mcp_baton.server.background.dispatching import WatchedTask, dispatch, redispatch_at_poll, wake_waiting_job
+from mcp_baton.server.background.dispatching import WatchedTask, dispatch, redispatch_at_poll, wake_waiting_jobs
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.server.workflows.task_view import (
@@ -107,7 +107,7 @@ def cancel_task(request: Request) -> JsonObject:
 
     def finish(store: TaskStore, owner: str) -> TaskRecord:
         finished_task = store.cancel(owner, task_id) if result is None else store.complete(owner, task_id, result)
-        wake_waiting_job(request.services, store, finished_task)
+        wake_waiting_jobs(request.services, store, finished_task)
         return finished_task
 
     try:

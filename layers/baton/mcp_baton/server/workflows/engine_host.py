@@ -127,7 +127,7 @@ class ServerHost:
 
     def _enter_thread(self, listener: Listener, pulse: Callable[[], float]) -> None:
         fields = {name: getattr(self._execution, name) for name in Execution.__struct_fields__}
-        self._execution = DetachedExecution(**fields, reports_to=listener)
+        self._execution = DetachedExecution(**fields, reports_to=listener, of_job=self.job_id)
         self._is_in_thread, self._total_steps, self.pulse = True, 0, pulse
 
     def words(self, name: str, error: Exception) -> str:

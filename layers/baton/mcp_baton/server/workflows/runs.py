@@ -26,7 +26,7 @@ from mcp_baton.server.schema.prompt_arguments import (
 )
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.task_view import notes_meta, task_meta
-from mcp_baton.tasks.record import JOB, RESULT_PREFIX, StepStatus, TaskRecord
+from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, waiting_jobs
 from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
 from mcp_baton.workflow.approval import GRACE_MS
 from mcp_baton.workflow.definition import ANSWERS, Argument, Workflow
@@ -34,6 +34,7 @@ from mcp_baton.workflow.definition_changes import conflicting_steps, declared_ar
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed, Skipped
 from mcp_baton.workflow.lease import Superseded, TaskOver
+from mcp_baton.workflow.pause import ApprovalRequired, Waiting
 from mcp_baton.workflow.run import EndedRun, RunInput
 from mcp_baton.workflow.secrets import secret_placeholder
 from mcp_baton.workflow.wait import milliseconds
@@ -117,18 +118,21 @@ def run_workflow(
             run = engine.start(workflow, new_input(execution, workflow, arguments, ttl_ms))
         else:
             run = _resume(execution, workflow, engine, arguments, task_id, answers, lives_ms)
-    if execution.job_id is None and run.task is not None and run.task.status.terminal:
-        _wake_waiting_job(execution, run.task)
+    if run.task is not None and waiting_jobs(run.task.variables):
+        _wake_waiting_jobs(execution, run, run.task)
     _add_metrics(execution, run)
     return run
 
 
-def _wake_waiting_job(execution: Execution, task: TaskRecord) -> None:
-    """Wake the job that waits with a task which a request has completed, so that the job ends, too."""
-    if execution.store is not None and JOB in task.variables:
-        from mcp_baton.server.background.dispatching import wake_waiting_job
+def _wake_waiting_jobs(execution: Execution, run: EndedRun, task: TaskRecord) -> None:
+    """Wake the other jobs that wait with the task of a run: they end if the task has ended. If the run has continued
+    and now waits, they wait for what it waits for."""
+    is_waiting = isinstance(run.pause, ApprovalRequired | Waiting)
+    has_continued = any(not trace.replayed for trace in run.traces)
+    if execution.store is not None and (task.status.terminal or (is_waiting and has_continued)):
+        from mcp_baton.server.background.dispatching import wake_waiting_jobs
 
-        wake_waiting_job(execution.services, execution.store, task)
+        wake_waiting_jobs(execution.services, execution.store, task, but=execution.job_id)
 
 
 def new_input(execution: Execution, workflow: Workflow, arguments: JsonObject, ttl_ms: int | None = None) -> RunInput:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from mcp_baton.exceptions import BatonError, ProtocolError, StoreBusy, StoreError, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced, json_size
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.background.dispatching import wake_waiting_job
+from mcp_baton.server.background.dispatching import wake_waiting_jobs
 from mcp_baton.server.content import error_result
 from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.definitions.workflow_tool import ACTIONS, WorkflowTool
@@ -115,7 +115,7 @@ def _perform(request: Request, tool: WorkflowTool, action: str, task_id: str, re
                 if action == "complete":
                     task = store.complete(owner, task_id, result)
         if action != "show":
-            wake_waiting_job(request.services, store, task)
+            wake_waiting_jobs(request.services, store, task)
         return _result(request, tool, task, action)
     except TaskFinished as error:
         return error_result(f"This task is {error.current.status.value}: nothing changes it.")

@@ -86,21 +86,13 @@ class DynamoDBApprovalStore:
             return to_approval(failure.item), False
         return record, True
 
+    def waiting(self, task_id: str) -> frozenset[str]:
+        request = {**_waiting_query(_task_text(task_id), self._table.clock_ms()), "ProjectionExpression": "approval_id"}
+        items = (item for page in self._table.pages(request) for item in page["Items"])
+        return frozenset(item["approval_id"]["S"] for item in items)
+
     def _waiting_of_task(self, task: str, now_ms: int) -> int:
-        pages = self._table.pages(
-            {
-                "KeyConditionExpression": "pk=:pk",
-                "FilterExpression": "#state=:waiting AND #until>:now",
-                "ExpressionAttributeNames": {"#state": "state", "#until": "until"},
-                "ExpressionAttributeValues": {
-                    ":pk": {"S": PREFIX + task},
-                    ":waiting": {"S": ApprovalState.WAITING.value},
-                    ":now": {"N": str(now_ms)},
-                },
-                "Select": "COUNT",
-                "ConsistentRead": True,
-            }
-        )
+        pages = self._table.pages({**_waiting_query(task, now_ms), "Select": "COUNT"})
         return sum(page["Count"] for page in pages)
 
     def use(self, call: ApprovalRecord, repeat: int, attempt: str, earlier: str | None = None) -> ApprovalRecord | None:
@@ -269,8 +261,27 @@ def _encoded(record: ApprovalRecord) -> Attribute:
 def _key_text(call: ApprovalRecord, repeat: int) -> str:
     """The part of an id that names the item: the task, the call and the number."""
     # Calls without a task have no common partition.
-    task = text_digest(call.task_id or call.digest)[:KEY_CHARACTERS]
+    task = _task_text(call.task_id or call.digest)
     return f"{task}{call.digest[:KEY_CHARACTERS]}{repeat:0{REPEAT_CHARACTERS}x}"
+
+
+def _task_text(task_id: str) -> str:
+    return text_digest(task_id)[:KEY_CHARACTERS]
+
+
+def _waiting_query(task: str, now_ms: int) -> dict[str, Any]:
+    """The query of a task's approvals that wait, by the task's part of their ids."""
+    return {
+        "KeyConditionExpression": "pk=:pk",
+        "FilterExpression": "#state=:waiting AND #until>:now",
+        "ExpressionAttributeNames": {"#state": "state", "#until": "until"},
+        "ExpressionAttributeValues": {
+            ":pk": {"S": PREFIX + task},
+            ":waiting": {"S": ApprovalState.WAITING.value},
+            ":now": {"N": str(now_ms)},
+        },
+        "ConsistentRead": True,
+    }
 
 
 def _key(approval_id: str) -> Item:

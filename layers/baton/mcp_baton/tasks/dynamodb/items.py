@@ -184,7 +184,7 @@ def _record(owner: str, item: Item, reader: Callable[[], Reader]) -> TaskRecord:
         job=job_in(item) if is_job else None,
         error=cast("JsonObject | None", decode(item["error"]) if "error" in item else None),
         by_client=BY_CLIENT in item,
-        wakes=_text(item, WAKES),
+        wakes=tuple((_text(item, WAKES) or "").split()),
         wakes_ms=listed_ms(item) if WAKES in item and LISTED_AT in item else 0,
         source=item,
     )
@@ -229,7 +229,7 @@ LISTS = "lists"
 LISTED_IN, LISTED_AT = "listed_in", "listed_at"
 OUTBOX = "OUTBOX#"
 WAKES = "wakes"
-"""The attribute of a workflow's task with the job that a sweep wakes."""
+"""The attribute of a workflow's task with the jobs that a sweep wakes: their ids, with spaces between them."""
 
 OUTBOX_SHARDS = 16
 """The outbox has the jobs of all owners, and a partition of an index takes 1,000 write units a second."""

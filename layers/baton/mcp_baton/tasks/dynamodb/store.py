@@ -226,8 +226,8 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             update.require(f"{update.name('expires_at')}<={latest}")
         if batch.message is not None:
             set_message(update, batch.message)
-        if batch.wakes is not None:
-            update.set(update.name(WAKES), update.text(batch.wakes))
+        if batch.wakes:
+            update.set(update.name(WAKES), update.text(" ".join(batch.wakes)))
             enter_outbox(update, task.task_id, now_ms + FIRST_DISPATCH_MS)
         retry_policy = WRITE
         if batch.claim is not None:

@@ -1,0 +1,223 @@
+"""What wakes a background workflow: a decision, a callback, a time, and the progress of another run, whatever else
+it waits for and whoever asked first (docs/background.md)."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+
+from mcp_baton import Approval, Context, Server, ToolError, item, sleep_until, step, wait_for_callback
+from mcp_baton.testing import Client, connect
+
+SOON_S = 61
+"""A wake-up needs at most one sweep."""
+
+
+def approve_all(client: Client) -> None:
+    supervisor = client.as_owner("ada", scopes=["refunds"])
+    for approval in supervisor.approvals():
+        supervisor.approve(approval["approvalId"])
+
+
+def flow_task(client: Client, task_id: str) -> str:
+    """Return the id of the workflow's task of a call."""
+    flow: str = client.request("tasks/get", {"taskId": task_id})["_meta"]["_workflow.task_id"]
+    return flow
+
+
+@pytest.fixture
+def failures() -> list[Exception]:
+    """The next exceptions of the tool `pay`."""
+    return []
+
+
+@pytest.fixture
+def shop(failures: list[Exception]) -> Server:
+    server = Server("shop")
+
+    @server.tool(approval=Approval("refunds", message="Pay {amount}?", expires=timedelta(hours=8)))
+    def pay(amount: int) -> str:
+        """Pay an amount."""
+        if failures:
+            raise failures.pop()
+        return f"paid {amount}"
+
+    @server.tool
+    def begin(ctx: Context) -> str:
+        """Start a build."""
+        ctx.callback_url("build")
+        return "begun"
+
+    @server.tool
+    def note(of: int) -> int:
+        """Note something."""
+        return of
+
+    @server.workflow(background=True)
+    def one() -> None:
+        """Pay once."""
+        step(pay)(amount=1)
+
+    @server.workflow(background=True, parallel=4)
+    def parallel() -> None:
+        """Pay twice at a time."""
+        step(pay)(amount=1)
+        step(pay, name="again")(amount=2)
+
+    @server.workflow(background=True)
+    def listed() -> None:
+        """Pay each of a list, at the same time."""
+        step(pay, each=[1, 2, 3], parallel=3)(amount=item())
+
+    @server.workflow(background=True, parallel=4)
+    def mixed() -> None:
+        """Wait for a person, a system and a time."""
+        step(begin)()
+        step(pay)(amount=1)
+        build = wait_for_callback("build", int, within=timedelta(hours=6), after=["begin"])
+        sleep_until("night", timedelta(hours=3))
+        step(note, name="built")(of=build)
+        step(note, name="slept", after=["night"])(of=2)
+        step(note, name="paid", after=["pay"])(of=3)
+
+    return server
+
+
+@pytest.fixture
+def client(shop: Server) -> Iterator[Client]:
+    with connect(shop, owner="kim") as client:
+        yield client
+
+
+@pytest.mark.parametrize("workflow", ["one", "parallel", "listed"])
+def test_the_last_decision_ends_a_call_whose_steps_ran_in_any_thread(client: Client, workflow: str) -> None:
+    task = client.start_task(workflow, {})
+    assert task.poll().status == "working"
+    approve_all(client)
+    assert task.poll().status == "completed"
+
+
+@pytest.mark.parametrize("first", ["pay", "build", "night"])
+def test_each_stopped_step_continues_at_once_whatever_the_others_wait_for(client: Client, first: str) -> None:
+    task = client.start_task("mixed", {})
+    flow = flow_task(client, task.task_id)
+    events: dict[str, tuple[str, Callable[[], object]]] = {
+        "pay": ("paid", lambda: approve_all(client)),
+        "build": ("built", lambda: client.send_callback(flow, "build", 7)),
+        "night": ("slept", lambda: client.clock.advance(3 * 3_600)),
+    }
+    for name in sorted(events, key=lambda name: name != first):
+        events[name][1]()
+        client.clock.advance(SOON_S)
+        assert client.task(flow).steps[events[name][0]] == "completed", name
+    assert task.poll().status == "completed"
+
+
+def test_a_decision_wakes_a_job_although_a_prompt_asked_for_the_approval(client: Client) -> None:
+    run = client.get_prompt("one", {})
+    job = client.start_task("one", {"task_id": run.task_id})
+    approve_all(client)
+    assert job.poll().status == "completed"
+
+
+def test_a_decision_wakes_a_job_although_a_call_of_the_model_asked_for_the_approval(
+    client: Client, failures: list[Exception]
+) -> None:
+    failures.append(ToolError("connection timeout"))
+    first = client.start_task("one", {})
+    approve_all(client)
+    call, resume = first.result.structured["next"]
+    client.call_tool(call["tool"], call["arguments"])
+    job = client.start_task(resume["tool"], resume["arguments"])
+    approve_all(client)
+    assert job.poll().status == "completed"
+
+
+@pytest.mark.parametrize(("workflow", "event"), [("one", "decision"), ("mixed", "callback")])
+def test_all_calls_of_a_task_continue_after_a_decision_or_a_callback(client: Client, workflow: str, event: str) -> None:
+    first = client.start_task(workflow, {})
+    flow = flow_task(client, first.task_id)
+    second = client.start_task(workflow, {"task_id": flow})
+    approve_all(client)
+    if event == "callback":
+        client.send_callback(flow, "build", 7)
+        client.clock.advance(3 * 3_600)
+    client.clock.advance(SOON_S)
+    assert (first.poll().status, second.poll().status, len(client.calls("pay"))) == ("completed", "completed", 1)
+
+
+@pytest.mark.parametrize("waits_for", ["approval", "callback"])
+def test_other_steps_continue_in_further_invocations_while_the_first_stopped_one_waits(waits_for: str) -> None:
+    server = Server("ci")
+
+    @server.tool
+    def begin(ctx: Context) -> str:
+        """Start a build."""
+        ctx.callback_url("build")
+        return "begun"
+
+    @server.tool(approval=Approval("ops", expires=timedelta(hours=5)))
+    def release() -> str:
+        """Release a build."""
+        return "released"
+
+    @server.tool
+    def check(n: int) -> int:
+        """Check a part for 50 seconds: a worker of 900 seconds starts two."""
+        client.clock.sleep(50)
+        return n
+
+    @server.workflow(background=True, parallel=2)
+    def build() -> None:
+        """Build, and check five parts."""
+        if waits_for == "approval":
+            step(release)()
+        else:
+            step(begin)()
+            wait_for_callback("build", int, within=timedelta(hours=5), after=["begin"])
+        part = step(check, name="check1")(n=1)
+        for number in range(2, 6):
+            part = step(check, name=f"check{number}")(n=part)
+
+    with connect(server, owner="kim") as client:
+        task = client.start_task("build", {})
+        flow = flow_task(client, task.task_id)
+        client.clock.advance(540)
+        assert client.task(flow).steps["check5"] == "completed"
+        assert task.poll().status == "working"
+
+
+def test_a_sleep_that_ends_while_a_parallel_step_still_runs_wakes_its_workflow() -> None:
+    server = Server("ci")
+
+    @server.tool
+    def check() -> None:
+        """Check for 40 seconds."""
+        client.clock.sleep(40)
+
+    @server.tool
+    def remind() -> None:
+        """Remind someone."""
+
+    @server.workflow(background=True, parallel=3)
+    def release() -> None:
+        """Release a build."""
+        sleep_until("soon", timedelta(seconds=30))
+        step(check)()
+        sleep_until("late", timedelta(hours=20))
+        step(remind, after=["soon"])()
+
+    with connect(server) as client:
+        flow = flow_task(client, client.start_task("release", {}).task_id)
+        client.clock.advance(SOON_S)
+        assert client.task(flow).steps["remind"] == "completed"
+
+
+def test_a_job_waits_for_what_the_workflow_waits_for_after_a_request_has_continued_it(client: Client) -> None:
+    task = client.start_task("mixed", {})
+    flow = flow_task(client, task.task_id)
+    approve_all(client)
+    client.send_callback(flow, "build", 7)
+    client.get_prompt("mixed", {}, flow)
+    client.clock.advance(3 * 3_600 + SOON_S)
+    assert task.poll().status == "completed"
