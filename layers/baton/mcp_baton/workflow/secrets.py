@@ -112,22 +112,23 @@ def contains_argument(source: Source | None, names: Collection[str]) -> bool:
         case PromptArg(name):
             return name in names
         case Constant(value):
-            return any(not placeholders(text).isdisjoint(names) for text in _strings_in(value))
+            return any(not placeholders(text).isdisjoint(names) for text in strings_in(value))
         case FirstOf(sources):
             return any(contains_argument(part, names) for part in sources)
         case _:
             return False
 
 
-def _strings_in(value: Json) -> Iterator[str]:
+def strings_in(value: object) -> Iterator[str]:
+    """Yield the texts in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for item in value.values():
-            yield from _strings_in(item)
+            yield from strings_in(item)
     elif isinstance(value, Sequence):
         for item in value:
-            yield from _strings_in(item)
+            yield from strings_in(item)
 
 
 def hidden_argument(value: Json, source: Source | None, secrets: Secrets, texts: Mapping[str, str]) -> Json:
