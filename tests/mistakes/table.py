@@ -113,7 +113,7 @@ def function(
 ) -> str:
     """Return lines that define a workflow with a function. `order` is the result of its first step."""
     body = "".join(f"    {line}\n" for line in ('"""Refund an order."""', FIRST, *lines))
-    return f"from mcp_baton import ask_model, ask_user, fetch, step\n\n\n{header} -> None:\n{body}"
+    return f"from mcp_baton import ask_model, ask_user, exists, fetch, item, step\n\n\n{header} -> None:\n{body}"
 
 
 STOCKROOM = f"""\
@@ -816,6 +816,255 @@ OF_FUNCTIONS = (
         "at least one",
     ),
 )
+PAYS = "step(refund, when=%s)(order_id=order_id, amount=order.total)  # here"
+HAS_NO_VALUE = "which has no value before the workflow runs"
+OTHER_WORKFLOW = function(header=LATE % ("(tool=False)", "", "")).replace("refund_order", "look_up") + "\n\n"
+HELPER = "def has_mail(order: Order) -> bool:\n    return order.email is not None  # here\n\n\n"
+OF_PYTHON = (
+    # Python that asks no reference, in functions: the name, the workflow, a text of the message, and the remedy.
+    (
+        "a test with is not",
+        function("if order.email is not None:  # here", "    " + REFUND % "order.total"),
+        "tests with 'is not' the field 'email'",
+        "step(tool, when=order.email != None)",
+    ),
+    (
+        "a test of an argument with is",
+        function(
+            "amount = 1 if note is None else 2  # here",
+            REFUND % "amount",
+            header=LATE % ("", "", ", note: Annotated[str | None, 'Why'] = None"),
+        ),
+        "tests with 'is' the argument 'note'",
+        "step(tool, when=not_(exists(note)))",
+    ),
+    (
+        "a test with is in a loop",
+        function("while None is order.email:  # here", "    pass"),
+        HAS_NO_VALUE,
+        "order.email ==",
+    ),
+    (
+        "a test with is of an answer",
+        function("if ask_user('sure', 'Sure?', returns=bool) is True:  # here", "    pass"),
+        "'sure'",
+        "== True",
+    ),
+    (
+        "a test with is in a comprehension",
+        function("amounts = [part for part in (order.total, 1) if part is not None]  # here"),
+        "'total'",
+        "part != None",
+    ),
+    (
+        "a test with is in a function",
+        HELPER + function("if has_mail(order):", "    pass"),
+        "'email'",
+        "order.email != None",
+    ),
+    ("a test of a new name", function("if (mail := order.email) is None:  # here", "    pass"), "'email'", "when="),
+    (
+        "a match with None",
+        function("match order.email:", "    case None:  # here", "        pass"),
+        f"matches the field 'email' of the result of the step 'fetch_order', {HAS_NO_VALUE}",
+        "step(tool, when=…)",
+    ),
+    (
+        "a match with a class",
+        function("match order:", "    case Order(total=30.0):  # here", "        pass"),
+        "matches",
+        "when=…",
+    ),
+    (
+        "a match with a mapping",
+        function("match order:", '    case {"total": 30.0}:  # here', "        pass"),
+        "matches",
+        "when=…",
+    ),
+    (
+        "a match with a list",
+        function("match (order.email, 1):", "    case (None, _):  # here", "        pass"),
+        "matches",
+        "when=…",
+    ),
+    (
+        "a test of the type",
+        function("if isinstance(order.total, float):  # here", "    pass"),
+        "applies isinstance(…)",
+        "in a tool",
+    ),
+    (
+        "a test for a field",
+        function("if hasattr(order, 'coupon'):  # here", "    pass"),
+        "applies hasattr(…)",
+        "in a tool",
+    ),
+    (
+        "a text by repr",
+        function("step(refund)(order_id=f'{order.email!r}', amount=1.0)  # here"),
+        HAS_NO_VALUE,
+        "argument of its own",
+    ),
+    (
+        "a text of a list",
+        function("ask_user('sure', f'Refund {[order.total]}?')  # here"),
+        HAS_NO_VALUE,
+        "argument of its own",
+    ),
+    (
+        "a library function",
+        function("import json", "json.dumps({'total': order.total})  # here"),
+        "no value",
+        "in a tool",
+    ),
+    (
+        "a log of a reference",
+        function("import logging", "logging.warning('%s', order)  # here"),
+        "makes text",
+        "argument of its own",
+    ),
+    (
+        "try around a step",
+        function("try:", f"    {PAY % ''}", "except Exception:", "    pass"),
+        "'refund' is in a try block",
+        "in the tool",
+    ),
+    (
+        "finally around a step",
+        function("try:", f"    {PAY % ''}", "finally:", "    print()"),
+        "is in a try block",
+        "retry=…",
+    ),
+    (
+        "try around a function with a step",
+        function("def pay() -> None:", f"    {PAY % ''}", "try:", "    pay()", "except Exception:", "    pass"),
+        "is in a try block",
+        "retry=…",
+    ),
+    (
+        "try around a list of steps",
+        function(
+            "try:",
+            "    [step(refund, name=f'r{i}')(order_id='A', amount=1.0) for i in (1, 2)]  # here",
+            "except OSError:",
+            "    pass",
+        ),
+        "is in a try block",
+        "retry=…",
+    ),
+    (
+        "a caught error",
+        function("try:", "    bool(order.total)  # here", "except TypeError:", "    pass"),
+        HAS_NO_VALUE,
+        "when=…",
+    ),
+    (
+        "with around a step",
+        function("import contextlib", "with contextlib.suppress(Exception):", f"    {PAY % ''}"),
+        "'refund' is in a with block",
+        "Depends",
+    ),
+    ("yield in a workflow", function("yield order"), "runs once", "leave out yield"),
+    (
+        "& without parentheses",
+        function(PAYS % "order.total > 10 & exists(order.email)"),
+        "combines 10",
+        "each comparison in parentheses",
+    ),
+    (
+        "| without parentheses",
+        function(PAYS % "order.email == 'a' | exists(order.email)"),
+        "combines 'a'",
+        "in parentheses",
+    ),
+    (
+        "& before a comparison",
+        function(PAYS % "exists(order.email) & order.total > 10"),
+        "compares the condition",
+        "in parentheses",
+    ),
+    (
+        "& before ==",
+        function(PAYS % "exists(order.email) & order.email == 'a'"),
+        "compares the condition",
+        "in parentheses",
+    ),
+    ("~ without parentheses", function(PAYS % "~order.total > 10"), "compares the condition", "in parentheses"),
+    (
+        "a condition as an argument",
+        function("step(refund)(order_id=order_id, amount=order.total > 1)  # here"),
+        "'amount' is given the condition fetch_order.total > 1",
+        "step(tool, when=…)(…)",
+    ),
+    (
+        "an option in the second parentheses",
+        function("step(refund)(order_id=order_id, amount=1.0, when=exists(order.email))  # here"),
+        "'when' is given the condition",
+        "step(tool, when=…)(…)",
+    ),
+    (
+        "retry in the second parentheses",
+        function("step(refund)(order_id=order_id, amount=1.0, retry=Retry())  # here"),
+        "'retry' is an option of the step",
+        "step(refund, retry=…)(…)",
+    ),
+    (
+        "each in the second parentheses",
+        function("step('refund')(order_id=item(), amount=1.0, each=order.lines)  # here"),
+        "'each' is an option of the step",
+        "step(refund, each=…)(…)",
+    ),
+    (
+        "an argument in the first parentheses",
+        function("step(refund, amount=1.0)(order_id=order_id)  # here"),
+        "'amount' is an argument of the tool 'refund'",
+        "step(refund)(amount=…)",
+    ),
+    (
+        "a field of a step that is not called",
+        function("other = step(fetch_order, name='other')  # here", REFUND % "other.total"),
+        "step(fetch_order) has no call",
+        "step(fetch_order)(…)",
+    ),
+    (
+        "an element of a step that is not called",
+        function("other = step(fetch_order, name='other')  # here", REFUND % "other['total']"),
+        "step(fetch_order) has no call",
+        "step(fetch_order)(…)",
+    ),
+    (
+        "a condition on a step that is not called",
+        function("sure = step(fetch_order, name='other')  # here", PAYS.removesuffix("  # here") % "sure == 1"),
+        "step(fetch_order) has no call",
+        "step(fetch_order)(…)",
+    ),
+    (
+        "a step before the result that it needs",
+        function(f"{REFUND % 'other.total'}  # here", "other = step(fetch_order, name='other')(order_id=order_id)"),
+        "uses 'other' before it has a value",
+        "move the line",
+    ),
+    (
+        "a tool that is defined later",
+        function("step(send_mail)(to=order.email)  # here")
+        + '\n\n@server.tool\ndef send_mail(to: str) -> None:\n    """Send."""\n',
+        "uses 'send_mail', which is not defined yet",
+        "before the workflow",
+    ),
+    ("a workflow in itself", function("step(refund_order)(order_id=order_id)  # here"), "cannot call itself", "each=…"),
+    (
+        "another workflow as a step",
+        OTHER_WORKFLOW + function("step(look_up)(order_id=order_id)  # here"),
+        "the function 'look_up' is a workflow",
+        "call the workflow function itself, without step",
+    ),
+    (
+        "another workflow as a step by its name",
+        OTHER_WORKFLOW + function("step('look_up')(order_id=order_id)  # here"),
+        "'look_up' is a workflow",
+        "call the workflow function itself, without step",
+    ),
+)
 OTHER_SERVER = """\
 from mcp_baton import Server
 
@@ -827,7 +1076,7 @@ def pay(order_id: str) -> int:
     return 1
 """
 IN_FUNCTIONS = (
-    *(Mistake(name, source, (says,), remedy) for name, source, says, remedy in OF_FUNCTIONS),
+    *(Mistake(name, source, (says,), remedy) for name, source, says, remedy in (*OF_FUNCTIONS, *OF_PYTHON)),
     Mistake(
         "a tool of another server",
         "from flows import pay\n\n\n" + function("step(pay)(order_id=order_id)  # here"),

@@ -25,6 +25,7 @@ from tests.mistakes.table import (
     Mistake,
     Returned,
     flow,
+    function,
 )
 from tests.site.blocks import ROOT, blocks
 from tests.starter import SERVER, needs_the_starter
@@ -223,11 +224,27 @@ def label(text: Annotated[str, BeforeValidator(str), Field(description="The text
 
 
 """ + flow("FETCH", 'Step("label", tool=label, arguments={"text": step_output("order", "total")})')
+STATIC = function(
+    "reminder = None if len(PRELUDE) else order",
+    "if reminder is not None:",
+    "    ask_user('sure', 'Sure?')",
+    "try:",
+    "    count = int('two')",
+    "except ValueError:",
+    "    count = 2",
+    "else:",
+    "    step(refund, name='never')(order_id=order_id, amount=1.0)",
+    "[step(refund, name=f'refund_{n}')(order_id=order_id, amount=1.0) for n in range(count) if isinstance(n, int)]",
+    "for step_name in ('a', 'b'):",
+    "    step(refund, name=step_name, when=(order.total > 1) & exists(order.email))(order_id=order_id, amount=1.0)",
+).replace("PRELUDE", "order_id.__class__.__name__")
 INTENDED = flow("FETCH", f'Step("pay", tool=refund, arguments={{"order_id": {ID}}}, guidance="Ask what is fair.")')
 
 
 @pytest.mark.parametrize(
-    "source", [QUIET, CONVERTED, VALIDATED, INTENDED], ids=["threads", "a number as text", "a validator", "guidance"]
+    "source",
+    [QUIET, CONVERTED, VALIDATED, INTENDED, STATIC],
+    ids=["threads", "a number as text", "a validator", "guidance", "tests of other values"],
 )
 def test_code_that_may_work_is_not_reported(source: str, check: Check) -> None:
     report = check(write(PRELUDE + source + EPILOGUE), "--strict")[1]

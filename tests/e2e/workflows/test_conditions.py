@@ -302,3 +302,22 @@ def test_a_value_that_is_not_a_condition_is_refused() -> None:
         mail(when="x")
     with pytest.raises(TypeError, match="give a list of values"):
         prompt_arg("text").is_in("abc")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mails"), [({}, ["none 0"]), ({"note": None}, ["none 0"]), ({"note": "a"}, ["a 0", "a 0"])]
+)
+def test_an_argument_that_is_null_counts_as_left_out(arguments: dict[str, Any], mails: list[str]) -> None:
+    sent: list[str] = []
+    server = shop(sent)
+    send_mail = server.tools["send_mail"].function
+
+    @server.workflow
+    def notify(note: str | None = None) -> None:
+        """Notify."""
+        step(send_mail, name="note", when=exists(note))(text=note)
+        step(send_mail)(text=or_default(note, "none"))
+
+    with connect(server) as client:
+        assert client.call_workflow("notify", arguments).completed
+    assert sent == mails

@@ -69,6 +69,9 @@ class LoggedHandler:
         }
         return json.loads(self._handler(event, InvocationContext(60.0, "id-1"))["body"])
 
+    def send(self, event: dict[str, Any]) -> dict[str, Any]:
+        return self._handler(event, InvocationContext(60.0, "id-1"))
+
     def call(self, method: str, **params: Any) -> Any:
         return self.post({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 
@@ -135,6 +138,19 @@ def test_a_refused_request_is_logged_with_the_reason(handler: LoggedHandler) -> 
 @pytest.mark.parametrize("path", ["/callbacks/", "/prod/callbacks/", "/approve/"])
 def test_a_request_line_is_logged_without_the_token_in_its_path(path: str) -> None:
     assert without_token(f"GET {path}s3-cret?a=b HTTP/1.1") == f"GET {path}…?a=b HTTP/1.1"
+
+
+@pytest.mark.parametrize(
+    ("event", "report"),
+    [
+        ({"batonSweep": {}}, {"woken": 0}),
+        ({"batonTask": {"owner": "kim", "taskId": "unknown", "dispatch": 1}}, {"outcome": "not found"}),
+    ],
+)
+def test_an_event_that_is_no_http_request_is_handled(
+    handler: LoggedHandler, event: dict[str, Any], report: dict[str, Any]
+) -> None:
+    assert handler.send(event).items() >= report.items()
 
 
 def test_a_ping_is_logged_at_the_debug_level_only(handler: LoggedHandler, caplog: pytest.LogCaptureFixture) -> None:

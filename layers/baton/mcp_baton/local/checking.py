@@ -223,7 +223,7 @@ def server_faults(server: Server, definitions: Definitions) -> Iterator[Fault]:
     """Yield the errors of a server, without those that follow from an earlier one."""
     for definition, error in definitions_without_schema(server.tools, server.resources, server.prompts):
         yield Fault.of(str(error), function_site(definition.function))
-    for workflow_error in all_workflow_errors(server.workflows, server.tools, server.full_view.workflow_tool_names):
+    for workflow_error in all_workflow_errors(server.workflows, server.tools):
         if not isinstance(workflow_error, WorkflowError):
             yield Fault.of(str(workflow_error))
         elif not _is_consequence(server, workflow_error, definitions):

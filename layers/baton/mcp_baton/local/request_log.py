@@ -207,9 +207,12 @@ def with_refusal_log(handler: "LambdaHandler") -> "LambdaHandler":
     """Return a handler that logs an entry for each request that is refused before it reaches a method.
 
     Hosts probe for optional paths (`GET /.well-known/…`, `GET /mcp`). The HTTP server logs these at the debug level.
+    Events that are no HTTP requests, such as the clock's, have no entry.
     """
 
     def answer(event: dict[str, Any], context: "InvocationContext") -> dict[str, Any]:
+        if "httpMethod" not in event:
+            return handler(event, context)
         logged.set(False)
         began_s = time.perf_counter()
         response = handler(event, context)

@@ -402,8 +402,7 @@ class Server:
                 invalid := next(definitions_without_schema(self.tools, self.resources, self.prompts), None)
             ):
                 raise invalid[1]
-            names = self.full_view.workflow_tool_names
-            self.workflows.update(check_workflows(self.workflows, self.tools, names, in_full=in_full))
+            self.workflows.update(check_workflows(self.workflows, self.tools, in_full=in_full))
 
     def close(self) -> None:
         """Refuse later additions. `handler(server)` closes the server after its checks."""

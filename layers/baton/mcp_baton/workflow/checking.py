@@ -16,6 +16,7 @@ from mcp_baton.workflow.definition import (
     TASK_ACTION,
     TASK_ID,
     TASK_RESULT,
+    WORKFLOW_NAME,
     Argument,
     Step,
     ToolFunction,
@@ -239,7 +240,16 @@ def tool_error(tool: str, functions: Mapping[str, object]) -> str:
             f"imported twice, as {modules}; import it under one name, or move the server into another file than the "
             "one that is served"
         )
+    if hasattr(tool.function, WORKFLOW_NAME):
+        return f"the function {str(tool)!r} is a workflow, which no step can call; {TAKE_OVER}"
     return f"the function {str(tool)!r} is no tool of this server; publish it with @server.tool"
+
+
+TAKE_OVER: Final = (
+    "call the workflow function itself, without step, to add its steps to this workflow, or copy the steps into it"
+)
+_STEP_OPTIONS: Final = frozenset(Step.__annotations__) - {"tool", "arguments", "binding", "ask", "sleep", "callback"}
+"""The options of `step(…)`."""
 
 
 def _is_same_source(first: object, second: Callable[..., object]) -> bool:
@@ -293,28 +303,24 @@ class Callee(Struct, frozen=True):
     requires: frozenset[str] = frozenset()
 
 
-def checked(workflow: Workflow, tools: Mapping[str, Callee], workflow_tools: Container[str] = ()) -> Workflow:
+def checked(workflow: Workflow, tools: Mapping[str, Callee], workflows: Container[str] = ()) -> Workflow:
     """The checked workflow, with the names of its tools and the setters of its task variables.
 
     Raises:
         WorkflowError: the first error, with workflow, step and cause.
     """
     resolved_workflow = _resolved(workflow, tools)
-    for error in errors_in(resolved_workflow, tools, workflow_tools):
+    for error in errors_in(resolved_workflow, tools, workflows):
         raise error
     return resolved_workflow
 
 
-def all_errors(
-    workflow: Workflow, tools: Mapping[str, Callee], workflow_tools: Container[str] = ()
-) -> list[WorkflowError]:
+def all_errors(workflow: Workflow, tools: Mapping[str, Callee], workflows: Container[str] = ()) -> list[WorkflowError]:
     """All errors of a workflow, in order."""
-    return list(errors_in(_resolved(workflow, tools), tools, workflow_tools))
+    return list(errors_in(_resolved(workflow, tools), tools, workflows))
 
 
-def errors_in(
-    workflow: Workflow, tools: Mapping[str, Callee], workflow_tools: Container[str]
-) -> Iterator[WorkflowError]:
+def errors_in(workflow: Workflow, tools: Mapping[str, Callee], workflows: Container[str]) -> Iterator[WorkflowError]:
     """The errors of a workflow whose tools have names. Each is found when the iterator reaches it."""
     for cause in definition_faults(workflow):
         yield WorkflowError(workflow.name, cause)
@@ -325,16 +331,21 @@ def errors_in(
     arguments = [argument.name for argument in workflow.arguments]
     earlier_steps: dict[str, Step] = {}
     for step in workflow.steps:
+        tool_faults = _tool_faults(step, tools, workflows)
         for faults in (
-            _tool_faults(step, tools, workflow_tools),
-            _source_faults(step, arguments, earlier_steps),
-            _placeholder_faults(step, arguments),
-            _question_faults(step, workflow, arguments) if step.ask else (),
-            _wait_faults(step, workflow, earlier_steps, tools) if step.is_wait else (),
-            _secret_faults(step, workflow.secrets),
-            _list_faults(step, workflow, earlier_steps, tools),
-            _order_faults(step, earlier_steps),
-            _reference_faults(workflow, step, earlier_steps, tools),
+            [tool_faults]
+            if _is_misplaced(step, tools)
+            else (
+                tool_faults,
+                _source_faults(step, arguments, earlier_steps),
+                _placeholder_faults(step, arguments),
+                _question_faults(step, workflow, arguments) if step.ask else (),
+                _wait_faults(step, workflow, earlier_steps, tools) if step.is_wait else (),
+                _secret_faults(step, workflow.secrets),
+                _list_faults(step, workflow, earlier_steps, tools),
+                _order_faults(step, earlier_steps),
+                _reference_faults(workflow, step, earlier_steps, tools),
+            )
         ):
             for cause in faults:
                 yield WorkflowError(workflow.name, cause, step.name)
@@ -378,7 +389,7 @@ def _resolved_step(step: Step, tools: Mapping[str, Callee]) -> Step:
     return step.calling(names[0]) if len(names) == 1 else step
 
 
-def _tool_faults(step: Step, tools: Mapping[str, Callee], workflow_tools: Container[str]) -> Iterator[str]:
+def _tool_faults(step: Step, tools: Mapping[str, Callee], workflows: Container[str]) -> Iterator[str]:
     if step.ask is not None or step.is_wait:
         return
     if step.tool is None:
@@ -386,15 +397,27 @@ def _tool_faults(step: Step, tools: Mapping[str, Callee], workflow_tools: Contai
             yield "it has neither a tool nor resources; give it one of them"
         if step.arguments:
             yield "it only fetches resources, so it takes no arguments; use template_bindings"
-    elif step.tool in workflow_tools and not isinstance(step.tool, ToolFunction):
-        yield f"the tool {step.tool!r} is a workflow, which no step can call; take over its steps"
+    elif step.tool in workflows and step.tool not in tools and not isinstance(step.tool, ToolFunction):
+        yield f"{step.tool!r} is a workflow, which no step can call; {TAKE_OVER}"
     elif isinstance(step.tool, ToolFunction) or step.tool not in tools:
         yield tool_error(step.tool, {name: callee.function for name, callee in tools.items()})
     else:
         parameters = tools[step.tool].parameters
         for name in step.arguments:
-            if name not in parameters:
+            if name in parameters:
+                continue
+            if name in _STEP_OPTIONS:
+                remedy = f"write step({step.tool}, {name}=…)(…), or Step(…, {name}=…)"
+                yield f"{name!r} is an option of the step, and no parameter of the tool {step.tool!r}; {remedy}"
+            else:
                 yield f"the tool {step.tool!r} has no parameter {name!r}{did_you_mean(name, sorted(parameters))}"
+
+
+def _is_misplaced(step: Step, tools: Mapping[str, Callee]) -> bool:
+    """Whether an option of the step is among the arguments of its tool. Other errors of the step may follow from it."""
+    if step.tool is None or isinstance(step.tool, ToolFunction) or step.tool not in tools:
+        return False
+    return not _STEP_OPTIONS.isdisjoint(step.arguments.keys() - tools[step.tool].parameters)
 
 
 def _source_faults(step: Step, arguments: list[str], earlier_steps: Mapping[str, Step]) -> Iterator[str]:

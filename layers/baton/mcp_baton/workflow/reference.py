@@ -1,7 +1,7 @@
 """References: values that exist only when a workflow runs (docs/workflows.md, Workflow functions)."""
 
 from collections.abc import Callable
-from typing import NoReturn, cast
+from typing import Final, NoReturn, cast
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.workflow.sources import (
@@ -103,10 +103,14 @@ def name_of(reference: Reference) -> str:
             return f"the value {source_text(source)}"
 
 
-def no_value(reference: Reference, does: str, remedy: str) -> NoValueYet:
+REFERENCE_TEXT: Final = r"<(the (argument|result of the step|field|task variable) '|the value )"
+"""A pattern of the text that `repr` makes of a reference. Debuggers need it; nothing else makes text from one."""
+
+
+def no_value(reference: Reference, does: str, remedy: str, workflow: str | None = None) -> NoValueYet:
     """The error for a use that needs the value."""
     cause = f"{author_line()} {does} {name_of(reference)}, which has no value before the workflow runs; {remedy}"
-    return NoValueYet(workflow_of(reference) or "?", cause)
+    return NoValueYet(workflow or workflow_of(reference) or "?", cause)
 
 
 def _refuse(does: str, remedy: str) -> Callable[..., NoReturn]:
@@ -119,7 +123,7 @@ def _refuse(does: str, remedy: str) -> Callable[..., NoReturn]:
 for _operator in ("and", "rand", "or", "ror", "invert"):
     setattr(Reference, f"__{_operator}__", getattr(Condition, f"__{_operator}__"))
 
-_IN_A_TOOL = "do it in a tool, and use the tool's result"
+IN_A_TOOL = "do it in a tool, and use the tool's result"
 _REFUSED = {
     "tests": (
         "bool contains",
@@ -128,22 +132,26 @@ _REFUSED = {
     "iterates over or counts": ("iter len reversed", "call a tool for each element: step(tool, each=…)(x=item())"),
     "makes text from": ("str format", "pass it to the tool as an argument of its own"),
     "calls": ("call", "an attribute is a field of the result; call methods in a tool"),
-    "uses as a key": ("hash", _IN_A_TOOL),
+    "uses as a key": ("hash", IN_A_TOOL),
     "computes with": (
         "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow xor rxor",
-        _IN_A_TOOL,
+        IN_A_TOOL,
     ),
-    "converts": ("neg pos abs round int float index complex trunc floor ceil", _IN_A_TOOL),
+    "converts": ("neg pos abs round int float index complex trunc floor ceil", IN_A_TOOL),
     "awaits": ("await", "write step(tool)(…) without await; Baton awaits the tool when the workflow runs"),
-    "changes": ("setitem delitem", _IN_A_TOOL),
+    "changes": ("setitem delitem", IN_A_TOOL),
 }
+REFUSED_METHODS: Final = tuple(method for methods, _ in _REFUSED.values() for method in methods.split())
+"""The special methods, without underscores, that need a value."""
+
 for _does, (_methods, _remedy) in _REFUSED.items():
     for _method in _methods.split():
         setattr(Reference, f"__{_method}__", _refuse(_does, _remedy))
 
 
 def first_of[T](*values: T | None) -> T:
-    """The first of several references or sources that has a value: its step was not skipped, and its field exists.
+    """The first of several references or sources that has a value: its step was not skipped, and its field exists. An
+    argument that is null has no value.
 
     Args:
         values: References or sources, at least one; the last one may be a plain value.
@@ -158,5 +166,5 @@ def first_of[T](*values: T | None) -> T:
 
 
 def or_default[T](value: T, default: T) -> T:
-    """A reference or a source; or the default, if its step was skipped or its field does not exist."""
+    """A reference or a source; or the default, if it has no value, as in `first_of`."""
     return first_of(value, default)

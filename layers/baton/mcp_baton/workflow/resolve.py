@@ -106,6 +106,11 @@ class NoneOf(Struct, frozen=True):
 type Resolution = Found | NotGiven | NoOutput | NoField | NoElement | NoVariable | NoneOf
 
 
+def _exists(source: Source, resolution: Resolution) -> bool:
+    """Whether a source has a value. An argument that is null counts as left out: models often send null."""
+    return isinstance(resolution, Found) and not (isinstance(source, PromptArg) and resolution.value is None)
+
+
 class Ready(Struct, frozen=True):
     """A step that can run, with the prepared call; `None` for a step without a tool."""
 
@@ -159,7 +164,7 @@ class Known(Struct, frozen=True):
         if isinstance(source, FirstOf):
             for part in source.sources:
                 resolution = self.resolve(part)
-                if isinstance(resolution, Found) or self.may_come(resolution):
+                if _exists(part, resolution) or self.may_come(resolution):
                     return resolution
             return NoneOf(source)
         if isinstance(source, Item):
@@ -380,8 +385,8 @@ class Known(Struct, frozen=True):
                 return not inner_result if isinstance(inner_result, bool) else inner_result
             case "exists", (source,):
                 resolution = self.resolve(source)
-                if isinstance(resolution, Found):
-                    return True
+                if _exists(source, resolution) or isinstance(resolution, Found):
+                    return _exists(source, resolution)
                 return (source, resolution) if self.may_come(resolution) else False
             case word, operands:
                 values: list[Json] = []

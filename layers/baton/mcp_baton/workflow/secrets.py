@@ -149,11 +149,16 @@ def contains_argument(source: Source | None, names: Collection[str]) -> bool:
         case PromptArg(name):
             return name in names
         case Constant(value):
-            return any(not placeholders(text).isdisjoint(names) for text in _values_in(value) if isinstance(text, str))
+            return any(not placeholders(text).isdisjoint(names) for text in strings_in(value))
         case FirstOf(sources):
             return any(contains_argument(part, names) for part in sources)
         case _:
             return False
+
+
+def strings_in(value: Json) -> Iterator[str]:
+    """Yield the texts in a JSON value."""
+    return (text for text in _values_in(value) if isinstance(text, str))
 
 
 def hidden_argument(value: Json, source: Source | None, secrets: Secrets, texts: Mapping[str, str]) -> Json:

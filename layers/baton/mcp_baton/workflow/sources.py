@@ -1,10 +1,13 @@
 """Data sources, from which arguments get their values, and conditions on them (docs/workflows.md)."""
 
 import operator
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from contextvars import ContextVar
+from types import FrameType
+from typing import Any, Final, NoReturn, cast
 
 from msgspec import Struct
 
@@ -15,17 +18,37 @@ _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 _ANY_PLACEHOLDER = re.compile(r"\{[^{}]+\}")
 
 
+refusals: Final[ContextVar["list[WorkflowError] | None"]] = ContextVar("refusals", default=None)
+"""The errors of the workflow function that is being called. It must not catch them."""
+
+
 class NoValueYet(WorkflowError, TypeError):
     """A workflow function uses a value that exists only when the workflow runs."""
+
+    def __init__(self, workflow: str, cause: str) -> None:
+        super().__init__(workflow, cause)
+        if (errors := refusals.get()) is not None:
+            errors.append(self)
 
 
 def author_line() -> str:
     """The author's line that is running, as `FILE:LINE`."""
     frame = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller's line
-    package = __name__.partition(".")[0]
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+    while frame.f_back is not None and not is_authors(frame):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+_PACKAGE: Final = __name__.partition(".")[0]
+_STANDARD: Final = (os.path.dirname(os.__file__) + os.sep, "<frozen")  # noqa: PTH120 - importing pathlib takes time
+
+
+def is_authors(frame: FrameType) -> bool:
+    """Whether a frame runs the author's code, and not Baton's, Python's or another package's."""
+    file = frame.f_code.co_filename
+    if file.startswith(_STANDARD) or "site-packages" in file:
+        return False
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] != _PACKAGE
 
 
 USE_A_CONDITION = "give it to a step: step(tool, when=…), and combine conditions with (…) & (…), (…) | (…) and not_(…)"
@@ -89,6 +112,9 @@ class Condition(Struct, frozen=True, eq=False):
     def of(cls, operator: str, *values: object) -> "Condition":
         """A condition on values, references or other conditions."""
         made_by = {name for value in values for name in workflows_of(value)}
+        if operator in _SIGNS and (wrong := [value for value in values if not _is_condition(value)]):
+            cause = f"{author_line()} combines {wrong[0]!r} with a condition by {_SIGNS[operator]}"
+            raise NoValueYet(min(made_by, default="?"), f"{cause}; {_PARENTHESES}")
         operands = map(condition_of if operator in COMBINING else as_source, values)
         return cls(operator, tuple(operands), frozenset(made_by))
 
@@ -106,6 +132,14 @@ class Condition(Struct, frozen=True, eq=False):
 
     def __invert__(self) -> "Condition":
         return Condition.of("not", self)
+
+    def _compare(self, _other: object) -> NoReturn:
+        cause = f"{author_line()} compares the condition {self} with a value"
+        raise NoValueYet(min(self.workflows, default="?"), f"{cause}; {_PARENTHESES}")
+
+    __lt__ = __le__ = __gt__ = __ge__ = _compare
+    __eq__ = __ne__ = _compare
+    __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
         cause = f"{author_line()} tests the condition {self}, which has no value before the workflow runs"
@@ -133,6 +167,8 @@ class Condition(Struct, frozen=True, eq=False):
 
 
 COMBINING = frozenset({"and", "or", "not"})
+_SIGNS: Final = {"and": "&", "or": "|"}
+_PARENTHESES: Final = "put each comparison in parentheses: (order.total > 100) & exists(order.email)"
 
 
 class PromptArg(SourceBase, Struct, frozen=True, eq=False):
@@ -189,6 +225,10 @@ def workflows_of(value: object) -> Iterator[str]:
     """Yield the names of the workflow functions whose references a value contains."""
     made_by = value.workflows if isinstance(value, Condition) else (getattr(value, "__baton_workflow__", None),)
     yield from (name for name in made_by if name is not None)
+
+
+def _is_condition(value: object) -> bool:
+    return isinstance(value, Condition) or isinstance(getattr(value, "__baton_source__", value), SOURCES)
 
 
 def condition_of(value: object) -> Condition:
@@ -253,7 +293,8 @@ def is_in(value: object, values: Sequence[Json]) -> Condition:
 
 
 def exists(value: object) -> Condition:
-    """The condition that a reference or a source has a value: its step was not skipped, and the field exists."""
+    """The condition that a reference or a source has a value: its step was not skipped, and the field exists. An
+    argument that is null has no value."""
     return Condition.of("exists", value)
 
 

@@ -143,7 +143,7 @@ def test_a_workflow_without_a_tool_may_have_a_tools_name(options: dict[str, Any]
 def test_a_step_cannot_call_a_workflow(name: str, target: str) -> None:
     server = server_of({})
     server.workflows[name] = Workflow(name=name, description="d", steps=[Step("a", tool=target)])
-    with pytest.raises(WorkflowError, match=rf"'{name}', step 'a': the tool '{target}' is a workflow"):
+    with pytest.raises(WorkflowError, match=rf"'{name}', step 'a': '{target}' is a workflow"):
         server.check()
 
 

@@ -1,6 +1,6 @@
 """Checks of a server's definitions (docs/workflows.md, "What is checked"): workflows, and types without a schema."""
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -40,11 +40,11 @@ def definitions_without_schema(
 
 
 def check_workflows(
-    workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], workflow_tools: Container[str], *, in_full: bool
+    workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], *, in_full: bool
 ) -> dict[str, Workflow]:
     """Check the workflows. Returns them with the name of each step's tool."""
     callees = _callees(tools, in_full)
-    checked_workflows = {name: checked(workflow, callees, workflow_tools) for name, workflow in workflows.items()}
+    checked_workflows = {name: checked(workflow, callees, workflows) for name, workflow in workflows.items()}
     for error in (*_only_in_errors(checked_workflows, tools), *_approval_errors(checked_workflows, tools)):
         raise error
     for workflow in checked_workflows.values():
@@ -53,14 +53,12 @@ def check_workflows(
     return checked_workflows
 
 
-def all_workflow_errors(
-    workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], workflow_tools: Container[str]
-) -> Iterator[RegistrationError]:
+def all_workflow_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]) -> Iterator[RegistrationError]:
     callees = _callees(tools, in_full=True, quiet=True)
     yield from _only_in_errors(workflows, tools)
     yield from _approval_errors(workflows, tools)
     for workflow in workflows.values():
-        yield from all_errors(workflow, callees, workflow_tools)
+        yield from all_errors(workflow, callees, workflows)
         yield from _argument_errors(workflow, in_full=True)
 
 

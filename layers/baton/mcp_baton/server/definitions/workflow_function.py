@@ -2,23 +2,31 @@
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
-from types import CodeType
-from typing import Annotated, Any, Concatenate, Final, Literal, TypedDict, Unpack, overload
+from typing import Annotated, Any, Concatenate, Final, Literal, NoReturn, TypedDict, Unpack, overload
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.context import Context
+from mcp_baton.server.definitions.description_call import describe, enclosing_block
 from mcp_baton.server.definitions.labels import name_of
 from mcp_baton.server.schema.signature import NO_ANNOTATION, Parameter, is_async, read_signature
 from mcp_baton.workflow.approval import Approval
-from mcp_baton.workflow.definition import Argument, Ask, Retry, Step, Workflow
-from mcp_baton.workflow.reference import Reference, reference_to, workflow_of
-from mcp_baton.workflow.sources import PromptArg, StepOutput, as_source, author_line, workflows_of
+from mcp_baton.workflow.definition import WORKFLOW_NAME, Argument, Ask, Retry, Step, Workflow
+from mcp_baton.workflow.reference import REFERENCE_TEXT, REFUSED_METHODS, Reference, reference_to, workflow_of
+from mcp_baton.workflow.secrets import strings_in
+from mcp_baton.workflow.sources import (
+    Condition,
+    Constant,
+    PromptArg,
+    StepOutput,
+    as_source,
+    author_line,
+    refusals,
+    workflows_of,
+)
 from mcp_baton.workflow.wait import Callback
 
 
@@ -68,20 +76,26 @@ class StepOptions(TypedDict, total=False):
     """Earlier steps, by name or by reference, that must be settled before this step starts."""
 
 
-_MONITOR: Final = 4
-"""An identifier of `sys.monitoring` that no usual tool takes."""
-
-
 class _Recording:
     """The steps that a workflow function has described so far."""
 
     def __init__(self, workflow: str) -> None:
         self.workflow = workflow
         self.steps: list[Step] = []
-        self.uncalled_steps: dict[int, tuple[str, str]] = {}
+        self.uncalled_steps: list[_StepCall] = []
+        self.refusals: list[WorkflowError] = []
 
     def add(self, step: Step) -> Reference:
         """Add a step. Returns a reference to its result."""
+        if (block := enclosing_block()) is not None:
+            raise self.error(
+                f"the step {step.name!r} is in a {block} block, which ends before a step runs; {_OUTSIDE[block]}"
+            )
+        if any(re.search(REFERENCE_TEXT, text) for text in _texts_of(step)):
+            cause = (
+                f"a text of the step {step.name!r} has a reference in it, which has no value before the workflow runs"
+            )
+            raise self.error(f"{cause}; pass the reference to the tool as an argument of its own")
         if any(other.name == step.name for other in self.steps):
             raise self.error(f"a second step is named {step.name!r}; give it another name: name='{step.name}_2'")
         self.steps.append(step)
@@ -96,6 +110,8 @@ class _Recording:
                     f"{name!r} is given a reference of the workflow {other_workflow!r}; "
                     "give this workflow an argument or a step of its own"
                 )
+        elif isinstance(value, Condition):
+            raise self.error(f"{name!r} is given the condition {value}; give it to the step: step(tool, when=…)(…)")
         elif isinstance(value, Coroutine):
             value.close()
             raise self.error(
@@ -127,8 +143,24 @@ class _Recording:
             )
         return value
 
-    def error(self, cause: str) -> WorkflowError:
-        return WorkflowError(self.workflow, f"{author_line()}: {cause}")
+    def error(self, cause: str, line: str | None = None) -> WorkflowError:
+        error = WorkflowError(self.workflow, f"{line or author_line()}: {cause}")
+        self.refusals.append(error)
+        return error
+
+
+_OUTSIDE: Final = {
+    "try": "catch the error in the tool and return what went wrong, or try again with step(tool, retry=…)",
+    "with": "open it in the tool, or give it to the tool by Depends",
+}
+
+
+def _texts_of(step: Step) -> Iterator[str]:
+    """The texts that the author has given to a step."""
+    yield from (step.name, step.guidance or "", *step.resources, step.ask.question if step.ask else "")
+    for part in step.sources:
+        if isinstance(part, Constant):
+            yield from strings_in(part.value)
 
 
 def _reference_in(value: object) -> Reference | None:
@@ -210,15 +242,17 @@ def step(tool: Any, *, each: object = None, name: str | None = None, **options: 
     """
     recording = _current("step(…)")
     step_name = name or (tool if isinstance(tool, str) else name_of(tool))
-    key = len(recording.uncalled_steps)
-    recording.uncalled_steps[key] = (step_name, author_line())
+    if not isinstance(tool, str) and (arguments := sorted(options.keys() - StepOptions.__annotations__.keys())):
+        parameters = read_signature(tool, f"tool {name_of(tool)!r}").names if callable(tool) else frozenset()
+        if arguments[0] in parameters:
+            cause = f"{arguments[0]!r} is an argument of the tool {name_of(tool)!r}, and no option of the step"
+            raise recording.error(f"{cause}; write step({name_of(tool)})({arguments[0]}=…)")
     bindings = options.pop("template_bindings", {})
     bindings = {variable: recording.source(variable, value) for variable, value in bindings.items()}
     recording.condition(options.get("when"))
     items = None if each is None else recording.source("each", each)
 
     def call(*values: object, **keywords: object) -> Reference:
-        recording.uncalled_steps.pop(key, None)
         by_position = _by_position(recording, step_name, tool, values)
         if duplicates := sorted(by_position.keys() & keywords.keys()):
             problem = f"the argument {duplicates[0]!r} is given twice; give it once, by its name"
@@ -229,7 +263,40 @@ def step(tool: Any, *, each: object = None, name: str | None = None, **options: 
             Step(step_name, tool=tool, arguments=sources, template_bindings=bindings, each=items, **options)
         )
 
-    return call
+    return _StepCall(recording, tool if isinstance(tool, str) else name_of(tool), call)
+
+
+class _StepCall:
+    """What `step(tool)` returns. Only a call of it adds the step."""
+
+    __slots__ = ("_call", "_line", "_recording", "_tool")
+
+    def __init__(self, recording: _Recording, tool: str, call: Callable[..., Reference]) -> None:
+        self._recording, self._tool, self._call, self._line = recording, tool, call, author_line()
+        recording.uncalled_steps.append(self)
+
+    def __call__(self, *values: object, **keywords: object) -> Reference:
+        if any(step is self for step in self._recording.uncalled_steps):
+            self._recording.uncalled_steps = [step for step in self._recording.uncalled_steps if step is not self]
+        return self._call(*values, **keywords)
+
+    def error(self) -> WorkflowError:
+        return self._recording.error(f"step({self._tool}) has no call; write step({self._tool})(…)", self._line)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        raise self.error()
+
+    def _refuse(self, *_values: object) -> NoReturn:
+        raise self.error()
+
+    __hash__ = object.__hash__
+
+
+for _method in (*REFUSED_METHODS, "getitem", "eq", "ne", "lt", "le", "gt", "ge", "and", "rand", "or", "ror"):
+    if _method not in ("call", "hash"):
+        setattr(_StepCall, f"__{_method}__", _StepCall._refuse)  # noqa: SLF001 - completes the class
 
 
 def _by_position(recording: _Recording, name: str, tool: Any, values: Sequence[object]) -> dict[str, object]:
@@ -397,60 +464,29 @@ def workflow_of_function(
         parameter.name: reference_to(PromptArg(argument.name), name)
         for parameter, argument in zip(signature.parameters, arguments, strict=True)
     }
-    token = _recording.set(recording)
+    token, refusals_token = _recording.set(recording), refusals.set(recording.refusals)
     try:
-        with _direct_calls_rejected(name, tools):
-            return_value = function(**references)
+        return_value = describe(name, function, references, tools, recording.steps)
     finally:
         _recording.reset(token)
-    for step_name, line in recording.uncalled_steps.values():
-        raise WorkflowError(name, f"{line}: step({step_name}) has no call; write step({step_name})(…)")
+        refusals.reset(refusals_token)
+    for error in recording.refusals:
+        raise error
+    for uncalled_step in recording.uncalled_steps:
+        raise uncalled_step.error()
+    if inspect.isgenerator(return_value):
+        raise WorkflowError(name, f"{location}: a workflow function runs once, to its end; leave out yield")
     if return_value is not None:
         raise WorkflowError(
             name, f"{location}: a workflow function returns nothing, because the task has all results; leave out return"
         )
+    setattr(function, WORKFLOW_NAME, name)
     return Workflow(
         name=name,
         arguments=arguments,
         steps=recording.steps,
         **{"description": text, **options},  # type: ignore[arg-type]
     )
-
-
-@contextmanager
-def _direct_calls_rejected(workflow: str, tools: Mapping[str, Any]) -> Iterator[None]:
-    """Raise `WorkflowError` if a tool is called directly with references: its result would become a constant.
-
-    Uses `sys.monitoring`, which costs nothing outside of the tools' own code. If a debugger has taken the identifier,
-    such a call fails at the first use of the reference.
-    """
-    codes = {
-        inspect.unwrap(tool).__code__: name for name, tool in tools.items() if hasattr(inspect.unwrap(tool), "__code__")
-    }
-    monitoring = sys.monitoring
-    if monitoring.get_tool(_MONITOR) is not None:
-        yield
-        return
-
-    def reject_direct_call(code: CodeType, _offset: int) -> None:
-        frame = sys._getframe(1)  # noqa: SLF001 - the frame of the tool that is being called
-        caller = frame.f_back
-        if caller is not None and any(isinstance(value, Reference) for value in frame.f_locals.values()):
-            line, name = f"{caller.f_code.co_filename}:{caller.f_lineno}", codes[code]
-            raise WorkflowError(workflow, f"{line} calls the tool {name!r} directly; write step({name})(…)")
-
-    start_event = monitoring.events.PY_START
-    monitoring.use_tool_id(_MONITOR, "mcp_baton")
-    monitoring.register_callback(_MONITOR, start_event, reject_direct_call)
-    for code in codes:
-        monitoring.set_local_events(_MONITOR, code, start_event)
-    try:
-        yield
-    finally:
-        for code in codes:
-            monitoring.set_local_events(_MONITOR, code, monitoring.events.NO_EVENTS)
-        monitoring.register_callback(_MONITOR, start_event, None)
-        monitoring.free_tool_id(_MONITOR)
 
 
 def _argument(parameter: Parameter, descriptions: Mapping[str, str]) -> Argument:
