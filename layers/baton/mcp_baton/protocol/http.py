@@ -30,6 +30,7 @@ class HttpRequest(Struct, frozen=True):
         query: The parameters of the query string.
         base_url: The public address of the API, from the host's own data; empty if it is not known.
         source: The address of the caller, in the same way.
+        arrived_ms: When the host received the request, epoch milliseconds; `None` if it does not say.
     """
 
     method: str
@@ -41,6 +42,7 @@ class HttpRequest(Struct, frozen=True):
     query: Mapping[str, str] = field(default_factory=dict)
     base_url: str = ""
     source: str | None = None
+    arrived_ms: int | None = None
 
     @property
     def is_json(self) -> bool:

@@ -173,6 +173,7 @@ class Endpoint:
             budget=budget,
             began_s=began_s,
             base_url=self._services.settings.base_url or request.base_url,
+            arrived_ms=request.arrived_ms,
         )
         return self._serve(mcp_request)
 

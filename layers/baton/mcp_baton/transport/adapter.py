@@ -11,7 +11,14 @@ from msgspec.structs import replace
 from mcp_baton.protocol.http import Application, ClientGone, Exchange, HttpRequest, HttpResponse, StreamSink
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.transport.events import HttpEvent, parse_event
-from mcp_baton.transport.request_context import base_url, claims_in, correlation_id, resolve_owner, source_address
+from mcp_baton.transport.request_context import (
+    arrival_ms,
+    base_url,
+    claims_in,
+    correlation_id,
+    resolve_owner,
+    source_address,
+)
 from mcp_baton.transport.stream import StreamOpener, stream_opener
 
 logger = logging.getLogger(__name__)
@@ -96,6 +103,7 @@ class LambdaAdapter:
             http.query,
             base_url(http.request_context),
             source_address(http.request_context),
+            arrival_ms(http.request_context),
         )
         try:
             return exchange.finish(self._app(request, exchange))

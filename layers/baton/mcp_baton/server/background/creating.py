@@ -5,7 +5,8 @@
 """
 
 import logging
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp_baton.exceptions import (
     OutcomeUnknown,
@@ -38,15 +39,22 @@ from mcp_baton.server.methods.calling import outcome_alone, result_of
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import CallOptions, bound_tool, prepare_call
 from mcp_baton.server.schema.schema import explain
+from mcp_baton.server.workflows.repetitions import REPEATS, Starter
 from mcp_baton.server.workflows.runs import TaskUnreadable, WrongWorkflow, new_input, resumed_input
 from mcp_baton.server.workflows.task_view import options_of, task_summary
 from mcp_baton.tasks.record import ATTEMPTS, WORKFLOW_TASK, JobSpec, NewTask, TaskRecord
 from mcp_baton.workflow.definition import ANSWERS, Workflow
 from mcp_baton.workflow.host import Failed, Prepared
 from mcp_baton.workflow.keys import own_key
+from mcp_baton.workflow.lease import lasts
 from mcp_baton.workflow.run import new_task
 
+if TYPE_CHECKING:
+    from mcp_baton.tasks.starts import Start
+
 logger = logging.getLogger(__name__)
+
+RETRY_AFTER_MS: Final = 1_000
 
 MODEL_TEXT_KEY: Final = "io.modelcontextprotocol/model-immediate-response"
 """The member of `_meta` with a text that the host may give its model at once (MCP 2025-11-25, basic/utilities/tasks,
@@ -93,7 +101,12 @@ def _completed_task(request: Request, tool: Tool, arguments: JsonObject, result:
 
 
 def _create(
-    request: Request, tool: Tool | WorkflowTool, arguments: JsonObject, workflow_task: str | None = None, **spec: Any
+    request: Request,
+    tool: Tool | WorkflowTool,
+    arguments: JsonObject,
+    workflow_task: str | None = None,
+    start: "Start | None" = None,
+    **spec: Any,
 ) -> TaskRecord:
     job_spec = JobSpec(
         tool=tool.name,
@@ -108,13 +121,31 @@ def _create(
         **spec,
     )
     variables: JsonObject = {} if workflow_task is None else {WORKFLOW_TASK: workflow_task}
-    task = NewTask(request.owner or "", variables, arguments=arguments, ttl_ms=_ttl_ms(request), work=job_spec)
+    task = NewTask(
+        request.owner or "",
+        variables,
+        arguments=arguments,
+        ttl_ms=_ttl_ms(request),
+        work=job_spec,
+        task_id=start.task_id if start else None,
+    )
     return _store(request, task)
 
 
 def _dispatch_and_reply(request: Request, task: TaskRecord) -> JsonObject:
     dispatch(request.services, task)
     return _reply(request, task)
+
+
+def reply_with_task(request: Request, task: TaskRecord, introduction: str) -> JsonObject:
+    """Return the task of an equal call, and say so to the model."""
+    reply = dict(_reply(request, task))
+    meta = reply.get("_meta")
+    members: dict[str, Json] = dict(meta) if isinstance(meta, Mapping) else {}
+    text = " ".join(filter(None, [introduction, str(members.get(MODEL_TEXT_KEY, ""))]))
+    if request.stateless:
+        reply["statusMessage"] = text
+    return {**reply, "_meta": {**members, MODEL_TEXT_KEY: text, REPEATS: True}}
 
 
 def _reply(request: Request, task: TaskRecord) -> JsonObject:
@@ -173,6 +204,10 @@ def _refusal(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject 
     raise ProtocolError(INVALID_PARAMS, problem)
 
 
+def _busy(error: StoreBusy) -> ProtocolError:
+    return ProtocolError(INTERNAL_ERROR, "busy; nothing was run", {"retryAfterMs": error.retry_after_ms})
+
+
 def _ttl_ms(request: Request) -> int | None:
     return None if request.stateless else request.requested_ttl()
 
@@ -184,7 +219,7 @@ def _store(request: Request, task: NewTask) -> TaskRecord:
     try:
         return request.store.create(task)
     except StoreBusy as error:
-        raise ProtocolError(INTERNAL_ERROR, "busy; nothing was run", {"retryAfterMs": error.retry_after_ms}) from error
+        raise _busy(error) from error
     except TooManyTasks as error:
         message = f"The task was not created and nothing was run: {error}. Wait for one to end, or cancel one."
         raise ProtocolError(INVALID_REQUEST, message) from error
@@ -201,7 +236,13 @@ def _store(request: Request, task: NewTask) -> TaskRecord:
         raise ProtocolError(INTERNAL_ERROR, message, correlation) from error
 
 
-def start_workflow(request: Request, tool: WorkflowTool, arguments: JsonObject, task_id: str | None) -> JsonObject:
+def start_workflow(
+    request: Request,
+    tool: WorkflowTool,
+    arguments: JsonObject,
+    task_id: str | None,
+    starter: Starter | None = None,
+) -> JsonObject:
     """Create the task of the call and, to start a workflow, the workflow's own task before it.
 
     Errors that can be found now are reported before anything is created. A crash between the two creations leaves a
@@ -213,17 +254,34 @@ def start_workflow(request: Request, tool: WorkflowTool, arguments: JsonObject, 
     ttl_ms = _ttl_ms(request)
     workflow_ttl_ms = None if ttl_ms is None else max(ttl_ms, request.services.settings.default_ttl_ms)
     run_input = new_input(request, tool.workflow, arguments, workflow_ttl_ms)
-    workflow_task = _store(request, new_task(tool.workflow, run_input, request.owner or "", None))
     try:
+        start = starter.begin() if starter else None
+    except StoreBusy as error:
+        raise _busy(error) from error
+    workflow_task = None
+    try:
+        workflow_task = _store(request, new_task(tool.workflow, run_input, request.owner or "", None))
         answers: JsonObject = {ANSWERS: arguments[ANSWERS]} if ANSWERS in arguments else {}
-        return _dispatch_and_reply(request, _create(request, tool, answers, workflow_task.task_id))
-    except ProtocolError:
-        try:
-            if request.store is not None:
-                request.store.cancel(workflow_task.owner, workflow_task.task_id)
-        except StoreError:
-            logger.warning("task %s: it has no worker and could not be cancelled", workflow_task.task_id, exc_info=True)
+        job = _create(request, tool, answers, workflow_task.task_id, start)
+        if start and not lasts(start.until_ms, request.now_ms(), request.exchange.remaining_ms):
+            # The function stood still. An equal call may have found no task, and may have started another one.
+            _cancel_unused(request, job)
+            raise _busy(StoreBusy("the task was created too late", RETRY_AFTER_MS))
+    except ProtocolError as error:
+        if starter and start and not isinstance(error.__cause__, OutcomeUnknown):
+            starter.forget(start)
+        if workflow_task is not None:
+            _cancel_unused(request, workflow_task)
         raise
+    return _dispatch_and_reply(request, job)
+
+
+def _cancel_unused(request: Request, task: TaskRecord) -> None:
+    try:
+        if request.store is not None:
+            request.store.cancel(task.owner, task.task_id)
+    except StoreError:
+        logger.warning("task %s: it has no worker and could not be cancelled", task.task_id, exc_info=True)
 
 
 def _check_resumable(request: Request, workflow: Workflow, task_id: str, arguments: JsonObject) -> None:

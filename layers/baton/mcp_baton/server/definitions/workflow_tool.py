@@ -222,8 +222,17 @@ class WorkflowTool:
         return TaskSupport("optional", idempotent)
 
     @cached_property
+    def _hints(self) -> list[JsonObject]:
+        return [self._tools[step.tool].labels.annotations or {} for step in self.workflow.steps if step.tool]
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether all its tools have `readOnlyHint`."""
+        return all(hint.get("readOnlyHint") is True for hint in self._hints)
+
+    @cached_property
     def definition(self) -> dict[str, Json]:
-        hints = [self._tools[step.tool].labels.annotations or {} for step in self.workflow.steps if step.tool]
+        hints = self._hints
         writing_hints = [hint for hint in hints if hint.get("readOnlyHint") is not True]
         annotations: dict[str, Json] = {"readOnlyHint": not writing_hints}
         if writing_hints:
