@@ -204,9 +204,7 @@ def test_a_task_with_a_recorded_call_is_not_repeated() -> None:
         client.tool_raises("ship", ToolError("no stock"), times=1)
         slow(client)
         task_id = call(client, order="A")["_meta"]["task_id"]  # type: ignore[index,call-overload]
-        client.wire.request(
-            "tools/call", {"name": "ship", "arguments": {"order": "A"}}, {"_task_id": task_id}
-        )
+        client.wire.request("tools/call", {"name": "ship", "arguments": {"order": "A"}}, {"_task_id": task_id})
         assert not is_repeat(call(client, order="A"))
 
 

@@ -15,6 +15,9 @@ HEADER_NAME: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 ANONYMOUS: Final = "anonymous"
 """The owner of unauthenticated callers, if they are accepted."""
 
+START_EVENT: Final = "batonStart"
+"""The member of an asynchronous event that starts a workflow (docs/events.md)."""
+
 SCOPE_CLAIMS: Final = ("scope", "scp", "scopes")
 """The claims with scopes: of RFC 8693 (section 4.2), of some issuers, and of authorizers."""
 

@@ -95,6 +95,11 @@ class Endpoint:
 
         return deliver_event(self._services, event, exchange)
 
+    def start(self, event: object, exchange: Exchange) -> JsonObject:
+        from mcp_baton.server.background.start_events import start_workflows
+
+        return start_workflows(self._services, event, exchange)
+
     def sweep(self, _event: JsonObject, exchange: Exchange) -> JsonObject:
         from mcp_baton.server.background.sweep import sweep
 

@@ -190,7 +190,7 @@ class Invocations:
             raise Killed(invocation.killed_after)
 
 
-type Handler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
+type Handler = Callable[[Any, LambdaContext], dict[str, Any]]
 
 
 class Function:
@@ -207,13 +207,11 @@ class Function:
         return self._invocations.now_ms()
 
     def invoke(
-        self, event: dict[str, Any], opener: StreamOpener | None, *, is_repeat: bool = False
+        self, event: Any, opener: StreamOpener | None, *, is_repeat: bool = False
     ) -> tuple[dict[str, Any], Invocation]:
         return copy_context().run(self._invoke, event, opener, is_repeat)
 
-    def _invoke(
-        self, event: dict[str, Any], opener: StreamOpener | None, is_repeat: bool
-    ) -> tuple[dict[str, Any], Invocation]:
+    def _invoke(self, event: Any, opener: StreamOpener | None, is_repeat: bool) -> tuple[dict[str, Any], Invocation]:
         stream_opener.set(opener)
         response: dict[str, Any] = {}
         with self._invocations.begin(is_repeat=is_repeat, timeout_s=self._timeout_s) as invocation:

@@ -283,6 +283,11 @@ class WorkflowTool:
         schema: dict[str, Json] = {"type": "object", "properties": properties, "additionalProperties": False}
         return {"$defs": definitions, **schema} if definitions else schema
 
+    def canonical(self, arguments: JsonObject) -> dict[str, Json]:
+        """Return the arguments of a first call with the declared defaults: equal for calls that do the same."""
+        defaults = {item.name: item.default for item in self.workflow.arguments if item.default is not None}
+        return {**defaults, **arguments}
+
     @cached_property
     def without_null(self) -> frozenset[str]:
         """The arguments whose type does not accept null. For these, null counts as missing."""

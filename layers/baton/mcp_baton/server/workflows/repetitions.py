@@ -6,11 +6,10 @@ it starts. An equal call finds that task, and replies with it instead of startin
 """
 
 import logging
-from collections.abc import Mapping
 from typing import Final
 
 from mcp_baton.exceptions import BatonError, StoreBusy, StoreError, TaskNotFound
-from mcp_baton.protocol.json import Json, JsonObject, dumps, dumps_spaced
+from mcp_baton.protocol.json import JsonObject, dumps, dumps_spaced
 from mcp_baton.protocol.state import KeyUnavailable
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.request import Request
@@ -19,7 +18,7 @@ from mcp_baton.tasks.record import TaskRecord, TaskStatus, epoch_ms
 from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import REPEATED_CALLS
-from mcp_baton.workflow.definition import ANSWERS, NEW_TASK, TASK_ID, Workflow
+from mcp_baton.workflow.definition import NEW_TASK, TASK_ID
 from mcp_baton.workflow.lease import lease_end
 from mcp_baton.workflow.wait import milliseconds
 
@@ -192,10 +191,9 @@ def starter_of(
 def _digest(request: Request, tool: WorkflowTool, arguments: JsonObject, *, as_task: bool) -> str | None:
     """Return a digest that two calls share if they are equal; `None` if there is no key for secret arguments."""
     workflow, seal = tool.workflow, request.services.seal
-    declared = {name: value for name, value in arguments.items() if name != ANSWERS}
-    sent: dict[str, Json] = {**_defaults(workflow), **declared}
+    sent = tool.canonical(arguments)
     secrets = {name: sent.pop(name) for name in workflow.secrets if name in sent}
-    call = dumps([request.owner, workflow.name, sent, arguments.get(ANSWERS), as_task], sort_keys=True)
+    call = dumps([request.owner, workflow.name, sent, as_task], sort_keys=True)
     if not workflow.secrets:
         from hashlib import sha256
 
@@ -207,7 +205,3 @@ def _digest(request: Request, tool: WorkflowTool, arguments: JsonObject, *, as_t
     except KeyUnavailable:
         logger.warning("workflow %s: repeated calls are not found, because the state key cannot be read", workflow.name)
         return None
-
-
-def _defaults(workflow: Workflow) -> Mapping[str, Json]:
-    return {argument.name: argument.default for argument in workflow.arguments if argument.default is not None}

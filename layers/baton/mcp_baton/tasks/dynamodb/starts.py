@@ -24,7 +24,9 @@ class DynamoDBStartStore:
         self._table = table
         self._limits = limits
 
-    def begin(self, owner: str, digest: str, start: Start, instead_of: Start | None) -> Start | None:
+    def begin(
+        self, owner: str, digest: str, start: Start, instead_of: Start | None, lives_ms: int | None = None
+    ) -> Start | None:
         def require(update: Update) -> None:
             task, now_s = update.name("task"), update.number(update.now_ms // 1000)
             # DynamoDB deletes expired items hours later.
@@ -33,7 +35,7 @@ class DynamoDBStartStore:
             update.require(f"({unused}{is_same})")
 
         try:
-            self._store(owner, digest, start, require)
+            self._store(owner, digest, start, require, lives_ms)
         except ConditionFailed as failure:
             if failure.item is None:
                 raise StoreError("the start of an equal call was removed at this moment") from failure
@@ -43,7 +45,14 @@ class DynamoDBStartStore:
     def replace(self, owner: str, digest: str, start: Start) -> None:
         self._store(owner, digest, start, lambda _: None)
 
-    def _store(self, owner: str, digest: str, start: Start, require: Callable[[Update], None]) -> None:
+    def _store(
+        self,
+        owner: str,
+        digest: str,
+        start: Start,
+        require: Callable[[Update], None],
+        lives_ms: int | None = None,
+    ) -> None:
         now_ms = self._table.clock_ms()
         update = Update(new_token(), now_ms)
         require(update)
@@ -51,10 +60,20 @@ class DynamoDBStartStore:
         update.set(update.name("task"), update.text(start.task_id))
         update.set(update.name("asked"), update.number(start.asked_ms))
         update.set(update.name("until"), update.number(start.until_ms))
+        update.remove(update.name("created"))
+        if start.call:
+            update.set(update.name("call"), update.text(start.call))
         # A worker may extend the task, at most up to this lifetime. The start must not expire before the task does.
-        ends_ms = max(now_ms + self._limits.max_ttl_ms, start.until_ms)
+        ends_ms = max(now_ms + (lives_ms or self._limits.max_ttl_ms), start.until_ms)
         update.set(update.name("expires_at"), update.number(-(-ends_ms // 1000)))
         self._table.update(start_key(digest), update, CREATE)
+
+    def confirm(self, digest: str, start: Start) -> None:
+        update = Update(None, self._table.clock_ms())
+        update.require(f"{update.name('task')}={update.text(start.task_id)}")
+        update.set(update.name("created"), update.value({"BOOL": True}))
+        with suppress(ConditionFailed):
+            self._table.update(start_key(digest), update)
 
     def forget(self, digest: str, start: Start) -> None:
         update = Update(None, self._table.clock_ms())
@@ -70,6 +89,7 @@ def start_key(digest: str) -> Item:
 
 def _start_in(item: Item) -> Start:
     try:
-        return Start(item["task"]["S"], number(item, "asked"), number(item, "until"))
+        call = item["call"]["S"] if "call" in item else ""
+        return Start(item["task"]["S"], number(item, "asked"), number(item, "until"), call, "created" in item)
     except (KeyError, ValueError) as error:
         raise StoreError(f"the item {item.get('pk')} is damaged: {error}") from error
