@@ -1,6 +1,8 @@
 """Repeated first calls of a workflow's tool (docs/workflows.md, Repeated calls)."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -311,3 +313,64 @@ def test_approvals_of_a_repeated_call_are_asked_for_once() -> None:
         second, _ = client.wire.request("tools/call", request, {})
         assert is_repeat(second)
         assert len(boss.approvals()) == 1
+
+
+def background_shop() -> Server:
+    server = Server("shop")
+
+    @server.tool
+    def charge(order: str) -> str:
+        """Charge a card."""
+        return f"charged {order}"
+
+    @server.workflow(background=True)
+    def fulfil(order: str) -> None:
+        """Fulfil an order."""
+        step(charge)(order=order)
+
+    return server
+
+
+def start(client: Client) -> tuple[str, JsonObject]:
+    params: dict[str, Any] = {"name": "fulfil", "arguments": {"order": "A"}}
+    if client.era == "2025":
+        params["task"] = {}
+    result, _ = client.wire.request("tools/call", params, {})
+    task: Any = result.get("task", result)
+    return str(task["taskId"]), result
+
+
+@pytest.mark.parametrize("era", ["2026", "2025"])
+def test_a_repeated_background_call_gets_the_same_task_until_two_minutes_after_its_end(era: Era) -> None:
+    with connect(background_shop(), era=era, workers="by hand") as client:
+        first_id, first = start(client)
+        client.clock.advance(10)
+        second_id, second = start(client)
+        assert (second_id, is_repeat(first), is_repeat(second)) == (first_id, False, True)
+        client.run_worker()
+        third_id, _ = start(client)
+        assert third_id == first_id
+        client.clock.advance(121)
+        assert start(client)[0] != first_id
+        assert len(client.calls("charge")) == 1
+
+
+def test_a_background_call_and_a_plain_one_are_not_equal() -> None:
+    with connect(background_shop(), workers="by hand") as client:
+        start(client)
+        plain = client.as_owner("tester")
+        result, _ = replace(plain, era="2025").wire.request(  # without `task`, the workflow runs in the request
+            "tools/call", {"name": "fulfil", "arguments": {"order": "A"}}, {}
+        )
+        assert not is_repeat(result)
+
+
+def test_eight_equal_calls_at_once_start_one_task() -> None:
+    with connect(shop()) as client, ThreadPoolExecutor(8) as threads:
+        for number in range(10):
+            slow(client, 4)
+            results = list(threads.map(lambda _, number=number: call(client, order=f"order {number}"), range(8)))
+            assert [is_repeat(result) for result in results].count(False) == 1
+            task_ids = {result["_meta"]["task_id"] for result in results}  # type: ignore[index,call-overload]
+            assert len(task_ids) == 1
+        assert len(client.calls("charge")) == 10
