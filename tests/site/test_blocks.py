@@ -12,8 +12,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-import yaml
 
+from tests.site import settings_page
 from tests.site.blocks import PAGES, Block, blocks
 from tests.site.commands import mistakes_in
 
@@ -69,7 +69,7 @@ def test_the_commands_of_a_block_exist(block: Block) -> None:
 
 @pytest.mark.parametrize("block", blocks_of("json", "toml", "yaml"), ids=place)
 def test_data_can_be_parsed(block: Block) -> None:
-    parse = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}[block.language]
+    parse = {"json": json.loads, "toml": tomllib.loads, "yaml": settings_page.read}[block.language]
     assert parse(block.code)
 
 

@@ -161,6 +161,7 @@ def compose(
         streaming=settings.streaming,
         trust_session_names=settings.trust_session_names,
         event_handlers={JOB: endpoint.work, SWEEP: endpoint.sweep, CALLBACK: endpoint.callback},
+        start=endpoint.start,
     )
     return adapter if collector is None else _observe(adapter, collector, settings)
 

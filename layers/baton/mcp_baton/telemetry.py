@@ -38,6 +38,8 @@ TASKS_HANDED_OVER = Metric("TasksHandedOver")
 WAKE_UP_DELAY = Metric("WakeUpDelay", "Milliseconds")
 APPROVAL_AGE = Metric("ApprovalAge", "Milliseconds")
 NOTIFICATIONS_FAILED = Metric("NotificationsFailed")
+EVENTS_STARTED = Metric("EventsStarted")
+REPEATED_CALLS = Metric("RepeatedCalls", dimension="kind")
 
 
 class Measurement(Struct, frozen=True):

@@ -39,10 +39,12 @@ def proxy_event(
     request_id: str,
     owner_header: str | None,
     client: str = "127.0.0.1",
+    at_ms: int | None = None,
 ) -> dict[str, Any]:
     """Return a request as a REST API's proxy event (format 1.0).
 
-    The value of the `owner_header` takes the place of the claim `sub`, which an authorizer would set.
+    The value of the `owner_header` takes the place of the claim `sub`, which an authorizer would set. `at_ms` is when
+    the request arrived, epoch milliseconds; `None` for now.
     """
     path, _, query = _ORIGIN.sub("", target).partition("?")
     path = path or "/"
@@ -62,6 +64,7 @@ def proxy_event(
             "path": path,
             "stage": "local",
             "requestId": request_id,
+            "requestTimeEpoch": round(time.time() * 1000) if at_ms is None else at_ms,
             "protocol": "HTTP/1.1",
             "identity": {"sourceIp": client},
             **_authorizer(values, owner_header),

@@ -16,6 +16,9 @@ HEADER_NAME: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 ANONYMOUS: Final = "anonymous"
 """The owner of unauthenticated callers, if they are accepted."""
 
+START_EVENT: Final = "batonStart"
+"""The member of an asynchronous event that starts a workflow (docs/events.md)."""
+
 SCOPE_CLAIMS: Final = ("scope", "scp", "scopes")
 """The claims with scopes: of RFC 8693 (section 4.2), of some issuers, and of authorizers."""
 
@@ -31,6 +34,7 @@ class HttpRequest(Struct, frozen=True):
         query: The parameters of the query string.
         base_url: The public address of the API, from the host's own data; empty if it is not known.
         source: The address of the caller, in the same way.
+        arrived_ms: When the host received the request, epoch milliseconds; `None` if it does not say.
     """
 
     method: str
@@ -42,6 +46,7 @@ class HttpRequest(Struct, frozen=True):
     query: Mapping[str, str] = field(default_factory=dict)
     base_url: str = ""
     source: str | None = None
+    arrived_ms: int | None = None
 
     @property
     def is_json(self) -> bool:

@@ -95,6 +95,11 @@ class Endpoint:
 
         return deliver_event(self._services, event, exchange)
 
+    def start(self, event: object, exchange: Exchange) -> JsonObject:
+        from mcp_baton.server.background.start_events import start_workflows
+
+        return start_workflows(self._services, event, exchange)
+
     def sweep(self, _event: JsonObject, exchange: Exchange) -> JsonObject:
         from mcp_baton.server.background.sweep import sweep
 
@@ -176,6 +181,7 @@ class Endpoint:
             budget=budget,
             began_s=began_s,
             base_url=self._services.settings.base_url or request.base_url,
+            arrived_ms=request.arrived_ms,
         )
         return self._serve(mcp_request)
 

@@ -12,17 +12,19 @@ from mcp_baton.server.asking.rounds import Rounds, StoreAsker, open_rounds
 from mcp_baton.server.execution import AskerFactory, Execution
 from mcp_baton.server.reply import Reply
 from mcp_baton.tasks.ids import new_question
+from mcp_baton.workflow.definition import NEW_TASK
 
 
 class Request(Execution, frozen=True, kw_only=True):
     """One MCP request. The messages of a batch share `budget`, which limits Baton's own answers, and `began_s`, the
-    time of arrival."""
+    time at which the function got them. `arrived_ms` is when API Gateway received the request, if it says so."""
 
     message: jsonrpc.Request
     headers: Mapping[str, str]
     reply: Reply
     budget: Budget
     began_s: float
+    arrived_ms: int | None = None
 
     @property
     def listener(self) -> Reply:
@@ -72,6 +74,10 @@ class Request(Execution, frozen=True, kw_only=True):
 
     def elapsed_s(self) -> float:
         return self.services.clock() - self.began_s
+
+    def asked_ms(self) -> int:
+        """Return when the request arrived, epoch milliseconds."""
+        return self.now_ms() - round(self.elapsed_s() * 1000) if self.arrived_ms is None else self.arrived_ms
 
     def pause(self, seconds: float) -> None:
         self.reply.pause(seconds, self.services.sleep)
@@ -126,4 +132,8 @@ def _task_id(value: Json, field: str) -> str | None:
         return None
     if not isinstance(value, str) or not value:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: `{field}` must be a string, the id of a task")
+    if value == NEW_TASK:
+        raise ProtocolError(
+            INVALID_PARAMS, f"Invalid params: `{field}` must be the id of a task; {NEW_TASK!r} is only for arguments"
+        )
     return value

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
 
 from msgspec import structs
@@ -28,7 +29,7 @@ from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.definitions.resource import APP_URI, SCHEME, Resource, is_reserved
 from mcp_baton.server.definitions.tool import Tool, ToolOptions, task_support
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
-from mcp_baton.server.view import Options, ServerView, TaskIds
+from mcp_baton.server.view import REPEATS, Options, ServerView, TaskIds
 from mcp_baton.workflow.approval import Approval, ApprovalListener
 from mcp_baton.workflow.definition import ToolFunction, Workflow
 
@@ -64,6 +65,8 @@ class Server:
         result_wait_s: Seconds that `tasks/result` waits for a background task; 0 to return at once.
         placeholder_bytes: The most bytes of stored values, as JSON, that placeholders may insert into one call
             (docs/workflows.md, Placeholders sent back).
+        repeats: How long after a slow reply an equal first call of a workflow's tool gets the task of that reply
+            instead of a new one; `timedelta(0)` for never (docs/workflows.md, Repeated calls).
 
     Attributes:
         options: These arguments.
@@ -92,6 +95,7 @@ class Server:
         poll_interval_s: float | None = None,
         result_wait_s: float = 30,
         placeholder_bytes: int = PLACEHOLDER_BYTES,
+        repeats: timedelta = REPEATS,
     ) -> None:
         if task_ids not in ("meta", "text"):
             raise RegistrationError(f"task_ids={task_ids!r} is not possible; use 'meta' or 'text'")
@@ -108,6 +112,7 @@ class Server:
             None if poll_interval_s is None else _number("poll_interval_s", poll_interval_s),
             _number("result_wait_s", result_wait_s, zero=True),
             _number("placeholder_bytes", placeholder_bytes, int, zero=True),
+            _duration("repeats", repeats),
         )
         self.tools: dict[str, Tool] = {}
         self.resources: dict[str, Resource] = {}
@@ -499,4 +504,11 @@ def _number(option: str, value: float, kinds: Any = (int, float), *, zero: bool 
         raise RegistrationError(
             f"{option}={value!r} is not possible; give a number of {unit}, {'0 or more' if zero else 'above 0'}"
         )
+    return value
+
+
+def _duration(option: str, value: object) -> timedelta:
+    """Check that a value is a time of 0 or more."""
+    if not isinstance(value, timedelta) or value < timedelta():
+        raise RegistrationError(f"{option}={value!r} is no time; write {option}=timedelta(minutes=2), or timedelta(0)")
     return value

@@ -4,6 +4,7 @@ One owner may have several tokens with different scopes.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
@@ -32,6 +33,9 @@ type TaskIds = Literal["meta", "text"]
 TASK_ARGUMENT: Final = Argument(TASK_ID, TASK_ID_DESCRIPTION)
 
 
+REPEATS: Final = timedelta(minutes=2)
+
+
 class Options(Struct, frozen=True):
     """The options of a server: the arguments of `Server`, which describes them."""
 
@@ -47,6 +51,7 @@ class Options(Struct, frozen=True):
     poll_interval_s: float | None = None
     result_wait_s: float = 30
     placeholder_bytes: int = PLACEHOLDER_BYTES
+    repeats: timedelta = REPEATS
 
 
 class ServerView(Struct, frozen=True):

@@ -117,7 +117,8 @@ class Claim(Struct, frozen=True):
     `until_ms` is 0 after release. `number` counts the runs that have claimed the task, including this one. `dispatch`
     is the number of the dispatch that started a worker; 0 for a run without an event. `interrupted`: an earlier run did
     not release its claim: it was killed or could not write, and steps that are still open may have run. `by_worker`:
-    whether a worker claims a workflow's task; not stored.
+    whether a worker claims a workflow's task; not stored. `named`: whether a call that names the task claims it; stored
+    in the task. `ended_ms`: when the last run of the task ended, with its last write; 0 before that.
     """
 
     id: str
@@ -126,6 +127,8 @@ class Claim(Struct, frozen=True):
     dispatch: int = 0
     interrupted: bool = False
     by_worker: bool = False
+    named: bool = False
+    ended_ms: int = 0
 
     def holds_at(self, now_ms: int) -> bool:
         """Whether no other run may claim the task now."""
@@ -203,6 +206,7 @@ class NewTask(Struct, frozen=True):
         definition: The hash of the workflow's definition. A resume compares it.
         arguments: The prompt arguments of the first call, as the client sent them, for a resume.
         ttl_ms: The lifetime that the client asked for, milliseconds; `None` for the default. The store has a maximum.
+        task_id: Its id (`TaskStore.new_task_id`); `None` for a new one.
         claim: The claim of the run that creates it. The task does not expire before the claim ends.
         work: The call of a job.
     """
@@ -215,6 +219,7 @@ class NewTask(Struct, frozen=True):
     ttl_ms: int | None = None
     claim: Claim | None = None
     work: JobSpec | None = None
+    task_id: str | None = None
 
 
 class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
@@ -231,6 +236,7 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
         claim: The claim, current or last; `None` if no run has claimed it.
         error: Why it failed: the JSON-RPC error, `{"code", "message"}`.
         by_client: Whether a client supplied the result, not a tool or a run.
+        named: Whether a later call has named it to continue it, so that its client has its id.
         wakes: The jobs to wake, because a callback has arrived that no worker has read (`Batch.wakes`).
         wakes_ms: From when on a sweep wakes it, epoch milliseconds; 0 if a run has seen the callback.
         source: Opaque data of the store, which needs it to write to the task as it was read.
@@ -252,6 +258,7 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
     job: Job | None = None
     error: JsonObject | None = None
     by_client: bool = False
+    named: bool = False
     wakes: tuple[str, ...] = ()
     wakes_ms: int = 0
     source: object = None
@@ -263,7 +270,7 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
 
     @property
     def created_ms(self) -> int:
-        return round(datetime.fromisoformat(self.created_at).timestamp() * 1000)
+        return epoch_ms(self.created_at)
 
     @property
     def arguments(self) -> Json:
@@ -294,6 +301,11 @@ def waiting_jobs(variables: Mapping[str, Json]) -> tuple[str, ...]:
     if isinstance(stored, str):
         return (stored,)
     return tuple(job for job in stored if isinstance(job, str)) if isinstance(stored, list) else ()
+
+
+def epoch_ms(text: str) -> int:
+    """The epoch milliseconds of a text of `timestamp`."""
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def steps_of(task: TaskRecord) -> list[StepProgress]:

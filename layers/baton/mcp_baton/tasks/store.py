@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mcp_baton.tasks.approvals import ApprovalStore
     from mcp_baton.tasks.callbacks import CallbackStore
     from mcp_baton.tasks.jobs import JobStore
+    from mcp_baton.tasks.starts import StartStore
 
 
 FIRST_BACKOFF_S = 0.005
@@ -81,6 +82,7 @@ class Batch(Struct, frozen=True):
             continuation, which needs no claim.
         message: The task's new status message; `None` does not change it.
         wakes: The jobs that a sweep wakes, if none of them claims the task soon.
+        named: Whether a call that names the task writes.
         token: Identifies the write, with the time when it was created (epoch milliseconds). Of all writes with the same
             token, one is applied. So an attempt that arrives late is not applied after a later one. `None` creates one.
     """
@@ -96,6 +98,7 @@ class Batch(Struct, frozen=True):
     release: bool = False
     message: str | None = None
     wakes: tuple[str, ...] = ()
+    named: bool = False
     unchanged: Mapping[int, StepStatus] = field(default_factory=dict)
     same_version: bool = False
     token: tuple[str, int] | None = None
@@ -130,11 +133,17 @@ class TaskStore(Protocol):
     @property
     def callbacks(self) -> "CallbackStore": ...
 
+    @property
+    def starts(self) -> "StartStore": ...
+
     def within(self, left_ms: Callable[[], int | None]) -> Self:
         """The same store for one request: nothing is retried that the function has no time for (`None`: no limit)."""
 
     def now_ms(self) -> int:
         """The wall clock, epoch milliseconds. It runs while a function is frozen."""
+
+    def new_task_id(self) -> str:
+        """A new id for `NewTask.task_id`."""
 
     def create(self, task: NewTask) -> TaskRecord:
         """Create a `working` task: one `PutItem`; before it, the requests for large values and for the owner's limit.

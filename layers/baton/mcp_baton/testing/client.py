@@ -192,6 +192,19 @@ class Controls:
         """Check the background tasks that are due, as the server's clock does each minute."""
         self.stage.sweep()
 
+    def send_event(self, event: Json) -> JsonObject:
+        """Deliver an event to the worker function once, such as `{"batonStart": {…}}` or an array of them
+        (docs/events.md). The background work that it starts is done as after a request.
+
+        Returns:
+            The outcome that the function returns.
+
+        Raises:
+            EventError: the event is invalid. Lambda would deliver it twice more, and then send it to the dead-letter
+                queue.
+        """
+        return self.stage.worker.deliver(event)
+
     def remaining_s(self, seconds: float) -> None:
         """Set the remaining time of all invocations, running ones included. The defaults are 120 s, and 900 s for a
         worker."""

@@ -139,6 +139,9 @@ class Invocations:
         self._kill: Kill | None = None
         self._running: list[Invocation] = []
 
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
     def remaining_s(self, seconds: float) -> None:
         self._limit_s, self._limit_set_at_s = seconds, self._clock.monotonic_s()
 
@@ -187,7 +190,7 @@ class Invocations:
             raise Killed(invocation.killed_after)
 
 
-type Handler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
+type Handler = Callable[[Any, LambdaContext], dict[str, Any]]
 
 
 class Function:
@@ -199,14 +202,16 @@ class Function:
         self._invocations = invocations
         self._handler = make()
 
+    def now_ms(self) -> int:
+        """Return the time, epoch milliseconds."""
+        return self._invocations.now_ms()
+
     def invoke(
-        self, event: dict[str, Any], opener: StreamOpener | None, *, is_repeat: bool = False
+        self, event: Any, opener: StreamOpener | None, *, is_repeat: bool = False
     ) -> tuple[dict[str, Any], Invocation]:
         return copy_context().run(self._invoke, event, opener, is_repeat)
 
-    def _invoke(
-        self, event: dict[str, Any], opener: StreamOpener | None, is_repeat: bool
-    ) -> tuple[dict[str, Any], Invocation]:
+    def _invoke(self, event: Any, opener: StreamOpener | None, is_repeat: bool) -> tuple[dict[str, Any], Invocation]:
         stream_opener.set(opener)
         response: dict[str, Any] = {}
         with self._invocations.begin(is_repeat=is_repeat, timeout_s=self._timeout_s) as invocation:

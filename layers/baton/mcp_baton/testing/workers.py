@@ -105,6 +105,14 @@ class Worker:
         while (event := self.events.next()) is not None:
             self._run(event)
 
+    def deliver(self, event: Json) -> JsonObject:
+        """Deliver an event that is not one of the queue. Returns the function's answer, or raises its exception."""
+        try:
+            answer, _ = self._function.invoke(event, None)
+        finally:  # of an array with an invalid event, the others have started
+            self.process_due()
+        return answer
+
     def run(self) -> WorkerRun:
         """Process the event that is due first. If none is due, advance the clock."""
         if not self.events.waiting:

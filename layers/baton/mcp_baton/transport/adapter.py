@@ -8,10 +8,25 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from mcp_baton.protocol.http import Application, ClientGone, Exchange, HttpRequest, HttpResponse, StreamSink
+from mcp_baton.protocol.http import (
+    START_EVENT,
+    Application,
+    ClientGone,
+    Exchange,
+    HttpRequest,
+    HttpResponse,
+    StreamSink,
+)
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.transport.events import HttpEvent, parse_event
-from mcp_baton.transport.request_context import base_url, claims_in, correlation_id, resolve_owner, source_address
+from mcp_baton.transport.request_context import (
+    arrival_ms,
+    base_url,
+    claims_in,
+    correlation_id,
+    resolve_owner,
+    source_address,
+)
 from mcp_baton.transport.stream import StreamOpener, stream_opener
 
 logger = logging.getLogger(__name__)
@@ -24,6 +39,8 @@ SWEEP: Final = "batonSweep"
 
 CALLBACK: Final = "batonCallback"
 """The member of an event with a callback (docs/waiting.md, Other senders)."""
+
+type StartHandler = Callable[[object, Exchange], JsonObject]
 
 type EventHandler = Callable[[JsonObject, Exchange], JsonObject]
 """Works on the member of an asynchronous event, and returns a report."""
@@ -38,6 +55,7 @@ class LambdaAdapter:
             Otherwise they are returned whole.
         trust_session_names: As for `resolve_owner`.
         event_handlers: Handle asynchronous events, by the name of their member.
+        start: Handles the events that start workflows: a whole event, or an array of events.
     """
 
     def __init__(
@@ -48,12 +66,14 @@ class LambdaAdapter:
         streaming: bool,
         trust_session_names: bool = False,
         event_handlers: Mapping[str, EventHandler] = MappingProxyType({}),
+        start: StartHandler | None = None,
     ) -> None:
         self._app = app
         self._allow_anonymous = allow_anonymous
         self._trust_session_names = trust_session_names
         self._streaming = streaming
         self._event_handlers = event_handlers
+        self._start = start
 
     def __call__(self, event: object, context: object, request_id: str | None = None) -> dict[str, Any]:
         """Handle an event. By default, the correlation id is the id of the event or of the context.
@@ -69,6 +89,8 @@ class LambdaAdapter:
         for name, work in self._event_handlers.items():
             if isinstance(event, Mapping) and isinstance(event.get(name), Mapping):
                 return dict(work(event[name], LambdaExchange(request_id or correlation_id({}, context), context)))
+        if self._start is not None and _starts_workflows(event):
+            return dict(self._start(event, LambdaExchange(request_id or correlation_id({}, context), context)))
         http = parse_event(event)
         exchange = LambdaExchange(
             request_id or correlation_id(http.request_context, context),
@@ -96,6 +118,7 @@ class LambdaAdapter:
             http.query,
             base_url(http.request_context),
             source_address(http.request_context),
+            arrival_ms(http.request_context),
         )
         try:
             return exchange.finish(self._app(request, exchange))
@@ -149,6 +172,12 @@ class LambdaExchange:
         """Return the whole response; `None` if it was streamed. `response` is what the application returned."""
         collected = self._collected
         return HttpResponse(collected.status, collected.headers, bytes(collected.body)) if collected else response
+
+
+def _starts_workflows(event: object) -> bool:
+    """Whether an event, or a member of an array of events, starts a workflow."""
+    members = event if isinstance(event, list) else [event]
+    return any(isinstance(member, Mapping) and START_EVENT in member for member in members)
 
 
 class _CollectedStream(Struct):

@@ -81,6 +81,13 @@ def source_address(request_context: Mapping[str, object]) -> str | None:
     return None
 
 
+def arrival_ms(request_context: Mapping[str, object]) -> int | None:
+    """Return when API Gateway received the request, epoch milliseconds: in one member of REST APIs, in another one of
+    HTTP APIs."""
+    times = (request_context.get(member) for member in ("requestTimeEpoch", "timeEpoch"))
+    return next((time for time in times if type(time) is int), None)
+
+
 def _split_scopes(name: str, value: object) -> object:
     """Return a claim. The JWT authorizer of an HTTP API writes a list of scopes as `[one two]`."""
     if name in SCOPE_CLAIMS and isinstance(value, str) and value.startswith("[") and value.endswith("]"):

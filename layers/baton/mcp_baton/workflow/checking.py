@@ -66,6 +66,10 @@ def definition_faults(workflow: Workflow) -> Iterator[str]:
         yield "ask=True needs a stored task; leave out durable=False"
     if workflow.ttl is not None and not (isinstance(workflow.ttl, timedelta) and workflow.ttl > timedelta()):
         yield f"ttl={workflow.ttl!r} is no time; write ttl=timedelta(days=30)"
+    if workflow.repeats is not None and not (
+        isinstance(workflow.repeats, timedelta) and workflow.repeats >= timedelta()
+    ):
+        yield f"repeats={workflow.repeats!r} is no time; write repeats=timedelta(minutes=2), or timedelta(0)"
     if workflow.background:
         yield from _background_faults(workflow)
     yield from _size_faults(workflow)

@@ -40,6 +40,9 @@ NAME: Final = "1 to 64 of A-Z a-z 0-9 _ -, a letter or _ first"
 TASK_ID: Final = "task_id"
 """The argument of a tool, or of a prompt, that names a task (docs/workflows.md, As a tool)."""
 
+NEW_TASK: Final = "new"
+"""The task id with which a call of a workflow's tool always starts a new task (docs/workflows.md, Repeated calls)."""
+
 TASK_ACTION: Final = "task_action"
 """The argument of a workflow's tool that selects another action than running it (docs/console.md)."""
 
@@ -454,6 +457,8 @@ class Workflow(_Cached):
             Parallel steps).
         ttl: How long its tasks live; `None` for the operator's default, or as long as its waits need. A client cannot
             shorten the life of a task that waits (docs/waiting.md).
+        repeats: How long after a slow reply an equal first call of its tool gets the same task; `None` for the server's
+            value, `timedelta(0)` for never (docs/workflows.md, Repeated calls).
 
     Raises:
         WorkflowError: `arguments` or `steps` has a member of another type.
@@ -470,6 +475,7 @@ class Workflow(_Cached):
     background: bool = False
     parallel: int = 1
     ttl: timedelta | None = None
+    repeats: timedelta | None = None
 
     def __post_init__(self) -> None:
         arguments = _members(self.name, "arguments", self.arguments, Argument)

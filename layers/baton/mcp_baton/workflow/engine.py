@@ -77,6 +77,7 @@ from mcp_baton.workflow.wait import Callback
 logger = logging.getLogger(__name__)
 
 INTERNAL: Final = "internal error; the server's log has the details"
+RETRY_AFTER_MS: Final = 1_000
 WRITE_ATTEMPTS: Final = 10
 """How often a run tries to write. Each lost race means that a continuation wrote in between."""
 
@@ -121,27 +122,43 @@ class Engine:
             cause = "there is no task store" if self._store is None else "the caller has no identity"
             logger.warning("workflow %s runs without a task: %s", workflow.name, cause)
             return None
-        task = new_task(workflow, run_input, run_input.owner, self._claim(self._store))
+        claim = self._claim(self._store)
+        if run_input.start is not None:
+            claim = structs.replace(claim, until_ms=run_input.start.until_ms)
+        task = new_task(workflow, run_input, run_input.owner, claim)
         try:
-            return self._lease(self._store, self._store.create(task))
+            return self._begin_lease(self._store, self._store.create(task), run_input)
         except StoreBusy:
             raise
         except StoreError as error:
             if isinstance(error, OutcomeUnknown) and error.current:
                 logger.exception("task %s: whether it was created is not known", error.current.task_id)
-                return self._lease(self._store, error.current, unsure=True)
+                return self._begin_lease(self._store, error.current, run_input, unsure=True)
             logger.exception("workflow %s runs without a task: it could not be created", workflow.name)
             return None
 
-    def take(self, workflow: Workflow, owner: str, task_id: str) -> TaskRecord:
+    def _begin_lease(self, store: TaskStore, task: TaskRecord, run_input: RunInput, *, unsure: bool = False) -> Lease:
+        lease = self._lease(store, task, unsure=unsure)
+        if run_input.start is not None and not lease.lasts():
+            # The function stood still. An equal call may have found no task, and may have started another run.
+            with suppress(StoreError):
+                store.cancel(task.owner, task.task_id)
+            raise StoreBusy("the task was created too late", RETRY_AFTER_MS)
+        return lease
+
+    def take(self, workflow: Workflow, owner: str, task_id: str, *, named: bool = False) -> TaskRecord:
         """Claim a task of this workflow for a resume, and read it.
+
+        Args:
+            named: Whether a call that names the task resumes it.
 
         Raises:
             StoreError: as `TaskStore.take`, or there is no store. Nothing was run.
         """
         if self._store is None:
             raise TaskNotFound
-        return self._store.take(owner, task_id, workflow.name, self._claim(self._store))
+        claim = structs.replace(self._claim(self._store), named=named)
+        return self._store.take(owner, task_id, workflow.name, claim)
 
     def release_claim(self, task: TaskRecord) -> None:
         """Release a claim under which nothing was run."""

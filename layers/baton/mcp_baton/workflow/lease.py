@@ -55,6 +55,16 @@ def lease_end(store: TaskStore, left_ms: TimeLeft) -> int:
     return store.now_ms() + (LEASE_MS if remaining_ms is None else min(LEASE_MS, max(remaining_ms, 0)))
 
 
+def lasts(until_ms: int, now_ms: int, left_ms: TimeLeft) -> bool:
+    """Whether a claim that ends then lasts for the next seconds, or until the function is stopped."""
+    lasts_ms = until_ms - now_ms
+    if lasts_ms >= SAFETY_MS:
+        return True
+    remaining_ms = left_ms()
+    # The claim may end together with the function.
+    return remaining_ms is not None and lasts_ms >= 0 and remaining_ms - lasts_ms < SAFETY_MS
+
+
 def release_claim(store: TaskStore, task: TaskRecord) -> None:
     """Release a claim, so that the next run need not wait until it expires."""
     if task.claim is None:
@@ -175,12 +185,7 @@ class Lease:
         return self._is_safe_at(self._store.now_ms())
 
     def _is_safe_at(self, now_ms: int) -> bool:
-        lasts_ms = self.current_claim.until_ms - now_ms
-        if self._is_uncontested or lasts_ms >= SAFETY_MS:
-            return True
-        left_ms = self._left_ms()
-        # The claim may end together with the function.
-        return left_ms is not None and lasts_ms >= 0 and left_ms - lasts_ms < SAFETY_MS
+        return self._is_uncontested or lasts(self.current_claim.until_ms, now_ms, self._left_ms)
 
     def pulse(self) -> float:
         """Renew the claim if that is due.

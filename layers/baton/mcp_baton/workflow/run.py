@@ -22,6 +22,7 @@ from mcp_baton.tasks.record import (
     statuses_of,
     waiting_jobs,
 )
+from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Step, Workflow
@@ -49,6 +50,7 @@ class RunInput(Struct, frozen=True):
     Attributes:
         owner: The owner of the task; `None` for an unauthenticated caller.
         nulls: The arguments that were null, which a text cannot express.
+        start: The stored start of the call, whose task this run creates; `None` if repeated calls are not found.
     """
 
     texts: Mapping[str, str]
@@ -57,6 +59,7 @@ class RunInput(Struct, frozen=True):
     ttl_ms: int | None = None
     nulls: frozenset[str] = frozenset()
     answers: Mapping[str, JsonObject] = field(default_factory=dict)
+    start: Start | None = None
 
     @property
     def stored_texts(self) -> dict[str, Json]:
@@ -82,6 +85,7 @@ def new_task(workflow: Workflow, run_input: RunInput, owner: str, claim: Claim |
         arguments=stored_arguments(run_input.stored_texts, workflow.secrets),
         ttl_ms=run_input.ttl_ms,
         claim=claim,
+        task_id=None if run_input.start is None else run_input.start.task_id,
     )
 
 

@@ -5,7 +5,9 @@
 """
 
 import logging
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp_baton.exceptions import (
     OutcomeUnknown,
@@ -34,19 +36,28 @@ from mcp_baton.server.content import error_result
 from mcp_baton.server.definitions.labels import scopes_in
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
+from mcp_baton.server.execution import Execution
 from mcp_baton.server.methods.calling import outcome_alone, result_of
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import CallOptions, bound_tool, prepare_call
 from mcp_baton.server.schema.schema import explain
+from mcp_baton.server.workflows.repetitions import REPEATS, Starter
 from mcp_baton.server.workflows.runs import TaskUnreadable, WrongWorkflow, new_input, resumed_input
 from mcp_baton.server.workflows.task_view import options_of, task_summary
 from mcp_baton.tasks.record import ATTEMPTS, WORKFLOW_TASK, JobSpec, NewTask, TaskRecord
+from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.definition import ANSWERS, Workflow
 from mcp_baton.workflow.host import Failed, Prepared
 from mcp_baton.workflow.keys import own_key
-from mcp_baton.workflow.run import new_task
+from mcp_baton.workflow.lease import lasts
+from mcp_baton.workflow.run import RunInput, new_task
+
+if TYPE_CHECKING:
+    from mcp_baton.tasks.starts import Start
 
 logger = logging.getLogger(__name__)
+
+RETRY_AFTER_MS: Final = 1_000
 
 MODEL_TEXT_KEY: Final = "io.modelcontextprotocol/model-immediate-response"
 """The member of `_meta` with a text that the host may give its model at once (MCP 2025-11-25, basic/utilities/tasks,
@@ -95,26 +106,50 @@ def _completed_task(request: Request, tool: Tool, arguments: JsonObject, result:
 def _create(
     request: Request, tool: Tool | WorkflowTool, arguments: JsonObject, workflow_task: str | None = None, **spec: Any
 ) -> TaskRecord:
+    with _protocol_errors(request):
+        return _store(request).create(job_of(request, tool, arguments, workflow_task, _ttl_ms(request), **spec))
+
+
+def job_of(
+    execution: Execution,
+    tool: Tool | WorkflowTool,
+    arguments: JsonObject,
+    workflow_task: str | None = None,
+    ttl_ms: int | None = None,
+    task_id: str | None = None,
+    **spec: Any,
+) -> NewTask:
+    """Return the task of a call in the background, to be created."""
     job_spec = JobSpec(
         tool=tool.name,
-        request_id=request.exchange.request_id,
-        scopes=tuple(sorted(scopes_in(request.claims))),
-        capabilities=question_capabilities(request.envelope),
-        revision=request.envelope.revision,
+        request_id=execution.exchange.request_id,
+        scopes=tuple(sorted(scopes_in(execution.claims))),
+        capabilities=question_capabilities(execution.envelope),
+        revision=execution.envelope.revision,
         attempts=ATTEMPTS if tool.tasks.idempotent else 1,
         workflow_task=workflow_task,
-        base_url=request.base_url,
-        traceparent=request.services.telemetry.traceparent(),
+        base_url=execution.base_url,
+        traceparent=execution.services.telemetry.traceparent(),
         **spec,
     )
     variables: JsonObject = {} if workflow_task is None else {WORKFLOW_TASK: workflow_task}
-    task = NewTask(request.owner or "", variables, arguments=arguments, ttl_ms=_ttl_ms(request), work=job_spec)
-    return _store(request, task)
+    return NewTask(execution.owner or "", variables, arguments=arguments, ttl_ms=ttl_ms, work=job_spec, task_id=task_id)
 
 
 def _dispatch_and_reply(request: Request, task: TaskRecord) -> JsonObject:
     dispatch(request.services, task)
     return _reply(request, task)
+
+
+def reply_with_task(request: Request, task: TaskRecord, introduction: str) -> JsonObject:
+    """Return the task of an equal call, and say so to the model."""
+    reply = dict(_reply(request, task))
+    meta = reply.get("_meta")
+    members: dict[str, Json] = dict(meta) if isinstance(meta, Mapping) else {}
+    text = " ".join(filter(None, [introduction, str(members.get(MODEL_TEXT_KEY, ""))]))
+    if request.stateless:
+        reply["statusMessage"] = text
+    return {**reply, "_meta": {**members, MODEL_TEXT_KEY: text, REPEATS: True}}
 
 
 def _reply(request: Request, task: TaskRecord) -> JsonObject:
@@ -173,16 +208,26 @@ def _refusal(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject 
     raise ProtocolError(INVALID_PARAMS, problem)
 
 
+def _busy(error: StoreBusy) -> ProtocolError:
+    return ProtocolError(INTERNAL_ERROR, "busy; nothing was run", {"retryAfterMs": error.retry_after_ms})
+
+
 def _ttl_ms(request: Request) -> int | None:
     return None if request.stateless else request.requested_ttl()
 
 
-def _store(request: Request, task: NewTask) -> TaskRecord:
+def _store(request: Request) -> TaskStore:
     if request.store is None:
         raise ProtocolError(INTERNAL_ERROR, "This server has no task store")
+    return request.store
+
+
+@contextmanager
+def _protocol_errors(request: Request) -> Iterator[None]:
+    """Turn errors of the store, while it creates tasks, into errors for the client."""
     correlation: Json = {"correlationId": request.exchange.request_id}
     try:
-        return request.store.create(task)
+        yield
     except StoreBusy as error:
         raise ProtocolError(INTERNAL_ERROR, "busy; nothing was run", {"retryAfterMs": error.retry_after_ms}) from error
     except TooManyTasks as error:
@@ -201,7 +246,13 @@ def _store(request: Request, task: NewTask) -> TaskRecord:
         raise ProtocolError(INTERNAL_ERROR, message, correlation) from error
 
 
-def start_workflow(request: Request, tool: WorkflowTool, arguments: JsonObject, task_id: str | None) -> JsonObject:
+def start_workflow(
+    request: Request,
+    tool: WorkflowTool,
+    arguments: JsonObject,
+    task_id: str | None,
+    starter: Starter | None = None,
+) -> JsonObject:
     """Create the task of the call and, to start a workflow, the workflow's own task before it.
 
     Errors that can be found now are reported before anything is created. A crash between the two creations leaves a
@@ -210,20 +261,55 @@ def start_workflow(request: Request, tool: WorkflowTool, arguments: JsonObject, 
     if task_id is not None:
         _check_resumable(request, tool.workflow, task_id, arguments)
         return _dispatch_and_reply(request, _create(request, tool, arguments, task_id))
-    ttl_ms = _ttl_ms(request)
+    ttl_ms, store = _ttl_ms(request), _store(request)
     workflow_ttl_ms = None if ttl_ms is None else max(ttl_ms, request.services.settings.default_ttl_ms)
     run_input = new_input(request, tool.workflow, arguments, workflow_ttl_ms)
-    workflow_task = _store(request, new_task(tool.workflow, run_input, request.owner or "", None))
-    try:
-        answers: JsonObject = {ANSWERS: arguments[ANSWERS]} if ANSWERS in arguments else {}
-        return _dispatch_and_reply(request, _create(request, tool, answers, workflow_task.task_id))
-    except ProtocolError:
+    with _protocol_errors(request):
+        start = starter.begin() if starter else None
         try:
-            if request.store is not None:
-                request.store.cancel(workflow_task.owner, workflow_task.task_id)
-        except StoreError:
-            logger.warning("task %s: it has no worker and could not be cancelled", workflow_task.task_id, exc_info=True)
+            job = create_workflow_job(request, store, tool, run_input, arguments, ttl_ms, start)
+        except StoreError as error:
+            if starter and start and not isinstance(error, OutcomeUnknown):
+                starter.forget(start)
+            raise
+    return _dispatch_and_reply(request, job)
+
+
+def create_workflow_job(
+    execution: Execution,
+    store: TaskStore,
+    tool: WorkflowTool,
+    run_input: RunInput,
+    arguments: JsonObject,
+    ttl_ms: int | None,
+    start: "Start | None",
+) -> TaskRecord:
+    """Create the task of a workflow, and then the task of the call that runs it in the background.
+
+    Raises:
+        StoreError: as `TaskStore.create`. Nothing runs, except after `OutcomeUnknown`.
+    """
+    workflow_task = store.create(new_task(tool.workflow, run_input, execution.owner or "", None))
+    answers: JsonObject = {ANSWERS: arguments[ANSWERS]} if ANSWERS in arguments else {}
+    task_id = None if start is None else start.task_id
+    try:
+        job = store.create(job_of(execution, tool, answers, workflow_task.task_id, ttl_ms, task_id))
+    except StoreError:
+        _cancel_unused(store, workflow_task)
         raise
+    if start and not lasts(start.until_ms, store.now_ms(), execution.exchange.remaining_ms):
+        # The function stood still. An equal call may have found no task, and may have started another one.
+        _cancel_unused(store, job)
+        _cancel_unused(store, workflow_task)
+        raise StoreBusy("the task was created too late", RETRY_AFTER_MS)
+    return job
+
+
+def _cancel_unused(store: TaskStore, task: TaskRecord) -> None:
+    try:
+        store.cancel(task.owner, task.task_id)
+    except StoreError:
+        logger.warning("task %s: it has no worker and could not be cancelled", task.task_id, exc_info=True)
 
 
 def _check_resumable(request: Request, workflow: Workflow, task_id: str, arguments: JsonObject) -> None:

@@ -49,6 +49,8 @@ class WorkflowOptions(TypedDict, total=False):
     """How many independent steps run at the same time."""
     ttl: timedelta
     """How long its tasks live."""
+    repeats: timedelta
+    """How long after a slow reply an equal call of its tool gets the same task."""
 
 
 class StepOptions(TypedDict, total=False):

@@ -222,8 +222,17 @@ class WorkflowTool:
         return TaskSupport("optional", idempotent)
 
     @cached_property
+    def _hints(self) -> list[JsonObject]:
+        return [self._tools[step.tool].labels.annotations or {} for step in self.workflow.steps if step.tool]
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether all its tools have `readOnlyHint`."""
+        return all(hint.get("readOnlyHint") is True for hint in self._hints)
+
+    @cached_property
     def definition(self) -> dict[str, Json]:
-        hints = [self._tools[step.tool].labels.annotations or {} for step in self.workflow.steps if step.tool]
+        hints = self._hints
         writing_hints = [hint for hint in hints if hint.get("readOnlyHint") is not True]
         annotations: dict[str, Json] = {"readOnlyHint": not writing_hints}
         if writing_hints:
@@ -273,6 +282,11 @@ class WorkflowTool:
         properties[TASK_ID] = {"type": "string", "description": TASK_ID_DESCRIPTION}
         schema: dict[str, Json] = {"type": "object", "properties": properties, "additionalProperties": False}
         return {"$defs": definitions, **schema} if definitions else schema
+
+    def canonical(self, arguments: JsonObject) -> dict[str, Json]:
+        """Return the arguments of a first call with the declared defaults: equal for calls that do the same."""
+        defaults = {item.name: item.default for item in self.workflow.arguments if item.default is not None}
+        return {**defaults, **arguments}
 
     @cached_property
     def without_null(self) -> frozenset[str]:

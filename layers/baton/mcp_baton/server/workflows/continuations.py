@@ -126,7 +126,7 @@ class Continuation(Struct, frozen=True):
                 current_plan = plan_of(request, current)
                 batch = continuation_batch(current_plan, call, outcome, variables, self.rng, timing=timing)
             batches.append(batch)
-            return batch
+            return replace(batch, named=True)
 
         attempts = attempts_for(plan, self.call.tool)
         try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -38,6 +39,9 @@ from mcp_baton.workflow.pause import ApprovalRequired, Waiting
 from mcp_baton.workflow.run import EndedRun, RunInput
 from mcp_baton.workflow.secrets import secret_placeholder
 from mcp_baton.workflow.wait import milliseconds
+
+if TYPE_CHECKING:
+    from mcp_baton.server.workflows.repetitions import Starter
 
 
 class WrongWorkflow(BatonError):
@@ -79,14 +83,33 @@ def answer_with_run(
     task_id: str | None,
     host: ServerHost,
     ttl_ms: int | None = None,
+    starter: "Starter | None" = None,
+    takes_over: bool = False,
 ) -> EndedRun:
-    """`run_workflow` for a request. The client's user may be asked for missing values (`Workflow.ask`)."""
+    """`run_workflow` for a request. The client's user may be asked for missing values (`Workflow.ask`).
+
+    Args:
+        takes_over: Whether the call repeats the one whose run has died. It does not name the task itself.
+    """
+    named = task_id is not None and not takes_over
     if not workflow.ask and not any(step.ask and step.ask.of == "user" for step in workflow.steps):
-        return run_workflow(request, workflow, arguments, task_id, host, ttl_ms=ttl_ms)
+        return run_workflow(request, workflow, arguments, task_id, host, ttl_ms=ttl_ms, starter=starter, named=named)
     from mcp_baton.server.workflows.client_questions import run_asking
 
+    named = named or "requestState" in request.params
+
     def run(task_id: str | None, arguments: JsonObject, answers: Mapping[str, JsonObject]) -> EndedRun:
-        return run_workflow(request, workflow, arguments, task_id, host, ttl_ms=ttl_ms, answers=answers)
+        return run_workflow(
+            request,
+            workflow,
+            arguments,
+            task_id,
+            host,
+            ttl_ms=ttl_ms,
+            answers=answers,
+            starter=starter,
+            named=named,
+        )
 
     return run_asking(request, workflow, task_id, arguments, host, run)
 
@@ -101,6 +124,8 @@ def run_workflow(
     ttl_ms: int | None = None,
     lives_ms: int | None = None,
     answers: Mapping[str, JsonObject] = MappingProxyType({}),
+    starter: "Starter | None" = None,
+    named: bool = False,
 ) -> EndedRun:
     """Run a workflow as far as possible.
 
@@ -110,17 +135,30 @@ def run_workflow(
         ttl_ms: The lifetime that the client wants for a new task.
         lives_ms: The least time that a resumed task must live from now on. `None` does not change its lifetime.
         answers: Arguments that the user has given, by step.
+        starter: Finds the task of an equal call instead of starting a new one (`RepeatedCall`).
+        named: Whether the call names the task, so that its client has the id.
     """
     services = execution.services
     engine = Engine(host, execution.store, services.clock, sleep=services.sleep)
     with services.telemetry.span(f"workflow {workflow.name}"):
         if task_id is None:
-            run = engine.start(workflow, new_input(execution, workflow, arguments, ttl_ms))
+            run = _start(workflow, engine, new_input(execution, workflow, arguments, ttl_ms), starter)
         else:
-            run = _resume(execution, workflow, engine, arguments, task_id, answers, lives_ms)
+            run = _resume(execution, workflow, engine, arguments, task_id, answers, lives_ms, named=named)
     if run.task is not None and waiting_jobs(run.task.variables):
         _wake_waiting_jobs(execution, run, run.task)
     _add_metrics(execution, run)
+    return run
+
+
+def _start(workflow: Workflow, engine: Engine, run_input: RunInput, starter: "Starter | None") -> EndedRun:
+    start = starter.begin() if starter else None
+    run = None
+    try:
+        run = engine.start(workflow, replace(run_input, start=start))
+    finally:
+        if starter and start and (run is None or run.task is None):
+            starter.forget(start)
     return run
 
 
@@ -209,9 +247,11 @@ def _resume(
     task_id: str,
     answers: Mapping[str, JsonObject],
     lives_ms: int | None,
+    *,
+    named: bool,
 ) -> EndedRun:
     """Claim the task and resume it. If that fails, the claim is released at once."""
-    task = _claim(execution, workflow, engine, task_id)
+    task = _claim(execution, workflow, engine, task_id, named=named)
     try:
         run_input = resumed_input(workflow, task, arguments)
         if lives_ms is not None and execution.store is not None:
@@ -259,10 +299,10 @@ def resumed_input(
     return _input(task.owner, workflow.arguments, all_arguments, {}, answers)
 
 
-def _claim(execution: Execution, workflow: Workflow, engine: Engine, task_id: str) -> TaskRecord:
+def _claim(execution: Execution, workflow: Workflow, engine: Engine, task_id: str, *, named: bool) -> TaskRecord:
     _, owner = execution.own_tasks()
     try:
-        return engine.take(workflow, owner, task_id)
+        return engine.take(workflow, owner, task_id, named=named)
     except (TaskNotFound, TaskFinished, TaskHeld, StoreBusy):
         raise
     except StoreError as error:

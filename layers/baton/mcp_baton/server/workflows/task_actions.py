@@ -139,6 +139,13 @@ def _result(request: Request, tool: WorkflowTool, task: TaskRecord, action: str)
     return _tool_result(text, details.structure(text, meta), meta)
 
 
+def paused_result(request: Request, tool: WorkflowTool, task: TaskRecord) -> JsonObject:
+    """Return the result of a call that finds a paused task: its pause and how to continue, without the board."""
+    result = _result(request, tool, task, "show")
+    structure = cast("JsonObject", result["structuredContent"])
+    return {**result, "structuredContent": {name: value for name, value in structure.items() if name != "board"}}
+
+
 def _tool_result(text: str, structure: JsonObject, meta: JsonObject) -> JsonObject:
     content: list[Json] = [{"type": "text", "text": text}]
     return {"content": content, "structuredContent": structure, "isError": False, "_meta": meta}

@@ -3,7 +3,7 @@
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.request import Request
 from mcp_baton.server.view import ServerView
-from mcp_baton.workflow.definition import TASK_ID, Workflow
+from mcp_baton.workflow.definition import NEW_TASK, TASK_ID, Workflow
 from mcp_baton.workflow.handoff import Handle
 
 
@@ -17,6 +17,8 @@ def named_task(request: Request, arguments: JsonObject) -> tuple[str | None, dic
     task_id, bound_task_id = arguments.get(TASK_ID), request.bound_task()
     if task_id is None or task_id == "":
         return bound_task_id, other_arguments
+    if task_id == NEW_TASK:
+        raise InvalidTaskReference(f'{TASK_ID} "{NEW_TASK}" is only for calls of a workflow\'s tool; leave it out')
     if not isinstance(task_id, str):
         raise InvalidTaskReference(f"{TASK_ID} must be a text: the id from an earlier result")
     if bound_task_id is not None and bound_task_id != task_id:

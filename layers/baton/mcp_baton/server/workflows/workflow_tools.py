@@ -19,6 +19,7 @@ from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.workflows.engine_host import ServerHost
+from mcp_baton.server.workflows.repetitions import REPEATS, RepeatedCall, Starter, starter_of
 from mcp_baton.server.workflows.runs import (
     NOT_RESUMED,
     DefinitionChanged,
@@ -33,7 +34,7 @@ from mcp_baton.server.workflows.task_view import read_variable, task_meta
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, has_value, steps_of, timestamp
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 from mcp_baton.workflow.batch import run_result
-from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, TASK_RESULT, Workflow
+from mcp_baton.workflow.definition import ANSWERS, NEW_TASK, TASK_ACTION, TASK_ID, TASK_RESULT, Workflow
 from mcp_baton.workflow.handoff import RemainingCalls
 from mcp_baton.workflow.host import FetchedResource, Succeeded
 from mcp_baton.workflow.pause import ApprovalRequired
@@ -74,20 +75,96 @@ def call_workflow_tool(request: Request, tool: WorkflowTool) -> JsonObject:
 
 
 def _start_or_resume(request: Request, tool: WorkflowTool, *, as_task: bool) -> JsonObject:
-    task_id = None
+    task_id, arguments = None, request.object("arguments")
+    anew = arguments.get(TASK_ID) == NEW_TASK
+    if anew:
+        arguments = {name: value for name, value in arguments.items() if name != TASK_ID}
     try:
-        task_id, arguments = named_task(request, request.object("arguments"))
+        task_id, arguments = named_task(request, arguments)
+        if anew and task_id is not None:
+            raise InvalidTaskReference(f'{TASK_ID} "{NEW_TASK}" starts a task, and _meta names one; keep one of them')
         arguments = _arguments(tool, arguments, task_id)
-        if as_task:
-            from mcp_baton.server.background.creating import start_workflow
+        starter = None if task_id else starter_of(request, tool, arguments, as_task=as_task, anew=anew)
+        try:
+            if as_task:
+                from mcp_baton.server.background.creating import start_workflow
 
-            return start_workflow(request, tool, arguments, task_id)
-        host = ServerHost(request, until_s=request.reply_due_s())
-        return result_of_run(request, answer_with_run(request, tool.workflow, arguments, task_id, host))
+                return start_workflow(request, tool, arguments, task_id, starter)
+            return _run(request, tool, arguments, task_id, starter)
+        except RepeatedCall as repeated:
+            return _answer_repeated(request, tool, arguments, repeated, as_task=as_task)
     except (InvalidTaskReference, InvalidToolArguments) as error:
         return error_result(cut(f"{sentence(str(error))} {NOTHING_RUN}."))
     except (ArgumentRefused, *NOT_RESUMED) as error:
         return not_run(request, tool, task_id or "", error)
+
+
+def _run(
+    request: Request,
+    tool: WorkflowTool,
+    arguments: JsonObject,
+    task_id: str | None,
+    starter: Starter | None = None,
+    *,
+    takes_over: bool = False,
+) -> JsonObject:
+    host = ServerHost(request, until_s=request.reply_due_s())
+    run = answer_with_run(request, tool.workflow, arguments, task_id, host, starter=starter, takes_over=takes_over)
+    return result_of_run(request, run)
+
+
+def _answer_repeated(
+    request: Request, tool: WorkflowTool, arguments: JsonObject, repeated: RepeatedCall, *, as_task: bool
+) -> JsonObject:
+    """Answer a repeated call with the task of the first one: its result, its pause, or that it still runs."""
+    task = repeated.task
+    if task is not None and as_task:
+        from mcp_baton.server.background.creating import reply_with_task
+
+        return reply_with_task(request, task, repeated.introduction)
+    if task is None:
+        result = _starting_task(request, tool, repeated, as_task=as_task)
+    elif repeated.takes_over:
+        try:
+            result = _run(request, tool, arguments, task.task_id, takes_over=True)
+        except NOT_RESUMED as error:  # another repetition has taken it over
+            result = not_run(request, tool, task.task_id, error)
+    elif task.status.terminal:
+        result = result_of_ended_task(request, tool.workflow, task)
+    elif task.claim is not None and task.claim.holds_at(request.now_ms()):
+        result = not_run(request, tool, task.task_id, TaskHeld(task.claim.until_ms, task))
+    else:
+        from mcp_baton.server.workflows.task_actions import paused_result
+
+        result = paused_result(request, tool, task)
+    return _introduced(result, repeated.introduction)
+
+
+def _starting_task(request: Request, tool: WorkflowTool, repeated: RepeatedCall, *, as_task: bool) -> JsonObject:
+    """Return the result while the first call is creating its task, or if it has died before that."""
+    task_id, seconds = repeated.start.task_id, max((repeated.start.until_ms - request.now_ms() + 999) // 1000, 1)
+    if as_task:
+        text = f"The equal call is starting. Nothing was run: make the same call again in {seconds} s."
+        return error_result(text)
+    resume = dumps_spaced({TASK_ID: task_id})
+    text = (
+        f"The equal call is starting. Nothing was run: call {tool.name} in some seconds with {resume}. If there is no "
+        f"such task, make the same call again in {seconds} s."
+    )
+    statuses: Json = [{"name": step.name, "status": StepStatus.PENDING.value} for step in tool.workflow.steps]
+    meta: JsonObject = {"task_id": task_id}
+    return _tool_result(request, text, {**meta, "steps": statuses}, meta)
+
+
+def _introduced(result: JsonObject, introduction: str) -> JsonObject:
+    """Add the sentences that say whose task this is to a result, as the first ones that the model sees."""
+    text = f"{introduction}\n\n{text_of(result)}"
+    content, structure, meta = result["content"], result.get("structuredContent"), result.get("_meta")
+    blocks: Sequence[Json] = content if isinstance(content, Sequence) else ()
+    members: dict[str, Json] = {**result, "content": [{"type": "text", "text": text}, *blocks[1:]]}
+    if isinstance(structure, Mapping):
+        members["structuredContent"] = {**structure, "message": text}
+    return {**members, "_meta": {**(meta if isinstance(meta, Mapping) else {}), REPEATS: True}}
 
 
 def _arguments(tool: WorkflowTool, arguments: JsonObject, task_id: str | None) -> dict[str, Json]:

@@ -15,7 +15,17 @@ from msgspec import Struct, field
 from mcp_baton.exceptions import StoreError
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.changes import NO_PROGRESS, Changes
-from mcp_baton.tasks.dynamodb.items import BY_CLIENT, LISTED_AT, LISTED_IN, RUN, TIMINGS, WAKES, members, outbox_entry
+from mcp_baton.tasks.dynamodb.items import (
+    BY_CLIENT,
+    LISTED_AT,
+    LISTED_IN,
+    NAMED,
+    RUN,
+    TIMINGS,
+    WAKES,
+    members,
+    outbox_entry,
+)
 from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, Claim, TaskStatus, paused_step, timestamp
 from mcp_baton.tasks.texts import to_text
 
@@ -193,6 +203,8 @@ def claim_update(workflow: str, claim: Claim, now_ms: int, token: str) -> Update
     if claim.by_worker:  # it sees the callback that has listed the task, and its job continues
         unlist(update)
         update.remove(update.name(WAKES))
+    if claim.named:
+        note_named(update)
     until, lapsed = update.path(RUN, "until"), update.path(RUN, "lapsed")
     update.set(lapsed, f"if_not_exists({lapsed},{update.number(0)})+{until}")
     take_claim(update, claim, now_ms)
@@ -222,6 +234,8 @@ def renew_claim(update: Update, claim: Claim, *, release: bool = False) -> None:
     """Make a write require the claim, and renew it until its new end, or release it."""
     require_claim(update, claim)
     update.set(update.path(RUN, "until"), update.number(0 if release else claim.until_ms))
+    if release:
+        update.set(update.path(RUN, "ended"), update.number(update.now_ms))
 
 
 def write_update(item: Item, changes: Changes, now_ms: int, token: str) -> Update:
@@ -284,6 +298,11 @@ def _require_same_pause(update: Update, item: Item) -> None:
     """Require that the pause reason did not change. A newer one may name the step that this write completes."""
     path, pause = update.path("variables", PAUSE_REASON), members(item, "variables").get(PAUSE_REASON)
     update.require(f"attribute_not_exists({path})" if pause is None else f"{path}={update.value(pause)}")
+
+
+def note_named(update: Update) -> None:
+    """Let a write note that a call has named the task, so that its client has the task's id."""
+    update.set(update.name(NAMED), update.value({"BOOL": True}))
 
 
 def set_message(update: Update, message: str) -> None:

@@ -28,8 +28,8 @@ OWNER_PREFIX = "OWNER#"
 TASK_PREFIX = "TASK#"
 MAX_PARTITION_KEY_BYTES = 2048
 RUN = "run"
-"""The claim in a task's item, a map with the members of `Claim`: `id`, `number`, `until`, `dispatch`. `lapsed` is the
-sum of the ends of earlier claims; more than 0 if one of them was not released.
+"""The claim in a task's item, a map with the members of `Claim`: `id`, `number`, `until`, `dispatch`, `ended`. `lapsed`
+is the sum of the ends of earlier claims; more than 0 if one of them was not released.
 
 Every item has the map, because an update can only set members of a map that exists.
 """
@@ -45,6 +45,7 @@ VALUES_MS = 500
 TIMINGS = "timings"
 
 BY_CLIENT = "by_client"
+NAMED = "named"
 
 ALWAYS_IN_ITEM = frozenset({PROGRESS, PAUSE_REASON})
 """Variables that never leave the item, because writes address their members."""
@@ -184,6 +185,7 @@ def _record(owner: str, item: Item, reader: Callable[[], Reader]) -> TaskRecord:
         job=job_in(item) if is_job else None,
         error=cast("JsonObject | None", decode(item["error"]) if "error" in item else None),
         by_client=BY_CLIENT in item,
+        named=NAMED in item,
         wakes=tuple((_text(item, WAKES) or "").split()),
         wakes_ms=listed_ms(item) if WAKES in item and LISTED_AT in item else 0,
         source=item,
@@ -213,8 +215,9 @@ def claim_in(item: Item) -> Claim | None:
     if RUN not in item:
         return None
     run = item[RUN]["M"]
-    dispatch, lapsed = (int(run[member]["N"]) if member in run else 0 for member in ("dispatch", "lapsed"))
-    claim = Claim(run["id"]["S"], int(run["until"]["N"]), int(run["number"]["N"]), dispatch, interrupted=lapsed > 0)
+    members = ("number", "until", "dispatch", "lapsed", "ended")
+    number, until_ms, dispatch, lapsed, ended_ms = (int(run[name]["N"]) if name in run else 0 for name in members)
+    claim = Claim(run["id"]["S"], until_ms, number, dispatch, interrupted=lapsed > 0, ended_ms=ended_ms)
     return claim if claim.number else None
 
 

@@ -25,6 +25,7 @@ from mcp_baton.tasks.dynamodb.expressions import (
     finish_update,
     first_token,
     guarded_update,
+    note_named,
     renew_claim,
     set_message,
     write_update,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.callbacks import DynamoDBCallbackStore
     from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
     from mcp_baton.tasks.dynamodb.outside import Mover
+    from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
 
 STATUS_ATTRIBUTES = ("status", "expires_at", "version", RUN)
 
@@ -85,9 +87,18 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
 
         return DynamoDBCallbackStore(self.table)
 
+    @property
+    def starts(self) -> "DynamoDBStartStore":
+        from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
+
+        return DynamoDBStartStore(self.table, self.limits)
+
+    def new_task_id(self) -> str:
+        return self.new_id(self.now_ms(), self.limits.shards)
+
     def create(self, task: NewTask) -> TaskRecord:
         began_s, now_ms, token = self.table.monotonic(), self.now_ms(), new_token()
-        task_id = self.new_id(now_ms, self.limits.shards)
+        task_id = task.task_id or self.new_task_id()
         item = new_item(task, task_id, now_ms, self.limits) | first_token(now_ms, token)
         is_small = fits_in_item(item, self.limits.item_bytes)
         if not is_small and text_bytes(item["arguments"]) > VALUE_BYTES:
@@ -226,6 +237,8 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             update.require(f"{update.name('expires_at')}<={latest}")
         if batch.message is not None:
             set_message(update, batch.message)
+        if batch.named:
+            note_named(update)
         if batch.wakes:
             update.set(update.name(WAKES), update.text(" ".join(batch.wakes)))
             enter_outbox(update, task.task_id, now_ms + FIRST_DISPATCH_MS)

@@ -1,0 +1,207 @@
+"""Repeated first calls of a workflow's tool: the task of the first call answers them (docs/workflows.md, Repeated
+calls).
+
+Clients give up before a long call ends, and their model makes the same call again. So the first call stores which task
+it starts. An equal call finds that task, and replies with it instead of starting a second one.
+"""
+
+import logging
+from typing import Final
+
+from mcp_baton.exceptions import BatonError, StoreBusy, StoreError, TaskNotFound
+from mcp_baton.protocol.json import JsonObject, dumps, dumps_spaced
+from mcp_baton.protocol.state import KeyUnavailable
+from mcp_baton.server.definitions.workflow_tool import WorkflowTool
+from mcp_baton.server.request import Request
+from mcp_baton.server.view import may_use
+from mcp_baton.tasks.record import TaskRecord, TaskStatus, epoch_ms
+from mcp_baton.tasks.starts import Start
+from mcp_baton.tasks.store import TaskStore
+from mcp_baton.telemetry import REPEATED_CALLS
+from mcp_baton.workflow.definition import NEW_TASK, TASK_ID
+from mcp_baton.workflow.lease import lease_end
+from mcp_baton.workflow.wait import milliseconds
+
+logger = logging.getLogger(__name__)
+
+REPEATS: Final = "repeats"
+"""The member of `_meta` of a reply to a repeated call."""
+
+SLOW_MS: Final = 3_000
+"""A client may have given up before a reply that took this long, milliseconds."""
+
+CREATION_S: Final = 2.0
+"""How long a repeated call waits until the first call has created its task, seconds."""
+
+FIRST_LOOK_S: Final = 0.05
+ATTEMPTS: Final = 10
+
+
+class RepeatedCall(BatonError):
+    """The call repeats an earlier one. Nothing was started.
+
+    Attributes:
+        start: The start of the earlier call.
+        task: Its task; `None` if it is not created yet.
+        takes_over: Whether the run of the earlier call has died, so that this call resumes the task.
+        age_ms: How long ago the earlier call arrived, milliseconds.
+    """
+
+    def __init__(self, start: Start, task: TaskRecord | None, age_ms: int, *, takes_over: bool = False) -> None:
+        super().__init__("an equal call has started the task")
+        self.start = start
+        self.task = task
+        self.takes_over = takes_over
+        self.age_ms = age_ms
+
+    @property
+    def introduction(self) -> str:
+        """The first sentences of the reply."""
+        return (
+            f"This is the task of an equal call {max(self.age_ms, 0) // 1000} s ago. To start another task, add "
+            f"{dumps_spaced({TASK_ID: NEW_TASK})} to the arguments."
+        )
+
+
+class Starter:
+    """Stores the start of a first call, or finds the task of the equal call that it repeats.
+
+    Args:
+        digest: Of the call: equal calls of an owner have the same.
+        anew: Whether the call starts a new task in any case.
+    """
+
+    def __init__(
+        self, request: Request, store: TaskStore, owner: str, digest: str, repeats_ms: int, *, anew: bool
+    ) -> None:
+        self._request = request
+        self._store = store
+        self._owner = owner
+        self._digest = digest
+        self._repeats_ms = repeats_ms
+        self._anew = anew
+
+    def begin(self) -> Start | None:
+        """Store the start of a new task. `None` if the store does not answer: the run continues as without a store.
+
+        Raises:
+            RepeatedCall: the call repeats an earlier one.
+            StoreBusy: the store is overloaded. Nothing was started.
+        """
+        starts, earlier = self._store.starts, None
+        until_ms = lease_end(self._store, self._request.exchange.remaining_ms)
+        start = Start(self._store.new_task_id(), self._request.asked_ms(), until_ms)
+        try:
+            if self._anew:
+                starts.replace(self._owner, self._digest, start)
+                self._note("new", start.task_id)
+                return start
+            for _ in range(ATTEMPTS):
+                found = starts.begin(self._owner, self._digest, start, earlier)
+                if found is None:
+                    return start
+                self._check(found)
+                earlier = found
+        except StoreBusy:
+            raise
+        except StoreError:
+            logger.warning("the start of the call could not be stored; repetitions are not found", exc_info=True)
+            return None
+        raise StoreBusy("equal calls have started tasks until no attempt was left", 1_000)
+
+    def forget(self, start: Start) -> None:
+        """Remove the start of a task that was not created, so that the next equal call does not wait for it."""
+        try:
+            self._store.starts.forget(self._digest, start)
+        except StoreError:
+            logger.warning("task %s: its start could not be removed", start.task_id, exc_info=True)
+
+    def _check(self, found: Start) -> None:
+        """Return if the call starts a new task. Raises `RepeatedCall` if it repeats the call of this start."""
+        task, now_ms = self._task(found), self._store.now_ms()
+        age_ms = now_ms - found.asked_ms
+        if task is None:
+            if now_ms >= found.until_ms:
+                return  # the first call died before it created the task, or the task has expired
+            self._note("repetition", found.task_id)
+            raise RepeatedCall(found, None, age_ms)
+        if not may_use(self._request.server, task) or task.named or task.by_client or task.status in _NOT_DONE:
+            return
+        ended_ms, claim = _end_of_run(task), task.claim
+        takes_over = ended_ms is None and task.job is None and claim is not None and claim.lapsed_at(now_ms)
+        if takes_over and claim is not None:
+            is_repetition = now_ms - claim.until_ms < self._repeats_ms
+        elif ended_ms is None:
+            is_repetition = True
+        else:
+            is_slow = ended_ms - found.asked_ms >= SLOW_MS
+            is_repetition = is_slow and now_ms - ended_ms < self._repeats_ms
+        if is_repetition:
+            self._note("takeover" if takes_over else "repetition", task.task_id)
+            raise RepeatedCall(found, task, age_ms, takes_over=takes_over)
+
+    def _task(self, start: Start) -> TaskRecord | None:
+        """Return the task of a start. Waits a little if the first call is creating it at this moment."""
+        services = self._request.services
+        began_s, pause_s = services.clock(), FIRST_LOOK_S
+        while True:
+            try:
+                # Without a check of the scopes, which would hide the task and so let the call wait for it.
+                return services.store.get(self._owner, start.task_id) if services.store else None
+            except TaskNotFound:
+                left_s = CREATION_S - (services.clock() - began_s)
+                if self._store.now_ms() >= start.until_ms or left_s <= 0:
+                    return None
+            services.sleep(min(pause_s, left_s))
+            pause_s *= 2
+
+    def _note(self, kind: str, task_id: str) -> None:
+        self._request.services.telemetry.add(REPEATED_CALLS, of=kind)
+        logger.info("request %s: repeated call: %s, task %s", self._request.exchange.request_id, kind, task_id)
+
+
+_NOT_DONE: Final = frozenset({TaskStatus.FAILED, TaskStatus.CANCELLED})
+
+
+def _end_of_run(task: TaskRecord) -> int | None:
+    """Return when the run of a task ended, epoch milliseconds; `None` if it has not ended, or died."""
+    if task.status.terminal:
+        return epoch_ms(task.updated_at)
+    if task.job is not None or task.claim is None or task.claim.until_ms > 0:
+        return None  # a background call has ended when its task has
+    return task.claim.ended_ms
+
+
+def starter_of(
+    request: Request, tool: WorkflowTool, arguments: JsonObject, *, as_task: bool, anew: bool
+) -> Starter | None:
+    """Return the starter of a first call; `None` if its repetitions do not count as such."""
+    workflow, store, owner = tool.workflow, request.store, request.owner
+    repeats = request.server.options.repeats if workflow.repeats is None else workflow.repeats
+    if store is None or owner is None or not repeats or tool.only_reads:
+        return None
+    if "requestState" in request.params:
+        return None  # a later round of the same call
+    digest = _digest(request, tool, arguments, as_task=as_task)
+    if digest is None:
+        return None
+    return Starter(request, store, owner, digest, milliseconds(repeats), anew=anew)
+
+
+def _digest(request: Request, tool: WorkflowTool, arguments: JsonObject, *, as_task: bool) -> str | None:
+    """Return a digest that two calls share if they are equal; `None` if there is no key for secret arguments."""
+    workflow, seal = tool.workflow, request.services.seal
+    sent = tool.canonical(arguments)
+    secrets = {name: sent.pop(name) for name in workflow.secrets if name in sent}
+    call = dumps([request.owner, workflow.name, sent, as_task], sort_keys=True)
+    if not workflow.secrets:
+        from hashlib import sha256
+
+        return sha256(call.encode()).hexdigest()
+    if seal.is_temporary:
+        return None
+    try:
+        return seal.digest(dumps([call, secrets], sort_keys=True))
+    except KeyUnavailable:
+        logger.warning("workflow %s: repeated calls are not found, because the state key cannot be read", workflow.name)
+        return None

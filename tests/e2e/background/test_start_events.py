@@ -1,0 +1,159 @@
+"""Events that start workflows in the background (docs/events.md)."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mcp_baton import Server, ask_user, step
+from mcp_baton.exceptions import EventError
+from mcp_baton.protocol.json import Json
+from mcp_baton.testing import Client, connect
+
+DAY = timedelta(days=1)
+
+
+def shop() -> Server:
+    server = Server("shop")
+
+    @server.tool
+    def charge(order: str, amount: int = 1) -> str:
+        """Charge a card."""
+        return f"charged {amount} for {order}"
+
+    @server.tool(requires=["ship"])
+    def ship(order: str) -> str:
+        """Ship an order."""
+        return f"shipped {order}"
+
+    @server.workflow(background=True)
+    def settle(order: str, amount: int = 1) -> None:
+        """Settle an order."""
+        step(charge)(order=order, amount=amount)
+
+    @server.workflow(background=True)
+    def fulfil(order: str) -> None:
+        """Fulfil an order."""
+        step(charge)(order=order)
+        step(ship)(order=order)
+
+    @server.workflow(background=True)
+    def ask(order: str) -> None:
+        """Ask about an order."""
+        step(charge)(order=ask_user("which", "Which order instead of {order}?"))
+
+    return server
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with connect(shop()) as client:
+        yield client
+
+
+def event(**members: Json) -> dict[str, Any]:
+    start: dict[str, Json] = {"workflow": "settle", "arguments": {"order": "A"}, "owner": "tester", "id": "e-1"}
+    return {"batonStart": {**start, **members}}
+
+
+def test_an_event_starts_a_workflow_whose_owner_sees_it(client: Client) -> None:
+    outcome = client.send_event(event())
+    assert outcome["outcome"] == "started"
+    task = client.task(str(outcome["taskId"]))
+    assert task.status == "completed"
+    assert client.calls("charge") == [{"order": "A", "amount": 1}]
+    assert {task.status for task in client.tasks()} == {"completed"}
+
+
+def test_a_repeated_delivery_starts_nothing_also_after_the_task_has_expired(client: Client) -> None:
+    first = client.send_event(event())
+    again = client.send_event(event(arguments={"amount": 1, "order": "A"}))
+    assert (again["outcome"], again["taskId"]) == ("repeated", first["taskId"])
+    client.clock.advance(6 * DAY)
+    assert client.send_event(event())["outcome"] == "repeated"
+    assert len(client.calls("charge")) == 1
+    client.clock.advance(DAY + timedelta(seconds=2))
+    assert client.send_event(event())["outcome"] == "started"
+    assert client.send_event(event())["outcome"] == "repeated"
+
+
+def test_the_same_id_with_other_arguments_raises(client: Client) -> None:
+    client.send_event(event())
+    with pytest.raises(EventError, match=r"batonStart\.id.*other arguments"):
+        client.send_event(event(arguments={"order": "B"}))
+
+
+@pytest.mark.parametrize("other", [{"owner": "other"}, {"id": "e-2"}])
+def test_an_id_is_unique_for_an_owner_and_a_workflow(client: Client, other: dict[str, Json]) -> None:
+    client.send_event(event())
+    assert client.send_event(event(**other))["outcome"] == "started"
+
+
+@pytest.mark.parametrize(
+    ("members", "field"),
+    [
+        ({"workflow": "setle"}, "batonStart.workflow.*did you mean 'settle'"),
+        ({"workflow": 3}, "batonStart.workflow"),
+        ({"owner": ""}, "batonStart.owner"),
+        ({"owner": None}, "batonStart.owner"),
+        ({"id": 1}, "batonStart.id"),
+        ({"arguments": ["A"]}, "batonStart.arguments"),
+        ({"arguments": {}}, "batonStart.arguments.*order"),
+        ({"arguments": {"order": "A", "amount": "many"}}, "batonStart.arguments.*amount"),
+        ({"arguments": {"order": "A", "colour": "red"}}, "batonStart.arguments.*colour"),
+        ({"scopes": "ship"}, "batonStart.scopes"),
+        ({"workflow": "fulfil"}, "batonStart.scopes.*ship"),
+        ({"argments": {}}, "has no member 'argments'"),
+    ],
+)
+def test_an_invalid_event_raises_and_names_the_field(client: Client, members: dict[str, Json], field: str) -> None:
+    with pytest.raises(EventError, match=field):
+        client.send_event(event(**members))
+    assert client.tasks() == []
+
+
+def test_an_event_that_is_no_object_raises(client: Client) -> None:
+    with pytest.raises(EventError, match="batonStart"):
+        client.send_event({"batonStart": "settle"})
+
+
+def test_scopes_of_the_caller_that_the_event_stands_for(client: Client) -> None:
+    client.send_event(event(workflow="fulfil", scopes=["ship"]))
+    assert len(client.calls("ship")) == 1
+
+
+def test_of_an_array_the_valid_events_start_and_the_error_names_the_others(client: Client) -> None:
+    events: list[Json] = [event(id="1"), event(id="2", owner=""), event(id="3"), {"other": 1}]
+    with pytest.raises(EventError, match=r"2 of 4 events.*event 1: `batonStart\.owner`.*event 3: `batonStart`"):
+        client.send_event(events)
+    assert len(client.calls("charge")) == 2
+    events[1], events[3] = event(id="2"), event(id="4")
+    outcomes: Any = client.send_event(events)["events"]
+    assert [outcome["outcome"] for outcome in outcomes] == ["repeated", "started", "repeated", "started"]
+    assert len(client.calls("charge")) == 4
+
+
+@pytest.mark.parametrize("operation", ["UpdateItem", "PutItem"])
+def test_a_delivery_that_was_killed_is_repeated_without_a_second_start(client: Client, operation: str) -> None:
+    with client.killed_after(operation):
+        client.send_event(event())
+    client.clock.advance(60)
+    client.send_event(event())
+    client.clock.advance(120)
+    assert len(client.calls("charge")) == 1
+
+
+def test_a_delivery_at_the_same_time_raises_so_that_it_is_delivered_again(client: Client) -> None:
+    with client.killed_after("UpdateItem"):
+        client.send_event(event())
+    with pytest.raises(Exception, match="another delivery of the event 'e-1' is being processed"):
+        client.send_event(event())
+
+
+def test_a_question_to_the_user_pauses_the_workflow_for_its_owner(client: Client) -> None:
+    client.send_event(event(workflow="ask"))
+    paused = next(task for task in client.tasks() if task.status == "working")
+    run = client.call_workflow("ask", {"answers": {"which": "B"}}, task=paused.task_id)
+    assert run.completed
+    assert client.calls("charge") == [{"order": "B"}]

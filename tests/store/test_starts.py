@@ -1,0 +1,64 @@
+"""The starts of calls: one of several equal calls stores its start (docs/storage.md, Starts)."""
+
+from functools import partial
+
+from mcp_baton.tasks.starts import Start
+from tests.store.fixture_types import Rounds, Store, Threads
+from tests.store.steps import call_at_once
+
+CALLERS = 8
+HOUR_MS = 3_600_000
+
+
+def start(store: Store, task_id: str, *, lasts_ms: int = 45_000) -> Start:
+    now_ms = store.now_ms()
+    return Start(task_id, now_ms, now_ms + lasts_ms)
+
+
+def test_one_of_eight_equal_calls_at_once_stores_its_start(
+    store: Store, owner: str, threads: Threads, rounds: Rounds
+) -> None:
+    for number in rounds(200):
+        starts = [start(store, f"task-{number}-{caller}") for caller in range(CALLERS)]
+        calls = [partial(store.starts.begin, owner, f"{owner}-{number}", own, None) for own in starts]
+        found = call_at_once(threads, calls, ())
+        winners = [own for own, other in zip(starts, found, strict=True) if other is None]
+        assert len(winners) == 1
+        assert [other for other in found if other is not None] == winners * (CALLERS - 1)
+
+
+def test_one_of_eight_equal_calls_at_once_replaces_a_start(
+    store: Store, owner: str, threads: Threads, rounds: Rounds
+) -> None:
+    for number in rounds(25):
+        first = start(store, "first")
+        assert store.starts.begin(owner, f"{owner}-{number}", first, None) is None
+        starts = [start(store, f"task-{caller}") for caller in range(CALLERS)]
+        calls = [partial(store.starts.begin, owner, f"{owner}-{number}", own, first) for own in starts]
+        found = call_at_once(threads, calls, ())
+        winners = [own for own, other in zip(starts, found, strict=True) if other is None]
+        assert len(winners) == 1
+        assert [other for other in found if other is not None] == winners * (CALLERS - 1)
+
+
+def test_a_start_that_was_forgotten_blocks_no_call(store: Store, owner: str) -> None:
+    first, second = start(store, "first"), start(store, "second")
+    assert store.starts.begin(owner, owner, first, None) is None
+    store.starts.forget(owner, second)
+    assert store.starts.begin(owner, owner, second, None) == first
+    store.starts.forget(owner, first)
+    assert store.starts.begin(owner, owner, second, None) is None
+
+
+def test_a_start_that_replaces_an_event_is_not_confirmed(store: Store, owner: str) -> None:
+    first = Start("first", 1, store.now_ms() + HOUR_MS, call="a")
+    assert store.starts.begin(owner, owner, first, None) is None
+    store.starts.confirm(owner, first)
+    second = Start("second", 2, store.now_ms() + HOUR_MS, call="a")
+    found = store.starts.begin(owner, owner, second, None)
+    assert found is not None
+    assert (found.task_id, found.created) == ("first", True)
+    assert store.starts.begin(owner, owner, second, found) is None
+    found = store.starts.begin(owner, owner, first, None)
+    assert found is not None
+    assert (found.task_id, found.created) == ("second", False)
