@@ -95,7 +95,7 @@ class TokenVerifier:
             raise Refused(
                 "invalid_token", "the key that signed the token is too short; an RSA key needs 2048 bits"
             ) from error
-        except jwt.InvalidTokenError as error:
+        except (jwt.InvalidTokenError, RecursionError) as error:  # JSON may be nested deep
             raise Refused("invalid_token", "the token is not valid") from error
         subject = claims.get("sub")
         if not isinstance(subject, str) or not subject:

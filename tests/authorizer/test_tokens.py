@@ -152,6 +152,7 @@ def with_changed_claims(issuer: Issuer) -> str:
         pytest.param(signed_with_the_public_key, id="whose secret is the public key"),
         pytest.param(lambda issuer: f"{header_and_claims(issuer, 'none')}.", id="unsigned"),
         pytest.param(with_changed_claims, id="with changed claims"),
+        pytest.param(encoded(b'{"a":' + b"[" * 100_000) + ".e30.e30", id="nested deep"),
         *("", "x", "a.b.c", "....", "é.é.é", "bnVsbA.bnVsbA.bnVsbA", "W10.W10.W10", "x" * 20_000),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 
 from mcp_baton import BatonError, Callback, Context, Server, Settings, Step, ToolError, Workflow, or_default, step
 from mcp_baton import wait_for_callback as wait
+from mcp_baton.exceptions import EventError
 from mcp_baton.local.gateway import proxy_event
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.callbacks import MAX_BODY
@@ -305,6 +306,22 @@ def test_an_event_delivers_a_callback(shop: Shop, client: Client) -> None:
     event = {"batonCallback": {"token": token, "id": "e-1", "payload": GREEN}}
     assert client.stage.function.invoke(event, None)[0] == {"accepted": True}
     assert client.resume(task).completed
+
+
+@pytest.mark.parametrize("levels", [65, 1_000, 100_000])
+def test_a_callback_that_is_nested_too_deep_is_refused(shop: Shop, client: Client, levels: int) -> None:
+    task = waiting_task(client)
+    body = b'{"a":' * levels + b"1" + b"}" * levels
+    status, reply = post(client, path(shop.urls[0]), body[:262_144])
+    # Python's parser stops before the end of the deepest text, which is cut here.
+    assert (status, reply) == (400, {"error": "The body is nested deeper than 64 levels: send less nested JSON"})
+    payload: Any = 1
+    for _ in range(levels):
+        payload = {"a": payload}
+    event = {"batonCallback": {"token": shop.urls[0].rpartition("/")[2], "payload": payload}}
+    with pytest.raises(EventError, match="the callback's payload is nested deeper than 64 levels"):
+        client.stage.function.invoke(event, None)
+    assert client.task(task).pause.type == "waiting"
 
 
 def test_the_waits_of_a_workflow_must_fit_into_the_lifetime_of_its_tasks() -> None:

@@ -3,13 +3,14 @@
 The storage of large values is tested in test_values.py and test_pieces.py in tests/store.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
-from mcp_baton import Context, Server, Step, Workflow, step_output
+from mcp_baton import Argument, Context, Server, Step, Workflow, item, step, step_output
 from mcp_baton.exceptions import ValueLost
-from mcp_baton.protocol.json import dumps
+from mcp_baton.protocol.json import MAX_LEVELS, dumps
+from mcp_baton.testing import Connect
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Clock, begin
 
@@ -213,3 +214,46 @@ def test_reading_a_variable_that_was_not_stored_raises(make_client: MakeClient) 
     client.call_tool("keep", task=task)
     client.call_tool("read_variable", task=task)
     assert errors == ["result of 6000003 bytes exceeds the task's size limit"]
+
+
+def deep_server(levels: int) -> Server:
+    """Return a server whose workflow uses a value of a tool that is nested this deep."""
+    server = Server("deep")
+
+    @server.tool
+    def read() -> dict[str, Any]:
+        result: dict[str, Any] = {"a": "x"}
+        for _ in range(levels - 1):
+            result = {"a": result}
+        return result
+
+    @server.tool
+    def rows(row: dict[str, Any]) -> list[dict[str, Any]]:
+        return [row["a"], row["a"]]
+
+    @server.tool
+    def use(ctx: Context, row: dict[str, Any]) -> dict[str, Any]:
+        assert ctx.task is not None
+        ctx.task[ctx.idempotency_key] = row
+        return row
+
+    @server.workflow
+    def flow(pin: Annotated[str, Argument(secret=True)]) -> None:
+        """Use the value as an argument, in a condition and as an element."""
+        first, second = step(read)(), step(read, name="again")()
+        step(use, when=first == second)(row=first)  # type: ignore[no-untyped-call]
+        table = step(rows)(row=second)
+        step(use, name="each", each=table, parallel=2)(row=item())  # type: ignore[no-untyped-call]
+
+    return server
+
+
+def test_the_deepest_value_of_a_tool_can_be_used_everywhere(baton: Connect) -> None:
+    run = baton(deep_server(MAX_LEVELS)).call_workflow("flow", {"pin": "4711"})
+    assert run.completed
+    assert set(run.steps.values()) == {"completed"}
+
+
+def test_a_deeper_value_fails_its_step_and_not_the_request(baton: Connect) -> None:
+    run = baton(deep_server(MAX_LEVELS + 1)).call_workflow("flow", {"pin": "4711"})
+    assert (run.pause.type, run.pause.failed_step) == ("toolError", "read")

@@ -78,6 +78,8 @@ def test_the_text_of_a_file_is_converted_like_a_text(tmp_path: Path) -> None:
         (["level=3"], "level=3: '3' is not one of 1, 2"),
         (["shape=oval"], "shape=oval: 'oval' is not one of S, M, round"),
         (["count:=seven"], "count:=seven is not JSON"),
+        (["count:=" + "[" * 65 + "]" * 65], "is not JSON: nested deeper than 64 levels"),
+        (["tags=" + "[" * 100_000], "is not a value of type array"),
         (["amuont=1"], "there is no argument 'amuont': did you mean 'amount'?"),
         (["zzz=1"], "there is no argument 'zzz': known are text, maybe, amount"),
     ],

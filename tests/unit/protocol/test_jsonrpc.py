@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.json import MAX_DEPTH
 from mcp_baton.protocol.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
-    MAX_DEPTH,
     PARSE_ERROR,
     Malformed,
     Notification,

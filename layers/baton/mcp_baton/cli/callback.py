@@ -8,7 +8,7 @@ from mcp_baton.cli.approvals import open_http
 from mcp_baton.cli.options import ConnectionOptions, Served, uses_server
 from mcp_baton.cli.remote.errors import DONE
 from mcp_baton.exceptions import BatonError
-from mcp_baton.protocol.json import loads
+from mcp_baton.protocol.json import MAX_DEPTH, loads
 
 PATH = "callbacks"
 
@@ -28,7 +28,7 @@ def callback(
     from mcp_baton.local.clean_text import print_json
 
     try:
-        payload = loads(body)
+        payload = loads(body, MAX_DEPTH)
     except ValueError as error:
         raise BatonError(f"BODY is not JSON: {error}") from error
     with open_http(connection) as server:

@@ -13,6 +13,7 @@ import typer
 
 from mcp_baton.cli import options
 from mcp_baton.exceptions import BatonError
+from mcp_baton.protocol.json import MAX_LEVELS, loads
 
 ACCEPTED: Final = 202
 BATCH: Final = 10
@@ -139,7 +140,7 @@ class Redrive:
 
 def _event(body: str) -> dict[str, Any]:
     try:
-        record = json.loads(body)
+        record: Any = loads(body, MAX_LEVELS)
     except ValueError:
         raise ValueError("it is not JSON") from None
     match record:

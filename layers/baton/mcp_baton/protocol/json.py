@@ -7,8 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 type Json = str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None
 type JsonObject = Mapping[str, Json]
 
-MAX_LEVELS = 500
-"""The deepest nesting of a value that a function returns. Deeper ones could exceed Python's recursion limit (1000)."""
+MAX_DEPTH = 64
+"""The deepest nesting of what others send: bodies, callbacks, events and arguments (docs/http.md)."""
+
+MAX_LEVELS = 200
+"""The deepest nesting of a value that a function returns. Python copies a value with two frames for each level
+(`copy.deepcopy`), of at most 1000, and pydantic dumps at most 255 levels."""
 
 
 class TooDeep(ValueError):

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.json import Json, JsonObject, TooDeep, loads
+from mcp_baton.protocol.json import MAX_DEPTH, Json, JsonObject, TooDeep, loads
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -37,9 +37,6 @@ HTTP_STATUS: Mapping[int, int] = MappingProxyType(
     }
 )
 """The HTTP status of errors in the request itself. Other errors have status 200."""
-
-MAX_DEPTH = 64
-"""The deepest nesting of a body (docs/http.md)."""
 
 MAX_BATCH = 100
 """The most messages of a batch. Without this limit, a body of a few megabytes could request gigabytes."""

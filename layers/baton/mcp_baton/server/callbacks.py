@@ -12,7 +12,7 @@ from msgspec import Struct, to_builtins
 
 from mcp_baton.exceptions import Conflict, EventError, StoreError, TaskFinished, TaskNotFound, TooLarge, ToolError
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
-from mcp_baton.protocol.json import Json, JsonObject, json_size
+from mcp_baton.protocol.json import MAX_DEPTH, Json, JsonObject, is_deeper_than, json_size
 from mcp_baton.server.access import CALLBACKS
 from mcp_baton.server.approvals.api import Refused, json_in, reply
 from mcp_baton.server.background.dispatching import wake
@@ -102,6 +102,8 @@ def deliver_event(services: Services, event: JsonObject, exchange: Exchange) -> 
     token, key = event.get("token"), event.get("id")
     if not isinstance(token, str) or not (key is None or isinstance(key, str)) or "payload" not in event:
         raise EventError("the event's `batonCallback` needs `token`, a string, and `payload`; `id` is a string")
+    if is_deeper_than(event["payload"], MAX_DEPTH):
+        raise EventError(f"the callback's payload is nested deeper than {MAX_DEPTH} levels")
     if json_size(event["payload"]) > MAX_BODY:
         raise EventError(f"the callback's payload has more than {MAX_BODY} bytes")
     try:

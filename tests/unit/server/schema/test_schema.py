@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, Field
 
 from mcp_baton import Context, RegistrationError
+from mcp_baton.protocol.json import MAX_LEVELS
 from mcp_baton.server.definitions.labels import Labels
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.schema.plain import to_json
@@ -358,12 +359,13 @@ def nested(levels: int) -> object:
 
 
 @pytest.mark.parametrize(
-    "value", [object(), {"a": object()}, {(1, 2): 3}, b"\xff", failing(), circular(), nested(501), nested(100_000)]
+    "value",
+    [object(), {"a": object()}, {(1, 2): 3}, b"\xff", failing(), circular(), nested(MAX_LEVELS + 1), nested(100_000)],
 )
 def test_a_value_that_is_not_json_raises_a_value_error(value: object) -> None:
     with pytest.raises(ValueError, match="the value is"):
         to_json(value)
-    assert to_json(nested(500)) == nested(500)  # the deepest value that can be bound again
+    assert to_json(nested(MAX_LEVELS)) == nested(MAX_LEVELS)  # the deepest value that can be bound again
 
 
 @given(JSON)

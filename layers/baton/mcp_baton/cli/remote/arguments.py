@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from mcp_baton.exceptions import BatonError
 from mcp_baton.hints import did_you_mean
+from mcp_baton.protocol.json import MAX_DEPTH, loads
 
 _ARGUMENT: Final = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=@|=)(?P<text>.*)", re.DOTALL)
 
@@ -84,7 +85,7 @@ def unknown(kind: str, name: str, known: Sequence[str]) -> ArgumentError:
 
 def _literal(argument: GivenArgument) -> Any:
     try:
-        return json.loads(argument.text)
+        return loads(argument.text, MAX_DEPTH)
     except ValueError as error:
         raise ArgumentError(f"{argument.name}:={argument.text} is not JSON: {error}") from error
 
@@ -101,7 +102,7 @@ def from_text(name: str, text: str, schema: Mapping[str, Any], root: Mapping[str
     if not choices and (not kinds or "string" in kinds):
         return text
     try:
-        value = json.loads(text)
+        value: Any = loads(text, MAX_DEPTH)
     except ValueError:
         value = ...
     if not any(_has_type(kind, value) for kind in kinds):

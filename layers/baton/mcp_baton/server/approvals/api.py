@@ -6,7 +6,7 @@ from typing import Final
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
-from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
+from mcp_baton.protocol.json import MAX_DEPTH, Json, JsonObject, TooDeep, dumps, loads
 from mcp_baton.server.access import APPROVALS
 from mcp_baton.server.approvals.decisions import Approvals, Person, person
 from mcp_baton.server.services import Services
@@ -139,11 +139,13 @@ def body_of(request: HttpRequest) -> Mapping[str, Json]:
 
 
 def json_in(request: HttpRequest, limit: int) -> Json:
-    """Read the JSON in the body of a request. Raises `Refused` if the body is not JSON, or has more bytes than
-    `limit`."""
+    """Read the JSON in the body of a request. Raises `Refused` if the body is not JSON, is nested too deep, or has more
+    bytes than `limit`."""
     if len(request.body) > limit:
         raise Refused(413, f"Content too large: at most {limit} bytes")
     try:
-        return loads(request.body)
+        return loads(request.body, MAX_DEPTH)
+    except TooDeep as error:
+        raise Refused(400, f"The body is nested deeper than {MAX_DEPTH} levels: send less nested JSON") from error
     except ValueError as error:
         raise Refused(400, f"The body is not JSON: {error}") from error
