@@ -1,7 +1,7 @@
 """Secret arguments: their values are never stored, and `<secret NAME>` is shown instead of them (docs/workflows.md).
 Pure."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
