@@ -8,8 +8,9 @@ from typing import Any, Final
 import httpx
 from msgspec.structs import replace
 
+from mcp_baton.cli.options import is_loopback
 from mcp_baton.cli.remote.client import Receive, Remote
-from mcp_baton.cli.remote.http import LOOPBACK, HttpTransport, signer
+from mcp_baton.cli.remote.http import HttpTransport, signer
 from mcp_baton.cli.remote.printing import Progress
 from mcp_baton.cli.remote.profiles import Access
 from mcp_baton.cli.remote.questions import Terminal
@@ -47,7 +48,7 @@ class Endpoint:
 
     def __init__(self, access: Access, workflow: str, arguments: Mapping[str, str]) -> None:
         self.access = access
-        self.is_here = httpx.URL(access.url).host in LOOPBACK
+        self.is_here = is_loopback(httpx.URL(access.url).host)
         self.task_ids: list[str] = []
         self._workflow = workflow
         self._arguments = arguments

@@ -1,6 +1,7 @@
 """Requests signed with AWS credentials, compared with botocore's signatures."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import httpx
 import pytest
@@ -8,7 +9,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from mcp_baton.cli.remote.errors import Denied
+from mcp_baton.cli.remote.errors import Denied, Unreachable
 from mcp_baton.cli.remote.http import HttpTransport, SigV4, signer
 from mcp_baton.cli.remote.profiles import Access
 from mcp_baton.exceptions import BatonError
@@ -53,6 +54,81 @@ def signature(request: httpx.Request, service: str, region: str) -> str:
     aws_request.context["timestamp"] = request.headers["x-amz-date"]
     auth = SigV4Auth(Credentials(KEY, SECRET, TOKEN), service, region)
     return str(auth.signature(auth.string_to_sign(aws_request, auth.canonical_request(aws_request)), aws_request))
+
+
+OTHER = "http://server.example.com/mcp"
+CREDENTIALS: list[dict[str, Any]] = [{"api_key": "k"}, {"token": "t"}, {"headers": {"X-Key": "k"}}, {"auth": "aws"}]
+
+
+@pytest.mark.usefixtures("credentials")
+@pytest.mark.parametrize("credentials", CREDENTIALS)
+@pytest.mark.parametrize(
+    "url",
+    [
+        OTHER,
+        "HTTP://server.example.com/mcp",
+        "http://localhost.example.com/mcp",
+        "http://127.0.0.1@server.example.com/mcp",
+        "http://server.example.com\\@127.0.0.1/mcp",
+        "http://10.0.0.7:8000/mcp",
+        "http://[2001:db8::1]/mcp",
+    ],
+)
+def test_credentials_are_not_sent_to_another_machine_without_encryption(url: str, credentials: dict[str, Any]) -> None:
+    with pytest.raises(BatonError, match=r"without encryption: use an https:// URL\. --insecure-http allows it"):
+        HttpTransport(Access(url, **credentials))
+
+
+def test_a_password_in_a_url_is_not_sent_without_encryption() -> None:
+    with pytest.raises(BatonError, match="without encryption"):
+        HttpTransport(Access("http://kim:s3cret@server.example.com/mcp"))
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        Access(OTHER),
+        Access(OTHER, token="t", insecure_http=True),
+        Access("http://localhost:8000/mcp", token="t"),
+        Access("http://127.1.2.3/mcp", token="t"),
+        Access("http://[::1]:8000/mcp", token="t"),
+        Access("https://server.example.com/mcp", token="t"),
+    ],
+    ids=lambda access: access.url,
+)
+def test_other_requests_are_sent(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert send(access, monkeypatch).headers.get("authorization") == (
+        f"Bearer {access.token}" if access.token else None
+    )
+
+
+@pytest.mark.parametrize(("url", "uses_proxy"), [("http://127.0.0.1:8000/mcp", False), (OTHER, True)])
+def test_a_request_to_this_machine_uses_no_proxy(
+    url: str, monkeypatch: pytest.MonkeyPatch, *, uses_proxy: bool
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.example.com:3128")
+    options: dict[str, Any] = {}
+    monkeypatch.setattr(httpx, "Client", lambda **given: options.update(given))
+
+    HttpTransport(Access(url))
+
+    assert options["trust_env"] is uses_proxy
+
+
+def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    urls: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        urls.append(str(request.url))
+        return httpx.Response(307, headers={"Location": OTHER})
+
+    client = httpx.Client
+    monkeypatch.setattr(httpx, "Client", lambda **options: client(**options, transport=httpx.MockTransport(answer)))
+    server = HttpTransport(Access("https://server.example.com/mcp", token="t"))
+    for request in (lambda: server.send(MESSAGE, {}, bool), lambda: server.call("POST", "callbacks/a", body={})):
+        with pytest.raises(Unreachable):
+            request()
+    assert urls == ["https://server.example.com/mcp", "https://server.example.com/callbacks/a"]
 
 
 @pytest.mark.usefixtures("credentials")

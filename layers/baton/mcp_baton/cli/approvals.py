@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from mcp_baton.cli.options import ConnectionOptions, Served, uses_server
+from mcp_baton.cli.options import ConnectionOptions, Served, check_encryption, uses_server
 from mcp_baton.cli.remote.errors import DONE, FAILED
 from mcp_baton.exceptions import BatonError
 
@@ -64,12 +64,16 @@ def deny(
     return _decide(connection, approval, "deny", reason, confirmed=yes, as_json=as_json)
 
 
-def open_http(connection: ConnectionOptions) -> "closing[HttpTransport]":
+def open_http(connection: ConnectionOptions, *, has_secret_path: bool = False) -> "closing[HttpTransport]":
+    """Connect to the HTTP API of the server at WHERE. `has_secret_path` is whether a path is a credential."""
     from mcp_baton.cli.remote.connection import access_of
     from mcp_baton.cli.remote.http import HttpTransport
 
     connection.refuse_target()
-    return closing(HttpTransport(access_of(connection)))
+    access = access_of(connection)
+    if has_secret_path:
+        check_encryption(access.url, insecure_http=access.insecure_http)
+    return closing(HttpTransport(access))
 
 
 def _list_approvals(server: "HttpTransport", state: State) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ def callback(
         payload = loads(body, MAX_DEPTH)
     except ValueError as error:
         raise BatonError(f"BODY is not JSON: {error}") from error
-    with open_http(connection) as server:
+    with open_http(connection, has_secret_path=True) as server:
         reply = server.call("POST", f"{PATH}/{address.rpartition('/')[2]}", body=payload)
     if as_json:
         print_json(reply)

@@ -73,6 +73,7 @@ def install(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace a server that has this name and another address.")
     ] = False,
+    insecure_http: options.InsecureHttp = False,
     print_: Annotated[bool, typer.Option("--print", help="Print the configuration and write nothing.")] = False,
 ) -> int:
     """Add a server to a host's configuration.
@@ -81,6 +82,8 @@ def install(
     """
     from mcp_baton.local.clean_text import echo, print_json
 
+    if header:
+        options.check_encryption(url, insecure_http=insecure_http)
     configuration = entry(host, name, url, [parse_header(text, name) for text in header or ()])
     file = None if project else user_file(host, sys.platform, Path.home(), os.environ)
     file = file or project_file(host, Path.cwd())

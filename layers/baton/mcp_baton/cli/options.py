@@ -52,6 +52,37 @@ def endpoint(text: str) -> str:
     return text
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a host of a URL is this machine, so that nobody else can read the requests."""
+    from ipaddress import ip_address
+
+    try:
+        return host.lower() == "localhost" or ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def check_encryption(url: str, *, insecure_http: bool) -> None:
+    """Refuse to send a secret without encryption.
+
+    Raises:
+        BatonError: the URL begins with `http://`, and its host is another machine.
+    """
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        scheme, host = parts.scheme, parts.hostname or ""
+    except ValueError as error:
+        raise BatonError(f"the server's URL is invalid: {error}") from None
+    # Parsers disagree about the host before a backslash.
+    if scheme != "https" and not insecure_http and ("\\" in url or not is_loopback(host)):
+        raise BatonError(
+            f"the credentials would reach {host} without encryption: use an https:// URL. --insecure-http allows it "
+            "(in a profile: insecure_http = true)"
+        )
+
+
 def seconds(value: object) -> float:
     """A positive time in seconds."""
     text = str(value)
@@ -88,6 +119,7 @@ class ConnectionOptions:
     token: str | None = None
     aws: bool = False
     header: Sequence[str] | None = None
+    insecure_http: bool = False
     table: str | None = None
     owner: str | None = None
     dynamodb: str | None = None
@@ -120,7 +152,11 @@ class ConnectionOptions:
         present = {name: value for name, value in credentials.items() if value}
         shown = [word for name, value in present.items() if value.startswith("env:") for word in (name, value)]
         hidden = [name for name, value in present.items() if not value.startswith("env:")]
-        return [*shown, *(["--aws"] if self.aws else [])], [*hidden, *(["--header"] if self.header else [])]
+        flags = {"--aws": self.aws, "--insecure-http": self.insecure_http}
+        return [*shown, *(name for name, is_set in flags.items() if is_set)], [
+            *hidden,
+            *(["--header"] if self.header else []),
+        ]
 
 
 Port = Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="0 for a free port.")]
@@ -167,6 +203,9 @@ ReadUnits = Annotated[
     float, typer.Option("--read-units", min=1, metavar="N", help="The most read units of the table a second.")
 ]
 
+InsecureHttp = Annotated[
+    bool, typer.Option("--insecure-http", help="Send credentials to another machine without encryption.")
+]
 _CREDENTIALS: Final[dict[str, Any]] = {
     "api_key": Annotated[
         str | None, typer.Option("--api-key", metavar="KEY", help="Sent as x-api-key; env:NAME reads a variable.")
@@ -178,6 +217,7 @@ _CREDENTIALS: Final[dict[str, Any]] = {
     "header": Annotated[
         list[str] | None, typer.Option("--header", metavar="NAME:VALUE", help="One more header; may be repeated.")
     ],
+    "insecure_http": InsecureHttp,
 }
 _TABLE: Final[dict[str, Any]] = {
     "table": Annotated[
@@ -222,7 +262,7 @@ def uses_server(
         own_parameters = signature(command).parameters.items()
         parameters += [parameter for name, parameter in own_parameters if name not in ("connection", "as_json")]
         for name, annotation in {**shared_options, "as_json": _AS_JSON}.items():
-            default = False if name in ("aws", "as_json") else None
+            default = False if name in ("aws", "insecure_http", "as_json") else None
             parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         return run

@@ -104,6 +104,16 @@ def json_size(value: Json) -> int:
     return len(dumps(value).encode())
 
 
+def has_more_values_than(value: Json, limit: int) -> bool:
+    """Return whether a value and the values inside it are more than `limit`. Not recursive."""
+    count, layer = 1, [value]
+    while layer and count <= limit:
+        containers = [item for item in layer if isinstance(item, dict | list)]
+        count += sum(map(len, containers))
+        layer = [child for item in containers for child in (item.values() if isinstance(item, dict) else item)]
+    return count > limit
+
+
 def is_deeper_than(value: Json, levels: int) -> bool:
     """Return whether lists and objects are nested deeper than `levels`. Not recursive."""
     layer = [value] if isinstance(value, dict | list) else []

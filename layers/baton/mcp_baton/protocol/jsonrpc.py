@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.json import MAX_DEPTH, Json, JsonObject, TooDeep, loads
+from mcp_baton.protocol.json import MAX_DEPTH, Json, JsonObject, TooDeep, has_more_values_than, loads
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -37,6 +37,10 @@ HTTP_STATUS: Mapping[int, int] = MappingProxyType(
     }
 )
 """The HTTP status of errors in the request itself. Other errors have status 200."""
+
+MAX_VALUES = 500_000
+"""The most values of a body (docs/http.md). A value of three bytes takes hundreds of bytes of memory in the copies of
+a call."""
 
 MAX_BATCH = 100
 """The most messages of a batch. Without this limit, a body of a few megabytes could request gigabytes."""
@@ -77,8 +81,8 @@ def parse_body(body: bytes) -> Message | list[Message]:
     """Return the message in a body, or the messages of a batch.
 
     Raises:
-        ProtocolError: the body is not JSON in UTF-8 (`-32700`); or it is nested too deep, or is an empty or too long
-            batch (`-32600`).
+        ProtocolError: the body is not JSON in UTF-8 (`-32700`); or it is nested too deep, has too many values, or
+            is an empty or too long batch (`-32600`).
     """
     try:
         value = loads(body, MAX_DEPTH)
@@ -87,6 +91,10 @@ def parse_body(body: bytes) -> Message | list[Message]:
         raise ProtocolError(INVALID_REQUEST, message) from error
     except ValueError as error:
         raise ProtocolError(PARSE_ERROR, "Parse error: the body is not JSON in UTF-8") from error
+    # Each value except the first is after a bracket or a comma. Texts may have these, too.
+    if sum(map(body.count, (b",", b"[", b"{"))) >= MAX_VALUES and has_more_values_than(value, MAX_VALUES):
+        message = f"Invalid request: the body has more than {MAX_VALUES:,} values; send fewer, or longer texts"
+        raise ProtocolError(INVALID_REQUEST, message)
     if isinstance(value, list):
         if not value:
             raise ProtocolError(INVALID_REQUEST, "Invalid request: the batch is empty")

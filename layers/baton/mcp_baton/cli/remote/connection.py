@@ -74,6 +74,7 @@ def access_of(connection: ConnectionOptions) -> Access:
         access = replace(access, token=secret(connection.token, "--token"))
     auth: Literal["aws"] | None = "aws" if connection.aws else access.auth
     access = replace(access, auth=auth, headers={**access.headers, **_headers(connection.header or ())})
+    access = replace(access, insecure_http=connection.insecure_http or access.insecure_http)
     if access.auth and access.token:
         raise BatonError("a request is either signed or has a bearer token: omit --token or --aws (auth)")
     return access

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 
+from mcp_baton.cli.options import check_encryption, is_loopback
 from mcp_baton.cli.remote.client import Receive
 from mcp_baton.cli.remote.errors import Denied, Failure, Unreachable, protocol_error
 from mcp_baton.cli.remote.profiles import Access
@@ -31,14 +32,21 @@ LEVELS: Final = MAX_LEVELS + 20
 """The maximum nesting of a message: that of a tool's value, and the levels around it."""
 
 MAX_TEXT: Final = 200
-LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 class HttpTransport:
     def __init__(self, access: Access) -> None:
-        auth = signer(access) if access.auth else None
+        headers, has_password = _headers(access), "@" in access.url.partition("://")[2].partition("/")[0]
+        if headers or access.auth or has_password:
+            check_encryption(access.url, insecure_http=access.insecure_http)
         self._url = access.url
-        self._client = httpx.Client(auth=auth, headers=_headers(access), timeout=httpx.Timeout(CONNECT_S, read=QUIET_S))
+        self._client = httpx.Client(
+            auth=signer(access) if access.auth else None,
+            headers=headers,
+            timeout=httpx.Timeout(CONNECT_S, read=QUIET_S),
+            # A proxy is another machine.
+            trust_env=not is_loopback(httpx.URL(access.url).host),
+        )
 
     def close(self) -> None:
         self._client.close()
@@ -133,7 +141,7 @@ class HttpTransport:
 
 def _remedy(error: Exception, url: str) -> str:
     """Return a hint if the connection to this machine was refused."""
-    is_local = isinstance(error, httpx.ConnectError) and httpx.URL(url).host in LOOPBACK
+    is_local = isinstance(error, httpx.ConnectError) and is_loopback(httpx.URL(url).host)
     return ": is `baton serve` running, on this port?" if is_local else ""
 
 

@@ -29,6 +29,7 @@ class Access(Struct, frozen=True, forbid_unknown_fields=True):
         auth: `aws` if requests are signed with AWS credentials.
         region: The region of the signature; `None` for the one in the URL or in the AWS configuration.
         service: The service of the signature; `None` for Lambda at a function URL, else API Gateway (`execute-api`).
+        insecure_http: Whether credentials may be sent to another machine over HTTP without TLS.
     """
 
     url: str
@@ -39,6 +40,7 @@ class Access(Struct, frozen=True, forbid_unknown_fields=True):
     aws_profile: str | None = None
     service: str | None = None
     headers: dict[str, str] = {}
+    insecure_http: bool = False
 
     @override
     def __repr__(self) -> str:
