@@ -28,11 +28,13 @@ from mcp_baton.server.schema.signature import (
     NO_ANNOTATION,
     Parameter,
     Signature,
+    by_first_name,
     first_line,
     is_field,
     parameter_error,
     return_error,
     type_without_schema,
+    without_alias,
 )
 from mcp_baton.workflow.host import MAX_FIELDS, InvalidField, Mismatch
 
@@ -79,6 +81,7 @@ class InputSchema:
 
     def bind(self, arguments: Mapping[str, Json]) -> dict[str, Any]:
         """Convert the keyword arguments. Raises `InvalidArguments`, or the exception of an author's validator."""
+        arguments = self.named(arguments)
         bound = self._bind_plain(arguments)
         if bound is None:
             bound = self._bind_with_pydantic(arguments)
@@ -95,6 +98,10 @@ class InputSchema:
         except ValidationError as error:
             raise InvalidArguments(mismatch_of(error)) from error
         return {parameter.name: getattr(values, parameter.name) for parameter in self._signature.parameters}
+
+    def named(self, arguments: JsonObject) -> JsonObject:
+        """Return the arguments by their published names."""
+        return by_first_name(arguments, (parameter.accepted_names for parameter in self._signature.parameters))
 
     def problem_with(self, argument: str, value: Json) -> str | None:
         """Return why a value of one argument is invalid; `None` if it is valid."""
@@ -116,6 +123,7 @@ class InputSchema:
         """Return the arguments in one form, so that calls can be compared: converted to their types (`{"n": "5"}` for
         an `int` becomes `{"n": 5}`), and without those that equal their default. Arguments that do not match the schema
         are returned unchanged."""
+        arguments = self.named(arguments)
         try:
             bound = self.bind(arguments)
             canonical_arguments: dict[str, Json] = {}
@@ -150,10 +158,15 @@ class InputSchema:
 
         members: dict[str, Any] = {"__annotations__": {}, "__module__": __name__}
         for parameter in self._signature.parameters:
-            members["__annotations__"][parameter.name] = parameter.pydantic_type
+            annotation = parameter.pydantic_type
             if is_field(parameter.default):
-                members[parameter.name] = parameter.default
-            elif parameter.default is not NO_ANNOTATION:
+                annotation = Annotated[annotation, parameter.default]
+            if any(map(is_field, getattr(annotation, "__metadata__", ()))):  # it may have several aliases, or a path
+                annotation = Annotated[annotation, Field(validation_alias=parameter.published_name)]
+            members["__annotations__"][parameter.name] = annotation
+            if is_field(parameter.default):
+                continue
+            if parameter.default is not NO_ANNOTATION:
                 members[parameter.name] = Field(default=parameter.default)
         arguments_type = type(f"{self._name}_arguments", (), members)
         config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
@@ -288,8 +301,9 @@ def tool_error(subject: str, signature: Signature, error: Exception, *, has_outp
 
 def parameter_error_in(subject: str, signature: Signature, purpose: Purpose) -> RegistrationError | None:
     for parameter in signature.parameters:
-        default = parameter.default
-        annotation: Any = Annotated[parameter.annotation, default] if is_field(default) else parameter.annotation
+        default, annotation = parameter.default, parameter.value_type
+        if is_field(default):
+            annotation = Annotated[annotation, without_alias(default)]
         unsupported = unsupported_type(annotation, purpose)
         if unsupported is not None:
             return parameter_error(subject, parameter.name, unsupported.part, unsupported.cause)
