@@ -14,6 +14,10 @@ DEFAULT: Any = Field(validation_alias="orderId", default="-")
 NAMED = {"orderId": "A"}
 
 
+def structured(client: Client, tool: str, arguments: dict[str, Any] | None = None) -> Any:
+    return client.call_tool(tool, arguments or {}).structured
+
+
 def plain_alias(order_id: Annotated[str, Field(alias="orderId")]) -> str:
     return order_id
 
@@ -93,10 +97,10 @@ def test_every_choice_is_accepted_by_tools_prompts_workflows_and_steps(arguments
     with connect(server) as client:
         assert client.call_tool("find", arguments).text == "A"
         assert client.get_prompt("ask", arguments).messages[0].text == "A"
-        assert client.call_tool("run", arguments).structured["results"] == {"find": "A"}
+        assert structured(client, "run", arguments)["results"] == {"find": "A"}
         assert client.get_prompt("run", arguments).completed
-        assert client.call_tool("run_default", {"orderId": "A"}).structured["results"] == {"find": "A"}
-        assert client.call_tool("run_default").structured["results"] == {"find": "-"}
+        assert structured(client, "run_default", {"orderId": "A"})["results"] == {"find": "A"}
+        assert structured(client, "run_default")["results"] == {"find": "-"}
 
 
 def test_two_names_of_one_argument_are_refused() -> None:
@@ -110,7 +114,7 @@ def test_an_approval_covers_the_value_by_whichever_name_it_comes() -> None:
     server = Server("shop")
     server.add_tool(choices, name="find", approval=Approval("people", message="Find {orderId}?"))
     with connect(server) as client:
-        waiting = client.call_tool("find", {"id": "A"}).structured["approval"]
+        waiting = structured(client, "find", {"id": "A"})["approval"]
         assert "A" in str(waiting)
         client.as_owner("kim", scopes=["people"]).approve(waiting["approvalId"])
         assert client.call_tool("find", {"id": "B"}).is_error
@@ -157,18 +161,19 @@ class ByName(BaseModel):
 def test_arguments_and_answers_of_workflows_keep_the_names_that_their_type_accepts(kind: Any, value: Any) -> None:
     server = Server("shop")
 
-    @server.tool
-    def show(first: kind, second: kind) -> str:
+    def show_both(first: kind, second: kind) -> str:
         return f"{first.ident} {second.ident}"
+
+    show: Any = server.add_tool(show_both, name="show")
 
     @server.workflow
     def run(first: kind) -> None:
         """Show both."""
-        second = ask_user("second", "Which one?", returns=kind)
+        second: Any = ask_user("second", "Which one?", returns=kind)
         step(show)(first=first, second=second)
 
     def text(client: Client, **arguments: Any) -> str:
-        return str(client.call_tool("run", arguments).structured["results"]["show"])
+        return str(structured(client, "run", arguments)["results"]["show"])
 
     with connect(server) as client:
         assert text(client, first=value, answers={"second": value}) == "7 7"

@@ -440,7 +440,7 @@ def test_another_text_in_place_of_a_list_has_no_such_hint() -> None:
 )
 def test_the_schema_of_a_tuple_has_items_for_hosts_that_need_them(kind: Any, items: dict[str, Any]) -> None:
     def function(value: kind) -> kind:
-        return value  # type: ignore[no-any-return]
+        return value
 
     definition: Any = tool(function).definition
     assert definition["inputSchema"]["properties"]["value"]["items"] == items
