@@ -139,7 +139,8 @@ def test_prompts_and_steps_get_a_copy_too() -> None:
         return client.get_prompt("add", {"note": note}).messages[0].text
 
     def workflow(client: Client, note: str) -> str:
-        results = client.call_tool("run", {"note": note}).structured["results"]
+        run_result: Any = client.call_tool("run", {"note": note}).structured
+        results = run_result["results"]
         return f"{results['omitted']}, {results['passed']}"
 
     assert alice_and_bob(server, prompt) == (SECRET, "note")

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import contextvars
 import functools
 import logging
 import threading
@@ -583,6 +584,28 @@ def test_a_factory_that_cannot_be_stopped_is_called_again_by_the_call_after_the_
         released.get_loop().call_soon_threadsafe(released.set_result, None)
         first.result(BOUND_S)
         assert client.call_tool("ask").text == "db"
+
+
+@pytest.mark.parametrize("is_generator", [False, True])
+def test_a_plain_function_sees_the_context_variables_that_its_async_dependency_has_set(is_generator: bool) -> None:
+    who = contextvars.ContextVar("who", default="nobody")
+
+    async def caller() -> str:
+        who.set("kim")
+        return "kim"
+
+    async def caller_until_the_end() -> AsyncIterator[str]:
+        yield await caller()
+
+    dependency, server = Depends(caller_until_the_end if is_generator else caller), Server("shop")
+
+    @server.tool
+    def read(_: str = dependency) -> str:
+        return who.get()
+
+    with connect(server) as client:
+        assert client.call_tool("read").text == "kim"
+    assert who.get() == "nobody"
 
 
 def test_a_plain_factory_that_needs_the_event_loop_is_called_on_it() -> None:

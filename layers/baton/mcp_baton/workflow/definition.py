@@ -155,6 +155,7 @@ class Argument(Struct, frozen=True):
             it. `None` for no default.
         secret: Its value is never stored. `<secret NAME>` is shown instead of it, and it must be given again with a
             resume (docs/workflows.md, Secret arguments).
+        other_names: Further names by which a caller may give it. A workflow function takes them from `AliasChoices`.
     """
 
     name: str = ""
@@ -163,6 +164,7 @@ class Argument(Struct, frozen=True):
     type: Any = str
     default: Json = None
     secret: bool = False
+    other_names: tuple[str, ...] = ()
 
     @property
     def shown_description(self) -> str:

@@ -1,7 +1,7 @@
 """Resources: URI templates, and the URIs of tasks' values."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import SupportsIndex
 
@@ -292,14 +292,12 @@ def test_different_uris_stay_different(uri: str, other: str) -> None:
 
 
 def test_the_uri_as_it_was_sent_precedes_an_equal_one_which_precedes_templates() -> None:
-    resources = {
-        uri: Resource(uri, function, "r", Labels(), None)
-        for uri, function in {
-            "docs://{+page}": lambda page: page,
-            "docs://a": lambda: "",
-            "docs://a/": lambda: "",
-        }.items()
+    functions: dict[str, Callable[..., object]] = {
+        "docs://{+page}": lambda page: page,
+        "docs://a": lambda: "",
+        "docs://a/": lambda: "",
     }
+    resources = {uri: Resource(uri, function, "r", Labels(), None) for uri, function in functions.items()}
     sent = ("docs://a", "docs://a/", "DOCS://a/", "docs://b/", "docs://b")
     found = [match[0].uri for uri in sent if (match := find_in(resources, uri)) is not None]
     assert found == ["docs://a", "docs://a/", "docs://a", "docs://{+page}", "docs://{+page}"]

@@ -14,9 +14,11 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import AfterValidator, BaseModel, Field
+from jsonschema_rs import Draft202012Validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from mcp_baton import Context, RegistrationError
+from mcp_baton.exceptions import WrongResult
 from mcp_baton.protocol.json import MAX_LEVELS
 from mcp_baton.server.definitions.labels import Labels
 from mcp_baton.server.definitions.tool import Tool
@@ -390,3 +392,105 @@ def test_a_text_in_an_annotation_is_the_parameters_description() -> None:
     assert properties["sku"] == {"description": "Which", "type": "string"}
     assert properties["count"]["description"] == "How many"
     assert {name: tool(mixed).input.json_schema["properties"][name] for name in properties} == properties
+
+
+@dataclass
+class Point:
+    x: float
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "hint"),
+    [
+        (list[str], '["a"]', "send a list itself"),
+        (list[Line] | None, ' [{"sku": "x"}]', "send a list itself"),
+        (tuple[int, int], "[1, 2]", "send a list itself"),
+        (set[int], "[1]", "send a list itself"),
+        (Line, '{"sku": "x"}', "send an object itself"),
+        (Point, '{"x": 1}', "send an object itself"),
+        (Order, '{"id": "1"}', "send an object itself"),
+        (dict[str, int], '{"a": 1}', "send an object itself"),
+        (dict, "{}", "send an object itself"),
+    ],
+)
+def test_json_text_in_place_of_a_list_or_an_object_is_an_error_that_says_so(kind: Any, text: str, hint: str) -> None:
+    def plain(value: kind) -> None: ...
+
+    def nested(value: dict[str, kind]) -> None: ...
+
+    for function, value, field in ((plain, text, "value"), (nested, {"a": text}, "value.a")):
+        with pytest.raises(InvalidArguments, match=rf"^{field}.*It is JSON text: {hint}, without quotation marks"):
+            tool(function).input.bind({"value": value})
+
+
+def test_another_text_in_place_of_a_list_has_no_such_hint() -> None:
+    def function(value: list[str]) -> None: ...
+
+    with pytest.raises(InvalidArguments) as error_info:
+        tool(function).input.bind({"value": "a, b"})
+    assert "JSON text" not in str(error_info.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "items"),
+    [
+        (tuple[float, float], {"type": "number"}),
+        (tuple[str, int, str], {"anyOf": [{"type": "string"}, {"type": "integer"}]}),
+        (tuple[int, ...], {"type": "integer"}),
+        (tuple[()], {}),
+    ],
+)
+def test_the_schema_of_a_tuple_has_items_for_hosts_that_need_them(kind: Any, items: dict[str, Any]) -> None:
+    def function(value: kind) -> kind:
+        return value
+
+    definition: Any = tool(function).definition
+    assert definition["inputSchema"]["properties"]["value"]["items"] == items
+    assert definition["outputSchema"]["properties"]["result"]["items"] == items
+
+
+class ByName(BaseModel):
+    model_config = ConfigDict(serialize_by_alias=False)
+    ident: str = Field(alias="_id")
+
+
+class ByAlias(BaseModel):
+    model_config = ConfigDict(serialize_by_alias=True)
+    ident: str = Field(alias="_id")
+    inner: ByName
+
+
+class Unset(BaseModel):
+    ident: str = Field(alias="_id")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        (ByName, ByName(_id="7"), {"ident": "7"}),
+        (list[ByName], [ByName(_id="7")], [{"ident": "7"}]),
+        (ByAlias, ByAlias(_id="7", inner=ByName(_id="8")), {"_id": "7", "inner": {"ident": "8"}}),
+        (Unset, Unset(_id="7"), {"_id": "7"}),
+        (Any, ByName(_id="7"), {"ident": "7"}),
+        (Any, [Unset(_id="7")], [{"_id": "7"}]),
+    ],
+)
+def test_a_model_decides_whether_results_and_schema_have_aliases(kind: Any, value: Any, expected: Any) -> None:
+    def function() -> kind: ...
+
+    item = tool(function)
+    outcome = item.outcome(value)
+    assert outcome.value == expected
+    if item.output is not None:
+        Draft202012Validator(item.output.json_schema).validate(item.result(outcome)["structuredContent"])
+        text = str(item.output.json_schema)
+        assert [name in text for name in ("ident", "_id")] == [name in str(expected) for name in ("ident", "_id")]
+
+
+@pytest.mark.parametrize("kind", [bytes, Any, dict[str, bytes]])
+def test_bytes_that_are_not_utf_8_are_an_error_with_the_remedy(kind: Any) -> None:
+    def function() -> kind: ...
+
+    value = {"a": b"\xff"} if kind == dict[str, bytes] else b"\xff"
+    with pytest.raises(WrongResult, match="bytes that are not text in UTF-8; return Image, Audio or EmbeddedResource"):
+        tool(function).outcome(value)

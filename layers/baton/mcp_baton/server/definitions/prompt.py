@@ -42,7 +42,13 @@ class Prompt:
         self.labels = labels.for_function(function)
         self.signature = read_signature(function, f"prompt {name!r}")
         self.arguments = tuple(
-            Argument(parameter.published_name, parameter.description, parameter.required, parameter.annotation)
+            Argument(
+                parameter.published_name,
+                parameter.description,
+                parameter.required,
+                parameter.value_type,
+                other_names=parameter.accepted_names[1:],
+            )
             for parameter in self.signature.parameters
         )
         self.input = InputSchema(name, self.signature)

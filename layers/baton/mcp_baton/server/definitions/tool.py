@@ -353,6 +353,9 @@ def wrong_result(
     if inspect.iscoroutine(value):
         value.close()
         return WrongResult(f"{subject} a coroutine: write async def, and await what it calls")
+    if "utf-8" in str(error):
+        remedy = "return Image, Audio or EmbeddedResource for binary data, or text in base64"
+        return WrongResult(f"{subject} bytes that are not text in UTF-8; {remedy}")
     value_text = "None" if value is None else f"a value of the type {type(value).__qualname__}"
     if declared_type is None or isinstance(error.__cause__, TypeError):
         remedy = "return texts, numbers, booleans, None, lists, dicts, dataclasses or models"

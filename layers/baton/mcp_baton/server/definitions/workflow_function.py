@@ -494,7 +494,8 @@ def workflow_of_function(
 def _argument(parameter: Parameter, descriptions: Mapping[str, str]) -> Argument:
     notes = getattr(parameter.annotation, "__metadata__", ())
     declaration = next((note for note in notes if isinstance(note, Argument)), Argument(""))
-    kind: Any = parameter.annotation
+    kind: Any = parameter.value_type
+    notes = getattr(kind, "__metadata__", ())
     if notes:
         other_notes = [note for note in notes if not isinstance(note, str | Argument)]
         kind = kind.__origin__
@@ -508,6 +509,7 @@ def _argument(parameter: Parameter, descriptions: Mapping[str, str]) -> Argument
         type=str if kind is Any else kind,
         default=default,
         secret=declaration.secret,
+        other_names=parameter.accepted_names[1:],
     )
 
 

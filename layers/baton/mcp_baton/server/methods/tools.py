@@ -29,6 +29,7 @@ def call_tool(request: Request) -> JsonObject:
 
             return call_workflow_tool(request, workflow_tool)
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
+    arguments = tool.input.named(arguments)
     if request.stateless and (mismatch := header_mismatch(tool.mirrored, arguments, request.headers)):
         raise ProtocolError(HEADER_MISMATCH, f"Header mismatch: {mismatch}")
     if TASK_ID not in arguments or name not in request.server.tools_with_task_id:

@@ -6,6 +6,7 @@ dependencies of a `def` are created and closed on the loop, too, while its threa
 
 import atexit
 import contextlib
+import contextvars
 import inspect
 import logging
 import math
@@ -15,7 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, structs
 
@@ -56,7 +57,12 @@ class WaitMode(Struct, frozen=True):
         if not self.on_loop:
             from mcp_baton.server.running.event_loop import submit
 
-            return _result_of(submit(coroutine), self.limit_s)
+            contexts: list[contextvars.Context] = []
+            result = _result_of(submit(_keep_context(coroutine, contexts)), self.limit_s)
+            for variable, value in contexts[0].items():
+                if variable.get(_UNSET) is not value:
+                    variable.set(value)
+            return result
         import asyncio
 
         limit = asyncio.timeout(self.limit_s)
@@ -104,6 +110,16 @@ class WaitMode(Struct, frozen=True):
         from concurrent.futures import wait
 
         return bool(wait([finished], limit_s).done)
+
+
+_UNSET: Final = object()
+
+
+async def _keep_context[T](coroutine: Coroutine[Any, Any, T], contexts: list[contextvars.Context]) -> T:
+    """Run a coroutine, and keep its context: the thread that waits takes over the context variables that it has set."""
+    value = await coroutine
+    contexts.append(contextvars.copy_context())
+    return value
 
 
 def _start_in_another_thread[T](

@@ -182,7 +182,10 @@ def to_json(value: object) -> Json:
 def _dump_special(value: object) -> object:
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+    config = getattr(value, "model_config", None) or getattr(value, "__pydantic_config__", None)
     try:
+        if isinstance(config, dict) and "serialize_by_alias" in config:
+            return cast("Any", value).__pydantic_serializer__.to_python(value, mode="json")
         return to_jsonable_python(value)
     except PydanticSerializationError as error:
         raise TypeError(str(error)) from error

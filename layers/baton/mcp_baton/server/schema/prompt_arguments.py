@@ -11,6 +11,7 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.schema.plain import EXACT_INTEGERS
 from mcp_baton.server.schema.schema import explain, mismatch_of
+from mcp_baton.server.schema.signature import by_first_name
 from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.secrets import oversized_secret
 from mcp_baton.workflow.sources import as_text, matches_template
@@ -34,6 +35,7 @@ class ArgumentRefused(ProtocolError):
 def check_arguments(declarations: Sequence[Argument], arguments: JsonObject) -> tuple[dict[str, str], dict[str, Json]]:
     """Return the arguments as texts, and converted to their types. Raises `ArgumentRefused`."""
     by_name = {argument.name: argument for argument in declarations}
+    arguments = named(declarations, arguments)
     for name in arguments.keys() - by_name.keys():
         known = ", ".join(by_name) or "none"
         raise ArgumentRefused(f"unknown argument {name!r}; this prompt takes {known}")
@@ -52,6 +54,11 @@ def check_arguments(declarations: Sequence[Argument], arguments: JsonObject) -> 
         if problem:
             raise ArgumentRefused(f"the argument {name!r} is secret, and {problem}")
     return {name: as_text(value) for name, value in arguments.items()}, values
+
+
+def named(declarations: Sequence[Argument], arguments: JsonObject) -> JsonObject:
+    """Return the arguments by the names of their declarations."""
+    return by_first_name(arguments, ((argument.name, *argument.other_names) for argument in declarations))
 
 
 def check_answers(questions: Sequence[Argument], answers: JsonObject) -> dict[str, Json]:
@@ -117,11 +124,12 @@ def convert(value: Json, target: Any) -> Json:
 
     adapter = TypeAdapter(target)
     try:
-        return _dump(adapter, adapter.validate_python(value))
+        return _dump(adapter, adapter.validate_python(value), value)
     except ValidationError as error:
         first_error = error
     try:
-        return _dump(adapter, adapter.validate_json(value if isinstance(value, str) else ""))
+        text = value if isinstance(value, str) else ""
+        return _dump(adapter, adapter.validate_json(text), text)
     except ValidationError:
         raise ValueError(explain(mismatch_of(first_error))) from first_error
 
@@ -149,13 +157,30 @@ def _convert_scalar(value: Json, target: Any) -> Json:
     return value if target in (int, float, bool) and type(value) is target else None
 
 
-def _dump(adapter: "TypeAdapter[Any]", value: object) -> Json:
+def _dump(adapter: "TypeAdapter[Any]", value: object, sent: Json) -> Json:
+    """Return a value as JSON that its type accepts again. This is what was sent if the names for input and output
+    differ (`validation_alias`)."""
     from pydantic_core import PydanticSerializationError
 
     try:
-        result = adapter.dump_python(value, mode="json")
+        result = adapter.dump_python(value, mode="json", by_alias=True)
     except PydanticSerializationError as error:
         # This is a `ValueError`, but the client did not cause it: the author's type failed.
         raise RuntimeError("an argument's serializer failed") from error
     # `dumps` refuses NaN and infinities. Otherwise the tool would get null.
-    return loads(dumps(result))
+    result = loads(dumps(result))
+    return result if not isinstance(result, dict | list) or _accepts(adapter, result) else _parsed(sent)
+
+
+def _accepts(adapter: "TypeAdapter[Any]", value: Json) -> bool:
+    from pydantic import ValidationError
+
+    try:
+        adapter.validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+def _parsed(sent: Json) -> Json:
+    return loads(sent) if isinstance(sent, str) else sent

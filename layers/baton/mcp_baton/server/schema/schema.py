@@ -28,11 +28,13 @@ from mcp_baton.server.schema.signature import (
     NO_ANNOTATION,
     Parameter,
     Signature,
+    by_first_name,
     first_line,
     is_field,
     parameter_error,
     return_error,
     type_without_schema,
+    without_alias,
 )
 from mcp_baton.workflow.host import MAX_FIELDS, InvalidField, Mismatch
 
@@ -79,6 +81,7 @@ class InputSchema:
 
     def bind(self, arguments: Mapping[str, Json]) -> dict[str, Any]:
         """Convert the keyword arguments. Raises `InvalidArguments`, or the exception of an author's validator."""
+        arguments = self.named(arguments)
         bound = self._bind_plain(arguments)
         if bound is None:
             bound = self._bind_with_pydantic(arguments)
@@ -95,6 +98,10 @@ class InputSchema:
         except ValidationError as error:
             raise InvalidArguments(mismatch_of(error)) from error
         return {parameter.name: getattr(values, parameter.name) for parameter in self._signature.parameters}
+
+    def named(self, arguments: JsonObject) -> JsonObject:
+        """Return the arguments by their published names."""
+        return by_first_name(arguments, (parameter.accepted_names for parameter in self._signature.parameters))
 
     def problem_with(self, argument: str, value: Json) -> str | None:
         """Return why a value of one argument is invalid; `None` if it is valid."""
@@ -116,6 +123,7 @@ class InputSchema:
         """Return the arguments in one form, so that calls can be compared: converted to their types (`{"n": "5"}` for
         an `int` becomes `{"n": 5}`), and without those that equal their default. Arguments that do not match the schema
         are returned unchanged."""
+        arguments = self.named(arguments)
         try:
             bound = self.bind(arguments)
             canonical_arguments: dict[str, Json] = {}
@@ -150,10 +158,15 @@ class InputSchema:
 
         members: dict[str, Any] = {"__annotations__": {}, "__module__": __name__}
         for parameter in self._signature.parameters:
-            members["__annotations__"][parameter.name] = parameter.pydantic_type
+            annotation = parameter.pydantic_type
             if is_field(parameter.default):
-                members[parameter.name] = parameter.default
-            elif parameter.default is not NO_ANNOTATION:
+                annotation = Annotated[annotation, parameter.default]
+            if any(map(is_field, getattr(annotation, "__metadata__", ()))):  # it may have several aliases, or a path
+                annotation = Annotated[annotation, Field(validation_alias=parameter.published_name)]
+            members["__annotations__"][parameter.name] = annotation
+            if is_field(parameter.default):
+                continue
+            if parameter.default is not NO_ANNOTATION:
                 members[parameter.name] = Field(default=parameter.default)
         arguments_type = type(f"{self._name}_arguments", (), members)
         config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
@@ -194,7 +207,12 @@ class OutputSchema:
             valid_value = self._adapter.validate_python(returned)
         except ValidationError as error:
             raise ValueError(explain(mismatch_of(error))) from error
-        return to_json(self._adapter.dump_python(valid_value, mode="json", by_alias=True))
+        return to_json(self._adapter.dump_python(valid_value, mode="json", by_alias=self._by_alias))
+
+    @cached_property
+    def _by_alias(self) -> bool | None:
+        """`None` if a model decides about its aliases itself, by `serialize_by_alias`."""
+        return None if _decides_about_aliases(self._adapter.core_schema) else True
 
     @property
     def is_plain(self) -> bool:
@@ -208,7 +226,8 @@ class OutputSchema:
     def value_schema(self) -> dict[str, Any]:
         if self._plain_schema is not None:
             return self._plain_schema
-        schema = self._adapter.json_schema(mode="serialization", schema_generator=schema_generator())
+        generator = schema_generator(own_aliases=self._by_alias is None)
+        schema = self._adapter.json_schema(mode="serialization", schema_generator=generator)
         if "$ref" in schema:  # the type is recursive
             schema = {**schema["$defs"][schema["$ref"].removeprefix("#/$defs/")], "$defs": schema["$defs"]}
         return _untitled(schema)
@@ -230,13 +249,27 @@ def mismatch_of(error: "ValidationError") -> Mismatch:
         return Mismatch(invalid=(InvalidField("value", f"{error.error_count()} fields are missing or invalid"),))
     missing: list[str] = []
     invalid: list[InvalidField] = []
-    for item in error.errors(include_url=False, include_context=False, include_input=False):
+    for item in error.errors(include_url=False, include_context=False):
         field = ".".join(str(part) for part in item["loc"]) or "value"
         if item["type"] == "missing" and len(item["loc"]) == 1:
             missing.append(field)
         else:
-            invalid.append(InvalidField(field, item["msg"]))
+            invalid.append(InvalidField(field, item["msg"] + _hint(item["type"], item.get("input"))))
     return Mismatch(tuple(missing), tuple(invalid[:MAX_FIELDS]))
+
+
+_LISTS = frozenset({"list_type", "tuple_type", "set_type", "frozen_set_type", "iterable_type"})
+_OBJECTS = frozenset({"dict_type", "mapping_type", "model_type", "model_attributes_type", "dataclass_type"})
+
+
+def _hint(kind: str, sent: object) -> str:
+    """Return the hint for a list or an object that was sent as JSON text, as some models do."""
+    if not isinstance(sent, str) or kind not in _LISTS | _OBJECTS:
+        return ""
+    name, starts = ("a list", "[") if kind in _LISTS else ("an object", "{")
+    if not sent.strip().startswith(starts):
+        return ""
+    return f". It is JSON text: send {name} itself, without quotation marks around it"
 
 
 def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
@@ -251,12 +284,43 @@ def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def schema_generator() -> Any:
-    """Return a schema generator of pydantic that leaves out the titles of fields."""
+def _decides_about_aliases(core_schema: Any) -> bool:
+    """Whether a model in a core schema sets `serialize_by_alias`. Not recursive."""
+    nodes = [core_schema]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, dict):
+            config = node.get("config")
+            if isinstance(config, dict) and "serialize_by_alias" in config:
+                return True
+            nodes.extend(value for value in node.values() if isinstance(value, dict | list | tuple))
+        else:
+            nodes.extend(value for value in node if isinstance(value, dict | list | tuple))
+    return False
+
+
+def schema_generator(*, own_aliases: bool = False) -> Any:
+    """Return a schema generator of pydantic that leaves out the titles of fields.
+
+    With `own_aliases`, each model decides about its aliases, as in the results."""
     from pydantic.json_schema import GenerateJsonSchema
 
     class Untitled(GenerateJsonSchema):
         """Leaves out titles that only repeat names, because they cost tokens."""
+
+        def _get_alias_name(self, field: Any, name: str) -> str:
+            if own_aliases and not self._config.serialize_by_alias:
+                return name
+            return super()._get_alias_name(field, name)
+
+        def tuple_schema(self, schema: Any) -> dict[str, Any]:
+            """Adds `items`, which some hosts and model APIs need in every array."""
+            result: dict[str, Any] = super().tuple_schema(schema)
+            if result.get("items", True) is True:
+                kinds = [self.generate_inner(item) for item in schema["items_schema"]]
+                different = [kind for number, kind in enumerate(kinds) if kind not in kinds[:number]]
+                result["items"] = different[0] if len(different) == 1 else {"anyOf": different} if different else {}
+            return result
 
         def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
             return False
@@ -288,8 +352,9 @@ def tool_error(subject: str, signature: Signature, error: Exception, *, has_outp
 
 def parameter_error_in(subject: str, signature: Signature, purpose: Purpose) -> RegistrationError | None:
     for parameter in signature.parameters:
-        default = parameter.default
-        annotation: Any = Annotated[parameter.annotation, default] if is_field(default) else parameter.annotation
+        default, annotation = parameter.default, parameter.value_type
+        if is_field(default):
+            annotation = Annotated[annotation, without_alias(default)]
         unsupported = unsupported_type(annotation, purpose)
         if unsupported is not None:
             return parameter_error(subject, parameter.name, unsupported.part, unsupported.cause)

@@ -6,12 +6,14 @@ import sys
 import types
 import typing
 from collections.abc import Callable
+from copy import copy
 from types import FunctionType
 from typing import Any
 
 from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError
+from mcp_baton.protocol.json import Json
 from mcp_baton.server.context import Context
 from mcp_baton.server.schema.defaults import changeable, defaults_of, fresh
 from mcp_baton.server.schema.dependency import Dependency, Depends, Factory, Lifetime
@@ -124,11 +126,18 @@ class Parameter(Struct, frozen=True):
     @property
     def published_name(self) -> str:
         """The name for callers: the alias of a pydantic `Field`, if there is one."""
-        notes = self._notes
-        if not notes:
-            return self.name
-        aliases = (getattr(note, "alias", None) for note in notes)
-        return next((alias for alias in aliases if isinstance(alias, str)), self.name)
+        return self.accepted_names[0]
+
+    @property
+    def accepted_names(self) -> tuple[str, ...]:
+        """All names that callers may use: with `AliasChoices`, several. A path into another argument (`AliasPath`) is
+        no name, so such a parameter has its own."""
+        for note in self._notes:
+            alias = getattr(note, "validation_alias", None) or getattr(note, "alias", None)
+            names = tuple(name for name in getattr(alias, "choices", (alias,)) if isinstance(name, str))
+            if names:
+                return names
+        return (self.name,)
 
     @property
     def default_value(self) -> typing.Any:
@@ -169,10 +178,44 @@ class Parameter(Struct, frozen=True):
         return typing.Annotated[self.bare, Field(description=self.text)]
 
     @property
+    def value_type(self) -> typing.Any:
+        """The annotation without aliases, which pydantic allows only in fields."""
+        notes = getattr(self.annotation, "__metadata__", ())
+        if not any(map(is_field, notes)):
+            return self.annotation
+        kind: typing.Any = self.annotation.__origin__
+        for note in notes:
+            kind = typing.Annotated[kind, without_alias(note) if is_field(note) else note]
+        return kind
+
+    @property
     def _notes(self) -> tuple[typing.Any, ...]:
         """A `Field` that is the default, and the annotations in `Annotated`."""
         annotated = getattr(self.annotation, "__metadata__", ())
         return (self.default, *annotated) if is_field(self.default) else annotated
+
+
+_ALIASES = ("alias", "alias_priority", "validation_alias", "serialization_alias")
+
+
+def without_alias(field: typing.Any) -> typing.Any:
+    copied = copy(field)
+    copied._attributes_set = {name: value for name, value in field._attributes_set.items() if name not in _ALIASES}  # noqa: SLF001 - pydantic has no public way
+    for name in _ALIASES:
+        setattr(copied, name, None)
+    return copied
+
+
+def by_first_name(
+    arguments: typing.Mapping[str, Json], accepted_names: typing.Iterable[typing.Sequence[str]]
+) -> typing.Mapping[str, Json]:
+    """Return the arguments, each by the first of its accepted names. If two names of one argument are given, the second
+    stays, and is then refused as unknown."""
+    for name, *others in accepted_names:
+        other = next((other for other in others if other in arguments), None)
+        if other is not None and name not in arguments:
+            arguments = {name if key == other else key: value for key, value in arguments.items()}
+    return arguments
 
 
 def is_field(note: object) -> bool:

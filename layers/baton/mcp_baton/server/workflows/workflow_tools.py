@@ -17,7 +17,7 @@ from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.definitions.workflow_tool import OUTPUT_PROPERTIES, REQUIRED, WorkflowTool
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
-from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
+from mcp_baton.server.schema.prompt_arguments import ArgumentRefused, named
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.repetitions import REPEATS, RepeatedCall, Starter, starter_of
 from mcp_baton.server.workflows.runs import (
@@ -170,6 +170,7 @@ def _introduced(result: JsonObject, introduction: str) -> JsonObject:
 def _arguments(tool: WorkflowTool, arguments: JsonObject, task_id: str | None) -> dict[str, Json]:
     declared = {argument.name: argument for argument in tool.workflow.arguments}
     # Some hosts send empty values for optional arguments that their model has left out.
+    arguments = named(tool.workflow.arguments, arguments)
     optional = (TASK_ACTION, TASK_RESULT, ANSWERS)
     arguments = {name: value for name, value in arguments.items() if value or name not in optional}
     answers = {ANSWERS: arguments.pop(ANSWERS)} if tool.workflow.questions and arguments.get(ANSWERS) else {}
