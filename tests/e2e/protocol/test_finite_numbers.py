@@ -154,7 +154,8 @@ def shop() -> Server:
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_workflow_refuses_arguments_answers_and_results(baton: Connect, text: str) -> None:
     client = baton(shop())
-    for arguments in ({"amount": text}, {"amount": "1", "model": {"amounts": [text]}}):
+    two_calls: list[dict[str, Any]] = [{"amount": text}, {"amount": "1", "model": {"amounts": [text]}}]
+    for arguments in two_calls:
         run = client.call_workflow("with_argument", arguments)
         assert NOT_FINITE in run.text
         assert f"The argument {list(arguments)[-1]!r}" in run.text
@@ -178,7 +179,8 @@ def test_a_result_that_is_no_finite_number_is_refused_as_an_argument(baton: Conn
 
     assert run.steps == {"rate": "completed", "pay": "pending"}
     assert run.pause is not None
-    assert (run.pause.type, run.pause.fields["invalidFields"][0]["field"]) == ("schemaMismatch", "amount")
+    invalid_fields: Any = run.pause.fields["invalidFields"]
+    assert (run.pause.type, invalid_fields[0]["field"]) == ("schemaMismatch", "amount")
 
 
 def test_a_form_refuses_a_number_that_is_not_finite(baton: Connect) -> None:
