@@ -1,9 +1,10 @@
 """The console's list of approvals: what a person sees of a call, and the decision about it."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.browser.suite.conftest import OWNER_HEADER, Console, connect, open_console
 from tests.browser.suite.wire import JsonDict, Wire
@@ -11,6 +12,8 @@ from tests.browser.suite.wire import JsonDict, Wire
 HOSTILE = '<img src=x onerror="document.title=1"></script><script>document.title=2</script>'
 DISGUISE = "\u202e\u200b\u2028"
 """Characters that reverse, hide or break a text."""
+ESCAPED = r"\u202e\u200b\u2028"
+LINK_PAGE = Path(__file__).parents[3] / "layers/baton/mcp_baton/console/approve.html"
 
 
 @pytest.fixture
@@ -168,11 +171,33 @@ def test_texts_are_not_markup_and_cannot_disguise_a_call(console_of_kim: Console
     wire_of_ada.call("pay_out", amount=1, to=HOSTILE + DISGUISE)
     console_of_kim.open_approvals()
     arguments = console_of_kim.page.get_by_role("group", name="Arguments").filter(has_text="onerror").first
-    expect(arguments).to_contain_text(HOSTILE.replace('"', '\\"') + "\ufffd" * len(DISGUISE))
+    expect(arguments).to_contain_text(HOSTILE.replace('"', '\\"') + ESCAPED.replace("\\", "\\\\"))
     expect(console_of_kim.page.locator("main img, main script")).to_have_count(0)
     expect(console_of_kim.page).to_have_title("Approvals · Example shop")
     text = console_of_kim.page.locator("body").text_content() or ""
     assert [character for character in DISGUISE if character in text] == []
+
+
+def test_texts_cannot_disguise_a_call_on_the_page_of_a_link(browser: Browser) -> None:
+    texts = {name: f"{name} {HOSTILE}{DISGUISE}" for name in ("message", "tool", "owner", "workflow")}
+    times = dict.fromkeys(("askedAt", "expiresAt"), "2026-11-27T22:28:54.579Z")
+    record = {**texts, **times, "digest": "d", "arguments": {"to": DISGUISE, "amount": 5}}
+
+    def reply(route: Route) -> None:
+        if "json" in route.request.headers["accept"]:
+            route.fulfill(json=record)
+        else:
+            route.fulfill(body=LINK_PAGE.read_text(), content_type="text/html")
+
+    page = browser.new_page()
+    page.route("**/approve/token", reply)
+    page.goto("http://localhost/approve/token")
+    expect(page.get_by_role("button", name="Approve")).to_be_visible()
+    text = page.locator("body").inner_text()
+    assert [character for character in DISGUISE if character in text] == []
+    assert (text.count(ESCAPED), '"amount": 5' in text) == (5, True)
+    expect(page.locator("main img, main script")).to_have_count(0)
+    page.close()
 
 
 def test_the_next_user_of_the_tab_does_not_see_the_approvals_of_the_previous_user(

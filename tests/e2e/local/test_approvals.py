@@ -139,3 +139,21 @@ def test_without_a_terminal_a_decision_needs_yes(baton: Run, approval: str) -> N
 
 def test_an_empty_list_prints_no_approvals(baton: Run) -> None:
     assert baton("lee", "approvals", text=True) == (0, "no approvals\n")
+
+
+def test_the_end_of_a_long_word_and_everything_after_it_are_on_the_screen(
+    baton: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    account = "A" * 700 + "-END"
+    baton("ann", "call", "pay", f"order={account}", "amount=987654")
+    approval_id = next(
+        record["approvalId"]
+        for record in baton("kim", "approvals")[1]["approvals"]
+        if account in str(record["arguments"])
+    )
+    _, output = baton("kim", "deny", approval_id, "--yes", text=True)
+    words = "".join(output.split())
+
+    assert account in words.partition("arguments")[2]
+    assert '"amount":987654' in words

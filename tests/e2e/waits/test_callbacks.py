@@ -324,6 +324,30 @@ def test_a_callback_that_is_nested_too_deep_is_refused(shop: Shop, client: Clien
     assert client.task(task).pause.type == "waiting"
 
 
+def test_a_number_that_is_not_finite_is_refused_and_its_field_is_named() -> None:
+    server, urls = Server("shop"), list[str]()
+
+    @server.tool
+    def start(ctx: Context) -> None:
+        urls.append(ctx.callback_url("paid"))
+
+    @server.workflow
+    def sell() -> None:
+        """Sell."""
+        step(start)()
+        wait("paid", dict[str, float], within=2 * HOURS)
+
+    with connect(server) as client:
+        client.call_workflow("sell")
+        for text in ("nan", "1e999"):
+            status, reply = post(client, path(urls[0]), json.dumps({"amount": text}).encode())
+            assert (status, reply["invalidFields"][0]["field"]) == (422, "amount")
+        token = urls[0].rpartition("/")[2]
+        event = {"batonCallback": {"token": token, "payload": {"amount": float("nan")}}}
+        with pytest.raises(BatonError, match=r"`payload` is not JSON"):
+            client.stage.function.invoke(event, None)
+
+
 def test_the_waits_of_a_workflow_must_fit_into_the_lifetime_of_its_tasks() -> None:
     server = Server("long")
     wait_step = Step("signed", callback=Callback(str, timedelta(days=3)))

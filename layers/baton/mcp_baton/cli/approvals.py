@@ -1,5 +1,6 @@
 """`baton approvals`, `approve` and `deny`: the approvals that wait for people (docs/approvals.md)."""
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -157,13 +158,18 @@ _DETAILS: Final = {
 
 
 def _details_of(record: Mapping[str, Any]) -> "Table":
+    """Return the call with everything that the server shows of it. Nothing is cut off: the end of a word may matter."""
     from rich.table import Table
     from rich.text import Text
 
-    from mcp_baton.cli.remote.printing import MAX_RESULT, short
+    from mcp_baton.cli.remote.printing import plain
 
     table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for name, member in _DETAILS.items():
         if member in record:
-            table.add_row(Text(name, style="dim"), Text(short(record[member], MAX_RESULT)))
+            value = record[member]
+            text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+            table.add_row(Text(name, style="dim"), Text(plain(text)))
     return table

@@ -17,7 +17,7 @@ from mcp_baton.server.access import CALLBACKS
 from mcp_baton.server.approvals.api import Refused, json_in, reply
 from mcp_baton.server.background.dispatching import wake
 from mcp_baton.server.execution import Execution
-from mcp_baton.server.schema.prompt_arguments import convert
+from mcp_baton.server.schema.prompt_arguments import NotFinite, convert
 from mcp_baton.server.schema.schema import mismatch_of
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.callbacks import Pointer
@@ -104,7 +104,11 @@ def deliver_event(services: Services, event: JsonObject, exchange: Exchange) -> 
         raise EventError("the event's `batonCallback` needs `token`, a string, and `payload`; `id` is a string")
     if is_deeper_than(event["payload"], MAX_DEPTH):
         raise EventError(f"the callback's payload is nested deeper than {MAX_DEPTH} levels")
-    if json_size(event["payload"]) > MAX_BODY:
+    try:
+        is_large = json_size(event["payload"]) > MAX_BODY
+    except ValueError as error:  # Lambda's runtime reads NaN and infinities
+        raise EventError(f"the callback's `payload` is not JSON: {error}") from None
+    if is_large:
         raise EventError(f"the callback's payload has more than {MAX_BODY} bytes")
     try:
         _deliver(services, exchange, token, event["payload"], key)
@@ -196,7 +200,9 @@ def _convert_body(step: Step, body: Json) -> Json:
     try:
         return convert(body, step.callback.returns if step.callback else None)
     except ValueError as error:
-        mismatch = mismatch_of(cast("ValidationError", error.__cause__)) if error.__cause__ else Mismatch()
+        mismatch = error.mismatch if isinstance(error, NotFinite) else Mismatch()
+        if error.__cause__:
+            mismatch = mismatch_of(cast("ValidationError", error.__cause__))
         fields: list[Json] = [{"field": name, "problem": "it is missing"} for name in mismatch.missing]
         fields += to_builtins(mismatch.invalid)
         raise Refused(422, f"The body does not match its type: {error}", invalidFields=fields) from None

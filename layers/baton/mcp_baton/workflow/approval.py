@@ -1,6 +1,7 @@
 """`Approval`: a call that a person must approve before it runs (docs/approvals.md)."""
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
@@ -12,24 +13,29 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.workflow.keys import canonical_text
 from mcp_baton.workflow.quoting import one_line, quoted_error
+from mcp_baton.workflow.shortening import shortened
 from mcp_baton.workflow.sources import fill, placeholders
 
 logger = logging.getLogger(__name__)
 
 LONGEST: Final = timedelta(days=400)
-MAX_MESSAGE: Final = 1_000
-"""The maximum length of a message with its values, characters."""
+MAX_IN_MESSAGE: Final = 300
+"""The maximum length of a value in a message, characters."""
+
+_WORD: Final = re.compile(r"\w+(?:[.@_-]\w+)*")
 
 GRACE_MS: Final = 3_600_000
 """How much longer a task lives than the approvals that it needs, milliseconds."""
-
-MAX_SHOWN_BYTES: Final = 8_192
-"""The maximum size of a call's arguments that people see, bytes of JSON."""
 
 AFTER_APPROVAL: Final = "After the approval, make the same call again."
 
 SECRET: Final = "<secret>"  # noqa: S105 - stands for a secret
 """What people see instead of an argument with a secret."""
+
+DEFAULT: Final = "<default>"
+"""What people see instead of a default that is created for each call."""
+
+STANDS_FOR: Final = frozenset({SECRET, DEFAULT})
 
 
 class Approval(Struct, frozen=True):
@@ -67,22 +73,20 @@ class Approval(Struct, frozen=True):
         if not isinstance(self.by_requester, bool):
             raise _error("by_requester", self.by_requester, "True or False")
 
-    def needs(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether a call with these converted arguments needs an approval."""
+    def needs(self, convert_arguments: Callable[[], Mapping[str, Any]]) -> bool:
+        """Whether a call needs an approval. `convert_arguments` returns its converted arguments, for `when` alone."""
         if self.when is None:
             return True
         try:
-            return bool(self.when(**arguments))
+            return bool(self.when(**convert_arguments()))
         except Exception:  # code of the author may raise anything
             logger.exception("Approval(when=…) failed, so the call needs the approval of a person of %s", self.audience)
             return True
 
     def question(self, tool: str, arguments: JsonObject) -> str:
-        """The message with its values."""
+        """The message with its values, each of which is shortened by itself."""
         template = f"Run {tool}?" if self.message is None else self.message
-        values = {name: _argument_text(arguments.get(name)) for name in placeholders(template)}
-        text = fill(template, values)
-        return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} …"
+        return fill(template, {name: _argument_text(arguments.get(name)) for name in placeholders(template)})
 
     def unknown_names(self, parameters: frozenset[str]) -> list[str]:
         """The names in the message that are not parameters of the tool."""
@@ -94,7 +98,9 @@ def _error(field: str, value: object, remedy: str) -> RegistrationError:
 
 
 def _argument_text(value: Json) -> str:
-    return value if isinstance(value, str) and one_line(value) == f'"{value}"' else one_line(value)
+    """One word, a number and a boolean as they are; everything else as JSON, so that it cannot pass as the message."""
+    value = shortened(value, MAX_IN_MESSAGE)
+    return value if isinstance(value, str) and (_WORD.fullmatch(value) or value in STANDS_FOR) else one_line(value)
 
 
 def digest_of(value: Json) -> str:
@@ -129,7 +135,7 @@ class NotApproved(Struct, frozen=True):
     def waits(self) -> str:
         """The text after "it was not run:" for a call that waits."""
         return (
-            f"it waits for an approval: {quoted_error(self.message)}. A person of the group {self.audience!r} can "
+            f"it waits for an approval: {one_line(self.message)}. A person of the group {self.audience!r} can "
             f"decide it until {self.expires_at}. You cannot decide it. Tell the user what was requested, from whom, "
             f"and until when (approval {self.approval_id})."
         )
@@ -138,7 +144,7 @@ class NotApproved(Struct, frozen=True):
         """The text after "it was not run:" for a call that was denied."""
         reason = f" The reason: {quoted_error(self.reason)}." if self.reason else ""
         return (
-            f"a person of the group {self.audience!r} denied it: {quoted_error(self.message)}.{reason} Do not make the "
+            f"a person of the group {self.audience!r} denied it: {one_line(self.message)}.{reason} Do not make the "
             "same call again. Tell the user."
         )
 

@@ -662,7 +662,16 @@ def _place(run: Run, call: Call) -> Place:
     step, lease = call.step, run.lease
     name = step.name if call.index is None else item_name(step.name, call.index)
     task, attempt_name = (None, "") if lease is None else (lease.task, f"run:{lease.current_claim.number}")
-    return Place(run.workflow, step, name, task, is_turn=True, is_item=call.index is not None, by=attempt_name)
+    return Place(
+        run.workflow,
+        step,
+        name,
+        task,
+        is_turn=True,
+        is_item=call.index is not None,
+        by=attempt_name,
+        secrets=run.secrets,
+    )
 
 
 def _call_to_store(run: Run, step: Step, arguments: Mapping[str, Json] | None) -> JsonObject | None:

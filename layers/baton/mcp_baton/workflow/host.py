@@ -13,6 +13,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.approval import Approval, NotApproved
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.keys import Key
+from mcp_baton.workflow.secrets import NO_SECRETS, Secrets
 
 
 class Succeeded(Struct, frozen=True):
@@ -83,6 +84,7 @@ class Place(Struct, frozen=True):
         by: Names the attempt; empty to make a new name.
         before: The attempt that this one repeats: the earlier round of a call that asked the client.
         is_asked: Whether an approval of this call was probably requested before.
+        secrets: The secrets of the run, which people must not see.
     """
 
     workflow: Workflow | None = None
@@ -94,6 +96,7 @@ class Place(Struct, frozen=True):
     by: str = ""
     before: str | None = None
     is_asked: bool = False
+    secrets: Secrets = NO_SECRETS
 
     @property
     def approval(self) -> Approval | None:

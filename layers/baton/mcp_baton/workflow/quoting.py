@@ -6,7 +6,7 @@ as an instruction of Baton.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from mcp_baton.protocol.json import Json, dumps_spaced
 from mcp_baton.workflow.sources import fill
@@ -17,9 +17,11 @@ LONGEST = 500
 SHORT_NUMBER = 10**18
 """A smaller number is never too long to be shown."""
 
-# Line breaks, invisible characters and marks of writing direction. JSON itself escapes only U+0000 to U+001F.
+# Line breaks, characters that are invisible by default (Default_Ignorable_Code_Point), and marks of writing direction.
+# JSON itself escapes only U+0000 to U+001F.
 _HIDDEN = re.compile(
-    "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    "[\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    "\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff]"
 )
 _URI_MARKS = ":/?#[]@!$&'()*+,;=%~"
@@ -28,6 +30,15 @@ _URI_MARKS = ":/?#[]@!$&'()*+,;=%~"
 def one_line(value: Json) -> str:
     """A value as JSON on one line, with every control, format and separator character escaped."""
     return _escaped(dumps_spaced(value))
+
+
+def visible(value: Json) -> Json:
+    """A value with these characters escaped in all its texts, for readers who see the texts as they are."""
+    if isinstance(value, str):
+        return _escaped(value)
+    if isinstance(value, Mapping):
+        return {_escaped(key): visible(item) for key, item in value.items()}
+    return [visible(item) for item in value] if isinstance(value, Sequence) else value
 
 
 def _escaped(text: str) -> str:

@@ -9,9 +9,10 @@ import pytest
 from msgspec import structs
 
 from mcp_baton import Approval, Argument, Server, Step, Workflow, prompt_arg
+from mcp_baton.protocol.state import Seal
 from mcp_baton.server.approvals.gate import _new_request
 from mcp_baton.tasks.record import SALT
-from mcp_baton.workflow.host import Place
+from mcp_baton.workflow.host import Place, Prepared
 
 ARGUMENTS = {"order": "A-17", "pin": "1234"}
 
@@ -48,12 +49,12 @@ def digest(
     place: Place = PLACE,
     server: Server = SERVER,
 ) -> str:
-    settings, services = SimpleNamespace(max_ttl_ms=0), SimpleNamespace(notifies=False)
+    settings, services = SimpleNamespace(max_ttl_ms=0), SimpleNamespace(notifies=False, seal=Seal(lambda: [b"k"]))
     services.settings = settings
     execution: Any = SimpleNamespace(
         server=server.full_view, services=services, now_ms=lambda: 5, job_id=None, base_url=""
     )
-    return _new_request(execution, owner, tool, approval, arguments, place).digest
+    return _new_request(execution, owner, tool, approval, Prepared(tool, arguments, arguments), place).digest
 
 
 def digest_of_other_schema() -> str:

@@ -7,26 +7,29 @@ import logging
 import sys
 from collections.abc import Mapping
 from hmac import digest as keyed_digest
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct, convert, to_builtins
 
 from mcp_baton.exceptions import StoreError
-from mcp_baton.protocol.json import Json, JsonObject, dumps, json_size
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.approvals.audit import audit
 from mcp_baton.server.approvals.notifying import NOTIFY_AGAIN_MS
+from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.execution import Execution
-from mcp_baton.server.schema.plain import to_json
+from mcp_baton.server.schema.sent_values import without_secrets
 from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, is_field
 from mcp_baton.tasks.approvals import MOST_WAITING, ApprovalRecord, ApprovalState, ApprovalStore, TooManyWaiting
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import APPROVAL_PREFIX, SALT, timestamp
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import APPROVAL_AGE
-from mcp_baton.workflow.approval import MAX_SHOWN_BYTES, SECRET, Approval, NotApproved, digest_of
-from mcp_baton.workflow.host import Failed, Failure, Place
-from mcp_baton.workflow.keys import digest
+from mcp_baton.workflow.approval import DEFAULT, SECRET, Approval, NotApproved, digest_of
+from mcp_baton.workflow.host import Failed, Failure, Place, Prepared
+from mcp_baton.workflow.keys import canonical_text
+from mcp_baton.workflow.quoting import visible as show
 from mcp_baton.workflow.secrets import hidden_in
+from mcp_baton.workflow.shortening import shortened_arguments
 
 logger = logging.getLogger(__name__)
 
@@ -39,18 +42,22 @@ def refusal_without_approval(
     execution: Execution,
     tool: str,
     approval: Approval,
-    bound: Mapping[str, Any],
+    prepared: Prepared,
     place: Place,
     variables: TaskVariables | None,
 ) -> Failed | None:
     """Return why a call must not run now; `None` if it needs no approval, or has one, which is then marked as used.
 
     Args:
-        bound: The converted arguments, as the function receives them.
         variables: The task's variables; `None` without a task.
     """
-    arguments = _with_defaults(execution.server.tools[tool].signature, bound)
-    if not approval.needs(arguments):
+
+    def convert_arguments() -> dict[str, Any]:
+        # `when` gets values of its own: it may change them, and some can be read only once.
+        definition = execution.server.tools[tool]
+        return _with_defaults(definition.signature, definition.input.bind(prepared.arguments))
+
+    if not approval.needs(convert_arguments):
         return None
     if execution.store is None:
         return _not_started(f"{tool} needs an approval, and this server has no task store: set BATON_TABLE")
@@ -60,7 +67,7 @@ def refusal_without_approval(
         return _not_started(f"{tool} needs an approval, and this run has no task: call {place.workflow.name} again")
     by = place.by or f"call:{new_token()}"
     try:
-        call = _new_request(execution, execution.owner, tool, approval, arguments, place)
+        call = _new_request(execution, execution.owner, tool, approval, prepared, place)
         return _Gate(execution, execution.store.approvals, call, place, by, variables).refusal()
     except TooManyWaiting as error:
         return _not_started(f"{tool} needs an approval, and none was requested: {error}")
@@ -86,30 +93,31 @@ def _with_defaults(signature: Signature, bound: Mapping[str, Any]) -> dict[str, 
 
 
 def _new_request(
-    execution: Execution, owner: str, name: str, approval: Approval, values: Mapping[str, Any], place: Place
+    execution: Execution, owner: str, name: str, approval: Approval, prepared: Prepared, place: Place
 ) -> ApprovalRecord:
     """Return the approval of a call as it would be requested now."""
     tool = execution.server.tools[name]
-    published_names = {parameter.name: parameter.published_name for parameter in tool.signature.parameters}
-    arguments: dict[str, Json] = {published_names[key]: to_json(value) for key, value in values.items()}
-    secret_names = frozenset[str]()
-    if place.workflow is not None and place.step is not None:
-        secret_names = hidden_in(arguments, place.step.arguments, place.workflow.secrets)
-    visible: dict[str, Json] = {key: SECRET if key in secret_names else value for key, value in arguments.items()}
-    message = approval.question(name, visible)
+    arguments = tool.input.complete(prepared.arguments, prepared.bound)
+    visible = _without_secrets(tool, arguments, place)
+    secret_names = [name for name, value in arguments.items() if visible[name] != value]
+    readable = _in_order(tool.signature, visible)
+    message = approval.question(name, readable)
     workflow, task_id = place.workflow, place.task.task_id if place.task else None
     call_digest = digest_of(
         {
             "owner": owner,
             "tool": name,
             "inputSchema": tool.input_schema,
-            "arguments": {**arguments, **{key: _secret_digest(arguments[key], place) for key in secret_names}},
+            "arguments": {
+                **arguments,
+                **{key: _secret_digest(arguments[key], execution, place) for key in secret_names},
+            },
             "workflow": workflow.name if workflow else None,
             "step": place.name,
             "definition": place.step.fingerprint if place.step else None,
             "task": task_id,
             "audience": approval.audience,
-            "message": message,
+            "message": approval.message,
         }
     )
     now_ms = execution.now_ms()
@@ -118,7 +126,7 @@ def _new_request(
         digest=call_digest,
         state=ApprovalState.WAITING,
         tool=name,
-        arguments=_shorten(visible),
+        arguments=cast("JsonObject", show(shortened_arguments(readable))),
         message=message,
         audience=approval.audience,
         owner=owner,
@@ -144,19 +152,33 @@ def _task_ends_ms(execution: Execution, place: Place) -> int:
     return task.created_ms + max(task.ttl_ms, longest_ms)
 
 
-def _secret_digest(value: Json, place: Place) -> str:
-    """Return a digest of a secret argument. Approvers cannot compute it, because they do not know the task's salt."""
-    key = f"{place.task.variables.get(SALT)} {place.task.task_id}" if place.task else ""
-    return keyed_digest(key.encode(), dumps(value).encode(), "sha256").hex()
+def _without_secrets(tool: Tool, arguments: JsonObject, place: Place) -> dict[str, Json]:
+    """Return the arguments without the secrets of the workflow and those of the parameters' types."""
+    secret_names = frozenset[str]()
+    if place.workflow is not None and place.step is not None:
+        secret_names = hidden_in(arguments, place.step.arguments, place.workflow.secrets)
+    visible: dict[str, Json] = {}
+    for name, value in arguments.items():
+        schema = {} if tool.input.is_plain else tool.input.schema_of(name)
+        visible[name] = SECRET if name in secret_names else place.secrets.hide(without_secrets(value, schema, SECRET))
+    return visible
 
 
-def _shorten(arguments: JsonObject) -> JsonObject:
-    """Return the arguments as people see them. If they are long: the beginning of their JSON, its size and a digest."""
-    size = json_size(arguments)
-    if size <= MAX_SHOWN_BYTES:
-        return arguments
-    text = dumps(arguments).encode()[:MAX_SHOWN_BYTES].decode(errors="ignore")
-    return {"truncated": text, "bytes": size, "digest": digest(arguments)}
+def _in_order(signature: Signature, arguments: JsonObject) -> dict[str, Json]:
+    """Return an argument for each parameter, in their order. A default that is created for each call is not known."""
+    names = (parameter.published_name for parameter in signature.parameters)
+    return {name: arguments.get(name, DEFAULT) for name in names}
+
+
+def _secret_digest(value: Json, execution: Execution, place: Place) -> str:
+    """Return a digest of a secret argument. Approvers cannot compute it, because they do not know the key: the task's
+    salt; without a task, the key that signs states."""
+    if place.task is not None:
+        key = f"{place.task.variables.get(SALT)} {place.task.task_id}".encode()
+    else:
+        seal = execution.services.seal
+        key = b"" if seal.is_temporary else next(iter(seal.keys()))
+    return keyed_digest(key, canonical_text(value).encode(), "sha256").hex()
 
 
 class _Gate(Struct, frozen=True):

@@ -9,6 +9,7 @@ from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import URL_ELICITATION, Question
 from mcp_baton.server.content import Content, Message
+from mcp_baton.server.schema.sent_values import infinite_numbers
 from mcp_baton.tasks.ids import text_digest
 
 type Schema = JsonObject | Any
@@ -46,11 +47,16 @@ class Form:
         if self._wraps and VALUE not in content:
             raise ToolError(f"The client's answer does not fit the form: it has no {VALUE!r}.")
         value: object = content[VALUE] if self._wraps else dict(content)
+        adapter = TypeAdapter[Any](self._type)
         try:
-            return TypeAdapter(self._type).validate_python(value)
+            answer = adapter.validate_python(value)
         except ValidationError as error:
             count = error.error_count()
             raise ToolError(f"The client's answer does not fit the form: {count} fields are wrong.") from error
+        fields = infinite_numbers(cast("Json", value), answer, adapter.json_schema)
+        if fields:
+            raise ToolError(f"The client's answer does not fit the form: {fields[0]} must be a finite number.")
+        return answer
 
     def _form_of(self, schema: Any) -> JsonObject:
         from pydantic import TypeAdapter

@@ -221,7 +221,7 @@ def _check_guards(
         return None
     from mcp_baton.server.approvals.gate import refusal_without_approval
 
-    return refusal_without_approval(execution, target.name, approval, prepared.bound, place, options.variables)
+    return refusal_without_approval(execution, target.name, approval, prepared, place, options.variables)
 
 
 def _not_its_turn_text(tool: str, only_in: Sequence[str]) -> str:

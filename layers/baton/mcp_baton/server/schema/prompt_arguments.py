@@ -10,9 +10,11 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.schema.plain import EXACT_INTEGERS
-from mcp_baton.server.schema.schema import explain, mismatch_of
+from mcp_baton.server.schema.schema import explain, mismatch_of, not_finite
+from mcp_baton.server.schema.sent_values import dumped_value, infinite_numbers
 from mcp_baton.server.schema.signature import by_first_name
 from mcp_baton.workflow.definition import Argument
+from mcp_baton.workflow.host import Mismatch
 from mcp_baton.workflow.secrets import oversized_secret
 from mcp_baton.workflow.sources import as_text, matches_template
 
@@ -124,14 +126,23 @@ def convert(value: Json, target: Any) -> Json:
 
     adapter = TypeAdapter(target)
     try:
-        return _dump(adapter, adapter.validate_python(value), value)
+        return _dump(adapter, value, adapter.validate_python(value))
     except ValidationError as error:
         first_error = error
+    text = value if isinstance(value, str) else ""
     try:
-        text = value if isinstance(value, str) else ""
-        return _dump(adapter, adapter.validate_json(text), text)
+        converted = adapter.validate_json(text)
     except ValidationError:
         raise ValueError(explain(mismatch_of(first_error))) from first_error
+    return _dump(adapter, loads(text), converted)
+
+
+class NotFinite(ValueError):
+    """A value has numbers that are not finite."""
+
+    def __init__(self, mismatch: Mismatch) -> None:
+        super().__init__(explain(mismatch))
+        self.mismatch = mismatch
 
 
 def _convert_text(text: str, target: Any) -> Json:
@@ -157,19 +168,22 @@ def _convert_scalar(value: Json, target: Any) -> Json:
     return value if target in (int, float, bool) and type(value) is target else None
 
 
-def _dump(adapter: "TypeAdapter[Any]", value: object, sent: Json) -> Json:
-    """Return a value as JSON that its type accepts again. This is what was sent if the names for input and output
-    differ (`validation_alias`)."""
+def _dump(adapter: "TypeAdapter[Any]", sent: Json, converted: object) -> Json:
+    """Return a converted value as JSON that its type accepts again. If the dump would lose a part, such as a masked or
+    excluded field, or if the names for input and output differ (`validation_alias`), return what was sent."""
     from pydantic_core import PydanticSerializationError
 
+    fields = infinite_numbers(sent, converted, adapter.json_schema)
+    if fields:
+        raise NotFinite(not_finite(fields))
     try:
-        result = adapter.dump_python(value, mode="json", by_alias=True)
+        result = adapter.dump_python(converted, mode="json", by_alias=True)
     except PydanticSerializationError as error:
         # This is a `ValueError`, but the client did not cause it: the author's type failed.
         raise RuntimeError("an argument's serializer failed") from error
     # `dumps` refuses NaN and infinities. Otherwise the tool would get null.
-    result = loads(dumps(result))
-    return result if not isinstance(result, dict | list) or _accepts(adapter, result) else _parsed(sent)
+    result = dumped_value(sent, loads(dumps(result)), adapter.json_schema)
+    return result if not isinstance(result, dict | list) or _accepts(adapter, result) else sent
 
 
 def _accepts(adapter: "TypeAdapter[Any]", value: Json) -> bool:
@@ -180,7 +194,3 @@ def _accepts(adapter: "TypeAdapter[Any]", value: Json) -> bool:
     except ValidationError:
         return False
     return True
-
-
-def _parsed(sent: Json) -> Json:
-    return loads(sent) if isinstance(sent, str) else sent

@@ -5,15 +5,15 @@ strings, lists, maps, `T | None` and dataclasses of such), and pydantic handles 
 """
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.schema.defaults import is_changeable
 from mcp_baton.server.schema.plain import (
     NotPlain,
@@ -24,9 +24,15 @@ from mcp_baton.server.schema.plain import (
     plain_value_schema,
     to_json,
 )
+from mcp_baton.server.schema.sent_values import (
+    NO_STATIC_DEFAULT,
+    NOT_FINITE,
+    canonical_value,
+    infinite_numbers,
+    is_set,
+)
 from mcp_baton.server.schema.signature import (
     NO_ANNOTATION,
-    Parameter,
     Signature,
     by_first_name,
     first_line,
@@ -37,6 +43,7 @@ from mcp_baton.server.schema.signature import (
     without_alias,
 )
 from mcp_baton.workflow.host import MAX_FIELDS, InvalidField, Mismatch
+from mcp_baton.workflow.keys import canonical_text
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -75,7 +82,7 @@ class InputSchema:
         parameters, plain = self._signature.parameters, self._plain
         if plain is not None and (plain_schema := plain_arguments_schema(parameters, plain)) is not None:
             return plain_schema
-        schema = _untitled(self._adapter.json_schema(schema_generator=schema_generator()))
+        schema: dict[str, Any] = _stable(_untitled(self._adapter.json_schema(schema_generator=schema_generator())))
         properties = schema.get("properties", {})
         return schema | {"properties": {item.published_name: properties[item.published_name] for item in parameters}}
 
@@ -94,10 +101,24 @@ class InputSchema:
         from pydantic import ValidationError
 
         try:
-            values = self._adapter.validate_python(dict(arguments))
+            converted = self._adapter.validate_python(dict(arguments))
         except ValidationError as error:
             raise InvalidArguments(mismatch_of(error)) from error
-        return {parameter.name: getattr(values, parameter.name) for parameter in self._signature.parameters}
+        bound = {parameter.name: getattr(converted, parameter.name) for parameter in self._signature.parameters}
+        fields: list[str] = []
+        for parameter in self._signature.parameters:
+            name = parameter.published_name
+            if name in arguments:
+                read_schema = partial(self.schema_of, name)
+                fields += infinite_numbers(arguments[name], bound[parameter.name], read_schema, (name,))
+        if fields:
+            raise InvalidArguments(not_finite(fields))
+        return bound
+
+    def schema_of(self, argument: str) -> JsonObject:
+        """Return the schema of one argument, with the schemas to which it refers."""
+        schema = self.json_schema
+        return {**schema["properties"][argument], "$defs": schema.get("$defs", {})}
 
     def named(self, arguments: JsonObject) -> JsonObject:
         """Return the arguments by their published names."""
@@ -120,23 +141,38 @@ class InputSchema:
         return self._plain is not None
 
     def canonical(self, arguments: JsonObject) -> JsonObject:
-        """Return the arguments in one form, so that calls can be compared: converted to their types (`{"n": "5"}` for
-        an `int` becomes `{"n": 5}`), and without those that equal their default. Arguments that do not match the schema
-        are returned unchanged."""
+        """Return the arguments in one form, so that calls can be compared: as `complete` does, but without those that
+        equal their default. Arguments that do not match the schema are returned unchanged."""
         arguments = self.named(arguments)
         try:
-            bound = self.bind(arguments)
-            canonical_arguments: dict[str, Json] = {}
-            for parameter in self._signature.parameters:
-                name = parameter.published_name
-                if parameter.name not in bound or name not in arguments:
-                    continue
-                value = to_json(bound[parameter.name])
-                if not _is_default(parameter, value):
-                    canonical_arguments[name] = value
+            complete_arguments = self.complete(arguments, self.bind(arguments))
         except Exception:  # noqa: BLE001 - a validator of the author may raise anything
             return arguments
-        return canonical_arguments
+        defaults = {parameter.published_name: parameter.static_default for parameter in self._signature.parameters}
+        return {
+            name: value
+            for name, value in complete_arguments.items()
+            if name in arguments and not _is_equal_default(defaults.get(name, NO_STATIC_DEFAULT), value)
+        }
+
+    def complete(self, arguments: JsonObject, bound: Mapping[str, Any]) -> dict[str, Json]:
+        """Return the arguments as they were sent, in the order of the schema, with static defaults, and with numbers
+        and booleans instead of their texts (`{"n": "5"}` for an `int` becomes `{"n": 5}`).
+
+        Args:
+            bound: What `bind` has returned for them.
+        """
+        arguments = self.named(arguments)
+        complete_arguments: dict[str, Json] = {}
+        for parameter in self._signature.parameters:
+            name, converted = parameter.published_name, bound.get(parameter.name)
+            value = arguments.get(name)
+            # A null that became another value stands for an omitted one.
+            if name in arguments and not (value is None and converted is not None):
+                complete_arguments[name] = canonical_value(value, converted)
+            elif parameter.static_default is not NO_STATIC_DEFAULT:
+                complete_arguments[name] = parameter.static_default
+        return {**complete_arguments, **{name: arguments[name] for name in arguments.keys() - self._signature.names}}
 
     def _bind_plain(self, arguments: Mapping[str, Json]) -> dict[str, Any] | None:
         plain = self._plain
@@ -272,6 +308,11 @@ def _hint(kind: str, sent: object) -> str:
     return f". It is JSON text: send {name} itself, without quotation marks around it"
 
 
+def not_finite(fields: Sequence[str]) -> Mismatch:
+    """Return the mismatch of fields with numbers that are not finite."""
+    return Mismatch(invalid=tuple(InvalidField(field, NOT_FINITE) for field in fields[:MAX_FIELDS]))
+
+
 def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
     """Remove the titles that repeat the names of types."""
     result = {key: value for key, value in schema.items() if key != "title"}
@@ -297,6 +338,19 @@ def _decides_about_aliases(core_schema: Any) -> bool:
         else:
             nodes.extend(value for value in node if isinstance(value, dict | list | tuple))
     return False
+
+
+def _stable(schema: Any) -> Any:
+    """Return a schema with the defaults of sets sorted. Python gives them another order in each process, and approvals
+    cover the schema."""
+    if isinstance(schema, list):
+        return [_stable(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    stable = {key: _stable(value) for key, value in schema.items()}
+    if isinstance(schema.get("default"), list) and is_set([schema, *schema.get("anyOf", ())]):
+        stable["default"] = sorted(schema["default"], key=canonical_text)
+    return stable
 
 
 def schema_generator(*, own_aliases: bool = False) -> Any:
@@ -387,13 +441,5 @@ def _unsupported_field(annotation: Any) -> type | None:
     return next((part for kind in hints.values() if (part := type_without_schema(kind)) is not None), None)
 
 
-def _is_default(parameter: Parameter, value: Json) -> bool:
-    default = parameter.default
-    if is_field(default):
-        default = getattr(default, "default", NO_ANNOTATION)
-    if default is NO_ANNOTATION:
-        return False
-    try:
-        return dumps(to_json(default)) == dumps(value)
-    except ValueError:
-        return False
+def _is_equal_default(default: Any, value: Json) -> bool:
+    return default is not NO_STATIC_DEFAULT and canonical_text(default) == canonical_text(value)

@@ -17,6 +17,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.server.context import Context
 from mcp_baton.server.schema.defaults import changeable, defaults_of, fresh
 from mcp_baton.server.schema.dependency import Dependency, Depends, Factory, Lifetime
+from mcp_baton.server.schema.sent_values import NO_STATIC_DEFAULT, static_default
 
 type DeclaredDependencies = "list[tuple[str, Dependency]]"
 """Parameters with their `Depends`."""
@@ -152,6 +153,16 @@ class Parameter(Struct, frozen=True):
         if self.default is not NO_ANNOTATION and not is_field(self.default):
             return False
         return all(note.is_required() for note in self._notes if is_field(note))
+
+    @property
+    def static_default(self) -> Any:
+        """The default as JSON; `NO_STATIC_DEFAULT` if there is none, if a factory creates it, or if JSON does not show
+        all of it."""
+        default = self.default
+        for note in self._notes:
+            if is_field(note) and not note.is_required():
+                default = NO_STATIC_DEFAULT if note.default_factory else note.default
+        return static_default(default)
 
     @property
     def description(self) -> str:

@@ -1,0 +1,278 @@
+"""Values as a client has sent them, beside their JSON Schema and beside the values that they were converted into.
+
+Converted values do not show what was sent: a model may exclude a field, a secret is masked, a set has another order in
+each process, and an iterator can be read once. So calls are compared and shown by what was sent.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from typing import Any, Final, cast
+
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.workflow.keys import canonical_text
+
+type Path = tuple[str | int, ...]
+
+NOT_FINITE: Final = "Input should be a finite number"
+
+_COMBINATIONS: Final = ("anyOf", "oneOf", "allOf")
+_TRUTH: Final = {
+    **dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "off", "0"), False),
+}
+"""The texts that pydantic converts to a boolean."""
+
+
+# Values beside their schema
+
+
+def described_parts(value: Json, schema: JsonObject) -> Iterator[tuple[Path, Json, list[JsonObject]]]:
+    """Yield a value and all its parts, each with its path and the schemas that may describe it."""
+    definitions = cast("JsonObject", schema.get("$defs", {}))
+    open_parts: list[tuple[Path, Json, list[JsonObject]]] = [((), value, [schema])]
+    while open_parts:
+        path, part, schemas = open_parts.pop()
+        options = _options(schemas, definitions)
+        yield path, part, options
+        for key, child in _children(part):
+            inner = [found for option in options if isinstance(found := _member(option, key), Mapping)]
+            if inner:
+                open_parts.append(((*path, key), child, inner))
+
+
+def _children(value: Json) -> Iterator[tuple[str | int, Json]]:
+    if isinstance(value, Mapping):
+        yield from value.items()
+    elif isinstance(value, list):
+        yield from enumerate(value)
+
+
+def _options(schemas: list[JsonObject], definitions: JsonObject) -> list[JsonObject]:
+    """Return schemas with all their alternatives, and with the schemas that they refer to."""
+    options, names = list(schemas), set[str]()
+    for option in options:  # grows meanwhile
+        name = str(option.get("$ref", "")).removeprefix("#/$defs/")
+        if name in definitions and name not in names:
+            names.add(name)
+            options.append(cast("JsonObject", definitions[name]))
+        for combination in _COMBINATIONS:
+            parts = cast("list[Json]", option.get(combination, []))
+            options += [part for part in parts if isinstance(part, Mapping)]
+    return options
+
+
+def _member(schema: JsonObject, key: str | int) -> Json:
+    if isinstance(key, int):
+        first_items = cast("list[Json]", schema.get("prefixItems", []))
+        return first_items[key] if key < len(first_items) else schema.get("items")
+    properties = cast("JsonObject", schema.get("properties", {}))
+    return properties.get(key, schema.get("additionalProperties"))
+
+
+def is_secret(options: Sequence[JsonObject]) -> bool:
+    """Whether these schemas describe a secret, such as pydantic's `SecretStr`."""
+    return any(option.get("writeOnly") is True or option.get("format") == "password" for option in options)
+
+
+def without_secrets(value: Json, schema: JsonObject, replacement: Json) -> Json:
+    """Return a value with each secret replaced."""
+    paths = {path for path, _, options in described_parts(value, schema) if is_secret(options)}
+    return _replaced(value, paths, lambda _: replacement)
+
+
+def _replaced(value: Json, paths: set[Path], replace: Callable[[Json], Json]) -> Json:
+    """Return a copy of a value with the parts at these paths replaced, the inner ones first."""
+    inner: dict[str | int, set[Path]] = {}
+    for path in paths:
+        if path:
+            inner.setdefault(path[0], set()).add(path[1:])
+    if inner and isinstance(value, Mapping):
+        value = {key: _replaced(item, inner.get(key, set()), replace) for key, item in value.items()}
+    elif inner and isinstance(value, list):
+        value = [_replaced(item, inner.get(index, set()), replace) for index, item in enumerate(value)]
+    return replace(value) if () in paths else value
+
+
+def dumped_value(sent: Json, dumped: Json, read_schema: Callable[[], JsonObject]) -> Json:
+    """Return a dumped value with its sets sorted, so that it is the same in each process. If the dump lacks a part that
+    was sent, return what was sent."""
+    try:
+        schema = read_schema()
+    except Exception:  # noqa: BLE001 - some types can be converted and have no schema
+        return dumped
+    for path, _, options in described_parts(sent, schema):
+        if is_secret(options) or not _has_part(dumped, path):
+            return sent
+    sets = {
+        path for path, part, options in described_parts(dumped, schema) if isinstance(part, list) and is_set(options)
+    }
+    return _replaced(dumped, sets, _sorted)
+
+
+def _sorted(items: Json) -> Json:
+    return sorted(cast("list[Json]", items), key=canonical_text)
+
+
+def is_set(options: Sequence[JsonObject]) -> bool:
+    return any(option.get("uniqueItems") is True for option in options)
+
+
+def _has_part(value: Json, path: Path) -> bool:
+    for key in path:
+        if isinstance(value, Mapping):
+            if key not in value:
+                return False
+            value = value[str(key)]
+        else:
+            return True  # a list may be shorter than what was sent: a set
+    return True
+
+
+# Values beside what they were converted into
+
+
+def canonical_value(sent: Json, converted: object) -> Json:
+    """Return what was sent, with each number and boolean as it was converted: `"5"` for an `int` becomes `5`."""
+    kind = type(converted)
+    if type(sent) in (int, float):
+        return cast("Json", converted) if kind in (int, float) and sent == converted else sent
+    if isinstance(sent, str):
+        if kind is bool:
+            return cast("Json", converted) if _TRUTH.get(sent.strip().lower()) is converted else sent
+        return cast("Json", converted) if kind in (int, float) and _number_in(sent) == converted else sent
+    if isinstance(sent, Mapping) and sent:
+        return {key: canonical_value(item, _part(converted, key)) for key, item in sent.items()}
+    if isinstance(sent, list) and isinstance(converted, list | tuple) and len(sent) == len(converted):
+        return [canonical_value(item, part) for item, part in zip(sent, converted, strict=True)]
+    return sent
+
+
+def _number_in(text: str) -> object:
+    for convert in (int, float):
+        with suppress(ValueError):
+            return convert(text)
+    return None
+
+
+def _part(converted: object, key: str) -> object:
+    if isinstance(converted, Mapping):
+        return converted.get(key)
+    field = getattr(type(converted), "__pydantic_fields__", {}).get(key)
+    if getattr(field, "validation_alias", None) not in (None, key):
+        return None  # another field was sent by this name
+    return vars(converted).get(key) if hasattr(converted, "__dict__") else getattr(converted, key, None)
+
+
+NO_STATIC_DEFAULT: Final = object()
+
+
+def static_default(default: object) -> Any:
+    """Return a default as JSON, if its JSON shows all of it; otherwise `NO_STATIC_DEFAULT`."""
+    if isinstance(default, Enum):
+        return static_default(default.value)
+    if default is None or type(default) in (str, int, bool):
+        return default
+    if type(default) is float:
+        return default if math.isfinite(default) else NO_STATIC_DEFAULT
+    if type(default).__module__ in ("decimal", "uuid"):
+        return str(default)
+    if type(default) in (list, tuple):
+        items = [static_default(item) for item in cast("list[object]", default)]
+        return NO_STATIC_DEFAULT if NO_STATIC_DEFAULT in items else items
+    if type(default) is dict and all(type(key) is str for key in default):
+        members = {key: static_default(item) for key, item in default.items()}
+        return NO_STATIC_DEFAULT if NO_STATIC_DEFAULT in members.values() else members
+    return NO_STATIC_DEFAULT
+
+
+# Numbers
+
+
+def infinite_numbers(
+    sent: Json, converted: object, read_schema: Callable[[], JsonObject], path: Path = ()
+) -> list[str]:
+    """Return the fields in which a text such as `"nan"` or `"1e999"` was sent for a number.
+
+    Args:
+        read_schema: Returns the schema of what was sent. It is called only if there is such a text.
+        path: Where the value belongs.
+    """
+    if not _has_infinite_text(sent):
+        return []
+    try:
+        schema = read_schema()
+    except Exception:  # noqa: BLE001 - some types can be converted and have no schema
+        schema = {}
+    # The schema describes fields that converted values hide. Converted values show numbers that may be sent as texts.
+    paths = [
+        (*path, *inner)
+        for inner, part, options in described_parts(sent, schema)
+        if isinstance(part, str) and _is_infinite_text(part) and _is_only_a_number(options)
+    ]
+    if not paths and not _is_finite(converted):
+        paths = [path]
+    return [".".join(map(str, item)) or "value" for item in paths]
+
+
+def _has_infinite_text(sent: Json) -> bool:
+    open_parts = [sent]
+    while open_parts:
+        part = open_parts.pop()
+        if isinstance(part, str):
+            if _is_infinite_text(part):
+                return True
+        elif isinstance(part, Mapping):
+            open_parts += [*part, *part.values()]
+        elif isinstance(part, list):
+            open_parts += part
+    return False
+
+
+def _is_infinite_text(text: str) -> bool:
+    try:
+        return not math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _is_only_a_number(options: list[JsonObject]) -> bool:
+    types = set[Json]()
+    for option in options:
+        kind = option.get("type")
+        types |= set(kind) if isinstance(kind, list) else {kind}
+        if kind is None and not option.keys() & {"$ref", *_COMBINATIONS}:
+            return False  # any value is valid
+    return bool(types & {"number", "integer"}) and "string" not in types
+
+
+def _is_finite(value: object) -> bool:
+    """Whether all numbers in a converted value are finite."""
+    from numbers import Number
+
+    open_parts, seen = [value], set[int]()
+    while open_parts:
+        part = open_parts.pop()
+        if isinstance(part, Number):
+            if not _is_finite_number(part):
+                return False
+        elif id(part) not in seen:
+            seen.add(id(part))
+            if isinstance(part, Mapping):
+                open_parts += [*part, *part.values()]
+            elif isinstance(part, Collection) and not isinstance(part, str | bytes | bytearray):
+                open_parts += part
+            elif hasattr(part, "__dataclass_fields__") or hasattr(part, "__pydantic_fields__"):
+                open_parts += [getattr(part, name, None) for name in getattr(part, "__slots__", ())]
+                open_parts += vars(part).values() if hasattr(part, "__dict__") else ()
+    return True
+
+
+def _is_finite_number(number: Any) -> bool:
+    if isinstance(number, int):
+        return True
+    try:
+        return all(map(math.isfinite, (number.real, number.imag)))
+    except (OverflowError, ValueError):  # a fraction that is too large for a float; a signalling NaN
+        return False

@@ -1,0 +1,79 @@
+"""Shortens arguments for people. Each long value is shortened by itself, so no value can hide another. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from mcp_baton.protocol.json import Json, JsonObject, dumps
+
+MAX_SHOWN: Final = 8_192
+"""Characters of JSON up to which arguments are shown whole."""
+
+SHORT: Final = 1_000
+"""Characters of an argument that are shown at least, even if others are long."""
+
+MOST_ARGUMENTS: Final = 100
+"""With more arguments, less is shown of each long one: an item of DynamoDB has up to 400 KB."""
+
+MIN_PART: Final = 40
+"""Characters that are shown at least of a part of an object or a list. If there are too many parts for that, only the
+beginning of the JSON is shown."""
+
+MIN_OBJECT: Final = 2_000
+"""Characters that the parts of an object may have at least, so that an object with many fields shows all of them."""
+
+
+def shortened_arguments(arguments: JsonObject) -> dict[str, Json]:
+    """Return arguments as people see them."""
+    floor = min(SHORT, SHORT * MOST_ARGUMENTS // max(1, len(arguments)))
+    limit = max(_fair_share([_length(value) for value in arguments.values()], MAX_SHOWN), floor)
+    return {name: shortened(value, limit) for name, value in arguments.items()}
+
+
+def shortened(value: Json, limit: int) -> Json:
+    """Return a value with about this many characters. What is cut off is counted in the text."""
+    short_value = _shortened_part(value, limit, MIN_OBJECT)
+    return short_value if _length(short_value) <= 2 * MAX_SHOWN else _cut(dumps(value), limit)
+
+
+def _shortened_parts(value: Json, limit: int, floor: int) -> Json:
+    """Return an object or a list with each part shortened by itself; `None` if it has too many parts.
+
+    Args:
+        floor: The least number of characters for the parts of an object. It is 0 inside lists, because clients choose
+            how many elements they have.
+    """
+    if isinstance(value, Mapping):
+        total = max(limit, floor) - sum(map(len, value))
+        share = _fair_share([_length(item) for item in value.values()], total)
+        return {key: _shortened_part(item, share, floor) for key, item in value.items()} if share >= MIN_PART else None
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        share = _fair_share([_length(item) for item in value], limit)
+        return [_shortened_part(item, share, 0) for item in value] if share >= MIN_PART else None
+    return None
+
+
+def _shortened_part(value: Json, limit: int, floor: int) -> Json:
+    if _length(value) <= limit:
+        return value
+    if isinstance(value, str):
+        return _cut(value, limit)
+    parts = _shortened_parts(value, limit, floor)
+    return _cut(dumps(value), limit) if parts is None else parts
+
+
+def _fair_share(lengths: Sequence[int], total: int) -> int:
+    """Return how long each value may be, so that all have this length together. Short ones leave more to others."""
+    for index, length in enumerate(sorted(lengths)):
+        count = len(lengths) - index
+        if length * count > total:
+            return max(0, total // count)
+        total -= length
+    return max(lengths, default=0)
+
+
+def _length(value: Json) -> int:
+    return len(value) if isinstance(value, str) else len(dumps(value))
+
+
+def _cut(text: str, limit: int) -> str:
+    return f"{text[:limit]}… ({len(text) - limit} more characters)"
