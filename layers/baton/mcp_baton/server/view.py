@@ -81,6 +81,13 @@ class ServerView(Struct, frozen=True):
         of_steps = {step.tool for workflow in self.workflows.values() for step in workflow.steps if step.approval}
         return frozenset(name for name, tool in self.tools.items() if tool.approval or name in of_steps)
 
+    @property
+    def approval_groups(self) -> frozenset[str]:
+        """The groups whose approval a tool or a step needs."""
+        approvals = [tool.approval for tool in self.tools.values()]
+        approvals += [step.approval for workflow in self.workflows.values() for step in workflow.steps]
+        return frozenset(approval.audience for approval in approvals if approval is not None)
+
     def waits_ms(self, workflow: Workflow) -> int:
         """Return how long a run may wait for approvals, callbacks and times, milliseconds: the sum on its longest
         path."""

@@ -50,7 +50,7 @@ def refusal_without_approval(
         variables: The task's variables; `None` without a task.
     """
     arguments = _with_defaults(execution.server.tools[tool].signature, bound)
-    if not approval.needs(arguments):
+    if not approval.needs(tool, arguments):
         return None
     if execution.store is None:
         return _not_started(f"{tool} needs an approval, and this server has no task store: set BATON_TABLE")
