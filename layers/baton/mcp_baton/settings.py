@@ -163,7 +163,7 @@ class Settings(Struct, frozen=True):
         True
     )
     default_ttl_ms: Annotated[int, Setting(_number, "a task's lifetime if the client requests none")] = 3_600_000
-    max_ttl_ms: Annotated[int, Setting(_number, "the longest lifetime that a task can have")] = 86_400_000
+    max_ttl_ms: Annotated[int, Setting(_number, "the longest lifetime that a task can have")] = 172_800_000
     max_tasks_per_owner: Annotated[
         int | None, Setting(_number, "the approximate maximum of live tasks per owner", "unlimited")
     ] = None
