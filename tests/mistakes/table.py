@@ -378,6 +378,182 @@ RUNS = (
     ),
 )
 
+AMOUNTS = 'amount: Annotated[float, "EUR"], order_id: Annotated[str, "Which"]'
+
+
+def approved(options: str, parameters: str = AMOUNTS, asynchronous: str = "") -> str:
+    """Return the lines of a tool that needs an approval."""
+    return (
+        f"from mcp_baton import Approval\n\n{asynchronous}\n\n@server.tool(approval=Approval({options}))  {HERE}\n"
+        f'def pay({parameters}) -> None:\n    """Pay."""\n'
+    )
+
+
+APPROVALS = (
+    *(
+        Mistake(name, source, ("tool 'pay': when of its approval", *says), remedy)
+        for name, source, says, remedy in (
+            (
+                "a condition of an approval that does not take all arguments",
+                approved("'treasury', when=lambda amount: amount > 100"),
+                ("does not take 'order_id'",),
+                "lambda amount, **_: …",
+            ),
+            (
+                "a condition of an approval without arguments",
+                approved("'treasury', when=lambda: True"),
+                ("does not take 'amount', 'order_id'",),
+                "lambda amount, **_: …",
+            ),
+            (
+                "a condition of an approval with another argument",
+                approved("'treasury', when=lambda amont, **_: amont > 100"),
+                ("needs 'amont'",),
+                "did you mean 'amount'?",
+            ),
+            (
+                "a condition of an approval with positions",
+                approved("'treasury', when=lambda amount, /, **_: amount > 100"),
+                ("needs 'amount'",),
+                "",
+            ),
+            (
+                "an asynchronous condition of an approval",
+                approved(
+                    "'treasury', when=large", asynchronous="async def large(**_: object) -> bool:\n    return True"
+                ),
+                ("is asynchronous",),
+                "write def",
+            ),
+        )
+    ),
+    Mistake(
+        "a condition of a step's approval that does not take all arguments",
+        "from mcp_baton import Approval\n"
+        + function(
+            "step(refund, approval=Approval('a', when=lambda amount: amount > 1))(order_id='A', amount=1.0)  # here"
+        ),
+        ("step 'refund'", "does not take 'order_id'"),
+        "lambda amount, **_: …",
+    ),
+    Mistake(
+        "an approval without a group",
+        "from mcp_baton import Approval\n\nTREASURY = Approval(message='Pay?')  # here\n",
+        ("Approval(audience=''",),
+        "a group",
+    ),
+    Mistake(
+        "a misspelt field of an approval",
+        "from mcp_baton import Approval\n\nTREASURY = Approval('treasury', mesage='Pay?')  # here\n",
+        ("Approval: got an unexpected keyword argument 'mesage'",),
+        "did you mean 'message'?",
+    ),
+    Mistake(
+        "a misspelt field of Retry", "RETRY = Retry(attempt=3)  # here\n", ("Retry", "'attempt'"), "mean 'attempts'?"
+    ),
+    Mistake(
+        "a callback without its type",
+        "from mcp_baton import Callback\n\nCALLBACK = Callback()  # here\n",
+        ("Callback: the argument 'returns' is missing",),
+        "write Callback(bool",
+    ),
+    Mistake(
+        "a group of approvers that is misspelt",
+        approved("'treasury'").replace(HERE, ""),
+        ("BATON_APPROVERS lists nobody for the group 'treasury'",),
+        "did you mean 'treasury'?",
+        warning=True,
+        environment={"BATON_APPROVERS": '{"treasry": ["ada"]}'},
+    ),
+    Mistake(
+        "a group without approvers",
+        approved("'treasury'").replace(HERE, ""),
+        ("lists nobody for the group 'treasury'", "callers with this scope"),
+        '"treasury": ["…"]',
+        warning=True,
+        environment={"BATON_APPROVERS": '{"refunds": ["ada"], "treasury": []}'},
+    ),
+)
+STARTS = (
+    '@server.tool\ndef start(ctx: Context) -> None:\n    """Start."""\n    print(ctx.callback_url(%s))\n\n\n'
+    "from datetime import timedelta\n\nfrom mcp_baton import wait_for_callback\n\n\n"
+)
+BUILD = "wait_for_callback('build', bool, within=timedelta(hours=1))"
+VERIFY = '@server.tool\ndef verify(pin: Annotated[str, "PIN"]) -> Any:\n    """Verify."""\n    return %s\n\n\n'
+WITH_PIN = function(
+    "step(verify)(pin=pin)  # here",
+    header="@server.workflow\ndef refund_order(order_id: Annotated[str, 'Which'], "
+    "pin: Annotated[str, Argument(description='PIN', secret=True)])",
+)
+SUGGESTIONS = (
+    # The name, the lines, texts of the message, and the remedy.
+    (
+        "a misspelt argument in a fixed text",
+        function("step(refund)(order_id='A-{orderid}', amount=1.0)  # here"),
+        ("step 'refund'", "{orderid}", "'order_id'"),
+        "did you mean 'order_id'?",
+    ),
+    (
+        "a result in a fixed text",
+        function("step(refund)(order_id='A {total} B', amount=1.0)  # here"),
+        ("{total}", "gets it as it is"),
+        "give the tool a parameter",
+    ),
+    (
+        "an unknown argument in a constant",
+        flow(
+            f'Step("fetch", tool=fetch_order, arguments={{"order_id": constant("{{oder_id}} {{order_id}}")}})  {HERE}'
+        ),
+        ("{oder_id}",),
+        "did you mean 'order_id'?",
+    ),
+    (
+        "the address of a misspelt step",
+        STARTS % "'biuld'" + function("step(start)()  # here", BUILD),
+        ("'start' makes the address of 'biuld'",),
+        "did you mean 'build'?",
+    ),
+    (
+        "the address of a step that does not wait",
+        STARTS % "step='fetch_order'" + function("step(start)()  # here"),
+        ("'start' makes the address of 'fetch_order'",),
+        "add wait_for_callback('fetch_order'",
+    ),
+    *(
+        (
+            f"a secret in a tool's result: {text}",
+            VERIFY % text + WITH_PIN,
+            ("'verify' returns 'pin'",),
+            "leave 'pin' out",
+        )
+        for text in ("pin", '{"pin": pin}', 'f"PIN {pin}"', "[pin, 1]", "Order(1.0, pin)")
+    ),
+    (
+        "a Context that is used and not declared",
+        '@server.tool  # here\ndef stock() -> None:\n    """Count."""\n    ctx.log("info")\n',
+        ("tool 'stock' uses 'ctx', which is not defined",),
+        "ctx: Context",
+    ),
+    (
+        "a name that is not defined",
+        '@server.tool  # here\ndef stock() -> int:\n    """Count."""\n    return max(n for n in [warehouse])\n',
+        ("tool 'stock' uses 'warehouse'",),
+        "define or import warehouse",
+    ),
+    (
+        "a parameter without a type",
+        "@server.tool  # here\ndef stock(sku) -> int:\n" + COUNT,
+        ("no type and no description of 'sku'",),
+        "sku: Annotated[str,",
+    ),
+    (
+        "a tool without a return type",
+        '@server.tool  # here\ndef stock(sku: Annotated[str, "Which"]):\n' + COUNT,
+        ("tool 'stock' has no return type",),
+        "write -> and a type",
+    ),
+)
+
 TYPES = (
     Mistake(
         "a return type that cannot be described",
@@ -1086,7 +1262,19 @@ IN_FUNCTIONS = (
     ),
 )
 
-MISTAKES = (*IN_TABLES, *TYPES, *FUNCTIONS, *DECORATORS, *STEPS, *WORKFLOWS, *FILES, *RUNS, *IN_FUNCTIONS)
+MISTAKES = (
+    *(Mistake(name, source, says, remedy, warning=True) for name, source, says, remedy in SUGGESTIONS),
+    *APPROVALS,
+    *IN_TABLES,
+    *TYPES,
+    *FUNCTIONS,
+    *DECORATORS,
+    *STEPS,
+    *WORKFLOWS,
+    *FILES,
+    *RUNS,
+    *IN_FUNCTIONS,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,13 +238,38 @@ STATIC = function(
     "for step_name in ('a', 'b'):",
     "    step(refund, name=step_name, when=(order.total > 1) & exists(order.email))(order_id=order_id, amount=1.0)",
 ).replace("PRELUDE", "order_id.__class__.__name__")
+ALL_TAKEN = """
+from mcp_baton import Approval
+
+
+def is_large(order_id: str, amount: float, more: int = 0) -> bool:
+    return amount > 100
+
+
+@server.tool(approval=Approval("treasury", when=is_large))
+def pay(ctx: Context, order_id: Annotated[str, "Which"], amount: Annotated[float, "EUR"]) -> None:
+    \"\"\"Pay.\"\"\"
+    ctx.log(f"{order_id} {__name__}")
+
+
+@server.tool(approval=Approval("treasury", when=lambda **arguments: arguments["amount"] > 100))
+def verify(pin: Annotated[str, "PIN"], amount: Annotated[float, "EUR"]) -> bool:
+    \"\"\"Verify.\"\"\"
+    return len(pin) == 4 and pin == str(amount)
+
+
+""" + function(
+    "step(verify)(pin=pin, amount=order.total)",
+    header="@server.workflow\ndef refund_order(order_id: Annotated[str, 'Which'], "
+    "pin: Annotated[str, Argument(description='PIN', secret=True)])",
+)
 INTENDED = flow("FETCH", f'Step("pay", tool=refund, arguments={{"order_id": {ID}}}, guidance="Ask what is fair.")')
 
 
 @pytest.mark.parametrize(
     "source",
-    [QUIET, CONVERTED, VALIDATED, INTENDED, STATIC],
-    ids=["threads", "a number as text", "a validator", "guidance", "tests of other values"],
+    [QUIET, CONVERTED, VALIDATED, INTENDED, STATIC, ALL_TAKEN],
+    ids=["threads", "a number as text", "a validator", "guidance", "tests of other values", "conditions of approvals"],
 )
 def test_code_that_may_work_is_not_reported(source: str, check: Check) -> None:
     report = check(write(PRELUDE + source + EPILOGUE), "--strict")[1]

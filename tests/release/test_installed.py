@@ -69,6 +69,19 @@ def test_a_handler_needs_only_the_packages_own_dependencies(wheel_environment: E
     assert output == "{'result': 300}\n"
 
 
+def test_the_testing_client_needs_no_pytest(distributions: Distributions, project: Path, tmp_path: Path) -> None:
+    environment = make_environment(tmp_path, f"{distributions.wheel}[local]")
+    script = (
+        "from importlib.util import find_spec\n"
+        "from mcp_baton.testing import *\n"
+        "from shop import server\n"
+        "with connect(server) as client:\n"
+        "    print(find_spec('pytest'), client.call_tool('price', {'article': 'pen'}).value)\n"
+    )
+
+    assert environment.run("python", "-c", script, PYTHONPATH=str(project)) == "None 300\n"
+
+
 def test_a_type_checker_finds_the_types(wheel_environment: Environment, project: Path) -> None:
     (project / "typed.py").write_text(TYPED_SCRIPT)
     mypy: list[str | Path] = [

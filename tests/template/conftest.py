@@ -65,6 +65,10 @@ def source() -> str:
 
 @pytest.fixture(scope="session")
 def translate(source: str) -> Iterator[Translate]:
+    if not (SAM / "python").exists():
+        pytest.exit(
+            f"{SAM} is missing, with which these tests translate the template: run make setup-tests", returncode=1
+        )
     command: list[str | Path] = [SAM / "python", "-W", "ignore", Path(__file__).with_name("translate.py")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as translator:
         assert translator.stdin

@@ -33,7 +33,7 @@ from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.methods import Method, call_method
 from mcp_baton.server.server import Server
 from mcp_baton.server.services import Services
-from mcp_baton.settings import AUTO, INIT, Settings, unknown_settings
+from mcp_baton.settings import AUTO, INIT, Settings, approver_warnings, unknown_settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
 from mcp_baton.transport.adapter import CALLBACK, JOB, SWEEP, LambdaAdapter
@@ -153,6 +153,8 @@ def compose(
         first_warnings.append(ANONYMOUS_ALLOWED)
         if not settings.approval_links and server.full_view.tools_with_approval:
             first_warnings.append(NO_APPROVER)
+    if (settings.approvers or settings.local_only) and not settings.approval_links:
+        first_warnings += approver_warnings(settings.approvers, server.full_view.approval_groups)
     if store is None:
         first_warnings.append(NO_TABLE)
     adapter = LambdaAdapter(

@@ -6,7 +6,7 @@ To add a setting, add a field to `Settings`; to let operators of a stack choose 
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
@@ -163,7 +163,7 @@ class Settings(Struct, frozen=True):
         True
     )
     default_ttl_ms: Annotated[int, Setting(_number, "a task's lifetime if the client requests none")] = 3_600_000
-    max_ttl_ms: Annotated[int, Setting(_number, "the longest lifetime that a task can have")] = 86_400_000
+    max_ttl_ms: Annotated[int, Setting(_number, "the longest lifetime that a task can have")] = 172_800_000
     max_tasks_per_owner: Annotated[
         int | None, Setting(_number, "the approximate maximum of live tasks per owner", "unlimited")
     ] = None
@@ -325,3 +325,16 @@ def unknown_settings(env: Mapping[str, str]) -> list[str]:
         f"{name} is not a setting; " + (f"did you mean {similar!r}?" if similar else "it has no effect")
         for name, similar in likely
     ]
+
+
+def approver_warnings(approvers: Mapping[str, frozenset[str]], groups: Set[str]) -> list[str]:
+    """Return one sentence for each group whose approval a call needs and for which nobody is listed."""
+    from mcp_baton.hints import closest
+
+    texts: list[str] = []
+    for group in sorted(group for group in groups if not approvers.get(group)):
+        similar = closest(group, approvers.keys() - groups)
+        remedy = f"it lists {similar!r}: did you mean {group!r}?" if similar else f'add "{group}": ["…"] to it'
+        cause = f"BATON_APPROVERS lists nobody for the group {group!r}: only callers with this scope can approve"
+        texts.append(f"{cause}; {remedy}")
+    return texts

@@ -322,12 +322,12 @@ def test_when_receives_the_converted_arguments_with_their_defaults(baton: Connec
 
 
 def test_a_call_needs_an_approval_if_when_raises(baton: Connect, caplog: pytest.LogCaptureFixture) -> None:
-    bank = Bank(Approval("refunds", when=lambda total: total > 300))
+    bank = Bank(Approval("refunds", when=lambda amount, **_: amount.total > 300))
     client = baton(bank.server)
 
     assert client.call_tool("pay", CALL).is_error
     assert bank.payments == []
-    assert [record.exc_info for record in caplog.records if "Approval(when=" in record.getMessage()]
+    assert [record.exc_info for record in caplog.records if "when of the approval of pay failed" in record.getMessage()]
 
 
 def test_an_approval_of_a_step_guards_only_the_step(baton: Connect, era: Era) -> None:

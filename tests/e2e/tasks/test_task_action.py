@@ -7,7 +7,19 @@ import pytest
 from jsonschema_rs import validator_for
 
 from emulators.s3 import Bucket
-from mcp_baton import Approval, Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import (
+    Approval,
+    Argument,
+    Context,
+    Server,
+    Step,
+    ToolError,
+    Workflow,
+    ask_user,
+    constant,
+    prompt_arg,
+    step_output,
+)
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY
 from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.workflows.workflow_tools import MAX_TOTAL_BYTES
@@ -479,3 +491,29 @@ def test_an_unavailable_store_is_reported_without_its_error_text(baton: Connect)
         assert result.is_error
         assert "cannot be read now" in result.text
         assert "later" in result.text
+
+
+def test_a_background_run_is_listed_once(baton: Connect) -> None:
+    client = baton(orders_server(background=True), era="2025")
+    client.start_task("refund_order", ORDER).wait()
+
+    call = {"name": "refund_order", "arguments": {"task_action": "list"}}
+    tasks = client.request("tools/call", call)["structuredContent"]["tasks"]
+
+    assert [(task.get("workflow"), task.get("tool")) for task in tasks] == [("refund_order", None)]
+
+
+def test_the_board_shows_answers(baton: Connect) -> None:
+    server = Server("library")
+
+    @server.workflow
+    def borrow() -> None:
+        """Borrow a book."""
+        ask_user("reader", "Who borrows it?")
+
+    client = baton(server)
+    task_id = client.call_workflow("borrow").answer(reader="Kim").task_id
+
+    shown = show(client, task_id, "borrow")
+    board = shown["board"]
+    assert [(step["ask"], step["result"]) for step in board["steps"]] == [("user", "Kim")]

@@ -9,7 +9,20 @@ from typing import Any, Literal
 
 import pytest
 
-from mcp_baton import BatonError, Callback, Context, Server, Settings, Step, ToolError, Workflow, or_default, step
+from mcp_baton import (
+    Approval,
+    BatonError,
+    Callback,
+    Context,
+    Server,
+    Settings,
+    Step,
+    ToolError,
+    Workflow,
+    constant,
+    or_default,
+    step,
+)
 from mcp_baton import wait_for_callback as wait
 from mcp_baton.exceptions import EventError
 from mcp_baton.local.gateway import proxy_event
@@ -352,7 +365,7 @@ def test_the_waits_of_a_workflow_must_fit_into_the_lifetime_of_its_tasks() -> No
     server = Server("long")
     wait_step = Step("signed", callback=Callback(str, timedelta(days=3)))
     server.add_workflow(Workflow(name="sign", description="sign", steps=[wait_step], ttl=timedelta(days=2)))
-    message = r"its waits and an hour need 262800000 ms, and its ttl is 172800000 ms"
+    message = r"needs 73 hours \(72 hours for 'signed', and 1 hour more\), and its ttl is 48 hours; make ttl longer, or"
     with pytest.raises(BatonError, match=message), connect(server, settings=Settings(max_ttl_ms=10**9)):
         pass
 
@@ -361,12 +374,34 @@ def test_the_waits_of_a_workflow_must_fit_into_the_operators_limit() -> None:
     server = Server("long")
     steps = [Step(name, callback=Callback(str, timedelta(days=1))) for name in ("a", "b")]
     server.add_workflow(Workflow(name="sign", description="sign", steps=steps))
-    with pytest.raises(BatonError, match="live 176400000 ms, and the operator allows 86400000 ms"), connect(server):
+    message = (
+        r"it needs 49 hours \(24 hours for 'a', 24 hours for 'b', and 1 hour more\), and the operator allows 48 hours; "
+        r"raise MaxTtlMs \(BATON_MAX_TTL_MS\), or lower the approval's expires or the wait's time"
+    )
+    with pytest.raises(BatonError, match=message), connect(server):
         pass
     # Both steps wait at the same time, so one day is enough.
     parallel_server = Server("long")
     parallel_server.add_workflow(Workflow(name="sign", description="sign", steps=steps, parallel=2))
     with connect(parallel_server, settings=Settings(max_ttl_ms=25 * 3_600_000)):
+        pass
+
+
+def test_an_approval_and_a_wait_of_four_hours_fit_into_the_default_limits() -> None:
+    server = Server("shop")
+
+    @server.tool(approval=Approval("treasury"))
+    def pay(amount: float) -> None:
+        """Pay."""
+
+    wait_step = Step("delivered", callback=Callback(bool, timedelta(hours=4)))
+    steps = [Step("pay", tool=pay, arguments={"amount": constant(1)}), wait_step]
+    server.add_workflow(Workflow(name="order", description="order", steps=steps))
+    with connect(server) as client:
+        run = client.call_workflow("order", {})
+        assert client.task(run.task_id).shown["ttlMs"] == 29 * 3_600_000
+    message = r"24 hours for the approval of 'pay', 4 hours for 'delivered'.*ttl is 28 hours|operator allows 28 hours"
+    with pytest.raises(BatonError, match=message), connect(server, settings=Settings(max_ttl_ms=28 * 3_600_000)):
         pass
 
 

@@ -101,3 +101,46 @@ def test_the_documentation_shows_the_graph_of_the_starter() -> None:
     page = (ROOT / "docs" / "commands.md").read_text()
 
     assert f"```mermaid\n{starter_graph()}```" in page
+
+
+WAITING = """\
+from datetime import timedelta
+from mcp_baton import Approval, Server, sleep_until, step, wait_for_callback
+
+server = Server("shop", version="1.0.0")
+
+
+@server.tool(approval=Approval("treasury", when=lambda **_: True))
+def pay(amount: float) -> None:
+    "Pay."
+
+
+@server.tool
+def send(amount: float) -> None:
+    "Send."
+
+
+@server.workflow
+def order(amount: float) -> None:
+    "Order."
+    step(pay)(amount=amount)
+    step(send, approval=Approval("mailers"))(amount=amount)
+    wait_for_callback("delivered", bool, within=timedelta(hours=1))
+    sleep_until("review", timedelta(days=1))
+"""
+
+
+def test_approvals_and_waits_are_pauses(server_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    server_file.write_text(WAITING)
+
+    assert main(["graph", str(server_file), "--json"]) == 0
+
+    nodes = json.loads(capsys.readouterr().out)["nodes"]
+    assert {
+        node["name"]: [(pause["argument"], pause["because"]) for pause in node["pauses"]] for node in nodes[1:]
+    } == {
+        "pay": [("an approval by treasury", "depending on its arguments")],
+        "send": [("an approval by mailers", None)],
+        "delivered": [("a callback", None)],
+        "review": [("a time", None)],
+    }

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
-from mcp_baton import Context, Server
+from mcp_baton import Context, Server, ask_user, step
 from mcp_baton.testing import Client, Era, JsonRpcError, Unanswered, connect
 from mcp_baton.testing.wire import ROUNDS
 from tests.unit.testing.conftest import BOTH_ERAS
@@ -118,3 +118,60 @@ def test_notifications_of_a_tool_do_not_hide_its_result(era: Era) -> None:
 
     with connect(server, era=era) as client:
         assert client.call_tool("shout").value == "done"
+
+
+def borrowing() -> Server:
+    server = Server("library")
+
+    @server.tool
+    def lend(reader: str, weeks: int) -> str:
+        """Lend a book."""
+        return f"{reader} {weeks}"
+
+    @server.workflow
+    def borrow() -> None:
+        """Borrow a book."""
+        reader = ask_user("reader", "Who borrows it?")
+        step(lend)(reader=reader, weeks=ask_user("weeks", "For how long?", returns=int))
+
+    return server
+
+
+FORM = "To borrow, answer these questions."
+
+
+@BOTH_ERAS
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"reader": "Kim", "weeks": 2},
+        {"Who borrows it?": "Kim", "For how long?": {"value": 2}},
+        {"reader": {"reader": "Kim", "weeks": 2}},
+        {"reader": {"reader": "Kim"}, "weeks": {"weeks": 2}, "unused": 1},
+    ],
+)
+def test_a_question_of_a_workflow_is_answered_by_its_name_or_its_text(answers: dict[str, Any], era: Era) -> None:
+    with connect(borrowing(), era=era) as client:
+        client.answers(answers)
+        run = client.call_workflow("borrow")
+
+    assert "Kim 2" in run.text
+
+
+@BOTH_ERAS
+@pytest.mark.parametrize("answers", [{"nonsense": "Kim"}, {"reader": "Kim"}, {"Who borrows?": {"value": "Kim"}}])
+def test_answers_that_match_no_question_of_a_workflow_raise_unanswered(answers: dict[str, Any], era: Era) -> None:
+    with connect(borrowing(), era=era) as client:
+        client.answers(answers)
+        with pytest.raises(Unanswered, match=r"do not answer .*'weeks'.*: name each question by its name or its text"):
+            client.call_workflow("borrow")
+
+
+@pytest.mark.parametrize("answers", [{}, {"reader": "decline"}])
+def test_a_workflow_pauses_if_its_questions_are_not_answered_beforehand(answers: dict[str, Any]) -> None:
+    with connect(borrowing()) as client:
+        client.answers(answers)
+        run = client.call_workflow("borrow")
+        assert run.pause is not None
+        assert run.pause.type == "answersRequired"
+        assert run.answer(reader="Kim", weeks=2).completed

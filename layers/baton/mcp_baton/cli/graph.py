@@ -31,7 +31,8 @@ def graph(
     server.check()
     definition = _select_workflow(server, workflow)
     required: dict[str, Any] = {name: tool.input_schema.get("required", ()) for name, tool in server.tools.items()}
-    diagram = graph_of(definition, required, {name: tool.sets for name, tool in server.tools.items()})
+    approvals = {name: tool.approval for name, tool in server.tools.items() if tool.approval is not None}
+    diagram = graph_of(definition, required, {name: tool.sets for name, tool in server.tools.items()}, approvals)
     if as_json:
         print_json(to_builtins(diagram))
     else:

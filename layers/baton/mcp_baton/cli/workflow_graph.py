@@ -1,12 +1,14 @@
-"""The data flow of a workflow, and the steps at which a run may pause because an argument is missing. Pure."""
+"""The data flow of a workflow, and where a run may pause: for an argument, an answer, an approval or a wait. Pure."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Final, Literal
 
 from msgspec import Struct
 
 from mcp_baton.protocol.json import dumps
+from mcp_baton.workflow.approval import Approval
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.sources import (
     Constant,
@@ -29,9 +31,11 @@ variable, or only the order of two steps."""
 
 
 class Pause(Struct, frozen=True):
-    """An argument that may be missing: a tool's parameter, or the placeholder in a resource's URI.
+    """What a run may wait for at a step.
 
-    `because` is the condition, as the end of a sentence; `None` for always.
+    `argument` is an argument that may be missing (a tool's parameter, the placeholder in a resource's URI, or a
+    question), `an approval by GROUP`, `a callback` or `a time`. `because` is the condition, as the end of a sentence;
+    `None` for always.
     """
 
     argument: str
@@ -133,10 +137,25 @@ def _may_be_missing(argument: Argument) -> bool:
     return not argument.required and argument.default is None
 
 
-def graph_of(workflow: Workflow, required: Mapping[str, Sequence[str]], sets: Mapping[str, Sequence[str]]) -> Graph:
+def _waits_of(step: Step, approvals: Mapping[str, Approval]) -> Iterator[Pause]:
+    """Yield the approval that the call of a step needs, or its wait."""
+    approval = step.approval or approvals.get(step.tool or "")
+    if approval is not None:
+        yield Pause(f"an approval by {approval.audience}", "depending on its arguments" if approval.when else None)
+    if step.is_wait:
+        yield Pause(f"a {step.waits_for}")
+
+
+def graph_of(
+    workflow: Workflow,
+    required: Mapping[str, Sequence[str]],
+    sets: Mapping[str, Sequence[str]],
+    approvals: Mapping[str, Approval] = MappingProxyType({}),
+) -> Graph:
     """Return the graph of a checked workflow.
 
-    `required` has the required parameters of each tool, `sets` the task variables that it sets.
+    `required` has the required parameters of each tool, `sets` the task variables that it sets, `approvals` the
+    approvals of tools.
     """
     arguments = {argument.name: argument for argument in workflow.arguments}
     setters: dict[str, str] = {}
@@ -145,7 +164,8 @@ def graph_of(workflow: Workflow, required: Mapping[str, Sequence[str]], sets: Ma
     for number, step in enumerate(workflow.steps, 1):
         step_edges = list(_edges(step, workflow, arguments, setters))
         required_parameters = required.get(step.tool or "", ())
-        steps.append(_step_node(step, number, tuple(pauses_of(step, required_parameters, arguments, setters))))
+        pauses = (*pauses_of(step, required_parameters, arguments, setters), *_waits_of(step, approvals))
+        steps.append(_step_node(step, number, pauses))
         edges += step_edges
         setters |= dict.fromkeys(sets.get(step.tool or "", ()), step.name)
     unset = dict.fromkeys(edge.source for edge in edges if edge.source.startswith("variable:"))

@@ -1,5 +1,6 @@
 """`baton check`: errors that refuse a server, errors that are certain to fail a workflow's run, and suggestions."""
 
+import inspect
 import os
 import sys
 from collections.abc import Container, Iterator, Mapping
@@ -13,11 +14,11 @@ from mcp_baton import Server, Settings, Workflow
 from mcp_baton.exceptions import SettingsError, WorkflowError
 from mcp_baton.local.faults import Definitions, Fault, Site, fault_of, function_site
 from mcp_baton.local.loader import LoadError, find, load
-from mcp_baton.local.run_checks import WorkflowChecks, blocking_calls
+from mcp_baton.local.run_checks import WorkflowChecks, blocking_calls, undefined_names
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_checks import all_workflow_errors, definitions_without_schema
 from mcp_baton.server.schema.signature import shown_type
-from mcp_baton.settings import unknown_settings
+from mcp_baton.settings import approver_warnings, unknown_settings
 from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.sources import Constant, PromptArg, parts_of, placeholders
 
@@ -59,6 +60,9 @@ def advice(
         )
     for text in unknown_settings(environment):
         yield Fault.of(text)
+    if not list(_settings_faults(environment)) and (approvers := Settings.from_environment(environment).approvers):
+        for text in approver_warnings(approvers, server.full_view.approval_groups):
+            yield Fault.of(text)
 
 
 def _tool_advice(tool: Tool) -> Iterator[Fault]:
@@ -67,6 +71,7 @@ def _tool_advice(tool: Tool) -> Iterator[Fault]:
     if not tool.labels.description:
         yield Fault(f"{label} has no description", "write a docstring: models choose tools by their description", site)
     undescribed: list[str] = []
+    untyped = _untyped(tool)
     for parameter in tool.signature.parameters:
         default = parameter.default
         if isinstance(default, list | dict | set):
@@ -77,13 +82,27 @@ def _tool_advice(tool: Tool) -> Iterator[Fault]:
                 site,
             )
         if not _is_described(tool, parameter.published_name):
-            undescribed.append(f"{parameter.name}: Annotated[{shown_type(parameter.annotation)}, '…']")
+            kind = "str" if parameter.name in untyped else shown_type(parameter.annotation)
+            undescribed.append(f"{parameter.name}: Annotated[{kind}, '…']")
     yield from blocking_calls(tool)
+    yield from undefined_names(tool)
     if undescribed:
         names = ", ".join(repr(text.partition(":")[0]) for text in undescribed)
+        lacking = "no type and no description" if untyped - {"return"} else "no description"
         yield Fault(
-            f"{label}: no description of {names}, which models have to fill in", f"write {', '.join(undescribed)}", site
+            f"{label}: {lacking} of {names}, which models have to fill in", f"write {', '.join(undescribed)}", site
         )
+    if "return" in untyped:
+        yield Fault(
+            f"{label} has no return type, so its result is not checked", "write -> and a type, or -> None", site
+        )
+
+
+def _untyped(tool: Tool) -> set[str]:
+    """Return the parameters without an annotation, and `return`."""
+    signature = inspect.signature(tool.decorated)
+    names = {name for name, item in signature.parameters.items() if item.annotation is item.empty}
+    return names | ({"return"} if signature.return_annotation is signature.empty else set())
 
 
 def _is_described(tool: Tool, parameter: str) -> bool:

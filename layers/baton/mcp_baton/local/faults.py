@@ -1,6 +1,7 @@
 """Faults of an author's server: the problem with its place, and the remedy."""
 
 import inspect
+import linecache
 import re
 import sys
 import traceback
@@ -9,6 +10,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from msgspec import Struct
+
 import mcp_baton
 from mcp_baton.exceptions import RegistrationError, SettingsError
 from mcp_baton.hints import did_you_mean
@@ -16,7 +19,11 @@ from mcp_baton.local.log import is_user_file
 from mcp_baton.workflow.definition import Workflow
 
 EXAMPLES: Final = {
+    "Approval": "Approval('refunds', message='Refund {amount} EUR?')",
     "Argument": "Argument('order_id', 'Which order', required=True)",
+    "Ask": "Ask('Who borrows the book?')",
+    "Callback": "Callback(bool, within=timedelta(days=3))",
+    "Retry": "Retry(attempts=3)",
     "Server": "Server('shop')",
     "Server.completion": "@server.completion('refund_order', 'order_id')",
     "Server.resource": "@server.resource('docs://{topic}')",
@@ -79,7 +86,11 @@ def fault_of(error: BaseException, site: Site | None = None) -> Fault | None:
 
 def call_error_text(error: BaseException) -> str | None:
     """Return the problem with a call of Baton that Python rejected; `None` for other exceptions."""
-    match = _CALL.fullmatch(str(error)) if isinstance(error, TypeError) else None
+    if not isinstance(error, TypeError):
+        return None
+    if (text := _struct_error_text(error)) is not None:
+        return text
+    match = _CALL.fullmatch(str(error))
     if match is None or match["of"] not in mcp_baton.__all__:
         return None
     callee = match["of"] if match["method"] in (None, "__init__") else f"{match['of']}.{match['method']}"
@@ -91,6 +102,25 @@ def call_error_text(error: BaseException) -> str | None:
         return f"{callee}: {cause}{did_you_mean(unknown[1], parameters)}"
     example = EXAMPLES.get(callee)
     return f"{callee}: {cause}" + (f"; write {example}" if example else "")
+
+
+def _struct_error_text(error: TypeError) -> str | None:
+    """Return the problem with a call of a msgspec class of Baton. The error does not name the class; its line does."""
+    site, text = last_user_line(error), str(error)
+    line = "" if site is None else linecache.getline(str(site.file), site.line)
+    argument = text.partition("'")[2].partition("'")[0]
+    for name in mcp_baton.__all__:
+        kind = getattr(mcp_baton, name)
+        if not (isinstance(kind, type) and issubclass(kind, Struct) and re.search(rf"\b{name}\(", line)):
+            continue
+        fields, example = kind.__struct_fields__, f"; write {EXAMPLES.get(name, f'{name}(…)')}"
+        if text.startswith("Missing required argument") and argument in fields:
+            return f"{name}: the argument {argument!r} is missing{example}"
+        if text.startswith("Unexpected keyword argument") and argument not in fields:
+            return f"{name}: got an unexpected keyword argument {argument!r}{did_you_mean(argument, fields)}"
+        if text == "Extra positional arguments provided":
+            return f"{name}: got too many arguments by position, and it has {', '.join(fields)}{example}"
+    return None
 
 
 def last_user_line(error: BaseException) -> Site | None:

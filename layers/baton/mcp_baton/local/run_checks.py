@@ -1,6 +1,8 @@
 """Checks for errors that occur only when a workflow or a tool runs. `baton check` reports them, too."""
 
 import ast
+import builtins
+import dis
 import inspect
 import re
 import sys
@@ -8,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, Final
 
 from mcp_baton.hints import did_you_mean
@@ -18,6 +20,7 @@ from mcp_baton.server.server import Server
 from mcp_baton.workflow.checking import output_of
 from mcp_baton.workflow.definition import Step, ToolFunction, Workflow
 from mcp_baton.workflow.resolve import kinds_at
+from mcp_baton.workflow.secrets import contains_argument, strings_in
 from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, as_text, placeholders
 
 SCALARS: Final = {"number", "integer", "boolean"}
@@ -70,6 +73,9 @@ class WorkflowChecks:
                 if problem is not None:
                     yield self._fault(step, *problem)
             yield from self._missing(step, tool)
+            yield from self._unfilled(step, arguments)
+            yield from self._unknown_callbacks(step, tool)
+            yield from self._returned_secrets(step, tool)
         if self.workflow.durable:
             yield from self._unknown_outputs()
         yield from self._direct_calls()
@@ -162,6 +168,42 @@ class WorkflowChecks:
                 "if the pause is intended, say so in guidance",
             )
 
+    def _unfilled(self, step: Step, arguments: list[str]) -> Iterator[Fault]:
+        """Yield placeholders in fixed texts that no argument fills."""
+        for name, source in step.arguments.items():
+            texts = strings_in(source.value) if isinstance(source, Constant) else ()
+            unknown = frozenset[str]().union(*map(placeholders, texts)).difference(arguments)
+            for placeholder in sorted(filter(str.isidentifier, unknown)):
+                hint = did_you_mean(placeholder, arguments).removeprefix("; ") if arguments else ""
+                remedy = "give the tool a parameter for it; a fixed text takes only arguments of the workflow"
+                problem = (
+                    f"no argument fills {{{placeholder}}} in the text for {name!r}, so {step.tool!r} gets it as it is"
+                )
+                yield self._fault(step, problem, hint if "did you mean" in hint else remedy)
+
+    def _unknown_callbacks(self, step: Step, tool: Tool) -> Iterator[Fault]:
+        """Yield addresses that a tool makes for a step that does not wait for a callback."""
+        names = [other.name for other in self.workflow.steps if other.callback is not None]
+        for call in _calls_within(tool):
+            values = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "step")]
+            if not isinstance(call.func, ast.Attribute) or call.func.attr != "callback_url":
+                continue
+            for name in (value.value for value in values if isinstance(value, ast.Constant)):
+                if name not in names:
+                    hint = did_you_mean(name, names).removeprefix("; ") or f"add wait_for_callback({name!r}, …)"
+                    problem = (
+                        f"{tool.name!r} makes the address of {name!r}, which is no step here that waits for a callback"
+                    )
+                    yield self._fault(step, problem, hint)
+
+    def _returned_secrets(self, step: Step, tool: Tool) -> Iterator[Fault]:
+        """Yield secret arguments that a tool returns, because results are stored and shown whole."""
+        names = {name for name, source in step.arguments.items() if contains_argument(source, self.workflow.secrets)}
+        published_names = {parameter.name: parameter.published_name for parameter in tool.signature.parameters}
+        for name in sorted(names & {published_names.get(name, "") for name in _returned_names(tool)}):
+            problem = f"{tool.name!r} returns {name!r}, which is a secret argument, and results are stored and shown"
+            yield self._fault(step, problem, f"leave {name!r} out of what the tool returns")
+
     def _unknown_outputs(self) -> Iterator[Fault]:
         """Yield paths into outputs of unknown form: a typing error in them is found only when the workflow runs."""
         for step in self.workflow.steps:
@@ -198,6 +240,59 @@ class WorkflowChecks:
                         f"write step({ast.unparse(call.func)})(…)",
                         Site(site.file, call.lineno),
                     )
+
+
+def _tree_of(function: object) -> ast.AST | None:
+    """Return the syntax tree of a function; `None` if its source is not available."""
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body[0]  # type: ignore[arg-type]
+    except (OSError, SyntaxError, TypeError, IndexError):
+        return None
+
+
+def _calls_within(tool: Tool) -> Iterator[ast.Call]:
+    tree = _tree_of(tool.decorated)
+    return (node for node in (ast.walk(tree) if tree else ()) if isinstance(node, ast.Call))
+
+
+def _returned_names(tool: Tool) -> set[str]:
+    """Return the names whose values a function returns: alone, in a list, an object, a text or a new instance."""
+    tree, variables = _tree_of(tool.decorated), getattr(inspect.unwrap(tool.decorated), "__globals__", {})
+    nodes: list[ast.AST] = [
+        node.value for node in (ast.walk(tree) if tree else ()) if isinstance(node, ast.Return) and node.value
+    ]
+    names: set[str] = set()
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.Compare) or (
+            isinstance(node, ast.Call) and not isinstance(_named(node.func, variables), type)
+        ):
+            continue  # the result of a test or of a function is another value
+        else:
+            nodes += ast.iter_child_nodes(node)
+    return names
+
+
+def _named(node: ast.AST, variables: Mapping[str, Any]) -> object:
+    return variables.get(node.id, getattr(builtins, node.id, None)) if isinstance(node, ast.Name) else None
+
+
+def undefined_names(tool: Tool) -> Iterator[Fault]:
+    """Yield names that a tool uses and that neither its module nor Python defines."""
+    function = inspect.unwrap(tool.decorated)
+    codes, names = [getattr(function, "__code__", None)], set[str]()
+    while codes:
+        code = codes.pop()
+        if isinstance(code, CodeType):
+            instructions = dis.get_instructions(code)
+            names |= {item.argval for item in instructions if item.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+            codes += code.co_consts
+    known = getattr(function, "__globals__", {}).keys() | vars(builtins).keys()
+    for name in sorted(names - known):
+        remedy = "add the parameter ctx: Context" if name == "ctx" else f"define or import {name}"
+        yield Fault(f"tool {tool.name!r} uses {name!r}, which is not defined", remedy, function_site(tool.decorated))
 
 
 def _decorator_lines(function: ast.FunctionDef) -> set[int]:
@@ -255,13 +350,12 @@ def blocking_calls(tool: Tool) -> Iterator[Fault]:
     function, site = inspect.unwrap(tool.decorated), function_site(tool.decorated)
     if not tool.signature.is_async or site is None:
         return
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, SyntaxError, TypeError):
+    tree = _tree_of(function)
+    if tree is None:
         return
     names = _Names(getattr(function, "__globals__", {}))
     names.read(tree)
-    for call in _direct_calls_of(tree.body[0]):
+    for call in _direct_calls_of(tree):
         dotted_name = names.dotted(call.func)
         remedy = next((remedy for pattern, remedy in BLOCKING if pattern.fullmatch(dotted_name)), None)
         if remedy is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 from msgspec import Struct, to_builtins
 
 from mcp_baton.exceptions import Conflict, EventError, StoreError, TaskFinished, TaskNotFound, TooLarge, ToolError
+from mcp_baton.hints import did_you_mean
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import MAX_DEPTH, Json, JsonObject, is_deeper_than, json_size
 from mcp_baton.server.access import CALLBACKS
@@ -61,13 +62,16 @@ def callback_url(execution: Execution, place: Place, name: str) -> str:
     """
     store, workflow, task = execution.store, place.workflow, place.task
     step = workflow.step(name) if workflow else None
-    if store is None or task is None or step is None or step.callback is None:
-        raise ToolError(
-            f"callback_url({name!r}): this call is not one of a stored task whose workflow has a step {name!r} with "
-            "callback=…"
-        )
+    if store is None or task is None or workflow is None:
+        raise ToolError(f"callback_url({name!r}): this call is not one of a stored task", retryable=False)
+    if step is None or step.callback is None:
+        names = [other.name for other in workflow.steps if other.callback is not None]
+        hint = did_you_mean(name, names) or f"; add wait_for_callback({name!r}, …) to it"
+        cause = f"the workflow {workflow.name!r} has no step of this name that waits for a callback{hint}"
+        raise ToolError(f"callback_url({name!r}): {cause}", retryable=False)
     if not execution.base_url:
-        raise ToolError(f"callback_url({name!r}): the address of the API is not known; set BATON_BASE_URL")
+        cause = "the address of the API is not known; set BATON_BASE_URL"
+        raise ToolError(f"callback_url({name!r}): {cause}", retryable=False)
     token = token_urlsafe(32)
     ends_ms = max(task.created_ms + task.ttl_ms, execution.now_ms() + step.longest_wait_ms + GRACE_MS)
     store.callbacks.add(text_digest(token), Pointer(task.owner, task.task_id, name, execution.job_id), ends_ms)

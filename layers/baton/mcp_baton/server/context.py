@@ -30,7 +30,7 @@ def no_resources(uri: str, _context: object) -> list[ResourceContent]:
 
 
 def no_callback(step: str) -> str:
-    raise ToolError(f"callback_url({step!r}): this call is not one of a task")
+    raise ToolError(f"callback_url({step!r}): this call is not one of a task", retryable=False)
 
 
 class Call(Struct):

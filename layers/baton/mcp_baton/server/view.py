@@ -22,7 +22,7 @@ from mcp_baton.tasks.record import EXTRA_PREFIX, ITEMS_PREFIX, StepStatus, TaskP
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.approval import GRACE_MS
 from mcp_baton.workflow.definition import TASK_ID, Argument, Workflow
-from mcp_baton.workflow.wait import milliseconds
+from mcp_baton.workflow.wait import hours_text, milliseconds
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.jobs import JobStore
@@ -86,16 +86,33 @@ class ServerView(Struct, frozen=True):
         of_steps = {step.tool for workflow in self.workflows.values() for step in workflow.steps if step.approval}
         return frozenset(name for name, tool in self.tools.items() if tool.approval or name in of_steps)
 
+    @property
+    def approval_groups(self) -> frozenset[str]:
+        """The groups whose approval a tool or a step needs."""
+        approvals = [tool.approval for tool in self.tools.values()]
+        approvals += [step.approval for workflow in self.workflows.values() for step in workflow.steps]
+        return frozenset(approval.audience for approval in approvals if approval is not None)
+
     def waits_ms(self, workflow: Workflow) -> int:
         """Return how long a run may wait for approvals, callbacks and times, milliseconds: the sum on its longest
         path."""
-        ends_ms: dict[str, int] = {}
+        return sum(wait_ms for _, wait_ms in self._longest_waits(workflow))
+
+    def _longest_waits(self, workflow: Workflow) -> tuple[tuple[str, int], ...]:
+        """Return the waits on the longest path of a workflow: what waits, and for how long, milliseconds."""
+        paths: dict[str, tuple[tuple[str, int], ...]] = {}
+
+        def length_ms(path: tuple[tuple[str, int], ...]) -> int:
+            return sum(wait_ms for _, wait_ms in path)
+
         for step in workflow.steps:
             tool = self.tools.get(step.tool or "")
             approval = (tool and tool.approval) or step.approval
             wait_ms = milliseconds(approval.expires) if approval else step.longest_wait_ms
-            ends_ms[step.name] = wait_ms + max((ends_ms[name] for name in workflow.needs(step)), default=0)
-        return max(ends_ms.values(), default=0)
+            subject = f"{'the approval of ' if approval else ''}{step.name!r}"
+            before = max((paths[name] for name in workflow.needs(step)), key=length_ms, default=())
+            paths[step.name] = (*before, (subject, wait_ms)) if wait_ms else before
+        return max(paths.values(), key=length_ms, default=())
 
     def check_lifetimes(self, max_ttl_ms: int) -> None:
         """Check that the tasks of each workflow can live as long as its waits.
@@ -104,15 +121,20 @@ class ServerView(Struct, frozen=True):
             WorkflowError: a workflow waits longer than its `ttl` or the operator's limit allows.
         """
         for workflow in self.workflows.values():
-            waits = any(step.is_wait for step in workflow.steps)
-            needed_ms = self.waits_ms(workflow) + GRACE_MS if waits else 0
+            waits = self._longest_waits(workflow) if any(step.is_wait for step in workflow.steps) else ()
+            needed_ms = sum(wait_ms for _, wait_ms in waits) + GRACE_MS if waits else 0
             ttl_ms = needed_ms if workflow.ttl is None else milliseconds(workflow.ttl)
+            parts = [f"{hours_text(wait_ms)} for {subject}" for subject, wait_ms in waits]
+            needs = f"it needs {hours_text(needed_ms)} ({', '.join(parts)}, and {hours_text(GRACE_MS)} more)"
+            shorter = "lower the approval's expires or the wait's time"
             if needed_ms > ttl_ms:
-                cause = f"its waits and an hour need {needed_ms} ms, and its ttl is {ttl_ms} ms; make it longer"
+                cause = f"{needs}, and its ttl is {hours_text(ttl_ms)}; make ttl longer, or {shorter}"
                 raise WorkflowError(workflow.name, cause)
             if ttl_ms > max_ttl_ms:
-                cause = f"its tasks live {ttl_ms} ms, and the operator allows {max_ttl_ms} ms; raise MaxTtlMs"
-                raise WorkflowError(workflow.name, f"{cause} (BATON_MAX_TTL_MS)")
+                needs = needs if workflow.ttl is None else f"its ttl is {hours_text(ttl_ms)}"
+                shorter = shorter if workflow.ttl is None else "make ttl shorter"
+                cause = f"{needs}, and the operator allows {hours_text(max_ttl_ms)}"
+                raise WorkflowError(workflow.name, f"{cause}; raise MaxTtlMs (BATON_MAX_TTL_MS), or {shorter}")
 
     @property
     def workflow_tool_names(self) -> list[str]:

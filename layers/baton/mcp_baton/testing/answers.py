@@ -39,6 +39,7 @@ class Answers:
     open: dict[str, JsonObject] = field(default_factory=dict)
     workflow_questions: frozenset[str] = frozenset()
     _by_name: dict[str, Json] = field(default_factory=dict)
+    _used: set[str] = field(default_factory=set)
 
     def add(self, answers: Mapping[str, Json] | None) -> None:
         """Add answers. `None` removes all, and the client can no longer answer questions."""
@@ -64,14 +65,43 @@ class Answers:
         method, params = str(question["method"]), question.get("params", {})
         params = params if isinstance(params, Mapping) else {}
         text, key = text_of(method, params), key or self.keys.get(_identity(method, params))
-        for name in (key, text):
-            if name is not None and name in self._by_name:
-                return self._reply(method, params, self._by_name[name], Unanswered(key, text, WRONG.get(method, "")))
         schema = params.get("requestedSchema")
         fields = schema.get("properties") if isinstance(schema, Mapping) else None
         if isinstance(fields, Mapping) and bool(fields) and fields.keys() <= self.workflow_questions:
-            return {"action": "decline"}
+            return self._form_result(fields, key, text)
+        for name in (key, text):
+            if name is not None and name in self._by_name:
+                self._used.add(name)
+                return self._reply(method, params, self._by_name[name], Unanswered(key, text, WRONG.get(method, "")))
         raise Unanswered(key, text)
+
+    def _form_result(self, fields: Mapping[str, Any], key: str | None, text: str) -> JsonObject:
+        """Return the result for a form with questions of a workflow, each by its name or text, or all by the form's.
+
+        Raises:
+            Unanswered: only a part is answered, or the test has answers that have matched no question so far.
+        """
+        content: dict[str, Json] = {}
+        for name, field_schema in fields.items():
+            for known in (name, field_schema.get("description"), field_schema.get("title"), key, text):
+                if known not in self._by_name:
+                    continue
+                answer = self._by_name[known]
+                self._used.add(known)
+                if answer in ("decline", "cancel"):
+                    return {"action": str(answer)}
+                if isinstance(answer, Mapping) and answer.keys() <= fields.keys() | {"value"}:
+                    content |= {name: answer["value"]} if "value" in answer else answer
+                elif known not in (key, text) or len(fields) == 1:
+                    content[name] = answer
+                break
+        if content.keys() == fields.keys():
+            return {"action": "accept", "content": content}
+        if content or self._by_name.keys() - self._used:
+            given, asked = (", ".join(map(repr, names)) for names in (self._by_name, fields.keys() - content.keys()))
+            remedy = "name each question by its name or its text, or 'decline' one"
+            raise Unanswered(key, text, f"the answers {given} do not answer {asked}: {remedy}")
+        return {"action": "decline"}
 
     def _reply(self, method: str, params: JsonObject, answer: Json, wrong: Unanswered) -> JsonObject:
         match method, answer:

@@ -45,8 +45,9 @@ class Approval(Struct, frozen=True):
         audience: The group that may decide: callers with a scope of this name, and those whom the operator lists
             (docs/approvals.md, Who may decide).
         message: The question to the person. `{name}` is replaced by the tool's argument as JSON.
-        when: Receives the converted arguments by name and returns whether this call needs an approval. If it raises,
-            the error is logged and the call needs one. By default, each call needs one.
+        when: Receives all converted arguments by name, as in `lambda amount, **_: amount > 100`. Returns whether this
+            call needs an approval. If it raises, the error is logged and the call needs one. By default, each call
+            needs one.
         expires: How long the approval can be decided and used.
         by_requester: Whether the requester may decide, too.
 
@@ -54,7 +55,7 @@ class Approval(Struct, frozen=True):
         RegistrationError: a value is invalid; the message names the field and the remedy.
     """
 
-    audience: str
+    audience: str = ""
     message: str | None = None
     when: Callable[..., object] | None = None
     expires: timedelta = timedelta(hours=24)
@@ -73,14 +74,16 @@ class Approval(Struct, frozen=True):
         if not isinstance(self.by_requester, bool):
             raise _error("by_requester", self.by_requester, "True or False")
 
-    def needs(self, convert_arguments: Callable[[], Mapping[str, Any]]) -> bool:
-        """Whether a call needs an approval. `convert_arguments` returns its converted arguments, for `when` alone."""
+    def needs(self, tool: str, convert_arguments: Callable[[], Mapping[str, Any]]) -> bool:
+        """Whether a call of this tool needs an approval. `convert_arguments` returns its converted arguments, for `when`
+        alone."""
         if self.when is None:
             return True
         try:
             return bool(self.when(**convert_arguments()))
         except Exception:  # code of the author may raise anything
-            logger.exception("Approval(when=…) failed, so the call needs the approval of a person of %s", self.audience)
+            text = "when of the approval of %s failed, so the call needs the approval of a person of %s"
+            logger.exception(text, tool, self.audience)
             return True
 
     def question(self, tool: str, arguments: JsonObject) -> str:
@@ -94,7 +97,7 @@ class Approval(Struct, frozen=True):
 
 
 def _error(field: str, value: object, remedy: str) -> RegistrationError:
-    return RegistrationError(f"Approval({field}={value!r}): give {remedy}")
+    return RegistrationError(f"Approval({field}={value!r}) is not possible; give {remedy}")
 
 
 def _argument_text(value: Json) -> str:

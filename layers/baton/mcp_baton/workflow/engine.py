@@ -453,6 +453,7 @@ class Engine:
             return structs.replace(failure, retry_s=None if host.job_id is None else result.wait_s)
         call_record, timing = _call_to_store(run, step, prepared.arguments), self._timing(call)
         outcome, attempts = result.outcome, result.attempts
+        _warn_of_secrets(run, step, outcome.value)
         trace = StepTrace(step, prepared.arguments, fetched.contents, outcome, attempts, call_record, timing)
         if step.resources:
             # The tool has run. A resource that cannot be fetched now must not cause a second call.
@@ -679,6 +680,12 @@ def _call_to_store(run: Run, step: Step, arguments: Mapping[str, Json] | None) -
     if arguments is None or step.name not in run.input.answers:
         return None
     return stored_call(arguments, hidden_in(arguments, step.arguments, run.workflow.secrets))
+
+
+def _warn_of_secrets(run: Run, step: Step, value: Json) -> None:
+    if run.secrets.hide(value) != value:
+        text = "workflow %s, step %s: the result of %s has a secret argument in it and is stored; leave it out"
+        logger.warning(text, run.workflow.name, step.name, step.tool)
 
 
 def _earlier_attempts(run: Run, step: Step) -> int:

@@ -53,6 +53,12 @@ def duration_text(time: timedelta) -> str:
     return f"{seconds / size:g} {unit}{'' if seconds == size else 's'}"
 
 
+def hours_text(time_ms: int) -> str:
+    """A duration in hours: `29 hours`, `0.5 hours`."""
+    hours = time_ms / 3_600_000
+    return f"{hours:.4g} hour{'' if hours == 1 else 's'}"
+
+
 def time_of(value: Json) -> int | str:
     """A time in ISO 8601 with its offset from UTC, as epoch milliseconds; or what is wrong with it."""
     try:

@@ -57,7 +57,7 @@ def refusal_without_approval(
         definition = execution.server.tools[tool]
         return _with_defaults(definition.signature, definition.input.bind(prepared.arguments))
 
-    if not approval.needs(convert_arguments):
+    if not approval.needs(tool, convert_arguments):
         return None
     if execution.store is None:
         return _not_started(f"{tool} needs an approval, and this server has no task store: set BATON_TABLE")

@@ -230,6 +230,8 @@ def _tests_by_offset(code: CodeType) -> dict[int, list[_Test]]:
             matching = [test for _, _, test in innermost]
         if matching:
             by_offset[2 * index] = matching
+            if index and code.co_code[2 * index - 2] == dis.EXTENDED_ARG:
+                by_offset[2 * index - 2] = matching
     return by_offset
 
 

@@ -1,7 +1,7 @@
 """Tools: their definitions and results, and the options `task`, `idempotent` and `task_start` (docs/background.md)."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -18,6 +18,7 @@ from mcp_baton.server.schema.schema import InputSchema, OutputSchema, tool_error
 from mcp_baton.server.schema.signature import (
     NO_ANNOTATION,
     Signature,
+    is_async,
     read_signature,
     return_error,
     shown_type,
@@ -214,8 +215,8 @@ def check_approval(approval: object, subject: str, signature: Signature, tasks: 
     """Check the approval of a tool, or of a step that calls it.
 
     Raises:
-        RegistrationError: the value is not an `Approval`, or its message names something that is not a parameter of the
-            tool.
+        RegistrationError: the value is not an `Approval`, its message names something that is not a parameter of the
+            tool, or its `when` does not take the tool's arguments.
     """
     if not isinstance(approval, Approval):
         raise RegistrationError(f"{subject}: approval={approval!r} is not an Approval; write Approval('refunds')")
@@ -225,8 +226,32 @@ def check_approval(approval: object, subject: str, signature: Signature, tasks: 
         raise RegistrationError(
             f"{subject}: the message of its approval has {{{unknown}}}, which is no parameter{hint}"
         )
+    if approval.when is not None:
+        _check_when(approval.when, subject, [parameter.name for parameter in signature.parameters])
     if tasks.explicit:
         raise RegistrationError(f"{subject}: a tool with an approval cannot have task_start='explicit'; leave it out")
+
+
+def _check_when(when: Callable[..., object], subject: str, names: Sequence[str]) -> None:
+    """Check that the condition of an approval takes all arguments of the tool, by name."""
+    condition = f"{subject}: when of its approval"
+    if is_async(when):
+        raise RegistrationError(f"{condition} is asynchronous, so each call would need an approval; write def")
+    try:
+        parameters = inspect.signature(when).parameters.values()
+    except (TypeError, ValueError):  # a builtin without a signature
+        return
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    named = [item for item in parameters if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)]
+    by_position = [item for item in parameters if item.kind is item.POSITIONAL_ONLY]
+    for parameter in (*by_position, *named):
+        if parameter.default is parameter.empty and (parameter in by_position or parameter.name not in names):
+            hint = did_you_mean(parameter.name, sorted(names))
+            raise RegistrationError(f"{condition} needs {parameter.name!r}, which is no argument of the tool{hint}")
+    if not takes_all and (missing := sorted(set(names) - {parameter.name for parameter in named})):
+        first = next((parameter.name for parameter in named), names[0])
+        remedy = f"it gets all arguments by name: write lambda {first}, **_: …"
+        raise RegistrationError(f"{condition} does not take {', '.join(map(repr, missing))}; {remedy}")
 
 
 def explicit_content(value: object) -> ToolResult | None:

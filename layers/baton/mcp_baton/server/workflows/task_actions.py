@@ -299,7 +299,7 @@ class TaskDetails:
     def _values(self, step: dict[str, Json], results: dict[str, Json]) -> Iterator["StepValue"]:
         """Put notes into a step in place of its result and its arguments. Yields the values that may replace the
         notes."""
-        if "tool" not in step and step.get("wait") != "callback":
+        if "tool" not in step and "ask" not in step and step.get("wait") != "callback":
             return
         name, completed = str(step["name"]), step["status"] == StepStatus.COMPLETED
         variable = f"{RESULT_PREFIX}{name}"
@@ -392,7 +392,9 @@ def _list_tasks(request: Request) -> JsonObject:
     except StoreError:
         logger.exception("request %s: the tasks cannot be listed", request.exchange.request_id)
         return error_result("The tasks cannot be read now. Make the same call again later.")
-    tasks = [_entry(task, request.now_ms) for task in page.tasks[:MAX_LISTED]]
+    # A background call of a workflow has a task of its own. The row of the workflow's task shows the same run.
+    entries, workflow_tools = [_entry(task, request.now_ms) for task in page.tasks], request.server.workflow_tool_names
+    tasks = [entry for entry in entries if entry.get("tool") not in workflow_tools][:MAX_LISTED]
     lines = [_line(task) for task in tasks[:MAX_NAMED]]
     rest = [f"And {len(tasks) - MAX_NAMED} more."] if len(tasks) > MAX_NAMED else []
     heading = f"The newest {'task' if len(tasks) == 1 else f'{len(tasks)} tasks'}:" if tasks else "There are no tasks."

@@ -76,7 +76,7 @@ class Limits(Struct, frozen=True):
     """
 
     default_ttl_ms: int = 3_600_000
-    max_ttl_ms: int = 86_400_000
+    max_ttl_ms: int = 172_800_000
     max_tasks_per_owner: int | None = None
     item_bytes: int = 400_000
     compress_over_bytes: int = 1_024
