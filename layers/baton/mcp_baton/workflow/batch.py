@@ -117,7 +117,7 @@ def run_result(statuses: Mapping[str, StepStatus]) -> dict[str, Json]:
 
 
 def outdated(writes: Iterable[StepWrite]) -> frozenset[str]:
-    """The stored calls of continuations for the steps that a run writes itself, and the values of skipped steps, such as
+    """The stored calls of continuations for the steps that a run writes itself, and the values of skipped steps, as
     errors and early callbacks. A `pending` step has neither. The digests of a callback stay, so that its repetition is
     accepted."""
     rewritten = [write for write in writes if write.expected is not StepStatus.PENDING]
