@@ -22,8 +22,8 @@ def approve_all(client: Client) -> None:
 
 def flow_task(client: Client, task_id: str) -> str:
     """Return the id of the workflow's task of a call."""
-    flow: str = client.request("tasks/get", {"taskId": task_id})["_meta"]["_workflow.task_id"]
-    return flow
+    state: Any = client.request("tasks/get", {"taskId": task_id})
+    return str(state["_meta"]["_workflow.task_id"])
 
 
 @pytest.fixture

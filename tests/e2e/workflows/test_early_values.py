@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from mcp_baton import Context, Server, ToolError, ask_model, or_default, prompt_arg, step, wait_for_callback
+from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import WAIT_PREFIX, TaskRecord
 from mcp_baton.tasks.store import Batch, Written
@@ -53,7 +54,7 @@ def test_an_early_answer_and_an_early_callback_count_only_if_the_condition_holds
         first = client.call_workflow("refund", {"answers": {"bonus": 50}} if is_stored else {})
         assert client.calls("pay") == []
         client.send_callback(first.task_id, "delivered", 7)
-        arguments = {"task_id": first.task_id, **({} if is_stored else {"answers": {"bonus": 50}})}
+        arguments: dict[str, Json] = {"task_id": first.task_id, **({} if is_stored else {"answers": {"bonus": 50}})}
         run = client.call_workflow("refund", arguments)
         status = "completed" if total > 100 else "skipped"
         assert (run.completed, run.steps["bonus"], run.steps["delivered"]) == (True, status, status)
@@ -188,7 +189,7 @@ def test_a_run_goes_on_with_the_result_of_a_call_that_completes_the_step_at_whic
     @server.workflow(parallel=2)
     def refund() -> None:
         """Refund an order."""
-        payment = step(pay)()
+        payment = step(pay)()  # type: ignore[call-arg] # the model supplies the amount
         step(note, name="first")(text="begun")
         step(note, name="last")(text=payment)
 
@@ -206,9 +207,7 @@ def test_a_run_goes_on_with_the_result_of_a_call_that_completes_the_step_at_whic
         (False, 0, 'its condition "sure == true" is false'),
     ],
 )
-def test_the_messages_say_why_a_wait_was_skipped(
-    answer: object, hours: float, reason: str, *, is_resumed: bool
-) -> None:
+def test_the_messages_say_why_a_wait_was_skipped(answer: bool, hours: float, reason: str, *, is_resumed: bool) -> None:
     server = Server("ci")
 
     @server.tool

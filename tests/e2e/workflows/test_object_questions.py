@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 
 from mcp_baton import Context, Server, ask_user, step
+from mcp_baton.protocol.json import Json
 from mcp_baton.testing import connect
 
 
@@ -51,7 +52,7 @@ def shop(*, background: bool) -> Server:
     return server
 
 
-ANSWERS = {
+ANSWERS: dict[str, Json] = {
     "From where?": {"street": "A", "level": "2"},
     "How fast?": {"level": "2"},
     "To where?": {"street": "B"},
@@ -98,5 +99,5 @@ def test_an_object_that_does_not_fit_into_a_form_is_left_to_the_model() -> None:
         client.answers({})
         run = client.call_workflow("ship", {})
         assert run.pause.type == "answersRequired"
-        given = {"task_id": run.task_id, "answers": {"where": {"address": {"street": "A"}}}}
+        given: dict[str, Json] = {"task_id": run.task_id, "answers": {"where": {"address": {"street": "A"}}}}
         assert client.call_workflow("ship", given).completed

@@ -504,8 +504,18 @@ class Engine:
         trace = StepTrace(
             step, arguments, contents, outcome, attempts, call_record, timing, read_resources=read, unread=uri
         )
-        pause = None if call.index is not None else pause_after(failed, step, step.name, tool, uri)
+        pause = (
+            None
+            if call.index is not None
+            else pause_after(failed, step, step.name, tool, uri, self._shown_key(run, trace))
+        )
         return CallEnded(call, trace, over or pause, failed=failed)
+
+    def _shown_key(self, run: Run, trace: StepTrace) -> str | None:
+        """The idempotency key of a step's call, for texts."""
+        if run.task_id is None or trace.arguments is None:
+            return None
+        return repeat(trace.step, trace.arguments, run.known, run.task_id, self._host.canonical).key
 
     def _end(self, run: Run, result: CallEnded) -> None:
         """Note how a call ended. A checkpoint is written."""

@@ -1,12 +1,12 @@
 """Placeholders that a model sends as arguments are replaced by their values (docs/workflows.md). Pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
 
-from mcp_baton.protocol.json import JsonObject, json_size
+from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.handoff import Handle
@@ -24,9 +24,13 @@ _NAMED = re.compile(r"<(?P<kind>prompt arg|task variable|secret|missing:|invalid
 _OF_STEP = re.compile(r".+ \(step '(?P<step>.+)'\)")
 _VARIABLE = re.compile(r"task variable (?P<name>.+?)(?: \(set by .+\))?")
 
+_PART = re.compile(r"<[^<>]+>")
+
 GIVE: Final = "give the value itself"
 SUPPLY: Final = f"a value that you must supply; {GIVE}"
 SECRET: Final = f"a value that is secret, and is not kept; {GIVE}"
+INSIDE: Final = f"a placeholder inside of a value is not replaced; {GIVE}"
+WITHOUT_TASK: Final = f"a placeholder of a workflow, and this call names no task that has its value; {GIVE}"
 NO_STATE: Final = " its value cannot be read now"
 CHANGED: Final = (
     " Nothing was run. The values of the placeholders have changed since the question was asked. Make the call anew."
@@ -90,6 +94,10 @@ def replace_placeholders(arguments: JsonObject, plan: Plan | None, limits: Place
         text = arguments[name]
         source = _source_or_reason(text, name, plan) if isinstance(text, str) and is_placeholder(text) else None
         if source is None:
+            inner_texts = placeholders_in(text)
+            unknown += [
+                UnknownPlaceholder(name, inner, INSIDE) for inner in inner_texts if _source_or_reason(inner, name, plan)
+            ]
             continue
         names.append(name)
         value, size, read_bytes = (source, 0, 0) if isinstance(source, str) else _value(source, plan, remaining)
@@ -112,6 +120,42 @@ def is_placeholder(text: str) -> bool:
     if not text.startswith("<") or not text.endswith(">") or len(text) > LONGEST:
         return False
     return _OUTPUT.fullmatch(text) is not None or _NAMED.fullmatch(text) is not None
+
+
+def placeholders_in(value: Json) -> list[str]:
+    """The texts in a value, also inside of other texts, that have the form of a placeholder."""
+    if isinstance(value, str):
+        return [text for text in _PART.findall(value) if is_placeholder(text)]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return [text for item in value for text in placeholders_in(item)] if isinstance(value, list | tuple) else []
+
+
+def unreplaced(tool: str, arguments: JsonObject, workflows: Iterable[Workflow]) -> tuple[UnknownPlaceholder, ...]:
+    """The placeholders in a call that names no task. Nothing can replace them, so the call must not be made.
+
+    Args:
+        workflows: Only texts that can be placeholders of one of them, in a step with this tool, are placeholders.
+    """
+    found = [(name, text) for name in sorted(arguments) for text in placeholders_in(arguments[name])]
+    if not found:
+        return ()
+    users = [workflow for workflow in workflows if any(step.tool == tool for step in workflow.steps)]
+    return tuple(
+        UnknownPlaceholder(name, text, WITHOUT_TASK)
+        for name, text in found
+        if any(_is_of(text, name, workflow) for workflow in users)
+    )
+
+
+def _is_of(text: str, argument: str, workflow: Workflow) -> bool:
+    match = _NAMED.fullmatch(text)
+    if match and match["kind"] in {"missing:", "invalid:"}:
+        return match["name"] == argument
+    if match and match["kind"] == "secret":
+        return match["name"] in workflow.secrets
+    statuses = {step.name: StepStatus.PENDING for step in workflow.steps}
+    return _workflow_source(text, workflow, Known(workflow, {}, {}, statuses, {}, {})) is not None
 
 
 def unknown_text(unknown: tuple[UnknownPlaceholder, ...]) -> str:

@@ -28,7 +28,16 @@ from mcp_baton.tasks.store import Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.definition_changes import Move
-from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, Skipped, Succeeded, status_of, stored_result
+from mcp_baton.workflow.host import (
+    Failed,
+    Failure,
+    FetchedResource,
+    Outcome,
+    Skipped,
+    Succeeded,
+    status_of,
+    stored_result,
+)
 from mcp_baton.workflow.items import Items, failed_items
 from mcp_baton.workflow.lease import Lease, Over, StartTime, Superseded, TaskOver
 from mcp_baton.workflow.pause import (
@@ -214,6 +223,9 @@ class ListRun(Struct):
             asks_client=any(failure.asks_client for failure in failures),
             cause=next((failure.cause for failure in failures if failure.is_final), None),
             error_id=error_ids[0] if all(error_ids) else None,
+            kind=Failure.TIMED_OUT
+            if any(failure.kind is Failure.TIMED_OUT for failure in failures)
+            else Failure.RAISED,
         )
         pause = pause_after(total_failure, step, step.name, step.tool or "")
         failed_calls = tuple(FailedItem(index, failure.error) for index, failure in sorted(self.failed.items()))

@@ -219,7 +219,7 @@ EMPTY: list[Any] = [None, {"type": "object", "properties": {}}, type("Nothing", 
 
 @pytest.mark.parametrize("schema", EMPTY)
 def test_a_form_without_fields_has_one_boolean_because_some_hosts_cannot_submit_an_empty_form(schema: Any) -> None:
-    properties = Form(schema).schema["properties"]
+    properties: Any = Form(schema).schema["properties"]
 
     assert [field["type"] for field in properties.values()] == ["boolean"]
     answers = [

@@ -197,7 +197,9 @@ def run_asking(
 
 
 def _earlier_answers(rounds: Rounds, workflow: Workflow, host: ServerHost) -> dict[str, Json]:
-    schemas = {question.name: host.answer_schema(question) for question in workflow.questions}
+    schemas: dict[str, Mapping[str, Any]] = {
+        question.name: host.answer_schema(question) for question in workflow.questions
+    }
     answers: dict[str, Json] = {}
     for key, answer in rounds.answers.items():
         step = workflow.step(key.rsplit("-", 2)[0])
