@@ -410,7 +410,9 @@ class BackgroundWaitJudge(BackgroundJudge):
         has_callback = self.wait_judge.accepted is not None and process.kind in {"callback", "sweep"}
         is_over = self.flow.head is not None and status_of(self.flow.head) in TERMINAL
         was_ended_by_client = is_over and process.kind in {"cancel own", "complete own", "resume"}
-        fits = has_callback or was_ended_by_client or process.name in self.suspended
+        # A client's run that has continued the workflow lets the job wait for what it waits for now.
+        has_continued = process.kind == "resume" and sum(len(sent.write_numbers) for sent in process.requests) > 1
+        fits = has_callback or was_ended_by_client or has_continued or process.name in self.suspended
         return fits and after.dispatches == before.dispatches + 1 and before.holder == after.holder
 
     def _check_writer(self, number: int, process: Process, before: Head, after: Head, clock_ms: float) -> None:

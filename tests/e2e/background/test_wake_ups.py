@@ -3,6 +3,7 @@ it waits for and whoever asked first (docs/background.md)."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -21,8 +22,8 @@ def approve_all(client: Client) -> None:
 
 def flow_task(client: Client, task_id: str) -> str:
     """Return the id of the workflow's task of a call."""
-    flow: str = client.request("tasks/get", {"taskId": task_id})["_meta"]["_workflow.task_id"]
-    return flow
+    state: Any = client.request("tasks/get", {"taskId": task_id})
+    return str(state["_meta"]["_workflow.task_id"])
 
 
 @pytest.fixture
@@ -126,7 +127,8 @@ def test_a_decision_wakes_a_job_although_a_call_of_the_model_asked_for_the_appro
     failures.append(ToolError("connection timeout"))
     first = client.start_task("one", {})
     approve_all(client)
-    call, resume = first.result.structured["next"]
+    structured: Any = first.result.structured
+    call, resume = structured["next"]
     client.call_tool(call["tool"], call["arguments"])
     job = client.start_task(resume["tool"], resume["arguments"])
     approve_all(client)
@@ -148,7 +150,7 @@ def test_all_calls_of_a_task_continue_after_a_decision_or_a_callback(client: Cli
 
 @pytest.mark.parametrize("waits_for", ["approval", "callback"])
 def test_other_steps_continue_in_further_invocations_while_the_first_stopped_one_waits(waits_for: str) -> None:
-    server = Server("ci")
+    server, clients = Server("ci"), list[Client]()
 
     @server.tool
     def begin(ctx: Context) -> str:
@@ -164,7 +166,7 @@ def test_other_steps_continue_in_further_invocations_while_the_first_stopped_one
     @server.tool
     def check(n: int) -> int:
         """Check a part for 50 seconds: a worker of 900 seconds starts two."""
-        client.clock.sleep(50)
+        clients[-1].clock.sleep(50)
         return n
 
     @server.workflow(background=True, parallel=2)
@@ -180,6 +182,7 @@ def test_other_steps_continue_in_further_invocations_while_the_first_stopped_one
             part = step(check, name=f"check{number}")(n=part)
 
     with connect(server, owner="kim") as client:
+        clients.append(client)
         task = client.start_task("build", {})
         flow = flow_task(client, task.task_id)
         client.clock.advance(540)
@@ -188,12 +191,12 @@ def test_other_steps_continue_in_further_invocations_while_the_first_stopped_one
 
 
 def test_a_sleep_that_ends_while_a_parallel_step_still_runs_wakes_its_workflow() -> None:
-    server = Server("ci")
+    server, clients = Server("ci"), list[Client]()
 
     @server.tool
     def check() -> None:
         """Check for 40 seconds."""
-        client.clock.sleep(40)
+        clients[-1].clock.sleep(40)
 
     @server.tool
     def remind() -> None:
@@ -208,6 +211,7 @@ def test_a_sleep_that_ends_while_a_parallel_step_still_runs_wakes_its_workflow()
         step(remind, after=["soon"])()
 
     with connect(server) as client:
+        clients.append(client)
         flow = flow_task(client, client.start_task("release", {}).task_id)
         client.clock.advance(SOON_S)
         assert client.task(flow).steps["remind"] == "completed"

@@ -130,11 +130,12 @@ def test_a_placeholder_is_replaced_before_validation(make_client: MakeClient, pr
     client, task = start_task(make_client, press)
 
     answer = call(client, task, "print_page", text="short", page=NUMBER, more="<prompt arg copies>")
-    client.call_tool("print_page", {"text": TEXT, "page": 5})
+    without_task = client.call_tool("print_page", {"text": TEXT, "page": 5})
 
     assert "isError" not in answer.result
-    # In a call without a task, placeholders are not replaced.
-    assert [(row["text"], row["page"], row["more"]) for row in press.prints] == [("short", 5, 3), (TEXT, 5, None)]
+    # In a call without a task, nothing can replace a placeholder.
+    assert without_task.result["isError"] is True
+    assert [(row["text"], row["page"], row["more"]) for row in press.prints] == [("short", 5, 3)]
 
 
 def test_a_call_with_placeholders_equals_the_call_with_their_values(

@@ -99,6 +99,7 @@ class Stall:
         self.clock, self.release, self.ended = Clock(), Event(), Event()
         self.action = action
         self.error: BaseException | None = None
+        self.keys: list[str] = []
         server = Server("s")
         server.tool(self.work)
         one_step(server, "work")
@@ -109,6 +110,7 @@ class Stall:
         if self.release.is_set():
             return "in time"
         variables = ctx.task
+        self.keys.append(ctx.idempotency_key)
         self.clock.ms = RESERVE_MS
         # A progress notification makes the request's thread check the clock.
         ctx.report_progress(1)
@@ -143,15 +145,34 @@ TIMEOUT = (
     "stored (raise FunctionTimeout, in the background WorkerTimeout; with baton serve --timeout, --worker-timeout); it "
     "may still have happened"
 )
-TIMED_OUT = {"type": "toolError", "failedStep": "slow", "error": TIMEOUT, "retryable": False, "suggestedTool": "work"}
+TIMED_OUT = {
+    "type": "toolError",
+    "failedStep": "slow",
+    "error": TIMEOUT,
+    "retryable": False,
+    "suggestedTool": "work",
+    "outcomeUnknown": True,
+}
+
+
+def timed_out(stall: Stall) -> dict[str, object]:
+    """Return the pause reason of the call that the tool has begun."""
+    return {**TIMED_OUT, "idempotencyKey": stall.keys[0]}
+
+
+def check_text(stall: Stall) -> str:
+    """Return what a model reads first after a timeout."""
+    return f"It may still have happened: check whether it happened (idempotency key {stall.keys[0]})."
 
 
 def test_a_tool_that_is_still_running_when_the_write_reserve_begins_is_abandoned(stall: Stall, table: Table) -> None:
     answer = stall.client.get_prompt("flow", meta=LISTENING)
-    assert answer.meta["pause_reason"] == TIMED_OUT
+    assert answer.meta["pause_reason"] == timed_out(stall)
+    assert check_text(stall) in answer.handoff
+    assert "If it did not happen, make these tool calls:" in answer.handoff
     assert answer.statuses == ["failed", "pending"]
     variables = stall.client.variables(answer.task_id)
-    assert variables["_workflow.pause_reason"] == TIMED_OUT
+    assert variables["_workflow.pause_reason"] == timed_out(stall)
     assert variables["_workflow.result.slow"] == {"error": TIMEOUT}
 
     item_before = table.item(answer.task_id)
@@ -190,7 +211,14 @@ def test_a_continuation_that_does_not_end_is_recorded_as_timed_out(stall: Stall)
     assert answer.result["isError"] is True
     assert answer.result["content"] == [{"type": "text", "text": TIMEOUT}]
     assert answer.meta["recorded"] is True
-    assert answer.meta["pause_reason"] == TIMED_OUT
+    assert answer.meta["pause_reason"] == timed_out(stall)
+    stall.end()
+
+
+def test_the_text_after_a_continuation_that_does_not_end_says_what_to_check(stall: Stall) -> None:
+    task = begin(stall.client, stall.clock)
+    answer = stall.client.call_tool("work", {"task_id": task}, meta=LISTENING)
+    assert check_text(stall) in str(answer.result["content"])
     stall.end()
 
 
@@ -211,7 +239,7 @@ def test_a_tool_without_progress_is_abandoned_too(make_client: MakeClient) -> No
 
     one_step(server, "work")
     answer = make_client(server, remaining_ms=remaining_ms).get_prompt("flow", meta=LISTENING)
-    assert answer.meta["pause_reason"] == TIMED_OUT
+    assert answer.meta["pause_reason"].items() >= TIMED_OUT.items()
     release.set()
 
 
@@ -229,7 +257,8 @@ def test_an_abandoned_coroutine_is_cancelled(make_client: MakeClient) -> None:
             raise
 
     one_step(server, "work")
-    assert make_client(server, remaining_ms=clock).get_prompt("flow", meta=LISTENING).meta["pause_reason"] == TIMED_OUT
+    answer = make_client(server, remaining_ms=clock).get_prompt("flow", meta=LISTENING)
+    assert answer.meta["pause_reason"].items() >= TIMED_OUT.items()
     assert cancelled.wait(BOUND_S)
 
 

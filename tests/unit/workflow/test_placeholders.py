@@ -183,24 +183,30 @@ def test_every_placeholder_of_a_call_is_named() -> None:
         "<secret nobodys>",
         "<missing: nobodys>",
         "<invalid: b>",
-        "see <output from pay>",
-        "<output from pay> ",
         "<output from >",
         "<b>",
         "<output of pay>",
         "<prompt argument note>",
         "<output from pay",
         "<output from " + "p" * LONGEST + ">",
-        ["<output from pay>"],
-        {"text": "<output from pay>"},
         None,
         5,
         "",
     ],
 )
-def test_texts_that_only_contain_a_placeholder_are_not_changed(value: object) -> None:
+def test_texts_that_are_no_placeholder_of_the_workflow_are_not_changed(value: object) -> None:
     result = replace_in(value)
     assert (result.arguments, result.unknown, result.names, result.digest) == ({"a": value, "b": 1}, (), (), None)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["see <output from pay>", "<output from pay> ", ["<output from pay>"], {"text": ["at <output from pay>"]}],
+)
+def test_a_placeholder_inside_of_a_value_is_refused(value: object) -> None:
+    [unknown] = replace_in(value).unknown
+    assert (unknown.argument, unknown.placeholder) == ("a", "<output from pay>")
+    assert unknown.reason == "a placeholder inside of a value is not replaced; give the value itself"
 
 
 @pytest.mark.parametrize("task_plan", [None, plan(workflow=None)])

@@ -23,7 +23,15 @@ from mcp_baton.server.schema.schema import mismatch_of
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.callbacks import Pointer
 from mcp_baton.tasks.ids import text_digest
-from mcp_baton.tasks.record import CALL_PREFIX, WAIT_PREFIX, StepStatus, TaskRecord, steps_of, waiting_jobs
+from mcp_baton.tasks.record import (
+    CALL_PREFIX,
+    EARLY_PREFIX,
+    WAIT_PREFIX,
+    StepStatus,
+    TaskRecord,
+    steps_of,
+    waiting_jobs,
+)
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore, write_decided
 from mcp_baton.workflow.approval import GRACE_MS, digest_of
 from mcp_baton.workflow.definition import Step
@@ -149,7 +157,8 @@ def _is_new(task: TaskRecord, pointer: Pointer, callback: ReceivedCallback, now_
     callback was accepted."""
     step = next((step for step in steps_of(task) if step["name"] == pointer.step), None)
     accepted_digests = task.variables.get(f"{CALL_PREFIX}{pointer.step}")
-    if step is not None and step["status"] == StepStatus.COMPLETED and isinstance(accepted_digests, dict):
+    # The step of an accepted callback may be skipped later, because its condition is false.
+    if step is not None and StepStatus(step["status"]).settled and isinstance(accepted_digests, dict):
         if any(accepted_digests.get(name) == value for name, value in callback.digests.items()):
             return False
         raise Refused(409, "Another callback was accepted before.")
@@ -179,7 +188,9 @@ def _store(
         jobs = waiting_jobs(current.variables) or ((pointer.job_id,) if pointer.job_id else ())
         # A worker may suspend the workflow at this moment. Then its job must be woken.
         is_unsure = not jobs and workflow is not None and workflow.background
-        return Batch(steps=(write,), wakes=jobs, same_version=is_unsure)
+        is_reached = step.when is None or f"{WAIT_PREFIX}{pointer.step}" in current.variables
+        variables: JsonObject = {} if is_reached else {f"{EARLY_PREFIX}{pointer.step}": True}
+        return Batch(steps=(write,), variables=variables, wakes=jobs, same_version=is_unsure)
 
     try:
         return write_decided(store, task, decide, attempts=ATTEMPTS, sleep=services.sleep).task

@@ -19,6 +19,9 @@ ITEMS_PREFIX = "_workflow.items."
 APPROVAL_PREFIX = "_workflow.approval."
 WAIT_PREFIX = "_workflow.wait."
 """The prefix of the variable with the latest end of a step's wait, epoch milliseconds."""
+EARLY_PREFIX = "_workflow.early."
+"""The prefix of the variable that is true while the condition of an answered question, or of a step whose callback has
+arrived, is not decided."""
 TRIED_PREFIX = "_workflow.tried."
 """The prefix of the variable that counts the calls of a step's tool while the next attempt waits."""
 JOB = "_workflow.job"
@@ -306,6 +309,11 @@ def waiting_jobs(variables: Mapping[str, Json]) -> tuple[str, ...]:
 def epoch_ms(text: str) -> int:
     """The epoch milliseconds of a text of `timestamp`."""
     return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def is_early(variables: Mapping[str, Json], step: str) -> bool:
+    """Whether a stored answer or callback came before the condition of its step was decided."""
+    return variables.get(f"{EARLY_PREFIX}{step}") is True
 
 
 def steps_of(task: TaskRecord) -> list[StepProgress]:

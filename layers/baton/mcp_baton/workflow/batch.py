@@ -1,6 +1,6 @@
 """The batch that a run writes, decided on the task's present state. Pure: it is decided again after a lost race."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import cast
 
@@ -13,6 +13,7 @@ from mcp_baton.tasks.record import (
     Claim,
     StepStatus,
     TaskRecord,
+    is_early,
     pause_of,
     paused_step,
     statuses_of,
@@ -20,7 +21,7 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition_changes import Move, obsolete_variables, statuses_under
-from mcp_baton.workflow.host import Succeeded, status_of, stored_result
+from mcp_baton.workflow.host import Skipped, Succeeded, status_of, stored_result
 from mcp_baton.workflow.items import Items, stored_items
 from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.run import StepTrace
@@ -38,24 +39,29 @@ def run_batch(
     release: bool = False,
     items: Mapping[str, Items] = MappingProxyType({}),
     same_version: bool = False,
+    watched: Collection[str] = (),
 ) -> Batch:
     """The batch of a run, or of the part of it that has not been written yet.
 
     If a continuation has completed a step meanwhile, the step stays completed: a failure of this run is dropped with
-    its pause, and so is a skip; a success of this run overwrites the result.
+    its pause, and so is a skip; a success of this run overwrites the result. But an answer or a callback that came
+    before the condition of its step was decided is dropped if the condition is false.
 
     Args:
         traces: The steps that ran and have not been written.
         move: The move to the run's definition, if the task was read with another one. If another request has moved the
             task meanwhile, it is not moved back: only the steps that it still has are written.
         items: The lists to write, with the results that the task has by now (`merged_items`).
+        watched: Steps whose statuses must be as they were read.
         same_version: Whether the task must be as it was read, because the batch depends on more than statuses.
     """
     pending_move = move if move and move.concerns(task) else None
     statuses = statuses_under(task, pending_move.workflow) if pending_move else statuses_of(task)
-    writes = tuple(_writes(traces, statuses, items))
+    early_names = {name for name in statuses if is_early(task.variables, name)}
+    writes = tuple(_writes(traces, statuses, items, early_names))
     written_names = {write.name for write in writes}
-    users = {user for trace in traces if trace.step.name in written_names for user in trace.users} - written_names
+    users = {user for trace in traces if trace.step.name in written_names for user in trace.users}
+    unchanged = sorted((users.union(watched) - written_names) & statuses.keys())
     places = {name: index for index, name in enumerate(statuses)}
     new_statuses = statuses | {write.name: write.status for write in writes}
     completed = finished and all(status.settled for status in new_statuses.values())
@@ -64,7 +70,7 @@ def run_batch(
     ended_items = {names[name] for name in items if _is_settled(new_statuses, name)} & task.variables.keys()
     return Batch(
         steps=writes,
-        unchanged={places[name]: statuses[name] for name in sorted(users & places.keys())},
+        unchanged={places[name]: statuses[name] for name in unchanged},
         pause=_pause_write(task, pause, new_statuses, finished=finished),
         variables=variables.changed | open_items | (_progress(pending_move, statuses) if pending_move else {}),
         removed=variables.removed
@@ -111,22 +117,30 @@ def run_result(statuses: Mapping[str, StepStatus]) -> dict[str, Json]:
 
 
 def outdated(writes: Iterable[StepWrite]) -> frozenset[str]:
-    """The stored calls of continuations for the steps that a run writes itself, and the errors of skipped steps. A
-    `pending` step has neither."""
+    """The stored calls of continuations for the steps that a run writes itself, and the values of skipped steps, as
+    errors and early callbacks. A `pending` step has neither. The digests of a callback stay, so that its repetition is
+    accepted."""
     rewritten = [write for write in writes if write.expected is not StepStatus.PENDING]
-    errors = (f"{RESULT_PREFIX}{write.name}" for write in rewritten if write.status is StepStatus.SKIPPED)
-    return frozenset(f"{CALL_PREFIX}{write.name}" for write in rewritten).union(errors)
+    values = (f"{RESULT_PREFIX}{write.name}" for write in rewritten if write.status is StepStatus.SKIPPED)
+    drops_early = [
+        write for write in rewritten if (write.expected, write.status) == (StepStatus.COMPLETED, StepStatus.SKIPPED)
+    ]
+    return frozenset(f"{CALL_PREFIX}{write.name}" for write in rewritten if write not in drops_early).union(values)
 
 
 def _writes(
-    traces: Sequence[StepTrace], statuses: Mapping[str, StepStatus], items: Mapping[str, Items]
+    traces: Sequence[StepTrace],
+    statuses: Mapping[str, StepStatus],
+    items: Mapping[str, Items],
+    early_names: Collection[str],
 ) -> list[StepWrite]:
     places = {name: index for index, name in enumerate(statuses)}
     trace_names = {trace.step.name for trace in traces}
     writes = []
     for trace in traces:
         name, old_status, status = trace.step.name, statuses.get(trace.step.name), status_of(trace.outcome)
-        if old_status is None or (old_status is StepStatus.COMPLETED and not isinstance(trace.outcome, Succeeded)):
+        is_result_kept = old_status is StepStatus.COMPLETED and not isinstance(trace.outcome, Succeeded)
+        if old_status is None or (is_result_kept and not (name in early_names and _is_skipped_by_condition(trace))):
             continue
         if old_status is StepStatus.COMPLETED and any(
             user not in trace_names and statuses.get(user) not in (None, StepStatus.PENDING) for user in trace.users
@@ -140,6 +154,10 @@ def _writes(
         if name not in trace_names and not step_items.open and not _is_settled(statuses, name):
             writes.append(StepWrite(places[name], name, statuses[name], StepStatus.COMPLETED, step_items.in_order))
     return writes
+
+
+def _is_skipped_by_condition(trace: StepTrace) -> bool:
+    return isinstance(trace.outcome, Skipped) and not trace.outcome.timed_out
 
 
 def _pause_write(

@@ -181,12 +181,14 @@ class ContinuationCall(Struct, frozen=True):
     Attributes:
         step: The step whose idempotency key the tool received, if any. The call is recorded as this step or as an extra
             call, and never as another step.
+        key: The idempotency key that the tool received, if the call timed out.
     """
 
     tool: str
     arguments: JsonObject
     step: str | None = None
     exact: tuple[str, ...] = ()
+    key: str | None = None
 
 
 def attempts_for(plan: Plan, tool: str) -> int:
@@ -224,7 +226,7 @@ def continuation_batch(
     extra: dict[str, Json] = {} if write else {f"{EXTRA_PREFIX}{call.tool}": stored_result(outcome)}
     return Batch(
         steps=(write,) if write else (),
-        pause=_pause_write(plan, write, call.tool, outcome),
+        pause=_pause_write(plan, write, call, outcome),
         variables=variables.changed | extra,
         removed=variables.removed,
     )
@@ -314,12 +316,14 @@ def _step_write(
     return StepWrite(index, step["name"], status, status_of(outcome), stored_result(outcome), arguments, timing)
 
 
-def _pause_write(plan: Plan, write: StepWrite | None, tool: str, outcome: Outcome) -> PauseWrite:
+def _pause_write(plan: Plan, write: StepWrite | None, call: ContinuationCall, outcome: Outcome) -> PauseWrite:
     if write is None:
         return None
     if isinstance(outcome, Failed):
         step = plan.workflow.step(write.name) if plan.workflow else None
-        return SetPause(pause_after(outcome, step, write.name, tool).to_json())
+        # The key is a digest, from which a short secret could be guessed.
+        key = None if plan.hidden(write.name, call.arguments) else call.key
+        return SetPause(pause_after(outcome, step, write.name, call.tool, key=key).to_json())
     stored_pause = pause_of(plan.task)
     return ClearPause(stored_pause) if stored_pause is not None and paused_step(stored_pause) == write.name else None
 

@@ -14,7 +14,16 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreBusy, StoreError, TaskFinished, TaskNotFound, ValueLost
+from mcp_baton.exceptions import (
+    ClaimLost,
+    OutcomeUnknown,
+    StoreBusy,
+    StoreError,
+    StoreUnavailable,
+    TaskFinished,
+    TaskNotFound,
+    ValueLost,
+)
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import (
@@ -185,9 +194,13 @@ class Engine:
                 task.variables[name]
         for step in completed:
             self._replay(run, step)
-        skipped = (step for step in workflow.steps if statuses[step.name] is StepStatus.SKIPPED)
-        run.traces += [StepTrace(step, None, (), Skipped(), replayed=True) for step in skipped]
+        for step in workflow.steps:
+            if statuses[step.name] is StepStatus.SKIPPED:
+                # A step that has waited was skipped at the end of its wait, and not by its condition.
+                outcome = Skipped(timed_out=f"{WAIT_PREFIX}{step.name}" in task.variables)
+                run.traces.append(StepTrace(step, None, (), outcome, replayed=True))
         run.written = len(run.traces)
+        run.hold_early()
         return self._finish(run)
 
     def _replay(self, run: Run, step: Step) -> None:
@@ -224,15 +237,38 @@ class Engine:
 
     def _finish(self, run: Run) -> EndedRun:
         run.take_answers()
-        stop = self._run_steps(run)
-        run.note_job(self._host.job_id)
-        if isinstance(stop, TaskOver | Superseded):
-            run.note_write_failed(over=True)
-        else:
+        while True:
+            stop = self._run_steps(run)
+            run.note_job(self._host.job_id)
+            if isinstance(stop, TaskOver | Superseded):
+                run.note_write_failed(over=True)
+                break
             over = self._write(run, stop, finished=stop is None, last=True)
+            if over is None and self._take_settled(run):
+                continue
             # If the task has expired or was deleted, the pause is kept: the client can still make the remaining calls.
             stop = stop if over is None or over == TaskOver(None) else over
+            break
         return self._with_repeats(run, run.ended(stop))
+
+    def _take_settled(self, run: Run) -> bool:
+        """Take the results of stopped steps that callbacks and continuations have completed until the last write, which
+        has kept the claim for them. Returns whether the run goes on."""
+        lease = run.lease
+        if lease is None or lease.released or not run.stored:
+            return False
+        try:
+            for step in run.settled_meanwhile(lease.task):
+                run.variables.get(f"{RESULT_PREFIX}{step.name}")  # raises before anything has changed
+                run.forget_stop(step)
+                self._replay(run, step)
+                run.note_replayed(step)
+        except StoreUnavailable:
+            logger.warning("task %s: a new result cannot be read now", lease.task.task_id, exc_info=True)
+            self.release_claim(lease.task)
+            lease.released = True
+            return False
+        return True
 
     def _run_steps(self, run: Run) -> Stop | None:
         """Make all calls that can be made; return why the run stops before every step is settled, if it does."""
@@ -274,10 +310,12 @@ class Engine:
         run.started.add(step.name)
         decision = run.known.decide_condition(step)
         if decision is False:
-            run.settle(StepTrace(step, None, (), Skipped()))
+            run.skip(step)
             return None
         if decision is not True:
             run.stop_at(step, decision, Blocked(step, (), frozenset()))
+            return None
+        if run.use_early(step):
             return None
         if step.retry is not None and (until_ms := self._next_attempt_ms(run, step)):
             run.stop_at(step, Waiting(step.name, "time", timestamp(until_ms), ""))
@@ -324,7 +362,7 @@ class Engine:
         """
         step = call.step
         if callback.on_timeout == "skip":
-            result = CallEnded(call, StepTrace(step, None, (), Skipped()))
+            result = CallEnded(call, StepTrace(step, None, (), Skipped(timed_out=True)))
         else:
             result = self._failed(run, call, Failed(callback.timed_out), "")
         self._end(run, result)
@@ -484,8 +522,18 @@ class Engine:
         trace = StepTrace(
             step, arguments, contents, outcome, attempts, call_record, timing, read_resources=read, unread=uri
         )
-        pause = None if call.index is not None else pause_after(failed, step, step.name, tool, uri)
+        pause = (
+            None
+            if call.index is not None
+            else pause_after(failed, step, step.name, tool, uri, self._shown_key(run, trace))
+        )
         return CallEnded(call, trace, over or pause, failed=failed)
+
+    def _shown_key(self, run: Run, trace: StepTrace) -> str | None:
+        """The idempotency key of a step's call, for texts."""
+        if run.task_id is None or trace.arguments is None:
+            return None
+        return repeat(trace.step, trace.arguments, run.known, run.task_id, self._host.canonical).key
 
     def _end(self, run: Run, result: CallEnded) -> None:
         """Note how a call ended. A checkpoint is written."""
@@ -595,10 +643,14 @@ class Engine:
 
         traces: list[StepTrace] = []
         items: dict[str, Items] = {}
+        releases = last
 
         def decide_batch(task: TaskRecord) -> Batch:
+            nonlocal releases
+            # A callback or a continuation may have completed the step at which the run has stopped. Then it goes on.
+            releases = last and not run.settled_meanwhile(task)
             # The last write releases the claim, so it need not renew it.
-            claim = lease.current_claim if last else lease.claim()
+            claim = lease.current_claim if releases else lease.claim()
             traces[:] = run.unwritten(task)
             items.clear()
             items.update(merged_items(task, run.unwritten_items()))
@@ -610,8 +662,9 @@ class Engine:
                 finished=finished,
                 move=run.move,
                 claim=claim,
-                release=last,
+                release=releases,
                 items=items,
+                watched=run.waiting_for_callbacks() if last else (),
                 same_version=bool(items or run.unsure),
             )
 
@@ -623,7 +676,7 @@ class Engine:
             )
         except StoreError as error:
             return self._not_written(run, lease, error)
-        if last:
+        if releases:
             lease.task, lease.released = result.task, True
         else:
             lease.note_written(result.task)

@@ -33,6 +33,7 @@ from mcp_baton.workflow.sources import (
 
 MAKE_THESE_CALLS: Final = "To continue the workflow, make these tool calls:"
 CORRECTED_MAKE_THESE_CALLS: Final = "When the cause is corrected, make these tool calls:"
+UNKNOWN_MAKE_THESE_CALLS: Final = "If it did not happen, make these tool calls:"
 APPROVED_MAKE_THESE_CALLS: Final = "After the approval, make these tool calls:"
 
 NOTHING: Final[JsonObject] = MappingProxyType({})
@@ -163,7 +164,8 @@ class RemainingCalls(Struct, frozen=True):
         if remedy is Remedy.NONE or (remedy in (Remedy.DECISION, Remedy.WAIT) and self.resume_handle is not None):
             return []
         if self.resume_handle is None or self.resume_handle.tool is None:
-            return [step for step in open_steps if step.ask is None and not step.is_wait]
+            steps = [step for step in open_steps if step.ask is None and not step.is_wait]
+            return steps if self.handle is not None else steps[: self._visible_count(steps)]
         if pause is None or pause.is_for_the_operator or pause.server_can_continue or pause.remedy is Remedy.ANSWERS:
             return []
         paused_step = next((step for step in open_steps if step.name == pause.step), None)
@@ -171,6 +173,23 @@ class RemainingCalls(Struct, frozen=True):
             return []
         # The model's reading of a resource is not recorded, so the server would stop there again.
         return [paused_step] if paused_step.tool is not None else open_steps
+
+    def _visible_count(self, steps: Sequence[Step]) -> int:
+        """How many calls a model can make without the task: up to the first one that uses the result of a callback,
+        which only the server has."""
+        callbacks = [step for step in self.known.open_steps if step.callback is not None]
+        uses = [any(step.uses(callback.binding) for callback in callbacks) for step in steps]
+        return uses.index(True) if True in uses else len(steps)
+
+    def _hidden_text(self) -> list[str]:
+        """What remains after the calls that a model can make without the task."""
+        steps = [step for step in self.known.open_steps if step.ask is None and not step.is_wait]
+        if self.handle is not None or self._visible_count(steps) == len(steps):
+            return []
+        first = steps[self._visible_count(steps)].name
+        use = f"Step '{first}' uses the result of a callback, which only the server has."
+        prompt = self.known.workflow.name
+        return [f"{use} After the callback, the client gets the prompt {prompt} again, for the same task."]
 
     @property
     def _remedy(self) -> Remedy | None:
@@ -258,24 +277,28 @@ class RemainingCalls(Struct, frozen=True):
             call = f"Call {answer['tool']} with {one_line(answer['arguments'])}"
             return [f"{call} to let the server continue."], [], []
         remedy = self._remedy
+        hidden = self._hidden_text() if handle is None else []
         if isinstance(self.pause, Waiting):
-            return self._after_wait(self.pause), self.steps(), []
+            return (self._after_wait(self.pause) if handle or self.steps() else []), self.steps(), hidden
         if remedy is Remedy.DECISION:
             offer = (
                 handle.resume_text(self.known, begin="After the decision, ") if handle else APPROVED_MAKE_THESE_CALLS
             )
-            return [offer], self.steps(), []
+            return [offer], self.steps(), hidden
         if remedy is Remedy.NONE:
             return [handle.cancel_text()] if handle else [], [], []
         is_for_operator = self.pause is not None and self.pause.is_for_the_operator
         steps = self.steps()
+        is_unknown = isinstance(self.pause, StepFailed) and self.pause.outcome_unknown and not self.pause.retryable
+        offer = UNKNOWN_MAKE_THESE_CALLS if is_unknown else MAKE_THESE_CALLS
         if handle is None:
-            return [CORRECTED_MAKE_THESE_CALLS if is_for_operator else MAKE_THESE_CALLS], steps, []
+            offer = CORRECTED_MAKE_THESE_CALLS if is_for_operator else offer
+            return [offer] if steps or not hidden else [], steps, hidden
         if not steps:
             begin = "When the cause is corrected, " if is_for_operator else ""
             return [handle.resume_text(self.known, begin=begin)], [], []
         return (
-            [MAKE_THESE_CALLS],
+            [offer],
             steps,
             [handle.resume_text(self.known, begin="Or " if handle.tool is None else "Then ")],
         )

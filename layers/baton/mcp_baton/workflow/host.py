@@ -28,7 +28,13 @@ class Succeeded(Struct, frozen=True):
 
 
 class Skipped(Struct, frozen=True):
-    """The step's condition was false. Its tool was not called, and it has no result."""
+    """The step was skipped: its tool was not called, and it has no result.
+
+    Attributes:
+        timed_out: Whether no callback came in time. Otherwise its condition was false.
+    """
+
+    timed_out: bool = False
 
 
 class Failure(StrEnum):

@@ -14,7 +14,7 @@ from msgspec import Struct, ValidationError, convert, field, structs, to_builtin
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.workflow.approval import NotApproved
 from mcp_baton.workflow.definition import Step
-from mcp_baton.workflow.host import MAX_FIELDS, Failed, InvalidField
+from mcp_baton.workflow.host import MAX_FIELDS, Failed, Failure, InvalidField
 from mcp_baton.workflow.quoting import encoded_uri, one_line, quoted_error
 from mcp_baton.workflow.sources import fill, placeholders
 
@@ -208,6 +208,8 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
         resource: The URI of the resource that could not be read; the tool was not called.
         failed_items: Of a step with `each`: the elements whose calls failed, the first 20 when it is stored.
         failed_count: How many calls failed.
+        outcome_unknown: Whether the tool ran out of time, so that it may still have happened.
+        idempotency_key: The key of that call, if it is known and no digest of a secret.
     """
 
     remedy = Remedy.CALLS
@@ -223,6 +225,8 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
     resource: str | None = None
     failed_items: tuple[FailedItem, ...] = ()
     failed_count: int = 0
+    outcome_unknown: bool = False
+    idempotency_key: str | None = None
 
     def to_json(self) -> JsonObject:
         return {name: value for name, value in super().to_json().items() if name != "asksClient"}
@@ -237,6 +241,10 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
 
     def hint(self) -> str:
         """What to do about the failure."""
+        if self.outcome_unknown:
+            key = f" (idempotency key {self.idempotency_key})" if self.idempotency_key else ""
+            again = "This step is retryable." if self.retryable else "If it did not, the same call can be made again."
+            return f"It may still have happened: check whether it happened{key}. {again}"
         if self.asks_client:
             return "Its tool asks the client for input. Call it as below: nothing has to be corrected first."
         if self.is_for_the_operator:
@@ -445,14 +453,28 @@ def refused_arguments(step: Step, pause: PauseReason | None) -> frozenset[str]:
     return pause.refused_arguments & step.arguments.keys()
 
 
-def pause_after(failed: Failed, step: Step | None, name: str, tool: str, resource: str | None = None) -> StepFailed:
+def pause_after(
+    failed: Failed, step: Step | None, name: str, tool: str, resource: str | None = None, key: str | None = None
+) -> StepFailed:
     """The pause that a failure causes, in a run or in a continuation.
 
     Args:
         step: The step; `None` if the workflow's definition does not have it any more.
+        key: The idempotency key of the call.
     """
     retryable = failed.asks_client or (step is not None and step.retryable and not failed.is_final)
-    return StepFailed(name, failed.error, retryable, tool, failed.asks_client, failed.error_id, resource)
+    unknown = failed.kind is Failure.TIMED_OUT
+    return StepFailed(
+        name,
+        failed.error,
+        retryable,
+        tool,
+        failed.asks_client,
+        failed.error_id,
+        resource,
+        outcome_unknown=unknown,
+        idempotency_key=key if unknown else None,
+    )
 
 
 def reasons_by_type() -> dict[str, dict[str, Json]]:

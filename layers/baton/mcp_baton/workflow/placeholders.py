@@ -1,13 +1,13 @@
 """Placeholders that a model sends as arguments are replaced by their values (docs/workflows.md). Pure."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
 from msgspec import Struct
 
-from mcp_baton.protocol.json import JsonObject, json_size
+from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.handoff import Handle
@@ -26,9 +26,13 @@ MOST: Final = 100
 _OUTPUT, _FIELD, _VARIABLE = "output from ", "field '", "task variable "
 _NAMED = re.compile(r"<(?P<kind>prompt arg|task variable|secret|missing:|invalid:) (?P<name>.+)>")
 
+_PART = re.compile(r"<[^<>]+>")
+
 GIVE: Final = "give the value itself"
 SUPPLY: Final = f"a value that you must supply; {GIVE}"
 SECRET: Final = f"a value that is secret, and is not kept; {GIVE}"
+INSIDE: Final = f"a placeholder inside of a value is not replaced; {GIVE}"
+WITHOUT_TASK: Final = f"a placeholder of a workflow, and this call names no task that has its value; {GIVE}"
 NO_STATE: Final = " its value cannot be read now"
 CHANGED: Final = (
     " Nothing was run. The values of the placeholders have changed since the question was asked. Make the call anew."
@@ -88,13 +92,17 @@ def replace_placeholders(arguments: JsonObject, plan: Plan | None, limits: Place
     replaced_arguments = dict(arguments)
     names: list[str] = []
     unknown: list[UnknownPlaceholder] = []
-    sources = _WorkflowSources(plan)
+    sources = _WorkflowSources(plan.workflow, plan.known) if plan else _WorkflowSources(None, None)
     for name in sorted(arguments):
         text = arguments[name]
-        if not isinstance(text, str) or not is_placeholder(text):
-            continue
-        source = _source_or_reason(text, name, plan, sources.find)
+        is_whole = isinstance(text, str) and is_placeholder(text)
+        source = _source_or_reason(text, name, plan, sources.find) if is_whole else None
         if source is None:
+            unknown += [
+                UnknownPlaceholder(name, inner, INSIDE)
+                for inner in placeholders_in(text)[:MOST]
+                if _source_or_reason(inner, name, plan, sources.find)
+            ]
             continue
         if len(names) == MOST:
             unknown.append(UnknownPlaceholder(name, str(text), f"a call can have at most {MOST} placeholders; {GIVE}"))
@@ -120,6 +128,49 @@ def is_placeholder(text: str) -> bool:
     if not text.startswith("<") or not text.endswith(">") or len(text) > LONGEST:
         return False
     return _output_in(text) is not None or _NAMED.fullmatch(text) is not None
+
+
+def placeholders_in(value: Json) -> list[str]:
+    """The texts in a value, also inside of other texts, that have the form of a placeholder."""
+    if isinstance(value, str):
+        return [text for text in _PART.findall(value) if is_placeholder(text)]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return [text for item in value for text in placeholders_in(item)] if isinstance(value, list | tuple) else []
+
+
+def unreplaced(tool: str, arguments: JsonObject, workflows: Iterable[Workflow]) -> tuple[UnknownPlaceholder, ...]:
+    """The placeholders in a call that names no task. Nothing can replace them, so the call must not be made.
+
+    Args:
+        workflows: Only texts that can be placeholders of one of them, in a step with this tool, are placeholders.
+    """
+    found = [(name, text) for name in sorted(arguments) for text in placeholders_in(arguments[name])]
+    if not found:
+        return ()
+    users = [
+        (workflow, _WorkflowSources(workflow, Known(workflow, {}, {}, _all_pending(workflow), {}, {})))
+        for workflow in workflows
+        if any(step.tool == tool for step in workflow.steps)
+    ]
+    return tuple(
+        UnknownPlaceholder(name, text, WITHOUT_TASK)
+        for name, text in found[:MOST]
+        if any(_is_of(text, name, workflow, sources.find) for workflow, sources in users)
+    )
+
+
+def _all_pending(workflow: Workflow) -> dict[str, StepStatus]:
+    return {step.name: StepStatus.PENDING for step in workflow.steps}
+
+
+def _is_of(text: str, argument: str, workflow: Workflow, find: Callable[[str], Source | str | None]) -> bool:
+    match = _NAMED.fullmatch(text)
+    if match and match["kind"] in {"missing:", "invalid:"}:
+        return match["name"] == argument
+    if match and match["kind"] == "secret":
+        return match["name"] in workflow.secrets
+    return find(text) is not None
 
 
 def unknown_text(unknown: tuple[UnknownPlaceholder, ...]) -> str:
@@ -205,15 +256,16 @@ def _no_output_text(step: Step, known: Known) -> str:
 
 
 class _WorkflowSources:
-    """The data sources of a plan's workflow. A call may have very many texts with the form of a placeholder, so each is
-    found without a search."""
+    """The data sources of a workflow. A call may have very many texts with the form of a placeholder, so each is found
+    without a search."""
 
-    def __init__(self, plan: Plan | None) -> None:
-        self._plan = plan
+    def __init__(self, workflow: Workflow | None, known: Known | None) -> None:
+        self._workflow = workflow
+        self._known = known
 
     @cached_property
     def _by_placeholder(self) -> Mapping[str | None, Source]:
-        known = self._plan.known if self._plan else None
+        known = self._known
         return {known.placeholder(source): source for source in reversed(self._sources)} if known else {}
 
     @cached_property
@@ -228,7 +280,7 @@ class _WorkflowSources:
     @cached_property
     def _variables(self) -> Collection[str]:
         names = {source.name for source in self._sources if isinstance(source, TaskVariable)}
-        return names.union(self._plan.known.variables) if self._plan and self._plan.known else names
+        return names.union(self._known.variables) if self._known else names
 
     @cached_property
     def _by_tool(self) -> Mapping[str, Sequence[Step]]:
@@ -239,11 +291,11 @@ class _WorkflowSources:
 
     @property
     def _steps(self) -> Sequence[Step]:
-        return self._plan.workflow.steps if self._plan and self._plan.workflow else ()
+        return self._workflow.steps if self._workflow else ()
 
     def find(self, text: str) -> Source | str | None:
         """The data source of a placeholder, or why it has none; `None` if the workflow has no such source."""
-        workflow = self._plan.workflow if self._plan else None
+        workflow = self._workflow
         if workflow is None or text in self._by_placeholder:
             return self._by_placeholder.get(text)
         match = _NAMED.fullmatch(text)

@@ -9,7 +9,16 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import StoreError, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.tasks.record import CALL_PREFIX, RESULT_PREFIX, StepProgress, StepStatus, TaskRecord, pause_of, steps_of
+from mcp_baton.tasks.record import (
+    CALL_PREFIX,
+    RESULT_PREFIX,
+    StepProgress,
+    StepStatus,
+    TaskRecord,
+    is_early,
+    pause_of,
+    steps_of,
+)
 from mcp_baton.tasks.values import holds, outside_bytes
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.definition_changes import given_secrets, has_secrets
@@ -159,8 +168,13 @@ class Plan:
             return None
         texts, arguments = prompt_arguments
         stored_statuses = {step["name"]: StepStatus(step["status"]) for step in self.steps}
-        # A step that is new in the definition is pending.
-        statuses = {step.name: stored_statuses.get(step.name, StepStatus.PENDING) for step in self.workflow.steps}
+        # A step that is new in the definition is pending. No step uses a value before the condition of its step holds.
+        statuses = {
+            step.name: StepStatus.PENDING
+            if is_early(self.task.variables, step.name)
+            else stored_statuses.get(step.name, StepStatus.PENDING)
+            for step in self.workflow.steps
+        }
         secrets = Secrets(given_secrets(self.workflow, self.task))
         secret_texts = {name: secret_placeholder(name) for name in secrets.names}
         outputs = Outputs(self.task, stored_statuses)

@@ -10,7 +10,7 @@ from msgspec import Struct, field, structs
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import RESULT_PREFIX, WAIT_PREFIX, StepStatus
+from mcp_baton.tasks.record import RESULT_PREFIX, WAIT_PREFIX, StepStatus, is_early
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.host import Host, InvalidField, Mismatch, Prepared
 from mcp_baton.workflow.items import Items, list_of, stored_items
@@ -352,6 +352,7 @@ class Known(Struct, frozen=True):
     def open_questions(self) -> dict[str, str]:
         """The questions without an answer whose values are known, in order, by the names of their steps."""
         steps = (step for step in self.workflow.steps if not self.statuses[step.name].settled)
+        steps = (step for step in steps if step.ask is not None and not is_early(self.variables, step.name))
         steps = (step for step in steps if self.decide_condition(step) is True)
         texts = {step.name: self.question_text(step) for step in steps}
         return {name: text for name, text in texts.items() if text is not None}

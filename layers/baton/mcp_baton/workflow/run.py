@@ -9,6 +9,7 @@ from mcp_baton.exceptions import StoreError, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import (
+    EARLY_PREFIX,
     ITEMS_PREFIX,
     JOB,
     MOST_JOBS,
@@ -19,6 +20,7 @@ from mcp_baton.tasks.record import (
     NewTask,
     StepStatus,
     TaskRecord,
+    is_early,
     statuses_of,
     waiting_jobs,
 )
@@ -27,7 +29,16 @@ from mcp_baton.tasks.store import Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.definition_changes import Move
-from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, Skipped, Succeeded, status_of, stored_result
+from mcp_baton.workflow.host import (
+    Failed,
+    Failure,
+    FetchedResource,
+    Outcome,
+    Skipped,
+    Succeeded,
+    status_of,
+    stored_result,
+)
 from mcp_baton.workflow.items import Items, failed_items
 from mcp_baton.workflow.lease import Lease, Over, StartTime, Superseded, TaskOver
 from mcp_baton.workflow.pause import (
@@ -216,6 +227,9 @@ class ListRun(Struct):
             asks_client=any(failure.asks_client for failure in failures),
             cause=next((failure.cause for failure in failures if failure.is_final), None),
             error_id=error_ids[0] if all(error_ids) else None,
+            kind=Failure.TIMED_OUT
+            if any(failure.kind is Failure.TIMED_OUT for failure in failures)
+            else Failure.RAISED,
         )
         pause = pause_after(total_failure, step, step.name, step.tool or "")
         failed_calls = tuple(FailedItem(index, failure.error) for index, failure in sorted(self.failed.items()))
@@ -312,6 +326,7 @@ class Run:
         stops: Why steps could not be settled, by step, and what was read for them.
         is_over: Whether the run cannot write to its task any more.
         lists: The calls of steps with `each`, by step.
+        early: The answers and callbacks that came before the conditions of their steps were decided, by step.
     """
 
     def __init__(
@@ -339,6 +354,7 @@ class Run:
         self.is_over = False
         self._first_open = 0
         self.lists: dict[str, ListRun] = {}
+        self.early: dict[str, Json] = {}
         self.items: dict[str, Items] = {}
         self.written = 0
         self.oversized: set[str] = set()
@@ -550,6 +566,27 @@ class Run:
         self.stops.pop(step.name, None)
         self.statuses[step.name] = StepStatus.PENDING
 
+    def settled_meanwhile(self, task: TaskRecord) -> list[Step]:
+        """The stopped steps that callbacks or continuations have completed, in a task of this definition."""
+        if self.is_over or not self.stops or (self.move and self.move.concerns(task)):
+            return []
+        statuses = statuses_of(task)
+        steps = (step for step in self.workflow.steps if step.name in self.stops)
+        return [step for step in steps if statuses.get(step.name) is StepStatus.COMPLETED]
+
+    def waiting_for_callbacks(self) -> list[str]:
+        """The stopped steps that wait for callbacks."""
+        stops = ((name, stop) for name, (stop, _) in self.stops.items())
+        return [name for name, stop in stops if isinstance(stop, Waiting) and stop.waits_for == "callback"]
+
+    def forget_stop(self, step: Step) -> None:
+        """Forget how this run has ended a step that another request has completed."""
+        self.discard(step)
+        self.stops.pop(step.name, None)
+        self.lists.pop(step.name, None)
+        self.items.pop(step.name, None)
+        self._note_early(step, is_early=False)
+
     def note_replayed(self, step: Step) -> None:
         """Note that the last trace is of a step that another request has completed meanwhile."""
         self.written = len(self.traces)
@@ -559,13 +596,61 @@ class Run:
     def take_answers(self) -> None:
         """Settle the questions that this invocation answers. An answer counts as the step's result.
 
-        An answer to a question that is skipped is ignored.
+        An answer to a question that is skipped is ignored. One whose condition is not decided is stored, and waits.
         """
         for name, arguments in self.input.answers.items():
             step = self.workflow.step(name)
-            if step is not None and step.ask is not None and self.known.decide_condition(step) is not False:
-                users = tuple(user.name for user in self.workflow.steps if user.uses(step.binding))
-                self.settle(StepTrace(step, None, (), Succeeded(arguments[name]), users=users))
+            if step is None or step.ask is None or (decision := self.known.decide_condition(step)) is False:
+                continue
+            users = tuple(user.name for user in self.workflow.steps if user.uses(step.binding))
+            self.discard(step)
+            self.settle(StepTrace(step, None, (), Succeeded(arguments[name]), users=users))
+            self._note_early(step, is_early=decision is not True)
+        self.hold_early()
+
+    def hold_early(self) -> None:
+        """Reopen the steps whose values came before their conditions were decided. No step uses such a value before
+        the condition holds. A step whose condition is false is skipped."""
+        for step in self.workflow.steps:
+            if not is_early(self.variables, step.name) or step.name not in self.outputs:
+                continue
+            decision = self.known.decide_condition(step)
+            if decision is True:
+                self._note_early(step, is_early=False)
+                continue
+            self.early[step.name] = self.outputs.pop(step.name)
+            self.statuses[step.name] = StepStatus.PENDING
+            if decision is False:
+                self.skip(step)
+
+    def skip(self, step: Step) -> None:
+        """Skip a step whose condition is false. A value that came before is dropped."""
+        self.early.pop(step.name, None)
+        self._note_early(step, is_early=False)
+        self.discard(step)
+        self.settle(StepTrace(step, None, (), Skipped()))
+
+    def use_early(self, step: Step) -> bool:
+        """Settle a step whose condition holds by the value that came before. Returns whether there is one."""
+        if step.name not in self.early:
+            return False
+        self.outputs[step.name] = self.early.pop(step.name)
+        self.statuses[step.name] = StepStatus.COMPLETED
+        self._note_early(step, is_early=False)
+        return True
+
+    def _note_early(self, step: Step, *, is_early: bool) -> None:
+        name = f"{EARLY_PREFIX}{step.name}"
+        if is_early or name in self.variables:
+            self.variables.note(name, is_early)
+
+    def discard(self, step: Step) -> None:
+        """Remove the trace of a step, which gets another one."""
+        for index, trace in enumerate(self.traces):
+            if trace.step.name == step.name:
+                del self.traces[index]
+                self.written -= index < self.written
+                return
 
     def ended(self, stop: Stop | None) -> EndedRun:
         step_name = None if stop is None or isinstance(stop, TaskOver | Superseded) else stop.step

@@ -22,6 +22,7 @@ from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice,
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Content, EndedRun, Persisted, StepTrace, UnreadResource
 from mcp_baton.workflow.sources import as_text, source_text
+from mcp_baton.workflow.wait import duration_text
 
 TAKEN_OVER = "This run was superseded: its claim expired, and another run has taken over the task."
 SUPERSEDED_TEXTS: Mapping[Persisted, str] = {
@@ -128,10 +129,16 @@ def _plan_text(run: EndedRun, describe: Callable[[str], str]) -> str:
     return "\n".join(lines)
 
 
+def _why_skipped(step: Step, outcome: Skipped) -> str:
+    if step.callback is not None and (outcome.timed_out or step.when is None):
+        return f"no callback came within {duration_text(step.callback.within)}"
+    # The definition may have lost its condition since.
+    return "its condition is false" if step.when is None else f"its condition {one_line(str(step.when))} is false"
+
+
 def _step_messages(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
     if isinstance(trace.outcome, Skipped):
-        condition = one_line(str(trace.step.when))
-        yield Message("assistant", f"Step '{trace.step.name}' is skipped: its condition {condition} is false.")
+        yield Message("assistant", f"Step '{trace.step.name}' is skipped: {_why_skipped(trace.step, trace.outcome)}.")
         return
     if trace.step.guidance and not trace.replayed:
         yield Message("assistant", quoted_guidance(trace.step.guidance, run.known.shown_texts))

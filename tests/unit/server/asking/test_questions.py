@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date
-from enum import Enum
+from datetime import date, datetime, time, timedelta
+from enum import Enum, IntEnum
+from pathlib import Path
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import pytest
 from pydantic import BaseModel, Field
@@ -212,9 +214,91 @@ def test_choices_and_optional_fields_of_a_model_are_flat_in_its_form() -> None:
     assert Form(Wish).read({"colour": "blue"}) == Wish(colour=Colour.BLUE)
 
 
-def test_without_a_schema_a_form_has_no_fields() -> None:
-    assert fields(None) == {}
-    assert Form(None).read({}) is None
+EMPTY: list[Any] = [None, {"type": "object", "properties": {}}, type("Nothing", (BaseModel,), {})]
+
+
+@pytest.mark.parametrize("schema", EMPTY)
+def test_a_form_without_fields_has_one_boolean_because_some_hosts_cannot_submit_an_empty_form(schema: Any) -> None:
+    properties: Any = Form(schema).schema["properties"]
+
+    assert [field["type"] for field in properties.values()] == ["boolean"]
+    answers = [
+        read_elicitation({"action": "accept", "content": content}, schema) for content in ({}, {"confirm": True})
+    ]
+    assert [(answer.action, answer.content) for answer in answers] == [("accept", {})] * 2
+    assert not read_elicitation({"action": "accept", "content": {"confirm": False}}, schema).accepted
+
+
+class Paint(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Filter(BaseModel):
+    colours: list[Paint] = [Paint.RED]
+    level: Level = Level.LOW
+    limit: Literal[10, 20] | None = None
+
+
+CHOICES = [
+    (list[Paint], ["blue"], [Paint.BLUE]),
+    (set[Paint], ["blue"], {Paint.BLUE}),
+    (list[Literal["red"]], ["red"], ["red"]),
+    (list[Level], ["2"], [Level.HIGH]),
+    (Level, "2", Level.HIGH),
+    (Literal[10, "all"], "10", 10),
+    (Literal[10, "all"], "all", "all"),
+]
+
+
+@pytest.mark.parametrize(("schema", "given", "value"), CHOICES)
+def test_every_choice_is_shown_as_texts_and_read_as_its_value(schema: Any, given: Json, value: object) -> None:
+    field = fields(schema)["value"]
+
+    assert set(field) <= {"type", "title", "description", "enum", "items"}
+    choice = field.get("items", field)
+    assert (choice["type"], all(isinstance(text, str) for text in choice["enum"])) == ("string", True)
+    assert read_elicitation({"action": "accept", "content": {"value": given}}, schema).data == value
+
+
+def test_the_choices_of_a_models_fields_keep_their_defaults() -> None:
+    properties = fields(Filter)
+
+    assert {name: field.get("default") for name, field in properties.items()} == {
+        "colours": ["red"],
+        "level": "1",
+        "limit": None,
+    }
+    answer = read_elicitation(
+        {"action": "accept", "content": {"colours": ["blue"], "level": "2", "limit": "20"}}, Filter
+    )
+    assert answer.data == Filter(colours=[Paint.BLUE], level=Level.HIGH, limit=20)
+
+
+FORMATTED: list[tuple[Any, str, str | None]] = [
+    (UUID, "12345678-1234-5678-1234-567812345678", None),
+    (time, "10:30:00", None),
+    (timedelta, "PT1H", None),
+    (Path, "folder/a", None),
+    (date, "2026-11-28", "date"),
+    (datetime, "2026-11-28T10:30:00+00:00", "date-time"),
+]
+
+
+@pytest.mark.parametrize(("schema", "given", "form_format"), FORMATTED)
+def test_a_form_has_only_the_formats_of_the_protocol_and_the_answer_is_checked(
+    schema: Any, given: str, form_format: str | None
+) -> None:
+    assert fields(schema)["value"].get("format") == form_format
+    assert isinstance(read_elicitation({"action": "accept", "content": {"value": given}}, schema).data, schema)
+    if schema is not Path:
+        with pytest.raises(ToolError):
+            read_elicitation({"action": "accept", "content": {"value": "no value"}}, schema)
 
 
 @pytest.mark.parametrize(

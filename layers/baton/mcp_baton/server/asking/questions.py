@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from mcp_baton.exceptions import ToolError
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.asking.asker import URL_ELICITATION, Question
 from mcp_baton.server.content import Content, Message
 from mcp_baton.server.schema.sent_values import infinite_numbers
@@ -14,13 +14,42 @@ from mcp_baton.tasks.ids import text_digest
 
 type Schema = JsonObject | Any
 """A JSON Schema with flat primitive fields, or a type: a model, a dataclass, or a plain type such as `int` or `Enum`.
-`None` for a form without fields."""
+`None` for a question that a person only accepts or declines: its form has one boolean."""
 
 VALUE = "value"
 """The one field of a plain type's form."""
 
-PRIMITIVES = frozenset({"string", "number", "integer", "boolean"})
-NO_FIELDS: JsonObject = {"type": "object", "properties": {}}
+FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
+TEXTS: Final = frozenset({"title", "description", "default"})
+MEMBERS: Final[Mapping[str, frozenset[str]]] = {
+    "string": TEXTS | {"enum", "oneOf", "minLength", "maxLength", "format"},
+    "number": TEXTS | {"minimum", "maximum"},
+    "integer": TEXTS | {"minimum", "maximum"},
+    "boolean": TEXTS,
+    "array": TEXTS | {"items", "minItems", "maxItems"},
+}
+"""The members of a form's fields, by type (MCP 2025-11-25 and 2026-07-28, client/elicitation, Requested Schema)."""
+
+CONFIRM = "confirm"
+"""The one field of a form that has no fields of its own: some hosts cannot submit an empty form."""
+
+CONFIRMATION: JsonObject = {CONFIRM: {"type": "boolean", "title": "Confirm", "default": True}}
+
+type Choices = Mapping[str, Json]
+"""The values of a choice by the texts that a form shows for them. Forms have only choices of texts."""
+
+
+class Field(Struct, frozen=True):
+    """A field of a form: its schema, and the values of its choices, if they are not texts."""
+
+    schema: JsonObject
+    choices: Choices = {}
+
+    def value(self, content: Json) -> Json:
+        """The value of a person's answer to this field."""
+        if isinstance(content, list):
+            return [self.value(item) for item in content]
+        return self.choices.get(content, content) if isinstance(content, str) else content
 
 
 class Form:
@@ -29,14 +58,26 @@ class Form:
     def __init__(self, schema: Schema) -> None:
         self._type: Any = None
         self._wraps = False
+        self._fields: Mapping[str, Field] = {}
         if schema is None:
-            self.schema = NO_FIELDS
+            self.schema: JsonObject = {"type": "object", "properties": {}}
         elif isinstance(schema, Mapping):
             self.schema = cast("JsonObject", schema)
-            _check_fields(self.schema, "the schema")
         else:
             self._type = schema
             self.schema = self._form_of(schema)
+        _check_fields(self.schema, "the schema" if self._type is None else getattr(schema, "__name__", repr(schema)))
+        self._is_empty = not self.schema["properties"]
+        if self._is_empty:
+            self.schema = {**self.schema, "properties": CONFIRMATION}
+
+    def is_refused(self, content: JsonObject) -> bool:
+        """Whether a person has submitted a form without fields and has not confirmed it."""
+        return self._is_empty and content.get(CONFIRM) is False
+
+    def own(self, content: JsonObject) -> JsonObject:
+        """The content without a field that the author's form does not have."""
+        return {name: value for name, value in content.items() if not (self._is_empty and name == CONFIRM)}
 
     def read(self, content: JsonObject) -> object:
         """Convert the content to the type of the form; `None` for a form without a type."""
@@ -46,7 +87,10 @@ class Form:
 
         if self._wraps and VALUE not in content:
             raise ToolError(f"The client's answer does not fit the form: it has no {VALUE!r}.")
-        value: object = content[VALUE] if self._wraps else dict(content)
+        values = {
+            name: self._fields[name].value(value) if name in self._fields else value for name, value in content.items()
+        }
+        value: object = values[VALUE] if self._wraps else values
         adapter = TypeAdapter[Any](self._type)
         try:
             answer = adapter.validate_python(value)
@@ -61,17 +105,56 @@ class Form:
     def _form_of(self, schema: Any) -> JsonObject:
         from pydantic import TypeAdapter
 
-        name = getattr(schema, "__name__", repr(schema))
         type_schema = TypeAdapter(schema).json_schema()
         definitions = type_schema.pop("$defs", {})
         type_schema = inline_references(type_schema, definitions)
         self._wraps = "properties" not in type_schema
-        fields = {VALUE: type_schema} if self._wraps else type_schema["properties"]
-        properties = {field: inline_references(field_schema, definitions) for field, field_schema in fields.items()}
+        properties = {VALUE: type_schema} if self._wraps else type_schema["properties"]
+        fields = {name: form_field(property_schema, definitions) for name, property_schema in properties.items()}
+        self._fields = {name: field for name, field in fields.items() if field is not None}
+        shown: JsonObject = {
+            name: dict(properties[name]) if field is None else field.schema for name, field in fields.items()
+        }
         required = [VALUE] if self._wraps else type_schema.get("required", [])
-        form: JsonObject = {"type": "object", "properties": properties, "required": required}
-        _check_fields(form, name)
-        return form
+        return {"type": "object", "properties": shown, "required": required}
+
+
+def form_field(schema: Any, definitions: Mapping[str, Any]) -> Field | None:
+    """Convert the schema of a value to a field of a form; `None` if no form can have it.
+
+    A form has no other formats than `FORMATS`, and only choices of texts: other formats are left out, and other choices
+    are shown as texts. The value is checked when it comes back.
+    """
+    if not isinstance(schema, Mapping):
+        return None
+    inline, choices = inline_references(dict(schema), definitions), {}
+    if inline.get("type") == "array":
+        items = inline.get("items")
+        items = inline_references(dict(items), definitions) if isinstance(items, Mapping) else {}
+        if "enum" not in items and "anyOf" not in items:
+            return None
+        if "enum" in items:
+            choices = {_choice_text(value): value for value in items["enum"]}
+            items = {"type": "string", "enum": list(choices)}
+            if isinstance(inline.get("default"), list):
+                inline["default"] = [_choice_text(value) for value in inline["default"]]
+        inline["items"] = items
+    elif "enum" in inline:
+        choices = {_choice_text(value): value for value in inline["enum"]}
+        inline = {**inline, "type": "string", "enum": list(choices)}
+        if "default" in inline:
+            inline["default"] = _choice_text(inline["default"])
+    kind = inline.get("type")
+    if not isinstance(kind, str) or kind not in MEMBERS:
+        return None
+    field = {name: value for name, value in inline.items() if name == "type" or name in MEMBERS[kind]}
+    if field.get("format") not in FORMATS:
+        field.pop("format", None)
+    return Field(field, {text: value for text, value in choices.items() if text != value})
+
+
+def _choice_text(value: Json) -> str:
+    return value if isinstance(value, str) else dumps(value)
 
 
 def inline_references(schema: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,17 +179,17 @@ def _check_fields(form: JsonObject, name: str) -> None:
         raise ValueError(f"{name}: a form is an object with flat fields; give it `type: object` and `properties`")
     for field, schema in properties.items():
         if not isinstance(schema, Mapping) or not (
-            str(schema.get("type")) in PRIMITIVES or is_choice_of_several(schema)
+            str(schema.get("type")) in MEMBERS and (schema["type"] != "array" or _is_choice_of_several(schema))
         ):
             raise ValueError(
                 f"{name}: the field {field!r} is not possible in a form; use text, numbers, booleans and choices"
             )
 
 
-def is_choice_of_several(schema: Mapping[str, Json]) -> bool:
-    """Whether a field is a multiple choice (MCP 2025-11-25, multi-select enums)."""
+def _is_choice_of_several(schema: Mapping[str, Json]) -> bool:
+    """Whether a field of an array is a multiple choice (MCP 2025-11-25, multi-select enums)."""
     items = schema.get("items")
-    return schema.get("type") == "array" and isinstance(items, Mapping) and ("enum" in items or "anyOf" in items)
+    return isinstance(items, Mapping) and ("enum" in items or "anyOf" in items)
 
 
 type SamplingContent = str | Content | Message | JsonObject
@@ -229,6 +312,9 @@ def _read_elicitation(answer: JsonObject, form: Form) -> Elicited:
         raise ToolError("The client's answer is not an elicitation result.")
     if action != "accept":
         return Elicited(str(action), {})
+    if form.is_refused(content):
+        return Elicited("decline", {})
+    content = form.own(content)
     return Elicited("accept", content, form.read(content))
 
 

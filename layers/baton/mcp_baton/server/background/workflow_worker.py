@@ -21,7 +21,7 @@ from mcp_baton.exceptions import (
     ValueLost,
 )
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
-from mcp_baton.protocol.json import JsonObject, dumps
+from mcp_baton.protocol.json import JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.approvals.notifying import notify
 from mcp_baton.server.asking.questions import Elicited, elicitation
@@ -37,7 +37,6 @@ from mcp_baton.server.workflows.client_questions import unanswered_questions, wi
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.runs import NOT_RESUMED, TaskUnreadable, run_workflow
 from mcp_baton.server.workflows.workflow_tools import not_run, result_of_run
-from mcp_baton.tasks.ids import digest_of
 from mcp_baton.tasks.record import Job, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
@@ -208,7 +207,7 @@ class WorkflowJob:
         missing = unanswered_questions(run) if run.stored else None
         if missing is None:
             return {}
-        question = elicitation(f"answers-{digest_of(dumps(missing.schema))}", missing.message, missing.schema)
+        question = elicitation(f"answers-{missing.key}", missing.message, missing.schema)
         try:
             [answer] = TaskAsker(self._job, self._execution.envelope).ask((question,))
             elicited: Elicited = question.read(answer)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import HEADER_MISMATCH, INVALID_PARAMS
 from mcp_baton.server.content import with_meta
 from mcp_baton.server.definitions.param_headers import header_mismatch
@@ -48,6 +48,8 @@ def _call(
 ) -> JsonObject:
     """Call a tool: alone, as a background task, or as a continuation. `in_text`: whether the text of the result says
     how the call was recorded, because the model does not see `_meta`."""
+    if task_id is None and (refusal := _unreplaced(request, tool, arguments)) is not None:
+        return result_of(tool, refusal)
     if tool.tasks.support != "forbidden" or "task" in request.params:
         from mcp_baton.server.background.creating import answer_with_task
 
@@ -57,6 +59,16 @@ def _call(
     if task_id is None:
         return result_of(tool, outcome_alone(request, tool, arguments))
     return _continue(request, tool, arguments, task_id, in_text=in_text)
+
+
+def _unreplaced(request: Request, tool: Tool, arguments: JsonObject) -> Failed | None:
+    """Return why a call that names no task must not be made: it has a placeholder of a workflow."""
+    if not request.server.workflows or "<" not in dumps(arguments):
+        return None
+    from mcp_baton.workflow.placeholders import unknown_text, unreplaced
+
+    unknown = unreplaced(tool.name, arguments, request.server.workflows.values())
+    return Failed(unknown_text(unknown)) if unknown else None
 
 
 def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str, *, in_text: bool) -> JsonObject:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from msgspec import Struct
 
@@ -10,7 +10,7 @@ from mcp_baton.exceptions import Abandoned, BatonError, ProtocolError, ToolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.asking.asker import Identity, declares
-from mcp_baton.server.asking.questions import PRIMITIVES, Elicited, elicitation, inline_references, is_choice_of_several
+from mcp_baton.server.asking.questions import Elicited, Field, elicitation, form_field, inline_references
 from mcp_baton.server.asking.rounds import Rounds
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
@@ -26,52 +26,78 @@ from mcp_baton.workflow.sources import Found
 
 logger = logging.getLogger(__name__)
 
-FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
-MEMBERS: Final[Mapping[str, frozenset[str]]] = {
-    "string": frozenset({"enum", "minLength", "maxLength", "format"}),
-    "number": frozenset({"minimum", "maximum"}),
-    "integer": frozenset({"minimum", "maximum"}),
-    "boolean": frozenset(),
-    "array": frozenset({"items", "minItems", "maxItems"}),
-}
-"""The members of a form's fields, by type (MCP client/elicitation, Requested Schema)."""
-
 
 class MissingValues(Struct, frozen=True):
     """What a step lacks: arguments of its tool, or answers to `questions` of the workflow.
 
     Attributes:
         message: The text for the person.
-        schema: The form.
+        fields: The form's fields, by name.
+        required: The fields that must have a value.
+        answer: The question whose answer is an object with these fields; `None` if each field is a value of its own.
     """
 
     step: str
-    fields: tuple[str, ...]
     message: str
-    schema: JsonObject
+    fields: Mapping[str, Field]
+    required: tuple[str, ...]
     questions: bool = False
+    answer: str | None = None
+
+    @property
+    def schema(self) -> JsonObject:
+        """The form."""
+        properties: JsonObject = {name: field.schema for name, field in self.fields.items()}
+        return {"type": "object", "properties": properties, "required": list(self.required)}
+
+    @property
+    def key(self) -> str:
+        """Distinguishes this form from the others of its task."""
+        return digest_of(dumps([self.message, self.schema]))
 
     def answers(self, content: JsonObject) -> dict[str, Json]:
         """Return the arguments in a person's answer: only those that were asked for."""
-        return {name: content[name] for name in self.fields if content.get(name) is not None}
+        return _answers_in(content, self.fields, self.answer)
+
+
+def _answers_in(content: JsonObject, fields: Mapping[str, Field], answer: str | None) -> dict[str, Json]:
+    values = {name: field.value(content[name]) for name, field in fields.items() if content.get(name) is not None}
+    return {answer: values} if answer is not None and content else dict(values)
 
 
 def unanswered_questions(run: EndedRun) -> MissingValues | None:
-    """Return the open questions to the user as one form; `None` if no question fits into a form."""
+    """Return open questions to the user as one form; `None` if no question fits into a form. A question whose answer is
+    an object has a form of its own."""
     if not isinstance(run.pause, AnswersRequired):
         return None
-    fields: dict[str, Json] = {}
+    questions = [question for question in run.pause.questions if question.of == "user"]
+    fields: dict[str, Field] = {}
     texts: list[str] = []
-    for question in run.pause.questions:
-        field = _field(question.schema, question.schema.get("$defs", {})) if question.of == "user" else None
+    for question in questions:
+        own_form = _object_form(question.schema)
+        if own_form is not None and not fields:
+            return MissingValues(question.name, question.question, *own_form, questions=True, answer=question.name)
+        field = _field(question.schema, question.schema.get("$defs", {}))
         if field is not None:
-            fields[question.name] = {**field, "description": question.question}
+            fields[question.name] = Field({**field.schema, "description": question.question}, field.choices)
             texts.append(question.question)
     if not fields:
         return None
     message = texts[0] if len(texts) == 1 else f"To {run.workflow.description.rstrip('.')}, answer these questions."
-    schema: JsonObject = {"type": "object", "properties": fields, "required": list(fields)}
-    return MissingValues(run.pause.step, tuple(fields), message, schema, questions=True)
+    return MissingValues(run.pause.step, message, fields, tuple(fields), questions=True)
+
+
+def _object_form(schema: Mapping[str, Any]) -> tuple[dict[str, Field], tuple[str, ...]] | None:
+    """Return the fields and the required ones of an object; `None` if it is no object, or does not fit into a form."""
+    definitions = schema.get("$defs", {})
+    inline_schema = inline_references(dict(schema), definitions)
+    properties = inline_schema.get("properties")
+    if inline_schema.get("type") != "object" or not properties:
+        return None
+    fields = {name: _field(property_schema, definitions) for name, property_schema in properties.items()}
+    if any(field is None for field in fields.values()):
+        return None
+    return {name: field for name, field in fields.items() if field}, tuple(inline_schema.get("required", ()))
 
 
 def missing_arguments(run: EndedRun, input_schema: JsonObject) -> MissingValues | None:
@@ -87,15 +113,14 @@ def missing_arguments(run: EndedRun, input_schema: JsonObject) -> MissingValues 
     properties, definitions = input_schema.get("properties", {}), input_schema.get("$defs", {})
     if not names or not isinstance(properties, Mapping) or not isinstance(definitions, Mapping):
         return None
-    fields: dict[str, Json] = {}
+    fields: dict[str, Field] = {}
     for name in names:
         field = _field(properties.get(name), definitions)
         if field is None or contains_argument(step.arguments.get(name), run.workflow.secrets):
             return None
         fields[name] = field
     message = f"To {run.workflow.description.rstrip('.')}, step '{step.name}' needs these values."
-    schema: JsonObject = {"type": "object", "properties": fields, "required": list(names)}
-    return MissingValues(step.name, names, message, schema)
+    return MissingValues(step.name, message, fields, names)
 
 
 def _missing_names(pause: PauseReason, step: Step, known: Known) -> tuple[str, ...]:
@@ -108,21 +133,16 @@ def _missing_names(pause: PauseReason, step: Step, known: Known) -> tuple[str, .
     return tuple(name for name in names if name in unset and not isinstance(known.resolve(step.arguments[name]), Found))
 
 
-def _field(schema: Any, definitions: Mapping[str, Any]) -> JsonObject | None:
+def _field(schema: Any, definitions: Mapping[str, Any]) -> Field | None:
     """Convert a parameter's schema to a form's field; `None` if no form can have it, or if it is a secret."""
     if not isinstance(schema, Mapping):
         return None
     inline_schema = inline_references(dict(schema), definitions)
-    kind = inline_schema.get("type")
     if inline_schema.get("writeOnly") or inline_schema.get("format") == "password":
         return None  # MCP client/elicitation, Security Considerations: forms must not ask for secrets
-    if kind not in PRIMITIVES and not is_choice_of_several(inline_schema):
-        return None
-    members = MEMBERS[str(kind)] | {"type", "title", "description"}
-    field = {name: value for name, value in inline_schema.items() if name in members}
-    if field.get("format") not in FORMATS:
-        field.pop("format", None)
-    return field
+    field = form_field(schema, definitions)
+    # A default would be sent as if the person had chosen it.
+    return None if field is None else Field({k: v for k, v in field.schema.items() if k != "default"}, field.choices)
 
 
 def with_answers(arguments: JsonObject, answers: JsonObject) -> JsonObject:
@@ -152,7 +172,7 @@ def run_asking(
                 INVALID_PARAMS, "Invalid params: `requestState` cannot be used: it belongs to another task"
             )
         task_id = rounds.earlier_identity.task
-        arguments = with_answers(arguments, _earlier_answers(rounds, workflow))
+        arguments = with_answers(arguments, _earlier_answers(rounds, workflow, host))
     run = start(task_id, arguments, {})
     answers_by_step: dict[str, dict[str, Json]] = {}
     while (missing_values := _missing_values(request, run)) is not None and run.task is not None:
@@ -176,14 +196,22 @@ def run_asking(
     return run
 
 
-def _earlier_answers(rounds: Rounds, workflow: Workflow) -> dict[str, Json]:
-    names = {question.name for question in workflow.questions}
+def _earlier_answers(rounds: Rounds, workflow: Workflow, host: ServerHost) -> dict[str, Json]:
+    schemas: dict[str, Mapping[str, Any]] = {
+        question.name: host.answer_schema(question) for question in workflow.questions
+    }
     answers: dict[str, Json] = {}
     for key, answer in rounds.answers.items():
         step = workflow.step(key.rsplit("-", 2)[0])
         content = answer.get("content") if isinstance(answer, Mapping) and answer.get("action") == "accept" else None
-        if step is not None and step.ask is not None and isinstance(content, Mapping):
-            answers |= {name: value for name, value in content.items() if name in names and value is not None}
+        if step is None or step.ask is None or not isinstance(content, Mapping):
+            continue
+        own_form = _object_form(schemas[step.name])
+        if own_form is not None:
+            answers |= _answers_in(content, own_form[0], step.name)
+            continue
+        fields = {name: _field(schema, schema.get("$defs", {})) for name, schema in schemas.items()}
+        answers |= _answers_in(content, {name: field for name, field in fields.items() if field}, None)
     return answers
 
 
@@ -203,7 +231,7 @@ def _ask_person(
     request: Request, rounds: Rounds | None, host: ServerHost, task: TaskRecord, missing: MissingValues
 ) -> dict[str, Json]:
     """Ask a person. Returns the answers; none if the person declined or, in the handshake era, did not answer."""
-    key = f"{missing.step}-{task.task_id[-12:]}-{digest_of(dumps(missing.schema))}"
+    key = f"{missing.step}-{task.task_id[-12:]}-{missing.key}"
     lifetime_s = None
     if rounds is not None:
         rounds.identity = Identity(task=task.task_id)

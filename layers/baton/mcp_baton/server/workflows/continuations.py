@@ -37,7 +37,7 @@ from mcp_baton.workflow.continuation import (
 from mcp_baton.workflow.definition import Workflow, random_fraction
 from mcp_baton.workflow.definition_changes import declared_arguments
 from mcp_baton.workflow.handoff import next_calls
-from mcp_baton.workflow.host import NO_PLACE, Attempt, Failed, Outcome, Place
+from mcp_baton.workflow.host import NO_PLACE, Attempt, Failed, Failure, Outcome, Place
 from mcp_baton.workflow.keys import step_key
 from mcp_baton.workflow.placeholders import (
     CHANGED,
@@ -117,9 +117,10 @@ class Continuation(Struct, frozen=True):
             return _refused_recording(self.request, self.target.task.task_id, self.target, outcome.not_approved)
         request, plan, batches = self.request, self.target, list[Batch]()
         timing = Timing(self.at_ms, round((request.services.clock() - self.began_s) * 1000))
+        is_timed_out = isinstance(outcome, Failed) and outcome.kind is Failure.TIMED_OUT
+        call, variables = replace(self.call, key=self.identity.key() if is_timed_out else None), self.variables
 
         def decide(current: TaskRecord) -> Batch:
-            call, variables = self.call, self.variables
             if current is plan.task:
                 batch = continuation_batch(plan, call, outcome, variables, ranked=self.ranking, timing=timing)
             else:

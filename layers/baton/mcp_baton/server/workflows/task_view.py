@@ -20,6 +20,7 @@ from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import (
     APPROVAL_PREFIX,
+    EARLY_PREFIX,
     ITEMS_PREFIX,
     JOB,
     PAUSE_REASON,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-HIDDEN_PREFIXES: Final = (APPROVAL_PREFIX, SALT, JOB)
+HIDDEN_PREFIXES: Final = (APPROVAL_PREFIX, EARLY_PREFIX, SALT, JOB)
 """The prefixes of variables that are not shown: they are notes of the engine."""
 
 FACT_PREFIX: Final = "mcp-baton/"

@@ -245,13 +245,13 @@ def write_update(item: Item, changes: Changes, now_ms: int, token: str) -> Updat
         if changes.result is None
         else finish_update(now_ms, token, TaskStatus.COMPLETED, changes.result, by_client=changes.by_client)
     )
-    steps, status = (update.path("variables", PROGRESS, "steps"), update.name("status")) if changes.steps else ("", "")
+    needs_steps = changes.steps or changes.unchanged
+    steps, status = (update.path("variables", PROGRESS, "steps"), update.name("status")) if needs_steps else ("", "")
     for step in changes.steps:
         path = f"{steps}[{step.index}].{status}"
         update.require(f"{path}={update.text(step.expected)}")
         if step.status != step.expected:
             update.set(path, update.text(step.status))
-    # Only a write of steps has such conditions, so the paths exist.
     update.conditions += [f"{steps}[{index}].{status}={update.text(old)}" for index, old in changes.unchanged.items()]
     # The places of the steps were read from the progress of this definition.
     as_read = [*(["definition"] if changes.variables else []), *(["version"] if changes.same_version else [])]
