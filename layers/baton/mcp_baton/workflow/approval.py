@@ -75,8 +75,8 @@ class Approval(Struct, frozen=True):
             raise _error("by_requester", self.by_requester, "True or False")
 
     def needs(self, tool: str, convert_arguments: Callable[[], Mapping[str, Any]]) -> bool:
-        """Whether a call of this tool needs an approval. `convert_arguments` returns its converted arguments, for `when`
-        alone."""
+        """Whether a call of this tool needs an approval. `convert_arguments` returns its converted arguments; it is
+        called for `when` alone."""
         if self.when is None:
             return True
         try:
