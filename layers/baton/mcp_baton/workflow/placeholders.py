@@ -95,8 +95,11 @@ def replace_placeholders(arguments: JsonObject, plan: Plan | None, limits: Place
     sources = _WorkflowSources(plan.workflow, plan.known) if plan else _WorkflowSources(None, None)
     for name in sorted(arguments):
         text = arguments[name]
-        is_whole = isinstance(text, str) and is_placeholder(text)
-        source = _source_or_reason(text, name, plan, sources.find) if is_whole else None
+        source = (
+            _source_or_reason(text, name, plan, sources.find)
+            if isinstance(text, str) and is_placeholder(text)
+            else None
+        )
         if source is None:
             unknown += [
                 UnknownPlaceholder(name, inner, INSIDE)
