@@ -29,7 +29,6 @@ from mcp_baton.server.schema.sent_values import (
     NOT_FINITE,
     canonical_value,
     infinite_numbers,
-    is_set,
 )
 from mcp_baton.server.schema.signature import (
     NO_ANNOTATION,
@@ -82,7 +81,7 @@ class InputSchema:
         parameters, plain = self._signature.parameters, self._plain
         if plain is not None and (plain_schema := plain_arguments_schema(parameters, plain)) is not None:
             return plain_schema
-        schema: dict[str, Any] = _stable(_untitled(self._adapter.json_schema(schema_generator=schema_generator())))
+        schema = _untitled(self._adapter.json_schema(schema_generator=schema_generator()))
         properties = schema.get("properties", {})
         return schema | {"properties": {item.published_name: properties[item.published_name] for item in parameters}}
 
@@ -338,19 +337,6 @@ def _decides_about_aliases(core_schema: Any) -> bool:
         else:
             nodes.extend(value for value in node if isinstance(value, dict | list | tuple))
     return False
-
-
-def _stable(schema: Any) -> Any:
-    """Return a schema with the defaults of sets sorted. Python gives them another order in each process, and approvals
-    cover the schema."""
-    if isinstance(schema, list):
-        return [_stable(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    stable = {key: _stable(value) for key, value in schema.items()}
-    if isinstance(schema.get("default"), list) and is_set([schema, *schema.get("anyOf", ())]):
-        stable["default"] = sorted(schema["default"], key=canonical_text)
-    return stable
 
 
 def schema_generator(*, own_aliases: bool = False) -> Any:
