@@ -164,7 +164,7 @@ def test_arguments_and_answers_of_workflows_keep_the_names_that_their_type_accep
     def show_both(first: kind, second: kind) -> str:
         return f"{first.ident} {second.ident}"
 
-    show: Any = server.add_tool(show_both, name="show")
+    show: Any = server.add_tool(show_both, name="show_both")
 
     @server.workflow
     def run(first: kind) -> None:
@@ -173,7 +173,7 @@ def test_arguments_and_answers_of_workflows_keep_the_names_that_their_type_accep
         step(show)(first=first, second=second)
 
     def text(client: Client, **arguments: Any) -> str:
-        return str(structured(client, "run", arguments)["results"]["show"])
+        return str(structured(client, "run", arguments)["results"]["show_both"])
 
     with connect(server) as client:
         assert text(client, first=value, answers={"second": value}) == "7 7"
