@@ -324,6 +324,7 @@ MUTANTS = (
             ("a callback is accepted after the time", None, replaced(callbacks, WAIT_PREFIX="no wait "), False),
             ("a repeated callback is refused", None, replaced(callbacks, CALL_PREFIX="no call "), False),
             ("any callback is accepted after the first one", None, replaced(callbacks, _is_new=_never_refused), False),
+            ("a run ends although a callback has come", None, replaced(Run, settled_meanwhile=lambda *_: []), False),
             ("a wait begins again with each run", None, replaced(Known, decide_wait=_from_now), False),
         )
     ),

@@ -6,7 +6,8 @@ of a callback, or by a run whose clock has reached its time. The end does not ch
 the step's result, and each repetition of it is accepted. Another reply has a reason: another callback came first (409),
 the wait or the task is over (410), or the address is unknown (404). 25. Each later step and each reader sees the same
 end. 26. When the faults end, sweeps alone continue a workflow in the background, within two minutes after the callback
-or the time. Another workflow continues at its next resume.
+or the time. Another workflow continues at its next resume. 27. A run that ends before its last step says why: its last
+write leaves a pause reason.
 """
 
 from dataclasses import dataclass
@@ -21,11 +22,11 @@ from mcp_baton.protocol.http import HttpRequest
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.access import CALLBACKS
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, RESULT_PREFIX, WAIT_PREFIX
+from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, PAUSE_REASON, RESULT_PREFIX, WAIT_PREFIX
 from tests.simulation.client import SentRequest
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
-from tests.simulation.heads import TERMINAL, claim_of, status_of, steps_of, value_of, variables_of
+from tests.simulation.heads import SETTLED, TERMINAL, claim_of, status_of, steps_of, value_of, variables_of
 from tests.simulation.invariants import TASK, Judge
 from tests.simulation.invocations import OWNER, SETTINGS, SimulatedExchange, Trigger
 from tests.simulation.jobs.background import ATTEMPTS, BackgroundJudge, BackgroundWorld, FlowJudge
@@ -219,6 +220,7 @@ class WaitJudge(Judge):
         claim_ids = [claim and claim[0] for claim in (claim_of(before) if before else None, claim_of(after))]
         is_workers = process is not None and process.kind == "work"
         self.is_unread = self.is_unread and not (is_workers and claim_ids[0] != claim_ids[1])
+        self._check_reason(number, before, after)
         for wait in (SIGNED, NIGHT):
             old, new = (steps_of(item).get(wait) if item else None for item in (before, after))
             if before is not None and old != "pending":
@@ -234,6 +236,17 @@ class WaitJudge(Judge):
                 if before is not None and self._value(before, WAIT_PREFIX + wait) is not None:
                     self.wrong(23, f"write #{number} changes when {wait} ends")
                 self.wait_world.waits_until(until_ms)
+
+    def _check_reason(self, number: int, before: Item | None, after: Item) -> None:
+        """Check that the last write of a run says why it stopped. A release without a write does not change the
+        version."""
+        claims = claim_of(before) if before else None, claim_of(after)
+        if claims[0] is None or claims[1] is None or claims[0][0] != claims[1][0] or before is None:
+            return
+        is_last = claims[0][2] > 0 and claims[1][2] == 0 and before["version"] != after["version"]
+        is_open = status_of(after) == "working" and not set(steps_of(after).values()) <= SETTLED
+        if is_last and is_open and self._value(after, PAUSE_REASON) is None:
+            self.wrong(27, f"write #{number} ends a run before its last step without a reason: {steps_of(after)}")
 
     def _wait_ended(self, number: int, wait: str, new: str, change: Change, process: Process, now_ms: float) -> None:
         before, after = change.before, change.after
