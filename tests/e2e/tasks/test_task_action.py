@@ -497,8 +497,9 @@ def test_a_background_run_is_listed_once(baton: Connect) -> None:
     client = baton(orders_server(background=True), era="2025")
     client.start_task("refund_order", ORDER).wait()
 
-    call = {"name": "refund_order", "arguments": {"task_action": "list"}}
-    tasks = client.request("tools/call", call)["structuredContent"]["tasks"]
+    call: dict[str, Any] = {"name": "refund_order", "arguments": {"task_action": "list"}}
+    result: Any = client.request("tools/call", call)
+    tasks = result["structuredContent"]["tasks"]
 
     assert [(task.get("workflow"), task.get("tool")) for task in tasks] == [("refund_order", None)]
 

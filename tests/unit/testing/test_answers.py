@@ -175,3 +175,23 @@ def test_a_workflow_pauses_if_its_questions_are_not_answered_beforehand(answers:
         assert run.pause is not None
         assert run.pause.type == "answersRequired"
         assert run.answer(reader="Kim", weeks=2).completed
+
+
+@BOTH_ERAS
+def test_a_background_task_takes_the_answer_to_a_question_of_a_workflow_by_its_name(era: Era) -> None:
+    server = Server("library")
+
+    @server.tool
+    def lend(reader: str) -> str:
+        """Lend a book."""
+        return reader
+
+    @server.workflow(background=True)
+    def borrow() -> None:
+        """Borrow a book."""
+        step(lend)(reader=ask_user("reader", "Who borrows it?"))
+
+    with connect(server, era=era) as client:
+        task = client.start_task("borrow")
+        assert task.answer({"unknown": 1}).status == "input_required"
+        assert task.answer({"reader": "Kim"}).status == "completed"

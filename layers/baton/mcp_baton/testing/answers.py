@@ -30,14 +30,15 @@ class Answers:
     """Answers, by a question's key or text.
 
     A form for the workflows' own questions (`workflow_questions`) that has no answer is declined: the workflow then
-    pauses, and `Run.answer` answers it. `open` has the server's requests without an answer, by id: it does not repeat
-    them soon.
+    pauses, and `Run.answer` answers it. Without `declines`, it stays open. `open` has the server's requests without an
+    answer, by id: it does not repeat them soon.
     """
 
     can_answer: bool = True
     keys: dict[str, str] = field(default_factory=dict)
     open: dict[str, JsonObject] = field(default_factory=dict)
     workflow_questions: frozenset[str] = frozenset()
+    declines: bool = True
     _by_name: dict[str, Json] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
 
@@ -97,6 +98,8 @@ class Answers:
                 break
         if content.keys() == fields.keys():
             return {"action": "accept", "content": content}
+        if not content and not self.declines:
+            raise Unanswered(key, text)
         if content or self._by_name.keys() - self._used:
             given, asked = (", ".join(map(repr, names)) for names in (self._by_name, fields.keys() - content.keys()))
             remedy = "name each question by its name or its text, or 'decline' one"

@@ -11,7 +11,7 @@ from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.access import CALLBACKS
 from mcp_baton.server.workflows.task_view import variables_in
-from mcp_baton.tasks.record import PROGRESS
+from mcp_baton.tasks.record import PROGRESS, WORKFLOW_TASK
 from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.function import Clock, Function, Invocations, Kill
 from mcp_baton.testing.overrides import Overrides
@@ -287,7 +287,8 @@ class StartedTask:
         Raises:
             Unanswered: an answer has the wrong type.
         """
-        replies = Answers(keys=self.client.stage.answers.keys, open=self.client.stage.answers.open)
+        own = self.client.stage.answers
+        replies = Answers(keys=own.keys, open=own.open, workflow_questions=own.workflow_questions, declines=False)
         replies.add(answers)
         if self.client.era == "2025":
             self._respond(self.client.wire.with_answers(replies, lenient=True))
@@ -492,7 +493,8 @@ class Client(Controls):
             ValueError: no tool has made an address for this step (`ctx.callback_url`).
             BatonError: the callback is refused.
         """
-        token = self.stage.store.callback_token(task_id, step)
+        workflow_task = self.task(task_id).variables.get(WORKFLOW_TASK, task_id)
+        token = self.stage.store.callback_token(str(workflow_task), step)
         headers = {} if key is None else {"Idempotency-Key": key}
         replace(self, owner=None, claims={}).wire.http("POST", f"{CALLBACKS}{token}", body, headers)
 
