@@ -187,19 +187,146 @@ def test_a_run_cannot_use_the_approval_of_a_continuation_that_died(baton: Connec
     assert (resumed_run.pause and resumed_run.pause.type, len(bank.payments)) == ("approvalRequired", 1)
 
 
-def test_an_element_needs_another_approval_after_the_run_died(baton: Connect) -> None:
+@pytest.mark.parametrize(("is_list", "parallel"), [(False, 1), (False, 3), (True, 1), (True, 3)])
+def test_an_approval_is_used_twice_at_most_if_each_run_dies(baton: Connect, *, is_list: bool, parallel: int) -> None:
     server, payments = guarded_server()
-    step = Step("pay", {"order": item()}, tool="pay", each=constant(["a"]))
-    server.add_workflow(Workflow(name="refund", description="refund", steps=[step]))
+    each = constant(["a"]) if is_list else None
+    arguments, in_list = {"order": item() if is_list else constant("a")}, parallel if is_list else 1
+    step = Step("pay", arguments, tool="pay", each=each, parallel=in_list)
+    server.add_workflow(Workflow(name="refund", description="refund", steps=[step], parallel=parallel))
     client = baton(server)
     run = client.call_workflow("refund")
     approve_all(client)
-    with client.killed_after("pay"):
-        client.call_workflow("refund", task=run.task_id)
-    client.clock.advance(60)
-    resumed_run = client.call_workflow("refund", task=run.task_id)
+    for _ in range(2):
+        with client.killed_after("pay"):
+            client.call_workflow("refund", task=run.task_id)
+        client.clock.advance(60)
+    [used_approval] = kim(client).approvals("approved")
+    paused_run = client.call_workflow("refund", task=run.task_id)
 
-    assert (resumed_run.pause and resumed_run.pause.type, payments) == ("approvalRequired", ["a"])
+    assert (payments, used_approval["uses"]) == (["a", "a"], 2)
+    assert (paused_run.pause and paused_run.pause.type, len(waiting_ids(client))) == ("approvalRequired", 1)
+    approve_all(client)
+    assert client.call_workflow("refund", task=run.task_id).completed
+
+
+class Failing:
+    """A workflow with one guarded step. Its tool fails as often as `errors` says.
+
+    Args:
+        is_list: Whether the step calls its tool for each of two elements.
+    """
+
+    def __init__(
+        self, errors: list[Exception], *, is_list: bool = False, background: bool = False, **options: Any
+    ) -> None:
+        self.errors, self.keys, self.server = errors, list[str](), Server("bank")
+        self.server.add_tool(self.pay, approval=Approval("refunds"))
+        each = constant(["a", "b"]) if is_list else None
+        arguments = {"order": item() if is_list else constant("a")}
+        step = Step("pay", arguments, tool="pay", each=each, **options)
+        self.server.add_workflow(Workflow(name="refund", description="refund", steps=[step], background=background))
+
+    def pay(self, ctx: Context, order: str) -> str:
+        """Pay."""
+        if order == "a":
+            self.keys.append(ctx.idempotency_key)
+            if self.errors:
+                raise self.errors.pop(0)
+        return order
+
+    def resumes(self, client: Client, count: int) -> list[str]:
+        """Approve the first requests and resume. Return the types of the pauses."""
+        run = client.call_workflow("refund")
+        approve_all(client)
+        runs = [client.call_workflow("refund", task=run.task_id) for _ in range(count)]
+        return ["completed" if run.completed else run.pause.type for run in runs]
+
+
+QUICK = Retry(attempts=3, first_s=0, jitter=False)
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+@pytest.mark.parametrize(
+    ("errors", "options", "pauses", "calls"),
+    [
+        (1, {"retryable": True}, ["toolError", "completed"], 2),
+        (2, {"retryable": True}, ["toolError", "toolError", "approvalRequired"], 2),
+        (1, {}, ["toolError", "approvalRequired"], 1),
+        (2, {"retry": QUICK}, ["completed"], 3),
+        (3, {"retry": QUICK}, ["toolError", "approvalRequired"], 3),
+        (9, {"retry": QUICK, "retryable": True}, ["toolError", "approvalRequired"], 3),
+    ],
+)
+def test_an_approval_is_used_again_after_a_clean_failure(
+    baton: Connect, errors: int, options: dict[str, Any], pauses: list[str], calls: int, *, is_list: bool
+) -> None:
+    tool = Failing([ToolError("busy")] * errors, is_list=is_list, **options)
+    client = baton(tool.server)
+
+    assert tool.resumes(client, len(pauses)) == pauses
+    assert (len(tool.keys), len(set(tool.keys))) == (calls, 1)
+    assert max(approval["uses"] for approval in kim(client).approvals("approved")) == calls
+
+
+@pytest.mark.parametrize("error", [ToolError("no", retryable=False), ValueError("unknown")])
+def test_an_approval_is_not_used_again_after_a_failure_that_retry_does_not_repeat(
+    baton: Connect, error: Exception
+) -> None:
+    tool = Failing([error], retry=QUICK)
+
+    assert tool.resumes(baton(tool.server), 2) == ["toolError", "approvalRequired"]
+
+
+def test_a_call_of_the_model_uses_the_approval_that_a_failed_run_has_used(baton: Connect) -> None:
+    tool = Failing([ToolError("busy")], retryable=True)
+    client = baton(tool.server)
+    run = client.call_workflow("refund")
+    approve_all(client)
+    client.call_workflow("refund", task=run.task_id)
+
+    assert not client.call_tool("pay", {"order": "a"}, task=run.task_id).is_error
+    assert client.call_tool("pay", {"order": "a"}, task=run.task_id).is_error
+    assert len(tool.keys) == 2
+
+
+def test_the_retries_in_later_invocations_use_one_approval(baton: Connect) -> None:
+    retry = Retry(attempts=3, first_s=900, max_s=900, jitter=False)
+    tool = Failing([ToolError("busy")] * 2, retry=retry, background=True)
+    client = baton(tool.server)
+    job = client.start_task("refund")
+    approve_all(client)
+    while not job.poll().over:
+        assert waiting_ids(client) == []
+        client.clock.advance(600)
+
+    assert (job.status, len(tool.keys), len(set(tool.keys))) == ("completed", 3, 1)
+
+
+def test_a_background_call_uses_its_approval_twice_at_most_if_its_workers_die(baton: Connect) -> None:
+    server, payments = Server("bank"), list[int]()
+
+    @server.tool(approval=Approval("refunds"), task="required")
+    def pay() -> str:
+        payments.append(1)
+        return "paid"
+
+    client = baton(server)
+    job = client.start_task("pay")
+    with client.killed_after("pay"):
+        approve_all(client)
+        job.wait()
+    with client.killed_after("pay"):
+        client.clock.advance(1_000)
+        job.wait()
+    while not waiting_ids(client):
+        client.clock.advance(600)
+        job.poll()
+
+    assert (len(payments), len(waiting_ids(client))) == (2, 1)
+    approve_all(client)
+    assert job.wait().status == "completed"
+    assert len(payments) == 3
 
 
 def test_a_retry_after_the_expiry_needs_another_approval(baton: Connect) -> None:

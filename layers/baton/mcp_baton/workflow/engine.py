@@ -708,6 +708,8 @@ def attempt(
         if over or not host.may_start() or (lease and not lease.is_safe()):
             return AttemptResult(result.outcome, result.attempts, over)
         outcome = host.run(call, variables, structs.replace(first_attempt, number=result.attempts + 1))
+        if isinstance(outcome, Failed) and outcome.not_approved is not None:
+            return AttemptResult(outcome, result.attempts)  # the approval has expired, or was used up
         if _was_not_called(outcome):
             break
         result = AttemptResult(outcome, result.attempts + 1)

@@ -82,7 +82,6 @@ class Place(Struct, frozen=True):
         is_item: Whether the call is one of several of its step.
         by: Names the attempt; empty to make a new name.
         before: The attempt that this one repeats: the earlier round of a call that asked the client.
-        is_asked: Whether an approval of this call was probably requested before.
     """
 
     workflow: Workflow | None = None
@@ -93,7 +92,6 @@ class Place(Struct, frozen=True):
     is_item: bool = False
     by: str = ""
     before: str | None = None
-    is_asked: bool = False
 
     @property
     def approval(self) -> Approval | None:
