@@ -14,6 +14,8 @@ from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.testing import Client, Connect, connect
 from mcp_baton.workflow.definition import Retry
 from tests.e2e.approvals.bank import CALL, ORDER, Bank, approve_all, approved_run, guarded_server, kim, waiting_ids
+from tests.e2e.approvals_support import approvals_of, approver, decide
+from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Era
 
 
@@ -529,6 +531,65 @@ def test_one_approval_lets_one_of_many_simultaneous_calls_run(baton: Connect) ->
     assert (sum(not result.is_error for result in results), len(bank.payments)) == (1, 1)
 
 
+@pytest.mark.parametrize("parallel", [1, 5, 30])
+@pytest.mark.parametrize("in_background", [False, True])
+def test_a_long_list_requests_the_next_approvals_when_earlier_ones_are_decided(
+    baton: Connect, parallel: int, *, in_background: bool
+) -> None:
+    server, payments = guarded_server()
+    step = Step("pay", {"order": item()}, tool="pay", each=constant([f"{n}" for n in range(45)]), parallel=parallel)
+    server.add_workflow(Workflow(name="refund", description="refund", steps=[step], background=in_background))
+    client = baton(server)
+    counts: list[int] = []
+    if in_background:
+        job = client.start_task("refund")
+        while not job.poll().over:
+            counts.append(len(waiting_ids(client)))
+            approve_all(client)
+        assert job.status == "completed"
+    else:
+        run = client.call_workflow("refund")
+        while not run.completed:
+            assert run.pause.type == "approvalRequired"
+            counts.append(len(waiting_ids(client)))
+            approve_all(client)
+            run = client.call_workflow("refund", task=run.task_id)
+
+    assert [count for count in counts if count] == [20, 20, 5]
+    assert len(payments) == len(set(payments)) == 45
+
+
+def test_parallel_steps_over_the_limit_wait_for_their_approvals(baton: Connect) -> None:
+    server, payments = guarded_server()
+    steps = [Step(f"s{n}", {"order": constant(f"{n}")}, tool="pay") for n in range(25)]
+    server.add_workflow(Workflow(name="refund", description="refund", steps=steps, parallel=25))
+    client = baton(server)
+    run = client.call_workflow("refund")
+    assert (run.pause.type, len(waiting_ids(client)), set(run.steps.values())) == (
+        "approvalRequired",
+        20,
+        {"pending"},
+    )
+    approve_all(client)
+    client.call_workflow("refund", task=run.task_id)
+    approve_all(client)
+
+    assert client.call_workflow("refund", task=run.task_id).completed
+    assert len(payments) == 25
+
+
+def test_an_owner_has_at_most_a_hundred_waiting_approvals_of_calls_without_a_task(baton: Connect) -> None:
+    client = baton(Bank().server)
+    results = [client.call_tool("pay", {**CALL, "amount": amount}) for amount in range(101)]
+    other_owner = client.as_owner("zoe")
+
+    assert len(waiting_ids(client)) == 100
+    assert "100 approvals of your calls wait already" in results[-1].text
+    assert "waits for an approval" in other_owner.call_tool("pay", CALL).text
+    kim(client).deny(waiting_ids(client)[50])
+    assert "waits for an approval" in client.call_tool("pay", {**CALL, "amount": 100}).text
+
+
 def test_a_task_has_at_most_twenty_waiting_approvals(baton: Connect) -> None:
     client = baton(Bank().server)
     run = client.call_workflow("refund", ORDER)
@@ -563,6 +624,32 @@ def test_each_change_of_an_approval_is_one_line_of_the_audit_log(
     assert [line.approval["state"] for line in lines] == ["waiting", "approved", "approved"]
     assert lines[2].approval["usedBy"] == "run:2"
     assert not any("A-17" in str(line.approval) for line in lines)
+
+
+@pytest.mark.parametrize(("claim", "claimed"), [("cli", "cli"), ("page", "page"), ("api", None), (None, None)])
+def test_a_record_names_what_the_deciding_client_says_of_itself_as_a_claim(
+    make_client: MakeClient, claim: str | None, claimed: str | None
+) -> None:
+    client = make_client(Bank().server)
+    client.call_tool("pay", CALL)
+    [approval] = approvals_of(approver(client))
+    decide(approver(client), approval, **({} if claim is None else {"from": claim}))
+    [record] = approvals_of(approver(client), "approved")
+
+    assert (record["decidedFrom"], record.get("claimedClient")) == ("api", claimed)
+
+
+def test_the_requester_does_not_see_the_address_of_the_person_who_decides(baton: Connect) -> None:
+    client = baton(Bank().server)
+    client.call_tool("pay", CALL)
+    requester = client.as_owner(client.owner, scopes=["refunds"])
+    decided = kim(client).approve(waiting_ids(client)[0])
+    path = f"/approvals/{decided['approvalId']}"
+    records = [*requester.approvals("approved"), requester.wire.http("GET", path)]
+
+    assert decided["sourceAddress"]
+    assert [record["decidedBy"] for record in records] == ["kim", "kim"]
+    assert not any("sourceAddress" in record for record in records)
 
 
 def test_people_are_notified_once_after_the_pause_is_stored(baton: Connect) -> None:

@@ -24,6 +24,10 @@ MAX_REASON: Final = 500
 """Characters of a decider's reason."""
 
 
+CLAIMED_CLIENTS: Final = ("page", "cli")
+"""What a deciding client may say of itself. Nothing proves it."""
+
+
 class ApprovalState(StrEnum):
     WAITING = "waiting"
     APPROVED = "approved"
@@ -56,7 +60,7 @@ class ApprovalRecord(Struct, frozen=True):
         owner: Who requested it.
         task_id: The task of the call; `None` for a call without a task.
         job_id: The background task that waits for the decision, if one does.
-        decided_from: `api`, `page`, `link` or `cli`.
+        decided_from: `link` for a link; otherwise what the deciding client says of itself: `api`, `page` or `cli`.
         source: The address that the decision came from.
         used_by: Names the last attempt that has used it.
         uses: How often a call was made with it.
@@ -100,8 +104,9 @@ class ApprovalRecord(Struct, frozen=True):
     def waits_at(self, now_ms: int) -> bool:
         return self.state is ApprovalState.WAITING and not self.expired_at(now_ms)
 
-    def to_json(self) -> dict[str, Json]:
-        """The record as people and clients see it. Members without a value are left out."""
+    def to_json(self, *, for_requester: bool = False) -> dict[str, Json]:
+        """The record as people and clients see it. Members without a value are left out. The requester does not see the
+        address of the person who has decided."""
         members: dict[str, Json] = {
             "approvalId": self.approval_id,
             "state": self.state.value,
@@ -118,8 +123,9 @@ class ApprovalRecord(Struct, frozen=True):
             "expiresAt": timestamp(self.until_ms),
             "decidedAt": None if self.decided_ms is None else timestamp(self.decided_ms),
             "decidedBy": self.decided_by,
-            "decidedFrom": self.decided_from,
-            "sourceAddress": self.source,
+            "decidedFrom": None if self.decided_from is None else "link" if self.decided_from == "link" else "api",
+            "claimedClient": self.decided_from if self.decided_from in CLAIMED_CLIENTS else None,
+            "sourceAddress": None if for_requester else self.source,
             "reason": self.reason,
             "usedAt": None if self.used_ms is None else timestamp(self.used_ms),
             "usedBy": self.used_by,

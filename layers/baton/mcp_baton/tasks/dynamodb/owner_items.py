@@ -57,7 +57,7 @@ class OwnerItems:
     def exported(self, item: Item) -> dict[str, Json] | None:
         """What an item stores. `None` for a count, and for a value: it is exported with its task."""
         if (approval := _approval(item)) is not None:
-            return {"kind": "approval", **approval.to_json()}
+            return {"kind": "approval", **approval.to_json(for_requester=True)}
         if item["pk"]["S"].startswith(LINK_PREFIX):
             return {"kind": "link", "approvalId": item["approval_id"]["S"]}
         if item["pk"]["S"].startswith(CALLBACK_PREFIX):
