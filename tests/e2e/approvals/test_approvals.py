@@ -531,32 +531,95 @@ def test_one_approval_lets_one_of_many_simultaneous_calls_run(baton: Connect) ->
     assert (sum(not result.is_error for result in results), len(bank.payments)) == (1, 1)
 
 
+def list_server(elements: int, parallel: int, **options: Any) -> tuple[Server, list[str]]:
+    """Return a server whose workflow pays for each element of a list, and the list of paid orders."""
+    server, payments = guarded_server()
+    orders = constant([f"{number}" for number in range(elements)])
+    step = Step("pay", {"order": item()}, tool="pay", each=orders, parallel=parallel)
+    server.add_workflow(Workflow(name="refund", description="refund", steps=[step], **options))
+    return server, payments
+
+
 @pytest.mark.parametrize("parallel", [1, 5, 30])
-@pytest.mark.parametrize("in_background", [False, True])
-def test_a_long_list_requests_the_next_approvals_when_earlier_ones_are_decided(
-    baton: Connect, parallel: int, *, in_background: bool
+def test_a_long_list_requests_the_next_approvals_when_earlier_ones_are_decided(baton: Connect, parallel: int) -> None:
+    server, payments = list_server(45, parallel)
+    client, counts = baton(server), list[int]()
+    run = client.call_workflow("refund")
+    while not run.completed:
+        assert run.pause.type == "approvalRequired"
+        counts.append(len(waiting_ids(client)))
+        approve_all(client)
+        run = client.call_workflow("refund", task=run.task_id)
+
+    assert counts == [20, 20, 5]
+    assert len(payments) == len(set(payments)) == 45
+
+
+def test_a_long_list_in_the_background_requests_the_next_approvals_when_earlier_ones_are_decided(
+    baton: Connect,
+) -> None:
+    server, payments = list_server(23, 5, background=True)
+    client = baton(server)
+    job = client.start_task("refund")
+    while not job.poll().over:
+        assert len(waiting_ids(client)) <= 20
+        approve_all(client)
+        client.clock.advance(600)
+
+    assert (job.status, len(payments), len(set(payments))) == ("completed", 23, 23)
+
+
+def test_a_denied_call_of_the_model_is_not_suggested_again(baton: Connect) -> None:
+    server = Server("bank", task_ids="text")
+
+    @server.tool(approval=Approval("refunds"))
+    def pay(amount: int) -> str:
+        return "paid"
+
+    server.add_workflow(Workflow(name="refund", description="refund", steps=[Step("pay", tool="pay")]))
+    client = baton(server)
+    run = client.call_workflow("refund")
+    waiting = client.call_tool("pay", {"amount": 5}, task=run.task_id)
+    kim(client).deny(waiting_ids(client)[0], reason="too much")
+    denied = client.call_tool("pay", {"amount": 5}, task=run.task_id)
+    shown = client.call_tool("refund", {"task_id": run.task_id, "task_action": "show"})
+    resumed_run = client.call_workflow("refund", task=run.task_id)
+
+    cancel = [{"tool": "refund", "arguments": {"task_id": run.task_id, "task_action": "cancel"}}]
+    assert "pay" not in [entry["tool"] for entry in waiting.meta["next"]]
+    assert (denied.recorded, denied.steps, denied.meta["next"]) == (False, {"pay": "pending"}, cancel)
+    assert (shown.structured["next"], "Call pay" in shown.text) == (cancel, False)
+    assert (resumed_run.pause.type, resumed_run.next, resumed_run.steps) == (
+        "approvalDenied",
+        cancel,
+        {"pay": "pending"},
+    )
+    assert client.task(run.task_id).pause.type == "approvalDenied"
+    assert "waits for an approval" in client.call_tool("pay", {"amount": 3}, task=run.task_id).text
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_a_denied_element_is_not_suggested_and_the_list_waits_for_the_other_decisions(
+    baton: Connect, parallel: int
 ) -> None:
     server, payments = guarded_server()
-    step = Step("pay", {"order": item()}, tool="pay", each=constant([f"{n}" for n in range(45)]), parallel=parallel)
-    server.add_workflow(Workflow(name="refund", description="refund", steps=[step], background=in_background))
+    step = Step("pay", {"order": item()}, tool="pay", each=constant(["a", "b", "c"]), parallel=parallel)
+    server.add_workflow(Workflow(name="refund", description="refund", steps=[step]))
     client = baton(server)
-    counts: list[int] = []
-    if in_background:
-        job = client.start_task("refund")
-        while not job.poll().over:
-            counts.append(len(waiting_ids(client)))
-            approve_all(client)
-        assert job.status == "completed"
-    else:
-        run = client.call_workflow("refund")
-        while not run.completed:
-            assert run.pause.type == "approvalRequired"
-            counts.append(len(waiting_ids(client)))
-            approve_all(client)
-            run = client.call_workflow("refund", task=run.task_id)
+    run = client.call_workflow("refund")
+    approvals = {approval["arguments"]["order"]: approval["approvalId"] for approval in kim(client).approvals()}
+    kim(client).deny(approvals["a"])
+    first_run = client.call_workflow("refund", task=run.task_id)
+    kim(client).approve(approvals["b"])
+    kim(client).approve(approvals["c"])
+    client.tool_raises("pay", "down", times=1)
+    failed_run = client.call_workflow("refund", task=run.task_id)
 
-    assert [count for count in counts if count] == [20, 20, 5]
-    assert len(payments) == len(set(payments)) == 45
+    assert (first_run.pause.type, failed_run.pause.type) == ("approvalRequired", "toolError")
+    suggested = [entry["arguments"].get("order") for entry in failed_run.next]
+    assert "a" not in suggested
+    assert "order" not in failed_run.text or '"a"' not in failed_run.text
+    assert len(payments) == 1
 
 
 def test_parallel_steps_over_the_limit_wait_for_their_approvals(baton: Connect) -> None:

@@ -32,7 +32,7 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.store import Batch, TaskStore, Timing, write_decided
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.approval import GRACE_MS
+from mcp_baton.workflow.approval import GRACE_MS, denied_call
 from mcp_baton.workflow.batch import merged_items, run_batch
 from mcp_baton.workflow.definition import Step, Workflow, random_fraction
 from mcp_baton.workflow.definition_changes import move_to, statuses_under
@@ -54,7 +54,7 @@ from mcp_baton.workflow.host import (
 from mcp_baton.workflow.items import Items, item_name
 from mcp_baton.workflow.keys import Key, own_key, step_key
 from mcp_baton.workflow.lease import Lease, Over, StartTime, Superseded, TaskOver, ThreadLease, lease_end, release_claim
-from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, Waiting, approval_pause, pause_after
+from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, Remedy, Waiting, approval_pause, pause_after
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, Ready
 from mcp_baton.workflow.run import (
@@ -418,10 +418,10 @@ class Engine:
         if isinstance(decision, TaskOver | Superseded):
             return CallEnded(call, stop=decision)
         if not isinstance(decision, Ready):
-            decision = decision.without_secrets(run.secrets.hide_text)
             if call.index is not None:
-                return CallEnded(call, failed=Failed(decision.cause()))
-            return CallEnded(call, stop=decision, blocked=Blocked(step, fetched.contents, fetched.read_resources))
+                return CallEnded(call, failed=Failed(decision.without_secrets(run.secrets.hide_text).cause()))
+            stop = _missing_value(run, step, decision)
+            return CallEnded(call, stop=stop, blocked=Blocked(step, fetched.contents, fetched.read_resources))
         if decision.call is None:
             trace = StepTrace(step, None, fetched.contents, Succeeded(None), timing=self._timing(call))
             return CallEnded(call, trace)
@@ -641,6 +641,13 @@ def _stop_before(step: Step, result: "AttemptResult") -> Stop | None:
         return result.over
     approval = result.outcome.not_approved if isinstance(result.outcome, Failed) else None
     return None if approval is None else approval_pause(step.name, approval)
+
+
+def _missing_value(run: Run, step: Step, reason: PauseReason) -> PauseReason:
+    """Why a step stops whose call is not known. If the model has made the call and a person has denied it, the model is
+    not asked for the values again."""
+    denied = denied_call(run.variables, step.name) if reason.remedy is Remedy.VALUES else None
+    return reason.without_secrets(run.secrets.hide_text) if denied is None else approval_pause(step.name, denied)
 
 
 def _place(run: Run, call: Call) -> Place:

@@ -51,6 +51,7 @@ class Failed(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
         asks_client: The tool asked the client for input. It can do that if the client calls it, but not in a step.
         error_id: Identifies the error in the server's log, if its text is hidden from clients.
         not_approved: The approval that the call needs, if that is why it was not made.
+        is_refused: Whether a guard refused the call. Nothing was run, and nothing is recorded.
     """
 
     error: str
@@ -59,6 +60,7 @@ class Failed(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
     cause: BaseException | None = None
     error_id: str | None = None
     not_approved: NotApproved | None = None
+    is_refused: bool = False
 
     def __eq__(self, other: object) -> bool:
         """Whether the client sees the same."""

@@ -45,11 +45,13 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     Attributes:
         repeat: As in `ApprovalStore.ask`.
         by: The attempt that has used it; `None` if it was only requested.
+        denied: What was denied. No handoff suggests the call of this step any more.
     """
 
     digest: str
     repeat: int
     by: str | None = None
+    denied: NotApproved | None = None
 
 
 class Grant(Struct, frozen=True):
@@ -274,9 +276,11 @@ class _Gate(Struct, frozen=True):
             record.task_id is None and record.expired_at(self.call.asked_ms)
         ):
             return None
-        if not self.place.is_item:
-            _note(self.variables, self.place, Mark(record.digest, repeat))
-        return _not_approved(record)
+        failed = _not_approved(record)
+        denied = failed.not_approved if record.state is ApprovalState.DENIED else None
+        if denied is not None or not self.place.is_item:
+            _note(self.variables, self.place, Mark(record.digest, repeat, denied=denied))
+        return failed
 
     def _grant(self, record: ApprovalRecord, repeat: int) -> Grant:
         audit(record, "used")

@@ -181,7 +181,7 @@ def run[T](
         )
     grant = _check_guards(execution, target, prepared, options)
     if isinstance(grant, Failed):
-        return grant
+        return structs.replace(grant, is_refused=True)
     outcome = _outcome(execution, target, prepared, asking, options)
     if grant is not None and isinstance(outcome, Failed):
         grant.end(outcome)
