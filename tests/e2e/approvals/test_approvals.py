@@ -580,15 +580,17 @@ def test_a_denied_call_of_the_model_is_not_suggested_again(baton: Connect) -> No
     client = baton(server)
     run = client.call_workflow("refund")
     waiting = client.call_tool("pay", {"amount": 5}, task=run.task_id)
+    waiting_next: Any = waiting.meta["next"]
     kim(client).deny(waiting_ids(client)[0], reason="too much")
     denied = client.call_tool("pay", {"amount": 5}, task=run.task_id)
     shown = client.call_tool("refund", {"task_id": run.task_id, "task_action": "show"})
+    shown_content: Any = shown.structured
     resumed_run = client.call_workflow("refund", task=run.task_id)
 
     cancel = [{"tool": "refund", "arguments": {"task_id": run.task_id, "task_action": "cancel"}}]
-    assert "pay" not in [entry["tool"] for entry in waiting.meta["next"]]
+    assert "pay" not in [entry["tool"] for entry in waiting_next]
     assert (denied.recorded, denied.steps, denied.meta["next"]) == (False, {"pay": "pending"}, cancel)
-    assert (shown.structured["next"], "Call pay" in shown.text) == (cancel, False)
+    assert (shown_content["next"], "Call pay" in shown.text) == (cancel, False)
     assert (resumed_run.pause.type, resumed_run.next, resumed_run.steps) == (
         "approvalDenied",
         cancel,

@@ -420,8 +420,8 @@ class Engine:
         if not isinstance(decision, Ready):
             if call.index is not None:
                 return CallEnded(call, failed=Failed(decision.without_secrets(run.secrets.hide_text).cause()))
-            stop = _missing_value(run, step, decision)
-            return CallEnded(call, stop=stop, blocked=Blocked(step, fetched.contents, fetched.read_resources))
+            blocked = Blocked(step, fetched.contents, fetched.read_resources)
+            return CallEnded(call, stop=_missing_value(run, step, decision), blocked=blocked)
         if decision.call is None:
             trace = StepTrace(step, None, fetched.contents, Succeeded(None), timing=self._timing(call))
             return CallEnded(call, trace)
