@@ -624,6 +624,35 @@ def test_a_denied_element_is_not_suggested_and_the_list_waits_for_the_other_deci
     assert len(payments) == 1
 
 
+@pytest.mark.parametrize(
+    ("end", "pause", "sentence", "message"),
+    [
+        ("approve", "approvalGranted", "has approved the call of step 'pay'", "paused: approved by refunds"),
+        ("deny", "approvalDenied", "denied it", "paused: denied by refunds"),
+        ("expire", "approvalExpired", "expired at", "paused: the approval of refunds has expired"),
+    ],
+)
+def test_a_task_says_what_became_of_its_approval(
+    baton: Connect, era: Era, end: str, pause: str, sentence: str, message: str
+) -> None:
+    client = baton(Bank().server, era=era)
+    run = client.call_workflow("refund", ORDER)
+    if end == "expire":
+        client.clock.advance(timedelta(hours=2, seconds=1).total_seconds())
+    else:
+        getattr(kim(client), end)(waiting_ids(client)[0])
+    task = client.task(run.task_id)
+    shown = client.call_tool("refund", {"task_id": run.task_id, "task_action": "show"})
+    shown_content: Any = shown.structured
+    listed = client.call_tool("refund", {"task_action": "list"})
+
+    assert (task.pause and task.pause.type, task.shown["statusMessage"]) == (pause, message)
+    assert shown_content["pause_reason"]["type"] == pause
+    assert sentence in shown.text
+    assert pause in listed.text
+    assert not any("waits for an approval" in text or "cannot decide" in text for text in (shown.text, listed.text))
+
+
 def test_parallel_steps_over_the_limit_wait_for_their_approvals(baton: Connect) -> None:
     server, payments = guarded_server()
     steps = [Step(f"s{n}", {"order": constant(f"{n}")}, tool="pay") for n in range(25)]
