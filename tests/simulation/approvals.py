@@ -3,7 +3,8 @@
 All promises of runs and calls hold, and also: 20. A guarded tool runs only after its own attempt has marked an approval
 of exactly this call as used. The approval was granted and had not expired by the clock of that process. 21. A decision
 has at most one effect at a tool that honours its key. An approval is used again only if a later run resumes a run whose
-outcome was not stored. 22. An approval is decided once, and a confirmed decision does not change. An approval is used
+outcome was not stored, and only once; or if the call failed cleanly, up to the attempts of the step's `Retry`. The
+record counts the uses. 22. An approval is decided once, and a confirmed decision does not change. An approval is used
 only after it was granted.
 """
 
@@ -16,9 +17,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mcp_baton import Approval, Argument, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Approval, Argument, Context, Retry, Server, Step, Workflow, constant, prompt_arg, step_output
 from mcp_baton.protocol.http import HttpRequest, HttpResponse
-from mcp_baton.protocol.json import dumps, loads
+from mcp_baton.protocol.json import Json, dumps, loads
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.approvals import ApprovalRecord, ApprovalState
 from mcp_baton.tasks.dynamodb.approvals import PREFIX, to_approval
@@ -26,6 +27,7 @@ from tests.simulation.dynamodb.database import Change, Key
 from tests.simulation.invariants import Judge
 from tests.simulation.invocations import SETTINGS, SimulatedExchange, Trigger
 from tests.simulation.journal import Process, ToolCall
+from tests.simulation.scheduler import current_actor
 from tests.simulation.servers import Plan, look, mail, pay
 from tests.simulation.world import Rewrite, World
 
@@ -37,20 +39,22 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 KINDS = ("resume",) * 6 + ("call",) * 5 + ("decide",) * 9 + ("poll", "cancel", "complete")
 LIVES_S = (20, 130, 600)
+RETRIES = (None, None, Retry(attempts=3, first_s=1, jitter=False))
 CHANGING = ("state", "decided_ms", "decided_by", "decided_from", "source", "reason", "used_ms", "used_by", "notify_ms")
+USES = ("uses", "is_free", "is_repeated")
 LATE_MS = 31_000
 """How long a client resends a request, milliseconds."""
 
 
 @cache
-def guarded_server(lives_s: int) -> Server:
+def guarded_server(lives_s: int, retry: Retry | None) -> Server:
     server = Server("simulated")
     for tool in (look, mail):
         server.add_tool(tool)
     server.add_tool(pay, approval=Approval("refunds", expires=timedelta(seconds=lives_s)))
     steps = [
         Step("look", {"key": prompt_arg("key")}, tool=look, checkpoint=True),
-        Step("pay", {"amount": step_output("look", "n")}, tool=pay),
+        Step("pay", {"amount": step_output("look", "n")}, tool=pay, retry=retry),
         Step("mail", {"to": constant("ann")}, tool=mail),
     ]
     key = [Argument("key", "What to look up", required=True)]
@@ -68,11 +72,13 @@ class ApprovalWorld(World):
         self.kinds = KINDS
         self.limits = replace(self.limits, audit_days=1)
         self.lives_s = self.rng.choice(LIVES_S)
+        self.retry = self.rng.choice(RETRIES)
+        self.deaths = self.rng.choice((0, 0, 0.7))
         self._other_invocations = self.rng.randrange(6, 18)
         self.judge: ApprovalJudge = ApprovalJudge(self, strict=strict)
 
     def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
-        return guarded_server(self.lives_s)
+        return guarded_server(self.lives_s, self.retry)
 
     def _invoke(self, trigger: Trigger, after_ms: float = 0.0) -> None:
         person = self.rng.choice(PEOPLE) if trigger.kind == "decide" else trigger.owner
@@ -83,6 +89,12 @@ class ApprovalWorld(World):
             self._decide(process)
         else:
             super()._handle(process, trigger)
+
+    def call_tool(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:
+        result = super().call_tool(tool, arguments, ctx)
+        if tool == "pay" and not self.weather.is_over and self.rng.random() < self.deaths:
+            self.kill(current_actor(), "killed after pay")
+        return result
 
     def _decide(self, process: Process) -> None:
         """Read the list, wait, then decide one of its approvals, sometimes with a wrong digest."""
@@ -116,8 +128,8 @@ class ApprovalWorld(World):
 class Use:
     """A use of an approval by one process, and the calls that this approval allowed.
 
-    After a use by a run, a later run may use the approval too. If the clocks differ, the first run may still be alive.
-    Then both may make the call, with the same idempotency key.
+    After a use by a run, a later run may use the approval once more. If the clocks differ, the first run may still be
+    alive. Then both may make the call, with the same idempotency key.
     """
 
     key: Key
@@ -125,10 +137,13 @@ class Use:
     process: Process
     is_open: bool = True
     calls: list[ToolCall] = field(default_factory=list)
+    is_after_death: bool = False
 
 
 class ApprovalJudge(Judge):
-    def __init__(self, world: World, *, strict: bool) -> None:
+    world: ApprovalWorld
+
+    def __init__(self, world: ApprovalWorld, *, strict: bool) -> None:
         super().__init__(world, strict=strict)
         self.approvals: dict[Key, ApprovalRecord] = {}
         self.uses: list[Use] = []
@@ -146,12 +161,12 @@ class ApprovalJudge(Judge):
         if before is None:
             self.world.incidents.add("an approval was requested")
             return
-        expected = replace(after, **{name: getattr(before, name) for name in CHANGING})
+        expected = replace(after, **{name: getattr(before, name) for name in (*CHANGING, *USES)})
         if expected != before:
             self.wrong(22, f"write #{number} changes what an approval is about: {before} to {after}")
         if before.state is not ApprovalState.WAITING and _decision(before) != _decision(after):
             self.wrong(22, f"write #{number} changes a decision: {before} to {after}")
-        if after.used_by != before.used_by and process is not None:
+        if (after.used_by, after.uses) != (before.used_by, before.uses) and process is not None:
             self._on_use(number, change.key, before, after, process)
 
     def _on_use(self, number: int, key: Key, before: ApprovalRecord, after: ApprovalRecord, process: Process) -> None:
@@ -160,14 +175,27 @@ class ApprovalJudge(Judge):
         sent_ms = max(request.began_ms for request in process.requests) + process.skew_s * 1000
         if before.state is not ApprovalState.APPROVED or sent_ms - LATE_MS > after.until_ms:
             self.wrong(20, f"write #{number} uses an approval that is {before.state.value} or expired: {after}")
-        earlier = next((use for use in reversed(self.uses) if use.key == key), None)
-        if earlier is not None:
+        earlier = [use for use in self.uses if use.key == key]
+        if after.uses != before.uses + 1 or after.uses != len(earlier) + 1:
+            self.wrong(
+                21, f"write #{number} counts {after.uses} uses after {before.uses}: {len(earlier) + 1} were made"
+            )
+        calls = earlier[-1].calls if earlier else []
+        if earlier and before.is_free:
+            self.world.incidents.add("an approval was used again after a clean failure")
+            attempts = self.world.retry.attempts if self.world.retry else 1
+            if len(earlier) >= attempts or not (calls[-1].has_outcome and not calls[-1].has_result):
+                self.wrong(
+                    21, f"write #{number} uses an approval again after {calls[-1]}, {len(earlier)} of {attempts}"
+                )
+        elif earlier:
             self.world.incidents.add("an approval was used again after a run was killed")
-            serials = [call.serial for call in earlier.calls if call.serial in self.placed]
+            serials = [call.serial for call in calls if call.serial in self.placed]
             are_runs = [str(are_runs.used_by).startswith("run:") for are_runs in (before, after)]
-            if serials or not all(are_runs):
+            if serials or not all(are_runs) or any(use.is_after_death for use in earlier):
                 self.wrong(21, f"write #{number} uses an approval again: {before.used_by}, {after.used_by}, {serials}")
-        self.uses.append(Use(key, after, process, calls=earlier.calls if earlier else []))
+        is_after_death = bool(earlier) and not before.is_free
+        self.uses.append(Use(key, after, process, calls=calls, is_after_death=is_after_death))
 
     def check_call(self, call: ToolCall) -> None:
         super().check_call(call)

@@ -23,6 +23,7 @@ from mcp_baton.server.services import Services
 from mcp_baton.server.workflows import continuations, runs, task_view
 from mcp_baton.server.workflows.continuations import recorded_meta
 from mcp_baton.server.workflows.task_view import ViewOptions
+from mcp_baton.tasks.approvals import UseAgain
 from mcp_baton.tasks.callbacks import Pointer
 from mcp_baton.tasks.dynamodb import expressions, items, jobs, listing, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
@@ -174,6 +175,21 @@ def _unlisted_callback(operation: str, request: Mapping[str, Any]) -> Mapping[st
     return without_action("SET listed_")(operation, request) if is_callback else request
 
 
+def _free_at_once(operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Mark an approval as free with its first use, as if the call had failed cleanly already."""
+    names, expression = request.get("ExpressionAttributeNames", {}), request.get("UpdateExpression", "")
+    used_by = next((name for name, attribute in names.items() if attribute == "used_by"), None)
+    if operation != "UpdateItem" or f"SET {used_by}=" not in expression:
+        return request
+    values = {**request["ExpressionAttributeValues"], ":free": {"N": "1"}}
+    return {
+        **request,
+        "UpdateExpression": expression.replace(f"SET {used_by}=", f"SET #free=:free,{used_by}="),
+        "ExpressionAttributeNames": {**names, "#free": "free"},
+        "ExpressionAttributeValues": values,
+    }
+
+
 def _forgets_task(engine: Engine, run: Run, *args: Any) -> object:
     result = _not_written(engine, run, *args)
     run.task_id = run.task_id if run.lease else None
@@ -302,7 +318,10 @@ MUTANTS = (
         for name, rewrite in (
             ("an approval is used without a check of its state", without_condition("state=", context=USE)),
             ("an approval is used after its expiry", without_condition("until>", context=USE)),
-            ("an approval is used by any attempt", without_condition(r"\(?attribute_not_exists\(used", context=USE)),
+            ("an approval is used by any attempt", without_condition(r"attribute_not_exists\(used", context=USE)),
+            ("an approval is used again after each death", without_action("SET repeated=")),
+            ("uses of an approval are not counted", without_action("ADD uses")),
+            ("an approval is used again after any failure", _free_at_once),
             ("an approval is decided without a check of its state", without_condition("state=", context=DECIDE)),
             ("an approval is withdrawn without a check of its state", without_condition("state=", context=WITHDRAW)),
         )
@@ -310,10 +329,13 @@ MUTANTS = (
     *(
         Mutant(name, patch=patch, kind=ApprovalWorld)
         for name, patch in (
-            ("any attempt may use an approval", replaced(_Gate, _may_use=lambda *_: True)),
-            ("any run may use the approval of another", replaced(gate, _is_later_run=lambda *_: True)),
+            (
+                "any attempt may use an approval",
+                replaced(_Gate, _may_use_again=lambda *_: UseAgain.AFTER_DEATH),
+            ),
+            ("a failed call may be made any number of times", replaced(_Gate, _most_uses=99)),
             ("a run does not check its claim after the guard", replaced(Lease, pulse=lambda _self: 15.0)),
-            ("a use is not recorded", replaced(_Gate, _note=lambda *_: None)),
+            ("a use is not recorded", replaced(gate, _note=lambda *_: None)),
         )
     ),
     *(

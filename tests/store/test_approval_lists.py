@@ -15,7 +15,7 @@ def test_a_reader_with_a_fast_clock_removes_no_approval_from_the_list(
 ) -> None:
     until_ms, audience = clock.ms + 60_000, f"refunds-{owner}"
     new = ApprovalRecord("", "ab" * 32, ApprovalState.WAITING, "pay", {}, "Pay?", audience, owner, clock.ms, until_ms)
-    record, _ = store.approvals.ask(new, 0, is_limited=False)
+    record, _ = store.approvals.ask(new, 0)
 
     clock.ms = until_ms + SLACK_MS - 1
     assert waiting_approvals(store, audience) == []

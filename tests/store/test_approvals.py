@@ -1,19 +1,24 @@
 """Approvals in the table: the conditions of all writes (docs/storage.md, Approvals)."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from msgspec import structs
 from msgspec.structs import replace
 
 from mcp_baton.tasks.approvals import (
     MOST_WAITING,
+    MOST_WAITING_OF_OWNER,
     ApprovalRecord,
     ApprovalState,
     Decision,
     NotDecided,
     TooManyWaiting,
+    UseAgain,
 )
-from mcp_baton.tasks.dynamodb.approvals import PAGE_SIZE, DynamoDBApprovalStore
+from mcp_baton.tasks.dynamodb.approvals import MOST_READ, PAGE_SIZE, DynamoDBApprovalStore
+from mcp_baton.tasks.dynamodb.waiting_approvals import WaitingApprovals
 from tests.store.conftest import Clock
 from tests.store.fixture_types import Store
 
@@ -45,7 +50,7 @@ def call(owner: str, clock: Clock) -> ApprovalRecord:
 
 
 def ask(store: Store, call: ApprovalRecord, repeat: int = 0) -> ApprovalRecord:
-    return store.approvals.ask(call, repeat, is_limited=False)[0]
+    return store.approvals.ask(call, repeat)[0]
 
 
 def decision(record: ApprovalRecord, *, approves: bool = True, **members: Any) -> Decision:
@@ -57,7 +62,7 @@ def ask_and_approve(store: Store, call: ApprovalRecord) -> ApprovalRecord:
 
 
 def test_a_requested_approval_is_read_back_unchanged(store: Store, call: ApprovalRecord) -> None:
-    record, is_new = store.approvals.ask(call, 0, is_limited=True)
+    record, is_new = store.approvals.ask(call, 0)
 
     assert is_new
     assert record == replace(call, approval_id=record.approval_id)
@@ -66,8 +71,8 @@ def test_a_requested_approval_is_read_back_unchanged(store: Store, call: Approva
 
 def test_the_same_call_is_requested_once(store: Store, call: ApprovalRecord) -> None:
     first_record = ask(store, call)
-    second_record, is_new = store.approvals.ask(replace(call, asked_ms=call.asked_ms + 5), 0, is_limited=False)
-    next_record, is_next_new = store.approvals.ask(call, 1, is_limited=False)
+    second_record, is_new = store.approvals.ask(replace(call, asked_ms=call.asked_ms + 5), 0)
+    next_record, is_next_new = store.approvals.ask(call, 1)
 
     assert (second_record, is_new, is_next_new) == (first_record, False, True)
     assert next_record.approval_id != first_record.approval_id
@@ -108,25 +113,57 @@ def test_a_decision_needs_the_digest_and_comes_before_the_expiry(
 
 def test_an_approval_is_used_once(store: Store, call: ApprovalRecord, clock: Clock) -> None:
     waiting_record = ask(store, call)
-    assert store.approvals.use(call, 0, "run:1") == waiting_record
+    assert store.approvals.use(call, 0, "run:1") == (waiting_record, False)
     decided_record = store.approvals.decide(waiting_record, decision(call))
     first_use = store.approvals.use(call, 0, "run:1")
     second_use = store.approvals.use(call, 0, "run:2")
 
-    assert first_use == second_use == replace(decided_record, used_by="run:1", used_ms=clock.ms)
-    assert store.approvals.use(call, 1, "run:1") is None
+    used_record = replace(decided_record, used_by="run:1", used_ms=clock.ms, uses=1)
+    assert (first_use, second_use) == ((used_record, True), (used_record, False))
+    assert store.approvals.use(call, 1, "run:1") == (None, False)
 
 
-def test_an_attempt_that_repeats_another_uses_its_approval(store: Store, call: ApprovalRecord) -> None:
+def use_again(store: Store, call: ApprovalRecord, by: str, earlier: str, again: UseAgain) -> tuple[int, bool]:
+    """Return how often the approval has been used, and whether this attempt uses it."""
+    record, is_used = store.approvals.use(call, 0, by, earlier=earlier, again=again, most=2)
+    assert record is not None
+    return record.uses, is_used
+
+
+def test_an_approval_is_used_again_once_after_a_run_died(store: Store, call: ApprovalRecord) -> None:
     ask_and_approve(store, call)
-    for attempt, earlier_attempt, used_by in (
-        ("run:1", "run:0", "run:1"),  # the earlier attempt had not used it
-        ("run:3", "run:2", "run:1"),  # another attempt has used it
-        ("run:2", "run:1", "run:2"),
-    ):
-        record = store.approvals.use(call, 0, attempt, earlier_attempt)
-        assert record is not None
-        assert record.used_by == used_by
+    store.approvals.use(call, 0, "run:1")
+
+    assert use_again(store, call, "run:3", "run:2", UseAgain.AFTER_DEATH) == (1, False)  # run 2 has not used it
+    assert use_again(store, call, "run:2", "run:1", UseAgain.AFTER_DEATH) == (2, True)
+    assert use_again(store, call, "run:3", "run:2", UseAgain.AFTER_DEATH) == (2, False)
+
+
+def test_an_approval_is_used_again_after_clean_failures_up_to_a_number_of_uses(
+    store: Store, call: ApprovalRecord
+) -> None:
+    ask_and_approve(store, call)
+    record, _ = store.approvals.use(call, 0, "run:1")
+    assert record is not None
+    assert use_again(store, call, "run:2", "run:1", UseAgain.AFTER_FAILURE) == (1, False)  # it has not failed cleanly
+    store.approvals.free(record, started=True)
+    assert use_again(store, call, "run:2", "run:1", UseAgain.AFTER_DEATH) == (1, False)
+    assert use_again(store, call, "run:2", "run:1", UseAgain.AFTER_FAILURE) == (2, True)
+    record = store.approvals.get(record.approval_id)
+    assert record is not None
+    store.approvals.free(record, started=True)
+
+    assert use_again(store, call, "run:3", "run:2", UseAgain.AFTER_FAILURE) == (2, False)
+
+
+def test_a_call_that_did_not_start_and_a_round_are_no_uses(store: Store, call: ApprovalRecord) -> None:
+    ask_and_approve(store, call)
+    record, _ = store.approvals.use(call, 0, "call:1")
+    assert record is not None
+    store.approvals.free(record, started=False)
+    assert use_again(store, call, "call:2", "call:1", UseAgain.AFTER_FAILURE) == (1, True)
+
+    assert use_again(store, call, "call:3", "call:2", UseAgain.ROUND) == (1, True)
 
 
 def test_a_denied_expired_or_different_call_is_not_used(store: Store, call: ApprovalRecord, clock: Clock) -> None:
@@ -135,11 +172,11 @@ def test_a_denied_expired_or_different_call_is_not_used(store: Store, call: Appr
     ask_and_approve(store, call)
     # Its key is equal, but the call is different.
     similar_call = replace(call, digest=call.digest[:-1] + "0")
-    records = [store.approvals.use(record, 0, "run:1") for record in (denied_call, similar_call)]
+    results = [store.approvals.use(record, 0, "run:1") for record in (denied_call, similar_call)]
     clock.ms = call.until_ms
-    records.append(store.approvals.use(call, 0, "run:1"))
+    results.append(store.approvals.use(call, 0, "run:1"))
 
-    assert [record and record.used_by for record in records] == [None, None, None]
+    assert [is_used for _, is_used in results] == [False, False, False]
 
 
 def test_a_waiting_approval_is_withdrawn_and_a_decided_one_is_not(store: Store, call: ApprovalRecord) -> None:
@@ -173,7 +210,7 @@ def test_a_list_has_the_approvals_of_its_audiences_and_its_state(store: Store, c
 
 def test_a_list_has_pages_newest_first(store: Store, call: ApprovalRecord) -> None:
     records = [
-        ask(store, replace(call, digest=f"{number:02x}" * 32, asked_ms=call.asked_ms + number // 3))
+        ask(store, replace(call, task_id=f"{call.owner} {number}", asked_ms=call.asked_ms + number // 3))
         for number in range(2 * PAGE_SIZE + 1)
     ]
     items: list[ApprovalRecord] = []
@@ -202,17 +239,67 @@ def test_expired_approvals_leave_the_list_of_waiting_ones(store: Store, call: Ap
     assert store.approvals.get(record.approval_id) == record
 
 
+def test_a_page_ends_after_a_number_of_reads_and_at_half_of_the_time(
+    store: Store, call: ApprovalRecord, clock: Clock
+) -> None:
+    waiting_record = ask(store, replace(call, until_ms=call.until_ms + HOUR_MS, asked_ms=call.asked_ms - 1))
+    for number in range(MOST_READ + 1):
+        ask(store, replace(call, task_id=f"{call.owner} {number}"))
+    clock.ms = call.until_ms
+    first_page = store.approvals.list([call.audience], ApprovalState.WAITING)
+    second_page = store.approvals.list([call.audience], ApprovalState.WAITING, first_page.cursor)
+    left_ms = iter(range(10_000, 0, -1_000))
+    late_table = structs.replace(store.table, left_ms=lambda: next(left_ms))
+    late_page = DynamoDBApprovalStore(late_table, 1).list([call.audience], ApprovalState.WAITING)
+
+    assert (first_page.approvals, bool(first_page.cursor)) == ([], True)
+    assert (second_page.approvals, second_page.cursor) == ([waiting_record], None)
+    assert (late_page.approvals, bool(late_page.cursor)) == ([], True)
+
+
+@pytest.mark.parametrize("has_task", [True, False])
+def test_concurrent_requests_do_not_exceed_the_limit(store: Store, call: ApprovalRecord, *, has_task: bool) -> None:
+    most = MOST_WAITING if has_task else MOST_WAITING_OF_OWNER
+    task_id = call.task_id if has_task else None
+    calls = [replace(call, digest=f"{number:064x}", task_id=task_id) for number in range(most + 8)]
+    calls = [replace(waiting_call, digest=waiting_call.digest[::-1]) for waiting_call in calls]
+
+    def is_requested(waiting_call: ApprovalRecord) -> bool:
+        try:
+            return store.approvals.ask(waiting_call, 0)[1]
+        except TooManyWaiting:
+            return False
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(is_requested, calls)) == most
+
+
+def test_an_approval_whose_end_was_not_counted_leaves_room(
+    store: Store, call: ApprovalRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = [
+        replace(call, digest=f"{number:02x}" * 32, asked_ms=call.asked_ms + number)
+        for number in range(MOST_WAITING + 1)
+    ]
+    records = [ask(store, waiting_call) for waiting_call in calls[:MOST_WAITING]]
+    with monkeypatch.context() as patch:
+        patch.setattr(WaitingApprovals, "leave", lambda *_: None)
+        store.approvals.decide(records[0], decision(records[0]))
+
+    assert store.approvals.ask(calls[-1], 0)[1]
+
+
 def test_a_task_has_a_limited_number_of_waiting_approvals(store: Store, call: ApprovalRecord, clock: Clock) -> None:
     calls = [replace(call, digest=f"{number:02x}" * 32) for number in range(MOST_WAITING + 2)]
     for waiting_call in calls[:MOST_WAITING]:
         ask(store, waiting_call)
     with pytest.raises(TooManyWaiting):
-        store.approvals.ask(calls[-1], 0, is_limited=True)
-    store.approvals.ask(replace(calls[-1], task_id="another"), 0, is_limited=True)
-    ask_and_approve(store, calls[0])
-    assert store.approvals.ask(calls[-1], 0, is_limited=True)[1]
+        store.approvals.ask(calls[-1], 0)
+    store.approvals.ask(replace(calls[-1], task_id="another"), 0)
+    store.approvals.decide(ask(store, calls[0]), decision(calls[0]))
+    assert store.approvals.ask(calls[-1], 0)[1]
     clock.ms = call.until_ms
-    assert store.approvals.ask(replace(calls[-2], until_ms=clock.ms + HOUR_MS), 0, is_limited=True)[1]
+    assert store.approvals.ask(replace(calls[-2], until_ms=clock.ms + HOUR_MS), 0)[1]
 
 
 def test_one_of_two_processes_notifies(store: Store, call: ApprovalRecord) -> None:
@@ -235,13 +322,20 @@ def test_a_link_finds_its_approval_until_the_expiry(store: Store, call: Approval
 
 def test_a_record_is_kept_for_an_audit(store: Store, call: ApprovalRecord, clock: Clock) -> None:
     approvals = DynamoDBApprovalStore(store.table, audit_days=2)
-    record = approvals.ask(call, 0, is_limited=False)[0]
+    record = approvals.ask(call, 0)[0]
     clock.ms = call.until_ms + 47 * HOUR_MS
     assert approvals.get(record.approval_id) == record
     clock.ms = call.until_ms + 49 * HOUR_MS
     assert approvals.get(record.approval_id) is None
 
 
-def test_the_number_of_requests_for_one_call_is_limited(store: Store, call: ApprovalRecord) -> None:
-    with pytest.raises(TooManyWaiting, match="256 times"):
-        store.approvals.ask(call, 256, is_limited=False)
+def test_the_latest_approval_of_a_call_is_found_however_often_it_was_requested(
+    store: Store, call: ApprovalRecord
+) -> None:
+    assert store.approvals.latest(call) is None
+    for repeat in (0, 9, 10, 255, 256, 257, 100_000):
+        record = ask(store, call, repeat)
+        assert store.approvals.latest(call) == (record, repeat)
+        assert store.approvals.get(record.approval_id) == record
+        store.approvals.withdraw(record)
+    assert store.approvals.latest(replace(call, digest="11" * 32)) is None

@@ -77,7 +77,7 @@ def test_an_approved_call_can_run_and_leaves_the_list(
     expect(page.get_by_role("heading", level=1)).to_be_focused()
     expect(card(console_of_kim, approval)).to_have_count(0)
     record = current_record(console_of_kim, approval)
-    assert (record["state"], record["decidedBy"], record["decidedFrom"]) == ("approved", "kim", "page")
+    assert (record["state"], record["decidedBy"], record["claimedClient"]) == ("approved", "kim", "page")
     assert "reason" not in record
     assert "isError" not in wire_of_ada.call("pay_out", **approval["arguments"])
 

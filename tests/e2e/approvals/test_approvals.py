@@ -14,6 +14,8 @@ from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.testing import Client, Connect, connect
 from mcp_baton.workflow.definition import Retry
 from tests.e2e.approvals.bank import CALL, ORDER, Bank, approve_all, approved_run, guarded_server, kim, waiting_ids
+from tests.e2e.approvals_support import approvals_of, approver, decide
+from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Era
 
 
@@ -187,19 +189,146 @@ def test_a_run_cannot_use_the_approval_of_a_continuation_that_died(baton: Connec
     assert (resumed_run.pause and resumed_run.pause.type, len(bank.payments)) == ("approvalRequired", 1)
 
 
-def test_an_element_needs_another_approval_after_the_run_died(baton: Connect) -> None:
+@pytest.mark.parametrize(("is_list", "parallel"), [(False, 1), (False, 3), (True, 1), (True, 3)])
+def test_an_approval_is_used_twice_at_most_if_each_run_dies(baton: Connect, *, is_list: bool, parallel: int) -> None:
     server, payments = guarded_server()
-    step = Step("pay", {"order": item()}, tool="pay", each=constant(["a"]))
-    server.add_workflow(Workflow(name="refund", description="refund", steps=[step]))
+    each = constant(["a"]) if is_list else None
+    arguments, in_list = {"order": item() if is_list else constant("a")}, parallel if is_list else 1
+    step = Step("pay", arguments, tool="pay", each=each, parallel=in_list)
+    server.add_workflow(Workflow(name="refund", description="refund", steps=[step], parallel=parallel))
     client = baton(server)
     run = client.call_workflow("refund")
     approve_all(client)
-    with client.killed_after("pay"):
-        client.call_workflow("refund", task=run.task_id)
-    client.clock.advance(60)
-    resumed_run = client.call_workflow("refund", task=run.task_id)
+    for _ in range(2):
+        with client.killed_after("pay"):
+            client.call_workflow("refund", task=run.task_id)
+        client.clock.advance(60)
+    [used_approval] = kim(client).approvals("approved")
+    paused_run = client.call_workflow("refund", task=run.task_id)
 
-    assert (resumed_run.pause and resumed_run.pause.type, payments) == ("approvalRequired", ["a"])
+    assert (payments, used_approval["uses"]) == (["a", "a"], 2)
+    assert (paused_run.pause and paused_run.pause.type, len(waiting_ids(client))) == ("approvalRequired", 1)
+    approve_all(client)
+    assert client.call_workflow("refund", task=run.task_id).completed
+
+
+class Failing:
+    """A workflow with one guarded step. Its tool fails as often as `errors` says.
+
+    Args:
+        is_list: Whether the step calls its tool for each of two elements.
+    """
+
+    def __init__(
+        self, errors: list[Exception], *, is_list: bool = False, background: bool = False, **options: Any
+    ) -> None:
+        self.errors, self.keys, self.server = errors, list[str](), Server("bank")
+        self.server.add_tool(self.pay, approval=Approval("refunds"))
+        each = constant(["a", "b"]) if is_list else None
+        arguments = {"order": item() if is_list else constant("a")}
+        step = Step("pay", arguments, tool="pay", each=each, **options)
+        self.server.add_workflow(Workflow(name="refund", description="refund", steps=[step], background=background))
+
+    def pay(self, ctx: Context, order: str) -> str:
+        """Pay."""
+        if order == "a":
+            self.keys.append(ctx.idempotency_key)
+            if self.errors:
+                raise self.errors.pop(0)
+        return order
+
+    def resumes(self, client: Client, count: int) -> list[str]:
+        """Approve the first requests and resume. Return the types of the pauses."""
+        run = client.call_workflow("refund")
+        approve_all(client)
+        runs = [client.call_workflow("refund", task=run.task_id) for _ in range(count)]
+        return ["completed" if run.completed else run.pause.type for run in runs]
+
+
+QUICK = Retry(attempts=3, first_s=0, jitter=False)
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+@pytest.mark.parametrize(
+    ("errors", "options", "pauses", "calls"),
+    [
+        (1, {"retryable": True}, ["toolError", "completed"], 2),
+        (2, {"retryable": True}, ["toolError", "toolError", "approvalRequired"], 2),
+        (1, {}, ["toolError", "approvalRequired"], 1),
+        (2, {"retry": QUICK}, ["completed"], 3),
+        (3, {"retry": QUICK}, ["toolError", "approvalRequired"], 3),
+        (9, {"retry": QUICK, "retryable": True}, ["toolError", "approvalRequired"], 3),
+    ],
+)
+def test_an_approval_is_used_again_after_a_clean_failure(
+    baton: Connect, errors: int, options: dict[str, Any], pauses: list[str], calls: int, *, is_list: bool
+) -> None:
+    tool = Failing([ToolError("busy")] * errors, is_list=is_list, **options)
+    client = baton(tool.server)
+
+    assert tool.resumes(client, len(pauses)) == pauses
+    assert (len(tool.keys), len(set(tool.keys))) == (calls, 1)
+    assert max(approval["uses"] for approval in kim(client).approvals("approved")) == calls
+
+
+@pytest.mark.parametrize("error", [ToolError("no", retryable=False), ValueError("unknown")])
+def test_an_approval_is_not_used_again_after_a_failure_that_retry_does_not_repeat(
+    baton: Connect, error: Exception
+) -> None:
+    tool = Failing([error], retry=QUICK)
+
+    assert tool.resumes(baton(tool.server), 2) == ["toolError", "approvalRequired"]
+
+
+def test_a_call_of_the_model_uses_the_approval_that_a_failed_run_has_used(baton: Connect) -> None:
+    tool = Failing([ToolError("busy")], retryable=True)
+    client = baton(tool.server)
+    run = client.call_workflow("refund")
+    approve_all(client)
+    client.call_workflow("refund", task=run.task_id)
+
+    assert not client.call_tool("pay", {"order": "a"}, task=run.task_id).is_error
+    assert client.call_tool("pay", {"order": "a"}, task=run.task_id).is_error
+    assert len(tool.keys) == 2
+
+
+def test_the_retries_in_later_invocations_use_one_approval(baton: Connect) -> None:
+    retry = Retry(attempts=3, first_s=900, max_s=900, jitter=False)
+    tool = Failing([ToolError("busy")] * 2, retry=retry, background=True)
+    client = baton(tool.server)
+    job = client.start_task("refund")
+    approve_all(client)
+    while not job.poll().over:
+        assert waiting_ids(client) == []
+        client.clock.advance(600)
+
+    assert (job.status, len(tool.keys), len(set(tool.keys))) == ("completed", 3, 1)
+
+
+def test_a_background_call_uses_its_approval_twice_at_most_if_its_workers_die(baton: Connect) -> None:
+    server, payments = Server("bank"), list[int]()
+
+    @server.tool(approval=Approval("refunds"), task="required")
+    def pay() -> str:
+        payments.append(1)
+        return "paid"
+
+    client = baton(server)
+    job = client.start_task("pay")
+    with client.killed_after("pay"):
+        approve_all(client)
+        job.wait()
+    with client.killed_after("pay"):
+        client.clock.advance(1_000)
+        job.wait()
+    while not waiting_ids(client):
+        client.clock.advance(600)
+        job.poll()
+
+    assert (len(payments), len(waiting_ids(client))) == (2, 1)
+    approve_all(client)
+    assert job.wait().status == "completed"
+    assert len(payments) == 3
 
 
 def test_a_retry_after_the_expiry_needs_another_approval(baton: Connect) -> None:
@@ -402,6 +531,159 @@ def test_one_approval_lets_one_of_many_simultaneous_calls_run(baton: Connect) ->
     assert (sum(not result.is_error for result in results), len(bank.payments)) == (1, 1)
 
 
+def list_server(elements: int, parallel: int, **options: Any) -> tuple[Server, list[str]]:
+    """Return a server whose workflow pays for each element of a list, and the list of paid orders."""
+    server, payments = guarded_server()
+    orders = constant([f"{number}" for number in range(elements)])
+    step = Step("pay", {"order": item()}, tool="pay", each=orders, parallel=parallel)
+    server.add_workflow(Workflow(name="refund", description="refund", steps=[step], **options))
+    return server, payments
+
+
+@pytest.mark.parametrize("parallel", [1, 5, 30])
+def test_a_long_list_requests_the_next_approvals_when_earlier_ones_are_decided(baton: Connect, parallel: int) -> None:
+    server, payments = list_server(45, parallel)
+    client, counts = baton(server), list[int]()
+    run = client.call_workflow("refund")
+    while not run.completed:
+        assert run.pause.type == "approvalRequired"
+        counts.append(len(waiting_ids(client)))
+        approve_all(client)
+        run = client.call_workflow("refund", task=run.task_id)
+
+    assert counts == [20, 20, 5]
+    assert len(payments) == len(set(payments)) == 45
+
+
+def test_a_long_list_in_the_background_requests_the_next_approvals_when_earlier_ones_are_decided(
+    baton: Connect,
+) -> None:
+    server, payments = list_server(23, 5, background=True)
+    client = baton(server)
+    job = client.start_task("refund")
+    while not job.poll().over:
+        assert len(waiting_ids(client)) <= 20
+        approve_all(client)
+        client.clock.advance(600)
+
+    assert (job.status, len(payments), len(set(payments))) == ("completed", 23, 23)
+
+
+def test_a_denied_call_of_the_model_is_not_suggested_again(baton: Connect) -> None:
+    server = Server("bank", task_ids="text")
+
+    @server.tool(approval=Approval("refunds"))
+    def pay(amount: int) -> str:
+        return "paid"
+
+    server.add_workflow(Workflow(name="refund", description="refund", steps=[Step("pay", tool="pay")]))
+    client = baton(server)
+    run = client.call_workflow("refund")
+    waiting = client.call_tool("pay", {"amount": 5}, task=run.task_id)
+    waiting_next: Any = waiting.meta["next"]
+    kim(client).deny(waiting_ids(client)[0], reason="too much")
+    denied = client.call_tool("pay", {"amount": 5}, task=run.task_id)
+    shown = client.call_tool("refund", {"task_id": run.task_id, "task_action": "show"})
+    shown_content: Any = shown.structured
+    resumed_run = client.call_workflow("refund", task=run.task_id)
+
+    cancel = [{"tool": "refund", "arguments": {"task_id": run.task_id, "task_action": "cancel"}}]
+    assert "pay" not in [entry["tool"] for entry in waiting_next]
+    assert (denied.recorded, denied.steps, denied.meta["next"]) == (False, {"pay": "pending"}, cancel)
+    assert (shown_content["next"], "Call pay" in shown.text) == (cancel, False)
+    assert (resumed_run.pause.type, resumed_run.next, resumed_run.steps) == (
+        "approvalDenied",
+        cancel,
+        {"pay": "pending"},
+    )
+    assert client.task(run.task_id).pause.type == "approvalDenied"
+    assert "waits for an approval" in client.call_tool("pay", {"amount": 3}, task=run.task_id).text
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_a_denied_element_is_not_suggested_and_the_list_waits_for_the_other_decisions(
+    baton: Connect, parallel: int
+) -> None:
+    server, payments = guarded_server()
+    step = Step("pay", {"order": item()}, tool="pay", each=constant(["a", "b", "c"]), parallel=parallel)
+    server.add_workflow(Workflow(name="refund", description="refund", steps=[step]))
+    client = baton(server)
+    run = client.call_workflow("refund")
+    approvals = {approval["arguments"]["order"]: approval["approvalId"] for approval in kim(client).approvals()}
+    kim(client).deny(approvals["a"])
+    first_run = client.call_workflow("refund", task=run.task_id)
+    kim(client).approve(approvals["b"])
+    kim(client).approve(approvals["c"])
+    client.tool_raises("pay", "down", times=1)
+    failed_run = client.call_workflow("refund", task=run.task_id)
+
+    assert (first_run.pause.type, failed_run.pause.type) == ("approvalRequired", "toolError")
+    suggested = [entry["arguments"].get("order") for entry in failed_run.next]
+    assert "a" not in suggested
+    assert "order" not in failed_run.text or '"a"' not in failed_run.text
+    assert len(payments) == 1
+
+
+@pytest.mark.parametrize(
+    ("end", "pause", "sentence", "message"),
+    [
+        ("approve", "approvalGranted", "has approved the call of step 'pay'", "paused: approved by refunds"),
+        ("deny", "approvalDenied", "denied it", "paused: denied by refunds"),
+        ("expire", "approvalExpired", "expired at", "paused: the approval of refunds has expired"),
+    ],
+)
+def test_a_task_says_what_became_of_its_approval(
+    baton: Connect, era: Era, end: str, pause: str, sentence: str, message: str
+) -> None:
+    client = baton(Bank().server, era=era)
+    run = client.call_workflow("refund", ORDER)
+    if end == "expire":
+        client.clock.advance(timedelta(hours=2, seconds=1).total_seconds())
+    else:
+        getattr(kim(client), end)(waiting_ids(client)[0])
+    task = client.task(run.task_id)
+    shown = client.call_tool("refund", {"task_id": run.task_id, "task_action": "show"})
+    shown_content: Any = shown.structured
+    listed = client.call_tool("refund", {"task_action": "list"})
+
+    assert (task.pause and task.pause.type, task.shown["statusMessage"]) == (pause, message)
+    assert shown_content["pause_reason"]["type"] == pause
+    assert sentence in shown.text
+    assert pause in listed.text
+    assert not any("waits for an approval" in text or "cannot decide" in text for text in (shown.text, listed.text))
+
+
+def test_parallel_steps_over_the_limit_wait_for_their_approvals(baton: Connect) -> None:
+    server, payments = guarded_server()
+    steps = [Step(f"s{n}", {"order": constant(f"{n}")}, tool="pay") for n in range(25)]
+    server.add_workflow(Workflow(name="refund", description="refund", steps=steps, parallel=25))
+    client = baton(server)
+    run = client.call_workflow("refund")
+    assert (run.pause.type, len(waiting_ids(client)), set(run.steps.values())) == (
+        "approvalRequired",
+        20,
+        {"pending"},
+    )
+    approve_all(client)
+    client.call_workflow("refund", task=run.task_id)
+    approve_all(client)
+
+    assert client.call_workflow("refund", task=run.task_id).completed
+    assert len(payments) == 25
+
+
+def test_an_owner_has_at_most_a_hundred_waiting_approvals_of_calls_without_a_task(baton: Connect) -> None:
+    client = baton(Bank().server)
+    results = [client.call_tool("pay", {**CALL, "amount": amount}) for amount in range(101)]
+    other_owner = client.as_owner("zoe")
+
+    assert len(waiting_ids(client)) == 100
+    assert "100 approvals of your calls wait already" in results[-1].text
+    assert "waits for an approval" in other_owner.call_tool("pay", CALL).text
+    kim(client).deny(waiting_ids(client)[50])
+    assert "waits for an approval" in client.call_tool("pay", {**CALL, "amount": 100}).text
+
+
 def test_a_task_has_at_most_twenty_waiting_approvals(baton: Connect) -> None:
     client = baton(Bank().server)
     run = client.call_workflow("refund", ORDER)
@@ -436,6 +718,32 @@ def test_each_change_of_an_approval_is_one_line_of_the_audit_log(
     assert [line.approval["state"] for line in lines] == ["waiting", "approved", "approved"]
     assert lines[2].approval["usedBy"] == "run:2"
     assert not any("A-17" in str(line.approval) for line in lines)
+
+
+@pytest.mark.parametrize(("claim", "claimed"), [("cli", "cli"), ("page", "page"), ("api", None), (None, None)])
+def test_a_record_names_what_the_deciding_client_says_of_itself_as_a_claim(
+    make_client: MakeClient, claim: str | None, claimed: str | None
+) -> None:
+    client = make_client(Bank().server)
+    client.call_tool("pay", CALL)
+    [approval] = approvals_of(approver(client))
+    decide(approver(client), approval, **({} if claim is None else {"from": claim}))
+    [record] = approvals_of(approver(client), "approved")
+
+    assert (record["decidedFrom"], record.get("claimedClient")) == ("api", claimed)
+
+
+def test_the_requester_does_not_see_the_address_of_the_person_who_decides(baton: Connect) -> None:
+    client = baton(Bank().server)
+    client.call_tool("pay", CALL)
+    requester = client.as_owner(client.owner, scopes=["refunds"])
+    decided = kim(client).approve(waiting_ids(client)[0])
+    path = f"/approvals/{decided['approvalId']}"
+    records = [*requester.approvals("approved"), requester.wire.http("GET", path)]
+
+    assert decided["sourceAddress"]
+    assert [record["decidedBy"] for record in records] == ["kim", "kim"]
+    assert not any("sourceAddress" in record for record in records)
 
 
 def test_people_are_notified_once_after_the_pause_is_stored(baton: Connect) -> None:

@@ -50,7 +50,7 @@ def test_a_call_that_did_not_start_has_not_used_its_approval(make_client: MakeCl
     assert (shop.resume(client, task_id), shop.payments) == (["completed"], 1)
 
 
-def test_a_call_whose_first_attempt_ran_has_used_its_approval(make_client: MakeClient) -> None:
+def test_a_second_attempt_that_did_not_start_is_no_use_of_the_approval(make_client: MakeClient) -> None:
     shop = Shop(Retry(2, first_s=0.001))
     client = make_client(shop.server, remaining_ms=shop.clock)
     task_id = client.get_prompt("refund").task_id
@@ -61,5 +61,5 @@ def test_a_call_whose_first_attempt_ran_has_used_its_approval(make_client: MakeC
     shop.slow = shop.fails = False
 
     assert failed_outcome == (["failed"], 1)
-    assert (shop.resume(client, task_id), shop.payments) == (["failed"], 1)
-    assert len(approvals_of(approver(client))) == 1
+    assert (shop.resume(client, task_id), shop.payments) == (["completed"], 2)
+    assert [approval["uses"] for approval in approvals_of(approver(client), "approved")] == [2]

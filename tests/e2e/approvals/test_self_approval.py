@@ -310,7 +310,9 @@ def test_an_approval_of_a_call_with_an_equal_key_is_not_used(baton: Connect, mon
     approve_all(client)
 
     assert client.call_tool("pay", {**CALL, "amount": 9_000}).is_error
+    assert client.call_tool("pay", CALL).is_error
     assert bank.payments == []
+    approve_all(client)
     assert not client.call_tool("pay", CALL).is_error
 
 

@@ -71,7 +71,7 @@ def test_a_person_sees_the_call_and_approves_it(
         assert expected in output
     assert baton("ann", "call", "pay", f"order={order}", "amount=5")[0] == 0
     record = baton("kim", "approvals", "--state", "approved")[1]["approvals"][0]
-    assert (record["decidedFrom"], record["usedBy"][:5]) == ("cli", "call:")
+    assert (record["claimedClient"], record["usedBy"][:5]) == ("cli", "call:")
 
 
 def test_a_workflow_shows_that_it_waits_for_an_approval_and_continues_after_it(

@@ -67,6 +67,22 @@ def test_a_call_without_a_task_is_refused(baton: Connect, era: Era) -> None:
     assert bank.payments == []
 
 
+def test_a_refused_call_is_not_recorded_and_not_suggested(baton: Connect, era: Era) -> None:
+    bank = Bank()
+    client = baton(bank.server, era=era)
+    task = paused_task(client, bank, "fetch")
+    before = client.task(task)
+
+    refused = client.call_tool("pay", {"order": "A-17"}, task=task)
+    after, following = client.task(task), refused.meta["next"]
+    assert isinstance(following, list)
+
+    assert (refused.is_error, refused.recorded, refused.steps) == (True, False, before.steps)
+    assert (after.steps, after.pause) == (before.steps, before.pause)
+    assert not any("pay" in name for name in after.variables)
+    assert "pay" not in [entry.get("tool") for entry in following if isinstance(entry, dict)]
+
+
 def paused_task(client: Client, bank: Bank, step_name: str) -> str:
     """Return a task that has paused at a step."""
     bank.is_down[step_name] = True

@@ -17,6 +17,7 @@ from mcp_baton.tasks.store import TaskStore
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.approvals import ApprovalRecord
+    from mcp_baton.workflow.host import Failed
 
 type SendQuestion = Callable[[str, str, JsonObject], None]
 """Sends the client a question: id, method, params. From any thread."""
@@ -34,6 +35,7 @@ class Execution(Struct, frozen=True, kw_only=True):
         base_url: The address of the API, for links to it; empty if it is not known.
         approvals: Requested approvals of which people must still be notified.
         waits_for: The ids of the approvals for which calls of this execution wait.
+        full: For each task that can request no approval now: the outcome of a call that needs one.
     """
 
     services: Services
@@ -46,6 +48,7 @@ class Execution(Struct, frozen=True, kw_only=True):
     base_url: str = ""
     approvals: list["ApprovalRecord"] = field(default_factory=list)
     waits_for: set[str] = field(default_factory=set)
+    full: dict[str, "Failed"] = field(default_factory=dict)
 
     @property
     def listener(self) -> Listener:

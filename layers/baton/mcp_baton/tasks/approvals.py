@@ -1,7 +1,7 @@
 """Approvals: what was asked of which people, and what they decided (docs/approvals.md).
 
-An approval is bound to one call by a digest. It is requested once, decided once and used once. Its record is kept for
-an audit after the task has ended.
+An approval is bound to one call by a digest. It is requested once, decided once and used once, and again only as
+`UseAgain` says. Its record is kept for an audit after the task has ended.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,15 @@ from mcp_baton.tasks.record import timestamp
 MOST_WAITING: Final = 20
 """Approvals of one task that may wait at the same time."""
 
-MOST_REPEATS: Final = 256
-"""How often an approval of the same call can be requested."""
+MOST_WAITING_OF_OWNER: Final = 100
+"""Approvals of calls without a task that may wait at the same time, of one owner."""
 
 MAX_REASON: Final = 500
 """Characters of a decider's reason."""
+
+
+CLAIMED_CLIENTS: Final = ("page", "cli")
+"""What a deciding client may say of itself. Nothing proves it."""
 
 
 class ApprovalState(StrEnum):
@@ -29,6 +33,20 @@ class ApprovalState(StrEnum):
     APPROVED = "approved"
     DENIED = "denied"
     WITHDRAWN = "withdrawn"
+
+
+class UseAgain(StrEnum):
+    """Why an attempt may use an approval that an earlier attempt has used.
+
+    Attributes:
+        ROUND: It continues the earlier attempt, which has asked the client. This is not counted as a use.
+        AFTER_FAILURE: The earlier attempt failed cleanly, or did not start, and the step may be tried again.
+        AFTER_DEATH: The run or the worker of the earlier attempt died. This is possible once for an approval.
+    """
+
+    ROUND = "round"
+    AFTER_FAILURE = "after failure"
+    AFTER_DEATH = "after death"
 
 
 class ApprovalRecord(Struct, frozen=True):
@@ -42,9 +60,12 @@ class ApprovalRecord(Struct, frozen=True):
         owner: Who requested it.
         task_id: The task of the call; `None` for a call without a task.
         job_id: The background task that waits for the decision, if one does.
-        decided_from: `api`, `page`, `link` or `cli`.
+        decided_from: `link` for a link; otherwise what the deciding client says of itself: `api`, `page` or `cli`.
         source: The address that the decision came from.
-        used_by: Names the attempt that has used it.
+        used_by: Names the last attempt that has used it.
+        uses: How often a call was made with it.
+        is_free: Whether the last attempt failed cleanly or did not start, so that the step may be tried again.
+        is_repeated: Whether it was used again after the run that had used it died.
         notify_ms: When the people may be notified again; 0 once they were.
         base_url: The address of the API at which it was requested, for links; empty if it is not known.
     """
@@ -71,6 +92,9 @@ class ApprovalRecord(Struct, frozen=True):
     reason: str | None = None
     used_ms: int | None = None
     used_by: str | None = None
+    uses: int = 0
+    is_free: bool = False
+    is_repeated: bool = False
     notify_ms: int = 0
     base_url: str = ""
 
@@ -80,8 +104,9 @@ class ApprovalRecord(Struct, frozen=True):
     def waits_at(self, now_ms: int) -> bool:
         return self.state is ApprovalState.WAITING and not self.expired_at(now_ms)
 
-    def to_json(self) -> dict[str, Json]:
-        """The record as people and clients see it. Members without a value are left out."""
+    def to_json(self, *, for_requester: bool = False) -> dict[str, Json]:
+        """The record as people and clients see it. Members without a value are left out. The requester does not see the
+        address of the person who has decided."""
         members: dict[str, Json] = {
             "approvalId": self.approval_id,
             "state": self.state.value,
@@ -98,11 +123,13 @@ class ApprovalRecord(Struct, frozen=True):
             "expiresAt": timestamp(self.until_ms),
             "decidedAt": None if self.decided_ms is None else timestamp(self.decided_ms),
             "decidedBy": self.decided_by,
-            "decidedFrom": self.decided_from,
-            "sourceAddress": self.source,
+            "decidedFrom": None if self.decided_from is None else "link" if self.decided_from == "link" else "api",
+            "claimedClient": self.decided_from if self.decided_from in CLAIMED_CLIENTS else None,
+            "sourceAddress": None if for_requester else self.source,
             "reason": self.reason,
             "usedAt": None if self.used_ms is None else timestamp(self.used_ms),
             "usedBy": self.used_by,
+            "uses": self.uses or None,
         }
         return {name: value for name, value in members.items() if value is not None}
 
@@ -135,7 +162,12 @@ class NotDecided(StoreError):
 
 
 class TooManyWaiting(StoreError):
-    """Too many approvals of the task wait, or the same call was requested too often. Nothing was written."""
+    """As many approvals of the task, or of the owner's calls without a task, wait as may wait. Nothing was requested.
+    Contains one of those that wait; `None` if it could not be read."""
+
+    def __init__(self, cause: str, waiting: ApprovalRecord | None) -> None:
+        super().__init__(cause)
+        self.waiting = waiting
 
 
 class ApprovalPage(Struct, frozen=True):
@@ -152,31 +184,49 @@ class ApprovalStore(Protocol):
     responses were lost.
     """
 
-    def ask(self, record: ApprovalRecord, repeat: int, *, is_limited: bool) -> tuple[ApprovalRecord, bool]:
-        """Request an approval: one `PutItem`. `record.approval_id` is replaced.
+    def latest(self, call: ApprovalRecord) -> tuple[ApprovalRecord, int] | None:
+        """Find the last approval that was requested for a call, and its number: one `Query` that reads one item. `None`
+        if none was requested. `call` has the digest and the task."""
+
+    def ask(self, record: ApprovalRecord, repeat: int) -> tuple[ApprovalRecord, bool]:
+        """Request an approval: one `UpdateItem` that counts it, and one `PutItem`. `record.approval_id` is replaced.
 
         Args:
             repeat: Counts the requests of the same call, from 0.
-            is_limited: Whether to count the waiting approvals of the task before: one more `Query`.
 
         Returns:
             The new record, or the one that exists for this call and number; and whether it is new.
 
         Raises:
-            TooManyWaiting: the task has `MOST_WAITING` approvals that wait.
+            TooManyWaiting: the task has `MOST_WAITING` approvals that wait, or the owner has `MOST_WAITING_OF_OWNER`
+                without a task.
         """
 
-    def use(self, call: ApprovalRecord, repeat: int, attempt: str, earlier: str | None = None) -> ApprovalRecord | None:
-        """Mark the approval of a call as used by an attempt, if it is approved, has not expired, and is not used: one
-        `UpdateItem`.
+    def use(
+        self,
+        call: ApprovalRecord,
+        repeat: int,
+        attempt: str,
+        *,
+        earlier: str | None = None,
+        again: UseAgain = UseAgain.ROUND,
+        most: int = 1,
+    ) -> tuple[ApprovalRecord | None, bool]:
+        """Mark the approval of a call as used by an attempt, if it is approved and has not expired: one `UpdateItem`.
 
         Args:
             call: Has the digest and the task of the call.
-            earlier: The attempt that has used it and that this one repeats.
+            earlier: The attempt that has used it. `None` to use one that no attempt has used.
+            again: Why this attempt may use it after `earlier`.
+            most: The most uses, for `AFTER_FAILURE`.
 
         Returns:
-            The record. `used_by` is `attempt` if this attempt may use it. `None` if it was never requested.
+            The record, and whether this attempt has it now. The record is `None` if it was never requested.
         """
+
+    def free(self, record: ApprovalRecord, *, started: bool) -> None:
+        """Note that the attempt that uses an approval failed cleanly, or did not start, which is no use: one
+        `UpdateItem`."""
 
     def waiting(self, task_id: str) -> frozenset[str]:
         """Read the ids of a task's approvals that wait: one strongly consistent `Query`."""
@@ -186,18 +236,20 @@ class ApprovalStore(Protocol):
 
     def list(self, audiences: Sequence[str], state: ApprovalState, cursor: str | None = None) -> ApprovalPage:
         """Read a page of the approvals of these audiences, newest first: one `Query` for each audience and one
-        `GetItem` for each approval. Expired ones are left out of those that wait. Raises `ValueError` if the cursor is
-        not one of this store."""
+        `GetItem` for each approval. Expired ones are left out of those that wait. A page also ends after 100 reads, or
+        when half of the time is used: it may have few approvals, or none, and a cursor. Raises `ValueError` if the
+        cursor is not one of this store."""
 
     def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
-        """Decide an approval: one `UpdateItem`.
+        """Decide an approval: one `UpdateItem`, and one to count it no longer.
 
         Raises:
             NotDecided: it does not wait, has expired, or has another digest.
         """
 
     def withdraw(self, record: ApprovalRecord) -> ApprovalRecord:
-        """Withdraw a waiting approval, because its task has ended: one `UpdateItem`. Returns the current record."""
+        """Withdraw a waiting approval, because its task has ended: as many requests as `decide`. Returns the current
+        record."""
 
     def notified(self, record: ApprovalRecord, notify_ms: int) -> bool:
         """Set when the people may be notified again, 0 for never: one `UpdateItem`. Returns whether the record still

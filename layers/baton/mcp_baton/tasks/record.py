@@ -240,6 +240,8 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
         error: Why it failed: the JSON-RPC error, `{"code", "message"}`.
         by_client: Whether a client supplied the result, not a tool or a run.
         named: Whether a later call has named it to continue it, so that its client has its id.
+        decided_pause: Replaces the stored pause reason in views, because its approval was decided or has expired. Not
+            stored.
         wakes: The jobs to wake, because a callback has arrived that no worker has read (`Batch.wakes`).
         wakes_ms: From when on a sweep wakes it, epoch milliseconds; 0 if a run has seen the callback.
         source: Opaque data of the store, which needs it to write to the task as it was read.
@@ -259,6 +261,7 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
     large_values: JsonObject = field(default_factory=dict)
     claim: Claim | None = None
     job: Job | None = None
+    decided_pause: JsonObject | None = None
     error: JsonObject | None = None
     by_client: bool = False
     named: bool = False
@@ -336,5 +339,5 @@ def paused_step[T](reason: Mapping[str, T]) -> T | None:
 
 def pause_of(task: TaskRecord) -> JsonObject | None:
     """A task's stored pause reason. It may be outdated: see `shown_pause`."""
-    reason = task.variables.get(PAUSE_REASON)
+    reason = task.decided_pause or task.variables.get(PAUSE_REASON)
     return reason if isinstance(reason, Mapping) else None

@@ -61,10 +61,6 @@ class TaskVariables(MutableMapping[str, Json]):
         """Set a variable of the engine. A tool cannot."""
         self._changed[name] = dumps(value)
 
-    def forget(self, name: str) -> None:
-        """Drop a note that is not written yet."""
-        self._changed.pop(name, None)
-
     def branch(self) -> "TaskVariables":
         """The same variables for a call in another thread. `merge` adds its changes when the call has ended.
         Branches share the limit on changes."""

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import text_digest
+from mcp_baton.tasks.record import APPROVAL_PREFIX
 from mcp_baton.workflow.keys import canonical_text
 from mcp_baton.workflow.quoting import one_line, quoted_error
 from mcp_baton.workflow.shortening import shortened
@@ -150,6 +151,18 @@ class NotApproved(Struct, frozen=True):
             f"a person of the group {self.audience!r} denied it: {one_line(self.message)}.{reason} Do not make the "
             "same call again. Tell the user."
         )
+
+
+def denied_call(variables: Mapping[str, Json], name: str) -> NotApproved | None:
+    """What a person has denied of the last call of a step, or of an element of its list; `None` for nothing.
+
+    Args:
+        variables: The task's variables.
+        name: The step's name; for an element, with its index.
+    """
+    note = variables.get(f"{APPROVAL_PREFIX}{name}")
+    denied = note.get("denied") if isinstance(note, Mapping) else None
+    return None if denied is None else convert(denied, NotApproved)
 
 
 class ApprovalRequest(Struct, frozen=True):

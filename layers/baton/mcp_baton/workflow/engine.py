@@ -40,7 +40,7 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.store import Batch, TaskStore, Timing, write_decided
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.approval import GRACE_MS
+from mcp_baton.workflow.approval import GRACE_MS, denied_call
 from mcp_baton.workflow.batch import merged_items, run_batch
 from mcp_baton.workflow.definition import Step, Workflow, random_fraction
 from mcp_baton.workflow.definition_changes import move_to, statuses_under
@@ -62,7 +62,7 @@ from mcp_baton.workflow.host import (
 from mcp_baton.workflow.items import Items, item_name
 from mcp_baton.workflow.keys import Key, own_key, step_key
 from mcp_baton.workflow.lease import Lease, Over, StartTime, Superseded, TaskOver, ThreadLease, lease_end, release_claim
-from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, Waiting, approval_pause, pause_after
+from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, Remedy, Waiting, approval_pause, pause_after
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, Ready
 from mcp_baton.workflow.run import (
@@ -471,10 +471,10 @@ class Engine:
         if isinstance(decision, TaskOver | Superseded):
             return CallEnded(call, stop=decision)
         if not isinstance(decision, Ready):
-            decision = decision.without_secrets(run.secrets.hide_text)
             if call.index is not None:
-                return CallEnded(call, failed=Failed(decision.cause()))
-            return CallEnded(call, stop=decision, blocked=Blocked(step, fetched.contents, fetched.read_resources))
+                return CallEnded(call, failed=Failed(decision.without_secrets(run.secrets.hide_text).cause()))
+            blocked = Blocked(step, fetched.contents, fetched.read_resources)
+            return CallEnded(call, stop=_missing_value(run, step, decision), blocked=blocked)
         if decision.call is None:
             trace = StepTrace(step, None, fetched.contents, Succeeded(None), timing=self._timing(call))
             return CallEnded(call, trace)
@@ -712,6 +712,13 @@ def _stop_before(step: Step, result: "AttemptResult") -> Stop | None:
     return None if approval is None else approval_pause(step.name, approval)
 
 
+def _missing_value(run: Run, step: Step, reason: PauseReason) -> PauseReason:
+    """Why a step stops whose call is not known. If the model has made the call and a person has denied it, the model is
+    not asked for the values again."""
+    denied = denied_call(run.variables, step.name) if reason.remedy is Remedy.VALUES else None
+    return reason.without_secrets(run.secrets.hide_text) if denied is None else approval_pause(step.name, denied)
+
+
 def _place(run: Run, call: Call) -> Place:
     step, lease = call.step, run.lease
     name = step.name if call.index is None else item_name(step.name, call.index)
@@ -792,6 +799,8 @@ def attempt(
         if over or not host.may_start() or (lease and not lease.is_safe()):
             return AttemptResult(result.outcome, result.attempts, over)
         outcome = host.run(call, variables, structs.replace(first_attempt, number=result.attempts + 1))
+        if isinstance(outcome, Failed) and outcome.not_approved is not None:
+            return AttemptResult(outcome, result.attempts)  # the approval has expired, or was used up
         if _was_not_called(outcome):
             break
         result = AttemptResult(outcome, result.attempts + 1)

@@ -10,8 +10,10 @@ from typing import Final, Protocol
 from msgspec import Struct, structs
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced, json_size
+from mcp_baton.workflow.approval import denied_call
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, Step, Workflow
 from mcp_baton.workflow.host import MAX_FIELDS
+from mcp_baton.workflow.items import item_name
 from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, UnresolvedDependency, Waiting, refused_arguments
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import LONGEST, encoded_uri, is_long, one_line, quoted_guidance
@@ -159,7 +161,20 @@ class RemainingCalls(Struct, frozen=True):
     read_resources: frozenset[str] = frozenset()
 
     def steps(self) -> list[Step]:
-        """The remaining steps that the model has to do itself. The server runs all others when it continues."""
+        """The remaining steps that the model has to do itself. The server runs all others when it continues. A call
+        that a person has denied is left out."""
+        return [step for step in self._steps() if not self._is_denied(step.name)]
+
+    def _is_denied(self, name: str) -> bool:
+        return denied_call(self.known.variables, name) is not None
+
+    def _open_elements(self, step: Step) -> list[int]:
+        """The elements of a step's list without a result, except those whose calls a person has denied."""
+        items = self.known.items_of(step)
+        open_elements = items.open if items else []
+        return [index for index in open_elements if not self._is_denied(item_name(step.name, index))]
+
+    def _steps(self) -> list[Step]:
         open_steps, remedy, pause = self.known.open_steps, self._remedy, self.pause
         if remedy is Remedy.NONE or (remedy in (Remedy.DECISION, Remedy.WAIT) and self.resume_handle is not None):
             return []
@@ -234,7 +249,7 @@ class RemainingCalls(Struct, frozen=True):
         resume_calls = self.resume_handle.resume_call() if self.resume_handle else []
         if step.each is not None:
             items = self.known.items_of(step)
-            for index in items.open[:MAX_FIELDS] if items else ():
+            for index in self._open_elements(step)[:MAX_FIELDS]:
                 yield from self.at(items.elements[index]).entry_of(step) if items else ()
         elif step.tool is not None and resume_calls and self._is_too_long(step):
             yield from resume_calls
@@ -339,8 +354,9 @@ class RemainingCalls(Struct, frozen=True):
         if items is None:
             source = self.known.placeholder(each) or "the list"
             return [f"For each element of {source}: call {tool} with {one_line(self.call_of(step, tool, limit))}"]
-        calls = [self.at(items.elements[index]).call_of(step, tool, limit) for index in items.open[:SHOWN_CALLS]]
-        count = len(items.open) - len(calls)
+        open_elements = self._open_elements(step)
+        calls = [self.at(items.elements[index]).call_of(step, tool, limit) for index in open_elements[:SHOWN_CALLS]]
+        count = len(open_elements) - len(calls)
         lines = [f"Call {tool} with {one_line(arguments)}" for arguments in calls]
         return [*lines, *([f"And {count} more calls of {tool}, one for each element"] if count else [])]
 

@@ -58,6 +58,7 @@ class Failed(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
         asks_client: The tool asked the client for input. It can do that if the client calls it, but not in a step.
         error_id: Identifies the error in the server's log, if its text is hidden from clients.
         not_approved: The approval that the call needs, if that is why it was not made.
+        is_refused: Whether a guard refused the call. Nothing was run, and nothing is recorded.
     """
 
     error: str
@@ -66,6 +67,7 @@ class Failed(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
     cause: BaseException | None = None
     error_id: str | None = None
     not_approved: NotApproved | None = None
+    is_refused: bool = False
 
     def __eq__(self, other: object) -> bool:
         """Whether the client sees the same."""
@@ -89,7 +91,6 @@ class Place(Struct, frozen=True):
         is_item: Whether the call is one of several of its step.
         by: Names the attempt; empty to make a new name.
         before: The attempt that this one repeats: the earlier round of a call that asked the client.
-        is_asked: Whether an approval of this call was probably requested before.
         secrets: The secrets of the run, which people must not see.
     """
 
@@ -101,7 +102,6 @@ class Place(Struct, frozen=True):
     is_item: bool = False
     by: str = ""
     before: str | None = None
-    is_asked: bool = False
     secrets: Secrets = NO_SECRETS
 
     @property

@@ -355,6 +355,31 @@ class ApprovalDenied(_ApprovalReason, frozen=True, tag="approvalDenied"):
     short = ("denied by {audience}", "denied")
 
 
+class ApprovalGranted(_ApprovalReason, frozen=True, tag="approvalGranted"):
+    """A person has approved the step's call since the run paused. This is computed when a task is read, and never
+    stored."""
+
+    remedy = Remedy.SERVER
+    short = ("approved by {audience}", "approved")
+
+    def what_happened(self) -> str:
+        message = quoted_error(self.message)
+        return f"A person of the group {self.audience!r} has approved the call of step '{self.step}': {message}."
+
+
+class ApprovalExpired(_ApprovalReason, frozen=True, tag="approvalExpired"):
+    """Nobody has decided the step's call in time, or it was not made in time. Computed as `ApprovalGranted`."""
+
+    remedy = Remedy.SERVER
+    short = ("the approval of {audience} has expired", "the approval has expired")
+
+    def what_happened(self) -> str:
+        return (
+            f"The approval of the call of step '{self.step}' expired at {self.expires_at}: "
+            f"{quoted_error(self.message)}. The next attempt requests another one."
+        )
+
+
 def approval_pause(step: str, approval: NotApproved) -> ApprovalRequired | ApprovalDenied:
     """The pause of a step whose call a person has not approved."""
     reason = ApprovalDenied if approval.is_denied else ApprovalRequired
@@ -428,6 +453,8 @@ type PauseReason = (
     | AnswersRequired
     | ApprovalRequired
     | ApprovalDenied
+    | ApprovalGranted
+    | ApprovalExpired
     | Waiting
     | DeadlineExceeded
     | Interrupted

@@ -453,7 +453,9 @@ class Run:
         if result.stop is None:
             return
         if isinstance(result.stop, ApprovalRequired | ApprovalDenied):
-            list_run.stop = list_run.stop or result.stop
+            # The list can continue as long as a decision is awaited.
+            if list_run.stop is None or isinstance(list_run.stop, ApprovalDenied):
+                list_run.stop = result.stop
         else:
             self.stop_at(result.call.step, result.stop)
 

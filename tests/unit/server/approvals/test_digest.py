@@ -101,7 +101,7 @@ def test_another_task_changes_the_digest_of_a_call_without_a_secret() -> None:
     [
         digest,
         lambda: digest(arguments=dict(reversed(ARGUMENTS.items()))),
-        lambda: digest(place=place_with(by="run:2", before="x", is_asked=True)),
+        lambda: digest(place=place_with(by="run:2", before="x", is_turn=True)),
         lambda: digest(place=place_with(step=replace(STEP, guidance="Be careful"))),
     ],
 )

@@ -13,7 +13,7 @@ from mcp_baton.cli.remote.client import find_id
 from mcp_baton.cli.remote.errors import Denied, Unreachable
 from mcp_baton.cli.remote.task import TaskState, state_of
 from mcp_baton.exceptions import BatonError, StoreUnavailable
-from mcp_baton.server.workflows.task_view import ViewOptions, listed_view, task_view
+from mcp_baton.server.workflows.task_view import ViewOptions, listed_view, task_view, with_decision
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import TaskStore
@@ -41,7 +41,7 @@ class Table:
         cursor: str | None = None
         for _ in range(PAGES):
             page = self._store.list(self._owner, cursor)
-            entries += [dict(listed_view(task, self._view_options)) for task in page.tasks]
+            entries += [dict(listed_view(with_decision(task, self._store), self._view_options)) for task in page.tasks]
             cursor = page.cursor
             if cursor is None or (limit is not None and len(entries) >= limit):
                 break
@@ -65,7 +65,9 @@ class Table:
         return self._state(self._store.complete(self._owner, task_id, dict(result)))
 
     def _state(self, task: TaskRecord) -> TaskState:
-        return structs.replace(state_of(task_view(task, self._view_options)), workflow=task.workflow)
+        return structs.replace(
+            state_of(task_view(with_decision(task, self._store), self._view_options)), workflow=task.workflow
+        )
 
 
 @contextmanager

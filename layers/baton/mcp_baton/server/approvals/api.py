@@ -10,13 +10,13 @@ from mcp_baton.protocol.json import MAX_DEPTH, Json, JsonObject, TooDeep, dumps,
 from mcp_baton.server.access import APPROVALS
 from mcp_baton.server.approvals.decisions import Approvals, Person, person
 from mcp_baton.server.services import Services
-from mcp_baton.tasks.approvals import MAX_REASON, ApprovalRecord, ApprovalState, Decision, NotDecided
+from mcp_baton.tasks.approvals import CLAIMED_CLIENTS, MAX_REASON, ApprovalRecord, ApprovalState, Decision, NotDecided
 
 logger = logging.getLogger(__name__)
 
 MAX_BODY: Final = 10_000
-ORIGINS: Final = ("api", "page", "cli")
-"""The values of `from`: where the person has decided."""
+ORIGINS: Final = ("api", *CLAIMED_CLIENTS)
+"""The values of `from`: what the client says of itself."""
 
 HEADERS: Final = {"Content-Type": "application/json", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
@@ -57,7 +57,8 @@ def _answer(approvals: Approvals, request: HttpRequest, caller: Person) -> HttpR
     if request.method == "GET":
         if not approval_id:
             return _list(approvals, caller, request.query)
-        return reply(200, _find_visible(approvals, caller, approval_id).to_json())
+        record = _find_visible(approvals, caller, approval_id)
+        return reply(200, record.to_json(for_requester=caller.is_requester(record)))
     if request.method == "POST" and approval_id:
         return _decide(approvals, caller, approval_id, request)
     allowed = "GET, POST" if approval_id else "GET"
@@ -73,7 +74,8 @@ def _list(approvals: Approvals, caller: Person, query: Mapping[str, str]) -> Htt
         page = approvals.waiting(caller, ApprovalState(state), query.get("cursor"))
     except ValueError as error:
         raise Refused(400, "cursor is not one that this list has returned: leave it out") from error
-    body: dict[str, Json] = {"approvals": [record.to_json() for record in page.approvals]}
+    shown = [record.to_json(for_requester=caller.is_requester(record)) for record in page.approvals]
+    body: dict[str, Json] = {"approvals": shown}
     return reply(200, body if page.cursor is None else {**body, "nextCursor": page.cursor})
 
 
@@ -96,14 +98,16 @@ def _decide(approvals: Approvals, caller: Person, approval_id: str, request: Htt
     if not caller.may_decide(record):
         logger.info("approval %s: the requester %r must not decide it", approval_id, caller.owner)
         raise Refused(403, "The requester cannot decide an approval: another person has to.")
-    return answer_decision(approvals, record, decision)
+    return answer_decision(approvals, record, decision, for_requester=caller.is_requester(record))
 
 
-def answer_decision(approvals: Approvals, record: ApprovalRecord, decision: Decision) -> HttpResponse:
+def answer_decision(
+    approvals: Approvals, record: ApprovalRecord, decision: Decision, *, for_requester: bool = False
+) -> HttpResponse:
     """Decide an approval. 200 with the record; 409 or 410 with the current record and an `error` if it cannot be
     decided."""
     try:
-        return reply(200, approvals.decide(record, decision).to_json())
+        return reply(200, approvals.decide(record, decision).to_json(for_requester=for_requester))
     except NotDecided as error:
         current = error.current
         if current.state is not ApprovalState.WAITING:
@@ -112,7 +116,7 @@ def answer_decision(approvals: Approvals, record: ApprovalRecord, decision: Deci
             status, reason = 410, "It has expired."
         else:
             status, reason = 409, "digest is not that of the call: read the approval again."
-        return reply(status, {**current.to_json(), "error": reason})
+        return reply(status, {**current.to_json(for_requester=for_requester), "error": reason})
 
 
 def decision_in(body: Mapping[str, Json], by: str, origin: str, source: str | None) -> Decision:

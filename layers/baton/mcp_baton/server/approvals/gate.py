@@ -7,9 +7,10 @@ import logging
 import sys
 from collections.abc import Mapping
 from hmac import digest as keyed_digest
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject
@@ -19,7 +20,7 @@ from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.schema.sent_values import without_secrets
 from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, is_field
-from mcp_baton.tasks.approvals import MOST_WAITING, ApprovalRecord, ApprovalState, ApprovalStore, TooManyWaiting
+from mcp_baton.tasks.approvals import ApprovalRecord, ApprovalState, ApprovalStore, TooManyWaiting, UseAgain
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import APPROVAL_PREFIX, SALT, timestamp
 from mcp_baton.tasks.variables import TaskVariables
@@ -33,9 +34,57 @@ from mcp_baton.workflow.shortening import shortened_arguments
 
 logger = logging.getLogger(__name__)
 
-RUN, JOB = "run:", "job"
-"""How the names of attempts begin in runs of workflows and in background tasks. In calls by clients, they begin with
-`call:`."""
+RUN: Final = "run:"
+"""How the names of attempts of runs begin; a number follows. Those of background jobs begin with `job:` and end with a
+number, too, and those of clients' calls begin with `call:`."""
+
+FIRST_RUN: Final = f"{RUN}1"
+"""The name of the first run of a task: the task had no approvals before it."""
+
+
+class Mark(Struct, frozen=True, omit_defaults=True):
+    """What a task stores about the last approval of a step.
+
+    Attributes:
+        repeat: As in `ApprovalStore.ask`.
+        by: The attempt that has used it; `None` if it was only requested.
+        denied: What was denied. No handoff suggests the call of this step any more.
+    """
+
+    digest: str
+    repeat: int
+    by: str | None = None
+    denied: NotApproved | None = None
+
+
+class Grant(Struct, frozen=True):
+    """An approval that a call has marked as used."""
+
+    approvals: ApprovalStore
+    record: ApprovalRecord
+    place: Place
+    variables: TaskVariables | None
+    mark: Mark
+
+    def end(self, failed: Failed) -> None:
+        """Note how the call failed. Call this before its outcome is stored."""
+        step, is_clean = self.place.step, False
+        if step is not None and failed.kind is Failure.RAISED and not (failed.asks_client or failed.is_final):
+            is_clean = step.retryable or (step.retry is not None and isinstance(failed.cause, step.retry.on))
+        started = failed.kind is not Failure.NOT_STARTED
+        try:
+            if is_clean or not started:
+                self.approvals.free(self.record, started=started)
+        except StoreError:
+            logger.warning("approval %s: it cannot be used again", self.record.approval_id, exc_info=True)
+        if self.place.is_item:
+            _note(self.variables, self.place, self.mark)
+
+
+def _note(variables: TaskVariables | None, place: Place, mark: Mark) -> None:
+    """Note the approval in the task. The note is stored with the outcome of the call, or not at all."""
+    if variables is not None and place.name is not None:
+        variables.note(f"{APPROVAL_PREFIX}{place.name}", to_builtins(mark))
 
 
 def refusal_without_approval(
@@ -45,8 +94,8 @@ def refusal_without_approval(
     prepared: Prepared,
     place: Place,
     variables: TaskVariables | None,
-) -> Failed | None:
-    """Return why a call must not run now; `None` if it needs no approval, or has one, which is then marked as used.
+) -> Failed | Grant | None:
+    """Return why a call must not run now; or its approval, which is then marked as used; `None` if it needs none.
 
     Args:
         variables: The task's variables; `None` without a task.
@@ -68,9 +117,7 @@ def refusal_without_approval(
     by = place.by or f"call:{new_token()}"
     try:
         call = _new_request(execution, execution.owner, tool, approval, prepared, place)
-        return _Gate(execution, execution.store.approvals, call, place, by, variables).refusal()
-    except TooManyWaiting as error:
-        return _not_started(f"{tool} needs an approval, and none was requested: {error}")
+        return _Gate(execution, execution.store.approvals, call, place, by, variables).check()
     except StoreError:
         logger.exception("request %s: the approval of %s is not known", execution.exchange.request_id, tool)
         return _not_started(f"{tool} needs an approval, and the task store does not answer")
@@ -197,102 +244,118 @@ class _Gate(Struct, frozen=True):
     by: str
     variables: TaskVariables | None
 
-    def refusal(self) -> Failed | None:
+    def check(self) -> Failed | Grant:
         """Find the approval of this call, or request it. If it was approved, mark it as used."""
-        stored = None if self.variables is None else self.variables.get(self._variable)
-        mark = None if stored is None else convert(stored, Mark)
-        repeat, is_asked = 0, self.place.is_asked
+        mark, repeat = self._mark(), 0
         if mark is not None and mark.digest == self.call.digest:
-            # If another attempt used it, that attempt's outcome is stored. So this call needs another approval.
-            repeat, is_asked = (mark.repeat, True) if mark.by in (None, self.by) else (mark.repeat + 1, False)
+            record, is_used = self.approvals.use(
+                self.call, mark.repeat, self.by, earlier=mark.by, again=UseAgain.AFTER_FAILURE, most=self._most_uses
+            )
+            result = self._grant(record, mark.repeat) if record and is_used else self._result(record, mark.repeat, mark)
+            if result is not None:
+                return result
+        elif self.place.is_item and self.place.task and (failed := self.execution.full.get(self.place.task.task_id)):
+            return failed  # without a search: a list may have a thousand elements
+        if mark is not None or self.by != FIRST_RUN:
+            latest = self.approvals.latest(self.call)
+            if latest is not None and (result := self._result(*latest, mark)):
+                return result
+            repeat = latest[1] + 1 if latest is not None else 0
         while True:
-            record, is_new = self._find_or_request(repeat, mark, is_asked=is_asked)
-            is_same = record.digest == self.call.digest
-            if is_same and self._is_usable(record) and record.used_by == self.by:
-                self._note(Mark(record.digest, repeat, self.by))
-                return None
-            if is_same and record.waits_at(self.call.asked_ms):
-                if is_new:
-                    audit(record, "requested")
-                else:
-                    age_ms = self.call.asked_ms - record.asked_ms
-                    self.execution.services.telemetry.add(APPROVAL_AGE, age_ms)
-                if record.notify_ms and (is_new or record.notify_ms < self.call.asked_ms):
-                    self.execution.approvals.append(record)
-                self._note(Mark(record.digest, repeat))
-                self.execution.waits_for.add(record.approval_id)
-                return _not_approved(record)
-            is_final = record.task_id is not None or not record.expired_at(self.call.asked_ms)
-            if is_same and record.state is ApprovalState.DENIED and is_final:
-                self._note(Mark(record.digest, repeat))
-                return _not_approved(record)
-            repeat, is_asked = repeat + 1, False  # this approval was used, has expired, or was withdrawn
+            try:
+                record, is_new = self.approvals.ask(self.call, repeat)
+            except TooManyWaiting as error:
+                return self._too_many(error)
+            if result := self._result(record, repeat, mark, is_new=is_new):
+                return result
+            repeat += 1  # another process has requested, used or decided it meanwhile
 
-    def _find_or_request(self, repeat: int, mark: "Mark | None", *, is_asked: bool) -> tuple[ApprovalRecord, bool]:
-        """Return the approval with this number, marked as used if that is possible; and whether it is new."""
-        record, is_new = None, False
-        if is_asked:
-            record = self._use(repeat, self.place.before)
-        if record is None:
-            record, is_new = self.approvals.ask(self.call, repeat, is_limited=self._is_limited(mark))
-        if self._is_usable(record) and record.used_by != self.by and self._may_use(record, mark):
-            record = self._use(repeat, record.used_by) or record
-        return record, is_new
-
-    def _use(self, repeat: int, previous: str | None) -> ApprovalRecord | None:
-        record = self.approvals.use(self.call, repeat, self.by, previous)
-        if record is not None and record.used_by == self.by and self._is_usable(record):
-            audit(record, "used")
-        return record
-
-    def _is_usable(self, record: ApprovalRecord) -> bool:
+    def _result(
+        self, record: ApprovalRecord | None, repeat: int, mark: Mark | None, *, is_new: bool = False
+    ) -> Failed | Grant | None:
+        """Use an approval that was found, if that is possible; or return why the call must not run. `None` if it needs
+        another approval, because this one was used, has expired, was withdrawn, or is of another call."""
+        if record is None or record.digest != self.call.digest:
+            return None
         is_open = record.state is ApprovalState.APPROVED and not record.expired_at(self.execution.now_ms())
-        return is_open and record.digest == self.call.digest
+        again = self._may_use_again(record, mark)
+        if is_open and again is not None:
+            current, is_used = self.approvals.use(
+                self.call, repeat, self.by, earlier=record.used_by, again=again, most=self._most_uses
+            )
+            record = current or record
+            if is_used:
+                return self._grant(record, repeat)
+        if record.waits_at(self.call.asked_ms):
+            if is_new:
+                audit(record, "requested")
+            else:
+                age_ms = self.call.asked_ms - record.asked_ms
+                self.execution.services.telemetry.add(APPROVAL_AGE, age_ms)
+            if record.notify_ms and (is_new or record.notify_ms < self.call.asked_ms):
+                self.execution.approvals.append(record)
+            self.execution.waits_for.add(record.approval_id)
+        elif record.state is not ApprovalState.DENIED or (
+            record.task_id is None and record.expired_at(self.call.asked_ms)
+        ):
+            return None
+        failed = _not_approved(record)
+        denied = failed.not_approved if record.state is ApprovalState.DENIED else None
+        if denied is not None or not self.place.is_item:
+            _note(self.variables, self.place, Mark(record.digest, repeat, denied=denied))
+        return failed
 
-    def _may_use(self, record: ApprovalRecord, mark: "Mark | None") -> bool:
-        """Whether the approval is unused, or was used by an attempt that this one repeats: an earlier round of the same
-        call, or a run that died before it could store the outcome."""
+    def _grant(self, record: ApprovalRecord, repeat: int) -> Grant:
+        audit(record, "used")
+        mark = Mark(record.digest, repeat, self.by)
+        if not self.place.is_item:
+            _note(self.variables, self.place, mark)
+        return Grant(self.approvals, record, self.place, self.variables, mark)
+
+    def _may_use_again(self, record: ApprovalRecord, mark: Mark | None) -> UseAgain | None:
+        """Why this attempt may use an approval, which another attempt may have used; `None` if it may not."""
         if record.used_by is None or record.used_by == self.place.before:
-            return True
-        # A note about other arguments may have replaced the note about this approval.
-        is_known = mark is None or mark.digest == record.digest
-        return is_known and not self.place.is_item and _is_later_run(self.by, record.used_by)
-
-    def _is_limited(self, mark: "Mark | None") -> bool:
-        """Whether the waiting approvals of the task have to be counted. The first request of a step in a run cannot
-        exceed the limit, unless many run at the same time."""
-        place = self.place
-        if place.task is None:
-            return False
-        is_parallel = place.workflow is not None and place.workflow.parallel > MOST_WAITING
-        return mark is not None or place.is_item or is_parallel or not self.by.startswith((RUN, JOB))
-
-    def _note(self, mark: "Mark") -> None:
-        """Note the approval in the task. The note is stored with the outcome of the call, or not at all."""
-        if self.variables is not None and self.place.name is not None and not self.place.is_item:
-            self.variables.note(self._variable, to_builtins(mark))
+            return UseAgain.ROUND
+        if record.is_free:
+            return UseAgain.AFTER_FAILURE if record.uses < self._most_uses else None
+        if record.is_repeated or not _is_later(self.by, record.used_by or ""):
+            return None
+        claim = self.place.task.claim if self.place.task else None
+        if self.by.startswith(RUN) and not (claim and claim.interrupted):
+            return None  # all earlier runs have made their last write
+        # The outcome of an attempt is stored with a note about it, or not at all. A note about other arguments may have
+        # replaced the note about this approval.
+        is_stored = mark is not None and (mark.digest != record.digest or mark.by == record.used_by)
+        return None if is_stored else UseAgain.AFTER_DEATH
 
     @property
-    def _variable(self) -> str:
-        return f"{APPROVAL_PREFIX}{self.place.name}"
+    def _most_uses(self) -> int:
+        """How often a call may be made with one approval if it fails cleanly each time."""
+        step = self.place.step
+        if step is None:
+            return 1
+        return step.retry.attempts if step.retry else 1 + step.retryable
+
+    def _too_many(self, error: TooManyWaiting) -> Failed:
+        """Return that no approval can be requested now. A run of a workflow waits for one of the others."""
+        failed = _not_started(f"{self.call.tool} needs an approval, and none was requested: {error}")
+        task, waiting = self.place.task, error.waiting
+        if task is None or waiting is None or not self.place.is_turn or not self.by.startswith(RUN):
+            return failed
+        self.execution.waits_for.add(waiting.approval_id)
+        failed = self.execution.full[task.task_id] = replace(failed, not_approved=_not_approved(waiting).not_approved)
+        return failed
+
+    def _mark(self) -> Mark | None:
+        stored = None if self.variables is None else self.variables.get(f"{APPROVAL_PREFIX}{self.place.name}")
+        return None if stored is None else convert(stored, Mark)
 
 
-def _is_later_run(attempt: str, earlier: str) -> bool:
-    """Whether both are names of runs, and this run has claimed the task after the other one."""
-    return attempt.startswith(RUN) and earlier.startswith(RUN) and int(attempt[len(RUN) :]) > int(earlier[len(RUN) :])
-
-
-class Mark(Struct, frozen=True, omit_defaults=True):
-    """What a task stores about the last approval of a step.
-
-    Attributes:
-        repeat: As in `ApprovalStore.ask`.
-        by: The attempt that has used it; `None` if it was only requested.
-    """
-
-    digest: str
-    repeat: int
-    by: str | None = None
+def _is_later(attempt: str, earlier: str) -> bool:
+    """Whether both are names of runs, or of attempts of a job, and this one has claimed the task after the other."""
+    kind, _, number = attempt.partition(":")
+    earlier_kind, _, earlier_number = earlier.partition(":")
+    return kind == earlier_kind and kind in ("run", "job") and int(number) > int(earlier_number or 0)
 
 
 def _not_approved(record: ApprovalRecord) -> Failed:

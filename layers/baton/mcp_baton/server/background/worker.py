@@ -182,8 +182,10 @@ class JobAttempt:
 
     @property
     def _place(self) -> host.Place:
-        """All attempts of the call share one approval, because only the last outcome is stored."""
-        return host.Place(task=self._lease.task, by="job", before="job", is_asked=self._job.dispatches > 1)
+        """The attempt continues the one before, which has asked the client, unless that one's worker died."""
+        number = self._lease.task.claim.number if self._lease.task.claim else 1
+        first = number - attempt_number(self._lease.task, self._job) + 1
+        return host.Place(task=self._lease.task, by=f"job:{number}", before=f"job:{first - 1}")
 
     def _store_result(self, result: JsonObject) -> str:
         size = json_size(result)

@@ -27,6 +27,7 @@ from mcp_baton.server.workflows.task_view import (
     result_view,
     task_summary,
     task_view,
+    with_decision,
 )
 from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
@@ -44,7 +45,7 @@ def get_task(request: Request) -> JsonObject:
             from mcp_baton.server.background.questions import send_questions
 
             send_questions(request, task)
-        return task_view(task, options)
+        return task_view(with_decision(task, store), options)
 
     return from_store(request, read)
 
@@ -81,7 +82,9 @@ def list_tasks(request: Request) -> JsonObject:
         message = "Invalid params: `cursor` was not returned by this list"
         raise ProtocolError(INVALID_PARAMS, message) from error
     options = options_of(request)
-    result: dict[str, Json] = {"tasks": [listed_view(task, options) for task in page.tasks]}
+    result: dict[str, Json] = {
+        "tasks": [listed_view(with_decision(task, request.store), options) for task in page.tasks]
+    }
     return result | {"nextCursor": page.cursor} if page.cursor else result
 
 

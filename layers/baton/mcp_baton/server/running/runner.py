@@ -9,7 +9,7 @@ from base64 import b64decode
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from traceback import format_exception
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec import Struct, structs
 
@@ -38,7 +38,6 @@ from mcp_baton.server.running.tool_threads import (
 )
 from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.server.schema.signature import Signature
-from mcp_baton.tasks.record import APPROVAL_PREFIX
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import ABANDONED_THREADS
 from mcp_baton.workflow.approval import Approval
@@ -55,6 +54,9 @@ from mcp_baton.workflow.host import (
 )
 from mcp_baton.workflow.keys import own_key
 from mcp_baton.workflow.secrets import NO_SECRETS, Secrets
+
+if TYPE_CHECKING:
+    from mcp_baton.server.approvals.gate import Grant
 
 logger = logging.getLogger(__name__)
 
@@ -177,9 +179,18 @@ def run[T](
             "Tell the user that the server needs its operator.",
             kind=Failure.NOT_STARTED,
         )
-    refusal = _check_guards(execution, target, prepared, options)
-    if refusal is not None:
-        return refusal
+    grant = _check_guards(execution, target, prepared, options)
+    if isinstance(grant, Failed):
+        return structs.replace(grant, is_refused=True)
+    outcome = _outcome(execution, target, prepared, asking, options)
+    if grant is not None and isinstance(outcome, Failed):
+        grant.end(outcome)
+    return outcome
+
+
+def _outcome[T](
+    execution: Execution, target: BoundFunction[T], prepared: Prepared, asking: AskerFactory, options: CallOptions
+) -> T | Failed:
     ending, secrets = _run_function(execution, target, prepared.bound, asking, options)
     match ending:
         case Returned():
@@ -193,9 +204,6 @@ def run[T](
                 options.variables.close()
             return Failed(_timeout_text(execution, target, limit_s), kind=Failure.TIMED_OUT)
         case NotStarted(waits_for):
-            if options.variables is not None and options.attempt.number == 1:
-                # The next run may use the approval, because this call did nothing.
-                options.variables.forget(f"{APPROVAL_PREFIX}{options.attempt.place.name}")
             return Failed(_not_started_text(execution, target, waits_for), kind=Failure.NOT_STARTED)
 
 
@@ -211,8 +219,8 @@ def hide_secrets[T](outcome: T | Failed, secrets: Secrets) -> T | Failed:
 
 def _check_guards(
     execution: Execution, target: BoundFunction[Any], prepared: Prepared, options: CallOptions
-) -> Failed | None:
-    """Check the guards of a tool, just before it runs. Returns why it must not run; `None` if it may."""
+) -> "Failed | Grant | None":
+    """Check the guards of a tool, just before it runs. Returns why it must not run, or the approval that it uses."""
     place = options.attempt.place
     if target.only_in and not place.allows(target.only_in):
         return Failed(_not_its_turn_text(target.name, target.only_in), kind=Failure.NOT_STARTED)

@@ -2,7 +2,7 @@
 on)."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -19,8 +19,8 @@ from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.schema.prompt_arguments import check_arguments
 from mcp_baton.server.workflows.task_view import notes_meta, task_meta
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.record import StepStatus, TaskRecord
-from mcp_baton.tasks.store import Batch, Timing, write_decided
+from mcp_baton.tasks.record import StepStatus, TaskRecord, pause_of, paused_step, statuses_of
+from mcp_baton.tasks.store import Batch, SetPause, Timing, write_decided
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import RECORDINGS_LOST
 from mcp_baton.workflow.approval import AFTER_APPROVAL, NotApproved
@@ -39,6 +39,7 @@ from mcp_baton.workflow.definition_changes import declared_arguments
 from mcp_baton.workflow.handoff import next_calls
 from mcp_baton.workflow.host import NO_PLACE, Attempt, Failed, Failure, Outcome, Place
 from mcp_baton.workflow.keys import step_key
+from mcp_baton.workflow.pause import approval_pause
 from mcp_baton.workflow.placeholders import (
     CHANGED,
     PlaceholderLimits,
@@ -113,8 +114,9 @@ class Continuation(Struct, frozen=True):
     def record(self, outcome: Outcome) -> Recording:
         if not isinstance(self.target, Plan):
             return _failure_recording(self.target)
-        if isinstance(outcome, Failed) and outcome.not_approved is not None:
-            return _refused_recording(self.request, self.target.task.task_id, self.target, outcome.not_approved)
+        if isinstance(outcome, Failed) and outcome.is_refused:
+            plan = self._with_denial(self.target, outcome.not_approved)
+            return _refused_recording(self.request, plan.task.task_id, plan, outcome.not_approved, self.call)
         request, plan, batches = self.request, self.target, list[Batch]()
         timing = Timing(self.at_ms, round((request.services.clock() - self.began_s) * 1000))
         is_timed_out = isinstance(outcome, Failed) and outcome.kind is Failure.TIMED_OUT
@@ -137,6 +139,32 @@ class Continuation(Struct, frozen=True):
             return _failure_recording(_error_meta(request, plan.task.task_id, error), plan.workflow)
         new_plan = plan_of(request, result.task)
         return _success_recording(request, new_plan, batches[-1], result.oversized, self.call.arguments)
+
+    def _with_denial(self, plan: Plan, refusal: NotApproved | None) -> Plan:
+        """Note in the task that a person has denied the call of its step, so that no handoff suggests it again. Returns
+        the plan after that; if it cannot be noted, the same one."""
+        step, name = self.place.step, self.place.name
+        if refusal is None or not refusal.is_denied or step is None or name is None:
+            return plan
+
+        def decide(current: TaskRecord) -> Batch:
+            stored_pause = pause_of(current)
+            is_paused_here = stored_pause is None or paused_step(stored_pause) == step.name
+            if statuses_of(current).get(step.name, StepStatus.COMPLETED).settled:
+                return Batch()
+            pause = SetPause(approval_pause(step.name, refusal).to_json())
+            return Batch(
+                pause=pause if is_paused_here and not self.place.is_item else None, variables=self.variables.changed
+            )
+
+        try:
+            store, _ = self.request.own_tasks()
+            return plan_of(
+                self.request, write_decided(store, plan.task, decide, attempts=attempts_for(plan, self.call.tool)).task
+            )
+        except StoreError:
+            logger.warning("task %s: a denial could not be noted", plan.task.task_id, exc_info=True)
+            return plan
 
 
 def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> Continuation | RefusedCall:
@@ -274,8 +302,14 @@ def _failure_recording(meta: dict[str, Json], workflow: Workflow | None = None) 
 
 
 def _refused_recording(
-    request: Request, task_id: str, target: PlanOrMeta, refusal: NotApproved | None = None
+    request: Request,
+    task_id: str,
+    target: PlanOrMeta,
+    refusal: NotApproved | None = None,
+    call: ContinuationCall | None = None,
 ) -> Recording:
+    """Return the recording of a call that was not made. Its `next` does not name `call`."""
+
     def text() -> str:
         from mcp_baton.server.workflows.task_ids import handle_of
         from mcp_baton.workflow.continuation import unrecorded_text
@@ -287,10 +321,23 @@ def _refused_recording(
         return unrecorded_text(str(meta["record_error"]), is_made=False)
 
     if isinstance(target, Plan):
-        meta = unrecorded_meta(request, task_id, NOTHING_RUN, target.task, remaining_calls(request, target))
+        calls = [entry for entry in remaining_calls(request, target) if call is None or not _may_be(entry, call)]
+        meta = unrecorded_meta(request, task_id, NOTHING_RUN, target.task, calls)
     else:
         meta = target
     return Recording(meta, text)
+
+
+def _may_be(entry: JsonObject, call: ContinuationCall) -> bool:
+    """Whether a suggested call may be this one: no argument of it is known to differ."""
+    arguments = entry.get("arguments")
+    if entry.get("tool") != call.tool or not isinstance(arguments, Mapping):
+        return False
+    return all(
+        value == call.arguments[name] or (isinstance(value, str) and value.startswith(("<", "{{")))
+        for name, value in arguments.items()
+        if name in call.arguments
+    )
 
 
 def plan_of(request: Request, task: TaskRecord) -> Plan:

@@ -27,6 +27,7 @@ from mcp_baton.server.workflows.task_view import (
     shown_pause,
     status_message_of,
     task_meta,
+    with_decision,
 )
 from mcp_baton.server.workflows.workflow_tools import (
     MAX_RESULT_BYTES,
@@ -42,7 +43,14 @@ from mcp_baton.tasks.values import weight_of
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT, Step
 from mcp_baton.workflow.definition_changes import conflicting_steps
 from mcp_baton.workflow.handoff import RemainingCalls, uris_of
-from mcp_baton.workflow.pause import ApprovalRequired, PauseReason, Waiting, parse_pause
+from mcp_baton.workflow.pause import (
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequired,
+    PauseReason,
+    Waiting,
+    parse_pause,
+)
 from mcp_baton.workflow.quoting import LONGEST, one_line, quoted_error
 from mcp_baton.workflow.repeats import may_have_run
 from mcp_baton.workflow.run_text import LIMIT, SHORT, cut
@@ -116,7 +124,7 @@ def _perform(request: Request, tool: WorkflowTool, action: str, task_id: str, re
                     task = store.complete(owner, task_id, result)
         if action != "show":
             wake_waiting_jobs(request.services, store, task)
-        return _result(request, tool, task, action)
+        return _result(request, tool, with_decision(task, store), action)
     except TaskFinished as error:
         return error_result(f"This task is {error.current.status.value}: nothing changes it.")
     except TooLarge as error:
@@ -393,7 +401,10 @@ def _list_tasks(request: Request) -> JsonObject:
         logger.exception("request %s: the tasks cannot be listed", request.exchange.request_id)
         return error_result("The tasks cannot be read now. Make the same call again later.")
     # A background call of a workflow has a task of its own. The row of the workflow's task shows the same run.
-    entries, workflow_tools = [_entry(task, request.now_ms) for task in page.tasks], request.server.workflow_tool_names
+    entries, workflow_tools = (
+        [_entry(with_decision(task, store), request.now_ms) for task in page.tasks],
+        request.server.workflow_tool_names,
+    )
     tasks = [entry for entry in entries if entry.get("tool") not in workflow_tools][:MAX_LISTED]
     lines = [_line(task) for task in tasks[:MAX_NAMED]]
     rest = [f"And {len(tasks) - MAX_NAMED} more."] if len(tasks) > MAX_NAMED else []
@@ -425,6 +436,8 @@ def _entry(task: TaskRecord, now_ms: Callable[[], int]) -> dict[str, Json]:
 def _wait_text(reason: PauseReason | None) -> str:
     if isinstance(reason, Waiting):
         return "waits for a callback" if reason.waits_for == "callback" else "waits for a time"
+    if isinstance(reason, ApprovalGranted | ApprovalExpired):
+        return "can continue"
     return "waits for a person" if isinstance(reason, ApprovalRequired) else "waits for the model"
 
 

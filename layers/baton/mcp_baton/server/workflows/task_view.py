@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.budget import Budget
@@ -18,6 +18,7 @@ from mcp_baton.server.content import with_meta
 from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
+from mcp_baton.tasks.approvals import ApprovalState
 from mcp_baton.tasks.record import (
     APPROVAL_PREFIX,
     EARLY_PREFIX,
@@ -38,9 +39,19 @@ from mcp_baton.tasks.record import (
     statuses_of,
     steps_of,
 )
+from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tasks.values import FINAL_RESULT, Weight, read_ahead, weight_of
 from mcp_baton.workflow.items import stored_items
-from mcp_baton.workflow.pause import WAIT_BEGINS, ApprovalRequired, Interrupted, Waiting, parse_pause
+from mcp_baton.workflow.pause import (
+    WAIT_BEGINS,
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequired,
+    Interrupted,
+    Waiting,
+    parse_pause,
+)
 
 if TYPE_CHECKING:
     from mcp_baton.workflow.repeats import Repeat
@@ -287,6 +298,28 @@ def shown_pause(task: TaskRecord, now_ms: Callable[[], int]) -> JsonObject | Non
     return None if claim.holds_at(at_ms) else pause_of(task)
 
 
+def with_decision(task: TaskRecord, store: TaskStore | None) -> TaskRecord:
+    """Return the task as it is shown: if it waits for an approval that was decided or has expired, its pause reason
+    says so. One `GetItem` for a task that waits for an approval."""
+    reason = parse_pause(pause_of(task))
+    if store is None or task.status.terminal or not isinstance(reason, ApprovalRequired):
+        return task
+    try:
+        record = store.approvals.get(reason.approval_id)
+    except StoreError:
+        logger.warning("task %s: its approval cannot be read", task.task_id, exc_info=True)
+        return task
+    if record is None or record.waits_at(store.now_ms()) or record.state is ApprovalState.WITHDRAWN:
+        return task
+    kind: type[ApprovalDenied | ApprovalExpired | ApprovalGranted] = ApprovalGranted
+    if record.expired_at(store.now_ms()):
+        kind = ApprovalExpired
+    if record.state is ApprovalState.DENIED:
+        kind = ApprovalDenied
+    members = {**structs.asdict(reason), "reason": record.reason or ("" if kind is ApprovalDenied else None)}
+    return structs.replace(task, decided_pause=kind(**members).to_json())
+
+
 def status_message_of(task: TaskRecord, now_ms: Callable[[], int]) -> str | None:
     """Return the worker's report, or that the task is paused."""
     if task.status_message or task.status is not TaskStatus.WORKING:
@@ -294,7 +327,7 @@ def status_message_of(task: TaskRecord, now_ms: Callable[[], int]) -> str | None
     reason = parse_pause(shown_pause(task, now_ms))
     if isinstance(reason, Waiting) and not is_waiting(task, reason, now_ms()):
         return WAITED
-    if isinstance(reason, ApprovalRequired | Waiting):
+    if isinstance(reason, ApprovalRequired | ApprovalDenied | ApprovalGranted | ApprovalExpired | Waiting):
         return f"paused: {reason.short_form()}"
     return PAUSED if shown_pause(task, now_ms) else None
 
@@ -367,7 +400,7 @@ def read_variable(task: TaskRecord, name: str) -> Json:
 
 def _stored_state(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
     state = {name: read_variable(task, name) for name in ALWAYS_SHOWN if name in task.variables}
-    if task.claim is None or not task.claim.until_ms:
+    if task.decided_pause is None and (task.claim is None or not task.claim.until_ms):
         return state
     # A stored pause reason may be older than the run that holds the task, or that was killed.
     state.pop(PAUSE_REASON, None)

@@ -1,8 +1,8 @@
 """Approvals in the table of the tasks, one item for each (docs/storage.md, Approvals)."""
 
+import heapq
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
 from msgspec.structs import replace
@@ -10,19 +10,18 @@ from msgspec.structs import replace
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.approvals import (
-    MOST_REPEATS,
-    MOST_WAITING,
     ApprovalPage,
     ApprovalRecord,
     ApprovalState,
     Decision,
     NotDecided,
-    TooManyWaiting,
+    UseAgain,
 )
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, decode, encode_json
 from mcp_baton.tasks.dynamodb.expressions import Update, first_token, unlist
 from mcp_baton.tasks.dynamodb.items import LISTS, expired, number
 from mcp_baton.tasks.dynamodb.table import CREATE, WRITE, ConditionFailed, TaskTable
+from mcp_baton.tasks.dynamodb.waiting_approvals import WaitingApprovals
 from mcp_baton.tasks.ids import new_token, text_digest
 from mcp_baton.tasks.texts import to_text
 
@@ -30,11 +29,21 @@ PREFIX: Final = "APPROVAL#"
 LINK_PREFIX: Final = "LINK#"
 LINK_KEY: Final = "LINK"
 PAGE_SIZE: Final = 25
+MOST_READ: Final = 100
+"""The most approvals that one page reads. Those that have expired, or were decided just now, are not on it."""
+
 COMPRESS_OVER_BYTES: Final = 1_024
 KEY_CHARACTERS: Final = 16
 """Hex digits of each of the three parts of an id: the task, the call, and 64 random bits."""
 
 REPEAT_CHARACTERS: Final = 2
+LONG_REPEAT: Final = "g"
+"""Begins the number of a later request, so that it sorts after those with two digits."""
+
+LONG_REPEAT_DIGITS: Final = 7
+LAST: Final = "~"
+"""Sorts after every number."""
+
 DAY_MS: Final = 86_400_000
 SLACK_MS: Final = 600_000
 """How long an expired approval stays in its list, because the clocks of other processes may be slow, milliseconds."""
@@ -58,13 +67,29 @@ class DynamoDBApprovalStore:
     def __init__(self, table: TaskTable, audit_days: int) -> None:
         self._table = table
         self._audit_ms = audit_days * DAY_MS
+        self._waiting = WaitingApprovals(table, self._read)
 
-    def ask(self, record: ApprovalRecord, repeat: int, *, is_limited: bool) -> tuple[ApprovalRecord, bool]:
-        if repeat >= MOST_REPEATS:
-            raise TooManyWaiting(f"this call was requested {MOST_REPEATS} times already")
+    def latest(self, call: ApprovalRecord) -> tuple[ApprovalRecord, int] | None:
+        key = _key_text(call, 0)
+        digest = key[KEY_CHARACTERS : 2 * KEY_CHARACTERS]
+        page = self._table.query(
+            {
+                "KeyConditionExpression": "pk=:pk AND sk BETWEEN :first AND :last",
+                "ExpressionAttributeValues": {
+                    ":pk": {"S": PREFIX + key[:KEY_CHARACTERS]},
+                    ":first": {"S": digest},
+                    ":last": {"S": digest + LAST},
+                },
+                "ScanIndexForward": False,
+                "Limit": 1,
+                "ConsistentRead": True,
+            }
+        )
+        return next(((to_approval(item), _repeat_in(item["sk"]["S"])) for item in page["Items"]), None)
+
+    def ask(self, record: ApprovalRecord, repeat: int) -> tuple[ApprovalRecord, bool]:
         key, now_ms, token = _key_text(record, repeat), self._table.clock_ms(), new_token()
-        if is_limited and self._waiting_of_task(key[:KEY_CHARACTERS], now_ms) >= MOST_WAITING:
-            raise TooManyWaiting(f"{MOST_WAITING} approvals of this task wait already")
+        is_counted = self._waiting.enter(record, key)
         record = replace(record, approval_id=key + os.urandom(KEY_CHARACTERS // 2).hex())
         item: Item = {
             **_key(record.approval_id),
@@ -83,7 +108,10 @@ class DynamoDBApprovalStore:
         except ConditionFailed as failure:
             if failure.item is None:
                 raise StoreError("the approval was deleted while it was requested") from failure
-            return to_approval(failure.item), False
+            existing = to_approval(failure.item)
+            if is_counted and not existing.waits_at(now_ms):
+                self._waiting.leave(existing, key)
+            return existing, False
         return record, True
 
     def waiting(self, task_id: str) -> frozenset[str]:
@@ -91,25 +119,56 @@ class DynamoDBApprovalStore:
         items = (item for page in self._table.pages(request) for item in page["Items"])
         return frozenset(item["approval_id"]["S"] for item in items)
 
-    def _waiting_of_task(self, task: str, now_ms: int) -> int:
-        pages = self._table.pages({**_waiting_query(task, now_ms), "Select": "COUNT"})
-        return sum(page["Count"] for page in pages)
-
-    def use(self, call: ApprovalRecord, repeat: int, attempt: str, earlier: str | None = None) -> ApprovalRecord | None:
+    def use(
+        self,
+        call: ApprovalRecord,
+        repeat: int,
+        attempt: str,
+        *,
+        earlier: str | None = None,
+        again: UseAgain = UseAgain.ROUND,
+        most: int = 1,
+    ) -> tuple[ApprovalRecord | None, bool]:
         now_ms = self._table.clock_ms()
         update = Update(new_token(), now_ms)
         update.require(f"{update.name('state')}={update.text(ApprovalState.APPROVED)}")
         update.require(f"{update.name('digest')}={update.text(call.digest)}")
         update.require(f"{update.name('until')}>{update.number(now_ms)}")
         used_by = update.name("used_by")
-        unused = f"attribute_not_exists({used_by})"
-        update.require(unused if earlier is None else f"({unused} OR {used_by}={update.text(earlier)})")
+        if earlier is None:
+            update.require(f"attribute_not_exists({used_by})")
+        else:
+            update.require(f"{used_by}={update.value({'S': earlier})}")
+        if earlier is not None and again is UseAgain.AFTER_FAILURE:
+            free = update.name("free")
+            update.require(f"attribute_exists({free}) AND {update.name('uses')}<{update.number(most)}")
+            update.remove(free)
+        elif earlier is not None and again is UseAgain.AFTER_DEATH:
+            free, repeated = update.name("free"), update.name("repeated")
+            update.require(f"attribute_not_exists({free}) AND attribute_not_exists({repeated})")
+            update.set(repeated, update.number(1))
+        if earlier is None or again is not UseAgain.ROUND:
+            update.add(update.name("uses"), update.number(1))
         update.set(used_by, update.value({"S": attempt}))
         update.set(update.name("used_ms"), update.number(now_ms))
         try:
-            return to_approval(self._table.update(_key(_key_text(call, repeat)), update, CREATE))
+            return to_approval(self._table.update(_item_key(_key_text(call, repeat)), update, CREATE)), True
         except ConditionFailed as failure:
-            return None if failure.item is None else to_approval(failure.item)
+            return (None if failure.item is None else to_approval(failure.item)), False
+
+    def free(self, record: ApprovalRecord, *, started: bool) -> None:
+        update = Update(new_token(), self._table.clock_ms())
+        used_by, free = update.name("used_by"), update.name("free")
+        update.require(f"{used_by}={update.value({'S': record.used_by or ''})} AND attribute_not_exists({free})")
+        update.set(free, update.number(1))
+        if not started:
+            update.add(update.name("uses"), update.number(-1))
+        self._apply(record, update)
+
+    def _read(self, key: str) -> ApprovalRecord | None:
+        """Read the approval with the first part of an id."""
+        item = self._table.get(_item_key(key))
+        return None if item is None else to_approval(item)
 
     def get(self, approval_id: str) -> ApprovalRecord | None:
         item = self._table.get(_key(approval_id)) if is_approval_id(approval_id) else None
@@ -119,13 +178,21 @@ class DynamoDBApprovalStore:
     def list(self, audiences: Sequence[str], state: ApprovalState, cursor: str | None = None) -> ApprovalPage:
         if cursor is not None and not is_approval_id(cursor.partition("#")[2]):
             raise ValueError("the cursor is not one of this list")
-        records: dict[str, ApprovalRecord] = {}
-        for audience in audiences:
-            entries = self._entries(_list_name(state, audience), cursor)
-            records |= dict(islice(self._current(entries, state), PAGE_SIZE + 1))
-        newest = sorted(records, reverse=True)
-        page = [records[position] for position in newest[:PAGE_SIZE]]
-        return ApprovalPage(page, newest[PAGE_SIZE - 1] if len(newest) > PAGE_SIZE else None)
+        lists = (self._entries(_list_name(state, audience), cursor) for audience in audiences)
+        records, position, left_ms = list[ApprovalRecord](), cursor, self._table.left_ms()
+        for count, entry in enumerate(heapq.merge(*lists, key=_listed_at, reverse=True)):
+            if len(records) == PAGE_SIZE or count == MOST_READ or (count and self._has_used_half(left_ms)):
+                return ApprovalPage(records, position)
+            record = self._current(entry, state)
+            if record is not None:
+                records.append(record)
+            position = _listed_at(entry)
+        return ApprovalPage(records)
+
+    def _has_used_half(self, left_ms: int | None) -> bool:
+        """Whether half of the time is over that was left at the beginning."""
+        now_left_ms = self._table.left_ms()
+        return left_ms is not None and now_left_ms is not None and 2 * now_left_ms < left_ms
 
     def _entries(self, name: str, cursor: str | None) -> Iterator[Item]:
         """The keys of the items in a list, newest first."""
@@ -142,23 +209,22 @@ class DynamoDBApprovalStore:
         for page in pages:
             yield from page["Items"]
 
-    def _current(self, entries: Iterable[Item], state: ApprovalState) -> Iterator[tuple[str, ApprovalRecord]]:
-        """The approvals in a list that belong there. The index may be a moment old."""
+    def _current(self, entry: Item, state: ApprovalState) -> ApprovalRecord | None:
+        """The approval of an entry, if it belongs in this list. The index may be a moment old."""
         now_ms = self._table.clock_ms()
-        for entry in entries:
-            item = self._table.get({"pk": entry["pk"], "sk": entry["sk"]})
-            record = None if item is None else to_approval(item)
-            if record is None or record.state is not state:
-                continue
-            if state is ApprovalState.WAITING and record.expired_at(now_ms):
-                if record.expired_at(now_ms - SLACK_MS):
-                    # Remove it from the list, so that no further reader has to skip it.
-                    update = Update(None, self._table.clock_ms())
-                    update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
-                    unlist(update)
-                    self._apply(record, update)
-                continue
-            yield _list_position(record), record
+        item = self._table.get({"pk": entry["pk"], "sk": entry["sk"]})
+        record = None if item is None else to_approval(item)
+        if record is None or record.state is not state:
+            return None
+        if state is not ApprovalState.WAITING or not record.expired_at(now_ms):
+            return record
+        if record.expired_at(now_ms - SLACK_MS):
+            # Remove it from the list, so that no further reader has to skip it.
+            update = Update(None, self._table.clock_ms())
+            update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
+            unlist(update)
+            self._apply(record, update)
+        return None
 
     def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
         now_ms = self._table.clock_ms()
@@ -178,16 +244,20 @@ class DynamoDBApprovalStore:
         update.set(update.name("decided"), update.value(encode_json("the decision", decided, COMPRESS_OVER_BYTES)))
         update.set(update.name("listed_in"), update.text(_list_name(state, record.audience)))
         try:
-            return to_approval(self._table.update(_key(record.approval_id), update, WRITE))
+            decided_record = to_approval(self._table.update(_key(record.approval_id), update, WRITE))
         except ConditionFailed as failure:
             raise NotDecided(record if failure.item is None else to_approval(failure.item)) from failure
+        self._waiting.leave(record, record.approval_id[:-KEY_CHARACTERS])
+        return decided_record
 
     def withdraw(self, record: ApprovalRecord) -> ApprovalRecord:
         update = Update(new_token(), self._table.clock_ms())
         update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
         update.set(update.name("state"), update.text(ApprovalState.WITHDRAWN))
         update.set(update.name("listed_in"), update.text(_list_name(ApprovalState.WITHDRAWN, record.audience)))
-        return self._apply(record, update)
+        withdrawn_record = self._apply(record, update)
+        self._waiting.leave(record, record.approval_id[:-KEY_CHARACTERS])
+        return withdrawn_record
 
     def notified(self, record: ApprovalRecord, notify_ms: int) -> bool:
         update = Update(None, self._table.clock_ms())
@@ -233,7 +303,11 @@ class DynamoDBApprovalStore:
 
 def is_approval_id(text: str) -> bool:
     """Whether a text has the form of an approval's id. If it has not, the table is not read."""
-    return len(text) == 3 * KEY_CHARACTERS + REPEAT_CHARACTERS and not text.strip("0123456789abcdef")
+    repeat = text[2 * KEY_CHARACTERS : -KEY_CHARACTERS]
+    digits = repeat.removeprefix(LONG_REPEAT)
+    if len(digits) != (REPEAT_CHARACTERS if digits == repeat else LONG_REPEAT_DIGITS):
+        return False
+    return not (text[: 2 * KEY_CHARACTERS] + digits + text[-KEY_CHARACTERS:]).strip("0123456789abcdef")
 
 
 def to_approval(item: Item) -> ApprovalRecord:
@@ -248,6 +322,10 @@ def to_approval(item: Item) -> ApprovalRecord:
             state=ApprovalState(item["state"]["S"]),
             used_ms=number(item, "used_ms") if "used_ms" in item else None,
             used_by=item["used_by"]["S"] if "used_by" in item else None,
+            # An earlier release did not count the use.
+            uses=number(item, "uses") if "uses" in item else int("used_by" in item),
+            is_free="free" in item,
+            is_repeated="repeated" in item,
             notify_ms=number(item, "notify"),
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -262,7 +340,14 @@ def _key_text(call: ApprovalRecord, repeat: int) -> str:
     """The part of an id that names the item: the task, the call and the number."""
     # Calls without a task have no common partition.
     task = _task_text(call.task_id or call.digest)
-    return f"{task}{call.digest[:KEY_CHARACTERS]}{repeat:0{REPEAT_CHARACTERS}x}"
+    number = f"{repeat:0{REPEAT_CHARACTERS}x}"
+    if len(number) > REPEAT_CHARACTERS:
+        number = f"{LONG_REPEAT}{repeat:0{LONG_REPEAT_DIGITS}x}"
+    return f"{task}{call.digest[:KEY_CHARACTERS]}{number}"
+
+
+def _repeat_in(sort_key: str) -> int:
+    return int(sort_key[KEY_CHARACTERS:].removeprefix(LONG_REPEAT), 16)
 
 
 def _task_text(task_id: str) -> str:
@@ -285,8 +370,12 @@ def _waiting_query(task: str, now_ms: int) -> dict[str, Any]:
 
 
 def _key(approval_id: str) -> Item:
-    call = approval_id[KEY_CHARACTERS : 2 * KEY_CHARACTERS + REPEAT_CHARACTERS]
-    return {"pk": {"S": PREFIX + approval_id[:KEY_CHARACTERS]}, "sk": {"S": call}}
+    return _item_key(approval_id[:-KEY_CHARACTERS])
+
+
+def _item_key(text: str) -> Item:
+    """The key of the item with this first part of an id."""
+    return {"pk": {"S": PREFIX + text[:KEY_CHARACTERS]}, "sk": {"S": text[KEY_CHARACTERS:]}}
 
 
 def _link_key(digest: str) -> Item:
@@ -295,6 +384,11 @@ def _link_key(digest: str) -> Item:
 
 def _list_name(state: ApprovalState, audience: str) -> str:
     return f"APPROVALS#{state.value}#{to_text(audience)}"
+
+
+def _listed_at(entry: Item) -> str:
+    position: str = entry["listed_at"]["S"]
+    return position
 
 
 def _list_position(record: ApprovalRecord) -> str:

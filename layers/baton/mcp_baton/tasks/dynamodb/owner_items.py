@@ -18,6 +18,7 @@ from mcp_baton.tasks.dynamodb.items import OWNER_PREFIX, TASK_PREFIX, owner_of
 from mcp_baton.tasks.dynamodb.outside import VALUE_PREFIX, expiring_pointers, owner_digest
 from mcp_baton.tasks.dynamodb.s3 import RETENTION_DAYS, S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.dynamodb.waiting_approvals import PREFIX as APPROVALS_PREFIX
 from mcp_baton.tasks.texts import to_text
 
 NOT_EXPORTED: Final = ("large_values", "source")
@@ -36,7 +37,7 @@ class OwnerItems:
         """The filter of a scan for these items. It also matches approvals, links and addresses of other owners, because
         their keys do not contain the owner."""
         prefixes = [f"{OWNER_PREFIX}{to_text(self._owner)}#", f"{VALUE_PREFIX}{owner_digest(self._owner)}#"]
-        prefixes += [APPROVAL_PREFIX, LINK_PREFIX, CALLBACK_PREFIX]
+        prefixes += [APPROVAL_PREFIX, APPROVALS_PREFIX, LINK_PREFIX, CALLBACK_PREFIX]
         values = {f":{number}": {"S": prefix} for number, prefix in enumerate(prefixes)}
         matches = " OR ".join(f"begins_with(pk,{placeholder})" for placeholder in values)
         return {"FilterExpression": matches, "ExpressionAttributeValues": values}
@@ -45,7 +46,7 @@ class OwnerItems:
         """Whether an item that the scan has found is the owner's."""
         if item["pk"]["S"].startswith(OWNER_PREFIX):
             return owner_of(item) == self._owner
-        if item["pk"]["S"].startswith(CALLBACK_PREFIX):
+        if item["pk"]["S"].startswith((CALLBACK_PREFIX, APPROVALS_PREFIX)):
             return item["owner"]["S"] == to_text(self._owner)
         if item["pk"]["S"].startswith(LINK_PREFIX):
             record = self._store.approvals.get(item["approval_id"]["S"])
@@ -56,7 +57,7 @@ class OwnerItems:
     def exported(self, item: Item) -> dict[str, Json] | None:
         """What an item stores. `None` for a count, and for a value: it is exported with its task."""
         if (approval := _approval(item)) is not None:
-            return {"kind": "approval", **approval.to_json()}
+            return {"kind": "approval", **approval.to_json(for_requester=True)}
         if item["pk"]["S"].startswith(LINK_PREFIX):
             return {"kind": "link", "approvalId": item["approval_id"]["S"]}
         if item["pk"]["S"].startswith(CALLBACK_PREFIX):
