@@ -331,3 +331,31 @@ def test_questions_and_fetches_wait_for_the_steps_in_after() -> None:
     flow_steps = server.workflows["flow"].steps
     assert [flow_step.after for flow_step in flow_steps] == [(), ("charge",), ("read",)]
     assert [set(server.workflows["flow"].needs(flow_step)) for flow_step in flow_steps] == [set(), {"charge"}, {"read"}]
+
+
+def test_a_pause_lists_questions_whose_values_other_steps_have_given_meanwhile() -> None:
+    server, asked = Server("s"), threading.Event()
+
+    @server.tool
+    def find(key: str) -> str:
+        """Find."""
+        return key
+
+    @server.tool
+    def use(first: str, second: str) -> str:
+        """Use."""
+        return first + second
+
+    @server.workflow(parallel=2)
+    def flow(key: str) -> None:
+        """Flow."""
+        found = step(find)(key=key)
+        first = ask_user("first", "What comes first?")
+        second = ask_user("second", "What comes after {found}?", found=found)
+        step(use)(first=first, second=second)
+
+    with connect(server) as client:
+        client.answers(None)
+        client.during("find", lambda: asked.wait(0.2))
+        run = client.call_workflow("flow", {"key": "A"})
+        assert [question["name"] for question in run.meta["pause_reason"]["questions"]] == ["first", "second"]

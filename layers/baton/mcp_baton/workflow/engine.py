@@ -283,6 +283,7 @@ class Engine:
                 elif threads is not None and run.running:
                     self._end(run, threads.next())
                 else:
+                    run.update_questions(self._host)
                     return run.stop
         finally:
             if threads is not None:

@@ -405,7 +405,7 @@ class Known(Struct, frozen=True):
     def decide(self, step: Step, host: Host) -> Ready | PauseReason:
         """Whether a step can run now, and with what; or why it cannot."""
         if step.ask is not None:
-            return self._answers_pause(step, host)
+            return self.answers_pause(step, host)
         arguments = self.arguments_of(step)
         if not isinstance(arguments, dict):
             return arguments
@@ -479,7 +479,7 @@ class Known(Struct, frozen=True):
             return f"the value of the task variable '{source.name}' was lost or cannot be read"
         return f"the task variable '{source.name}' has no '{source.path}', or its value was lost"
 
-    def _answers_pause(self, step: Step, host: Host) -> PauseReason:
+    def answers_pause(self, step: Step, host: Host) -> PauseReason:
         """Why a run stops at a question that has no answer."""
         values = self._resolve_all(step.template_bindings, step)
         if not isinstance(values, dict):

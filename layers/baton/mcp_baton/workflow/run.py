@@ -33,6 +33,7 @@ from mcp_baton.workflow.host import (
     Failed,
     Failure,
     FetchedResource,
+    Host,
     Outcome,
     Skipped,
     Succeeded,
@@ -42,6 +43,7 @@ from mcp_baton.workflow.host import (
 from mcp_baton.workflow.items import Items, failed_items
 from mcp_baton.workflow.lease import Lease, Over, StartTime, Superseded, TaskOver
 from mcp_baton.workflow.pause import (
+    AnswersRequired,
     ApprovalDenied,
     ApprovalRequired,
     FailedItem,
@@ -396,6 +398,14 @@ class Run:
     def all_stops(self) -> list[Stop]:
         """Why steps could not be settled, in the order of the steps."""
         return [self.stops[step.name][0] for step in self.workflow.steps if step.name in self.stops]
+
+    def update_questions(self, host: Host) -> None:
+        """Ask all questions whose values are known now. Steps that ran at the same time may have ended after the run
+        has stopped at the first question."""
+        for step in self.workflow.steps:
+            stop, blocked = self.stops.get(step.name, (None, None))
+            if isinstance(stop, AnswersRequired):
+                self.stops[step.name] = self.known.answers_pause(step, host), blocked
 
     def note_job(self, job_id: str | None) -> None:
         """Note in the task whether the background job of this run waits, so that it is woken."""
