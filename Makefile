@@ -109,6 +109,13 @@ QUICK := tests/unit/protocol tests/unit/server tests/unit/tasks tests/unit/trans
 test-quick: setup ## Run the tests of the main paths, in under a minute (ARGS="-x")
 	$(PYTEST) $(QUICK) -k "not ministack and not dynamodb_local" $(ARGS)
 
+# The suites whose clock is only that of the test process.
+IN_PROCESS := tests/unit tests/authorizer tests/wire tests/release/test_stored_items.py
+DAYS ?= 40
+.PHONY: test-days
+test-days: setup ## Run the tests of one process as if it were 40 days later (DAYS=400, ARGS="-x")
+	SHIFT_DAYS=$(DAYS) $(PYTEST) $(IN_PROCESS) -k "not ministack and not dynamodb_local" $(ARGS)
+
 # Add what it finds as an `@example` or as a new test, so that `make test` repeats it.
 SEED ?= $(shell date +%s)
 .PHONY: fuzz

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from costs.client import Client
 from costs.metering import EmulatorTime, Meter, Usage
 from emulators.s3 import embedded_s3
-from mcp_baton import Server, Settings, Step, ToolError, Workflow
+from mcp_baton import Server, Settings, Step, ToolError, Workflow, item, step_output
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.embedded import EmbeddedEngine
@@ -78,8 +78,13 @@ class ByteCounter:
         self.count += len(data)
 
 
-def server() -> Server:
-    """Return a server with a workflow that stores a large value and pauses, an echo tool, and a background tool."""
+def server(*, is_open: bool = True) -> Server:
+    """Return a server with two workflows that store a large value or list and pause, an echo tool, and a background
+    tool.
+
+    Args:
+        is_open: Whether the calls for the elements of the list succeed.
+    """
     instance = Server("s")
     value = b64encode(Random(0).randbytes(VALUE_CHARS * 3 // 4)).decode()
 
@@ -99,6 +104,18 @@ def server() -> Server:
     def later() -> str:
         return "done"
 
+    @instance.tool
+    def rows() -> list[dict[str, Any]]:
+        return [{"number": number, "text": value[number * 5_800 :][:5_800]} for number in range(1_000)]
+
+    @instance.tool
+    def use(number: int) -> int:
+        if not is_open:
+            raise ToolError("closed")
+        return number
+
+    each = Step("use", tool=use, each=step_output("rows"), arguments={"number": item("number")})
+    instance.add_workflow(Workflow(name="list", description="Use a list", steps=[Step("rows", tool=rows), each]))
     steps = [Step("large", tool=large), Step("decline", tool=decline), Step("echo", tool=echo)]
     instance.add_workflow(Workflow(name="flow", description="Keep a value", steps=steps))
     return instance
@@ -142,7 +159,7 @@ class Costs:
         self._time, self._meter = VirtualTime(), meter
         self._client = client
 
-    def client(self) -> Client:
+    def client(self, *, is_open: bool = True) -> Client:
         """Return a client of a new handler. The time limit is that of the template."""
         time, settings = self._time, Settings(table=TABLE)
         store = dynamodb_store(
@@ -154,7 +171,9 @@ class Costs:
             sleep=time.sleep,
             random=lambda: 0.99,
         )
-        handler = compose(server(), settings, store=store, dispatcher=Queue(), clock=time.monotonic, sleep=time.sleep)
+        handler = compose(
+            server(is_open=is_open), settings, store=store, dispatcher=Queue(), clock=time.monotonic, sleep=time.sleep
+        )
         start_s = time.s
         return Client(handler, "alice", lambda: 120_000 - round((time.s - start_s) * 1000))
 
@@ -252,6 +271,11 @@ def requests(costs: Costs) -> Iterator[tuple[str, str, dict[str, str]]]:
         HANDSHAKE,
     )
     yield "`prompts/get` of a workflow that stores 5.9 MB", single("prompts/get", {"name": "flow"}), HANDSHAKE
+    rows: str = costs.client(is_open=False).request("prompts/get", {"name": "list"}).meta["task_id"]
+    calls = [{"name": "use", "arguments": {"number": number}, "_meta": {TASK_ID_KEY: rows}} for number in range(12)]
+    yield "`tools/call` of one element of a stored list of 5.9 MB", single("tools/call", calls[0]), HANDSHAKE
+    messages = [message("tools/call", call, number) for number, call in enumerate(calls[1:])]
+    yield "`tools/call` of one element of a stored list, a batch", compact_json(messages), OLD
     yield "`tasks/cancel`, a batch", batch("tasks/cancel", {"taskId": task}), OLD
 
 

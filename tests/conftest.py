@@ -3,11 +3,13 @@
 import gc
 import os
 import subprocess
+import time
 from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+import time_machine
 from hypothesis import HealthCheck, settings
 
 from tests.dynamodb_local import engine as dynamodb_local
@@ -22,6 +24,10 @@ settings.register_profile("baton", BUSY, max_examples=TEST_EXAMPLES, derandomize
 # failing example, and tries that example first in the next run.
 settings.register_profile("fuzz", BUSY, max_examples=FUZZ_EXAMPLES, print_blob=True, derandomize=False)
 settings.load_profile("baton")
+
+# `make test-days` runs tests that use one process on another day. This comes before the tests are imported.
+if SHIFT_DAYS := float(os.environ.get("SHIFT_DAYS", "0")):
+    time_machine.travel(time.time() + SHIFT_DAYS * 86_400).start()
 
 MINISTACK = Path(__file__).parent / "ministack"
 MAX_WORKERS = 9

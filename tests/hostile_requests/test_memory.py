@@ -108,13 +108,13 @@ def greedy_server() -> Server:
     @server.workflow
     def flow(value: list[Any]) -> None:
         """Use an argument of the workflow."""
-        step(anything)(value=value)
-        step(fails)(value=value)
+        step(anything)(value=value)  # type: ignore[no-untyped-call]
+        step(fails)(value=value)  # type: ignore[no-untyped-call]
 
     @server.workflow
     def elements(value: list[Any]) -> None:
         """Use each element."""
-        step(anything, each=value)(value=item())
+        step(anything, each=value)(value=item())  # type: ignore[no-untyped-call]
 
     return server
 

@@ -7,8 +7,9 @@ from urllib.parse import quote
 import pytest
 
 from emulators.s3 import Bucket
-from mcp_baton import Context, RegistrationError, Server, Step, ToolError, Workflow, step_output
+from mcp_baton import Context, RegistrationError, Server, Step, ToolError, Workflow, item, step_output
 from mcp_baton.protocol.budget import ANSWER_BYTES, READ_BYTES
+from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import dumps, loads
 from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.workflows.task_view import variables_in
@@ -381,3 +382,39 @@ def test_a_full_batch_runs_nothing_more_and_shows_all_calls_that_ran(make_client
         assert reply["error"]["code"] == -32600
         assert "by itself" in reply["error"]["message"]
     assert "not run" in third["error"]["message"]
+
+
+def test_the_calls_of_a_batch_rewrite_at_most_one_long_list(make_client: MakeClient, requests: Requests) -> None:
+    server, calls, failing = Server("rows"), list[int](), [True]
+
+    @server.tool
+    def rows() -> list[JsonDict]:
+        return [{"number": number, "text": noise(40_000, number)} for number in range(100)]
+
+    @server.tool
+    def use(number: int) -> int:
+        if failing:
+            raise ToolError("closed")
+        calls.append(number)
+        return number
+
+    steps = [Step("rows", tool=rows), Step("use", {"number": item("number")}, tool=use, each=step_output("rows"))]
+    server.add_workflow(Workflow(name="flow", description="use rows", steps=steps))
+    client = make_client(server)
+    task = client.get_prompt("flow").task_id
+    failing.clear()
+    requests.take()
+
+    def call(number: int) -> JsonDict:
+        meta = {"_meta": {TASK_ID_KEY: task}}
+        params = {"name": "use", "arguments": {"number": number}} | meta
+        return {"method": "tools/call", "params": params}
+
+    first, *others = batch(client, *(call(number) for number in range(9)))
+
+    assert first["result"]["_meta"]["recorded"] is True
+    assert calls == [0]
+    for reply in others:
+        assert "Send the call by itself, or resume the workflow." in str(reply["result"]["content"])
+    assert batch(client, call(8))[0]["result"]["_meta"]["recorded"] is True
+    assert calls == [0, 8]

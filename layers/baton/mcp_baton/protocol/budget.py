@@ -16,6 +16,9 @@ ANSWER_BYTES: Final = 4_000_000
 READ_BYTES: Final = 12_000_000
 """The stored values that are read for one answer, to show them or to put them into a call, bytes of JSON."""
 
+REWRITE_BYTES: Final = 6_000_000
+"""The stored lists that the calls of one request rewrite, bytes of JSON: one list of the greatest length."""
+
 PLACEHOLDER_BYTES: Final = 1_000_000
 """The default for the values that placeholders put into one call, bytes of JSON."""
 
@@ -32,6 +35,8 @@ class Budget(Struct):
     left: int = ANSWER_BYTES
     unread: int = READ_BYTES
     """Bytes of stored values that may be read. A value counts when it is read, whether or not it is shown."""
+    unwritten: int = REWRITE_BYTES
+    """Bytes of stored lists that may be rewritten: the call of one element writes the whole list."""
 
     @property
     def shown(self) -> int:
@@ -40,6 +45,12 @@ class Budget(Struct):
 
     def read(self, size: int) -> None:
         self.unread -= size
+
+    def rewrite(self, size: int) -> bool:
+        """Count the rewriting of a list. Return whether there is room for it."""
+        has_room = size <= self.unwritten
+        self.unwritten -= size if has_room else 0
+        return has_room
 
     def take(self, size: int) -> None:
         self.left -= size
