@@ -80,7 +80,8 @@ KNOWN: tuple[KnownDifference, ...] = (
             parallel=2,
             way="task",
         ),
-        lambda plan, _: plan.way == "task" and plan.parallel > 1
+        lambda plan, _: plan.way == "task"
+        and max(plan.parallel, *(line.parallel for line in plan.lines)) > 1
         and any(is_guarded(line, plan) or line.kind in ("callback", "sleep") for line in plan.lines),
     ),
     KnownDifference(

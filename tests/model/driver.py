@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from random import Random
 from typing import Any
 
@@ -21,6 +22,12 @@ from tests.model.tools import Tools
 MOST_EVENTS = 60
 SETTLE_S = 70.0
 """How long a task in the background may take to continue, seconds."""
+
+LATE_S = 65.0
+"""How late a sweep may be, seconds."""
+
+EXPIRY_S = 660.0
+"""How late a task in the background may notice that an approval has expired, seconds."""
 
 DAY_MS = 86_400_000
 
@@ -180,9 +187,12 @@ class Driver:
         began, is_alone = self.now, self.is_working_alone
         self.client.clock.advance(seconds)
         now = self.now
+        requests = len(self.task.requests)
         while is_alone and self.task.suspends and (due := self.task.due(began)) is not None and due <= now:
             began = due
             self.task.run(due)
+        if len(self.task.requests) > requests and seconds < EXPIRY_S:
+            self.advance(EXPIRY_S)
         if is_alone and self.task.suspends and (due := self.task.due(now)) is not None and due - now < SETTLE_S:
             self.advance(SETTLE_S)
 
@@ -262,13 +272,14 @@ class Driver:
         else:
             waiting = [(approval["step"], approval["arguments"]) for approval in self.people.approvals()]
             raise Difference(f"no approval waits for {request}; there are {waiting}")
+        is_alone = self.is_working_alone
         self.trace(f"person: {decision} {request.place} {key_of(request.arguments)}")
         if decision == "approved":
             self.people.approve(approval["approvalId"])
         else:
             self.people.deny(approval["approvalId"], reason="no")
         self.task.decide(request, decision)
-        self.happened()
+        self.happened(is_alone=is_alone)
 
     def is_same(self, approval: dict[str, Any], request: Request) -> bool:
         if approval["tool"] != request.tool or {"y": 0, **approval["arguments"]} != request.arguments:
@@ -298,23 +309,24 @@ class Driver:
         ]
 
     def call_back(self, line: Line) -> None:
-        body = self.rng.randint(0, 9)
+        body, is_alone = self.rng.randint(0, 9), self.is_working_alone
         self.trace(f"callback: {body} for {line.name}")
         self.client.send_callback(self.task_id, line.name, body)
         self.task.call_back(line.name, body)
-        self.happened()
+        self.happened(is_alone=is_alone)
 
-    def happened(self) -> None:
+    def happened(self, *, is_alone: bool) -> None:
         """After an event, a task in the background continues by itself; another one when its client calls."""
         self.is_fresh = False
-        if self.is_working_alone:
+        if is_alone:
             self.run_model()
 
     def wait(self) -> None:
         due = self.task.due(self.now)
         if due is None:
             raise Difference(f"the task waits for nothing; the model has {self.task.stops}")
-        seconds = due - self.now + SETTLE_S
+        is_expiry = any(request.until == due for request in self.task.requests)
+        seconds = due - self.now + (EXPIRY_S if is_expiry and self.job else SETTLE_S)
         self.trace(f"clock: {seconds:.0f} s pass")
         self.advance(seconds)
         self.is_fresh = self.job is not None
@@ -338,6 +350,20 @@ class Driver:
             self.compare_step(step, status, task)
         if self.task.status == "working":
             self.compare_pause(task)
+        self.compare_ends(task)
+
+    def compare_ends(self, task: Any) -> None:
+        """Each wait ends when the model says, or up to a minute later: a sweep may have begun it late."""
+        for step, end in self.task.ends.items():
+            real = task.variables.get(f"_workflow.wait.{step}")
+            if any(stop.step == step and stop.type == "waiting" for stop in self.task.stops) and real is not None:
+                self.expect(-1 < real / 1000 - end < LATE_S, f"step {step}: it waits until {real}, in the model {end}")
+                self.task.ends[step] = real / 1000
+        for approval in self.people.approvals() if self.task.requests else ():
+            for request in self.task.waiting_requests(self.now):
+                if self.is_same(approval, request) and approval["expiresAt"]:
+                    real_end = datetime.fromisoformat(approval["expiresAt"]).timestamp()
+                    request.until = max(request.until, min(real_end, request.until + LATE_S))
 
     def compare_step(self, step: str, status: str, task: Any) -> None:
         real = task.steps[step]

@@ -241,7 +241,7 @@ class Task:
     # Calls
 
     def call_step(self, line: Line, index: int | None, arguments: dict[str, Value], now: float) -> Value:
-        """Call a step's tool, again after a failure if it has a `Retry` (docs, Trying again)."""
+        """Call a step's tool, again after a `ToolError` if it has a `Retry` (docs, Trying again)."""
         place = line.name if index is None else f"{line.name}[{index}]"
         if now < self.ends.get(place, now):
             raise Stopped("waiting")
@@ -252,7 +252,7 @@ class Task:
                 value = self.call(line.tool, arguments)
             except Failed:
                 wait_s = line.retry.wait_s if line.retry else 0
-                if line.retry is None or number >= line.retry.attempts:
+                if line.retry is None or number >= line.retry.attempts or self.plan.tools[line.tool].masked:
                     raise
                 if wait_s > LONGEST_WAIT_S and not self.in_background:
                     raise
