@@ -41,7 +41,7 @@ def main() -> int:
             pairs.update(features)
             if text:
                 failed.append((seed, text))
-                print(f"seed {seed}: {text[:300]}", flush=True)
+                print(f"seed {seed}: {text[:200]}", flush=True)
         for seed, _ in failed[: options.print]:
             print(f"\n# Seed {seed}\n{report(*shrunk(*random_plan(seed)))}", flush=True)
     seconds, count = time.monotonic() - began, options.seeds - known.total()

@@ -57,6 +57,52 @@ KNOWN: tuple[KnownDifference, ...] = (
         ),
     ),
     KnownDifference(
+        "a call is never recorded as an element whose arguments are not known",
+        "Its open elements compete by rule 1: all known arguments of the element's call must equal those of the call "
+        "(docs/reference/workflow-rules.md, Which step a continuation means). The handoff suggests these calls again and "
+        "again.",
+        Plan(
+            [
+                Line("s0", tool="t0", arguments={"x": ("constant", 5)}),
+                Line("s1", tool="t1", arguments={"x": ("output", "s0", "list.9")}, each=("constant", [3])),
+            ],
+            {"t0": Tool("t0"), "t1": Tool("t1")},
+        ),
+        lambda plan, _: any(
+            line.each is not None and any(source[0] in ("output", "argument") for source in line.arguments.values())
+            for line in plan.lines
+        ),
+    ),
+    KnownDifference(
+        "an answer that comes early settles a question whose condition is false",
+        "An answer to a skipped question is ignored (docs/workflows.md, Conditions).",
+        Plan(
+            [
+                Line("s0", tool="t0", arguments={"x": ("constant", 5)}),
+                Line("s1", "model", when=(">", ("output", "s0", "n"), ("constant", 9))),
+            ],
+            {"t0": Tool("t0")},
+        ),
+        lambda plan, world: any(plan.line(name).when is not None for name in world.early)
+        or any(line.kind == "callback" and line.when is not None for line in plan.lines),
+        World(answers={"s1": 1}, early=("s1",)),
+    ),
+    KnownDifference(
+        "a step that uses a task variable in or_default(…) needs all earlier steps",
+        "It needs the steps whose tools declare that they set it, or else all earlier steps with a tool "
+        "(docs/workflows.md, Parallel steps).",
+        Plan(
+            [
+                Line("s0", tool="t0", arguments={"x": ("constant", 5)}),
+                Line("s1", tool="t1", arguments={"x": ("constant", 5)}),
+                Line("s2", tool="t2", arguments={"x": ("default", ("variable", "v0"), 4)}),
+            ],
+            {"t0": Tool("t0", sets="v0"), "t1": Tool("t1", fails=1), "t2": Tool("t2")},
+            parallel=3,
+        ),
+        lambda plan, _: plan.parallel > 1 and "('default', ('variable'" in repr(plan.lines),
+    ),
+    KnownDifference(
         "a pause of parallel steps lists only some of the open questions",
         "The pause answersRequired lists every open question whose values are known (docs/workflows.md, Questions).",
         Plan(

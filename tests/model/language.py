@@ -152,9 +152,13 @@ class Task:
             return {other.name for other in earlier}
         needs = {name for source in line.sources for name in outputs_of(source)} | set(line.after)
         for source in line.sources:
-            if source[0] == "variable":
-                needs |= {other.name for other in earlier if other.tool and self.plan.tools[other.tool].sets == source[1]}
+            variable = source[1] if source[0] == "default" else source
+            if variable[0] == "variable":
+                needs |= {other.name for other in earlier if self.sets(other, variable[1])}
         return needs
+
+    def sets(self, line: Line, variable: str) -> bool:
+        return line.kind == "tool" and self.plan.tools[line.tool].sets == variable
 
     def run_line(self, line: Line, now: float) -> None:
         """Run one step. Its condition comes first: an answer or a callback for a skipped step is ignored."""
@@ -450,6 +454,8 @@ class Task:
 
     def record_value(self, line: Line, index: int | None, value: Value) -> None:
         if index is not None:
+            if line.name not in self.lists:
+                self.lists[line.name] = (self.resolve_given(line.each), {})
             elements, results = self.lists[line.name]
             results[index] = value
             if len(results) < len(elements):
@@ -492,7 +498,7 @@ class Task:
         for line in lines:
             for index, element in self.open_elements(line):
                 of_element = self.known_arguments(line, element)
-                if self.is_equal(of_element, arguments):
+                if not of_element or self.is_equal(of_element, arguments):
                     equals.append((len(of_element), line, index))
         if equals:
             most = max(count for count, _, _ in equals)
@@ -528,7 +534,7 @@ class Task:
                 known[name] = self.resolve(source, element)
             except (Missing, NotGiven):
                 continue
-        if "y" not in line.arguments:
+        if known and "y" not in line.arguments:
             known["y"] = 0
         return known
 
