@@ -21,6 +21,11 @@ def check(seed: int) -> tuple[int, list[str], str, str]:
     return seed, pairs_of(plan, world), known, "" if known else difference(plan, world)
 
 
+def _print(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000)
@@ -41,15 +46,15 @@ def main() -> int:
             pairs.update(features)
             if text:
                 failed.append((seed, text))
-                print(f"seed {seed}: {text[:200]}", flush=True)
+                _print(f"seed {seed}: {text[:200]}")
         for seed, _ in failed[: options.print]:
-            print(f"\n# Seed {seed}\n{report(*shrunk(*random_plan(seed)))}", flush=True)
+            _print(f"\n# Seed {seed}\n{report(*shrunk(*random_plan(seed)))}")
     seconds, count = time.monotonic() - began, options.seeds - known.total()
-    print(f"{count} plans in {seconds:.0f} s, {count / seconds * 60:.0f} a minute; {len(failed)} differ")
+    _print(f"{count} plans in {seconds:.0f} s, {count / seconds * 60:.0f} a minute; {len(failed)} differ")
     for name, number in known.most_common():
-        print(f"  {number} not run: {name}")
+        _print(f"  {number} not run: {name}")
     if options.coverage:
-        print(table(pairs))
+        _print(table(pairs))
     return 1 if failed else 0
 
 

@@ -1,5 +1,6 @@
 """A plan as the code of a server. The tests run this code, and print it if a plan fails."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from tests.model.plan import Approval, Condition, Line, Plan, Source, Tool
@@ -116,7 +117,7 @@ def retry_code(line: Line) -> str:
     return f"Retry(attempts={retry.attempts}, {wait}, jitter=False)"
 
 
-def joined(options: dict[str, str | None]) -> str:
+def joined(options: Mapping[str, str | None]) -> str:
     return ", ".join(f"{name}={value}" for name, value in options.items() if value is not None)
 
 
@@ -128,7 +129,7 @@ def source_code(source: Source) -> str:
             return str(name)
         case ("output", step, path):
             keys = path.split(".") if path else []
-            return step + "".join(f"[{key}]" if key.isdigit() else f"[{key!r}]" for key in keys)
+            return str(step) + "".join(f"[{key}]" if key.isdigit() else f"[{key!r}]" for key in keys)
         case ("default", inner, value):
             return f"or_default({source_code(inner)}, {value!r})"
         case ("item", path):
@@ -150,5 +151,3 @@ def condition_code(condition: Condition) -> str:
             return f"is_in({source_code(source)}, {values!r})"
     operator, left, right = condition
     return f"{source_code(left)} {operator} {source_code(right)}"
-
-

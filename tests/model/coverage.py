@@ -16,7 +16,9 @@ def features_of(plan: Plan, world: World) -> set[str]:
         features |= features_of_line(line, plan)
     tools = [line.tool for line in plan.lines if line.tool]
     features |= {"two steps with a tool"} if len(tools) > len(set(tools)) else set()
-    guarded = {line.name for line in plan.lines if line.kind == "tool" and (line.approval or plan.tools[line.tool].approval)}
+    guarded = {
+        line.name for line in plan.lines if line.kind == "tool" and (line.approval or plan.tools[line.tool].approval)
+    }
     features |= {"denied approval"} if guarded & set(world.denied) else set()
     features |= {"expired approval"} if guarded & set(world.expiring) else set()
     features |= {"early answer"} if world.early else set()

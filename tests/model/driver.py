@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -111,13 +112,10 @@ class Driver:
 
     def do_something(self) -> None:
         """Let somebody do what a paused workflow needs: one event, chosen by the seed."""
-        events: list[Callable[[], None]] = []
-        for request in self.task.waiting_requests(self.now):
-            if not self.expires(request):
-                events.append(lambda request=request: self.decide(request))
-        for line in self.plan.lines:
-            if line.kind == "callback" and self.can_call_back(line):
-                events.append(lambda line=line: self.call_back(line))
+        requests = [request for request in self.task.waiting_requests(self.now) if not self.expires(request)]
+        callbacks = [line for line in self.plan.lines if line.kind == "callback" and self.can_call_back(line)]
+        events: list[Callable[[], None]] = [partial(self.decide, request) for request in requests]
+        events += [partial(self.call_back, line) for line in callbacks]
         is_idle = not events
         if self.is_working_alone:
             if is_idle or self.rng.random() < 0.2:
@@ -156,7 +154,7 @@ class Driver:
         as_prompt = self.plan.way == "prompt" and "answers" not in arguments
         if self.plan.way == "task":
             self.job = self.client.start_task("flow", arguments)
-            meta = self.client.request("tasks/get", {"taskId": self.job.task_id})["_meta"]
+            meta: Any = self.client.request("tasks/get", {"taskId": self.job.task_id})["_meta"]
             self.task_id = meta["_workflow.task_id"]
         elif as_prompt:
             task_id = arguments.get("task_id")
@@ -213,7 +211,7 @@ class Driver:
             self.call(entry["tool"], entry["arguments"])
 
     def next_calls(self) -> list[dict[str, Any]]:
-        meta = self.client.request("tasks/get", {"taskId": self.task_id}, {"mcp-baton/next": True})["_meta"]
+        meta: Any = self.client.request("tasks/get", {"taskId": self.task_id}, {"mcp-baton/next": True})["_meta"]
         entries: list[dict[str, Any]] = meta.get("mcp-baton/next", [])
         return entries
 
@@ -305,7 +303,8 @@ class Driver:
         return [
             (tool, arguments)
             for tool, arguments in self.task.calls
-            if key_of([tool, arguments]) in done and self.task.failures[key_of([tool, arguments])] > self.plan.tools[tool].fails
+            if key_of([tool, arguments]) in done
+            and self.task.failures[key_of([tool, arguments])] > self.plan.tools[tool].fails
         ]
 
     def call_back(self, line: Line) -> None:

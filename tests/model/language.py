@@ -1,5 +1,5 @@
-"""The workflow language as one plain interpreter, as a person would write it from docs/workflows.md, docs/approvals.md and
-docs/waiting.md. It imports nothing from the package.
+"""The workflow language as one plain interpreter, as a person would write it from docs/workflows.md, docs/approvals.md
+and docs/waiting.md. It imports nothing from the package.
 
 A `Task` is a workflow's task. Each method is one event, and says what happened: a run, a call of a client, an answer, a
 decision, a callback. Between events, nothing happens, and `due` says when the next wait ends.
@@ -209,7 +209,7 @@ class Task:
                 raise Missing("unresolvableParams") from None
 
     def with_questions(self, stop: Stop) -> Stop:
-        """The pause `answersRequired` lists every open question whose values are known, and that is asked for certain."""
+        """The pause `answersRequired` lists every open question whose values are known, if it is asked for certain."""
         if stop.type != "answersRequired":
             return stop
         questions = tuple(line.name for line in self.plan.lines if self.is_asked(line))
@@ -227,7 +227,7 @@ class Task:
     # Waits
 
     def wait(self, line: Line, now: float) -> Value:
-        """A wait ends once: with its callback or at its time. Its end counts from the run that reaches the step first."""
+        """A wait ends once: with its callback or at its time, which counts from the first run that reaches the step."""
         if line.kind == "callback" and line.name in self.callbacks:
             return self.callbacks[line.name]
         if now < self.ends.setdefault(line.name, now + line.within_s):
@@ -282,6 +282,26 @@ class Task:
 
     def run_list(self, line: Line, now: float) -> list[Value]:
         """Call the tool for each element without a result. If some calls fail or stop, the others are still made."""
+        elements, results = self.begun_list(line)
+        failed: list[int] = []
+        stops: list[Stopped] = []
+        for index, element in enumerate(elements):
+            try:
+                if index not in results:
+                    results[index] = self.call_step(line, index, self.arguments_of(line, element), now)
+            except (Failed, Missing):
+                failed.append(index)
+            except Stopped as stopped:
+                stops.append(stopped)
+        if failed:
+            raise Failed(tuple(failed))
+        if stops:
+            raise stops[0]
+        del self.lists[line.name]
+        return [results[index] for index in range(len(elements))]
+
+    def begun_list(self, line: Line) -> tuple[list[Value], dict[int, Value]]:
+        """The elements of the first run and their results. The arguments matter only if there is a call."""
         if line.name not in self.lists:
             elements = self.resolve_given(line.each)
             if not isinstance(elements, list):
@@ -291,23 +311,7 @@ class Task:
         for source in line.arguments.values():
             if source[0] != "item" and elements:
                 self.resolve_given(source)
-        failed: list[int] = []
-        stop: Stopped | None = None
-        for index, element in enumerate(elements):
-            if index in results:
-                continue
-            try:
-                results[index] = self.call_step(line, index, self.arguments_of(line, element), now)
-            except (Failed, Missing):
-                failed.append(index)
-            except Stopped as stopped:
-                stop = stop or stopped
-        if failed:
-            raise Failed(tuple(failed))
-        if stop is not None:
-            raise stop
-        del self.lists[line.name]
-        return [results[index] for index in range(len(elements))]
+        return elements, results
 
     def resolve_given(self, source: Source) -> Value:
         try:
@@ -330,10 +334,17 @@ class Task:
     # Approvals
 
     def permit(
-        self, line: Line | None, place: str, tool: str, arguments: dict[str, Value], now: float, *, is_client: bool = False
+        self,
+        line: Line | None,
+        place: str,
+        tool: str,
+        arguments: dict[str, Value],
+        now: float,
+        *,
+        is_client: bool = False,
     ) -> None:
-        """Stop, unless the call needs no approval or has one. An approval is used up by the call: with a `Retry` it covers
-        all attempts, and with `retryable` a second call, as long as the calls fail cleanly."""
+        """Stop, unless the call needs no approval or has one. A call uses its approval up. With a `Retry` it covers all
+        attempts, and with `retryable` a second call, as long as the calls fail cleanly."""
         approval = self.plan.tools[tool].approval or (line.approval if line else None)
         if approval is None or not needs_approval(approval, arguments):
             return
@@ -370,10 +381,10 @@ class Task:
         match source:
             case ("constant", value):
                 return self.filled(value)
-            case ("argument", name):
-                if name not in self.world.arguments:
-                    raise NotGiven
+            case ("argument", name) if name in self.world.arguments:
                 return self.world.arguments[name]
+            case ("argument", _):
+                raise NotGiven
             case ("default", inner, value):
                 try:
                     return self.resolve(inner, element)
@@ -381,15 +392,20 @@ class Task:
                     return value
             case ("item", path):
                 return followed(element, path)
-            case ("variable", name):
-                if name not in self.variables:
-                    raise Missing("unresolvableParams")
+            case ("variable", name) if name in self.variables:
                 return self.variables[name]
             case ("output", step, path):
-                if self.statuses[step] != "completed":
-                    raise Missing("unresolvedDependency")
-                return followed(self.values[step], path)
-        raise AssertionError(source)
+                return followed(self.output(step), path)
+        raise Missing("unresolvableParams")
+
+    def output(self, step: str) -> Value:
+        """A step's result. An answer or a callback that came early is known, unless the step may be skipped."""
+        if self.statuses[step] == "completed":
+            return self.values[step]
+        early = {**self.answers, **self.callbacks}
+        if step in early and self.plan.line(step).when is None:
+            return early[step]
+        raise Missing("unresolvedDependency")
 
     def filled(self, value: Value) -> Value:
         """A fixed text, with each argument of the workflow in place of its `{name}`."""
@@ -414,7 +430,7 @@ class Task:
         operator, *sources = condition
         left, right = map(self.resolve_given, sources)
         if operator in ("==", "!="):
-            return equal(left, right) == (operator == "==")
+            return equal(left, right) is (operator == "==")
         if not (is_number(left) and is_number(right)) and not (isinstance(left, str) and isinstance(right, str)):
             raise Missing("unresolvableParams")
         return bool({"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[operator])
@@ -433,8 +449,8 @@ class Task:
     # Calls of clients
 
     def client_calls(self, tool: str, arguments: dict[str, Value], now: float) -> str:
-        """A continuation: the tool runs, and the result is recorded in the step that matches best. Returns that step, or
-        an empty text for an extra call. Raises `Stopped` if the call needs an approval, and `Failed` if it fails."""
+        """A continuation: the tool runs, and the result is recorded in the step that matches best. Returns that step,
+        or an empty text for an extra call. Raises `Stopped` if it needs an approval, and `Failed` if it fails."""
         arguments = {"y": 0, **arguments}
         line, index = self.match(tool, arguments)
         place = "" if line is None else line.name if index is None else f"{line.name}[{index}]"
@@ -491,31 +507,30 @@ class Task:
         plain = [line for line in lines if line.each is None]
         if len(lines) == 1 and plain:
             return plain[0], None
-        open_lines = [line for line in plain if not self.is_settled(line.name)]
-        done = [line for line in plain if self.statuses[line.name] == "completed"]
-        known = {line.name: self.known_arguments(line, None) for line in open_lines}
-        equals = [(len(known[line.name]), line, None) for line in open_lines if self.is_equal(known[line.name], arguments)]
-        for line in lines:
-            for index, element in self.open_elements(line):
-                of_element = self.known_arguments(line, element)
-                if not of_element or self.is_equal(of_element, arguments):
-                    equals.append((len(of_element), line, index))
+        equals = list(self.equal_places(lines, arguments))
         if equals:
-            most = max(count for count, _, _ in equals)
-            return min(
-                ((line, index) for count, line, index in equals if count == most),
-                key=lambda match: (self.plan.lines.index(match[0]), match[1] or 0),
-            )
-        for line in reversed(done):
-            if self.made.get(line.name) == arguments:
-                return line, None
-        for line in open_lines:
-            if all(name in arguments and arguments[name] == value for name, value in known[line.name].items()):
-                return line, None
+            return max(equals, key=lambda match: match[0])[1:]
+        open_lines = [line for line in plain if not self.is_settled(line.name)]
+        done = [line for line in reversed(plain) if self.statuses[line.name] == "completed"]
+        repeated = [line for line in done if self.made.get(line.name) == arguments]
+        possible = [line for line in open_lines if self.is_possible(line, arguments)]
         failed = [line for line in open_lines if self.statuses[line.name] == "failed"]
-        for line in [*failed, *open_lines, *reversed(done)]:
-            return line, None
-        return None, None
+        return next(iter([*repeated, *possible, *failed, *open_lines, *done]), None), None
+
+    def equal_places(self, lines: list[Line], arguments: dict[str, Value]) -> Iterator[tuple[int, Line, int | None]]:
+        """The open steps and elements whose known arguments equal those of a call, with how many are known."""
+        for line in lines:
+            if line.each is None and not self.is_settled(line.name):
+                known = self.known_arguments(line, None)
+                if known and self.is_equal(known, arguments):
+                    yield len(known), line, None
+            for index, element in self.open_elements(line):
+                known = self.known_arguments(line, element)
+                if self.is_equal(known, arguments):
+                    yield len(known), line, index
+
+    def is_possible(self, line: Line, arguments: dict[str, Value]) -> bool:
+        return self.is_equal(self.known_arguments(line, None), arguments)
 
     def is_ruled_out(self, line: Line) -> bool:
         """Whether the condition of an open step is known to be false."""
@@ -525,7 +540,7 @@ class Task:
             return False
 
     def is_equal(self, known: dict[str, Value], arguments: dict[str, Value]) -> bool:
-        return bool(known) and all(name in arguments and arguments[name] == value for name, value in known.items())
+        return all(name in arguments and arguments[name] == value for name, value in known.items())
 
     def known_arguments(self, line: Line, element: Value) -> dict[str, Value]:
         known: dict[str, Value] = {}
@@ -571,8 +586,8 @@ class Task:
                 request.state = "withdrawn"
 
     def due(self, now: float) -> float | None:
-        """When the first wait of a stopped step ends: a sleep, the limit of a callback, the next attempt of a call, or an
-        approval that expires."""
+        """When the first wait of a stopped step ends: a sleep, the limit of a callback, the next attempt of a call, or
+        an approval that expires."""
         waiting = {stop.step for stop in self.stops}
         ends = [end for place, end in self.ends.items() if place.partition("[")[0] in waiting]
         ends += [request.until for request in self.waiting_requests(now)]
@@ -585,11 +600,12 @@ class Task:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether nothing can complete the workflow: a person has denied a call, a callback has not come, or a question or
-        a resource needs a value that does not exist."""
+        """Whether nothing can complete the workflow: a person has denied a call, a callback has not come, or a question
+        or a resource needs a value that does not exist."""
         needs_value = ("unresolvableParams", "unresolvedDependency")
         return any(
-            stop.is_final or (stop.type in needs_value and self.plan.line(stop.step).kind != "tool") for stop in self.stops
+            stop.is_final or (stop.type in needs_value and self.plan.line(stop.step).kind != "tool")
+            for stop in self.stops
         )
 
 

@@ -7,7 +7,7 @@ A source is `("constant", value)`, `("argument", name)`, `("output", step, path)
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 from zlib import crc32
 
 type Source = Any
@@ -109,7 +109,7 @@ class Plan:
     tools: dict[str, Tool]
     parallel: int = 1
     way: str = "tool"
-    era: str = "2026"
+    era: Literal["2025", "2026"] = "2026"
     secret: bool = False
 
     def line(self, name: str) -> Line:

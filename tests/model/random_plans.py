@@ -168,6 +168,8 @@ def without_ambiguity(plan: Plan) -> None:
         if len(lines) > 1:
             for line in lines:
                 line.approval = None
+            for line in lines:
+                line.arguments.setdefault("x", ("constant", 7))
         for line in lines:
             if line.each is not None and (tool.approval or line.approval):
                 line.arguments["x"] = ("item", None)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.model.code import code_of
 from tests.model.driver import Difference, drive
-from tests.model.plan import Approval, Line, Plan, Source, World
+from tests.model.plan import Approval, Line, Plan, Source, Tool, World
 
 MOST_TRIES = 150
 
@@ -54,17 +54,25 @@ def smaller(plan: Plan, world: World) -> Iterator[tuple[Plan, World]]:
     for line in plan.lines:
         yield from ((smaller_plan, world) for smaller_plan in smaller_lines(plan, line))
     for tool in plan.tools.values():
-        for name, value in tool_values(tool):
-            copy = deepcopy(plan)
-            setattr(copy.tools[tool.name], name, value)
-            yield copy, world
+        yield from ((smaller_plan, world) for smaller_plan in smaller_tools(plan, tool))
+    yield from ((plan, smaller_world) for smaller_world in smaller_worlds(world))
+
+
+def smaller_tools(plan: Plan, tool: Tool) -> Iterator[Plan]:
+    for name, value in tool_values(tool):
+        copy = deepcopy(plan)
+        setattr(copy.tools[tool.name], name, value)
+        yield copy
+
+
+def smaller_worlds(world: World) -> Iterator[World]:
     for name, value in vars(World()).items():
         if getattr(world, name) != value and name not in ("answers", "arguments", "seed"):
-            yield plan, changed(world, name, value)
-    for seed in range(world.seed if world.seed < 4 else 4):
-        yield plan, changed(world, "seed", seed)
+            yield changed(world, name, value)
+    for seed in range(min(4, world.seed)):
+        yield changed(world, "seed", seed)
     if "b" in world.arguments:
-        yield plan, changed(world, "arguments", {"a": world.arguments["a"]})
+        yield changed(world, "arguments", {"a": world.arguments["a"]})
 
 
 def changed[Data](data: Data, name: str, value: Any) -> Data:
@@ -73,7 +81,7 @@ def changed[Data](data: Data, name: str, value: Any) -> Data:
     return copy
 
 
-def tool_values(tool: Any) -> Iterator[tuple[str, Any]]:
+def tool_values(tool: Tool) -> Iterator[tuple[str, Any]]:
     plain = {"approval": None, "callback": None, "sets": None, "only_in": False, "slow_s": 0.0, "masked": False}
     yield from ((name, value) for name, value in plain.items() if getattr(tool, name) != value)
     if tool.fails:

@@ -4,6 +4,7 @@ A failing plan is shrunk and printed as code. `make model` tries many more.
 """
 
 import logging
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,11 +13,11 @@ from tests.model.driver import fast_connections
 from tests.model.random_plans import random_plan
 from tests.model.shrink import difference, report, shrunk
 
-CHUNKS, CHUNK = 4, 50
+CHUNKS, CHUNK = 4, 25
 
 
 @pytest.fixture(autouse=True)
-def _fast(caplog: pytest.LogCaptureFixture) -> object:
+def _fast(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     caplog.set_level(logging.CRITICAL + 1)
     with fast_connections():
         yield
@@ -31,7 +32,11 @@ def test_random_plans_end_as_in_the_model(first: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "known", [pytest.param(known, id=known.name, marks=pytest.mark.xfail(strict=True, reason=known.sentence)) for known in KNOWN]
+    "known",
+    [
+        pytest.param(known, id=known.name, marks=pytest.mark.xfail(strict=True, reason=known.sentence))
+        for known in KNOWN
+    ],
 )
 def test_a_known_difference_is_corrected(known: KnownDifference) -> None:
     text = difference(known.plan, known.world)

@@ -34,7 +34,9 @@ class Tools:
             key = key_of([name, arguments])
             self.failures[key] = self.failures.get(key, 0) + 1
         if self.failures[key] <= tool.fails:
-            raise RuntimeError(f"{name} has no time for {x}") if tool.masked else ToolError(f"{name} has no time for {x}")
+            raise (
+                RuntimeError(f"{name} has no time for {x}") if tool.masked else ToolError(f"{name} has no time for {x}")
+            )
         value = value_of(name, arguments)
         if ctx.task is not None and tool.sets is not None:
             ctx.task[tool.sets] = value["n"]
