@@ -611,7 +611,7 @@ class Task:
 
 def needs_approval(approval: Approval, arguments: dict[str, Value]) -> bool:
     x = arguments["x"]
-    return approval.above is None or not is_number(x) or x > approval.above
+    return approval.above is None or not isinstance(x, int | float) or x > approval.above
 
 
 def is_number(value: Any) -> bool:
