@@ -132,6 +132,11 @@ simulate: setup ## Simulate lost, late and repeated requests, kills, stalls and 
 simulate-mutants: setup ## Check that simulations notice each removed guard, for some minutes
 	MUTANTS=every $(RUN) pytest tests/simulation/test_mutants.py $(ARGS)
 
+# The seeds of `make test` are the first ones. See tests/model/README.md.
+.PHONY: model
+model: setup ## Compare random workflows with the model of the language (SEEDS=5000, ARGS="--first 0 --coverage")
+	$(RUN) python -m tests.model --seeds $(SEEDS) --processes 2 $(ARGS)
+
 # These run the built function in containers. Without Docker they stop and say how to get it.
 IN_CONTAINERS := tests/deployed/.venv/bin/python -m pytest -c tests/deployed/pyproject.toml
 

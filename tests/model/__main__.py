@@ -1,0 +1,62 @@
+"""`python -m tests.model --seeds 1000 --first 0` drives random plans, and prints each failing one, shrunk."""
+
+import argparse
+import logging
+import sys
+import time
+from collections import Counter
+from multiprocessing import Pool
+
+from tests.model.coverage import pairs_of, table
+from tests.model.differences import known_difference
+from tests.model.driver import fast_connections
+from tests.model.random_plans import random_plan
+from tests.model.shrink import difference, report, shrunk
+
+
+def check(seed: int) -> tuple[int, list[str], str, str]:
+    """Return a seed, its features, the known difference that excludes it, and its difference."""
+    plan, world = random_plan(seed)
+    known = known_difference(plan, world)
+    return seed, pairs_of(plan, world), known, "" if known else difference(plan, world)
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--print", type=int, default=3, help="how many failing plans are shrunk and printed")
+    parser.add_argument("--coverage", action="store_true", help="print the table of feature pairs")
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    began, seeds = time.monotonic(), range(options.first, options.first + options.seeds)
+    failed, known, pairs = list[tuple[int, str]](), Counter[str](), Counter[str]()
+    with fast_connections(), Pool(options.processes) as pool:
+        results = pool.imap_unordered(check, seeds) if options.processes > 1 else map(check, seeds)
+        for seed, features, excluded, text in results:
+            if excluded:
+                known[excluded] += 1
+                continue
+            pairs.update(features)
+            if text:
+                failed.append((seed, text))
+                _print(f"seed {seed}: {text[:200]}")
+        for seed, _ in failed[: options.print]:
+            _print(f"\n# Seed {seed}\n{report(*shrunk(*random_plan(seed)))}")
+    seconds, count = time.monotonic() - began, options.seeds - known.total()
+    _print(f"{count} plans in {seconds:.0f} s, {count / seconds * 60:.0f} a minute; {len(failed)} differ")
+    for name, number in known.most_common():
+        _print(f"  {number} not run: {name}")
+    if options.coverage:
+        _print(table(pairs))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

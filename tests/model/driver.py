@@ -1,0 +1,398 @@
+"""Drives the real handler and the model through the same events, and compares them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
+from random import Random
+from typing import Any
+
+import pytest
+
+from mcp_baton import BatonError, Server
+from mcp_baton.settings import Settings
+from mcp_baton.testing import connect, connecting
+from mcp_baton.testing.client import Client, StartedTask
+from mcp_baton.testing.function import Clock
+from tests.memory_dynamodb import memory_database
+from tests.model.code import code_of
+from tests.model.language import Failed, Request, Stopped, Task
+from tests.model.plan import Line, Plan, Value, World, key_of
+from tests.model.tools import Tools
+
+MOST_EVENTS = 60
+SETTLE_S = 70.0
+"""How long a task in the background may take to continue, seconds."""
+
+LATE_S = 65.0
+"""How late a sweep may be, seconds."""
+
+EXPIRY_S = 660.0
+"""How late a task in the background may notice that an approval has expired, seconds."""
+
+DAY_MS = 86_400_000
+
+
+class Difference(AssertionError):
+    """The package does something else than the model."""
+
+
+class VirtualClock(Clock):
+    """A clock that only moves when it is read or advanced, so that a seed always does the same."""
+
+    BEGIN_MS = 1_800_000_000_000
+
+    def now_ms(self) -> int:
+        with self._lock:
+            self._read_ms = max(self._read_ms + 1, self.BEGIN_MS + round(self._advanced_s * 1000))
+            return self._read_ms
+
+    def monotonic_s(self) -> float:
+        return self._advanced_s
+
+
+@contextmanager
+def fast_connections() -> Iterator[None]:
+    """Let `connect` use the fast database and the virtual clock."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connecting, "_database", memory_database)
+        patch.setattr(connecting, "Clock", VirtualClock)
+        yield
+
+
+def drive(plan: Plan, world: World, *, trace: Callable[[str], None] = lambda _: None) -> "Driver":
+    """Run a plan in a world to its end.
+
+    Raises:
+        Difference: the package does something else than the model, or the plan does not end.
+    """
+    tools = Tools(plan, world)
+    settings = Settings(default_ttl_ms=20 * DAY_MS, max_ttl_ms=30 * DAY_MS)
+    with connect(server_of(plan, tools), owner="kim", era=plan.era, settings=settings) as client:
+        tools.sleep = client.clock.sleep
+        driver = Driver(client, plan, world, tools, trace)
+        driver.run()
+        return driver
+
+
+def server_of(plan: Plan, tools: Tools) -> Server:
+    namespace: dict[str, Any] = {"world": tools, "__name__": "shop"}
+    exec(code_of(plan), namespace)  # noqa: S102 - the code is made here
+    server: Server = namespace["server"]
+    return server
+
+
+class Driver:
+    """The client's model, the people, the other systems and the clock of one plan."""
+
+    def __init__(self, client: Client, plan: Plan, world: World, tools: Tools, trace: Callable[[str], None]) -> None:
+        self.client, self.plan, self.world, self.tools, self.trace = client, plan, world, tools, trace
+        self.people = client.as_owner("ada", scopes=["people"])
+        self.rng = Random(world.seed)
+        self.task = Task(plan, world, in_background=plan.way == "task")
+        self.job: StartedTask | None = None
+        self.task_id = ""
+        self.replies: list[Any] = []
+        self.has_called = False
+        self.is_fresh = True
+        """Whether a run has followed the last event."""
+
+    # The loop
+
+    def run(self) -> None:
+        self.client.answers(None)
+        self.start()
+        for _ in range(MOST_EVENTS):
+            self.compare()
+            if self.task.status != "working":
+                self.check_end()
+                return
+            self.do_something()
+        raise Difference(f"the plan does not end in {MOST_EVENTS} events; the model has {self.task.stops}")
+
+    def do_something(self) -> None:
+        """Let somebody do what a paused workflow needs: one event, chosen by the seed."""
+        requests = [request for request in self.task.waiting_requests(self.now) if not self.expires(request)]
+        callbacks = [line for line in self.plan.lines if line.kind == "callback" and self.can_call_back(line)]
+        events: list[Callable[[], None]] = [partial(self.decide, request) for request in requests]
+        events += [partial(self.call_back, line) for line in callbacks]
+        is_idle = not events
+        if self.is_working_alone:
+            if is_idle or self.rng.random() < 0.2:
+                events.append(self.wait)
+        else:
+            events.append(self.follow)
+            if self.task.stops and any(stop.suspends for stop in self.task.stops) and self.task.due(self.now):
+                events.append(self.wait)
+        self.rng.choice(events)()
+
+    @property
+    def now(self) -> float:
+        return self.client.clock.now_ms() / 1000
+
+    @property
+    def is_working_alone(self) -> bool:
+        """Whether a background task of the workflow has not ended."""
+        return self.job is not None and not self.job.poll().over
+
+    # The client's model
+
+    def arguments(self) -> dict[str, Any]:
+        pin = {"pin": PIN} if self.plan.secret else {}
+        return {**self.world.arguments, **pin}
+
+    def start(self) -> None:
+        arguments = self.arguments()
+        early = {name: self.world.answers[name] for name in self.world.early}
+        for name, value in early.items():
+            self.task.answer(name, value)
+        self.call_workflow({**arguments, **({"answers": early} if early else {})}, "start")
+
+    def call_workflow(self, arguments: dict[str, Any], note: str) -> None:
+        """Call the workflow in the plan's way: as a prompt, as a tool, or as a background task."""
+        self.trace(f"{note}: flow {key_of(arguments)} as a {self.plan.way}")
+        as_prompt = self.plan.way == "prompt" and "answers" not in arguments
+        if self.plan.way == "task":
+            self.job = self.client.start_task("flow", arguments)
+            meta: Any = self.client.request("tasks/get", {"taskId": self.job.task_id})["_meta"]
+            self.task_id = meta["_workflow.task_id"]
+        elif as_prompt:
+            task_id = arguments.get("task_id")
+            texts = {name: str(value) for name, value in arguments.items() if name != "task_id"}
+            run = self.client.get_prompt("flow", texts, task_id)
+            self.task_id = run.task_id
+            self.replies = [run]
+        else:
+            run = self.client.call_workflow("flow", arguments)
+            if run.is_error:
+                raise Difference(f"the workflow's tool returned an error: {run.text}")
+            self.task_id = run.task_id
+            self.replies = [run]
+        self.run_model()
+
+    def run_model(self) -> None:
+        self.task.run(self.now)
+        self.is_fresh, self.has_called = True, False
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Let a task in the background continue, at most a minute after what it waited for."""
+        if self.job is not None and (self.is_working_alone or self.task.suspends):
+            self.advance(SETTLE_S)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass. A task in the background continues at the end of each wait."""
+        began, is_alone = self.now, self.is_working_alone
+        self.client.clock.advance(seconds)
+        now = self.now
+        requests = len(self.task.requests)
+        while is_alone and self.task.suspends and (due := self.task.due(began)) is not None and due <= now:
+            began = due
+            self.task.run(due)
+        if len(self.task.requests) > requests and seconds < EXPIRY_S:
+            self.advance(EXPIRY_S)
+        if is_alone and self.task.suspends and (due := self.task.due(now)) is not None and due - now < SETTLE_S:
+            self.advance(SETTLE_S)
+
+    def follow(self) -> None:
+        """Do what the handoff suggests: its first call, or its last one, which lets the server continue."""
+        if self.task.is_stuck:
+            self.cancel()
+            return
+        entries = self.next_calls()
+        if not entries:
+            raise Difference(f"nothing is suggested; the model has {self.task.stops}")
+        entry = entries[0] if self.rng.random() < 0.7 else entries[-1]
+        if "resource" in entry:
+            self.read(entry["resource"])
+        elif entry["tool"] == "flow":
+            self.resume(entry["arguments"])
+        else:
+            self.call(entry["tool"], entry["arguments"])
+
+    def next_calls(self) -> list[dict[str, Any]]:
+        meta: Any = self.client.request("tasks/get", {"taskId": self.task_id}, {"mcp-baton/next": True})["_meta"]
+        entries: list[dict[str, Any]] = meta.get("mcp-baton/next", [])
+        return entries
+
+    def resume(self, suggested: dict[str, Any]) -> None:
+        arguments: dict[str, Any] = {"task_id": self.task_id}
+        if suggested.get("task_action") == "cancel":
+            self.cancel()
+            return
+        if "answers" in suggested:
+            names = list(suggested["answers"])
+            some = [name for name in names if self.rng.random() < 0.7] or names[:1]
+            arguments["answers"] = {name: self.world.answers[name] for name in some}
+            for name in some:
+                self.task.answer(name, self.world.answers[name])
+        if self.plan.secret:
+            arguments["pin"] = PIN
+        self.call_workflow(arguments, "continue")
+
+    def call(self, tool: str, suggested: dict[str, Any]) -> None:
+        arguments = {name: value for name, value in suggested.items() if name != "task_id"}
+        for name, value in arguments.items():
+            if isinstance(value, str) and value.startswith("<"):
+                arguments[name] = 5 + sum(request.state == "denied" for request in self.task.requests)
+        self.trace(f"call: {tool} {key_of(arguments)} of the task")
+        result = self.client.call_tool(tool, {**arguments, "task_id": self.task_id})
+        self.is_fresh = self.has_called = True
+        try:
+            step = self.task.client_calls(tool, arguments, self.now)
+        except (Failed, Stopped) as error:
+            self.expect(result.is_error, f"the call of {tool} should fail ({error!r}); it returned {result.text}")
+            return
+        self.expect(not result.is_error, f"the call of {tool} is that of step {step}; it returned {result.text}")
+
+    def read(self, uri: str) -> None:
+        self.trace(f"read: {uri}")
+        step = uri.removeprefix("doc://").partition("/")[0]
+        self.task.reads[step] = self.task.reads.get(step, 0) + 1
+        try:
+            self.client.read_resource(uri)
+        except BatonError:
+            return
+
+    def cancel(self) -> None:
+        self.trace("cancel: the task")
+        self.client.cancel(self.task_id)
+        self.task.cancel()
+
+    # People, other systems and the clock
+
+    def decide(self, request: Request) -> None:
+        is_denied = self.is_first(request) and request.place.partition("[")[0] in self.world.denied
+        decision = "denied" if is_denied else "approved"
+        for approval in self.people.approvals():
+            if self.is_same(approval, request):
+                break
+        else:
+            waiting = [(approval["step"], approval["arguments"]) for approval in self.people.approvals()]
+            raise Difference(f"no approval waits for {request}; there are {waiting}")
+        is_alone = self.is_working_alone
+        self.trace(f"person: {decision} {request.place} {key_of(request.arguments)}")
+        if decision == "approved":
+            self.people.approve(approval["approvalId"])
+        else:
+            self.people.deny(approval["approvalId"], reason="no")
+        self.task.decide(request, decision)
+        self.happened(is_alone=is_alone)
+
+    def is_same(self, approval: dict[str, Any], request: Request) -> bool:
+        if approval["tool"] != request.tool or {"y": 0, **approval["arguments"]} != request.arguments:
+            return False
+        return str(approval.get("step") or "").partition("[")[0] == request.place.partition("[")[0]
+
+    def expires(self, request: Request) -> bool:
+        """Whether people decide a request too late."""
+        return self.is_first(request) and request.place.partition("[")[0] in self.world.expiring
+
+    def is_first(self, request: Request) -> bool:
+        return request is next(other for other in self.task.requests if other.place == request.place)
+
+    def can_call_back(self, line: Line) -> bool:
+        """Whether another system has the address of a callback, and has not used it."""
+        has_address = any(self.plan.tools[tool].callback == line.name for tool, _ in self.succeeded_calls())
+        is_open = not self.task.is_settled(line.name) and line.name not in self.task.callbacks
+        in_time = self.now < self.task.ends.get(line.name, self.now + 1) and self.task.statuses[line.name] != "failed"
+        return has_address and is_open and in_time and line.name not in self.world.silent
+
+    def succeeded_calls(self) -> list[tuple[str, Value]]:
+        done = {key_of(call) for call in self.task.calls}
+        return [
+            (tool, arguments)
+            for tool, arguments in self.task.calls
+            if key_of([tool, arguments]) in done
+            and self.task.failures[key_of([tool, arguments])] > self.plan.tools[tool].fails
+        ]
+
+    def call_back(self, line: Line) -> None:
+        body, is_alone = self.rng.randint(0, 9), self.is_working_alone
+        self.trace(f"callback: {body} for {line.name}")
+        self.client.send_callback(self.task_id, line.name, body)
+        self.task.call_back(line.name, body)
+        self.happened(is_alone=is_alone)
+
+    def happened(self, *, is_alone: bool) -> None:
+        """After an event, a task in the background continues by itself; another one when its client calls."""
+        self.is_fresh = False
+        if is_alone:
+            self.run_model()
+
+    def wait(self) -> None:
+        due = self.task.due(self.now)
+        if due is None:
+            raise Difference(f"the task waits for nothing; the model has {self.task.stops}")
+        is_expiry = any(request.until == due for request in self.task.requests)
+        seconds = due - self.now + (EXPIRY_S if is_expiry and self.job else SETTLE_S)
+        self.trace(f"clock: {seconds:.0f} s pass")
+        self.advance(seconds)
+        self.is_fresh = self.job is not None
+
+    # Checks
+
+    def expect(self, holds: bool, text: str) -> None:
+        if not holds:
+            raise Difference(text)
+
+    def compare(self) -> None:
+        """Compare the calls, and after a run the task, with those of the model."""
+        model = sorted(map(key_of, self.task.calls))
+        real = sorted(key_of(call) for call in self.tools.calls)
+        self.expect(model == real, f"calls: the model has {self.task.calls}, the server {self.tools.calls}")
+        if not self.is_fresh:
+            return
+        task = self.client.task(self.task_id)
+        self.expect(task.status == self.task.status, f"status: the model has {self.task.status}, the server {task!r}")
+        for step, status in self.task.statuses.items():
+            self.compare_step(step, status, task)
+        if self.task.status == "working":
+            self.compare_pause(task)
+        self.compare_ends(task)
+
+    def compare_ends(self, task: Any) -> None:
+        """Each wait ends when the model says, or up to a minute later: a sweep may have begun it late."""
+        for step, end in self.task.ends.items():
+            real = task.variables.get(f"_workflow.wait.{step}")
+            if any(stop.step == step and stop.type == "waiting" for stop in self.task.stops) and real is not None:
+                self.expect(-1 < real / 1000 - end < LATE_S, f"step {step}: it waits until {real}, in the model {end}")
+                self.task.ends[step] = real / 1000
+        for approval in self.people.approvals() if self.task.requests else ():
+            for request in self.task.waiting_requests(self.now):
+                if self.is_same(approval, request) and approval["expiresAt"]:
+                    real_end = datetime.fromisoformat(approval["expiresAt"]).timestamp()
+                    request.until = max(request.until, min(real_end, request.until + LATE_S))
+
+    def compare_step(self, step: str, status: str, task: Any) -> None:
+        real = task.steps[step]
+        text = f"step {step}: the model has {status}, the server {real}; {task!r}"
+        if status == "pending" and (step in self.task.answers or step in self.task.callbacks) and real == "completed":
+            self.expect(not self.task.is_ruled_out(self.plan.line(step)), text)
+            return
+        self.expect(real == status, text)
+        if status == "completed":
+            value = task.variables.get(f"_workflow.result.{step}")
+            text = f"step {step}: the model has the value {self.task.values[step]}, the server {value}"
+            self.expect(key_of(value) == key_of(self.task.values[step]), text)
+
+    def compare_pause(self, task: Any) -> None:
+        stop = self.task.stops[0] if self.task.stops else None
+        real = (task.pause.type, task.pause.step) if task.paused else None
+        model = (stop.type, stop.step) if stop else None
+        if self.has_called and self.plan.parallel > 1:
+            return
+        self.expect(model == real, f"pause: the model has {model}, the server {task!r}")
+        if stop is not None and stop.type == "answersRequired":
+            names = tuple(question["name"] for question in task.pause.questions)
+            self.expect(names == stop.questions, f"questions: the model has {stop.questions}, the server {names}")
+
+    def check_end(self) -> None:
+        waiting = self.people.approvals()
+        self.expect(not waiting, f"the task is {self.task.status}, and approvals wait: {waiting}")
+        if self.job is not None and self.task.status == "completed":
+            state = self.job.poll()
+            self.expect(state.status == "completed", f"the workflow is completed, and its call is {state!r}")
+
+
+PIN = "pin-48151623"

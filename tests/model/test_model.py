@@ -1,0 +1,43 @@
+"""Random plans over all features end as the model of the language says.
+
+A failing plan is shrunk and printed as code. `make model` tries many more.
+"""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from tests.model.differences import KNOWN, KnownDifference, known_difference
+from tests.model.driver import fast_connections
+from tests.model.random_plans import random_plan
+from tests.model.shrink import difference, report, shrunk
+
+CHUNKS, CHUNK = 4, 25
+
+
+@pytest.fixture(autouse=True)
+def _fast(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    caplog.set_level(logging.CRITICAL + 1)
+    with fast_connections():
+        yield
+
+
+@pytest.mark.parametrize("first", range(0, CHUNKS * CHUNK, CHUNK))
+def test_random_plans_end_as_in_the_model(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        plan, world = random_plan(seed)
+        if not known_difference(plan, world) and difference(plan, world):
+            pytest.fail(f"seed {seed}\n{report(*shrunk(plan, world))}", pytrace=False)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param(known, id=known.name, marks=pytest.mark.xfail(strict=True, reason=known.sentence))
+        for known in KNOWN
+    ],
+)
+def test_a_known_difference_is_corrected(known: KnownDifference) -> None:
+    text = difference(known.plan, known.world)
+    assert not text, text
