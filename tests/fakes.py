@@ -153,7 +153,7 @@ def request_of(method: str, params: JsonObject, line: Line | None = None, **chan
         "exchange": exchange,
         "message": jsonrpc.Request(1, method, params),
         "headers": {},
-        "reply": Reply(exchange, streams=True),
+        "reply": Reply(exchange, streams=True, takes_stream=True),
         "budget": Budget(),
         "began_s": services.clock(),
     }

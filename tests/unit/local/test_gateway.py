@@ -35,7 +35,7 @@ def test_every_body_arrives_unchanged(body: bytes) -> None:
         ("/mcp?a=1&a=2&b=", "/mcp"),
         ("http://localhost:8000/mcp?a=1", "/mcp"),
         ("http://localhost:8000", "/"),
-        ("*", "*"),
+        ("*", "/*"),
         ("/a%20b", "/a%20b"),
     ],
 )

@@ -28,4 +28,5 @@ def test_the_examples_of_the_page_run_in_parallel_without_a_network(tmp_path: Pa
 def test_the_plugin_loads_little_if_its_fixture_is_not_used() -> None:
     process = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, timeout=60)
 
-    assert process.stdout.split() == ["mcp_baton", "mcp_baton.testing", "mcp_baton.testing.plugin"]
+    modules = ["mcp_baton", "mcp_baton.testing", "mcp_baton.testing.fixture_type", "mcp_baton.testing.plugin"]
+    assert process.stdout.split() == modules

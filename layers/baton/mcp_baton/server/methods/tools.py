@@ -8,8 +8,10 @@ from mcp_baton.protocol.jsonrpc import HEADER_MISMATCH, INVALID_PARAMS
 from mcp_baton.server.content import with_meta
 from mcp_baton.server.definitions.param_headers import header_mismatch
 from mcp_baton.server.definitions.tool import Tool, free_name
+from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.methods.calling import outcome_alone, outcome_of, result_of
 from mcp_baton.server.request import Request
+from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID
 from mcp_baton.workflow.host import Failed, Outcome
 
@@ -27,7 +29,7 @@ def call_tool(request: Request) -> JsonObject:
         if workflow_tool is not None:
             from mcp_baton.server.workflows.workflow_tools import call_workflow_tool
 
-            return call_workflow_tool(request, workflow_tool)
+            return call_workflow_tool(request, workflow_tool, _paused_result)
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
     arguments = tool.input.named(arguments)
     if request.stateless and (mismatch := header_mismatch(tool.mirrored, arguments, request.headers)):
@@ -41,6 +43,12 @@ def call_tool(request: Request) -> JsonObject:
     except InvalidTaskReference as error:
         return result_of(tool, Failed(f"Nothing was run: {error}."))
     return _call(request, tool, other_arguments, task_id, in_text=bool(arguments[TASK_ID]))
+
+
+def _paused_result(request: Request, tool: WorkflowTool, task: TaskRecord) -> JsonObject:
+    from mcp_baton.server.workflows.task_actions import paused_result
+
+    return paused_result(request, tool, task)
 
 
 def _call(

@@ -60,21 +60,25 @@ class InvalidToolArguments(Exception):
     """Invalid arguments of a workflow tool. The text tells the model what to do."""
 
 
-def call_workflow_tool(request: Request, tool: WorkflowTool) -> JsonObject:
+type ShowPaused = Callable[[Request, WorkflowTool, TaskRecord], JsonObject]
+"""Returns the result of a call that finds a paused task."""
+
+
+def call_workflow_tool(request: Request, tool: WorkflowTool, show_paused: ShowPaused) -> JsonObject:
     """Run a workflow as far as possible, or resume the task that the arguments name; in this request or by a worker."""
     as_task = tool.workflow.background or "task" in request.params
     if as_task:
         from mcp_baton.server.background.creating import becomes_task
 
         as_task = becomes_task(request, tool)
-    answer = _start_or_resume(request, tool, as_task=as_task)
+    answer = _start_or_resume(request, tool, show_paused, as_task=as_task)
     if as_task and not request.stateless and "task" not in answer:
         # A client that asks for a task accepts no other result.
         raise ProtocolError(INVALID_PARAMS, text_of(answer))
     return answer
 
 
-def _start_or_resume(request: Request, tool: WorkflowTool, *, as_task: bool) -> JsonObject:
+def _start_or_resume(request: Request, tool: WorkflowTool, show_paused: ShowPaused, *, as_task: bool) -> JsonObject:
     task_id, arguments = None, request.object("arguments")
     anew = arguments.get(TASK_ID) == NEW_TASK
     if anew:
@@ -92,7 +96,7 @@ def _start_or_resume(request: Request, tool: WorkflowTool, *, as_task: bool) -> 
                 return start_workflow(request, tool, arguments, task_id, starter)
             return _run(request, tool, arguments, task_id, starter)
         except RepeatedCall as repeated:
-            return _answer_repeated(request, tool, arguments, repeated, as_task=as_task)
+            return _answer_repeated(request, tool, arguments, repeated, show_paused, as_task=as_task)
     except (InvalidTaskReference, InvalidToolArguments) as error:
         return error_result(cut(f"{sentence(str(error))} {NOTHING_RUN}."))
     except (ArgumentRefused, *NOT_RESUMED) as error:
@@ -114,7 +118,13 @@ def _run(
 
 
 def _answer_repeated(
-    request: Request, tool: WorkflowTool, arguments: JsonObject, repeated: RepeatedCall, *, as_task: bool
+    request: Request,
+    tool: WorkflowTool,
+    arguments: JsonObject,
+    repeated: RepeatedCall,
+    show_paused: ShowPaused,
+    *,
+    as_task: bool,
 ) -> JsonObject:
     """Answer a repeated call with the task of the first one: its result, its pause, or that it still runs."""
     task = repeated.task
@@ -134,9 +144,7 @@ def _answer_repeated(
     elif task.claim is not None and task.claim.holds_at(request.now_ms()):
         result = not_run(request, tool, task.task_id, TaskHeld(task.claim.until_ms, task))
     else:
-        from mcp_baton.server.workflows.task_actions import paused_result
-
-        result = paused_result(request, tool, task)
+        result = show_paused(request, tool, task)
     return _introduced(result, repeated.introduction)
 
 
