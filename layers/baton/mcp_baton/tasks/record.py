@@ -160,6 +160,7 @@ class JobSpec(Struct, frozen=True):
         attempts: The most attempts: 1 for a tool that must not be repeated.
         key: The call's idempotency key.
         workflow_task: The id of the workflow's own task; `None` for a tool.
+        resumes: Whether the call has named the workflow's task.
         answers: What the client had answered before the task was created.
         base_url: The address of the API that created the task, for links to it.
         traceparent: The span of the request that created the task. Empty without OpenTelemetry.
@@ -176,6 +177,7 @@ class JobSpec(Struct, frozen=True):
     answers: JsonObject = field(default_factory=dict)
     base_url: str = ""
     traceparent: str = ""
+    resumes: bool = False
 
 
 class Job(Struct, frozen=True):

@@ -153,12 +153,14 @@ def run_workflow(
 
 def _start(workflow: Workflow, engine: Engine, run_input: RunInput, starter: "Starter | None") -> EndedRun:
     start = starter.begin() if starter else None
-    run = None
     try:
         run = engine.start(workflow, replace(run_input, start=start))
-    finally:
-        if starter and start and (run is None or run.task is None):
+    except StoreBusy:
+        if starter and start:
             starter.forget(start)
+        raise
+    if starter and start and run.task is None:
+        starter.forget(start)
     return run
 
 
