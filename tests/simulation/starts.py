@@ -211,7 +211,7 @@ class StartJudge(Judge):
         task_id = self.held.get(process.name)
         has_start = any(start.process is process for start in self.starts)
         is_protected = self.protected.setdefault(process.name, has_start and task_id in self.tasks)
-        if not is_protected or self._clocks_differ():
+        if not is_protected or self._clocks_differ() or self._is_clients(self.tasks.get(task_id or "")):
             return
         for other in self.world.processes.values():
             if other is not process and other.kind == process.kind and self._is_live(other, task_id, process):
@@ -223,13 +223,18 @@ class StartJudge(Judge):
         task = self.tasks.get(other_id or "")
         if not self.protected.get(other.name) or other_id == task_id or task is None:
             return False
-        if other.answer is not None or other.actor.killed or not is_open(task) or NAMED in task:
+        if other.answer is not None or other.actor.killed or self._is_clients(task):
             return False
         claim = claim_of(task)
         if claim is None or claim[2] == 0 or claim[1] > 1:
             return False
         stalled_s = max(self.start_world.stalled_s.get(each.name, 0) for each in (process, other))
         return stalled_s < LONG_STALL_S and not any(start.process.kind == NEW for start in self.starts)
+
+    @staticmethod
+    def _is_clients(task: Item | None) -> bool:
+        """Whether a client has named or ended the task, or it has ended."""
+        return task is None or not is_open(task) or NAMED in task
 
     def check_stopped(self, process: Process) -> None:
         if not process.stalled and process.answer is None:
