@@ -148,6 +148,7 @@ def starting(resources: str, owner: str) -> str:
     The emulator takes no events of AWS's own sources, and does not replace the time of a schedule.
     """
     text = (ROOT / "docs" / "events.md").read_text()
+    schedule: str
     [schedule] = re.findall(r"^```yaml\n(SettleSchedule:\n.*?)^```", text, re.MULTILINE | re.DOTALL)
     for old, new in {
         "cron(0 1 * * ? *)": "at(2026-01-01T00:00:00)",

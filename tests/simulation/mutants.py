@@ -37,7 +37,7 @@ from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed, Skipped
 from mcp_baton.workflow.lease import Lease, StartTime
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import Call, Run, RunInput, StepTrace
+from mcp_baton.workflow.run import Call, Run, RunInput, StepTrace, new_task
 from tests.simulation.approvals import ApprovalWorld
 from tests.simulation.harness import Outcome, simulate, simulating
 from tests.simulation.jobs.background import BackgroundWorld
@@ -51,7 +51,7 @@ from tests.simulation.world import Rewrite, World
 MOST_SEEDS = 3_000
 _task_view, _run_meta, _pause_s = task_view.task_view, runs.run_meta, RetryPolicy.pause_s
 _outbox_entry, _not_written = items.outbox_entry, Engine._not_written  # noqa: SLF001
-_begin, _new_task, _answer_repeated = DynamoDBStartStore.begin, engine.new_task, workflow_tools._answer_repeated  # noqa: SLF001
+_begin, _new_task, _answer_repeated = DynamoDBStartStore.begin, new_task, workflow_tools._answer_repeated  # noqa: SLF001
 
 type Patch = Callable[[pytest.MonkeyPatch], None]
 

@@ -205,7 +205,7 @@ def test_the_pause_of_a_slow_call_answers_its_repetition() -> None:
 
     with connect(server) as client:
         client.during("find", lambda: client.clock.sleep(4))
-        request = {"name": "pay_back", "arguments": {"order": "A"}}
+        request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
         first, _ = client.wire.request("tools/call", request, {})
         second, _ = client.wire.request("tools/call", request, {})
         assert is_repeat(second)
@@ -358,7 +358,7 @@ def test_approvals_of_a_repeated_call_are_asked_for_once() -> None:
     with connect(server) as client:
         boss = client.as_owner("boss", scopes=["bosses"])
         client.during("find", lambda: client.clock.sleep(4))
-        request = {"name": "pay_back", "arguments": {"order": "A"}}
+        request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
         client.wire.request("tools/call", request, {})
         second, _ = client.wire.request("tools/call", request, {})
         assert is_repeat(second)
@@ -412,7 +412,7 @@ def test_a_background_call_whose_workflow_a_later_call_has_named_is_not_repeated
         first_id, _ = start(client)
         client.run_worker()
         [workflow_task] = [task.task_id for task in client.tasks() if task.task_id != first_id]
-        params = {"name": "fulfil", "arguments": {"task_id": workflow_task}}
+        params: JsonObject = {"name": "fulfil", "arguments": {"task_id": workflow_task}}
         client.wire.request("tools/call", params, {})
         client.run_worker()
         assert len(client.calls("charge")) == 2
