@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Approval, Server, ToolError, ask_model, step
+from mcp_baton import Approval, Server, ToolError, ask_model, ask_user, step
 from mcp_baton.exceptions import OutcomeUnknown
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
@@ -213,6 +213,62 @@ def test_the_pause_of_a_slow_call_answers_its_repetition() -> None:
         structures: list[Any] = [first["structuredContent"], second["structuredContent"]]
         assert structures[0]["pause_reason"] == structures[1]["pause_reason"]
         assert structures[0]["next"] == structures[1]["next"]
+
+
+CAPABLE: JsonObject = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+
+
+def test_an_equal_call_while_a_form_is_open_asks_nobody_and_a_later_round_is_the_same_call() -> None:
+    server = Server("shop")
+
+    @server.tool
+    def refund(order: str, reason: str) -> str:
+        """Refund an order."""
+        return f"{order}: {reason}"
+
+    @server.workflow
+    def pay_back(order: str) -> None:
+        """Refund an order."""
+        step(refund)(order=order, reason=ask_user("reason", "Why?"))
+
+    with connect(server) as client:
+        request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
+        first, _ = client.wire._send("tools/call", request, CAPABLE)  # noqa: SLF001 - `request` answers the form
+        [(key, _)] = first["inputRequests"].items()  # type: ignore[union-attr]
+        second, _ = client.wire.request("tools/call", request, CAPABLE)
+        assert is_repeat(second)
+        assert second["structuredContent"]["pause_reason"]["type"] == "answersRequired"  # type: ignore[index,call-overload]
+        slow_round = {"requestState": first["requestState"], "inputResponses": {key: answer(reason="late")}}
+        client.during("refund", lambda: client.clock.sleep(9))
+        client.wire.request("tools/call", {**request, **slow_round}, CAPABLE)
+        third, _ = client.wire.request("tools/call", request, CAPABLE)
+        assert is_repeat(third)
+        assert "A: late" in text(third)
+        assert len(client.calls("refund")) == 1
+
+
+def answer(**content: str) -> JsonObject:
+    return {"action": "accept", "content": content}
+
+
+def test_two_fast_calls_that_pause_for_an_answer_start_two_tasks_if_the_client_shows_no_forms() -> None:
+    server = Server("shop")
+
+    @server.tool
+    def refund(order: str, reason: str) -> str:
+        """Refund an order."""
+        return f"{order}: {reason}"
+
+    @server.workflow
+    def pay_back(order: str) -> None:
+        """Refund an order."""
+        step(refund)(order=order, reason=ask_user("reason", "Why?"))
+
+    with connect(server) as client:
+        request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
+        no_forms: JsonObject = {"io.modelcontextprotocol/clientCapabilities": {}}
+        results = [client.wire.request("tools/call", request, no_forms)[0] for _ in range(2)]
+        assert [is_repeat(result) for result in results] == [False, False]
 
 
 def test_a_task_that_a_later_call_has_named_is_not_repeated() -> None:

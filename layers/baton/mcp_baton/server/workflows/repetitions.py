@@ -6,20 +6,22 @@ it starts. An equal call finds that task, and replies with it instead of startin
 """
 
 import logging
-from typing import Final
+from typing import Final, cast
 
 from mcp_baton.exceptions import BatonError, StoreBusy, StoreError, StoreUnavailable, TaskNotFound
 from mcp_baton.protocol.json import JsonObject, dumps, dumps_spaced
 from mcp_baton.protocol.state import KeyUnavailable
+from mcp_baton.server.asking.asker import declares
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.request import Request
 from mcp_baton.server.view import may_use
-from mcp_baton.tasks.record import TaskRecord, TaskStatus, epoch_ms
+from mcp_baton.tasks.record import PAUSE_REASON, TaskRecord, TaskStatus, epoch_ms
 from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import REPEATED_CALLS
-from mcp_baton.workflow.definition import NEW_TASK, TASK_ID
+from mcp_baton.workflow.definition import NEW_TASK, TASK_ID, Workflow
 from mcp_baton.workflow.lease import lease_end
+from mcp_baton.workflow.pause import AnswersRequired, parse_pause
 from mcp_baton.workflow.wait import milliseconds
 
 logger = logging.getLogger(__name__)
@@ -84,9 +86,18 @@ class Starter:
     """
 
     def __init__(
-        self, request: Request, store: TaskStore, owner: str, digest: str, repeats_ms: int, *, anew: bool
+        self,
+        request: Request,
+        workflow: Workflow,
+        store: TaskStore,
+        owner: str,
+        digest: str,
+        repeats_ms: int,
+        *,
+        anew: bool,
     ) -> None:
         self._request = request
+        self._workflow = workflow
         self._store = store
         self._owner = owner
         self._digest = digest
@@ -150,12 +161,23 @@ class Starter:
             is_repetition = True
         else:
             is_slow = ended_ms - found.asked_ms >= SLOW_MS
-            is_repetition = is_slow and now_ms - ended_ms < self._repeats_ms
+            is_repetition = (is_slow or self._may_show_form(task)) and now_ms - ended_ms < self._repeats_ms
         if is_repetition and not self._has_named_workflow(task):
             self._note("takeover" if takes_over else "repetition", task.task_id)
             raise RepeatedCall(
                 found, task, age_ms, is_running=ended_ms is None and not takes_over, takes_over=takes_over
             )
+
+    def _may_show_form(self, task: TaskRecord) -> bool:
+        """Whether the user of the earlier call may still see a form: the run is paused for values of a person, and
+        this client, which is the same one as a rule, shows forms."""
+        envelope = self._request.envelope
+        if not envelope.is_known or not declares(envelope.capabilities, "elicitation"):
+            return False
+        pause = parse_pause(cast("JsonObject | None", task.variables.get(PAUSE_REASON)))
+        if isinstance(pause, AnswersRequired):
+            return any(question.of == "user" for question in pause.questions)
+        return self._workflow.ask and pause is not None and bool(pause.missing_arguments)
 
     def _has_named_workflow(self, job: TaskRecord) -> bool:
         """Whether the task is a background call, and a client has continued or ended the task of its workflow."""
@@ -221,7 +243,7 @@ def starter_of(
     digest = _digest(request, tool, arguments, as_task=as_task)
     if digest is None:
         return None
-    return Starter(request, store, owner, digest, milliseconds(repeats), anew=anew)
+    return Starter(request, workflow, store, owner, digest, milliseconds(repeats), anew=anew)
 
 
 def _digest(request: Request, tool: WorkflowTool, arguments: JsonObject, *, as_task: bool) -> str | None:

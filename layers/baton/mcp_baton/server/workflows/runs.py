@@ -106,8 +106,6 @@ def answer_with_run(
         )
     from mcp_baton.server.workflows.client_questions import run_asking
 
-    named = named or "requestState" in request.params
-
     def run(task_id: str | None, arguments: JsonObject, answers: Mapping[str, JsonObject]) -> EndedRun:
         return run_workflow(
             request,
