@@ -22,6 +22,7 @@ from mcp_baton.tasks.approvals import ApprovalStore
 from mcp_baton.tasks.callbacks import CallbackStore
 from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
+from mcp_baton.tasks.starts import StartStore
 from mcp_baton.tasks.store import Batch, TaskStore, Written
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.transport.stream import stream_opener
@@ -359,6 +360,13 @@ class RecordingStore:
         self.batches: list[Batch] = []
         self.versions: list[int] = []
         self.requests = 0
+
+    @property
+    def starts(self) -> StartStore:
+        return self.below.starts
+
+    def new_task_id(self) -> str:
+        return self.below.new_task_id()
 
     @property
     def answers(self) -> AnswerStore:

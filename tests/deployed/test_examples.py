@@ -1,7 +1,10 @@
 """The examples of real jobs, deployed as their READMEs say, with the services that they call."""
 
 import json
+import re
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +31,15 @@ FILES = {
 SUMMARY = {"subject": "Sales of November", "text": "November was good. Berlin led. Porto sold nothing."}
 
 
-def deploy(emulator: Emulator, folder: Path, name: str, **parameters: str) -> Stack:
+def deploy(
+    emulator: Emulator,
+    folder: Path,
+    name: str,
+    change: Callable[[ExampleReadme], ExampleReadme] = lambda readme: readme,
+    **parameters: str,
+) -> Stack:
     """Deploy an example with the changes in its README, by `sam build` and `sam deploy`."""
-    readme, template, build = ExampleReadme.read(name), folder / "template.yaml", folder / "build"
+    readme, template, build = change(ExampleReadme.read(name)), folder / "template.yaml", folder / "build"
     template.write_text(readme.template())
     command = ["build", "--template", str(template), "--base-dir", str(ROOT), "--build-dir", str(build)]
     sam([*command, "--parameter-overrides", f"Architecture={architecture()}"], BATON_APP=str(readme.app), PATH=PATH)
@@ -131,6 +140,56 @@ def test_an_approved_restart_is_checked_and_reported_to_the_team(
     assert status(stack, first_task) == "completed"
     report = "checkout was restarted and is healthy. Cause: memory. Evidence: ERROR OutOfMemoryError"
     assert shop.messages(shop.team) == [report]
+
+
+def starting(resources: str, owner: str) -> str:
+    """The resources of the incident, and the schedule of docs/events.md, which starts the incident's workflow at once.
+
+    The emulator takes no events of AWS's own sources, and does not replace the time of a schedule.
+    """
+    text = (ROOT / "docs" / "events.md").read_text()
+    schedule: str
+    [schedule] = re.findall(r"^```yaml\n(SettleSchedule:\n.*?)^```", text, re.MULTILINE | re.DOTALL)
+    for old, new in {
+        "cron(0 1 * * ? *)": "at(2026-01-01T00:00:00)",
+        "settle_day": "handle_incident",
+        '{"day": "<aws.scheduler.scheduled-time>"}': '{"service": "checkout"}',
+        '"finance"': f'"{owner}"',
+    }.items():
+        assert old in schedule
+        schedule = schedule.replace(old, new)
+    return resources.replace("aws.cloudwatch", "shop.cloudwatch").replace("ON-CALL", owner) + schedule
+
+
+def test_an_alarm_and_a_schedule_start_the_workflow_for_its_owner(
+    emulator: Emulator, image: str, tmp_path: Path
+) -> None:
+    gateway = emulator.client("apigateway")
+    key = gateway.create_api_key(name="incident-alarms", enabled=True)
+    stack = deploy(
+        emulator,
+        tmp_path,
+        "incident",
+        lambda readme: replace(readme, resources=starting(readme.resources, key["id"])),
+        MessageTopic="on",
+    )
+    [plan] = stack.resources("AWS::ApiGateway::UsagePlan").values()
+    gateway.create_usage_plan_key(usagePlanId=plan, keyId=key["id"], keyType="API_KEY")
+    kim = stack.caller(x_api_key=key["value"])
+    Shop(stack)
+
+    def paused_tasks() -> list[Any]:
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tasks/list", "params": {}}).encode()
+        response = ask(stack.endpoint, kim, body, mcp_protocol_version=REVISIONS["2025"])
+        tasks: list[Any] = json.loads(response.body)["result"]["tasks"]
+        return [task for task in tasks if task["_meta"].get("pause_reason", {}).get("type") == "answersRequired"]
+
+    wait_until(lambda: len(paused_tasks()) == 1)  # the schedule
+    detail = json.dumps({"alarmName": "checkout", "state": {"value": "ALARM"}})
+    alarm = {"Source": "shop.cloudwatch", "DetailType": "CloudWatch Alarm State Change", "Detail": detail}
+    [entry] = emulator.client("events").put_events(Entries=[alarm])["Entries"]
+    assert "ErrorCode" not in entry
+    wait_until(lambda: len(paused_tasks()) == 2)
 
 
 def test_the_sales_of_a_month_are_summed_and_the_summary_is_sent(

@@ -26,7 +26,8 @@ from tests.deployed.machine import ROOT, architecture, free_port
 from tests.deployed.page import Page, PageRun
 
 EVENTS = {path.stem: path for path in (ROOT / "events").rglob("*.json")}
-FILES = sorted(EVENTS)
+FILES = sorted(name for name in EVENTS if not name.startswith("start-"))
+"""The events for the function. The others are for the worker."""
 PAGE_URL = "http://127.0.0.1:3000"
 """The address at which the documentation's commands serve."""
 PAGE_WITHIN_S = 300.0

@@ -36,6 +36,7 @@ from tests.simulation.lists import ListWorld
 from tests.simulation.questions import QuestionWorld
 from tests.simulation.scheduler import Actor, Killed, current_actor, find_actor
 from tests.simulation.servers import STAGE
+from tests.simulation.starts import StartWorld
 from tests.simulation.waits import BackgroundWaitWorld, WaitWorld
 from tests.simulation.world import ParallelWorld, Rewrite, World
 
@@ -251,6 +252,7 @@ KINDS: Mapping[str, type[World]] = {
     "approvals": ApprovalWorld,
     "waits": WaitWorld,
     "background-waits": BackgroundWaitWorld,
+    "starts": StartWorld,
 }
 
 

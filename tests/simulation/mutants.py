@@ -20,34 +20,39 @@ from mcp_baton.server.background import dispatching, sweep
 from mcp_baton.server.methods import prompts, subscriptions, tasks
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.services import Services
-from mcp_baton.server.workflows import continuations, runs, task_view
+from mcp_baton.server.workflows import continuations, repetitions, runs, task_view, workflow_tools
 from mcp_baton.server.workflows.continuations import recorded_meta
+from mcp_baton.server.workflows.repetitions import RepeatedCall
 from mcp_baton.server.workflows.task_view import ViewOptions
 from mcp_baton.tasks.approvals import UseAgain
 from mcp_baton.tasks.callbacks import Pointer
 from mcp_baton.tasks.dynamodb import expressions, items, jobs, listing, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
+from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
 from mcp_baton.tasks.dynamodb.table import RetryPolicy
 from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord, TaskStanding
+from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow import engine
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed, Skipped
 from mcp_baton.workflow.lease import Lease, StartTime
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import Call, Run, StepTrace
+from mcp_baton.workflow.run import Call, Run, RunInput, StepTrace, new_task
 from tests.simulation.approvals import ApprovalWorld
 from tests.simulation.harness import Outcome, simulate, simulating
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
 from tests.simulation.questions import QuestionWorld
 from tests.simulation.rewriting import without_action, without_condition
+from tests.simulation.starts import StartWorld
 from tests.simulation.waits import BackgroundWaitWorld, WaitWorld
 from tests.simulation.world import Rewrite, World
 
 MOST_SEEDS = 3_000
 _task_view, _run_meta, _pause_s = task_view.task_view, runs.run_meta, RetryPolicy.pause_s
 _outbox_entry, _not_written = items.outbox_entry, Engine._not_written  # noqa: SLF001
+_begin, _new_task, _answer_repeated = DynamoDBStartStore.begin, new_task, workflow_tools._answer_repeated  # noqa: SLF001
 
 type Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -198,6 +203,32 @@ def _forgets_task(engine: Engine, run: Run, *args: Any) -> object:
 
 def _without_wakes(services: Services, store: TaskStore, task: TaskRecord) -> bool:
     return dispatching.redispatch_if_due(services, store, task) is not task
+
+
+def _ended_start(store: DynamoDBStartStore, *args: Any) -> Start | None:
+    found = _begin(store, *args)
+    return found and structs.replace(found, until_ms=0)
+
+
+def _begin_any_lease(
+    engine: Engine, store: TaskStore, task: TaskRecord, _input: RunInput, *, unsure: bool = False
+) -> Lease:
+    return engine._lease(store, task, unsure=unsure)  # noqa: SLF001
+
+
+def _other_id(workflow: Workflow, run_input: RunInput, *args: Any) -> object:
+    return _new_task(workflow, structs.replace(run_input, start=None), *args)
+
+
+def _no_takeover(*args: Any, **options: Any) -> RepeatedCall:
+    return RepeatedCall(*args, **{**options, "takes_over": False})
+
+
+def _always_take_over(
+    request: Any, tool: Any, arguments: JsonObject, repeated: RepeatedCall, **options: Any
+) -> JsonObject:
+    repeated.takes_over = repeated.task is not None
+    return _answer_repeated(request, tool, arguments, repeated, **options)
 
 
 OLD_SET = replaced(expressions, old_set_at=lambda now_ms: expressions.set_at(now_ms - expressions.SPAN_MS))
@@ -364,6 +395,21 @@ MUTANTS = (
             ),
             ("a waiting workflow does not store its job", without_action(NAMES_JOB), None, True),
             ("a waiting job keeps the number of its event", without_action("SET run.dispatch=dispatches"), None, True),
+        )
+    ),
+    *(
+        Mutant(name, rewrite, patch, is_rare=is_rare, kind=StartWorld)
+        for name, rewrite, patch, is_rare in (
+            ("any call replaces a start", without_condition(r"\(attribute_not_exists\(task"), None, False),
+            ("a start without a task does not wait", None, replaced(DynamoDBStartStore, begin=_ended_start), False),
+            ("a task that is created too late runs", None, replaced(Engine, _begin_lease=_begin_any_lease), True),
+            ("a task has another id than its start", None, replaced(engine, new_task=_other_id), False),
+            ("slow calls are not repeated", None, replaced(repetitions, SLOW_MS=10**9), False),
+            ("fast calls are repeated", None, replaced(repetitions, SLOW_MS=0), False),
+            ("a named task is repeated", None, replaced(repetitions, _is_clients=lambda _task: False), False),
+            ("a run that died is not continued", None, replaced(repetitions, RepeatedCall=_no_takeover), False),
+            ("a takeover takes any claim", without_condition(r"run\.until>", context="lapsed="), None, True),
+            ("each repetition resumes", None, replaced(workflow_tools, _answer_repeated=_always_take_over), False),
         )
     ),
 )

@@ -24,6 +24,7 @@ SEEDS = {
     "approvals": 750,
     "waits": 750,
     "background-waits": 500,
+    "starts": 250,
 }
 CHUNK = 250
 

@@ -59,15 +59,15 @@ def all_pages(store: DynamoDBTaskStore, owner: str) -> list[TaskPage]:
     return pages
 
 
-def call_at_once(
+def call_at_once[Result](
     threads: Threads,
-    calls: Sequence[Callable[[], TaskRecord | None]],
+    calls: Sequence[Callable[[], Result]],
     errors: tuple[type[StoreError], ...] = (StoreError,),
-) -> list[Outcome]:
+) -> list[Result | StoreError]:
     """Run calls at the same time. Return each call's result or exception."""
     barrier = Barrier(len(calls))
 
-    def run(call: Callable[[], TaskRecord | None]) -> Outcome:
+    def run(call: Callable[[], Result]) -> Result | StoreError:
         barrier.wait(60)
         try:
             return call()

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from mcp_baton import Server, ask_user, step
-from mcp_baton.exceptions import EventError
+from mcp_baton.exceptions import EventError, OutcomeUnknown, StoreBusy
 from mcp_baton.protocol.json import Json
+from mcp_baton.server.background import creating
+from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
 from mcp_baton.testing import Client, connect
 
 DAY = timedelta(days=1)
@@ -111,6 +113,63 @@ def test_an_invalid_event_raises_and_names_the_field(client: Client, members: di
     with pytest.raises(EventError, match=field):
         client.send_event(event(**members))
     assert client.tasks() == []
+
+
+def test_null_for_an_optional_argument_counts_as_left_out(client: Client) -> None:
+    client.send_event(event(arguments={"order": "A", "amount": None}))
+    assert client.calls("charge") == [{"order": "A", "amount": 1}]
+    assert client.send_event(event())["outcome"] == "repeated"
+
+
+def test_a_killed_worker_does_not_repeat_a_tool_that_is_not_idempotent() -> None:
+    server = Server("shop")
+
+    @server.tool(task="optional", idempotent=False)
+    def charge(order: str) -> str:
+        """Charge a card."""
+        return order
+
+    @server.workflow
+    def settle(order: str) -> None:
+        """Settle an order."""
+        step(charge)(order=order)
+
+    with connect(server, workers="by hand") as client:
+        task_id = str(client.send_event(event())["taskId"])
+        with client.killed_after("charge"):
+            client.run_worker()
+        client.clock.advance(600)
+        assert client.task(task_id).status == "failed"
+        assert len(client.calls("charge")) == 1
+
+
+def test_an_event_whose_slow_delivery_died_after_it_cancelled_its_task_starts_the_workflow(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(creating, "lasts", lambda *_: False)
+        patch.setattr(DynamoDBStartStore, "forget", lambda *_: None)
+        with pytest.raises(StoreBusy, match="too late"):
+            client.send_event(event())
+    assert client.calls("charge") == []
+    assert client.send_event(event())["outcome"] == "started"
+    assert len(client.calls("charge")) == 1
+
+
+def test_a_slow_delivery_that_cannot_cancel_its_task_leaves_it_to_the_next_one(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(*_: object) -> bool:
+        client.store.fails("UpdateItem", times=1)
+        return False
+
+    with monkeypatch.context() as patch:
+        patch.setattr(creating, "lasts", late)
+        with pytest.raises(OutcomeUnknown):
+            client.send_event(event())
+    assert client.send_event(event())["outcome"] == "repeated"
+    client.clock.advance(120)
+    assert len(client.calls("charge")) == 1
 
 
 def test_an_event_that_is_no_object_raises(client: Client) -> None:

@@ -20,6 +20,7 @@ from mcp_baton.tasks.callbacks import Pointer
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_question
 from mcp_baton.tasks.record import Claim, JobSpec, NewTask
+from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import Batch
 from tests.e2e.operators.conftest import Baton, Shop
 
@@ -57,6 +58,7 @@ def store_items(shop: Shop, store: DynamoDBTaskStore, owner: str) -> str:
     store.jobs.ask(claimed_job, claim, {"sure": {"method": "elicitation/create", "params": {"message": "Sure?"}}})
     pointer = Pointer(owner, task.task_id, "signed")
     store.callbacks.add(f"digest of an address {owner}", pointer, store.now_ms() + 60_000)
+    store.starts.begin(owner, f"digest of a call {owner}", Start(task.task_id, 1, store.now_ms()), None)
     question = new_question()
     store.answers.ask(owner, question, 60)
     store.answers.answer(owner, question, {"content": {"name": "Kim"}})
@@ -101,7 +103,9 @@ def test_all_data_of_an_owner_is_exported(shop: Shop, baton: Baton) -> None:
 
     rows = export_lines(baton)
 
-    assert " ".join(sorted(row["kind"] for row in rows)) == "approval approval callback link link question task task"
+    assert (
+        " ".join(sorted(row["kind"] for row in rows)) == "approval approval callback link link question start task task"
+    )
     [task] = [row for row in rows if row.get("workflow") == "flow"]
     assert (task["task_id"], task["owner"], task["arguments"]) == (tasks[KIM], KIM, {"order": 1})
     assert task["variables"] == {"large": LARGE, "note": "of kim"}
@@ -141,6 +145,7 @@ def test_all_data_of_an_owner_is_deleted_and_no_data_of_others(shop: Shop, baton
         "counts": 3,
         "links": 2,
         "questions": 1,
+        "starts": 1,
         "tasks": 2,
         "values": 1,
     }

@@ -61,6 +61,7 @@ OUTCOMES: Mapping[str, Mapping[str, object]] = {
     "tasks-cancel-with-result": {"result/status": "completed"},
     "http-api-v2-tools-call": {"result/structuredContent/item": "Folding desk"},
     "base64-tools-call": {"result/structuredContent/text": "Größe 38 kommt zurück — danke!"},
+    "start-report": {"outcome": "started"},
     "get-not-allowed": {"status": 405, "error/code": -32600},
     "preflight": {"status": 204, "headers/Access-Control-Allow-Origin": PAGE},
 }
@@ -79,11 +80,20 @@ def lambda_handler(monkeypatch: pytest.MonkeyPatch, table: Table, function: Path
     """The handler as Lambda loads it: `app.py` is imported with the function's folder on the path."""
     monkeypatch.setenv("BATON_TABLE", table.name)
     monkeypatch.setenv("BATON_ALLOWED_ORIGINS", PAGE)
+    monkeypatch.setenv("BATON_WORKER", "baton-worker:live")
     monkeypatch.setattr("mcp_baton.aws.dynamodb_client", lambda: table.client)
+    monkeypatch.setattr("mcp_baton.aws.lambda_client", Queue)
     monkeypatch.syspath_prepend(function)
     forget_modules()
     yield importlib.import_module("app").lambda_handler
     forget_modules()
+
+
+class Queue:
+    """Stands in for Lambda's client: it accepts each event for the worker, and delivers none."""
+
+    def invoke(self, **_: object) -> dict[str, int]:
+        return {"StatusCode": 202}
 
 
 def forget_modules() -> None:
@@ -95,6 +105,8 @@ def run(handler: Handler, name: str, task_id: str = "") -> dict[str, Any]:
     """Run one event. Return its status, headers, body, progress messages and the members of its final message."""
     event = json.loads(PATHS[name].read_text().replace("TASK_ID", task_id))
     answer = handler(event, FunctionContext())
+    if "batonStart" in event:  # the outcome, for the log
+        return {"status": 200, **answer}
     assert not answer["isBase64Encoded"]
     is_stream = answer["headers"].get("Content-Type") == "text/event-stream"
     messages = events_in(answer["body"]) if is_stream else [json.loads(answer["body"] or "{}")]

@@ -88,6 +88,28 @@ def test_a_continuation_is_one_get_and_one_update(
     assert requests.take() == ["GetItem", "UpdateItem"]
 
 
+def test_a_start_by_the_tool_is_one_update_more_and_a_call_with_the_task_id_is_not(
+    make_client: MakeClient, requests: Requests, era: Era
+) -> None:
+    client = make_client(flows_server(), era=era)
+    task = client.call_tool("paused").meta["task_id"]
+    assert requests.take() == ["UpdateItem", *RUN]
+    client.call_tool("paused", {"task_id": task})
+    assert requests.take() == ["UpdateItem", "UpdateItem"]
+    client.call_tool("paused", {"task_id": "new"})
+    assert requests.take() == ["UpdateItem", *RUN]
+
+
+def test_an_equal_call_later_is_one_get_and_one_update_more(
+    make_client: MakeClient, requests: Requests, era: Era
+) -> None:
+    client = make_client(flows_server(), era=era)
+    client.call_tool("done")
+    requests.take()
+    client.call_tool("done")
+    assert requests.take() == ["UpdateItem", "GetItem", "UpdateItem", *RUN]
+
+
 def test_a_call_that_cannot_be_recorded_is_one_get(make_client: MakeClient, requests: Requests) -> None:
     client, task = paused_task(make_client, requests)
     client.call_tool("work", task=new_task_id(0))

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Approval, Server, ToolError, ask_model, step
+from mcp_baton import Approval, Server, ToolError, ask_model, ask_user, step
+from mcp_baton.exceptions import OutcomeUnknown
 from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
 from mcp_baton.testing import Client, connect
 from mcp_baton.testing.wire import Era
 
@@ -99,7 +101,7 @@ def test_a_call_while_the_first_one_runs_says_so_and_how_to_ask_again(client: Cl
     first = call(client, order="A")
     (second,) = replies
     assert is_repeat(second)
-    assert "Another run holds this task" in text(second)
+    assert re.match(r"This is the task of an equal call \d s ago, which is still running\.", text(second))
     assert first["_meta"]["task_id"] in text(second)  # type: ignore[index,call-overload,operator]
     assert len(client.calls("charge")) == 1
 
@@ -110,6 +112,26 @@ def test_a_default_that_is_sent_makes_no_difference_and_another_value_does(clien
     assert is_repeat(call(client, order="A", amount=1))
     assert not is_repeat(call(client, order="A", amount=2))
     assert not is_repeat(call(client, order="B"))
+
+
+def test_null_for_an_argument_without_a_default_is_the_same_as_leaving_it_out() -> None:
+    server = Server("shop")
+
+    @server.tool
+    def charge(order: str, note: str | None = None) -> str:
+        """Charge a card."""
+        return f"{order} {note}"
+
+    @server.workflow
+    def fulfil(order: str, note: str | None = None) -> None:
+        """Fulfil an order."""
+        step(charge)(order=order, note=note)
+
+    with connect(server) as client:
+        slow(client)
+        call(client, order="A")
+        assert is_repeat(call(client, order="A", note=None))
+        assert not is_repeat(call(client, order="A", note="red"))
 
 
 def test_another_owner_starts_a_task_of_their_own(client: Client) -> None:
@@ -182,7 +204,7 @@ def test_the_pause_of_a_slow_call_answers_its_repetition() -> None:
 
     with connect(server) as client:
         client.during("find", lambda: client.clock.sleep(4))
-        request = {"name": "pay_back", "arguments": {"order": "A"}}
+        request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
         first, _ = client.wire.request("tools/call", request, {})
         second, _ = client.wire.request("tools/call", request, {})
         assert is_repeat(second)
@@ -190,6 +212,62 @@ def test_the_pause_of_a_slow_call_answers_its_repetition() -> None:
         structures: list[Any] = [first["structuredContent"], second["structuredContent"]]
         assert structures[0]["pause_reason"] == structures[1]["pause_reason"]
         assert structures[0]["next"] == structures[1]["next"]
+
+
+CAPABLE: JsonObject = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+
+
+def test_an_equal_call_while_a_form_is_open_asks_nobody_and_a_later_round_is_the_same_call() -> None:
+    server = Server("shop")
+
+    @server.tool
+    def refund(order: str, reason: str) -> str:
+        """Refund an order."""
+        return f"{order}: {reason}"
+
+    @server.workflow
+    def pay_back(order: str) -> None:
+        """Refund an order."""
+        step(refund)(order=order, reason=ask_user("reason", "Why?"))
+
+    with connect(server) as client:
+        request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
+        first, _ = client.wire._send("tools/call", request, CAPABLE)  # noqa: SLF001 - `request` answers the form
+        [(key, _)] = first["inputRequests"].items()  # type: ignore[union-attr]
+        second, _ = client.wire.request("tools/call", request, CAPABLE)
+        assert is_repeat(second)
+        assert second["structuredContent"]["pause_reason"]["type"] == "answersRequired"  # type: ignore[index,call-overload]
+        slow_round = {"requestState": first["requestState"], "inputResponses": {key: answer(reason="late")}}
+        client.during("refund", lambda: client.clock.sleep(9))
+        client.wire.request("tools/call", {**request, **slow_round}, CAPABLE)
+        third, _ = client.wire.request("tools/call", request, CAPABLE)
+        assert is_repeat(third)
+        assert "A: late" in text(third)
+        assert len(client.calls("refund")) == 1
+
+
+def answer(**content: str) -> JsonObject:
+    return {"action": "accept", "content": content}
+
+
+def test_two_fast_calls_that_pause_for_an_answer_start_two_tasks_if_the_client_shows_no_forms() -> None:
+    server = Server("shop")
+
+    @server.tool
+    def refund(order: str, reason: str) -> str:
+        """Refund an order."""
+        return f"{order}: {reason}"
+
+    @server.workflow
+    def pay_back(order: str) -> None:
+        """Refund an order."""
+        step(refund)(order=order, reason=ask_user("reason", "Why?"))
+
+    with connect(server) as client:
+        request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
+        no_forms: JsonObject = {"io.modelcontextprotocol/clientCapabilities": {}}
+        results = [client.wire.request("tools/call", request, no_forms)[0] for _ in range(2)]
+        assert [is_repeat(result) for result in results] == [False, False]
 
 
 def test_a_task_that_a_later_call_has_named_is_not_repeated() -> None:
@@ -289,6 +367,31 @@ def test_without_a_store_that_answers_each_call_runs(client: Client) -> None:
     assert len(client.calls("charge")) == 2
 
 
+def test_nothing_is_run_while_the_task_of_an_equal_call_cannot_be_read(client: Client) -> None:
+    slow(client)
+    call(client, order="A")
+    client.store.fails("GetItem", times=None)
+    assert "The server is busy. Nothing was run" in text(call(client, order="A"))
+    client.store.fails("GetItem", times=0)
+    assert is_repeat(call(client, order="A"))
+    assert len(client.calls("charge")) == 1
+
+
+def test_a_start_whose_response_was_lost_is_found(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = DynamoDBStartStore.begin
+
+    def lose(store: DynamoDBStartStore, *args: Any) -> None:
+        begin(store, *args)
+        raise OutcomeUnknown("the response was lost")
+
+    slow(client)
+    with monkeypatch.context() as patch:
+        patch.setattr(DynamoDBStartStore, "begin", lose)
+        call(client, order="A")
+    assert is_repeat(call(client, order="A"))
+    assert len(client.calls("charge")) == 1
+
+
 def test_approvals_of_a_repeated_call_are_asked_for_once() -> None:
     server = Server("shop")
 
@@ -310,7 +413,7 @@ def test_approvals_of_a_repeated_call_are_asked_for_once() -> None:
     with connect(server) as client:
         boss = client.as_owner("boss", scopes=["bosses"])
         client.during("find", lambda: client.clock.sleep(4))
-        request = {"name": "pay_back", "arguments": {"order": "A"}}
+        request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
         client.wire.request("tools/call", request, {})
         second, _ = client.wire.request("tools/call", request, {})
         assert is_repeat(second)
@@ -355,6 +458,22 @@ def test_a_repeated_background_call_gets_the_same_task_until_two_minutes_after_i
         client.clock.advance(121)
         assert start(client)[0] != first_id
         assert len(client.calls("charge")) == 1
+
+
+def test_a_background_call_whose_workflow_a_later_call_has_named_is_not_repeated() -> None:
+    with connect(background_shop(), workers="by hand") as client:
+        client.tool_raises("charge", ToolError("no funds"), times=1)
+        slow(client)
+        first_id, _ = start(client)
+        client.run_worker()
+        [workflow_task] = [task.task_id for task in client.tasks() if task.task_id != first_id]
+        params: JsonObject = {"name": "fulfil", "arguments": {"task_id": workflow_task}}
+        client.wire.request("tools/call", params, {})
+        client.run_worker()
+        assert len(client.calls("charge")) == 2
+        third_id, third = start(client)
+        assert not is_repeat(third)
+        assert third_id != first_id
 
 
 def test_a_background_call_and_a_plain_one_are_not_equal() -> None:

@@ -33,12 +33,13 @@ class Worker:
 
     def __init__(self) -> None:
         self.refuses: dict[str, int] = {}
-        self.accepted_events: list[dict[str, Any]] = []
+        self.accepted_events: list[Any] = []
 
     def invoke(self, *, FunctionName: str, InvocationType: str, Payload: bytes) -> dict[str, Any]:  # noqa: N803
         assert (FunctionName, InvocationType) == (WORKER, "Event")
         event_body = json.loads(Payload)
-        status = self.refuses.get(event_body["batonTask"]["taskId"], 202)
+        is_task = isinstance(event_body, dict) and "batonTask" in event_body
+        status = self.refuses.get(event_body["batonTask"]["taskId"], 202) if is_task else 202
         if status >= 400:
             raise ClientError({"Error": {"Code": "TooManyRequestsException", "Message": "Rate exceeded"}}, "Invoke")
         self.accepted_events.append(event_body)
@@ -143,6 +144,31 @@ def test_a_message_without_an_event_fails_and_stays(
     [message] = queue.sqs.receive_message(QueueUrl=queue.url)["Messages"]
     assert message["Body"] == body
     assert f"message {message['MessageId']}: failed: it " in capsys.readouterr().out
+
+
+def start(event_id: str) -> dict[str, Any]:
+    return {"batonStart": {"workflow": "settle", "arguments": {}, "owner": "kim", "id": event_id}}
+
+
+@pytest.mark.parametrize(
+    ("body", "sent", "name"),
+    [
+        (record(start("e-1")), start("e-1"), "start e-1"),
+        (record([start("e-1")]), [start("e-1")], "start e-1"),
+        (record([start("e-1"), {"other": 1}]), [start("e-1"), {"other": 1}], "start e-1 and 1 more"),
+        (json.dumps(start("e-1")), start("e-1"), "start e-1"),
+    ],
+    ids=["Lambda", "one of an array", "an array", "Scheduler"],
+)
+def test_an_event_that_starts_a_workflow_is_sent_again(
+    queue: Queue, capsys: pytest.CaptureFixture[str], body: str, sent: object, name: str
+) -> None:
+    queue.add(body)
+
+    assert queue.redrive() == 0
+
+    assert queue.worker.accepted_events == [sent]
+    assert capsys.readouterr().out == f"{name}: sent again\n1 sent again, 0 failed and stayed in the queue\n"
 
 
 def test_a_message_that_cannot_be_deleted_is_reported(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,8 @@
-"""`baton redrive`: retry the events of background tasks that failed permanently (docs/operating.md, Dead letters).
+"""`baton redrive`: retry the worker's events that failed permanently (docs/operating.md, Dead letters).
 
 The events are in the queue that is the failure destination of the worker's asynchronous invocations. Each message
 contains the event as `requestPayload` (AWS Lambda Developer Guide, "Adding a destination", the example record).
+A message may also be the event itself.
 """
 
 import json
@@ -74,7 +75,7 @@ class Redrive:
         """Send every event and delete its message. Return the exit code, 1 if an event could not be sent.
 
         A message is deleted when Lambda has accepted its event. Sending an event twice is safe: only one worker at a
-        time runs a task.
+        time runs a task, and an event starts a workflow once.
 
         Raises:
             BatonError: the queue cannot be read. Messages that were printed before were processed.
@@ -84,8 +85,7 @@ class Redrive:
         try:
             for message in self._messages():
                 try:
-                    event = _event(message["Body"])
-                    name = f"task {event['batonTask']['taskId']}"
+                    name, event = _event(message["Body"])
                     problem = None if self.dry_run else self._send(message, event)
                 except ValueError as error:
                     name, problem = f"message {message['MessageId']}", str(error)
@@ -115,7 +115,7 @@ class Redrive:
             seen_ids |= {message["MessageId"] for message in new_messages}
             yield from new_messages
 
-    def _send(self, message: dict[str, Any], event: dict[str, Any]) -> str | None:
+    def _send(self, message: dict[str, Any], event: object) -> str | None:
         """Send an event and delete its message. Return the problem if there is one."""
         payload = json.dumps(event).encode()
         try:
@@ -138,15 +138,23 @@ class Redrive:
             _echo(f"message {message['MessageId']}: visible in the queue again after {HIDDEN_S} s: {error}", err=True)
 
 
-def _event(body: str) -> dict[str, Any]:
+def _event(body: str) -> tuple[str, object]:
+    """Return what an event is about, and the event. Raises `ValueError` if the worker has no such event."""
     try:
         record: Any = loads(body, MAX_LEVELS)
     except ValueError:
         raise ValueError("it is not JSON") from None
-    match record:
-        case {"requestPayload": {"batonTask": {"taskId": str()}} as event}:
-            return dict(event)
-    raise ValueError("it has no requestPayload.batonTask.taskId, as the event of a background task has")
+    event = record.get("requestPayload", record) if isinstance(record, dict) else record
+    match event:
+        case {"batonTask": {"taskId": str(task_id)}}:
+            return f"task {task_id}", event
+        case {"batonStart": {"id": start_id}}:
+            return f"start {start_id}", event
+        case [{"batonStart": {"id": start_id}}]:
+            return f"start {start_id}", event
+        case [{"batonStart": {"id": first_id}}, *others]:
+            return f"start {first_id} and {len(others)} more", event
+    raise ValueError("it has no batonTask.taskId and no batonStart.id, as the worker's events have")
 
 
 def _echo(text: str, *, err: bool = False) -> None:

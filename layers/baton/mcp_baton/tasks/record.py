@@ -121,7 +121,8 @@ class Claim(Struct, frozen=True):
     is the number of the dispatch that started a worker; 0 for a run without an event. `interrupted`: an earlier run did
     not release its claim: it was killed or could not write, and steps that are still open may have run. `by_worker`:
     whether a worker claims a workflow's task; not stored. `named`: whether a call that names the task claims it; stored
-    in the task. `ended_ms`: when the last run of the task ended, with its last write; 0 before that.
+    in the task. `takes_over`: whether it only replaces a claim that expired without release; not stored. `ended_ms`:
+    when the last run of the task ended, with its last write; 0 before that.
     """
 
     id: str
@@ -131,6 +132,7 @@ class Claim(Struct, frozen=True):
     interrupted: bool = False
     by_worker: bool = False
     named: bool = False
+    takes_over: bool = False
     ended_ms: int = 0
 
     def holds_at(self, now_ms: int) -> bool:
@@ -160,6 +162,7 @@ class JobSpec(Struct, frozen=True):
         attempts: The most attempts: 1 for a tool that must not be repeated.
         key: The call's idempotency key.
         workflow_task: The id of the workflow's own task; `None` for a tool.
+        resumes: Whether the call has named the workflow's task.
         answers: What the client had answered before the task was created.
         base_url: The address of the API that created the task, for links to it.
         traceparent: The span of the request that created the task. Empty without OpenTelemetry.
@@ -176,6 +179,7 @@ class JobSpec(Struct, frozen=True):
     answers: JsonObject = field(default_factory=dict)
     base_url: str = ""
     traceparent: str = ""
+    resumes: bool = False
 
 
 class Job(Struct, frozen=True):

@@ -155,18 +155,21 @@ class Engine:
             raise StoreBusy("the task was created too late", RETRY_AFTER_MS)
         return lease
 
-    def take(self, workflow: Workflow, owner: str, task_id: str, *, named: bool = False) -> TaskRecord:
+    def take(
+        self, workflow: Workflow, owner: str, task_id: str, *, named: bool = False, takes_over: bool = False
+    ) -> TaskRecord:
         """Claim a task of this workflow for a resume, and read it.
 
         Args:
             named: Whether a call that names the task resumes it.
+            takes_over: Whether the task is only taken from a run that has died.
 
         Raises:
             StoreError: as `TaskStore.take`, or there is no store. Nothing was run.
         """
         if self._store is None:
             raise TaskNotFound
-        claim = structs.replace(self._claim(self._store), named=named)
+        claim = structs.replace(self._claim(self._store), named=named, takes_over=takes_over)
         return self._store.take(owner, task_id, workflow.name, claim)
 
     def release_claim(self, task: TaskRecord) -> None:

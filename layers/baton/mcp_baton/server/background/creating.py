@@ -260,7 +260,7 @@ def start_workflow(
     """
     if task_id is not None:
         _check_resumable(request, tool.workflow, task_id, arguments)
-        return _dispatch_and_reply(request, _create(request, tool, arguments, task_id))
+        return _dispatch_and_reply(request, _create(request, tool, arguments, task_id, resumes=True))
     ttl_ms, store = _ttl_ms(request), _store(request)
     workflow_ttl_ms = None if ttl_ms is None else max(ttl_ms, request.services.settings.default_ttl_ms)
     run_input = new_input(request, tool.workflow, arguments, workflow_ttl_ms)
@@ -299,7 +299,11 @@ def create_workflow_job(
         raise
     if start and not lasts(start.until_ms, store.now_ms(), execution.exchange.remaining_ms):
         # The function stood still. An equal call may have found no task, and may have started another one.
-        _cancel_unused(store, job)
+        try:
+            store.cancel(job.owner, job.task_id)
+        except StoreError as error:
+            # A sweep will start the job. So the next equal call must find it.
+            raise OutcomeUnknown("the task was created too late, and could not be cancelled", job) from error
         _cancel_unused(store, workflow_task)
         raise StoreBusy("the task was created too late", RETRY_AFTER_MS)
     return job

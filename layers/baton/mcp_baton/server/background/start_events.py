@@ -20,7 +20,9 @@ from mcp_baton.server.reply import Reply
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.services import Services
 from mcp_baton.server.workflows.runs import new_input
+from mcp_baton.server.workflows.workflow_tools import InvalidToolArguments, first_arguments
 from mcp_baton.tasks.ids import text_digest
+from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import EVENTS_STARTED
@@ -74,11 +76,14 @@ def _start(services: Services, event: object, exchange: Exchange) -> dict[str, J
     request = _read(event)
     tool, execution, store = _target(services, request, exchange)
     try:
-        run_input = new_input(execution, tool.workflow, request.arguments)
+        arguments = first_arguments(tool, request.arguments)
+        run_input = new_input(execution, tool.workflow, arguments)
     except ArgumentRefused as error:
         raise EventError(f"`{START}.arguments`: {error.problem}") from error
+    except InvalidToolArguments as error:
+        raise EventError(f"`{START}.arguments`: {error}") from error
     key = text_digest(dumps(["event", request.owner, request.workflow, request.id]))
-    call = text_digest(dumps(tool.canonical(request.arguments), sort_keys=True))
+    call = text_digest(dumps(tool.canonical(arguments), sort_keys=True))
     start = Start(store.new_task_id(), store.now_ms(), lease_end(store, exchange.remaining_ms), call)
     earlier = None
     while (found := store.starts.begin(request.owner, key, start, earlier, KNOWN_MS)) is not None:
@@ -87,7 +92,7 @@ def _start(services: Services, event: object, exchange: Exchange) -> dict[str, J
             return {"id": request.id, "taskId": found.task_id, "outcome": "repeated"}
         earlier = found
     try:
-        job = create_workflow_job(execution, store, tool, run_input, request.arguments, None, start)
+        job = create_workflow_job(execution, store, tool, run_input, arguments, None, start)
     except StoreError as error:
         if not isinstance(error, OutcomeUnknown):
             store.starts.forget(key, start)
@@ -116,14 +121,15 @@ def _was_started(store: TaskStore, event: StartEvent, found: Start, call: str) -
     if found.created:
         return True
     try:
-        store.get(event.owner, found.task_id)
+        task = store.get(event.owner, found.task_id)
     except TaskNotFound:
         if store.now_ms() < found.until_ms:
             raise StillStarting(
                 f"`{START}.id`: another delivery of the event {event.id!r} is being processed"
             ) from None
         return False
-    return True
+    # A delivery that was too slow cancels its task (`create_workflow_job`). It may have died after that.
+    return task.status is not TaskStatus.CANCELLED or task.claim is not None
 
 
 def _read(event: object) -> StartEvent:

@@ -183,7 +183,15 @@ class WorkflowJob:
         while True:
             self._execution.waits_for.clear()
             try:
-                return run_workflow(self._execution, workflow, self._arguments, task_id, host, lives_ms=self._ttl_ms)
+                return run_workflow(
+                    self._execution,
+                    workflow,
+                    self._arguments,
+                    task_id,
+                    host,
+                    lives_ms=self._ttl_ms,
+                    named=self._job.work.resumes,
+                )
             except TaskHeld as error:
                 if self._may_wait(host, error):
                     continue

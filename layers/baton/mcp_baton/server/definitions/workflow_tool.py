@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.resource import APP_URI
-from mcp_baton.server.definitions.tool import NO_TASK, TaskSupport, Tool
+from mcp_baton.server.definitions.tool import TaskSupport, Tool
 from mcp_baton.server.schema.plain import Definitions, NotPlain, plain_type
 from mcp_baton.server.schema.prompt_arguments import convert
 from mcp_baton.server.schema.schema import schema_generator
@@ -214,12 +214,10 @@ class WorkflowTool:
 
     @cached_property
     def tasks(self) -> TaskSupport:
-        """How a call may run in the background. A killed run is only repeated if all its tools are idempotent
-        (docs/background.md)."""
-        if not self.workflow.background:
-            return NO_TASK
+        """How a call may run in the background. An event starts any workflow there. A killed run is only repeated if
+        all its tools are idempotent (docs/background.md)."""
         idempotent = all(self._tools[step.tool].tasks.idempotent for step in self.workflow.steps if step.tool)
-        return TaskSupport("optional", idempotent)
+        return TaskSupport("optional" if self.workflow.background else "forbidden", idempotent)
 
     @cached_property
     def _hints(self) -> list[JsonObject]:
@@ -285,8 +283,12 @@ class WorkflowTool:
 
     def canonical(self, arguments: JsonObject) -> dict[str, Json]:
         """Return the arguments of a first call with the declared defaults: equal for calls that do the same."""
-        defaults = {item.name: item.default for item in self.workflow.arguments if item.default is not None}
-        return {**defaults, **arguments}
+        defaults = {item.name: item.default for item in self.workflow.arguments}
+        return {
+            name: value
+            for name, value in {**defaults, **arguments}.items()
+            if (value, defaults.get(name)) != (None, None)
+        }
 
     @cached_property
     def without_null(self) -> frozenset[str]:

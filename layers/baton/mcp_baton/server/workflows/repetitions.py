@@ -6,20 +6,22 @@ it starts. An equal call finds that task, and replies with it instead of startin
 """
 
 import logging
-from typing import Final
+from typing import Final, cast
 
-from mcp_baton.exceptions import BatonError, StoreBusy, StoreError, TaskNotFound
+from mcp_baton.exceptions import BatonError, StoreBusy, StoreError, StoreUnavailable, TaskNotFound
 from mcp_baton.protocol.json import JsonObject, dumps, dumps_spaced
 from mcp_baton.protocol.state import KeyUnavailable
+from mcp_baton.server.asking.asker import declares
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.request import Request
 from mcp_baton.server.view import may_use
-from mcp_baton.tasks.record import TaskRecord, TaskStatus, epoch_ms
+from mcp_baton.tasks.record import PAUSE_REASON, TaskRecord, TaskStatus, epoch_ms
 from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import REPEATED_CALLS
-from mcp_baton.workflow.definition import NEW_TASK, TASK_ID
+from mcp_baton.workflow.definition import NEW_TASK, TASK_ID, Workflow
 from mcp_baton.workflow.lease import lease_end
+from mcp_baton.workflow.pause import AnswersRequired, parse_pause
 from mcp_baton.workflow.wait import milliseconds
 
 logger = logging.getLogger(__name__)
@@ -31,8 +33,9 @@ SLOW_MS: Final = 3_000
 """A client may have given up before a reply that took this long, milliseconds."""
 
 CREATION_S: Final = 2.0
-"""How long a repeated call waits until the first call has created its task, seconds."""
+"""How long after its arrival a repeated call waits until the first call has created its task, seconds."""
 
+RETRY_AFTER_MS: Final = 1_000
 FIRST_LOOK_S: Final = 0.05
 ATTEMPTS: Final = 10
 
@@ -43,22 +46,33 @@ class RepeatedCall(BatonError):
     Attributes:
         start: The start of the earlier call.
         task: Its task; `None` if it is not created yet.
+        is_running: Whether the earlier call has not ended.
         takes_over: Whether the run of the earlier call has died, so that this call resumes the task.
         age_ms: How long ago the earlier call arrived, milliseconds.
     """
 
-    def __init__(self, start: Start, task: TaskRecord | None, age_ms: int, *, takes_over: bool = False) -> None:
+    def __init__(
+        self,
+        start: Start,
+        task: TaskRecord | None,
+        age_ms: int,
+        *,
+        is_running: bool = False,
+        takes_over: bool = False,
+    ) -> None:
         super().__init__("an equal call has started the task")
         self.start = start
         self.task = task
+        self.is_running = is_running
         self.takes_over = takes_over
         self.age_ms = age_ms
 
     @property
     def introduction(self) -> str:
         """The first sentences of the reply."""
+        state = ", which is still running" if self.is_running else ""
         return (
-            f"This is the task of an equal call {max(self.age_ms, 0) // 1000} s ago. To start another task, add "
+            f"This is the task of an equal call {max(self.age_ms, 0) // 1000} s ago{state}. To start another task, add "
             f"{dumps_spaced({TASK_ID: NEW_TASK})} to the arguments."
         )
 
@@ -72,9 +86,18 @@ class Starter:
     """
 
     def __init__(
-        self, request: Request, store: TaskStore, owner: str, digest: str, repeats_ms: int, *, anew: bool
+        self,
+        request: Request,
+        workflow: Workflow,
+        store: TaskStore,
+        owner: str,
+        digest: str,
+        repeats_ms: int,
+        *,
+        anew: bool,
     ) -> None:
         self._request = request
+        self._workflow = workflow
         self._store = store
         self._owner = owner
         self._digest = digest
@@ -82,32 +105,35 @@ class Starter:
         self._anew = anew
 
     def begin(self) -> Start | None:
-        """Store the start of a new task. `None` if the store does not answer: the run continues as without a store.
+        """Store the start of a new task. If the store does not answer, the call starts a task as without repetitions;
+        `None` if it is known that the start was not stored.
 
         Raises:
             RepeatedCall: the call repeats an earlier one.
-            StoreBusy: the store is overloaded. Nothing was started.
+            StoreBusy: the store is overloaded, or the task of an equal call cannot be read now. Nothing was started.
         """
         starts, earlier = self._store.starts, None
         until_ms = lease_end(self._store, self._request.exchange.remaining_ms)
         start = Start(self._store.new_task_id(), self._request.asked_ms(), until_ms)
-        try:
-            if self._anew:
-                starts.replace(self._owner, self._digest, start)
-                self._note("new", start.task_id)
-                return start
-            for _ in range(ATTEMPTS):
-                found = starts.begin(self._owner, self._digest, start, earlier)
-                if found is None:
+        if self._anew:
+            self._note("new", start.task_id)
+        for _ in range(ATTEMPTS):
+            try:
+                if self._anew:
+                    starts.replace(self._owner, self._digest, start)
                     return start
-                self._check(found)
-                earlier = found
-        except StoreBusy:
-            raise
-        except StoreError:
-            logger.warning("the start of the call could not be stored; repetitions are not found", exc_info=True)
-            return None
-        raise StoreBusy("equal calls have started tasks until no attempt was left", 1_000)
+                found = starts.begin(self._owner, self._digest, start, earlier)
+            except StoreBusy:
+                raise
+            except StoreError as error:
+                logger.warning("the start of the call could not be stored; repetitions are not found", exc_info=True)
+                # The write may still arrive. Then the task must have the id that it stores.
+                return start if isinstance(error, StoreUnavailable) else None
+            if found is None:
+                return start
+            self._check(found)
+            earlier = found
+        raise StoreBusy("equal calls have started tasks until no attempt was left", RETRY_AFTER_MS)
 
     def forget(self, start: Start) -> None:
         """Remove the start of a task that was not created, so that the next equal call does not wait for it."""
@@ -124,8 +150,8 @@ class Starter:
             if now_ms >= found.until_ms:
                 return  # the first call died before it created the task, or the task has expired
             self._note("repetition", found.task_id)
-            raise RepeatedCall(found, None, age_ms)
-        if not may_use(self._request.server, task) or task.named or task.by_client or task.status in _NOT_DONE:
+            raise RepeatedCall(found, None, age_ms, is_running=True)
+        if not may_use(self._request.server, task) or _is_clients(task):
             return
         ended_ms, claim = _end_of_run(task), task.claim
         takes_over = ended_ms is None and task.job is None and claim is not None and claim.lapsed_at(now_ms)
@@ -135,32 +161,64 @@ class Starter:
             is_repetition = True
         else:
             is_slow = ended_ms - found.asked_ms >= SLOW_MS
-            is_repetition = is_slow and now_ms - ended_ms < self._repeats_ms
-        if is_repetition:
+            is_repetition = (is_slow or self._may_show_form(task)) and now_ms - ended_ms < self._repeats_ms
+        if is_repetition and not self._has_named_workflow(task):
             self._note("takeover" if takes_over else "repetition", task.task_id)
-            raise RepeatedCall(found, task, age_ms, takes_over=takes_over)
+            raise RepeatedCall(
+                found, task, age_ms, is_running=ended_ms is None and not takes_over, takes_over=takes_over
+            )
+
+    def _may_show_form(self, task: TaskRecord) -> bool:
+        """Whether the user of the earlier call may still see a form: the run is paused for values of a person, and
+        this client, which is the same one as a rule, shows forms."""
+        envelope = self._request.envelope
+        if not envelope.is_known or not declares(envelope.capabilities, "elicitation"):
+            return False
+        pause = parse_pause(cast("JsonObject | None", task.variables.get(PAUSE_REASON)))
+        if isinstance(pause, AnswersRequired):
+            return any(question.of == "user" for question in pause.questions)
+        return self._workflow.ask and pause is not None and bool(pause.missing_arguments)
+
+    def _has_named_workflow(self, job: TaskRecord) -> bool:
+        """Whether the task is a background call, and a client has continued or ended the task of its workflow."""
+        if job.job is None or job.job.work.workflow_task is None:
+            return False
+        workflow_task = self._read(job.job.work.workflow_task)
+        return workflow_task is not None and _is_clients(workflow_task)
 
     def _task(self, start: Start) -> TaskRecord | None:
         """Return the task of a start. Waits a little if the first call is creating it at this moment."""
         services = self._request.services
-        began_s, pause_s = services.clock(), FIRST_LOOK_S
-        while True:
-            try:
-                # Without a check of the scopes, which would hide the task and so let the call wait for it.
-                return services.store.get(self._owner, start.task_id) if services.store else None
-            except TaskNotFound:
-                left_s = CREATION_S - (services.clock() - began_s)
-                if self._store.now_ms() >= start.until_ms or left_s <= 0:
-                    return None
+        waited_s = min(max(self._store.now_ms() - self._request.asked_ms(), 0) / 1_000, CREATION_S)
+        ends_s, pause_s = services.clock() + CREATION_S - waited_s, FIRST_LOOK_S
+        while (task := self._read(start.task_id)) is None:
+            left_s = ends_s - services.clock()
+            if self._store.now_ms() >= start.until_ms or left_s <= 0:
+                return None
             services.sleep(min(pause_s, left_s))
             pause_s *= 2
+        return task
+
+    def _read(self, task_id: str) -> TaskRecord | None:
+        """Return a task, or `None` if there is none. There is no check of the scopes, which would hide the task and so
+        let the call wait for it."""
+        store = self._request.services.store
+        try:
+            return store.get(self._owner, task_id) if store else None
+        except TaskNotFound:
+            return None
+        except StoreUnavailable as error:
+            # An equal call may be running.
+            raise StoreBusy(f"task {task_id}: it cannot be read: {error}", RETRY_AFTER_MS) from error
 
     def _note(self, kind: str, task_id: str) -> None:
         self._request.services.telemetry.add(REPEATED_CALLS, of=kind)
         logger.info("request %s: repeated call: %s, task %s", self._request.exchange.request_id, kind, task_id)
 
 
-_NOT_DONE: Final = frozenset({TaskStatus.FAILED, TaskStatus.CANCELLED})
+def _is_clients(task: TaskRecord) -> bool:
+    """Whether the client knows the task, because it has named or ended it; or whether the task has no result."""
+    return task.named or task.by_client or task.status in {TaskStatus.FAILED, TaskStatus.CANCELLED}
 
 
 def _end_of_run(task: TaskRecord) -> int | None:
@@ -180,12 +238,12 @@ def starter_of(
     repeats = request.server.options.repeats if workflow.repeats is None else workflow.repeats
     if store is None or owner is None or not repeats or tool.only_reads:
         return None
-    if "requestState" in request.params:
+    if request.params.get("requestState") is not None:
         return None  # a later round of the same call
     digest = _digest(request, tool, arguments, as_task=as_task)
     if digest is None:
         return None
-    return Starter(request, store, owner, digest, milliseconds(repeats), anew=anew)
+    return Starter(request, workflow, store, owner, digest, milliseconds(repeats), anew=anew)
 
 
 def _digest(request: Request, tool: WorkflowTool, arguments: JsonObject, *, as_task: bool) -> str | None:

@@ -93,10 +93,18 @@ def answer_with_run(
     """
     named = task_id is not None and not takes_over
     if not workflow.ask and not any(step.ask and step.ask.of == "user" for step in workflow.steps):
-        return run_workflow(request, workflow, arguments, task_id, host, ttl_ms=ttl_ms, starter=starter, named=named)
+        return run_workflow(
+            request,
+            workflow,
+            arguments,
+            task_id,
+            host,
+            ttl_ms=ttl_ms,
+            starter=starter,
+            named=named,
+            takes_over=takes_over,
+        )
     from mcp_baton.server.workflows.client_questions import run_asking
-
-    named = named or "requestState" in request.params
 
     def run(task_id: str | None, arguments: JsonObject, answers: Mapping[str, JsonObject]) -> EndedRun:
         return run_workflow(
@@ -126,6 +134,7 @@ def run_workflow(
     answers: Mapping[str, JsonObject] = MappingProxyType({}),
     starter: "Starter | None" = None,
     named: bool = False,
+    takes_over: bool = False,
 ) -> EndedRun:
     """Run a workflow as far as possible.
 
@@ -137,6 +146,7 @@ def run_workflow(
         answers: Arguments that the user has given, by step.
         starter: Finds the task of an equal call instead of starting a new one (`RepeatedCall`).
         named: Whether the call names the task, so that its client has the id.
+        takes_over: Whether the task is only resumed if its run has died.
     """
     services = execution.services
     engine = Engine(host, execution.store, services.clock, sleep=services.sleep)
@@ -144,7 +154,8 @@ def run_workflow(
         if task_id is None:
             run = _start(workflow, engine, new_input(execution, workflow, arguments, ttl_ms), starter)
         else:
-            run = _resume(execution, workflow, engine, arguments, task_id, answers, lives_ms, named=named)
+            task = _claim(execution, workflow, engine, task_id, named=named, takes_over=takes_over)
+            run = _resume(execution, workflow, engine, arguments, task, answers, lives_ms)
     if run.task is not None and waiting_jobs(run.task.variables):
         _wake_waiting_jobs(execution, run, run.task)
     _add_metrics(execution, run)
@@ -153,12 +164,14 @@ def run_workflow(
 
 def _start(workflow: Workflow, engine: Engine, run_input: RunInput, starter: "Starter | None") -> EndedRun:
     start = starter.begin() if starter else None
-    run = None
     try:
         run = engine.start(workflow, replace(run_input, start=start))
-    finally:
-        if starter and start and (run is None or run.task is None):
+    except StoreBusy:
+        if starter and start:
             starter.forget(start)
+        raise
+    if starter and start and run.task is None:
+        starter.forget(start)
     return run
 
 
@@ -244,14 +257,11 @@ def _resume(
     workflow: Workflow,
     engine: Engine,
     arguments: JsonObject,
-    task_id: str,
+    task: TaskRecord,
     answers: Mapping[str, JsonObject],
     lives_ms: int | None,
-    *,
-    named: bool,
 ) -> EndedRun:
-    """Claim the task and resume it. If that fails, the claim is released at once."""
-    task = _claim(execution, workflow, engine, task_id, named=named)
+    """Resume a claimed task. If that fails, the claim is released at once."""
     try:
         run_input = resumed_input(workflow, task, arguments)
         if lives_ms is not None and execution.store is not None:
@@ -299,10 +309,12 @@ def resumed_input(
     return _input(task.owner, workflow.arguments, all_arguments, {}, answers)
 
 
-def _claim(execution: Execution, workflow: Workflow, engine: Engine, task_id: str, *, named: bool) -> TaskRecord:
+def _claim(
+    execution: Execution, workflow: Workflow, engine: Engine, task_id: str, *, named: bool, takes_over: bool
+) -> TaskRecord:
     _, owner = execution.own_tasks()
     try:
-        return engine.take(workflow, owner, task_id, named=named)
+        return engine.take(workflow, owner, task_id, named=named, takes_over=takes_over)
     except (TaskNotFound, TaskFinished, TaskHeld, StoreBusy):
         raise
     except StoreError as error:

@@ -87,7 +87,7 @@ def _start_or_resume(request: Request, tool: WorkflowTool, show_paused: ShowPaus
         task_id, arguments = named_task(request, arguments)
         if anew and task_id is not None:
             raise InvalidTaskReference(f'{TASK_ID} "{NEW_TASK}" starts a task, and _meta names one; keep one of them')
-        arguments = _arguments(tool, arguments, task_id)
+        arguments = first_arguments(tool, arguments) if task_id is None else _arguments(tool, arguments)
         starter = None if task_id else starter_of(request, tool, arguments, as_task=as_task, anew=anew)
         try:
             if as_task:
@@ -175,7 +175,17 @@ def _introduced(result: JsonObject, introduction: str) -> JsonObject:
     return {**members, "_meta": {**(meta if isinstance(meta, Mapping) else {}), REPEATS: True}}
 
 
-def _arguments(tool: WorkflowTool, arguments: JsonObject, task_id: str | None) -> dict[str, Json]:
+def first_arguments(tool: WorkflowTool, arguments: JsonObject) -> dict[str, Json]:
+    """Return the arguments of a call that starts a task, without those that count as left out. Raises
+    `InvalidToolArguments`."""
+    arguments = _arguments(tool, arguments)
+    missing = [item.name for item in tool.workflow.arguments if item.required and item.name not in arguments]
+    if missing:
+        raise InvalidToolArguments(f"missing: {', '.join(missing)} ({REQUIRED})")
+    return arguments
+
+
+def _arguments(tool: WorkflowTool, arguments: JsonObject) -> dict[str, Json]:
     declared = {argument.name: argument for argument in tool.workflow.arguments}
     # Some hosts send empty values for optional arguments that their model has left out.
     arguments = named(tool.workflow.arguments, arguments)
@@ -189,9 +199,6 @@ def _arguments(tool: WorkflowTool, arguments: JsonObject, task_id: str | None) -
             f"unknown arguments: {quoted_error(', '.join(unknown))}; {tool.workflow.name} takes {known_names}"
         )
     arguments = {name: value for name, value in arguments.items() if value is not None or name not in tool.without_null}
-    missing = [name for name, argument in declared.items() if argument.required and name not in arguments]
-    if missing and task_id is None:
-        raise InvalidToolArguments(f"missing: {', '.join(missing)} ({REQUIRED})")
     return arguments | answers
 
 

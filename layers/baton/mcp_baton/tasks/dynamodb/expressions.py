@@ -206,6 +206,8 @@ def claim_update(workflow: str, claim: Claim, now_ms: int, token: str) -> Update
     if claim.named:
         note_named(update)
     until, lapsed = update.path(RUN, "until"), update.path(RUN, "lapsed")
+    if claim.takes_over:
+        update.require(f"{until}>{update.number(0)}")
     update.set(lapsed, f"if_not_exists({lapsed},{update.number(0)})+{until}")
     take_claim(update, claim, now_ms)
     return update

@@ -262,13 +262,13 @@ TOOL = "tool"
 """The attribute that only jobs have. A list reads it."""
 
 MEMBERS = ("request_id", "capabilities", "revision", "attempts", "key", "workflow_task", "answers", "base_url")
+RARE_MEMBERS = ("traceparent", "resumes")
 
 
 def job_attributes(work: JobSpec, now_ms: int, compress_over: int) -> Item:
     """The attributes of a new job, which is dispatched for the first time."""
     fields = {name: getattr(work, name) for name in MEMBERS} | {"scopes": list(work.scopes)}
-    if work.traceparent:
-        fields["traceparent"] = work.traceparent
+    fields |= {name: value for name in RARE_MEMBERS if (value := getattr(work, name))}
     return {
         TOOL: {"S": to_text(work.tool)},
         "work": encode_json("the job's work", fields, compress_over),
@@ -286,7 +286,7 @@ def job_in(item: Item) -> Job:
     if "work" not in item:
         return Job(JobSpec(tool, request_id=""), due_ms=0, dispatches=0, allowed=0)
     work = cast("dict[str, Any]", decode(item["work"]))
-    fields = {name: work[name] for name in (*MEMBERS, "traceparent") if name in work}
+    fields = {name: work[name] for name in (*MEMBERS, *RARE_MEMBERS) if name in work}
     return Job(
         JobSpec(tool=tool, scopes=tuple(work["scopes"]), **fields),
         due_ms=int(item["due"]["N"]),

@@ -17,6 +17,7 @@ from mcp_baton.tasks.dynamodb.callbacks import PREFIX as CALLBACK_PREFIX
 from mcp_baton.tasks.dynamodb.items import OWNER_PREFIX, TASK_PREFIX, owner_of
 from mcp_baton.tasks.dynamodb.outside import VALUE_PREFIX, expiring_pointers, owner_digest
 from mcp_baton.tasks.dynamodb.s3 import RETENTION_DAYS, S3ObjectStore
+from mcp_baton.tasks.dynamodb.starts import PREFIX as START_PREFIX
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.waiting_approvals import PREFIX as APPROVALS_PREFIX
 from mcp_baton.tasks.texts import to_text
@@ -25,8 +26,8 @@ NOT_EXPORTED: Final = ("large_values", "source")
 
 
 class OwnerItems:
-    """The items of an owner: tasks, counts, questions and values; the addresses of callbacks to its tasks; and the
-    approvals that it has requested, with their links."""
+    """The items of an owner: tasks, counts, questions and values; the starts of its calls and events; the addresses of
+    callbacks to its tasks; and the approvals that it has requested, with their links."""
 
     def __init__(self, store: DynamoDBTaskStore, owner: str) -> None:
         self._store = store
@@ -34,10 +35,10 @@ class OwnerItems:
 
     @property
     def request(self) -> dict[str, Any]:
-        """The filter of a scan for these items. It also matches approvals, links and addresses of other owners, because
-        their keys do not contain the owner."""
+        """The filter of a scan for these items. It also matches approvals, links, addresses and starts of other owners,
+        because their keys do not contain the owner."""
         prefixes = [f"{OWNER_PREFIX}{to_text(self._owner)}#", f"{VALUE_PREFIX}{owner_digest(self._owner)}#"]
-        prefixes += [APPROVAL_PREFIX, APPROVALS_PREFIX, LINK_PREFIX, CALLBACK_PREFIX]
+        prefixes += [APPROVAL_PREFIX, APPROVALS_PREFIX, LINK_PREFIX, CALLBACK_PREFIX, START_PREFIX]
         values = {f":{number}": {"S": prefix} for number, prefix in enumerate(prefixes)}
         matches = " OR ".join(f"begins_with(pk,{placeholder})" for placeholder in values)
         return {"FilterExpression": matches, "ExpressionAttributeValues": values}
@@ -46,7 +47,7 @@ class OwnerItems:
         """Whether an item that the scan has found is the owner's."""
         if item["pk"]["S"].startswith(OWNER_PREFIX):
             return owner_of(item) == self._owner
-        if item["pk"]["S"].startswith((CALLBACK_PREFIX, APPROVALS_PREFIX)):
+        if item["pk"]["S"].startswith((CALLBACK_PREFIX, APPROVALS_PREFIX, START_PREFIX)):
             return item["owner"]["S"] == to_text(self._owner)
         if item["pk"]["S"].startswith(LINK_PREFIX):
             record = self._store.approvals.get(item["approval_id"]["S"])
@@ -62,6 +63,8 @@ class OwnerItems:
             return {"kind": "link", "approvalId": item["approval_id"]["S"]}
         if item["pk"]["S"].startswith(CALLBACK_PREFIX):
             return {"kind": "callback", "task": item["task"]["S"], "step": item["step"]["S"]}
+        if item["pk"]["S"].startswith(START_PREFIX):
+            return {"kind": "start", "task": item["task"]["S"] if "task" in item else None}
         if item["sk"]["S"] == QUESTION_KEY:
             return {"kind": "question", "answer": decode(item["answer"]) if "answer" in item else None}
         return self._task(item) if item["sk"]["S"].startswith(TASK_PREFIX) else None

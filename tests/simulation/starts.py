@@ -1,0 +1,297 @@
+"""Simulations of calls that start a workflow: equal and different ones, at once, later and with `"new"`
+(docs/workflows.md, Repeated calls).
+
+27. No equal call starts another run while a run makes calls, in the two minutes after a slow run, or in the two minutes
+after the claim of a run that died. Exceptions: `"new"`; a task that a client knows or that has no result; a start or a
+task that the store did not store; clocks that differ by more than a second. 28. A repetition starts nothing, and
+continues a task only if its run has died. No later call has named the task, and its reply was slow. 29. When the faults
+end, a call starts a task or replies with one. Two minutes later, an equal call starts another one.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from msgspec.structs import replace
+
+from mcp_baton import Argument, Server, Step, Workflow, constant, prompt_arg
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.json import Json
+from mcp_baton.server.workflows.repetitions import REPEATS, SLOW_MS
+from mcp_baton.tasks.dynamodb.items import BY_CLIENT, NAMED
+from mcp_baton.tasks.dynamodb.starts import PREFIX
+from mcp_baton.tasks.record import epoch_ms
+from tests.simulation.dynamodb.database import Change
+from tests.simulation.dynamodb.paths import Item
+from tests.simulation.heads import TERMINAL, claim_of, status_of
+from tests.simulation.invariants import TASK, Judge
+from tests.simulation.invocations import Trigger, task_message
+from tests.simulation.journal import Process, ToolCall
+from tests.simulation.scheduler import Actor
+from tests.simulation.servers import Plan, look, pay
+from tests.simulation.world import Rewrite, World
+
+EQUAL, OTHER, NEW = "equal", "other", "new"
+ARGUMENTS: dict[str, dict[str, Json]] = {
+    EQUAL: {"key": "A"},
+    OTHER: {"key": "B"},
+    NEW: {"key": "A", "task_id": "new"},
+}
+KINDS = (EQUAL,) * 10 + (OTHER, OTHER, NEW, "resume", "resume", "poll", "cancel", "complete")
+DELAYS_MS = (0, 0, 0, 5, 50, 500, 2_000, 5_000, 20_000, 44_000, 46_000, 50_000, 130_000, 170_000, 200_000)
+CALL_TIMES_S = (0, 0, 0, 1, 5, 20)
+REPEATS_MS = 120_000
+MARGIN_MS = 2_500
+"""How much clocks may differ, and how long a read may be older than the write that follows it, milliseconds."""
+
+LONG_STALL_S = 150
+"""A run that stood still for this long may continue after an equal call has started another one."""
+
+
+@cache
+def starting_server() -> Server:
+    server = Server("simulated")
+    for tool in (look, pay):
+        server.add_tool(tool)
+    steps = [
+        Step("look", {"key": prompt_arg("key")}, tool=look),
+        Step("pay", {"amount": constant(7)}, tool=pay),
+        Step("again", {"amount": constant(8)}, tool=pay, checkpoint=True),
+    ]
+    key = [Argument("key", "What to buy", required=True)]
+    server.add_workflow(Workflow(name="buy", description="buy", arguments=key, steps=steps))
+    server.check()
+    return server
+
+
+class StartWorld(World):
+    runs = frozenset()
+
+    def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
+        super().__init__(seed, rewrite=rewrite, strict=strict)
+        self.plan = Plan("buy", (("pay", {"amount": 7}),))
+        self.limits = replace(self.limits, max_tasks_per_owner=None)
+        self.deployed_ms = None
+        self.stateless = self.rng.random() < 0.5
+        self.stalled_s: dict[str, float] = {}
+        self.judge: StartJudge = StartJudge(self, strict=strict)
+
+    def run(self) -> None:
+        self._invoke(Trigger(EQUAL))
+        for _ in range(self.rng.randrange(1, 9)):
+            self._invoke(Trigger(self.rng.choice(KINDS)), self.rng.choice(DELAYS_MS))
+        self.scheduler.run()
+        self.weather.is_over = True
+        self.failure_chance = 0
+        for wait_ms in (2 * self.judge.lease_ms + self.fast_ms, REPEATS_MS + MARGIN_MS + self.fast_ms):
+            self.scheduler.now_ms += wait_ms
+            self._invoke(Trigger(EQUAL, last=True))
+            self.scheduler.run()
+        self.judge.check_last()
+
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
+        return starting_server()
+
+    def message(self, process: Process, trigger: Trigger) -> tuple[str, dict[str, Json]]:
+        if trigger.kind in ARGUMENTS:
+            return "tools/call", {"name": "buy", "arguments": dict(ARGUMENTS[trigger.kind])}
+        task_id = self.rng.choice(self.known_ids) if self.known_ids else "0" * 24
+        if trigger.kind == "resume":
+            self.judge.named.setdefault(task_id, process.name)
+            return "tools/call", {"name": "buy", "arguments": {"task_id": task_id}}
+        return task_message(task_id, trigger.kind)
+
+    def stall(self, actor: Actor, seconds: float | None = None) -> None:
+        seconds = self.weather.stall_s() if seconds is None else seconds
+        process = self._running_process(actor)
+        if process is not None:
+            self.stalled_s[process.name] = self.stalled_s.get(process.name, 0) + seconds
+        super().stall(actor, seconds)
+
+    def _take_time(self, actor: Actor) -> None:
+        super()._take_time(actor)
+        self.sleep(self.rng.choice(CALL_TIMES_S))
+
+
+@dataclass(slots=True)
+class StoredStart:
+    """A start as a process has stored it.
+
+    Attributes:
+        number: The number of the write.
+    """
+
+    number: int
+    process: Process
+    task_id: str
+
+
+class StartJudge(Judge):
+    """Checks starts only. Other simulations check the promises for each task."""
+
+    def __init__(self, world: StartWorld, *, strict: bool) -> None:
+        super().__init__(world, strict=strict)
+        self.start_world = world
+        self.tasks: dict[str, Item] = {}
+        self.starts: list[StoredStart] = []
+        self.held: dict[str, str] = {}
+        """The task that a process has created or claimed, by the process's name."""
+        self.protected: dict[str, bool] = {}
+        """Whether the start and the task of a process were stored at its first call."""
+        self.named: dict[str, str] = {}
+        self.named_at_ms: dict[str, float] = {}
+        self.asked_ms: dict[str, int] = {}
+
+    # Events.
+
+    def _check_write(self, change: Change, process: Process | None, now_ms: float) -> int:
+        number = len(self.changes)
+        self.changes.append((change, process))
+        self._check_item(change, now_ms)
+        if change.key[1].startswith(TASK):
+            self._note_task(number, change, process, now_ms)
+        elif change.key[0].startswith(PREFIX) and process is not None and change.after and "task" in change.after:
+            self._check_start(number, change, process, now_ms)
+        return number
+
+    def _note_task(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
+        task_id, after = change.key[1].removeprefix(TASK), change.after
+        if after is None:
+            self.tasks.pop(task_id, None)
+            return
+        self.tasks[task_id] = after
+        if NAMED in after:
+            self.named_at_ms.setdefault(task_id, now_ms)
+        before_claim, claim = claim_of(change.before) if change.before else None, claim_of(after)
+        if process is None or claim is None or (before_claim and before_claim[0] == claim[0]):
+            return
+        self.held[process.name] = task_id
+        if before_claim and process.kind in ARGUMENTS:
+            self.world.incidents.add("an equal call took over a task")
+            if before_claim[2] == 0:
+                self.wrong(28, f"write #{number} of {process.name} takes a task whose run has ended")
+
+    def _check_start(self, number: int, change: Change, process: Process, now_ms: float) -> None:
+        after: Any = change.after
+        task_id = str(after["task"]["S"])
+        self.asked_ms[task_id] = int(after["asked"]["N"])
+        before = change.before
+        self.starts.append(StoredStart(number, process, task_id))
+        if before is None or "task" not in before or before["task"]["S"] == task_id:
+            return
+        if process.kind == NEW:
+            self.world.incidents.add('"new" started a task')
+            return
+        self.world.incidents.add("a start was replaced")
+        problem = None if self._clocks_differ() else self._repeats(before, now_ms)
+        if problem:
+            self.wrong(27, f"write #{number} of {process.name} replaces the start of {before['task']['S']}, {problem}")
+
+    def _repeats(self, start: Item, now_ms: float) -> str | None:
+        """Return why a call of this time repeats the call of a start; `None` if it does not."""
+        task = self.tasks.get(str(start["task"]["S"]))
+        if task is None:
+            is_early = int(start["until"]["N"]) - now_ms > MARGIN_MS
+            return "whose task may still be created" if is_early else None
+        claim = claim_of(task)
+        is_clients = NAMED in task or BY_CLIENT in task or status_of(task) in {"cancelled", "failed"}
+        if claim is None or claim[1] > 1 or is_clients:
+            return None
+        if is_open(task) and claim[2] > 0:
+            age_ms = now_ms - claim[2]
+            return f"whose claim ended {age_ms:.0f} ms ago" if age_ms < REPEATS_MS - MARGIN_MS else None
+        ended_ms = ended_ms_of(task)
+        is_slow = ended_ms - int(start["asked"]["N"]) >= SLOW_MS + MARGIN_MS
+        return "whose run was slow" if is_slow and now_ms - ended_ms < REPEATS_MS - MARGIN_MS else None
+
+    def check_call(self, call: ToolCall) -> None:
+        process = call.process
+        if process.kind not in {EQUAL, OTHER}:
+            return
+        task_id = self.held.get(process.name)
+        has_start = any(start.process is process for start in self.starts)
+        is_protected = self.protected.setdefault(process.name, has_start and task_id in self.tasks)
+        if not is_protected or self._clocks_differ() or self._is_clients(self.tasks.get(task_id or "")):
+            return
+        for other in self.world.processes.values():
+            if other is not process and other.kind == process.kind and self._is_live(other, task_id, process):
+                self.wrong(27, f"{process.name} calls {call.tool} for {task_id}, and {other.name} runs an equal call")
+
+    def _is_live(self, other: Process, task_id: str | None, process: Process) -> bool:
+        """Whether another run of an equal call makes calls for another task."""
+        other_id = self.held.get(other.name)
+        task = self.tasks.get(other_id or "")
+        if not self.protected.get(other.name) or other_id == task_id or task is None:
+            return False
+        if other.answer is not None or other.actor.killed or self._is_clients(task):
+            return False
+        claim = claim_of(task)
+        if claim is None or claim[2] == 0 or claim[1] > 1:
+            return False
+        stalled_s = max(self.start_world.stalled_s.get(each.name, 0) for each in (process, other))
+        return stalled_s < LONG_STALL_S and not any(start.process.kind == NEW for start in self.starts)
+
+    @staticmethod
+    def _is_clients(task: Item | None) -> bool:
+        """Whether a client has named or ended the task, or it has ended."""
+        return task is None or not is_open(task) or NAMED in task
+
+    def check_stopped(self, process: Process) -> None:
+        if not process.stalled and process.answer is None:
+            self.wrong(11, f"{process.name} did not answer within its time")
+
+    def check_reply(self, process: Process) -> None:
+        if process.meta.get(REPEATS) is not True:
+            return
+        self.world.incidents.add("a call was a repetition")
+        task_id = str(process.meta.get("task_id", ""))
+        if process.created is not None:
+            self.wrong(28, f"{process.name} repeats a call, and creates {process.created}")
+        if process.calls and self.held.get(process.name) != task_id:
+            self.wrong(28, f"{process.name} repeats a call, and calls {process.calls[0].tool}")
+        began_ms, task = process.began_ms - MARGIN_MS, self.tasks.get(task_id)
+        if process.kind == NEW:
+            self.wrong(28, f'{process.name} is "new", and repeats a call')
+        if self.named_at_ms.get(task_id, float("inf")) < began_ms:
+            self.wrong(28, f"{process.name} repeats the call of {task_id}, which a later call has named")
+        if task is None or self.held.get(process.name) == task_id or self._clocks_differ():
+            return
+        claim = claim_of(task)
+        if "task_status" in process.meta and claim is not None and 0 < claim[2] < began_ms and is_open(task):
+            self.wrong(
+                28, f"{process.name} repeats the call of {task_id}, whose run has died, and does not continue it"
+            )
+        if not is_open(task) or (claim is not None and claim[2] == 0):
+            ended_ms = ended_ms_of(task)
+            if ended_ms < began_ms and ended_ms - self.asked_ms[task_id] < SLOW_MS:
+                self.wrong(28, f"{process.name} repeats the call of {task_id}, which was fast")
+
+    def check_settled(self) -> None:
+        """Nothing more is checked."""
+
+    def check_last(self) -> None:
+        """Check the two equal calls after all faults."""
+        for process in list(self.world.processes.values())[-2:]:
+            if isinstance(process.answer, ProtocolError) or "task_status" not in process.meta:
+                self.wrong(29, f"{process.name} starts no task, and replies with none: {process.answer}")
+        if process.meta.get(REPEATS) is True:
+            self.wrong(29, f"{process.name} repeats a call of more than two minutes ago")
+
+    def _clocks_differ(self) -> bool:
+        return any(abs(process.skew_s) > 1 for process in self.world.processes.values())
+
+    def describe(self, change: Change) -> str:
+        if change.key[0].startswith(PREFIX):
+            item: Any = change.after or {}
+            return f"start {item.get('task', {}).get('S')}"
+        return super().describe(change)
+
+
+def is_open(task: Item) -> bool:
+    return status_of(task) not in TERMINAL
+
+
+def ended_ms_of(task: Item) -> int:
+    """Return when the run of a task ended, epoch milliseconds."""
+    ended: Any = task["run"]["M"].get("ended", {"N": "0"})
+    return int(ended["N"]) if is_open(task) else epoch_ms(str(task["updated_at"]["S"]))
