@@ -7,6 +7,7 @@ from typing import Any
 
 from mcp_baton.exceptions import StoreError, ValueNotKept
 from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.dynamodb.outside import EXCEEDS
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import StepStatus, TaskPage, TaskRecord, steps_of
 from mcp_baton.tasks.store import StepWrite
@@ -47,7 +48,7 @@ def statuses(task: TaskRecord) -> list[str]:
 def note(value: str) -> Json:
     """Return the note in place of a result that is too long, or that could not be written outside the item."""
     size = len(value) + 2
-    cause = "exceeds the task's size limit" if size > VALUE_BYTES else "could not be written outside the task's item"
+    cause = EXCEEDS if size > VALUE_BYTES else "could not be written outside the task's item"
     return {"error": f"result of {size} bytes {cause}"}
 
 

@@ -33,10 +33,14 @@ ACCEPTED: Final = 202
 """Lambda's status for an event that it has queued."""
 
 
-def dynamodb_client() -> "DynamoDBClient":
-    """Create a client for DynamoDB. The environment configures it, like every boto3 client."""
+def dynamodb_client(region: str | None = None) -> "DynamoDBClient":
+    """Create a client for DynamoDB. The environment configures it, like every boto3 client.
+
+    Args:
+        region: A region that replaces the one of the environment. On Lambda, boto3 finds its region by itself.
+    """
     # DynamoDB validates parameters itself.
-    client = _client("dynamodb", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS, parameter_validation=False)
+    client = _client("dynamodb", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS, region=region, parameter_validation=False)
     return cast("DynamoDBClient", client)
 
 
@@ -60,7 +64,13 @@ def topic_client() -> "BaseClient":
 
 
 def _client(
-    service: str, connect_timeout_s: float, read_timeout_s: float, attempts: int, *, parameter_validation: bool = True
+    service: str,
+    connect_timeout_s: float,
+    read_timeout_s: float,
+    attempts: int,
+    *,
+    region: str | None = None,
+    parameter_validation: bool = True,
 ) -> "BaseClient":
     from botocore.config import Config
     from botocore.session import Session
@@ -75,7 +85,7 @@ def _client(
     # boto3 would create the same client, but it imports s3transfer and multiprocessing. Each client has its own
     # session, because a session must not create clients in two threads at once.
     connect: Callable[..., BaseClient] = Session().create_client
-    return connect(service, config=config)
+    return connect(service, region_name=region, config=config)
 
 
 def _send_at_once(request: "AWSRequest", **_: object) -> None:

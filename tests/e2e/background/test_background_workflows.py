@@ -413,7 +413,9 @@ def test_a_call_fails_if_its_workflow_was_removed(order: Order) -> None:
     client, call_id, task_id = start(order.cloud, workflow="order", order=2)
     order.cloud.deploy(Server("none"))
     assert order.cloud.work() == ["failed"]
-    assert state(client, call_id)["error"]["message"] == "Unknown tool: order"
+    message = state(client, call_id)["error"]["message"]
+    assert "The workflow 'order' was removed from this server after the task was started" in message
+    assert "cancel it with tasks/cancel, or publish the workflow again" in message
     assert state(client, task_id)["status"] == "working"
 
 

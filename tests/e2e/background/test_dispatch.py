@@ -9,6 +9,7 @@ from mcp_baton import Context, ProtocolError, Server, ToolError
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.background import job
 from mcp_baton.server.background.worker import StillHeld
+from mcp_baton.server.workflows.removed import removed_text
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.tasks.texts import VALUE_BYTES
 from tests.e2e.background_support import WORKER_MS, Background, MakeBackground, call, created_task
@@ -151,7 +152,7 @@ def test_an_error_of_the_tool_completes_the_task(
     ("tool", "error"),
     [
         ("refuses", {"code": -32099, "message": "not today", "data": {"until": "monday"}}),
-        ("report", {"code": -32602, "message": "Unknown tool: report"}),
+        ("report", {"code": -32602, "message": removed_text("tool", "report")}),
     ],
     ids=["raised by the tool", "a removed tool"],
 )

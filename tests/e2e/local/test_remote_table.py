@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from mcp_baton.aws import dynamodb_store
 from mcp_baton.cli.app import main
@@ -16,6 +17,7 @@ from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite, TaskStore, Timing
 
 TABLE, OWNER = "tasks", "alice"
+UNREACHABLE = "http://127.0.0.1:9"
 PAUSE: dict[str, Json] = {"type": "toolError", "failedStep": "refund", "error": "no", "retryable": False}
 
 
@@ -95,3 +97,41 @@ def test_a_table_needs_an_owner_and_an_available_dynamodb(capsys: pytest.Capture
     assert "--table needs --owner" in capsys.readouterr().err
     assert main(["tasks"]) == 2
     assert "name either WHERE or --table" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "region", "text"),
+    [
+        ("AWS_REGION", "mars-1", "'mars-1' is not the name of an AWS region. Set AWS_REGION"),
+        ("AWS_DEFAULT_REGION", "mars-1", "'mars-1' is not the name of an AWS region. Set AWS_REGION"),
+        ("AWS_REGION", "eu-central-1", "DynamoDB in the region eu-central-1 cannot be reached: "),
+        ("", "", "DynamoDB cannot be reached: You must specify a region. Set AWS_REGION"),
+    ],
+)
+def test_a_wrong_region_is_named_after_one_request(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, region: str, text: str
+) -> None:
+    for variable in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    # No request leaves this machine: nobody listens here.
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", UNREACHABLE)
+    if name:
+        monkeypatch.setenv(name, region)
+    requests: list[str] = []
+
+    def send(_: Any, request: Any) -> Any:
+        requests.append(request.url)
+        raise EndpointConnectionError(endpoint_url=request.url)
+
+    monkeypatch.setattr("botocore.httpsession.URLLib3Session.send", send)
+
+    code = main(["tasks", "--table", TABLE, "--owner", OWNER])
+
+    error = capsys.readouterr().err
+    assert (code, text in error, "region of the deployment" in error) == (4 if "reached" in text else 2, True, True), (
+        error
+    )
+    assert len(requests) == ("eu-" in region)

@@ -185,6 +185,14 @@ def test_options_select_the_object_the_owner_the_timeout_and_the_dynamodb() -> N
     database.close()
 
 
+def test_an_unknown_setting_is_reported_before_the_start(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("BATON_TABEL", "x")
+    start_error(capfd, "absent.py")
+    assert "BATON_TABEL is not a setting; did you mean 'BATON_TABLE'?" in caplog.text
+
+
 def test_an_invalid_target_is_reported_in_one_line_with_exit_code_2(
     baton: Baton, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

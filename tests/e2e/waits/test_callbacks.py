@@ -154,6 +154,7 @@ def test_the_handoff_tells_the_model_that_there_is_nothing_to_do(client: Client)
 
 
 def test_an_early_callback_is_stored_until_the_run_reaches_its_step() -> None:
+    attempts: list[int] = []
     server = Server("early")
 
     @server.tool
@@ -162,7 +163,7 @@ def test_an_early_callback_is_stored_until_the_run_reaches_its_step() -> None:
         ctx.callback_url("paid")
 
     @server.tool
-    def fails_first(attempts: list[int] = []) -> str:  # noqa: B006 - counts its calls
+    def fails_first() -> str:
         """Fail at the first call."""
         attempts.append(1)
         if len(attempts) == 1:
@@ -304,6 +305,32 @@ def test_an_address_needs_a_stored_task(shop: Shop, client: Client) -> None:
     result = client.call_tool("start_build", {"branch": "main"})
     assert result.is_error
     assert "callback_url('build'): this call is not one of a stored task" in result.text
+
+
+def test_an_address_of_an_unknown_step_is_an_error_for_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """The model cannot correct the tool, so the handoff does not ask for the same call."""
+    server = Server("ci")
+
+    @server.tool
+    def begin(ctx: Context) -> str:
+        """Start a build."""
+        name = "bild"
+        return ctx.callback_url(name)
+
+    steps = [Step(begin), Step("build", callback=Callback(int, HOURS))]
+    server.add_workflow(Workflow(name="release", description="release", steps=steps))
+    with connect(server) as client:
+        run = client.call_workflow("release")
+        shown = client.call_tool("release", {"task_id": run.task_id, "task_action": "show"})
+    assert [call for call in run.next if call["tool"] == "begin"] == []
+    for text in (run.text, shown.text):
+        assert "internal error in begin (id " in text
+        assert "tell the user" in text
+        assert "Call begin" not in text
+    assert (
+        "the workflow 'release' has no step of this name that waits for a callback; did you mean 'build'?"
+        in caplog.text
+    )
 
 
 def test_a_continuation_can_make_an_address(shop: Shop, client: Client) -> None:

@@ -225,3 +225,26 @@ def test_a_late_run_does_not_restore_the_old_definition(baton: Connect) -> None:
     state = new_client.task(task)
     assert list(state.steps) == ["first", "fetch", "refund", "notify"]
     assert state.steps["refund"] == "failed"
+
+
+@pytest.mark.parametrize("kind", ["tool", "prompt"])
+def test_a_call_of_a_removed_workflow_says_that_it_was_removed(old_client: Client, task: str, kind: str) -> None:
+    new_client = old_client.deployed(Server("orders"))
+    call = new_client.call_tool if kind == "tool" else new_client.get_prompt
+    with pytest.raises(JsonRpcError, match="The workflow 'refund_order' was removed from this server") as error_info:
+        call("refund_order", {}, task=task)
+    assert "cancel it with tasks/cancel, or publish the workflow again" in str(error_info.value)
+    assert new_client.task(task).status == "working"
+    with pytest.raises(JsonRpcError, match="Unknown tool: refund_order"):
+        new_client.call_tool("refund_order", {"task_id": "another"})
+
+
+def test_a_call_of_a_removed_tool_says_that_it_was_removed(old_client: Client, task: str) -> None:
+    server = version(FETCH)
+    del server.tools["refund"]
+    new_client = old_client.deployed(server)
+    with pytest.raises(JsonRpcError, match="The tool 'refund' was removed from this server") as error_info:
+        new_client.call_tool("refund", {"amount": 1.0}, task=task)
+    assert "Resume the task" in str(error_info.value)
+    with pytest.raises(JsonRpcError, match="Unknown tool: refund"):
+        new_client.call_tool("refund", {"amount": 1.0})

@@ -46,9 +46,12 @@ EXACT = [
 ]
 
 
+EXCEEDS = "exceeds the task's size limit, 6000000 bytes; its tool should return less, or a link"
+
+
 def note_for(value: str) -> dict[str, str]:
     """Return the note that replaces a value that is too large."""
-    return {"error": f"result of {len(dumps(value))} bytes exceeds the task's size limit"}
+    return {"error": f"result of {len(dumps(value))} bytes {EXCEEDS}"}
 
 
 def returning(*values: Any) -> Server:
@@ -120,11 +123,15 @@ def test_a_resume_uses_stored_values_unchanged(make_client: MakeClient) -> None:
     assert are_equal(client.variables(task)["_workflow.result.echo"], EXACT)
 
 
-def test_the_reply_names_a_value_that_is_too_large(make_client: MakeClient) -> None:
+def test_the_reply_and_the_log_name_a_value_that_is_too_large(
+    make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
     big = "x" * 6_000_001
     client = make_client(returning("small", big))
     answer = client.get_prompt("flow")
     assert answer.meta["oversized"] == ["s1"]
+    note = f"workflow 'flow', step 's1': the {note_for(big)['error']}"
+    assert [record.getMessage() for record in caplog.records] == [f"task {answer.task_id}: {note}"]
     assert "persisted" not in answer.meta
     assert answer.meta["task_status"] == "completed"
     assert answer.conversation[-3] == ("user", f"Result from t1: {big}")
@@ -178,7 +185,7 @@ def test_a_variable_that_is_too_large_is_replaced_and_the_result_is_kept(make_cl
     [
         {"error": "result of 5 bytes exceeds the task's size limit"},
         {"error": "result of 5 bytes is lost: its object is missing in S3"},
-        "L,5,exceeds the task's size limit",
+        f"L,5,{EXCEEDS}",
         {"_workflow.digest": "0" * 32, "bytes": 5},
         {"_workflow.secret": True},
         "<secret pin>",
@@ -213,7 +220,7 @@ def test_reading_a_variable_that_was_not_stored_raises(make_client: MakeClient) 
     task = begin(client, clock)
     client.call_tool("keep", task=task)
     client.call_tool("read_variable", task=task)
-    assert errors == ["result of 6000003 bytes exceeds the task's size limit"]
+    assert errors == [f"result of 6000003 bytes {EXCEEDS}"]
 
 
 def deep_server(levels: int) -> Server:

@@ -67,7 +67,11 @@ class Queue:
 
     def redrive(self, *options: str) -> int:
         clients: dict[str, Any] = {"sqs": self.sqs, "lambda": self.worker}
-        with patch("boto3.client", side_effect=clients.__getitem__), patch("mcp_baton.cli.redrive.WAIT_S", 0):
+
+        def client(name: str, region_name: str | None) -> Any:
+            return clients[name]
+
+        with patch("boto3.client", side_effect=client), patch("mcp_baton.cli.redrive.WAIT_S", 0):
             return main(["redrive", "--queue", self.url, "--function", WORKER, *options])
 
 

@@ -15,6 +15,7 @@ from importlib.metadata import requires
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from mcp_baton.cli.aws_region import REGION
 from mcp_baton.exceptions import BatonError
 
 AUTHS: Final = ("API_KEY", "IAM", "NONE")
@@ -45,7 +46,7 @@ def checked_name(name: str) -> str:
 
 
 def checked_region(region: str) -> str:
-    if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9]", region):
+    if not re.fullmatch(REGION, region):
         raise BatonError(f"{region!r} is not the name of an AWS region, such as eu-central-1: use --region")
     return region
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from mcp_baton.cli import options
+from mcp_baton.cli.aws_region import check_region, environment_region
 from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.json import MAX_LEVELS, loads
 
@@ -52,9 +53,11 @@ def redrive(
 
     log_to_stderr()
     try:
-        sqs, aws_lambda = boto3.client("sqs"), boto3.client("lambda")
+        region = environment_region()
+        sqs, aws_lambda = boto3.client("sqs", region_name=region), boto3.client("lambda", region_name=region)
     except BotoCoreError as error:
         raise BatonError(f"{error} Set AWS_REGION, or AWS_PROFILE to a profile that has a region.") from error
+    check_region(sqs.meta.region_name)
     return Redrive(queue, function, limit, dry_run, sqs, aws_lambda, (BotoCoreError, ClientError)).run()
 
 

@@ -12,7 +12,7 @@ from mcp_baton.server.services import Services
 from mcp_baton.server.view import ServerView
 from mcp_baton.server.workflows.runs import NOT_RESUMED, TaskUnreadable
 from mcp_baton.server.workflows.stored_tasks import refusal_text, resume_stored, why_refused
-from mcp_baton.server.workflows.task_view import shown_pause
+from mcp_baton.server.workflows.task_view import shown_pause, with_decision
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import owner_of, task_id_of
 from mcp_baton.tasks.dynamodb.listing import live_tasks
@@ -36,7 +36,9 @@ class Selection:
     def has(self, task: TaskRecord, store: DynamoDBTaskStore) -> bool:
         if self.owner not in (None, task.owner) or self.workflow not in (None, task.workflow):
             return False
-        pause = shown_pause(task, store.now_ms) or {}
+        if self.pause is None and self.step is None:
+            return True
+        pause = shown_pause(with_decision(task, store), store.now_ms) or {}
         return self.pause in (None, pause.get("type")) and self.step in (None, paused_step(pause))
 
 

@@ -1,5 +1,6 @@
 """DynamoDB for local use: an engine in this process, or any URL (docs/local.md)."""
 
+import os
 from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -49,8 +50,6 @@ def embedded_client(engine: "EmbeddedEngine | None" = None) -> "DynamoDBClient":
 @cache
 def _session() -> "Session":
     """Return the session of all embedded clients, which takes longer to make than a client."""
-    import os
-
     import boto3
     import botocore.session
 
@@ -78,7 +77,7 @@ def http_client(url: str, config: "Config | None" = None) -> "DynamoDBClient":
             resolver.remove(provider)
         if session.get_credentials() is None:
             session.set_credentials(CREDENTIAL, CREDENTIAL)
-    region = session.get_config_variable("region") or REGION
+    region = os.environ.get("AWS_REGION") or session.get_config_variable("region") or REGION
     return _client(boto3.Session(botocore_session=session), url, region, config)
 
 

@@ -32,7 +32,7 @@ from mcp_baton.local.worker_process import Launch
 from mcp_baton.protocol.json import dumps
 from mcp_baton.server.server import Server
 from mcp_baton.server.workflows.engine_host import START_MARGIN_MS
-from mcp_baton.settings import Settings
+from mcp_baton.settings import Settings, unknown_settings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -68,6 +68,8 @@ def serve(options: Options) -> int:
     environment = Settings.from_environment(os.environ)
     _check_time(environment, "--timeout", options.timeout_s)
     _check_time(environment, "--worker-timeout", options.worker_timeout_s)
+    for warning in unknown_settings(os.environ):
+        logger.warning("%s", warning)
     find(options.target)
     with closing(open_database(options.dynamodb, options.table, options.data)) as database:
         return _serve_from(options, _settings(options, environment, database), database)

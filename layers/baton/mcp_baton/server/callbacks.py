@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import Struct, to_builtins
 
-from mcp_baton.exceptions import Conflict, EventError, StoreError, TaskFinished, TaskNotFound, TooLarge, ToolError
+from mcp_baton.exceptions import (
+    BatonError,
+    Conflict,
+    EventError,
+    StoreError,
+    TaskFinished,
+    TaskNotFound,
+    TooLarge,
+    ToolError,
+)
 from mcp_baton.hints import did_you_mean
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import MAX_DEPTH, Json, JsonObject, is_deeper_than, json_size
@@ -66,7 +75,9 @@ def callback_url(execution: Execution, place: Place, name: str) -> str:
     """Make a new address for a waiting step of the call's task: one `PutItem`. Only a digest of the address is stored.
 
     Raises:
-        ToolError: the call belongs to no task, its workflow has no such step, or the API's address is not known.
+        ToolError: the call belongs to no stored task.
+        BatonError: its workflow has no such step, or the API's address is not known. No other call of the model
+            corrects that, so the text is for the log.
     """
     store, workflow, task = execution.store, place.workflow, place.task
     step = workflow.step(name) if workflow else None
@@ -76,10 +87,10 @@ def callback_url(execution: Execution, place: Place, name: str) -> str:
         names = [other.name for other in workflow.steps if other.callback is not None]
         hint = did_you_mean(name, names) or f"; add wait_for_callback({name!r}, …) to it"
         cause = f"the workflow {workflow.name!r} has no step of this name that waits for a callback{hint}"
-        raise ToolError(f"callback_url({name!r}): {cause}", retryable=False)
+        raise BatonError(f"callback_url({name!r}): {cause}")
     if not execution.base_url:
         cause = "the address of the API is not known; set BATON_BASE_URL"
-        raise ToolError(f"callback_url({name!r}): {cause}", retryable=False)
+        raise BatonError(f"callback_url({name!r}): {cause}")
     token = token_urlsafe(32)
     ends_ms = max(task.created_ms + task.ttl_ms, execution.now_ms() + step.longest_wait_ms + GRACE_MS)
     store.callbacks.add(text_digest(token), Pointer(task.owner, task.task_id, name, execution.job_id), ends_ms)

@@ -209,7 +209,8 @@ class Context:
             step: The name of a step with `callback=…`, of the same workflow.
 
         Raises:
-            ToolError: the call is not one of a stored task with such a step, or the API's address is not known.
+            ToolError: the call is not one of a stored task.
+            BatonError: the workflow has no such step, or the API's address is not known. The text is in the log.
             StoreError: the address could not be stored.
         """
         self._check()

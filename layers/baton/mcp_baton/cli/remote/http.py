@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 
+from mcp_baton.cli.aws_region import environment_region
 from mcp_baton.cli.options import check_encryption, is_loopback
 from mcp_baton.cli.remote.client import Receive
 from mcp_baton.cli.remote.errors import Denied, Failure, Unreachable, protocol_error
@@ -202,7 +203,9 @@ def signer(access: Access) -> SigV4:
     try:
         session = botocore.session.Session(profile=access.aws_profile)
         host_match = re.fullmatch(AWS_HOST, httpx.URL(access.url).host)
-        region = access.region or (host_match["region"] if host_match else session.get_config_variable("region"))
+        region = access.region or (
+            host_match["region"] if host_match else environment_region() or session.get_config_variable("region")
+        )
         credentials = session.get_credentials()
     except BotoCoreError as error:
         raise BatonError(f"the AWS configuration cannot be used: {error}") from error

@@ -3,12 +3,14 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
+from botocore.exceptions import ConnectionError as AwsConnectionError
 from msgspec import structs
 
 from mcp_baton.aws import dynamodb_store
+from mcp_baton.cli.aws_region import SET_REGION, check_region, environment_region
 from mcp_baton.cli.remote.client import find_id
 from mcp_baton.cli.remote.errors import Denied, Unreachable
 from mcp_baton.cli.remote.task import TaskState, state_of
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+
+REACH: Final = f"Check the network. {SET_REGION}"
 
 PAGES = 20
 """The maximum number of pages of a list."""
@@ -97,9 +101,18 @@ def table_store(name: str, url: str | None) -> "Iterator[DynamoDBTaskStore]":
         from mcp_baton.local.dynamodb import http_client
 
         try:
-            return dynamodb_client() if url is None or url == "embedded" else http_client(url)
+            if url is not None and url != "embedded":
+                client = http_client(url)
+            else:
+                client = dynamodb_client(environment_region())
+                check_region(client.meta.region_name)
+            _check_reachable(client, name)
+        except (AwsConnectionError, HTTPClientError) as error:
+            place = f"at {url}" if url else f"in the region {client.meta.region_name}"
+            raise Unreachable(f"DynamoDB {place} cannot be reached: {error}. {REACH}") from error
         except (BotoCoreError, ValueError) as error:
-            raise Unreachable(f"DynamoDB cannot be reached: {error}") from error
+            raise Unreachable(f"DynamoDB cannot be reached: {error} {SET_REGION}") from error
+        return client
 
     # The environment has the deployment's shards and bucket, as for its function.
     settings = structs.replace(Settings.from_environment(os.environ), table=name)
@@ -113,3 +126,17 @@ def table_store(name: str, url: str | None) -> "Iterator[DynamoDBTaskStore]":
         if code == "ResourceNotFoundException":
             raise BatonError(f"there is no table {name!r}: name the deployment's table, in its region") from error
         raise
+
+
+def _check_reachable(client: "DynamoDBClient", name: str) -> None:
+    """Send one request without retries. The store would try again for seconds, for each of its requests.
+
+    Raises:
+        AwsConnectionError, HTTPClientError: nobody answers. Other errors are left to the requests of the store.
+    """
+    try:
+        client.get_item(TableName=name, Key={"pk": {"S": "-"}, "sk": {"S": "-"}})
+    except (AwsConnectionError, HTTPClientError):
+        raise
+    except (BotoCoreError, ClientError):
+        pass

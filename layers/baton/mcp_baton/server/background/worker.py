@@ -23,7 +23,7 @@ from mcp_baton.exceptions import (
 )
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject, json_size
-from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.background.dispatching import give_up
 from mcp_baton.server.background.job import JobExecution, JobMonitor
@@ -167,7 +167,9 @@ class JobAttempt:
     def _tool(self) -> Tool:
         tool = self._execution.server.tools.get(self._job.work.tool)
         if tool is None:
-            raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {self._job.work.tool}")
+            from mcp_baton.server.workflows.removed import unknown_in_worker
+
+            raise unknown_in_worker(self._execution, "tool", self._job.work.tool)
         return tool
 
     def _call(self) -> Outcome:

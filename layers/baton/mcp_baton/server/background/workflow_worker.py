@@ -11,7 +11,6 @@ from msgspec import structs
 from mcp_baton.exceptions import (
     ClaimLost,
     NotDispatched,
-    ProtocolError,
     StoreBusy,
     StoreUnavailable,
     TaskFinished,
@@ -22,7 +21,6 @@ from mcp_baton.exceptions import (
 )
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.approvals.notifying import notify
 from mcp_baton.server.asking.questions import Elicited, elicitation
 from mcp_baton.server.background.dispatching import dispatch
@@ -157,7 +155,9 @@ class WorkflowJob:
         """
         tool, store = self._execution.server.workflow_tool(self._job.work.tool), self._execution.store
         if tool is None or store is None:
-            raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {self._job.work.tool}")
+            from mcp_baton.server.workflows.removed import unknown_in_worker
+
+            raise unknown_in_worker(self._execution, "workflow", self._job.work.tool)
         try:
             self._lease.task = store.jobs.extend(self._lease.task, self._ttl_ms)
         except (ClaimLost, TaskFinished, TaskNotFound) as error:

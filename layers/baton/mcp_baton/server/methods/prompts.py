@@ -14,6 +14,7 @@ from mcp_baton.server.running.runner import bound_prompt
 from mcp_baton.server.schema.prompt_arguments import check_arguments
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.workflows.engine_host import ServerHost
+from mcp_baton.server.workflows.removed import unknown_name
 from mcp_baton.server.workflows.runs import (
     NOT_RESUMED,
     DefinitionChanged,
@@ -46,7 +47,7 @@ def get_prompt(request: Request) -> JsonObject:
                 raise ProtocolError(INTERNAL_ERROR, f"The prompt {prompt.name!r} failed: {error}")
             case prompt_messages:
                 return _result(prompt.labels.description or "", prompt_messages)
-    raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name}")
+    raise unknown_name(request, "prompt", name, arguments)
 
 
 def _run_workflow(request: Request, workflow: Workflow, arguments: JsonObject) -> JsonObject:

@@ -22,7 +22,7 @@ from mcp_baton.server.content import with_meta
 from mcp_baton.server.methods.tasks import check_extension, from_store
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
-from mcp_baton.server.workflows.task_view import options_of, poll_interval_ms, task_summary, task_view
+from mcp_baton.server.workflows.task_view import options_of, poll_interval_ms, task_summary, task_view, with_decision
 from mcp_baton.tasks.record import TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 
@@ -118,7 +118,7 @@ class _Subscription:
         try:
             if reported_task.state is not None:
                 reported_task.watched.refresh()
-            task = reported_task.watched.task
+            task = with_decision(reported_task.watched.task, self._request.store)
             reported_task.next_s = now_s + max(MIN_INTERVAL_S, poll_interval_ms(task, self._options) / 1000)
             state = _notified_state(task)
             if state != reported_task.state:
@@ -142,7 +142,8 @@ class _Subscription:
 
 def _notified_state(task: TaskRecord) -> object:
     """Return the part of a task whose changes are reported."""
-    return task.status, task.status_message, frozenset(task.job.open) if task.job else None
+    decided = (task.decided_pause or {}).get("type")
+    return task.status, task.status_message, decided, frozenset(task.job.open) if task.job else None
 
 
 def _find(request: Request, ids: list[str]) -> dict[str, _ReportedTask]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.protocol.jsonrpc import HEADER_MISMATCH, INVALID_PARAMS
+from mcp_baton.protocol.jsonrpc import HEADER_MISMATCH
 from mcp_baton.server.content import with_meta
 from mcp_baton.server.definitions.param_headers import header_mismatch
 from mcp_baton.server.definitions.tool import Tool, free_name
@@ -30,7 +30,9 @@ def call_tool(request: Request) -> JsonObject:
             from mcp_baton.server.workflows.workflow_tools import call_workflow_tool
 
             return call_workflow_tool(request, workflow_tool, _paused_result)
-        raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
+        from mcp_baton.server.workflows.removed import unknown_name
+
+        raise unknown_name(request, "tool", name, arguments)
     arguments = tool.input.named(arguments)
     if request.stateless and (mismatch := header_mismatch(tool.mirrored, arguments, request.headers)):
         raise ProtocolError(HEADER_MISMATCH, f"Header mismatch: {mismatch}")

@@ -18,7 +18,7 @@ from mcp_baton.server.execution import AskerFactory
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.schema.prompt_arguments import check_arguments
-from mcp_baton.server.workflows.task_view import notes_meta, task_meta
+from mcp_baton.server.workflows.task_view import notes_meta, task_meta, with_decision
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import ITEMS_PREFIX, StepStatus, TaskRecord, pause_of, paused_step, statuses_of
 from mcp_baton.tasks.store import Batch, SetPause, Timing, write_decided
@@ -139,7 +139,7 @@ class Continuation(Struct, frozen=True):
             result = write_decided(store, plan.task, decide, attempts=attempts)
         except StoreError as error:
             return _failure_recording(_error_meta(request, plan.task.task_id, error), plan.workflow)
-        new_plan = plan_of(request, result.task)
+        new_plan = plan_of(request, with_decision(result.task, store))
         return _success_recording(request, new_plan, batches[-1], result.oversized, self.call.arguments)
 
     def _with_denial(self, plan: Plan, refusal: NotApproved | None) -> Plan:
@@ -341,6 +341,7 @@ def _refused_recording(
         return unrecorded_text(str(meta["record_error"]), is_made=False)
 
     if isinstance(target, Plan):
+        target = plan_of(request, with_decision(target.task, request.store))
         calls = [entry for entry in remaining_calls(request, target) if call is None or not _may_be(entry, call)]
         meta = unrecorded_meta(request, task_id, NOTHING_RUN, target.task, calls)
     else:

@@ -5,6 +5,7 @@ An answer has a budget. Values that do not fit are named only, and can be read a
 
 import logging
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -31,10 +32,12 @@ from mcp_baton.tasks.record import (
     SALT,
     WAITED,
     WAITS,
+    Job,
     StepProgress,
     StepStatus,
     TaskRecord,
     TaskStatus,
+    epoch_ms,
     pause_of,
     statuses_of,
     steps_of,
@@ -84,6 +87,11 @@ PERSON_MS: Final = 60_000
 
 WAITING_MS: Final = 300_000
 """The poll interval of a task that waits for another person, milliseconds."""
+
+
+_WAITS_FOR_APPROVAL: Final = re.compile(rf"{WAITS} of (.+) until (\S+Z)", re.DOTALL)
+_WAITS: Final = re.compile(rf"(?:{WAITS} of .+ until|{'|'.join(WAIT_BEGINS)}) \S+Z(?: \(step .+\))?", re.DOTALL)
+"""The status messages of background calls that wait. They stay in the item until the worker writes another one."""
 
 
 class ViewOptions(Struct, frozen=True, kw_only=True):
@@ -300,7 +308,10 @@ def shown_pause(task: TaskRecord, now_ms: Callable[[], int]) -> JsonObject | Non
 
 def with_decision(task: TaskRecord, store: TaskStore | None) -> TaskRecord:
     """Return the task as it is shown: if it waits for an approval that was decided or has expired, its pause reason
-    says so. One `GetItem` for a task that waits for an approval."""
+    says so; and if it is a background call, its status message. One `GetItem` for a task that waits for an approval;
+    for a background call one `Query` or `GetItem`, and the requests for the task of its workflow."""
+    if task.job is not None:
+        return _with_decided_message(task, task.job, store)
     reason = parse_pause(pause_of(task))
     if store is None or task.status.terminal or not isinstance(reason, ApprovalRequired):
         return task
@@ -320,8 +331,37 @@ def with_decision(task: TaskRecord, store: TaskStore | None) -> TaskRecord:
     return structs.replace(task, decided_pause=kind(**members).to_json())
 
 
+def _with_decided_message(task: TaskRecord, job: Job, store: TaskStore | None) -> TaskRecord:
+    """Return the task of a background call with what became of the approval that its message names: a worker writes
+    another message only when it has started."""
+    waits = _WAITS_FOR_APPROVAL.fullmatch(task.status_message or "")
+    if store is None or task.status is not TaskStatus.WORKING or waits is None:
+        return task
+    audience, until = waits.groups()
+    message = f"the approval of {audience} {'has expired' if epoch_ms(until) <= store.now_ms() else 'was decided'}"
+    try:
+        workflow_task = job.work.workflow_task
+        if workflow_task is None:
+            if store.approvals.waiting(task.task_id):
+                return task
+            # Tasks in lists do not have it.
+            read_job = store.get(task.owner, task.task_id).job
+            workflow_task = read_job.work.workflow_task if read_job else None
+        if workflow_task is not None:
+            reason = parse_pause(pause_of(with_decision(store.get(task.owner, workflow_task), store)))
+            if not isinstance(reason, ApprovalDenied | ApprovalGranted | ApprovalExpired):
+                return task
+            message = reason.short_form()
+    except StoreError:
+        logger.warning("task %s: its approval cannot be read", task.task_id, exc_info=True)
+        return task
+    return structs.replace(task, status_message=message)
+
+
 def status_message_of(task: TaskRecord, now_ms: Callable[[], int]) -> str | None:
     """Return the worker's report, or that the task is paused."""
+    if task.job is not None and task.status.terminal and _WAITS.fullmatch(task.status_message or ""):
+        return None
     if task.status_message or task.status is not TaskStatus.WORKING:
         return task.status_message
     reason = parse_pause(shown_pause(task, now_ms))

@@ -60,7 +60,7 @@ VALUE_PREFIX = "VALUE#"
 VALUE_SORT_KEY = "VALUE"
 OWNER_DIGITS = 32
 DAMAGED = "what is stored is damaged"
-EXCEEDS = "exceeds the task's size limit"
+EXCEEDS = f"exceeds the task's size limit, {VALUE_BYTES} bytes; its tool should return less, or a link"
 NOT_WRITTEN = "could not be written outside the task's item"
 
 type Path = tuple[str, ...]

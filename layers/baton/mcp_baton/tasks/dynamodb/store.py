@@ -1,5 +1,6 @@
 """The task store in DynamoDB: one item for each task, one conditional write for each change (docs/storage.md)."""
 
+import logging
 from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from mcp_baton.exceptions import (
     TaskFinished,
     TaskNotFound,
     TooLarge,
+    ValueLost,
 )
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.attributes import Item, encode_json, text_bytes
@@ -45,7 +47,16 @@ from mcp_baton.tasks.dynamodb.table import CHECKPOINT, CREATE, END, RENEW, WRITE
 from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, held_error, stored_item
 from mcp_baton.tasks.dynamodb.values import excess, is_large, item_size
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.record import FIRST_DISPATCH_MS, Claim, NewTask, TaskPage, TaskRecord, TaskStanding, TaskStatus
+from mcp_baton.tasks.record import (
+    FIRST_DISPATCH_MS,
+    RESULT_PREFIX,
+    Claim,
+    NewTask,
+    TaskPage,
+    TaskRecord,
+    TaskStanding,
+    TaskStatus,
+)
 from mcp_baton.tasks.store import Batch, Written
 from mcp_baton.tasks.texts import VALUE_BYTES, ZipWithin, to_text
 
@@ -56,6 +67,8 @@ if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
     from mcp_baton.tasks.dynamodb.outside import Mover
     from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
+
+logger = logging.getLogger(__name__)
 
 STATUS_ATTRIBUTES = ("status", "expires_at", "version", RUN)
 
@@ -248,6 +261,8 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             retry_policy = END if batch.release else CHECKPOINT
         item = self.update(task.owner, task.task_id, update, retry_policy, batch.claim)
         written_task = self.record(task.owner, item) if changes.result is None else self.ended(task.owner, item)
+        for name in changes.oversized:
+            _log_not_stored(written_task, name)
         return Written(written_task, changes.oversized)
 
     def cancel(self, owner: str, task_id: str) -> TaskRecord:
@@ -275,3 +290,14 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
 
     def _finish(self, owner: str, task_id: str, update: Update) -> TaskRecord:
         return self.ended(owner, self.update(owner, task_id, update))
+
+
+def _log_not_stored(task: TaskRecord, name: str) -> None:
+    """Tell the operator that a value was not stored: the client's texts reach only the model."""
+    step = name.removeprefix(RESULT_PREFIX)
+    place = f"variable {name!r}" if step == name else f"step {step!r}"
+    workflow = f"workflow {task.workflow!r}, " if task.workflow else ""
+    try:
+        task.variables.get(name)
+    except ValueLost as error:
+        logger.warning("task %s: %s%s: the %s", task.task_id, workflow, place, error)
