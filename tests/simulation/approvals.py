@@ -275,15 +275,30 @@ class ApprovalChecks:
     def _check_use_after_death(
         self, number: int, before: ApprovalRecord, after: ApprovalRecord, earlier: list[Use]
     ) -> None:
-        """Check that the earlier attempt was a run that has not made its last write, and that this is the only time.
-        Calls that failed cleanly before may be stored."""
+        """Check that the earlier attempt was a run that has not made its last write, if it has made the call, and that
+        this is the only time. Calls that failed cleanly before may be stored."""
         calls = [use.call for use in earlier if use.call and not self._has_failed_cleanly(use.call)]
         placed = [call.serial for call in calls if call.serial in self._judge.placed]
         are_runs = [str(record.used_by).startswith("run:") for record in (before, after)]
         holder = self._judge.claims.holders.get(earlier[-1].process.name)
-        has_ended = holder is not None and holder.released_ms < float("inf")
+        has_ended = earlier[-1].call is not None and holder is not None and holder.released_ms < float("inf")
         if placed or not all(are_runs) or has_ended or any(use.is_after_death for use in earlier):
             self.wrong(21, f"write #{number} uses an approval again: {before.used_by}, {after.used_by}, {placed}")
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an approval waits for its decision."""
+        return any(record.waits_at(int(self._judge.world.scheduler.now_ms)) for record in self.records.values())
+
+    def was_decided(self, process: Process, clock_ms: float) -> bool:
+        """Return whether an approval was decided or has expired since a process began."""
+        for key, record in self.records.items():
+            first, *_ = self._judge.world.database.since(key, process.writes)
+            item: Any = first.item
+            was_waiting = item is None or to_approval(item).state is ApprovalState.WAITING
+            if was_waiting and (record.state is not ApprovalState.WAITING or record.until_ms <= clock_ms):
+                return True
+        return False
 
     def _uses_of(self, key: Key) -> list[Use]:
         return [use for use in self.uses if use.key == key]
