@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ProtocolError, StoreError, ValueNotKept
-from mcp_baton.protocol.json import dumps
+from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import INVALID_REQUEST
 from mcp_baton.server.running.runner import NOT_STARTED
 from mcp_baton.tasks.record import EXTRA_PREFIX, LEASE_MS, PAUSE_REASON, RESULT_PREFIX
@@ -283,6 +283,16 @@ class Judge:
                 self.wrong(
                     5, f"{process.name} gets the reply that call #{call.serial} of {call.tool} is stored, but it is not"
                 )
+
+    def shown_pauses(
+        self,
+        process: Process,  # noqa: ARG002 - for judges of tasks with approvals
+        pause: JsonObject,
+        clock_ms: tuple[float, float],  # noqa: ARG002
+    ) -> list[JsonObject]:
+        """Return how a reply may show a stored pause reason. `clock_ms` has the first and the last time that the
+        process's clock may have shown."""
+        return [pause]
 
     def check_settled(self) -> None:
         if self.head is not None:

@@ -15,8 +15,11 @@ from mcp_baton import Callback, Step, Workflow
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server import callbacks
 from mcp_baton.server.approvals import gate
+from mcp_baton.server.approvals.decisions import Approvals
 from mcp_baton.server.approvals.gate import _Gate
-from mcp_baton.server.background import dispatching, sweep
+from mcp_baton.server.background import dispatching, sweep, waiting, workflow_worker
+from mcp_baton.server.background.job import JobExecution
+from mcp_baton.server.background.waiting import Write
 from mcp_baton.server.methods import prompts, subscriptions, tasks
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.services import Services
@@ -24,7 +27,7 @@ from mcp_baton.server.workflows import continuations, repetitions, runs, task_vi
 from mcp_baton.server.workflows.continuations import recorded_meta
 from mcp_baton.server.workflows.repetitions import RepeatedCall
 from mcp_baton.server.workflows.task_view import ViewOptions
-from mcp_baton.tasks.approvals import UseAgain
+from mcp_baton.tasks.approvals import ApprovalRecord, UseAgain
 from mcp_baton.tasks.callbacks import Pointer
 from mcp_baton.tasks.dynamodb import expressions, items, jobs, listing, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
@@ -38,7 +41,7 @@ from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed, Skipped
 from mcp_baton.workflow.lease import Lease, StartTime
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import Call, Run, RunInput, StepTrace, new_task
+from mcp_baton.workflow.run import Call, EndedRun, Run, RunInput, StepTrace, new_task
 from tests.simulation.approvals import ApprovalWorld
 from tests.simulation.harness import Outcome, simulate, simulating
 from tests.simulation.jobs.background import BackgroundWorld
@@ -51,6 +54,7 @@ from tests.simulation.world import Rewrite, World
 
 MOST_SEEDS = 3_000
 _task_view, _run_meta, _pause_s = task_view.task_view, runs.run_meta, RetryPolicy.pause_s
+_suspend_run = waiting.suspend_run
 _outbox_entry, _not_written = items.outbox_entry, Engine._not_written  # noqa: SLF001
 _begin, _new_task, _answer_repeated = DynamoDBStartStore.begin, new_task, workflow_tools._answer_repeated  # noqa: SLF001
 
@@ -199,6 +203,14 @@ def _forgets_task(engine: Engine, run: Run, *args: Any) -> object:
     result = _not_written(engine, run, *args)
     run.task_id = run.task_id if run.lease else None
     return result
+
+
+def _suspend_at_first_stop(execution: JobExecution, lease: Lease, run: EndedRun, write: Write) -> str:
+    return _suspend_run(execution, lease, structs.replace(run, stops=run.stops[:1]), write)
+
+
+def _asker(_approvals: Approvals, record: ApprovalRecord) -> list[str]:
+    return [] if record.job_id is None else [record.job_id]
 
 
 def _without_wakes(services: Services, store: TaskStore, task: TaskRecord) -> bool:
@@ -395,6 +407,10 @@ MUTANTS = (
             ),
             ("a waiting workflow does not store its job", without_action(NAMES_JOB), None, True),
             ("a waiting job keeps the number of its event", without_action("SET run.dispatch=dispatches"), None, True),
+            ("a decision wakes only the job that asked", None, replaced(Approvals, _waiting_jobs=_asker), False),
+            ("only the first stop counts", None, replaced(workflow_worker, suspend_run=_suspend_at_first_stop), False),
+            ("no check after the release", None, replaced(waiting, _can_continue=lambda *_: False), False),
+            ("each run wakes the jobs that wait", None, replaced(runs, Succeeded=object), True),
         )
     ),
     *(

@@ -199,12 +199,22 @@ class Replies:
                 yield f"{label} {reported_value!r}, but it is {stored_value!r}"
         if reported.steps is not None and reported.steps != steps:
             yield f"steps {reported.steps}, but they are {steps}"
-        if reported.pause is not None and is_workflow and reported.pause not in pauses(item, first_ms, last_ms):
-            yield f"pause {reported.pause}, but it is one of {pauses(item, first_ms, last_ms)}"
+        if reported.pause is not None and is_workflow:
+            shown_pauses = self._shown_pauses(process, item, first_ms, last_ms)
+            if reported.pause not in shown_pauses:
+                yield f"pause {reported.pause}, but it is one of {shown_pauses}"
         if reported.values is not None:
             yield from _value_differences(reported, item, process)
         if reported.questions is not None and reported.questions != _questions(item):
             yield f"questions {sorted(reported.questions)}, but they are {sorted(_questions(item))}"
+
+    def _shown_pauses(self, process: Process, item: Item, first_ms: float, last_ms: float) -> list[JsonObject]:
+        """Return the pause reasons that a reply may show for a version of a task."""
+        stored_pauses = pauses(item, first_ms, last_ms)
+        if status_of(item) in TERMINAL:
+            return stored_pauses
+        judge = self.world.judge
+        return [shown for pause in stored_pauses for shown in judge.shown_pauses(process, pause, (first_ms, last_ms))]
 
     def _check_error(self, process: Process, error: ProtocolError, task_id: str) -> None:
         end_match = _OVER.search(error.message)

@@ -1,5 +1,6 @@
 """Simulations of a workflow with a callback and a sleep (docs/waiting.md), in the foreground and in the background.
-Callbacks come early, late, twice, with other bodies, at the timeout, and after the end.
+Callbacks come early, late, twice, with other bodies, at the timeout, and after the end. In the background, the workflow
+may also have a step with an approval, parallel steps, and a second call that waits with the same task.
 
 All promises for workflows hold, or those for workflows in the background, and also: 23. A wait ends once: by the write
 of a callback, or by a run whose clock has reached its time. The end does not change. 24. An accepted callback (200) is
@@ -7,24 +8,44 @@ the step's result, and each repetition of it is accepted. Another reply has a re
 the wait or the task is over (410), or the address is unknown (404). 25. Each later step and each reader sees the same
 end. 26. When the faults end, sweeps alone continue a workflow in the background, within two minutes after the callback
 or the time. Another workflow continues at its next resume. 27. A run that ends before its last step says why: its last
-write leaves a pause reason.
+write leaves a pause reason. 28. A decision, a callback, or a client that ends the task wakes each job that waits with
+the workflow, unless a fault hit the request. A worker that lets its job wait wakes it itself if one of the stopped
+steps could continue before that. A job that waits is due when the first of its waits ends, or within ten minutes if it
+waits for an approval. Nothing else wakes it, except a run that has settled a step and then waits.
 """
 
 from dataclasses import dataclass
+from dataclasses import replace as changed
 from datetime import timedelta
 from functools import cache
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from mcp_baton import Argument, Callback, Context, Server, Step, Workflow, constant, first_of, prompt_arg, step_output
+from mcp_baton import (
+    Approval,
+    Argument,
+    Callback,
+    Context,
+    Server,
+    Step,
+    Workflow,
+    constant,
+    first_of,
+    prompt_arg,
+    step_output,
+)
 from mcp_baton.protocol.http import HttpRequest
-from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.access import CALLBACKS
 from mcp_baton.settings import Settings
+from mcp_baton.tasks.approvals import ApprovalState
+from mcp_baton.tasks.dynamodb.callbacks import callback_key
+from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, PAUSE_REASON, RESULT_PREFIX, WAIT_PREFIX
+from tests.simulation.approvals import APPROVERS, AUDIENCE, PEOPLE, ApprovalChecks, People
 from tests.simulation.client import SentRequest
-from tests.simulation.dynamodb.database import Change
+from tests.simulation.dynamodb.database import Change, Key, key_of
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import SETTLED, TERMINAL, claim_of, status_of, steps_of, value_of, variables_of
 from tests.simulation.invariants import TASK, Judge
@@ -32,12 +53,13 @@ from tests.simulation.invocations import OWNER, SETTINGS, SimulatedExchange, Tri
 from tests.simulation.jobs.background import ATTEMPTS, BackgroundJudge, BackgroundWorld, FlowJudge
 from tests.simulation.jobs.heads import Head, head_in
 from tests.simulation.jobs.tools import JobPlan
+from tests.simulation.jobs.world import MINUTE_MS, MOST_LATE_MS
 from tests.simulation.journal import Process, ToolCall
 from tests.simulation.scheduler import current_actor
-from tests.simulation.servers import Plan, look, mail, pay
+from tests.simulation.servers import Plan, look, mail, pay, weigh
 from tests.simulation.world import Rewrite, World
 
-SIGNED, NIGHT = "signed", "night"
+SIGNED, NIGHT, GIVE = "signed", "night", "give"
 DEFAULT = 0
 """The amount of the last step if no callback came."""
 
@@ -63,6 +85,8 @@ class Waits:
 
     Attributes:
         is_early: Whether the address is created long before the run waits for the callback.
+        parallel: How many steps run at once.
+        lives_s: How long the approval of a third step lives, seconds; `None` if there is no such step.
     """
 
     within_s: int
@@ -70,6 +94,8 @@ class Waits:
     on_timeout: Literal["fail", "skip"]
     is_early: bool
     background: bool
+    parallel: int = 1
+    lives_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +123,29 @@ def waiting_server(waits: Waits) -> Server:
     )
     ann = Step("mail", {"to": constant("ann")}, tool=mail)
     steps = [lookup, ann, night, signed, payment] if waits.is_early else [lookup, signed, payment, night, ann]
+    if waits.lives_s is not None:
+        server.add_tool(weigh, approval=Approval(AUDIENCE, expires=timedelta(seconds=waits.lives_s)))
+        steps.insert(steps.index(night), Step(GIVE, {"of": constant(1)}, tool=weigh))
     key = [Argument("key", "What to look up", required=True)]
     server.add_workflow(
-        Workflow(name="sign", description="sign", arguments=key, steps=steps, background=waits.background)
+        Workflow(
+            name="sign",
+            description="sign",
+            arguments=key,
+            steps=steps,
+            background=waits.background,
+            parallel=waits.parallel,
+        )
     )
     server.check()
     return server
 
 
 class WaitWorld(World):
-    settings: Settings = replace(SETTINGS, base_url=BASE_URL)
+    settings: Settings = replace(SETTINGS, base_url=BASE_URL, approvers=APPROVERS)
     background = False
+    is_last_resumed = False
+    """Whether only the resumes of a client continue the workflow, because all calls have ended."""
 
     def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
         super().__init__(seed, rewrite=rewrite, strict=strict)
@@ -140,18 +178,23 @@ class WaitWorld(World):
     def run(self) -> None:
         """Run the simulation, let all waits end, and repeat the accepted callback."""
         super().run()
+        self.is_last_resumed = True
         judge = self.wait_judge
-        for _ in range(3):
+        for _ in range(6):
             if not judge.lives or steps_of(judge.head or {})[SIGNED] == "failed":
                 break
             longest_s = max(self.waits.within_s, self.waits.sleep_s)
             self.scheduler.now_ms += 2 * judge.lease_ms + longest_s * 1000 + self.fast_ms
             self._invoke(Trigger("resume", last=True))
             self.scheduler.run()
+            self._decide_last()
         judge.check_waits_ended()
         if judge.accepted is not None:
             self._invoke(Trigger("callback", last=True))
             self.scheduler.run()
+
+    def _decide_last(self) -> None:
+        """Let the people approve what still waits for them."""
 
     def call_tool(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:
         """Create an address in the first step. Callbacks may come at once."""
@@ -203,6 +246,8 @@ class WaitJudge(Judge):
         self.accepted_at = 0
         """The number of writes when the callback was stored."""
         self.accepted_ms = 0.0
+        self.accepted_by = ""
+        """The process that stored it."""
         self.is_unread = False
         """Whether no worker has claimed the task since the callback was stored."""
         self.timed_out: ToolCall | None = None
@@ -211,7 +256,7 @@ class WaitJudge(Judge):
     @property
     def lives(self) -> bool:
         head, now_ms = self.head, self.world.scheduler.now_ms
-        return head is not None and status_of(head) not in TERMINAL and int(head["expires_at"]["N"]) * 1000 > now_ms
+        return head is not None and status_of(head) not in TERMINAL and _expires_ms(head) > now_ms
 
     def _check_head(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
         super()._check_head(number, change, process, now_ms)
@@ -272,6 +317,7 @@ class WaitJudge(Judge):
         if self.timed_out is not None:
             self.wrong(25, f"write #{number} accepts a callback after call #{self.timed_out.serial} saw the timeout")
         self.accepted, self.accepted_at, self.accepted_ms = post, self.world.database.writes, now_ms + process.fast_ms
+        self.accepted_by = process.name
         self.is_unread = True
 
     def check_call(self, call: ToolCall) -> None:
@@ -293,7 +339,9 @@ class WaitJudge(Judge):
         )
         items = [version.item for version in versions if version.item is not None]
         clocks_ms = process.began_ms + process.fast_ms, process.wall_clock_ms(self.world.scheduler.now_ms) + 1
-        has_expired = len(items) < len(versions) or int(items[0]["expires_at"]["N"]) * 1000 <= clocks_ms[1]
+        has_expired = len(items) < len(versions) or _expires_ms(items[0]) <= clocks_ms[1]
+        # An address may expire before its task, which lives longer if an approval is requested again.
+        has_expired = has_expired or self._address_until_ms(post.token) <= clocks_ms[1]
         match status:
             case 200:
                 fits = repeats
@@ -310,6 +358,12 @@ class WaitJudge(Judge):
         if not fits:
             self.wrong(24, f"{process.name} gets {status} for {post}; the accepted callback is {self.accepted}")
 
+    def _address_until_ms(self, token: str) -> int:
+        """Return when a callback's address expires, epoch milliseconds; 0 if it is unknown."""
+        key: Any = callback_key(text_digest(token))
+        item = self.world.database.items.get(key_of(key))
+        return 0 if item is None else _expires_ms(item)
+
     def _is_over(self, item: Item, now_ms: float) -> bool:
         until_ms = self._value(item, WAIT_PREFIX + SIGNED)
         timed_out = isinstance(until_ms, int) and until_ms <= now_ms
@@ -322,8 +376,14 @@ class WaitJudge(Judge):
             return
         steps = steps_of(self.head)
         timed_out = steps[SIGNED] == "failed" and self.wait_world.waits.on_timeout == "fail"
+        if self.is_denied():
+            return
         if not timed_out or self.accepted is not None:
             self.wrong(26, f"all waits have ended, but the task has the steps {steps}")
+
+    def is_denied(self) -> bool:
+        """Return whether a person has denied a step, which then never runs."""
+        return False
 
     def _value(self, item: Item | None, name: str) -> Json:
         if item is None or name not in variables_of(item):
@@ -332,30 +392,113 @@ class WaitJudge(Judge):
 
 
 class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
-    """The same workflow in the background: a callback or a sweep wakes its job."""
+    """The same workflow in the background: a callback, a decision or a sweep wakes its job."""
 
     background = True
+    most_rounds = 20
 
     def _set_up(self, *, strict: bool) -> None:  # noqa: ARG002 - the base class calls it
+        rng = self.rng
         self.job = JobPlan("sign", ATTEMPTS)
-        self.limits = replace(self.limits, default_ttl_ms=3_600_000)
-        self._disturbance_count = self.rng.choice((0, 0, 0, 2, 5))
-        self._other_invocations = self.rng.randrange(8)
-        self._callback_count = self._callback_count if self.rng.random() < 0.5 else 0
+        self.limits = replace(self.limits, default_ttl_ms=3_600_000, audit_days=1)
+        self._disturbance_count = rng.choice((0, 0, 0, 2, 5))
+        self._other_invocations = rng.randrange(8)
+        self._callback_count = self._callback_count if rng.random() < 0.5 else 0
+        lives_s = rng.choice((None, 130, 900, 900))
+        self.waits = changed(self.waits, parallel=rng.choice((1, 1, 3)), lives_s=lives_s)
+        self.people = People(self, lives_s or 0)
+        self._other_calls = rng.choice((0, 1, 2))
+        # A request may ask for the approval before the worker does.
+        self._early_resumes = rng.choice((0, 0, 1))
+        self._decides_ms = rng.choice(((), (20, 500, 5_000), (5_000, 40_000, 200_000)))
 
     def _judge(self, *, strict: bool) -> "BackgroundWaitJudge":
-        self.background_judge = self.background_wait_judge = BackgroundWaitJudge(self, strict=strict)
+        self.background_wait_judge: BackgroundWaitJudge = BackgroundWaitJudge(self, strict=strict)
+        self.background_judge = self.background_wait_judge
         return self.background_wait_judge
 
     @property
     def wait_judge(self) -> WaitJudge:
         return self.background_wait_judge.wait_judge
 
+    # The course of a simulation.
+
+    def _end_other_calls(self) -> None:
+        for judge in self.background_wait_judge.others.values():
+            self._end_job(judge)
+
+    def _end_job(self, judge: "BackgroundWaitJudge") -> None:
+        """Run sweeps until a further call has ended."""
+        for _ in range(self.most_rounds):
+            item = judge.head
+            if item is None or status_of(item) in TERMINAL:
+                return
+            head, now_ms = head_in(item), self.scheduler.now_ms
+            self.scheduler.now_ms = max(now_ms, head.until_ms + 1, head.due_ms + 1) + MINUTE_MS
+            if _expires_ms(item) <= self.scheduler.now_ms:
+                return
+            self._invoke(Trigger("sweep", last=True))
+            self.scheduler.run()
+            self._decide_last()
+        judge.wrong(10, "a further call of the workflow does not end")
+
+    def on_creation(self, task_id: str) -> None:
+        if self.task_id is None:
+            for kind, count in (("again", self._other_calls), ("resume", self._early_resumes)):
+                for _ in range(count):
+                    self._invoke(Trigger(kind), self.rng.choice((0, 50, 500, 5_000, 50_000)))
+        super().on_creation(task_id)
+
+    def on_request(self) -> None:
+        """After an approval was requested, people may decide. When the faults have ended, they approve."""
+        if self.weather.is_over:
+            self._invoke(Trigger("decide", last=True), 1_000)
+            return
+        for after_ms in self._decides_ms:
+            if self.rng.random() < 0.5:
+                self._invoke(Trigger("decide"), after_ms)
+
+    def _decide_last(self) -> None:
+        if self.background_wait_judge.approvals.is_waiting:
+            self._invoke(Trigger("decide", last=True))
+            self.scheduler.run()
+
+    def _invoke(self, trigger: Trigger, after_ms: float = 0.0) -> None:
+        person = self.rng.choice(PEOPLE) if trigger.kind == "decide" else trigger.owner
+        super()._invoke(changed(trigger, owner=person), after_ms)
+
+    def _handle(self, process: Process, trigger: Trigger) -> None:
+        judge = self.background_wait_judge
+        if trigger.event is not None:
+            event: Any = trigger.event["batonTask"]
+            process.task_id = event["taskId"]
+        if trigger.kind == "decide":
+            is_decided = self.people.decide(process, judge.approvals, last=trigger.last) is not None
+            if is_decided and self.is_last_resumed:
+                self._invoke(Trigger("resume", last=True), 1_000)
+        else:
+            super()._handle(process, trigger)
+        judge.check_woken(process)
+
+    def message(self, process: Process, trigger: Trigger) -> tuple[str, dict[str, Json]]:
+        if trigger.kind == "again":
+            arguments: dict[str, Json] = {"task_id": self.background_judge.flow.task_id}
+            return "tools/call", {"name": self.job.tool, "arguments": arguments}
+        return super().message(process, trigger)
+
     def register_request(self, operation: str, partition: str) -> SentRequest:
-        """Register a request. When the faults have ended, only sweeps wake a job after a callback."""
+        """Register a request. When the faults have ended, only sweeps wake a job after a callback, and after half of
+        the decisions that live so long."""
         request = super().register_request(operation, partition)
-        updates = [update for update in request.process.requests if update.operation == "UpdateItem"]
-        if self.weather.is_over and request.process.kind == "callback" and len(updates) > 1:
+        kind, update_count = (
+            request.process.kind,
+            sum(sent.operation == "UpdateItem" for sent in request.process.requests),
+        )
+        if not self.weather.is_over or operation != "UpdateItem":
+            return request
+        lives_long = (self.waits.lives_s or 0) * 1000 > LONGEST_DISPATCH_MS + MOST_LATE_MS
+        is_lost = kind == "decide" and update_count > 2 and lives_long and self.rng.random() < 0.5
+        if is_lost or (kind == "callback" and update_count > 1):
             self.kill(current_actor(), "killed before it wakes the job")
         return request
 
@@ -368,6 +511,8 @@ class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
             if self.rng.random() < 0.3:
                 self._invoke(Trigger("resume", last=True))
                 self.scheduler.run()
+        if judge.is_asleep and self.rng.random() < 0.9:
+            self._decide_last()
         head, now_ms = head_in(item), self.scheduler.now_ms
         longest_ms = max(LONGEST_DISPATCH_MS, self.waits.within_s * 1000) + self.fast_ms
         if head.until_ms - now_ms > judge.lease_ms + self.fast_ms or head.due_ms - now_ms > longest_ms:
@@ -380,28 +525,113 @@ class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
             ready_ms = free_ms if head.started >= head.allowed else max(free_ms, head.due_ms + 1)
         self._sweep_until(head, ready_ms)
         self.scheduler.run()
-        if int(item["expires_at"]["N"]) * 1000 <= self.scheduler.now_ms:
+        if _expires_ms(item) <= self.scheduler.now_ms:
             judge.head = None
 
 
 class WaitFlowJudge(WaitJudge, FlowJudge):
     """The judge of the workflow's own task."""
 
-
-class BackgroundWaitJudge(BackgroundJudge):
-    """The judge of both tasks.
-
-    Attributes:
-        is_asleep: Whether the job waits and no event was sent since the wait began.
-    """
-
     def __init__(self, world: BackgroundWaitWorld, *, strict: bool) -> None:
         super().__init__(world, strict=strict)
-        self.flow = self.wait_judge = WaitFlowJudge(world, strict=strict)
+        self.last_items: dict[str, Item] = {}
+        """By process: the task after its last write."""
+        self.settlers: set[str] = set()
+        """The processes that have completed or skipped a step."""
+        self.ended_by = ""
+        """The process that has ended the task."""
+
+    def _check_head(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
+        super()._check_head(number, change, process, now_ms)
+        before, after = change.before, change.after
+        if process is None or before is None or after is None:
+            return
+        self.last_items[process.name] = after
+        if any(status in SETTLED and steps_of(before).get(step) != status for step, status in steps_of(after).items()):
+            self.settlers.add(process.name)
+        if status_of(after) in TERMINAL:
+            self.ended_by = process.name
+
+    def versions(self, process: Process) -> list[Item]:
+        """Return the versions of the task that were current since a process began."""
+        key = f"OWNER#{OWNER}#{self.task_id[10:12]}", TASK + self.task_id
+        return [version.item for version in self.world.database.since(key, process.writes) if version.item is not None]
+
+    def pending_waits(self, process: Process) -> list[str]:
+        """Return the waits that were open after the last write of a process."""
+        steps = steps_of(self.last_items[process.name]) if process.name in self.last_items else {}
+        return [wait for wait in (SIGNED, NIGHT) if steps.get(wait) == "pending"]
+
+    def until_ms(self, item: Item, wait: str) -> int | None:
+        """Return when a wait ends, epoch milliseconds; `None` if it has not begun."""
+        until_ms = self._value(item, WAIT_PREFIX + wait)
+        return until_ms if isinstance(until_ms, int) else None
+
+    def is_denied(self) -> bool:
+        judge = self.world.judge
+        assert isinstance(judge, BackgroundWaitJudge)
+        return any(record.state is ApprovalState.DENIED for record in judge.approvals.records.values())
+
+
+class BackgroundWaitJudge(BackgroundJudge):
+    """The judge of the workflow's task and the task of one call.
+
+    Attributes:
+        slept_at: The number of the write that let the job wait; `None` if an event was sent since then, or the job has
+            ended.
+        sleeper: The worker that made it.
+        others: The judges of further calls of the workflow that name its task, by their task.
+    """
+
+    def __init__(self, world: BackgroundWaitWorld, *, strict: bool, first: "BackgroundWaitJudge | None" = None) -> None:
+        super().__init__(world, strict=strict)
+        self.wait_world = world
+        self.slept_at: int | None = None
+        self.sleeper = ""
+        self.others: dict[str, BackgroundWaitJudge] = {}
+        self.wait_judge: WaitFlowJudge = WaitFlowJudge(world, strict=strict) if first is None else first.wait_judge
+        self.flow = self.wait_judge
+        self.approvals: ApprovalChecks = ApprovalChecks(self.flow, "weigh", 1) if first is None else first.approvals
+        self.decided_at: dict[str, tuple[int, Key]] = {} if first is None else first.decided_at
+        """By process: the number of its last decision, and the approval."""
+        if first is not None:
+            self.changes, self.broken = first.changes, first.broken
         self.flow.changes, self.flow.broken = self.changes, self.broken
-        self.is_asleep = False
-        self.suspended: set[str] = set()
-        """The workers that have let the job wait."""
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether the job waits and no event was sent since the wait began."""
+        return self.slept_at is not None
+
+    def _check_write(self, change: Change, process: Process | None, now_ms: float) -> int:
+        item, task_id = change.after or change.before or {}, change.key[1].removeprefix(TASK)
+        is_job = change.key[1].startswith(TASK) and "allowed" in item
+        if is_job and self.task_id and task_id != self.task_id and task_id not in self.others and process is not None:
+            other = self.others[task_id] = BackgroundWaitJudge(self.wait_world, strict=self._strict, first=self)
+            other.task_id = task_id
+            self.world.incidents.add("a second call waited with a task")
+        if task_id in self.others:
+            return self.others[task_id].check_write(change, process, now_ms)
+        number = super()._check_write(change, process, now_ms)
+        before = self.approvals.records.get(change.key)
+        if self.approvals.check_write(number, change, process):
+            self.wait_world.on_request()
+        elif (
+            before is not None and process is not None and before.state is not self.approvals.records[change.key].state
+        ):
+            self.decided_at[process.name] = number, change.key
+        return number
+
+    def check_call(self, call: ToolCall) -> None:
+        other = self.others.get(call.process.task_id) if call.process.kind == "work" else None
+        if other is not None:
+            other.check_call(call)
+            return
+        super().check_call(call)
+        self.approvals.check_call(call)
+
+    def shown_pauses(self, process: Process, pause: JsonObject, clock_ms: tuple[float, float]) -> list[JsonObject]:
+        return self.approvals.shown_pauses(process, pause, clock_ms)
 
     def _check_head(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
         super()._check_head(number, change, process, now_ms)
@@ -409,24 +639,100 @@ class BackgroundWaitJudge(BackgroundJudge):
         if change.before is None:
             return
         before, after = head_in(change.before), head_in(change.after)
-        if after.dispatches != before.dispatches:
-            self.is_asleep = False
+        if after.dispatches != before.dispatches or after.status != "working":
+            self.slept_at = None
         elif before.until_ms and not after.until_ms and after.allowed != before.allowed and after.status == "working":
             self.world.incidents.add("a workflow waited without a worker")
-            self.is_asleep = True
-            self.suspended.add(process.name if process else "")
+            self.slept_at, self.sleeper = number, process.name if process else ""
+            if process is not None:
+                self._check_due(number, process, after, now_ms)
+
+    def _check_due(self, number: int, process: Process, after: Head, now_ms: float) -> None:
+        """Check when a sweep finds a job that waits: when the first of the waits that its worker knew ends; if it waits
+        for an approval, within ten minutes."""
+        item = self.wait_judge.last_items.get(process.name)
+        if item is None:
+            return
+        ends_ms = [self.wait_judge.until_ms(item, wait) for wait in self.wait_judge.pending_waits(process)]
+        late = [until_ms for until_ms in ends_ms if until_ms is not None and after.due_ms > until_ms]
+        longest_ms = process.wall_clock_ms(now_ms) + LONGEST_DISPATCH_MS
+        if late or (self.approvals.is_waiting and after.due_ms > longest_ms):
+            self.wrong(26, f"write #{number} lets a job wait until {after.due_ms}, but its waits end at {ends_ms}")
+
+    # Wake-ups.
 
     def _is_wake_up(self, process: Process, before: Head, after: Head) -> bool:
-        """Return whether a write dispatches a job because a callback has arrived, or because a client has ended the
-        workflow's task. A worker that has just let its job wait dispatches it itself if a wait has ended in the
-        meantime."""
-        has_callback = self.wait_judge.accepted is not None and process.kind in {"callback", "sweep"}
-        is_over = self.flow.head is not None and status_of(self.flow.head) in TERMINAL
-        was_ended_by_client = is_over and process.kind in {"cancel own", "complete own", "resume"}
-        # A client's run that has continued the workflow lets the job wait for what it waits for now.
-        has_continued = process.kind == "resume" and sum(len(sent.write_numbers) for sent in process.requests) > 1
-        fits = has_callback or was_ended_by_client or has_continued or process.name in self.suspended
-        return fits and after.dispatches == before.dispatches + 1 and before.holder == after.holder
+        """Return whether a write dispatches a job that waits for a reason other than its time."""
+        is_dispatch = after.dispatches == before.dispatches + 1 and before.holder == after.holder
+        return is_dispatch and self._may_wake(process)
+
+    def _may_wake(self, process: Process) -> bool:
+        """Return whether a process may wake the job: it has decided, has ended the workflow's task, or has settled a
+        step and now waits; a callback has come that no worker has read; or it has just let the job wait, and one of the
+        stopped steps can continue."""
+        flow = self.wait_judge
+        match process.kind:
+            case "decide":
+                return process.name in self.decided_at
+            case "callback" | "sweep":
+                return any("wakes" in item for item in flow.versions(process))
+            case "cancel own" | "complete own":
+                return flow.ended_by == process.name
+            case "work" if process.name == self.sleeper:
+                return self._can_continue(process)
+            case "resume" | "work":
+                # A run that finds the task ended wakes its jobs, too.
+                return bool(flow.ended_by) or self._has_continued(process)
+            case _:
+                return False
+
+    def _has_continued(self, process: Process) -> bool:
+        """Return whether a run has continued the workflow, and its last write says that it waits."""
+        flow = self.wait_judge
+        item = flow.last_items.get(process.name)
+        if item is None or process.name not in flow.settlers:
+            return False
+        reason = variables_of(item).get(PAUSE_REASON)
+        return reason is not None and reason["M"]["type"]["S"] in {"waiting", "approvalRequired"}
+
+    def _can_continue(self, process: Process) -> bool:
+        """Return whether a step can continue that stopped in a worker's run, or the workflow's task has ended."""
+        flow, clock_ms = self.wait_judge, process.wall_clock_ms(self.world.scheduler.now_ms)
+        if flow.head is None or status_of(flow.head) in TERMINAL:
+            return True
+        ends_ms = [flow.until_ms(flow.last_items[process.name], wait) for wait in flow.pending_waits(process)]
+        has_timed_out = any(until_ms is not None and until_ms <= clock_ms for until_ms in ends_ms)
+        settled = any(steps_of(flow.head)[wait] in SETTLED for wait in flow.pending_waits(process))
+        return has_timed_out or settled or self.approvals.was_decided(process, clock_ms)
+
+    def check_woken(self, process: Process) -> None:
+        """Check that no job still waits for what a process has brought, or for what had come before the process let it
+        wait."""
+        flow = self.wait_judge
+        if process.faults or process.stalled or not flow.lives:
+            return
+        for judge in (self, *self.others.values()):
+            slept_at = judge.slept_at
+            if slept_at is None or judge.head is None or _expires_ms(judge.head) <= self.world.scheduler.now_ms:
+                continue
+            decided_at = self.decided_at[process.name][0] if process.name in self.decided_at else -1
+            stored_at = flow.accepted_at if flow.accepted_by == process.name else -1
+            if max(decided_at, stored_at) > slept_at:
+                self.wrong(28, f"{process.name} has brought what a job waits for, but does not wake {judge.task_id}")
+            if judge.sleeper == process.name:
+                judge.check_sleep(process, slept_at)
+
+    def check_sleep(self, process: Process, slept_at: int) -> None:
+        """Check that nothing had come before the worker let its job wait."""
+        flow = self.wait_judge
+        settled = [wait for wait in flow.pending_waits(process) if flow.head and steps_of(flow.head)[wait] in SETTLED]
+        if SIGNED in settled and process.writes < flow.accepted_at < slept_at:
+            self.wrong(28, f"{process.name} lets its job wait, but the callback has come")
+        for decided_at, key in self.decided_at.values():
+            record = self.approvals.records[key]
+            is_unused = record.state is ApprovalState.APPROVED and record.used_by is None
+            if process.writes < decided_at < slept_at and is_unused and steps_of(flow.head or {})[GIVE] == "pending":
+                self.wrong(28, f"{process.name} lets its job wait, but the approval was decided by write #{decided_at}")
 
     def _check_writer(self, number: int, process: Process, before: Head, after: Head, clock_ms: float) -> None:
         if not self._is_wake_up(process, before, after):
@@ -439,3 +745,8 @@ class BackgroundWaitJudge(BackgroundJudge):
         self.world.incidents.add(f"a {process.kind} woke a workflow")
         if before.status != "working" or before.started >= before.allowed or before.until_ms >= clock_ms:
             self.wrong(12, f"{process.name} wakes a job that is {before}")
+
+
+def _expires_ms(item: Item) -> int:
+    """Return when an item expires, epoch milliseconds."""
+    return int(item["expires_at"]["N"]) * 1000

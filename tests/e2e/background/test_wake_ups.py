@@ -225,3 +225,32 @@ def test_a_job_waits_for_what_the_workflow_waits_for_after_a_request_has_continu
     client.get_prompt("mixed", {}, flow)
     client.clock.advance(3 * 3_600 + SOON_S)
     assert task.poll().status == "completed"
+
+
+def test_two_calls_do_not_wake_each_other_without_end_if_a_step_fails_each_time() -> None:
+    server, calls = Server("shop"), list[int]()
+
+    @server.tool(approval=Approval("refunds", expires=timedelta(hours=8)))
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    @server.tool
+    def note() -> None:
+        """Note something. The last failure is far behind those that are expected, so that the test ends."""
+        calls.append(1)
+        if len(calls) < 20:
+            raise ToolError("the printer is off")
+
+    @server.workflow(background=True, parallel=2)
+    def order() -> None:
+        """Order something."""
+        step(pay)()
+        step(note)()
+
+    with connect(server, owner="kim") as client:
+        first = client.start_task("order", {})
+        second = client.start_task("order", {"task_id": flow_task(client, first.task_id)})
+        client.clock.advance(SOON_S)
+        assert (first.poll().status, second.poll().status) == ("working", "working")
+        assert len(calls) == 2, "each call makes one attempt"

@@ -79,9 +79,13 @@ class BackgroundWorld(JobWorld):
     def run(self) -> None:
         """Run until the call's task has ended. Then check that the workflow's task has ended or can be resumed."""
         super().run()
+        self._end_other_calls()
         flow = self.background_judge.flow
         if flow.head is not None and status_of(flow.head) not in TERMINAL:
             self._resume_at_the_end(flow, "poll own")
+
+    def _end_other_calls(self) -> None:
+        """Let further calls of the workflow end."""
 
     def on_creation(self, task_id: str) -> None:
         if self.task_id is None:

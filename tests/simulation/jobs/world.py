@@ -49,7 +49,6 @@ ANSWERS_AFTER_MS = (0, 0, 10, 1_000, 10_000, 40_000)
 POLLS_AFTER_MS = (-1_000, 1, 1, 5, 100, 500, 1_000, 3_000)
 SLOW_S = (1.1, 3.0, 3.0)
 FREEZES_S = (45.1, 45.5, 46.0, 46.5, 60.0)
-MOST_ROUNDS = 8
 MINUTE_MS = 60_000
 MOST_LATE_MS = 120_000
 """How much later than a poll the next effective sweep may be, milliseconds."""
@@ -68,6 +67,7 @@ class JobWorld(World):
     stateless = True
     delays_ms = DELAYS_MS
     arguments: ClassVar[JsonObject] = {"of": 1}
+    most_rounds = 8
 
     def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
         super().__init__(seed, rewrite=rewrite, strict=strict)
@@ -127,7 +127,7 @@ class JobWorld(World):
         self.scheduler.run()
         self.weather.is_over = True
         self.judge.check_settled()
-        for _ in range(MOST_ROUNDS):
+        for _ in range(self.most_rounds):
             item = self.judge.head
             if item is None or status_of(item) in TERMINAL:
                 return

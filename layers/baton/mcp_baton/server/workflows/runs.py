@@ -33,7 +33,7 @@ from mcp_baton.workflow.approval import GRACE_MS
 from mcp_baton.workflow.definition import ANSWERS, Argument, Workflow
 from mcp_baton.workflow.definition_changes import conflicting_steps, declared_arguments, given_secrets, statuses_under
 from mcp_baton.workflow.engine import Engine
-from mcp_baton.workflow.host import Failed, Skipped
+from mcp_baton.workflow.host import Failed, Skipped, Succeeded
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import ApprovalRequired, Waiting
 from mcp_baton.workflow.run import EndedRun, RunInput
@@ -176,10 +176,11 @@ def _start(workflow: Workflow, engine: Engine, run_input: RunInput, starter: "St
 
 
 def _wake_waiting_jobs(execution: Execution, run: EndedRun, task: TaskRecord) -> None:
-    """Wake the other jobs that wait with the task of a run: they end if the task has ended. If the run has continued
-    and now waits, they wait for what it waits for."""
+    """Wake the other jobs that wait with the task of a run: they end if the task has ended. If the run has settled a
+    step and now waits, they wait for what it waits for. After a failure they do not: two jobs would wake each other
+    without end, and call the tool each time."""
     is_waiting = isinstance(run.pause, ApprovalRequired | Waiting)
-    has_continued = any(not trace.replayed for trace in run.traces)
+    has_continued = any(not trace.replayed and isinstance(trace.outcome, Succeeded | Skipped) for trace in run.traces)
     if execution.store is not None and (task.status.terminal or (is_waiting and has_continued)):
         from mcp_baton.server.background.dispatching import wake_waiting_jobs
 
