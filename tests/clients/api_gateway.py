@@ -91,7 +91,7 @@ class ApiGateway:
         response = connection.getresponse()
         answer = response.read()
         connection.close()
-        kept = ("content-type", "mcp-session-id", "mcp-protocol-version", "allow")
+        kept = ("content-type", "mcp-session-id", "mcp-protocol-version", "allow", "content-security-policy")
         return Answer(
             response.status, {name: value for name, value in response.getheaders() if name.lower() in kept}, answer
         )

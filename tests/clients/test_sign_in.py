@@ -7,11 +7,12 @@ import http.client
 import json
 import os
 import re
+import shutil
 import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,14 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
+from mcp_baton.cli.remote.profiles import Access
 from tests.clients.answers import Answer, Request, answering
 from tests.clients.api_gateway import OWNER_HEADER, ApiGateway
 from tests.clients.certificate import certificate
 from tests.clients.cognito import Cognito
 from tests.clients.conftest import HERE, WITHIN_S, require
 from tests.serving import served
+from tests.smoke.endpoint import Endpoint
 from tests.template.cloudformation import Stack
 from tests.template.conftest import MODES, source, translate, translation  # noqa: F401
 
@@ -43,6 +46,8 @@ PLACES = {
     "path": ("/team", "/team"),
 }
 """What paths begin with, and the path of PublicUrl; the first one has none."""
+BATON = Path(sys.executable).parent / "baton"
+SERVE = [BATON, "serve", HERE / "server.py", "--port", "0", "--owner-header", OWNER_HEADER]
 
 
 @dataclass(frozen=True)
@@ -76,16 +81,7 @@ class World:
 @pytest.fixture(scope="module")
 def owners_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of `baton serve`, whose callers are identified by a header."""
-    command = [
-        Path(sys.executable).parent / "baton",
-        "serve",
-        HERE / "server.py",
-        "--port",
-        "0",
-        "--owner-header",
-        OWNER_HEADER,
-    ]
-    with served(command, tmp_path_factory.mktemp("serve") / "log") as address:
+    with served(SERVE, tmp_path_factory.mktemp("serve") / "log") as address:
         yield address.removesuffix("/mcp")
 
 
@@ -111,12 +107,16 @@ def world(request: pytest.FixtureRequest, owners_url: str, tmp_path: Path) -> It
         public = {"PublicUrl": f"{api_url}{public_path}".rstrip("/")} if public_path else {}
         patterns = f"{host}/oauth/*"
         stack = Stack(
-            request.getfixturevalue("translation"), {**MODES["NEW_POOL"], "SignInClients": patterns, **public}
+            request.getfixturevalue("translation"),
+            {**MODES["NEW_POOL"], "Console": "on", "SignInClients": patterns, **public},
         )
         app_client = stack.single("AWS::Cognito::UserPoolClient")
         cognito = Cognito(
             cognito_url,
-            stack.single("AWS::Cognito::CIMDPolicy")["URLPatterns"],
+            [
+                pattern.replace(f"https://${{Api}}.execute-api.{AWS}", api_url)
+                for pattern in stack.single("AWS::Cognito::CIMDPolicy")["URLPatterns"]
+            ],
             app_client["AllowedOAuthScopes"],
             app_client["CallbackURLs"],
             ssl.create_default_context(cafile=str(pem)),
@@ -230,6 +230,44 @@ def test_mcp_remote_signs_in_with_the_app_client_calls_and_refreshes(node: Path,
         remote.process.communicate()
 
     assert world.cognito.events == ["authorize", "token authorization_code", "token refresh_token"]
+
+
+def test_the_console_signs_in_renews_its_token_and_signs_out(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python, chromium = ROOT / "tests/browser/.venv/bin/python", shutil.which("chromium")
+    require(python if chromium else None)
+    console = world.url.removesuffix("/mcp") + "/console"
+    settings = {"CONSOLE": "on", "SIGN_IN_URL": world.cognito.url, "BASE_URL": console.removesuffix("/console")}
+    for name, value in settings.items():
+        monkeypatch.setenv(f"BATON_{name}", value)
+    with served(SERVE, tmp_path / "log") as address:
+        world.api.upstream = address.removesuffix("/mcp")
+        command = [python, "-m", "tests.browser.sign_in", console, f"{world.cognito.url}/later", str(chromium)]
+        process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    assert process.returncode == 0, process.stderr
+    report = json.loads(process.stdout)
+
+    assert report["problems"] == []
+    # The code is not in the address, and the page that the user wanted is.
+    assert report["address"] == f"{console}#approvals"
+    assert report["stored"]["local"] == {}
+    assert list(report["stored"]["session"]) == ["baton-credentials"]
+    assert set(json.loads(report["stored"]["session"]["baton-credentials"])) == {"name", "value"}
+    assert report["after"] == {"local": {}, "session": {}}
+    assert world.cognito.events == ["authorize", "token authorization_code", "token refresh_token", "revoke"]
+
+
+def test_the_smoke_test_follows_a_rejected_call_to_the_sign_in_page(world: World) -> None:
+    endpoint = Endpoint(Access(world.url), "refund_order", {})
+    with closing(endpoint):
+        findings = list(endpoint.leads_to_sign_in((world.client_id, world.redirect)))
+        # The policy of these tests does not list it.
+        refused = list(endpoint.leads_to_sign_in())
+
+    assert [finding.outcome for finding in findings] == ["held", "held"]
+    assert [finding.outcome for finding in refused] == ["held", "failed"]
+    assert "invalid_client" in refused[1].text
 
 
 def test_each_bad_token_gets_a_challenge_that_leads_to_the_metadata(world: World) -> None:

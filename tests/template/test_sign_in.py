@@ -8,7 +8,7 @@ import airspeed
 import pytest
 
 from tests.template.cloudformation import Stack
-from tests.template.conftest import METADATA, METADATA_PATHS, MODES, SERVER_METADATA_PATHS, MakeStack, body
+from tests.template.conftest import METADATA, METADATA_PATHS, MODES, SERVER_METADATA_PATHS, MakeStack, body, variables
 
 FRONT = "https://${SignInApi}.execute-api.eu-central-1.amazonaws.com"
 DOMAIN = "https://shop.auth.eu-west-1.amazoncognito.com"
@@ -147,3 +147,11 @@ def test_the_consoles_client_is_served_by_the_function_without_credentials(stack
 
     assert paths["/console/client.json"] == {"get": paths["/console"]["get"]}
     assert body(stack(**MODES["NEW_POOL"]))["paths"]["/console/client.json"] == {}
+
+
+def test_the_console_signs_in_at_the_pools_domain_if_it_is_known(stack: MakeStack, modes: Mapping[str, Stack]) -> None:
+    expected = {**dict.fromkeys(MODES, ""), "NEW_POOL": "https://${UserPoolDomain}.auth.eu-central-1.amazoncognito.com"}
+
+    assert {mode: variables(variant)["BATON_SIGN_IN_URL"] for mode, variant in modes.items()} == expected
+    assert variables(stack(**MODES["COGNITO"], CognitoDomain=DOMAIN))["BATON_SIGN_IN_URL"] == DOMAIN
+    assert variables(stack(Auth="JWT", CognitoDomain=DOMAIN))["BATON_SIGN_IN_URL"] == ""
