@@ -21,7 +21,7 @@ from tests.smoke.endpoint import Endpoint
 from tests.smoke.report import Finding, Report, held, not_checked
 from tests.smoke.stack import Stack
 
-ERRORS = (BatonError, httpx.HTTPError, BotoCoreError, ClientError, LookupError)
+ERRORS = (BatonError, httpx.HTTPError, BotoCoreError, ClientError, LookupError, ValueError)
 STACK_CHECKS = ("DynamoDB", "encryption", "throttles", "index", "sweeps")
 
 
@@ -41,7 +41,10 @@ def smoke(
     endpoint = Endpoint(access_of(connection), workflow, {value.name: value.text for value in values})
     report = Report(ERRORS)
     with closing(endpoint):
-        if not report.run("endpoint", endpoint.answers):
+        answers = report.run("endpoint", endpoint.answers)
+        # This needs no token.
+        report.run("sign_in", endpoint.leads_to_sign_in)
+        if not answers:
             return report.close()
         try:
             report.run("authorizer", endpoint.refuses_others)

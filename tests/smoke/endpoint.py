@@ -1,9 +1,11 @@
 """Checks of an endpoint, over HTTP."""
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import httpx
 from msgspec.structs import replace
@@ -20,6 +22,7 @@ TIMEOUT_S: Final = 30.0
 STREAM_S: Final = 0.5
 LIST: Final = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 REJECTED: Final = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
+CLAUDE: Final = ("https://claude.ai/oauth/mcp-oauth-client-metadata", "https://claude.ai/api/mcp/auth_callback")
 BAD_SIGNATURE: Final = (
     "AWS4-HMAC-SHA256 Credential=WRONG/20260101/us-east-1/execute-api/aws4_request, SignedHeaders=host, Signature=00"
 )
@@ -91,6 +94,54 @@ class Endpoint:
             else:
                 yield failed(f"a caller {name} gets {status}")
 
+    def leads_to_sign_in(self, client: tuple[str, str] = CLAUDE) -> Iterator[Finding]:
+        """Follow a rejected call to the authorization server, as a client does that knows only the URL.
+
+        Args:
+            client: The id of a client that may sign users in, and its redirect address.
+        """
+        with httpx.Client(timeout=TIMEOUT_S) as http:
+            rejection = http.post(self.access.url, json=LIST)
+            address = re.search(r'resource_metadata="([^"]+)"', rejection.headers.get("WWW-Authenticate", ""))
+            if address is None:
+                yield not_checked(f"the {rejection.status_code} of a call without credentials names no metadata")
+                return
+            resource = http.get(address[1]).json()
+            if resource["resource"] != self.access.url:
+                yield failed(
+                    f"{address[1]} is about {resource['resource']}: set PublicUrl to the URL that clients call"
+                )
+                return
+            issuer = resource["authorization_servers"][0]
+            replies = {place: http.get(place) for place in discovery_urls(issuer)}
+            server = next((reply.json() for reply in replies.values() if reply.status_code == httpx.codes.OK), None)
+            if server is None or server["issuer"] != issuer:
+                yield failed(f"none of {', '.join(replies)} has the metadata of {issuer}")
+                return
+            yield held(f"a call without credentials leads to {issuer}")
+            if not server.get("client_id_metadata_document_supported"):
+                yield not_checked(f"{issuer} does not accept URLs as client ids: hosts need a registered one")
+                return
+            client_id, redirect = client
+            query = {
+                "response_type": "code",
+                "client_id": client_id,
+                "redirect_uri": redirect,
+                "scope": " ".join(resource.get("scopes_supported", [])),
+                "state": "smoke",
+                "code_challenge": "x" * 43,
+                "code_challenge_method": "S256",
+                "resource": resource["resource"],
+            }
+            page = http.get(server["authorization_endpoint"], params=query)
+            location = page.headers.get("Location", "")
+        if page.has_redirect_location and "error" not in location:
+            yield held(f"{client_id} may ask the user to sign in")
+        else:
+            yield failed(
+                f"{client_id} may not ask the user to sign in: {page.status_code} {location or page.text[:200]}"
+            )
+
     def stores_tasks(self) -> Iterator[Finding]:
         """Check that a run is stored, and that another request can read it."""
         run = self._remote.run(self._workflow, self._arguments)
@@ -155,6 +206,15 @@ class Endpoint:
                 self._remote.end_task(task_id)
             state = self._remote.task(task_id)
             yield (held if state.ended else failed)(f"the task {task_id} of these checks is {state.status}")
+
+
+def discovery_urls(issuer: str) -> list[str]:
+    """Return where clients look for an issuer's metadata (RFC 8414, section 3.1, and MCP's authorization section)."""
+    parts = urlsplit(issuer)
+    origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+    names = ("oauth-authorization-server", "openid-configuration")
+    urls = [f"{origin}/.well-known/{name}{path}" for name in names]
+    return [*urls, f"{origin}{path}/.well-known/openid-configuration"] if path else urls
 
 
 def http_client(access: Access) -> httpx.Client:

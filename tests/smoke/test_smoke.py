@@ -66,6 +66,7 @@ def test_a_local_server_passes_and_aws_is_not_checked(url: str) -> None:
     assert code == 0, output
     assert {name: outcomes(reports, name) for name in reports} == {
         "endpoint": ["held"],
+        "sign_in": ["not checked"],
         "authorizer": ["not checked"],
         "tasks": ["held", "held"],
         "streaming": ["held"],
@@ -73,14 +74,14 @@ def test_a_local_server_passes_and_aws_is_not_checked(url: str) -> None:
         "end": ["held"],
     }
     assert all(" no stack" in reports[name][0] for name in ("DynamoDB", "sweeps"))
-    assert output.rstrip().endswith("5 held, 6 not checked, 0 failed")
+    assert output.rstrip().endswith("5 held, 7 not checked, 0 failed")
     assert unfinished_tasks(url) == ""
 
 
 def test_an_unreachable_server_or_a_missing_workflow_fails(url: str) -> None:
     code, reports, _ = smoke("URL=http://127.0.0.1:1/mcp")
     assert code != 0
-    assert list(reports) == ["endpoint"]
+    assert list(reports) == ["endpoint", "sign_in"]
 
     code, reports, _ = smoke(f"URL={url}", "ARGS=--workflow no_such_workflow")
     assert code != 0

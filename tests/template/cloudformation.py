@@ -9,6 +9,7 @@ PSEUDO = {
     "AWS::AccountId": "123456789012",
     "AWS::Partition": "aws",
     "AWS::Region": "eu-central-1",
+    "AWS::StackId": "arn:aws:cloudformation:eu-central-1:123456789012:stack/baton/51af3dc0-da77-11e4-872e-1234567db123",
     "AWS::StackName": "baton",
     "AWS::URLSuffix": "amazonaws.com",
 }
@@ -83,6 +84,8 @@ class Stack:
                 return bool(self._value(left) == self._value(right))
             case {"Fn::Not": [inner]}:
                 return not self._is_true(inner)
+            case {"Fn::And": tests}:
+                return all(self._is_true(inner) for inner in tests)
             case {"Fn::Or": tests}:
                 return any(self._is_true(inner) for inner in tests)
             case _:

@@ -19,6 +19,13 @@ METADATA_PATHS = (METADATA, f"{METADATA}/mcp")
 from the endpoint's URL.
 """
 
+SERVER_METADATA_PATHS = (
+    "/.well-known/oauth-authorization-server",
+    "/.well-known/oauth-authorization-server/mcp",
+    "/.well-known/openid-configuration",
+)
+"""The paths at which clients look for the metadata of the authorization server."""
+
 SERVING = ("McpFunction", "WorkerFunction")
 """The functions that run the server's code."""
 
@@ -49,6 +56,7 @@ MODES: Mapping[str, Mapping[str, str]] = {
         "Auth": "COGNITO",
         "CognitoUserPoolArn": "arn:aws:cognito-idp:eu-west-1:123456789012:userpool/eu-west-1_Ab1",
     },
+    "NEW_POOL": {"Auth": "COGNITO"},
     "JWT": {
         "Auth": "JWT",
         "JwtIssuer": "https://issuer.example.com/",

@@ -12,7 +12,8 @@ from tests.template.cloudformation import Stack
 from tests.template.conftest import METADATA, METADATA_PATHS, MODES, MakeStack, body, function, variables
 from tokens import ALGORITHMS
 
-SCHEME = {"NONE": None, "API_KEY": "apiKey", "IAM": "iam", "COGNITO": "cognito", "JWT": "jwt"}
+SCHEME = {"NONE": None, "API_KEY": "apiKey", "IAM": "iam", "COGNITO": "cognito", "NEW_POOL": "cognito", "JWT": "jwt"}
+SCOPES = {"COGNITO": ["openid"], "NEW_POOL": ["baton/use"]}
 
 
 def scheme(stack: Stack, name: str) -> Any:
@@ -27,7 +28,7 @@ def gateway_response(stack: Stack, kind: str) -> Any:
 def test_every_method_of_the_endpoint_requires_the_modes_credentials(modes: Mapping[str, Stack], mode: str) -> None:
     security = {name: method.get("security") for name, method in body(modes[mode])["paths"]["/mcp"].items()}
 
-    expected = None if SCHEME[mode] is None else [{SCHEME[mode]: ["openid"] if mode == "COGNITO" else []}]
+    expected = None if SCHEME[mode] is None else [{SCHEME[mode]: SCOPES.get(mode, [])}]
     # A browser's preflight request has no credentials.
     assert security == {"post": expected, "get": expected, "delete": expected, "options": []}
     if mode != "NONE":
@@ -45,7 +46,7 @@ def test_callers_are_anonymous_only_with_auth_none_which_is_not_the_default(
 
 @pytest.mark.parametrize(
     ("mode", "parameter"),
-    [("COGNITO", "CognitoUserPoolArn"), ("COGNITO", "RequiredScopes"), ("JWT", "JwtIssuer"), ("JWT", "JwtAudiences")],
+    [("COGNITO", "RequiredScopes"), ("JWT", "JwtIssuer"), ("JWT", "JwtAudiences")],
 )
 def test_a_missing_parameter_of_a_mode_is_rejected_before_anything_is_created(
     stack: MakeStack, modes: Mapping[str, Stack], mode: str, parameter: str
@@ -106,6 +107,10 @@ def test_a_rejected_token_gets_the_authorizers_challenge(modes: Mapping[str, Sta
     assert response["responseParameters"] == {"gatewayresponse.header.WWW-Authenticate": "context.authorizer.challenge"}
 
 
+FRONT = "https://${SignInApi}.execute-api.eu-central-1.amazonaws.com"
+"""The host of the metadata if there is no PublicUrl."""
+
+
 @pytest.mark.parametrize(
     ("kind", "status", "error"),
     [("ACCESS_DENIED", "403", 'error="insufficient_scope", '), ("UNAUTHORIZED", "401", "")],
@@ -115,13 +120,17 @@ def test_cognitos_rejection_names_the_scopes_and_the_metadata(
 ) -> None:
     with_url = gateway_response(stack(**MODES["COGNITO"], PublicUrl="https://mcp.example.com/team"), kind)
     without_url = gateway_response(stack(**MODES["COGNITO"], RequiredScopes="read,write"), kind)
+    new_pool = gateway_response(stack(**MODES["NEW_POOL"]), kind)
 
     assert {with_url["statusCode"], without_url["statusCode"]} == {status}
     assert with_url["responseParameters"]["gatewayresponse.header.WWW-Authenticate"] == (
         f'\'Bearer {error}resource_metadata="https://mcp.example.com/team{METADATA}", scope="openid"\''
     )
     assert without_url["responseParameters"]["gatewayresponse.header.WWW-Authenticate"] == (
-        f"'Bearer {error}scope=\"read write\"'"
+        f'\'Bearer {error}resource_metadata="{FRONT}{METADATA}", scope="read write"\''
+    )
+    assert new_pool["responseParameters"]["gatewayresponse.header.WWW-Authenticate"] == (
+        f'\'Bearer {error}resource_metadata="{FRONT}{METADATA}", scope="baton/use"\''
     )
 
 
@@ -143,7 +152,7 @@ def test_the_metadata_is_public_and_exists_only_with_an_authorization_server(
         [template] = method["x-amazon-apigateway-integration"]["requestTemplates"].values()
 
         assert method["security"] == []
-        assert json.loads(template) == {"statusCode": 200 if mode in {"COGNITO", "JWT"} else 404}
+        assert json.loads(template) == {"statusCode": 200 if mode in {"COGNITO", "NEW_POOL", "JWT"} else 404}
 
 
 @pytest.mark.parametrize("path", METADATA_PATHS)

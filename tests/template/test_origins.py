@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.template.cloudformation import Stack
-from tests.template.conftest import METADATA_PATHS, MODES, MakeStack, body
+from tests.template.conftest import METADATA_PATHS, MODES, SERVER_METADATA_PATHS, MakeStack, body
 
 PAGES = "https://app.example.com,http://localhost:6274"
 OWN_RESPONSES = {"DEFAULT_4XX", "DEFAULT_5XX", "UNAUTHORIZED", "INVALID_API_KEY", "MISSING_AUTHENTICATION_TOKEN"}
@@ -27,7 +27,7 @@ def test_pages_can_read_api_gateways_errors_if_pages_may_call(stack: MakeStack, 
     responses = body(stack(**MODES[mode], AllowedOrigins=pages))["x-amazon-apigateway-gateway-responses"]
 
     assert responses.keys() - {"ACCESS_DENIED"} == OWN_RESPONSES - (set() if pages else {"DEFAULT_4XX", "DEFAULT_5XX"})
-    assert ("ACCESS_DENIED" in responses) == (mode in {"COGNITO", "JWT"})
+    assert ("ACCESS_DENIED" in responses) == (mode in {"COGNITO", "NEW_POOL", "JWT"})
     expected = {"Access-Control-Allow-Origin": "'*'", "Access-Control-Expose-Headers": "'*'"} if pages else {}
     for kind, response in responses.items():
         assert cors_headers(response) == expected, kind
@@ -39,7 +39,7 @@ def test_preflight_requests_reach_the_function(default: Stack) -> None:
     assert (integration["type"], integration["httpMethod"]) == ("aws_proxy", "POST")
 
 
-@pytest.mark.parametrize("path", METADATA_PATHS)
+@pytest.mark.parametrize("path", [*METADATA_PATHS, *SERVER_METADATA_PATHS])
 def test_every_page_may_read_the_metadata_with_any_header(modes: Mapping[str, Stack], path: str) -> None:
     for stack in modes.values():
         methods = body(stack)["paths"][path]
@@ -65,7 +65,7 @@ def test_every_header_of_a_mock_response_is_declared(default: Stack) -> None:
     methods = [method for path_methods in body(default)["paths"].values() for method in path_methods.values()]
     mocks = [method for method in methods if method["x-amazon-apigateway-integration"]["type"] == "mock"]
 
-    assert len(mocks) == 4
+    assert len(mocks) == 10
     for method in mocks:
         for status, response in method["x-amazon-apigateway-integration"]["responses"].items():
             header_names = {header.removeprefix("method.response.header.") for header in response["responseParameters"]}

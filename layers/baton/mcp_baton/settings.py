@@ -179,6 +179,14 @@ class Settings(Struct, frozen=True):
         Setting(_origins, "origins whose web pages may call, comma-separated: `https://app.example.com`", "none"),
     ] = frozenset()
     console: Annotated[bool, Setting(_switch, "`on`: `GET /console` serves a page with the caller's tasks")] = False
+    sign_in_url: Annotated[
+        str | None,
+        Setting(
+            _base_url,
+            "where users of the console sign in: the URL of a Cognito domain",
+            "none: they enter a credential",
+        ),
+    ] = None
     # A Lambda event has at most 6 MB (6,291,556 bytes). This leaves room for headers and the request context. API
     # Gateway rejects a body that becomes too large in the event (base64, escaped quotes).
     max_body_bytes: Annotated[int, Setting(_number, "the largest request body")] = 6_000_000

@@ -53,6 +53,29 @@ def test_other_paths_are_not_found(make_client: MakeClient, path: str) -> None:
     assert page(client_of(make_client, console=True), path=path).status == 404
 
 
+def test_the_console_describes_itself_as_a_client_at_the_url_that_is_its_id(make_client: MakeClient) -> None:
+    client = client_of(
+        make_client, console=True, sign_in_url="https://shop.auth.example.com", base_url="https://a.test/x"
+    )
+    answer = page(client, path="/console/client.json")
+
+    assert answer.status == 200
+    assert json.loads(answer.body) == {
+        "client_id": "https://a.test/x/console/client.json",
+        "client_name": "Baton console",
+        "redirect_uris": ["https://a.test/x/console"],
+        "response_types": ["code"],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "token_endpoint_auth_method": "none",
+    }
+    assert page(client, "POST", path="/console/client.json").status == 405
+
+
+@pytest.mark.parametrize("settings", [{}, {"console": True}, {"sign_in_url": "https://shop.auth.example.com"}])
+def test_a_console_that_signs_nobody_in_is_no_client(make_client: MakeClient, settings: dict[str, Any]) -> None:
+    assert page(client_of(make_client, **settings), path="/console/client.json").status == 404
+
+
 def test_pages_of_other_origins_cannot_read_the_console(make_client: MakeClient) -> None:
     answer = page(client_of(make_client, console=True), headers={"Origin": "https://evil.example"})
 

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_baton.console import page
 
-MAX_BYTES = 95_000
+MAX_BYTES = 100_000
 NAMESPACE = "http://www.w3.org/2000/svg"
 EXAMPLES = "https://example.com"
 
@@ -61,6 +61,19 @@ def test_the_policy_allows_only_the_scripts_and_styles_of_the_page() -> None:
     assert sources["default-src"] == sources["frame-ancestors"] == sources["form-action"] == ["'none'"]
     assert sources["connect-src"] == ["'self'"]
     assert "unsafe" not in page.page_headers()["Content-Security-Policy"]
+
+
+def test_a_page_that_signs_in_may_also_call_the_authorization_server() -> None:
+    url = "https://shop.auth.eu-central-1.amazoncognito.com"
+    answer, other = page.answer("GET", {}, url), page.answer("GET", {})
+
+    sources = directives(answer.headers["Content-Security-Policy"])
+    assert sources["connect-src"] == ["'self'", url]
+    assert sources["script-src"] == [source_of(text) for text in Elements(answer.body.decode()).contents["script"]]
+    assert b'"signs_in":true' in answer.body
+    assert b'"signs_in":false' in other.body
+    assert answer.headers["ETag"] != other.headers["ETag"]
+    assert page.answer("GET", {"if-none-match": answer.headers["ETag"]}, url).status == 304
 
 
 def test_each_script_has_its_own_hash() -> None:

@@ -129,6 +129,7 @@ def test_an_owner_is_never_empty_and_no_context_raises(context: dict[str, Any]) 
     [
         ({"authorizer": {"claims": {"sub": "u1", "scope": "a b"}}}, {"sub": "u1", "scope": "a b"}),
         ({"authorizer": {"jwt": {"claims": {"scp": "[a b]"}, "scopes": ["c"]}}}, {"scp": ["a", "b"]}),
+        ({"authorizer": {"jwt": {"claims": {"cognito:groups": "[a b]"}}}}, {"cognito:groups": ["a", "b"]}),
         ({"authorizer": {"jwt": {"claims": {"scp": "[x] [a]"}}}}, {"scp": ["x]", "[a"]}),
         ({"authorizer": {"jwt": {"claims": {"scope": "a b", "name": "[a]"}}}}, {"scope": "a b", "name": "[a]"}),
         ({"authorizer": {"claims": {"scope": "[a b]"}}}, {"scope": "[a b]"}),

@@ -23,21 +23,52 @@ _NONE: Final = "'none'"
 _ELEMENT = re.compile(r"<(script|style)\b[^>]*>(.*?)</\1\s*>", re.DOTALL | re.IGNORECASE)
 
 
-def answer(method: str, headers: Mapping[str, str]) -> HttpResponse:
-    """Answer a request for the page: 200, 304 if the browser has this version, 405 for other methods."""
+def answer(method: str, headers: Mapping[str, str], sign_in_url: str = "") -> HttpResponse:
+    """Answer a request for the page: 200, 304 if the browser has this version, 405 for other methods.
+
+    Args:
+        sign_in_url: Where the page signs its user in; empty if the user enters a credential.
+    """
     if method not in METHODS:
-        methods = ", ".join(METHODS)
-        fields = {"Allow": methods, "Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
-        return HttpResponse(405, fields, f"Method not allowed: use {methods}\n".encode())
+        return _not_allowed(METHODS)
+    fields, page = page_headers(sign_in_url), text(bool(sign_in_url))
     tags = [tag.strip().removeprefix("W/") for tag in headers.get("if-none-match", "").split(",")]
-    if etag() in tags or "*" in tags:
-        return HttpResponse(304, page_headers())
-    return HttpResponse(200, page_headers(), text().encode() if method == "GET" else b"")
+    if fields["ETag"] in tags or "*" in tags:
+        return HttpResponse(304, fields)
+    return HttpResponse(200, fields, page.encode() if method == "GET" else b"")
+
+
+def answer_client(method: str, page_url: str, sign_in_url: str | None) -> HttpResponse:
+    """Answer a request for the document that describes the page as an OAuth client, whose id is the document's URL
+    (draft-ietf-oauth-client-id-metadata-document)."""
+    if method != "GET":
+        return _not_allowed(("GET",))
+    if not sign_in_url or not page_url.startswith("http"):
+        return HttpResponse(
+            404, {"Content-Type": "application/json"}, b'{"message": "the console does not sign users in"}'
+        )
+    document: JsonObject = {
+        "client_id": f"{page_url}/client.json",
+        "client_name": "Baton console",
+        "redirect_uris": [page_url],
+        "response_types": ["code"],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "token_endpoint_auth_method": "none",
+    }
+    fields = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
+    return HttpResponse(200, fields, dumps(document).encode())
+
+
+def _not_allowed(allowed: tuple[str, ...]) -> HttpResponse:
+    methods = ", ".join(allowed)
+    fields = {"Allow": methods, "Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
+    return HttpResponse(405, fields, f"Method not allowed: use {methods}\n".encode())
 
 
 @cache
-def text() -> str:
-    table: JsonObject = {"steps": PAUSED_STEP, "types": reasons_by_type(), "waited": WAITED}
+def text(signs_in: bool = False) -> str:
+    """Return the page. With `signs_in`, it signs its user in at the authorization server."""
+    table: JsonObject = {"steps": PAUSED_STEP, "types": reasons_by_type(), "waited": WAITED, "signs_in": signs_in}
     head, marker, tail = FILE.read_bytes().decode().partition(MARKER)
     if not marker:
         raise ValueError(f"{FILE.name} has no {MARKER}")
@@ -45,18 +76,15 @@ def text() -> str:
 
 
 @cache
-def etag() -> str:
-    return f'"{sha256(text().encode()).hexdigest()[:32]}"'
-
-
-@cache
-def page_headers() -> Mapping[str, str]:
-    """The headers of the page: other sites cannot frame it, and it can send requests only to its own host."""
+def page_headers(sign_in_url: str = "") -> Mapping[str, str]:
+    """The headers of the page: other sites cannot frame it, and it can send requests only to its own host and to the
+    authorization server."""
+    page = text(bool(sign_in_url))
     return {
         "Content-Type": "text/html; charset=utf-8",
-        "Content-Security-Policy": policy(text()),
+        "Content-Security-Policy": policy(page, sign_in_url),
         "Cache-Control": "no-cache",
-        "ETag": etag(),
+        "ETag": f'"{sha256(page.encode()).hexdigest()[:32]}"',
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cross-Origin-Resource-Policy": "same-origin",
         "Referrer-Policy": "no-referrer",
@@ -65,15 +93,15 @@ def page_headers() -> Mapping[str, str]:
     }
 
 
-def policy(html: str) -> str:
-    """The content security policy of a page: only its inline scripts and styles, and requests to its own host (Content
-    Security Policy Level 3)."""
+def policy(html: str, sign_in_url: str = "") -> str:
+    """The content security policy of a page: only its inline scripts and styles, and requests to its own host and to
+    the authorization server (Content Security Policy Level 3)."""
     return "; ".join(
         (
             "default-src 'none'",
             f"script-src {' '.join(_hashes(html, 'script')) or _NONE}",
             f"style-src {' '.join(_hashes(html, 'style')) or _NONE}",
-            "connect-src 'self'",
+            f"connect-src 'self' {sign_in_url}".rstrip(),
             "img-src data:",
             "base-uri 'none'",
             "form-action 'none'",

@@ -22,6 +22,9 @@ START_EVENT: Final = "batonStart"
 SCOPE_CLAIMS: Final = ("scope", "scp", "scopes")
 """The claims with scopes: of RFC 8693 (section 4.2), of some issuers, and of authorizers."""
 
+GROUPS_CLAIM: Final = "cognito:groups"
+"""The claim with the user pool's groups of the caller."""
+
 
 class HttpRequest(Struct, frozen=True):
     """One request.

@@ -16,6 +16,7 @@ from mcp_baton.tasks.texts import to_text
 
 PATH: Final = "/mcp"
 CONSOLE: Final = "/console"
+CONSOLE_CLIENT: Final = "/console/client.json"
 APPROVALS: Final = "/approvals"
 LINKS: Final = "/approve/"
 CALLBACKS: Final = "/callbacks/"
@@ -140,10 +141,14 @@ def forbidden(owner: str | None, *, local: bool) -> str | None:
 
 def early_answer(request: HttpRequest, page: Page | None, settings: Settings) -> HttpResponse | None:
     """Answer a preflight or the console, or refuse a request before its body is read."""
-    if request.path == CONSOLE and settings.console:
-        from mcp_baton.console.page import answer
+    if request.path in (CONSOLE, CONSOLE_CLIENT) and settings.console:
+        from mcp_baton.console.page import answer, answer_client
 
-        return answer(request.method, request.headers)
+        if request.path == CONSOLE_CLIENT:
+            return answer_client(
+                request.method, f"{settings.base_url or request.base_url}{CONSOLE}", settings.sign_in_url
+            )
+        return answer(request.method, request.headers, settings.sign_in_url or "")
     if (request.path.startswith(LINKS) and settings.approval_links) or request.path.startswith(CALLBACKS):
         return None
     is_mcp = request.path.rstrip("/") == PATH

@@ -7,7 +7,7 @@ API Gateway's access log and in the response.
 
 from collections.abc import Iterator, Mapping
 
-from mcp_baton.protocol.http import ANONYMOUS, SCOPE_CLAIMS
+from mcp_baton.protocol.http import ANONYMOUS, GROUPS_CLAIM, SCOPE_CLAIMS
 
 ROLE = "AROA"
 """The prefix of the unique ids of roles (IAM User Guide, "IAM identifiers", Understanding unique ID prefixes)."""
@@ -89,8 +89,13 @@ def arrival_ms(request_context: Mapping[str, object]) -> int | None:
 
 
 def _split_scopes(name: str, value: object) -> object:
-    """Return a claim. The JWT authorizer of an HTTP API writes a list of scopes as `[one two]`."""
-    if name in SCOPE_CLAIMS and isinstance(value, str) and value.startswith("[") and value.endswith("]"):
+    """Return a claim. The JWT authorizer of an HTTP API writes a list of scopes or groups as `[one two]`."""
+    if (
+        name in (*SCOPE_CLAIMS, GROUPS_CLAIM)
+        and isinstance(value, str)
+        and value.startswith("[")
+        and value.endswith("]")
+    ):
         return value[1:-1].split()
     return value
 

@@ -9,7 +9,7 @@ from mcp_baton.exceptions import StoreError, TaskNotFound
 from mcp_baton.protocol.http import ANONYMOUS
 from mcp_baton.server.approvals.audit import audit
 from mcp_baton.server.background.dispatching import wake
-from mcp_baton.server.definitions.labels import scopes_in
+from mcp_baton.server.definitions.labels import groups_in, scopes_in
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.approvals import ApprovalPage, ApprovalRecord, ApprovalState, Decision
 from mcp_baton.tasks.record import waiting_jobs
@@ -38,10 +38,10 @@ class Person(Struct, frozen=True):
 
 
 def person(services: Services, owner: str | None, claims: Mapping[str, object]) -> Person:
-    """Return the caller with its audiences: its scopes, and the audiences for which the operator lists it
-    (BATON_APPROVERS)."""
+    """Return the caller with its audiences: its scopes, its groups in the user pool, and the audiences for which the
+    operator lists it (BATON_APPROVERS)."""
     listed_audiences = {name for name, owners in services.settings.approvers.items() if owner in owners}
-    return Person(owner, scopes_in(claims) | (listed_audiences if owner != ANONYMOUS else set()))
+    return Person(owner, scopes_in(claims) | groups_in(claims) | (listed_audiences if owner != ANONYMOUS else set()))
 
 
 class Approvals(Struct, frozen=True):

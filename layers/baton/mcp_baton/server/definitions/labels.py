@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.protocol.http import SCOPE_CLAIMS
+from mcp_baton.protocol.http import GROUPS_CLAIM, SCOPE_CLAIMS
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import ENGINE_PREFIX
 from mcp_baton.tasks.variables import MCP_PREFIX
@@ -135,6 +135,12 @@ def required_scopes(scopes: Sequence[str], subject: str) -> frozenset[str]:
 def scopes_in(claims: Mapping[str, object]) -> frozenset[str]:
     """Return the caller's scopes. A claim is a list, or a string with spaces."""
     return frozenset(scope for name in SCOPE_CLAIMS for scope in _scopes(claims.get(name)))
+
+
+def groups_in(claims: Mapping[str, object]) -> frozenset[str]:
+    """Return the caller's groups in the user pool. A claim is a list, or on REST APIs a string with commas."""
+    value = claims.get(GROUPS_CLAIM)
+    return frozenset(_scopes(value.replace(",", " ") if isinstance(value, str) else value))
 
 
 def _scopes(value: object) -> Iterator[str]:

@@ -1,0 +1,60 @@
+"""Sign in to the console in a browser, renew the token, and sign out.
+
+    python -m tests.browser.sign_in CONSOLE LATER CHROMIUM
+
+`LATER` is an address that makes it two hours later. Prints what the page showed and stored as JSON.
+"""
+
+import json
+import sys
+from typing import Any
+
+from playwright.sync_api import expect, sync_playwright
+
+from tests.browser.suite.conftest import FLAGS, WATCH, WITHIN_MS
+
+STORED = "({local: {...localStorage}, session: {...sessionStorage}})"
+
+
+def sign_in(console: str, later: str, chromium: str) -> dict[str, Any]:
+    """Run the session."""
+    report: dict[str, Any] = {"problems": []}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        page = browser.new_page()
+        page.set_default_timeout(WITHIN_MS)
+        page.add_init_script(WATCH)
+        page.on("pageerror", lambda error: report["problems"].append(str(error)))
+        # A browser reports each 401 itself.
+        page.on(
+            "console", lambda message: report["problems"].append(message.text) if "violation" in message.text else None
+        )
+        page.goto(f"{console}?state=forged&code=forged")
+        expect(page.get_by_text("This sign-in was not started in this tab.")).to_be_visible()
+        page.goto(f"{console}#approvals")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Approvals")
+        report["address"] = page.url
+        page.get_by_role("link", name="Tasks").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Tasks")
+        report["stored"] = page.evaluate(STORED)
+        page.request.post(later)
+        page.get_by_role("button", name="Refresh").click()
+        page.wait_for_function(
+            "token => !JSON.stringify({...sessionStorage}).includes(token)", arg=_token(report["stored"])
+        )
+        expect(page.get_by_role("heading", level=1)).to_have_text("Tasks")
+        page.get_by_role("button", name="Disconnect").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Connect")
+        report["after"] = page.evaluate(STORED)
+        browser.close()
+    return report
+
+
+def _token(stored: dict[str, Any]) -> str:
+    value: str = json.loads(stored["session"]["baton-credentials"])["value"]
+    return value.removeprefix("Bearer ")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(sign_in(*sys.argv[1:])))
