@@ -99,7 +99,7 @@ def test_answers_in_the_first_call_add_no_requests(make_client: MakeClient, requ
     result = client.call_tool("borrow", {"title": "Emma", "answers": answers})
 
     assert result.meta["task_status"] == "completed"
-    assert requests.take() == ["PutItem", "UpdateItem"]
+    assert requests.take() == ["UpdateItem", "PutItem", "UpdateItem"]
 
 
 def test_one_answer_is_stored_while_another_is_missing(baton: Connect) -> None:
