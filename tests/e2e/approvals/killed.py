@@ -26,6 +26,9 @@ SETTINGS = Settings(table="tasks", state_key=b"0" * 32)
 AMOUNTS = (1, 2)
 """The amounts that the workflow pays, one in each step."""
 
+DIES_AFTER_EFFECTS = "dies-after-effects"
+"""While this file exists, each process is killed after its effect, before anything else is written."""
+
 
 class Killer:
     """Kills its process at a point: before or after a request to DynamoDB, before or after the effect."""
@@ -56,6 +59,8 @@ class Payments:
         with (self.folder / "calls").open("a") as calls:
             calls.write(f"{line}\n")
         (self.folder / f"effect-{key}").touch()
+        if (self.folder / DIES_AFTER_EFFECTS).exists():
+            os.kill(os.getpid(), signal.SIGKILL)
         self.killer.point()
         return f"paid {amount}"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Approval, Context, Server, Step, ToolError, Workflow, constant, item
+from mcp_baton import Approval, Context, Server, Step, ToolError, Workflow, ask_model, constant, item, step
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.testing import Client, Connect, connect
 from mcp_baton.workflow.definition import Retry
@@ -651,6 +651,53 @@ def test_a_task_says_what_became_of_its_approval(
     assert sentence in shown.text
     assert pause in listed.text
     assert not any("waits for an approval" in text or "cannot decide" in text for text in (shown.text, listed.text))
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("first", ["needs a value", "needs an answer", "needs an approval"])
+def test_the_denied_call_of_a_parallel_step_is_not_suggested_while_another_step_waits(
+    baton: Connect, first: str, *, background: bool
+) -> None:
+    server = Server("bank", task_ids="text")
+
+    @server.tool(approval=Approval("refunds"))
+    def pay(to: str) -> str:
+        return f"paid {to}"
+
+    @server.tool
+    def note(text: str) -> str:
+        return text
+
+    @server.workflow(parallel=4, background=background)
+    def refund() -> None:
+        """refund"""
+        if first == "needs an approval":
+            step(pay, name="first")(to="kim")
+        else:
+            answer = {"text": ask_model("text", "Which?")} if first == "needs an answer" else {}
+            step(note, name="first")(**answer)  # type: ignore[arg-type]
+        step(pay)(to="lee")
+
+    client = baton(server)
+    if background:
+        client.start_task("refund")
+    else:
+        client.call_workflow("refund")
+    [denied] = [approval for approval in kim(client).approvals() if approval["arguments"] == {"to": "lee"}]
+    kim(client).deny(denied["approvalId"])
+    task = denied["task"]
+    shown = client.call_workflow("refund", {"task_action": "show"}, task)
+    called = client.call_tool("pay", {"to": "lee"}, task=task)
+    continued = client.call_tool("note", {"text": "x"}, task=task)
+    replies: list[tuple[str, Any]] = [(shown.text, shown.next)]
+    replies += [(result.text, result.meta["next"]) for result in (called, continued)]
+    if not background:
+        resumed = client.call_workflow("refund", task=task)
+        replies.append((resumed.text, resumed.next))
+    for text, suggested in replies:
+        assert [call for call in suggested if call["arguments"].get("to") == "lee"] == []
+        assert 'Call pay with {"to": "lee"' not in text
+    assert called.is_error
 
 
 def test_parallel_steps_over_the_limit_wait_for_their_approvals(baton: Connect) -> None:

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from tests.e2e.approvals.killed import AMOUNTS, SETTINGS, Payments
+from tests.e2e.approvals.killed import AMOUNTS, DIES_AFTER_EFFECTS, SETTINGS, Payments
 from tests.e2e.approvals_support import approvals_of, approver, decide
 from tests.e2e.background_support import container
 from tests.e2e.killed_support import Killed, Processes, run_module
@@ -77,3 +77,28 @@ def test_an_approved_effect_happens_once_for_each_decision_although_processes_ar
         assert effects <= decisions, f"{owner}: the effects {effects} of the decisions {decisions}"
         if processes.killed >= KILLS:
             break
+
+
+@pytest.mark.parametrize(("continues", "effects"), [(False, 2), (True, 1)], ids=["resumes", "continuations"])
+def test_an_approval_has_at_most_two_effects_although_each_process_dies_after_the_effect(
+    processes: Payers, effects: int, *, continues: bool
+) -> None:
+    """Only the claim of a run shows that its process has died. So a continuation needs a new approval at once."""
+    client, person = Client(processes.handle, "owner"), approver(processes.people("kim"), "kim")
+    task = client.get_prompt("payments").task_id
+    (processes.folder / DIES_AFTER_EFFECTS).touch()
+    for decisions in (1, 2):
+        [approval] = approvals_of(person)
+        assert decide(person, approval).status == 200
+        for _ in range(6):
+            try:
+                if continues:
+                    client.call_tool("pay", {"amount": AMOUNTS[0]}, task=task)
+                else:
+                    client.get_prompt("payments", task=task)
+            except Killed:
+                processes.time.pass_s(LEASE_S)
+        calls = processes.calls("owner")
+        assert [call["amount"] for call in calls] == [AMOUNTS[0]] * effects * decisions
+        assert len({call["key"] for call in calls}) == 1
+    assert processes.killed == 2 * effects
