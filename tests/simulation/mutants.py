@@ -357,28 +357,36 @@ MUTANTS = (
     Mutant("an equal answer is refused", patch=replaced(runs, _new_answers=_refuse_repeats), kind=QuestionWorld),
     Mutant("a run with answers writes without its claim", without_condition(r"run\.id="), kind=QuestionWorld),
     *(
-        Mutant(name, rewrite, kind=ApprovalWorld)
-        for name, rewrite in (
-            ("an approval is used without a check of its state", without_condition("state=", context=USE)),
-            ("an approval is used after its expiry", without_condition("until>", context=USE)),
-            ("an approval is used by any attempt", without_condition(r"attribute_not_exists\(used", context=USE)),
-            ("an approval is used again after each death", without_action("SET repeated=")),
-            ("uses of an approval are not counted", without_action("ADD uses")),
-            ("an approval is used again after any failure", _free_at_once),
-            ("an approval is decided without a check of its state", without_condition("state=", context=DECIDE)),
-            ("an approval is withdrawn without a check of its state", without_condition("state=", context=WITHDRAW)),
+        Mutant(name, rewrite, is_rare=is_rare, kind=ApprovalWorld)
+        for name, rewrite, is_rare in (
+            ("an approval is used without a check of its state", without_condition("state=", context=USE), False),
+            ("an approval is used after its expiry", without_condition("until>", context=USE), True),
+            (
+                "an approval is used by any attempt",
+                without_condition(r"attribute_not_exists\(used", context=USE),
+                False,
+            ),
+            ("an approval is used again after each death", without_action("SET repeated="), False),
+            ("uses of an approval are not counted", without_action("ADD uses"), False),
+            ("an approval is used again after any failure", _free_at_once, False),
+            ("an approval is decided without a check of its state", without_condition("state=", context=DECIDE), False),
+            (
+                "an approval is withdrawn without a check of its state",
+                without_condition("state=", context=WITHDRAW),
+                True,
+            ),
         )
     ),
     *(
-        Mutant(name, patch=patch, kind=ApprovalWorld)
-        for name, patch in (
+        Mutant(name, patch=patch, is_rare=is_rare, kind=ApprovalWorld)
+        for name, patch, is_rare in (
             (
                 "any attempt may use an approval",
                 replaced(_Gate, _may_use_again=lambda *_: UseAgain.AFTER_DEATH),
+                False,
             ),
-            ("a failed call may be made any number of times", replaced(_Gate, _most_uses=99)),
-            ("a run does not check its claim after the guard", replaced(Lease, pulse=lambda _self: 15.0)),
-            ("a use is not recorded", replaced(gate, _note=lambda *_: None)),
+            ("a failed call may be made any number of times", replaced(_Gate, _most_uses=99), False),
+            ("a use is not recorded", replaced(gate, _note=lambda *_: None), True),
         )
     ),
     *(
@@ -409,7 +417,7 @@ MUTANTS = (
             ("a waiting job keeps the number of its event", without_action("SET run.dispatch=dispatches"), None, True),
             ("a decision wakes only the job that asked", None, replaced(Approvals, _waiting_jobs=_asker), False),
             ("only the first stop counts", None, replaced(workflow_worker, suspend_run=_suspend_at_first_stop), False),
-            ("no check after the release", None, replaced(waiting, _can_continue=lambda *_: False), False),
+            ("no check after the release", None, replaced(waiting, _can_continue=lambda *_: False), True),
             ("each run wakes the jobs that wait", None, replaced(runs, Succeeded=object), True),
         )
     ),

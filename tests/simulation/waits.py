@@ -14,6 +14,7 @@ steps could continue before that. A job that waits is due when the first of its 
 waits for an approval. Nothing else wakes it, except a run that has settled a step and then waits.
 """
 
+import math
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from datetime import timedelta
@@ -299,20 +300,27 @@ class WaitJudge(Judge):
         until_ms = self._value(before, WAIT_PREFIX + wait)
         if wait == SIGNED and new == "completed":
             self.world.incidents.add(f"a callback ended a wait{'' if until_ms else ' before it began'}")
-            self._accepted(number, after, until_ms, process, now_ms)
+            self._accepted(number, after, process, now_ms)
             return
         self.world.incidents.add(f"a time ended a wait: {new}")
         is_over = isinstance(until_ms, int) and until_ms <= process.wall_clock_ms(now_ms)
         if not process.is_run or not is_over or (wait == NIGHT and new != "completed"):
             self.wrong(23, f"write #{number} of {process.name} makes {wait} {new}, which ends at {until_ms}")
 
-    def _accepted(self, number: int, after: Item, until_ms: Json, process: Process, now_ms: float) -> None:
+    def _known_until_ms(self, process: Process) -> float:
+        """Return when the wait for the callback ends, epoch milliseconds, as a process could read it when it began."""
+        key = f"OWNER#{OWNER}#{self.task_id[10:12]}", TASK + self.task_id
+        until_ms = self._value(self.world.database.since(key, process.writes)[0].item, WAIT_PREFIX + SIGNED)
+        return until_ms if isinstance(until_ms, int) else math.inf
+
+    def _accepted(self, number: int, after: Item, process: Process, now_ms: float) -> None:
         post = self.wait_world.posts.get(process.name)
         value = self._value(after, RESULT_PREFIX + SIGNED)
         if post is None or post.token == FORGED or value != post.body:
             self.wrong(24, f"write #{number} stores {value!r} as the callback of {process.name}, but that was {post}")
             return
-        if isinstance(until_ms, int) and until_ms <= process.began_ms + process.fast_ms:
+        # A run may store only now when the wait ends. A callback that has read the task before is in time.
+        if self._known_until_ms(process) <= process.began_ms + process.fast_ms:
             self.wrong(23, f"write #{number} accepts a callback that came after the time")
         if self.timed_out is not None:
             self.wrong(25, f"write #{number} accepts a callback after call #{self.timed_out.serial} saw the timeout")
@@ -410,7 +418,7 @@ class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
         self._other_calls = rng.choice((0, 1, 2))
         # A request may ask for the approval before the worker does.
         self._early_resumes = rng.choice((0, 0, 1))
-        self._decides_ms = rng.choice(((), (20, 500, 5_000), (5_000, 40_000, 200_000)))
+        self._decides_ms = rng.choice(((), (0, 20, 500), (5_000, 40_000, 200_000)))
 
     def _judge(self, *, strict: bool) -> "BackgroundWaitJudge":
         self.background_wait_judge: BackgroundWaitJudge = BackgroundWaitJudge(self, strict=strict)
@@ -577,8 +585,8 @@ class BackgroundWaitJudge(BackgroundJudge):
     """The judge of the workflow's task and the task of one call.
 
     Attributes:
-        slept_at: The number of the write that let the job wait; `None` if an event was sent since then, or the job has
-            ended.
+        slept_at: The number of the write that let the job wait; `None` if an event was sent or a worker has claimed
+            the job since then, or the job has ended.
         sleeper: The worker that made it.
         others: The judges of further calls of the workflow that name its task, by their task.
     """
@@ -600,7 +608,7 @@ class BackgroundWaitJudge(BackgroundJudge):
 
     @property
     def is_asleep(self) -> bool:
-        """Whether the job waits and no event was sent since the wait began."""
+        """Whether the job waits, and nothing has woken it yet."""
         return self.slept_at is not None
 
     def _check_write(self, change: Change, process: Process | None, now_ms: float) -> int:
@@ -639,7 +647,7 @@ class BackgroundWaitJudge(BackgroundJudge):
         if change.before is None:
             return
         before, after = head_in(change.before), head_in(change.after)
-        if after.dispatches != before.dispatches or after.status != "working":
+        if after.dispatches != before.dispatches or after.holder != before.holder or after.status != "working":
             self.slept_at = None
         elif before.until_ms and not after.until_ms and after.allowed != before.allowed and after.status == "working":
             self.world.incidents.add("a workflow waited without a worker")
@@ -678,8 +686,8 @@ class BackgroundWaitJudge(BackgroundJudge):
                 return any("wakes" in item for item in flow.versions(process))
             case "cancel own" | "complete own":
                 return flow.ended_by == process.name
-            case "work" if process.name == self.sleeper:
-                return self._can_continue(process)
+            case "work" if process.task_id == self.task_id:
+                return process.name == self.sleeper and self._can_continue(process)
             case "resume" | "work":
                 # A run that finds the task ended wakes its jobs, too.
                 return bool(flow.ended_by) or self._has_continued(process)

@@ -211,10 +211,14 @@ class JobJudge(Judge):
         for process in self.world.processes.values():
             answer = process.answer
             was_nothing_run = isinstance(answer, ProtocolError) and "nothing was run" in answer.message
-            # Another client's call names the task only because it knows the id from the simulation.
-            was_run = any(call.process is process or call.process.kind == "work" for call in self.world.calls)
-            if process.kind == "start" and was_nothing_run and was_run:
+            if process.kind == "start" and was_nothing_run and any(map(self._belongs_to_start, self.world.calls)):
                 self.wrong(6, "the client gets the reply that nothing was run, but a tool was called")
+
+    def _belongs_to_start(self, call: ToolCall) -> bool:
+        """Return whether a call was made for the request that has created the job. Other clients know the workflow's
+        task only from the simulation."""
+        process = call.process
+        return process.kind == "start" or (process.kind == "work" and process.task_id in {"", self.task_id})
 
     # Traces.
 

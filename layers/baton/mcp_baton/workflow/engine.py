@@ -149,9 +149,10 @@ class Engine:
     def _begin_lease(self, store: TaskStore, task: TaskRecord, run_input: RunInput, *, unsure: bool = False) -> Lease:
         lease = self._lease(store, task, unsure=unsure)
         if run_input.start is not None and not lease.lasts():
-            # The function stood still. An equal call may have found no task, and may have started another run.
+            # The function stood still. An equal call may have found no task, and may have started another run. Or it
+            # has taken over this task, which is then left to it.
             with suppress(StoreError):
-                store.cancel(task.owner, task.task_id)
+                store.cancel(task.owner, task.task_id, lease.current_claim)
             raise StoreBusy("the task was created too late", RETRY_AFTER_MS)
         return lease
 

@@ -29,6 +29,7 @@ from mcp_baton.tasks.dynamodb.expressions import (
     guarded_update,
     note_named,
     renew_claim,
+    require_claim,
     set_message,
     write_update,
 )
@@ -265,8 +266,11 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             _log_not_stored(written_task, name)
         return Written(written_task, changes.oversized)
 
-    def cancel(self, owner: str, task_id: str) -> TaskRecord:
-        return self._finish(owner, task_id, finish_update(self.now_ms(), new_token(), TaskStatus.CANCELLED))
+    def cancel(self, owner: str, task_id: str, claim: Claim | None = None) -> TaskRecord:
+        update = finish_update(self.now_ms(), new_token(), TaskStatus.CANCELLED)
+        if claim is not None:
+            require_claim(update, claim)
+        return self._finish(owner, task_id, update)
 
     def complete(self, owner: str, task_id: str, result: JsonObject, *, by_client: bool = True) -> TaskRecord:
         encoded = encode_json("the result", result, self.limits.compress_over_bytes)

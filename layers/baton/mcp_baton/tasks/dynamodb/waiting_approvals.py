@@ -59,7 +59,8 @@ class WaitingApprovals:
         """
         most, subject = (MOST_WAITING, "this task") if record.task_id else (MOST_WAITING_OF_OWNER, "your calls")
         ended: list[str] = []
-        expires_s: int | None = -(-record.until_ms // 1000)
+        own_expires_s = -(-record.until_ms // 1000)
+        expires_s: int | None = own_expires_s
         while True:
             try:
                 self._table.update(
@@ -69,8 +70,9 @@ class WaitingApprovals:
                 item = failure.item or {}
                 if ENTRY + key in item:
                     return False
-                if expires_s is not None and "expires_at" in item and number(item, "expires_at") > expires_s:
-                    expires_s = None  # another approval waits longer
+                waits_longer = "expires_at" in item and number(item, "expires_at") > own_expires_s
+                if waits_longer is not (expires_s is None):
+                    expires_s = None if waits_longer else own_expires_s  # another approval waits longer
                 elif "waiting" in item and number(item, "waiting") >= most and not (ended := self._ended(item)):
                     raise self._too_many(item, most, subject) from failure
             else:
@@ -89,8 +91,12 @@ class WaitingApprovals:
         update.add(waiting, update.number(1 - len(ended)))
         update.set(entry, update.value({"S": f"{record.asked_ms} {record.until_ms}"}))
         update.set(update.name("owner"), update.value({"S": to_text(record.owner)}))
-        if expires_s is not None:
-            expires_at, new_expires_at = update.name("expires_at"), update.number(expires_s)
+        expires_at = update.name("expires_at")
+        if expires_s is None:
+            # The item may have been deleted since it was read. Without an end, a new one would never expire.
+            update.require(f"attribute_exists({expires_at})")
+        else:
+            new_expires_at = update.number(expires_s)
             update.require(f"(attribute_not_exists({expires_at}) OR {expires_at}<={new_expires_at})")
             update.set(expires_at, new_expires_at)
         return update
