@@ -47,7 +47,7 @@ PLACES = {
 }
 """What paths begin with, and the path of PublicUrl; the first one has none."""
 BATON = Path(sys.executable).parent / "baton"
-SERVE = [BATON, "serve", HERE / "server.py", "--port", "0", "--owner-header", OWNER_HEADER]
+SERVE: list[str | Path] = [BATON, "serve", HERE / "server.py", "--port", "0", "--owner-header", OWNER_HEADER]
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class McpRemote:
     def __init__(self, node: Path, world: World, folder: Path) -> None:
         program = require(HERE / "node_modules/mcp-remote/dist/proxy.js")
         info = json.dumps({"client_id": world.cognito.app_client})
-        command = [node, program, world.url, "3334", "--static-oauth-client-info", info]
+        command: list[str | Path] = [node, program, world.url, "3334", "--static-oauth-client-info", info]
         # There is no browser.
         environment = {**os.environ, "MCP_REMOTE_CONFIG_DIR": str(folder), "HOME": str(folder), "PATH": str(folder)}
         self.process = subprocess.Popen(
@@ -243,7 +243,8 @@ def test_the_console_signs_in_renews_its_token_and_signs_out(
         monkeypatch.setenv(f"BATON_{name}", value)
     with served(SERVE, tmp_path / "log") as address:
         world.api.upstream = address.removesuffix("/mcp")
-        command = [python, "-m", "tests.browser.sign_in", console, f"{world.cognito.url}/later", str(chromium)]
+        later = f"{world.cognito.url}/later"
+        command: list[str | Path] = [python, "-m", "tests.browser.sign_in", console, later, str(chromium)]
         process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert process.returncode == 0, process.stderr
     report = json.loads(process.stdout)
