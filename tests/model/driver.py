@@ -93,6 +93,8 @@ class Driver:
         self.job: StartedTask | None = None
         self.task_id = ""
         self.replies: list[Any] = []
+        self.recorded = 0
+        """How many calls of the client succeeded."""
         self.has_called = False
         self.is_fresh = True
         """Whether a run has followed the last event."""
@@ -122,7 +124,7 @@ class Driver:
                 events.append(self.wait)
         else:
             events.append(self.follow)
-            if self.task.stops and any(stop.suspends for stop in self.task.stops) and self.task.due(self.now):
+            if self.task.due(self.now):
                 events.append(self.wait)
         self.rng.choice(events)()
 
@@ -151,6 +153,7 @@ class Driver:
     def call_workflow(self, arguments: dict[str, Any], note: str) -> None:
         """Call the workflow in the plan's way: as a prompt, as a tool, or as a background task."""
         self.trace(f"{note}: flow {key_of(arguments)} as a {self.plan.way}")
+        began = self.now
         as_prompt = self.plan.way == "prompt" and "answers" not in arguments
         if self.plan.way == "task":
             self.job = self.client.start_task("flow", arguments)
@@ -168,10 +171,10 @@ class Driver:
                 raise Difference(f"the workflow's tool returned an error: {run.text}")
             self.task_id = run.task_id
             self.replies = [run]
-        self.run_model()
+        self.run_model(began)
 
-    def run_model(self) -> None:
-        self.task.run(self.now)
+    def run_model(self, now: float) -> None:
+        self.task.run(now)
         self.is_fresh, self.has_called = True, False
         self.catch_up()
 
@@ -234,7 +237,7 @@ class Driver:
         arguments = {name: value for name, value in suggested.items() if name != "task_id"}
         for name, value in arguments.items():
             if isinstance(value, str) and value.startswith("<"):
-                arguments[name] = 5 + sum(request.state == "denied" for request in self.task.requests)
+                arguments[name] = self.missing_value
         self.trace(f"call: {tool} {key_of(arguments)} of the task")
         result = self.client.call_tool(tool, {**arguments, "task_id": self.task_id})
         self.is_fresh = self.has_called = True
@@ -244,6 +247,15 @@ class Driver:
             self.expect(result.is_error, f"the call of {tool} should fail ({error!r}); it returned {result.text}")
             return
         self.expect(not result.is_error, f"the call of {tool} is that of step {step}; it returned {result.text}")
+        self.recorded += 1
+
+    @property
+    def missing_value(self) -> int:
+        """The value that the client's model gives in place of a missing one: another one after each call that was
+        recorded or denied. (A call that equals a recorded one repeats it.)"""
+        if self.world.gives is not None:
+            return self.world.gives
+        return 5 + self.recorded + sum(request.state == "denied" for request in self.task.requests)
 
     def read(self, uri: str) -> None:
         self.trace(f"read: {uri}")
@@ -318,7 +330,7 @@ class Driver:
         """After an event, a task in the background continues by itself; another one when its client calls."""
         self.is_fresh = False
         if is_alone:
-            self.run_model()
+            self.run_model(self.now)
 
     def wait(self) -> None:
         due = self.task.due(self.now)
@@ -384,8 +396,9 @@ class Driver:
             return
         self.expect(model == real, f"pause: the model has {model}, the server {task!r}")
         if stop is not None and stop.type == "answersRequired":
-            names = tuple(question["name"] for question in task.pause.questions)
-            self.expect(names == stop.questions, f"questions: the model has {stop.questions}, the server {names}")
+            texts = {question["name"]: question["question"] for question in task.pause.questions}
+            expected = {name: self.task.question_text(self.plan.line(name)) for name in stop.questions}
+            self.expect(texts == expected, f"questions: the model has {expected}, the server {texts}")
 
     def check_end(self) -> None:
         waiting = self.people.approvals()

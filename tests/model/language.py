@@ -5,6 +5,7 @@ A `Task` is a workflow's task. Each method is one event, and says what happened:
 decision, a callback. Between events, nothing happens, and `due` says when the next wait ends.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -202,11 +203,25 @@ class Task:
         return self.call_step(line, None, self.arguments_of(line, None), now)
 
     def question_values(self, line: Line) -> None:
+        """Check that the values are known. A question shows that an argument was left out; a URI needs it."""
         for source in line.arguments.values():
             try:
                 self.resolve(source)
             except NotGiven:
-                raise Missing("unresolvableParams") from None
+                if line.kind == "fetch":
+                    raise Missing("unresolvableParams") from None
+
+    def question_text(self, line: Line) -> str:
+        """A question with its values. Texts are shown as they are, other values as JSON."""
+        text = f"Number for {line.name}"
+        for source in line.arguments.values():
+            try:
+                value = self.resolve(source)
+                shown = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+            except NotGiven:
+                shown = "(not given)"
+            text += f" with {shown}"
+        return f"{text}?"
 
     def with_questions(self, stop: Stop) -> Stop:
         """The pause `answersRequired` lists every open question whose values are known, if it is asked for certain."""
@@ -302,16 +317,22 @@ class Task:
 
     def begun_list(self, line: Line) -> tuple[list[Value], dict[int, Value]]:
         """The elements of the first run and their results. The arguments matter only if there is a call."""
-        if line.name not in self.lists:
-            elements = self.resolve_given(line.each)
-            if not isinstance(elements, list):
-                raise Failed(())
-            self.lists[line.name] = (elements, {})
-        elements, results = self.lists[line.name]
+        begun = self.lists.get(line.name) or (self.resolved_list(line), {})
         for source in line.arguments.values():
-            if source[0] != "item" and elements:
+            if source[0] != "item" and begun[0] != []:
                 self.resolve_given(source)
-        return elements, results
+        if isinstance(begun[0], Missing):
+            raise begun[0]
+        if not isinstance(begun[0], list):
+            raise Failed(())
+        self.lists[line.name] = begun
+        return begun
+
+    def resolved_list(self, line: Line) -> Value:
+        try:
+            return self.resolve_given(line.each)
+        except Missing as missing:
+            return missing
 
     def resolve_given(self, source: Source) -> Value:
         try:
@@ -513,24 +534,42 @@ class Task:
         open_lines = [line for line in plain if not self.is_settled(line.name)]
         done = [line for line in reversed(plain) if self.statuses[line.name] == "completed"]
         repeated = [line for line in done if self.made.get(line.name) == arguments]
-        possible = [line for line in open_lines if self.is_possible(line, arguments)]
+        if repeated:
+            return repeated[0], None
+        possible = list(self.possible_places(lines, arguments))
+        if possible:
+            return possible[0]
         failed = [line for line in open_lines if self.statuses[line.name] == "failed"]
-        return next(iter([*repeated, *possible, *failed, *open_lines, *done]), None), None
+        return next(iter([*failed, *open_lines, *done]), None), None
 
     def equal_places(self, lines: list[Line], arguments: dict[str, Value]) -> Iterator[tuple[int, Line, int | None]]:
         """The open steps and elements whose known arguments equal those of a call, with how many are known."""
         for line in lines:
             if line.each is None and not self.is_settled(line.name):
                 known = self.known_arguments(line, None)
-                if known and self.is_equal(known, arguments):
+                if (known or not line.arguments) and self.is_equal(known, arguments):
                     yield len(known), line, None
             for index, element in self.open_elements(line):
                 known = self.known_arguments(line, element)
-                if self.is_equal(known, arguments):
+                if known and self.is_equal(known, arguments):
                     yield len(known), line, index
 
-    def is_possible(self, line: Line, arguments: dict[str, Value]) -> bool:
-        return self.is_equal(self.known_arguments(line, None), arguments)
+    def possible_places(self, lines: list[Line], arguments: dict[str, Value]) -> Iterator[tuple[Line, int | None]]:
+        """The open steps that a call does not contradict, and the elements of which nothing is known, unless the call
+        repeats that of another element."""
+        for line in lines:
+            if line.each is None:
+                is_open = not self.is_settled(line.name)
+                if is_open and self.is_equal(self.known_arguments(line, None), arguments):
+                    yield line, None
+                continue
+            elements, results = self.lists.get(line.name) or ([], {})
+            if not any(self.known_arguments(line, elements[index]) == arguments for index in results):
+                yield from (
+                    (line, index)
+                    for index, element in self.open_elements(line)
+                    if not self.known_arguments(line, element)
+                )
 
     def is_ruled_out(self, line: Line) -> bool:
         """Whether the condition of an open step is known to be false."""

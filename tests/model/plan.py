@@ -130,6 +130,7 @@ class World:
         unreadable: How often the resource of a `fetch` cannot be read at first.
         seed: Chooses what the driver does.
         kills: How often a function is killed.
+        gives: The value that the client's model gives for each missing argument; `None` for different values.
     """
 
     arguments: dict[str, Value] = field(default_factory=lambda: {"a": 1})
@@ -142,6 +143,7 @@ class World:
     unreadable: dict[str, int] = field(default_factory=dict)
     seed: int = 0
     kills: int = 0
+    gives: int | None = None
 
 
 def sources_of(condition: Condition) -> list[Source]:

@@ -34,7 +34,8 @@ def random_line(rng: Random, plan: Plan, name: str) -> Line:
         case "fetch":
             line.arguments = {"v": random_value(rng, plan, earlier)}
         case "model" | "user":
-            line.arguments = {"v": random_value(rng, plan, earlier)} if rng.random() < 0.4 else {}
+            value = ("argument", "b") if rng.random() < 0.2 else random_value(rng, plan, earlier)
+            line.arguments = {"v": value} if rng.random() < 0.4 else {}
         case "sleep":
             line.within_s = rng.choice([5 * MINUTE, 3 * HOUR])
         case "callback":

@@ -10,6 +10,7 @@ import pytest
 
 from tests.model.differences import KNOWN, KnownDifference, known_difference
 from tests.model.driver import fast_connections
+from tests.model.examples import EXAMPLES, Example
 from tests.model.random_plans import random_plan
 from tests.model.shrink import difference, report, shrunk
 
@@ -29,6 +30,12 @@ def test_random_plans_end_as_in_the_model(first: int) -> None:
         plan, world = random_plan(seed)
         if not known_difference(plan, world) and difference(plan, world):
             pytest.fail(f"seed {seed}\n{report(*shrunk(plan, world))}", pytrace=False)
+
+
+@pytest.mark.parametrize("example", [pytest.param(example, id=example.name) for example in EXAMPLES])
+def test_a_plan_that_once_differed_ends_as_in_the_model(example: Example) -> None:
+    text = difference(example.plan, example.world)
+    assert not text, text
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,21 @@ from typing import Any, TypedDict
 
 import pytest
 
-from mcp_baton import Context, Retry, Server, Step, ToolError, Workflow, constant, item, or_default, step, step_output
+from mcp_baton import (
+    Approval,
+    Context,
+    Retry,
+    Server,
+    Step,
+    ToolError,
+    Workflow,
+    constant,
+    item,
+    or_default,
+    step,
+    step_output,
+    task_variable,
+)
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.testing import Client, connect
 from tests.e2e.conftest import ON_MINISTACK, MakeClient
@@ -237,6 +251,119 @@ def test_a_call_that_matches_no_open_element_is_an_extra_call() -> None:
 
     assert values[ITEMS]["results"] == {"0": "hello a", "1": "hello b"}
     assert values["_workflow.extra.notify"] == "hello z"
+
+
+def test_a_list_without_elements_needs_no_arguments() -> None:
+    server = Server("s")
+    server.tool(lambda to: to, name="mail")
+
+    @server.workflow
+    def write() -> None:
+        """Write to nobody."""
+        step("mail", each=[])(to=task_variable("nobody"))
+
+    with connect(server) as client:
+        assert client.call_workflow("write").completed
+
+
+def members(*elements: Any) -> Server:
+    server = Server("s")
+
+    @server.tool
+    def mail(to: str, text: str = "hello") -> str:
+        """Mail a person."""
+        return f"{text} {to}"
+
+    @server.workflow
+    def write() -> None:
+        """Write to all members."""
+        step(mail, each=list(elements))(to=item("email"))
+
+    return server
+
+
+def test_a_call_gives_the_arguments_of_the_next_element_of_which_nothing_is_known() -> None:
+    with connect(members({"email": "a"}, {}, {})) as client:
+        run = client.call_workflow("write")
+        for to in ("b", "c"):
+            client.call_tool("mail", {"to": to}, task=run.task_id)
+        last_run = client.call_workflow("write", task=run.task_id)
+        values = variables(client, run.task_id)
+
+    assert last_run.completed
+    assert values["_workflow.result.mail"] == ["hello a", "hello b", "hello c"]
+
+
+def test_a_call_that_repeats_that_of_an_element_is_not_recorded_in_another_one() -> None:
+    with connect(members({"email": "a"}, {})) as client:
+        run = client.call_workflow("write")
+        client.call_tool("mail", {"to": "a", "text": "hello"}, task=run.task_id)
+        values = variables(client, run.task_id)
+
+    assert values["_workflow.items.mail"]["results"] == {"0": "hello a"}
+    assert values["_workflow.extra.mail"] == "hello a"
+
+
+def test_a_pause_says_that_one_element_has_failed_and_another_one_has_no_approval() -> None:
+    server = Server("s")
+
+    @server.tool(approval=Approval("people", message="Mail {to}?"))
+    def mail(to: str) -> str:
+        """Mail a person."""
+        raise ToolError(f"{to} has no mailbox")
+
+    @server.workflow
+    def write() -> None:
+        """Write to two people."""
+        step(mail, each=["a", "b"])(to=item())
+
+    with connect(server, owner="kim") as client:
+        run = client.call_workflow("write")
+        people = client.as_owner("ada", scopes=["people"])
+        [approval] = [entry for entry in people.approvals() if entry["arguments"] == {"to": "a"}]
+        people.approve(approval["approvalId"])
+        second_run = client.call_workflow("write", task=run.task_id)
+
+    assert second_run.pause.error == (
+        "1 of 2 calls failed; the call for element 0: a has no mailbox; 1 more was not made without approval"
+    )
+    assert (second_run.pause.failed_count, second_run.pause.unapproved_count) == (1, 1)
+
+
+def test_a_list_only_waits_for_its_approval_when_no_element_has_failed_any_more() -> None:
+    server = Server("s")
+    errors = {"a": 1}
+
+    @server.tool(approval=Approval("people", message="Mail {to}?"))
+    def mail(to: str) -> str:
+        """Mail a person."""
+        if errors.pop(to, 0):
+            raise ToolError(f"{to} has no mailbox")
+        return to
+
+    @server.workflow
+    def write() -> None:
+        """Write to two people."""
+        step(mail, each=["a", "b"])(to=item())
+
+    with connect(server, owner="kim") as client:
+        people = client.as_owner("ada", scopes=["people"])
+
+        def approve_a() -> None:
+            [approval] = [entry for entry in people.approvals() if entry["arguments"] == {"to": "a"}]
+            people.approve(approval["approvalId"])
+
+        run = client.call_workflow("write")
+        approve_a()
+        client.call_workflow("write", task=run.task_id)
+        client.call_tool("mail", {"to": "a"}, task=run.task_id)
+        approve_a()
+        client.call_tool("mail", {"to": "a"}, task=run.task_id)
+        is_paused = client.task(run.task_id).paused
+        last_run = client.call_workflow("write", task=run.task_id)
+
+    assert not is_paused
+    assert (last_run.pause.type, last_run.pause.step) == ("approvalRequired", "mail")
 
 
 def test_a_call_that_fails_again_stays_in_the_pause_reason() -> None:

@@ -17,8 +17,10 @@ from mcp_baton import (
     Workflow,
     ask_user,
     constant,
+    exists,
     fetch,
     item,
+    or_default,
     step,
     step_output,
     task_variable,
@@ -154,6 +156,49 @@ def test_a_step_waits_for_the_steps_in_after_and_for_the_tools_that_may_set_its_
 
     assert run.completed
     assert meeting.calls[-2:] == ["sets", "then"]
+
+
+@pytest.mark.parametrize("use", ["or_default", "condition", "each"])
+def test_a_step_waits_only_for_the_tools_that_declare_its_variable(use: str) -> None:
+    server = Server("s")
+    calls: list[str] = []
+
+    @server.tool(sets=["found"])
+    def find(ctx: Context) -> str:
+        """Find a number."""
+        assert ctx.task is not None
+        ctx.task["found"] = [1]
+        return "found"
+
+    @server.tool
+    def fail() -> None:
+        """Fail."""
+        raise ToolError("down")
+
+    @server.tool
+    def read(values: Any) -> str:
+        """Read a value."""
+        calls.append(str(values))
+        return "read"
+
+    @server.workflow(parallel=3)
+    def flow() -> None:
+        """Read what was found."""
+        found = task_variable("found")
+        step(find)()
+        step(fail)()
+        match use:
+            case "or_default":
+                step(read)(values=or_default(found, 4))
+            case "condition":
+                step(read, when=exists(found))(values="there")
+            case _:
+                step(read, each=found)(values=item())
+
+    with connect(server, owner="kim") as client:
+        client.call_workflow("flow")
+
+    assert calls == [{"or_default": "[1]", "condition": "there", "each": "1"}[use]]
 
 
 def test_variables_of_all_calls_are_stored(make_client: MakeClient) -> None:

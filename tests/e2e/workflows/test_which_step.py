@@ -10,7 +10,19 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Argument, Context, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg
+from mcp_baton import (
+    Argument,
+    Context,
+    Retry,
+    Server,
+    Step,
+    ToolError,
+    Workflow,
+    constant,
+    prompt_arg,
+    step,
+    task_variable,
+)
 from tests.e2e.conftest import MakeClient
 from tests.e2e.protocol.test_rounds import talk
 from tests.e2e.support import Answer, Client, Clock, Era, begin, task_meta
@@ -83,6 +95,26 @@ def start_task(make_client: MakeClient, workflow: str, era: Era = "2025") -> tup
 def task_values(client: Client, task: str, prefix: str = "_workflow.result.") -> dict[str, Any]:
     variables = client.variables(task)
     return {name.removeprefix(prefix): value for name, value in variables.items() if name.startswith(prefix)}
+
+
+def test_a_call_is_not_recorded_in_a_step_that_leaves_its_arguments_out(make_client: MakeClient) -> None:
+    server = Server("s")
+
+    @server.tool
+    def mail(to: str) -> str:
+        """Mail a person."""
+        return f"mailed to {to}"
+
+    @server.workflow
+    def write(other: str | None = None) -> None:
+        """Write two mails."""
+        step(mail, name="first")(to=task_variable("missing"))
+        step(mail, name="second")(to=other)
+
+    client = make_client(server)
+    task = client.get_prompt("write").task_id
+
+    assert client.call_tool("mail", {"to": "ann"}, task=task).statuses == ["completed", "pending"]
 
 
 @pytest.mark.parametrize("copies", [2, "2"])

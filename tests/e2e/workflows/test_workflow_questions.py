@@ -65,6 +65,22 @@ def question_names(run: Run) -> list[str]:
     return [question["name"] for question in run.pause.questions]
 
 
+@pytest.mark.parametrize("arguments", [{}, {"note": None}])
+def test_a_question_says_that_an_argument_was_left_out(arguments: dict[str, Any]) -> None:
+    server = Server("s")
+
+    @server.workflow
+    def borrow(note: str | None = None) -> None:
+        """Borrow a book."""
+        ask_model("days", "For how many days? Notes: {note}, {text}", returns=int, text=note)
+
+    with connect(server) as client:
+        run = client.call_workflow("borrow", arguments)
+
+    assert run.pause.questions[0]["question"] == "For how many days? Notes: (not given), (not given)"
+    assert "{text}" not in run.text
+
+
 def test_a_run_stops_at_a_question_and_one_call_answers_all(baton: Connect, era: Era) -> None:
 
     run = baton(library(), era=era).call_workflow("borrow", {"title": "Emma"})

@@ -164,7 +164,7 @@ def run_line(line: Line, state: State, broken: set[str]) -> None:
 
 def run_list(line: Line, state: State, broken: set[str]) -> None:
     for source in line.arguments.values():
-        if source[0] != "item":
+        if source[0] != "item" and not is_empty(line, state):
             resolve(source, state)
     value = resolve(line.each, state)
     if not isinstance(value, list):
@@ -189,6 +189,14 @@ def run_list(line: Line, state: State, broken: set[str]) -> None:
         fail(line, state, text, tuple(errors))
     state.results[line.name] = [results[index] for index in range(len(elements))]
     del state.lists[line.name]
+
+
+def is_empty(line: Line, state: State) -> bool:
+    """Whether there is no call that needs the arguments."""
+    try:
+        return resolve(line.each, state) == []
+    except Pauses:
+        return False
 
 
 def fail(line: Line, state: State, error: str, items: tuple[int, ...] = ()) -> None:

@@ -27,8 +27,10 @@ from mcp_baton.workflow.definition import (
 from mcp_baton.workflow.resolve import InvalidPath, Schema, invalid_path, kinds_at
 from mcp_baton.workflow.secrets import contains_argument
 from mcp_baton.workflow.sources import (
+    COMBINING,
     Condition,
     Constant,
+    FirstOf,
     Item,
     PromptArg,
     Source,
@@ -277,17 +279,26 @@ def with_setters(step: Step, setters: Mapping[str, Sequence[str]]) -> Step:
     """The step, with the setters of its task variables."""
 
     def with_setter(source: Source) -> Source:
+        if isinstance(source, FirstOf):
+            return FirstOf(tuple(map(with_setter, source.sources)))
         if not isinstance(source, TaskVariable):
             return source
         return structs.replace(source, set_by=tuple(tool for tool, names in setters.items() if source.name in names))
 
-    if not any(
-        isinstance(source, TaskVariable) for source in (*step.arguments.values(), *step.template_bindings.values())
-    ):
+    def in_condition(condition: Condition) -> Condition:
+        map_operand: Any = in_condition if condition.operator in COMBINING else with_setter
+        return structs.replace(condition, operands=tuple(map(map_operand, condition.operands)))
+
+    if not any(isinstance(source, TaskVariable) for source in step.sources):
         return step
-    arguments = {name: with_setter(source) for name, source in step.arguments.items()}
-    bindings = {name: with_setter(source) for name, source in step.template_bindings.items()}
-    return replace(step, arguments=arguments, template_bindings=bindings)
+    return replace(
+        step,
+        arguments={name: with_setter(source) for name, source in step.arguments.items()},
+        template_bindings={name: with_setter(source) for name, source in step.template_bindings.items()},
+        when=None if step.when is None else in_condition(step.when),
+        each=None if step.each is None else with_setter(step.each),
+        sleep=step.sleep if step.sleep is None or isinstance(step.sleep, timedelta) else with_setter(step.sleep),
+    )
 
 
 _NULL: Schema = {"type": "null"}

@@ -19,7 +19,7 @@ from mcp_baton.workflow.handoff import Handle
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded, status_of, stored_result
 from mcp_baton.workflow.items import Items, failed_items, item_name, stored_items
 from mcp_baton.workflow.pause import FailedItem, StepFailed, parse_pause, pause_after
-from mcp_baton.workflow.plan import Comparison, Plan
+from mcp_baton.workflow.plan import Comparison, Plan, Planned
 from mcp_baton.workflow.quoting import one_line
 from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice
 from mcp_baton.workflow.sources import Found
@@ -76,7 +76,7 @@ def candidates(plan: Plan, tool: str, arguments: JsonObject, exact: Collection[s
     """The steps that may match a call, the best one first. `exact` as in `Comparison`.
 
     If only one step uses the tool, its arguments are not compared. An element of a list matches only a call whose
-    arguments equal all that is known of its own.
+    arguments equal all that is known of its own. If nothing is known, the call gives the arguments of the next element.
     """
     steps = [
         (index, step) for index, step in enumerate(plan.steps) if step.get("tool") == tool and not plan.is_skipped(step)
@@ -150,19 +150,38 @@ def _ranked(plan: Plan, tool: str, call: Comparison, index: int, step: StepProgr
     changed = planned.changed | call.changed_by(planned.arguments)
     if changed & call.arguments.keys():
         return Candidate(index, step, _mismatch_rank(step))
-    # If nothing is known of the step's arguments, they cannot be equal.
-    if changed or not (planned.arguments or planned.is_complete):
+    if changed or not _is_known(planned, call):
         return Candidate(index, step, Rank.POSSIBLE)
     return Candidate(index, step, Rank.EQUAL, len(planned.arguments))
+
+
+def _is_known(planned: Planned, call: Comparison) -> bool:
+    """Whether there is something that a call can equal. If all arguments were left out, that is a call without them."""
+    return bool(planned.arguments) or (planned.is_complete and (not planned.has_sources or call.equals({})))
 
 
 def _ranked_items(plan: Plan, tool: str, call: Comparison, index: int, step: StepProgress) -> Iterator[Candidate]:
     """The elements of a step's list without a result that a call matches."""
     items = plan.items_of(step["name"])
-    for item_index in items.open if items else ():
-        planned = plan.planned(step["name"], tool, call, Found(items.elements[item_index]) if items else None)
-        if (planned.arguments or planned.is_complete) and not (planned.changed | call.changed_by(planned.arguments)):
+    if items is None:
+        return
+    unknown: list[int] = []
+    for item_index in items.open:
+        planned = plan.planned(step["name"], tool, call, Found(items.elements[item_index]))
+        if planned.changed or call.changed_by(planned.arguments):
+            continue
+        if _is_known(planned, call):
             yield Candidate(index, step, Rank.EQUAL, len(planned.arguments), item_index)
+        else:
+            unknown.append(item_index)
+    if unknown and not any(_is_call_of(plan, tool, call, step, items.elements[done]) for done in items.results):
+        yield from (Candidate(index, step, Rank.POSSIBLE, 0, item_index) for item_index in unknown)
+
+
+def _is_call_of(plan: Plan, tool: str, call: Comparison, step: StepProgress, element: Json) -> bool:
+    """Whether a call repeats that of an element which has a result."""
+    planned = plan.planned(step["name"], tool, call, Found(element))
+    return planned.is_complete and not planned.changed and call.equals(planned.arguments)
 
 
 def _mismatch_rank(step: StepProgress) -> Rank:
@@ -246,6 +265,9 @@ def _item_batch(
     name, status = candidate.step["name"], StepStatus(candidate.step["status"])
     items = plan.items_of(name) or Items([], {})
     stored_name, errors = f"{ITEMS_PREFIX}{name}", _item_errors(plan, name)
+    unapproved_count = plan.pause.unapproved_count if isinstance(plan.pause, StepFailed) else 0
+    if unapproved_count and item not in errors:
+        unapproved_count -= 1
     if isinstance(outcome, Succeeded):
         items = replace(items, results={**items.results, item: outcome.value})
         errors.pop(item, None)
@@ -257,7 +279,7 @@ def _item_batch(
         steps = (StepWrite(candidate.index, name, status, StepStatus.COMPLETED, items.in_order, timing=timing),)
     return Batch(
         steps=steps,
-        pause=_pause_of_list(plan, candidate.step, tool, outcome, errors, items),
+        pause=_pause_of_list(plan, candidate.step, tool, outcome, errors, items, unapproved_count),
         variables=variables.changed | ({} if is_done else {stored_name: items.to_json()}),
         removed=variables.removed | ({stored_name} & plan.task.variables.keys() if is_done else set()),
         same_version=True,
@@ -271,13 +293,19 @@ def _item_errors(plan: Plan, name: str) -> dict[int, str]:
 
 
 def _pause_of_list(
-    plan: Plan, progress: StepProgress, tool: str, outcome: Outcome, errors: Mapping[int, str], items: Items
+    plan: Plan,
+    progress: StepProgress,
+    tool: str,
+    outcome: Outcome,
+    errors: Mapping[int, str],
+    items: Items,
+    unapproved_count: int,
 ) -> PauseWrite:
     """The change of the pause reason. It names the calls that have failed and not succeeded since."""
     name, stored_pause = progress["name"], pause_of(plan.task)
-    # A step is failed only when all its calls have been made. So each element without a result has failed.
-    count = len(items.open) if progress["status"] == StepStatus.FAILED else len(errors)
-    error = failed_items(errors, count, len(items.elements))
+    # A step is failed only when all its calls have been made, except those that a person has not approved.
+    count = len(items.open) - unapproved_count if progress["status"] == StepStatus.FAILED else len(errors)
+    error = failed_items(errors, count, len(items.elements), unapproved_count)
     if isinstance(outcome, Failed):
         step = plan.workflow.step(name) if plan.workflow else None
         pause = pause_after(replace(outcome, error=error), step, name, tool)
@@ -290,7 +318,8 @@ def _pause_of_list(
     else:
         return None  # the other elements still need what the reason says
     failures = tuple(FailedItem(index, error) for index, error in sorted(errors.items()))
-    return SetPause(replace(pause, failed_items=failures, failed_count=count).to_json())
+    details = replace(pause, failed_items=failures, failed_count=count, unapproved_count=unapproved_count)
+    return SetPause(details.to_json())
 
 
 def _matching_candidate(

@@ -69,10 +69,18 @@ def item_name(step: str, index: int) -> str:
     return f"{step}[{index}]"
 
 
-def failed_items(errors: Mapping[int, str], count: int, total: int) -> str:
-    """The error of a step some of whose calls have failed, from some of the errors by index."""
-    text = f"{count} of {total} calls failed"
-    return f"{text}; the call for element {min(errors)}: {errors[min(errors)]}" if errors else text
+def failed_items(errors: Mapping[int, str], count: int, total: int, unapproved_count: int = 0) -> str:
+    """The error of a step some of whose calls have failed, from some of the errors by index.
+
+    Args:
+        unapproved_count: How many calls were not made, because no person has approved them.
+    """
+    parts = [f"{count} of {total} calls failed"]
+    if errors:
+        parts.append(f"the call for element {min(errors)}: {errors[min(errors)]}")
+    if unapproved_count:
+        parts.append(f"{unapproved_count} more {'was' if unapproved_count == 1 else 'were'} not made without approval")
+    return "; ".join(parts)
 
 
 def list_of(value: Json) -> list[Json] | str:

@@ -208,6 +208,7 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
         resource: The URI of the resource that could not be read; the tool was not called.
         failed_items: Of a step with `each`: the elements whose calls failed, the first 20 when it is stored.
         failed_count: How many calls failed.
+        unapproved_count: How many further calls were not made, because no person has approved them.
         outcome_unknown: Whether the tool ran out of time, so that it may still have happened.
         idempotency_key: The key of that call, if it is known and no digest of a secret.
     """
@@ -225,6 +226,7 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
     resource: str | None = None
     failed_items: tuple[FailedItem, ...] = ()
     failed_count: int = 0
+    unapproved_count: int = 0
     outcome_unknown: bool = False
     idempotency_key: str | None = None
 

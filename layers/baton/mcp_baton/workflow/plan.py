@@ -93,12 +93,14 @@ class Planned(Struct, frozen=True):
 
     Attributes:
         arguments: The arguments that can be resolved now, without those that the tool's schema has refused.
+        has_sources: Whether the step gives its tool arguments. Without them, the model supplies all.
     """
 
     arguments: Mapping[str, Json]
     is_complete: bool
     secret: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
+    has_sources: bool = True
 
 
 NOTHING_PLANNED = Planned({}, is_complete=False)
@@ -229,7 +231,7 @@ class Plan:
                 arguments[argument] = resolution.value
             elif not isinstance(resolution, NotGiven):
                 is_complete = False
-        return Planned(arguments, is_complete, secret, frozenset(changed))
+        return Planned(arguments, is_complete, secret, frozenset(changed), has_sources=bool(step.arguments))
 
     def _is_same(self, source: Source, argument: str, call: Comparison) -> bool | None:
         """Whether an argument of a call equals a large stored value, without reading that value.

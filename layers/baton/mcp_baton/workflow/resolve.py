@@ -53,6 +53,9 @@ logger = logging.getLogger(__name__)
 SHOWN_VALUE: Final = 100
 """Characters of an invalid value that are shown."""
 
+LEFT_OUT: Final = "(not given)"
+"""Shown in a question in place of an argument of the workflow that was left out."""
+
 LONG_BYTES: Final = 2_000
 """A stored value of more bytes is longer than `quoting.LONGEST` characters, so it is not shown."""
 
@@ -242,14 +245,18 @@ class Known(Struct, frozen=True):
 
         The elements of an earlier run stay, even if the list is another one now.
         """
+        items = self._items_or_reason(step, each)
+        if isinstance(items, Items) and not items.open:
+            return items  # no call needs the arguments
         shared_sources = {
             name: source
             for name, source in step.arguments.items()
             if not any(isinstance(part, Item) for part in parts_of(source))
         }
         shared_arguments = self._resolve_all(shared_sources, step)
-        if not isinstance(shared_arguments, dict):
-            return shared_arguments
+        return items if isinstance(shared_arguments, dict) else shared_arguments
+
+    def _items_or_reason(self, step: Step, each: Source) -> Items | PauseReason | str:
         try:
             items = stored_items(self.variables, step.name)
         except ValueLost as lost:
@@ -346,8 +353,15 @@ class Known(Struct, frozen=True):
         values = self._resolve_all(bindings, step)
         if not isinstance(values, dict):
             return None
-        texts = {name: as_text(self.shown_value(value, bindings[name])) for name, value in values.items()}
-        return fill(step.ask.question, {**self.shown_texts, **texts})
+        texts = {
+            name: as_text(self.shown_value(value, bindings[name]))
+            for name, value in values.items()
+            if value is not None or not isinstance(bindings[name], PromptArg)
+        }
+        # An argument that is null counts as left out.
+        names = [argument.name for argument in self.workflow.arguments if self.arguments.get(argument.name) is None]
+        left_out = dict.fromkeys([*names, *bindings], LEFT_OUT)
+        return fill(step.ask.question, {**self.shown_texts, **left_out, **texts})
 
     def open_questions(self) -> dict[str, str]:
         """The questions without an answer whose values are known, in order, by the names of their steps."""

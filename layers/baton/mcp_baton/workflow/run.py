@@ -198,6 +198,7 @@ class ListRun(Struct):
         calls: For how many elements the tool was called, with `attempts` in all.
         unwritten: How many results were not written.
         stop: Why a call was not made, if the calls of other elements can still be made.
+        unapproved_count: How many calls were not made for this reason.
     """
 
     call: Call
@@ -208,6 +209,7 @@ class ListRun(Struct):
     attempts: int = 0
     unwritten: int = 0
     stop: Stop | None = None
+    unapproved_count: int = 0
 
     def outcome(self) -> Outcome:
         if not self.failed:
@@ -216,7 +218,7 @@ class ListRun(Struct):
 
     def _error(self) -> str:
         errors = {index: failure.error for index, failure in self.failed.items()}
-        return failed_items(errors, len(errors), len(self.items.elements))
+        return failed_items(errors, len(errors), len(self.items.elements), self.unapproved_count)
 
     def pause(self) -> StepFailed | None:
         """The pause after all calls have ended; `None` if all of them have succeeded."""
@@ -235,7 +237,12 @@ class ListRun(Struct):
         )
         pause = pause_after(total_failure, step, step.name, step.tool or "")
         failed_calls = tuple(FailedItem(index, failure.error) for index, failure in sorted(self.failed.items()))
-        return structs.replace(pause, failed_items=failed_calls, failed_count=len(failed_calls))
+        return structs.replace(
+            pause,
+            failed_items=failed_calls,
+            failed_count=len(failed_calls),
+            unapproved_count=self.unapproved_count,
+        )
 
 
 type Persisted = bool | Literal["unknown"]
@@ -463,6 +470,7 @@ class Run:
         if result.stop is None:
             return
         if isinstance(result.stop, ApprovalRequired | ApprovalDenied):
+            list_run.unapproved_count += 1
             # The list can continue as long as a decision is awaited.
             if list_run.stop is None or isinstance(list_run.stop, ApprovalDenied):
                 list_run.stop = result.stop
