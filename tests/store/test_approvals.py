@@ -17,7 +17,9 @@ from mcp_baton.tasks.approvals import (
     TooManyWaiting,
     UseAgain,
 )
+from mcp_baton.tasks.dynamodb import waiting_approvals
 from mcp_baton.tasks.dynamodb.approvals import MOST_READ, PAGE_SIZE, DynamoDBApprovalStore
+from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
 from mcp_baton.tasks.dynamodb.waiting_approvals import WaitingApprovals
 from tests.store.conftest import Clock
 from tests.store.fixture_types import Store
@@ -300,6 +302,27 @@ def test_a_task_has_a_limited_number_of_waiting_approvals(store: Store, call: Ap
     assert store.approvals.ask(calls[-1], 0)[1]
     clock.ms = call.until_ms
     assert store.approvals.ask(replace(calls[-2], until_ms=clock.ms + HOUR_MS), 0)[1]
+
+
+def test_the_count_expires_although_it_was_deleted_while_an_approval_was_counted(
+    store: Store, call: ApprovalRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(store, replace(call, until_ms=call.until_ms + HOUR_MS))
+    update = TaskTable.update
+
+    def update_and_delete(table: TaskTable, key: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return update(table, key, *args, **kwargs)
+        except ConditionFailed:
+            # The item's time to live was over, and DynamoDB deletes it before the next attempt.
+            table.connection.client().delete_item(TableName=table.name, Key=key)
+            raise
+
+    monkeypatch.setattr(TaskTable, "update", update_and_delete)
+    ask(store, replace(call, digest="cd" * 32))
+    item = store.table.get(waiting_approvals._key(call))  # noqa: SLF001
+    assert item is not None
+    assert int(item["expires_at"]["N"]) == -(-call.until_ms // 1000)
 
 
 def test_one_of_two_processes_notifies(store: Store, call: ApprovalRecord) -> None:
