@@ -675,7 +675,7 @@ def test_the_denied_call_of_a_parallel_step_is_not_suggested_while_another_step_
             step(pay, name="first")(to="kim")
         else:
             answer = {"text": ask_model("text", "Which?")} if first == "needs an answer" else {}
-            step(note, name="first")(**answer)  # type: ignore[arg-type]
+            step(note, name="first")(**answer)
         step(pay)(to="lee")
 
     client = baton(server)

@@ -102,7 +102,8 @@ def onboard(
     )
     sleep_until("cooling_off", timedelta(hours=2), when=exists(payment))
     step(send_mail, name="welcome", when=exists(payment) & (supplier.email != None))(  # noqa: E711
-        to=supplier.email, text="Welcome {supplier_id}"
+        to=supplier.email,  # type: ignore[arg-type]  # its condition excludes None
+        text="Welcome {supplier_id}",
     )
-    step(send_mail, name="mail_note", when=exists(note))(to="team@example.com", text=note)
+    step(send_mail, name="mail_note", when=exists(note))(to="team@example.com", text=note)  # type: ignore[arg-type]
     step(close_file)(supplier_id=supplier_id, payment=or_default(payment, "no payment"))

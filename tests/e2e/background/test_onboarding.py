@@ -5,10 +5,11 @@ from datetime import timedelta
 
 import pytest
 
+from mcp_baton.protocol.json import Json
 from mcp_baton.testing import Connect
 from tests.e2e.background import onboarding as app
 
-ANSWERS = {"risk": "low", "agreed": True}
+ANSWERS: dict[str, Json] = {"risk": "low", "agreed": True}
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +22,7 @@ def _empty() -> Iterator[None]:
 @pytest.mark.parametrize("asks_the_user", [False, True])
 def test_a_supplier_is_onboarded(baton: Connect, *, asks_the_user: bool) -> None:
     client = baton(app.server)
-    answers = {"risk": "low"} if asks_the_user else ANSWERS
+    answers: dict[str, Json] = {"risk": "low"} if asks_the_user else ANSWERS
     task = client.start_task("onboard", {"supplier_id": "S-1", "answers": answers})
     if asks_the_user:
         assert task.status == "input_required"

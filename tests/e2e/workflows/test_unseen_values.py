@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from mcp_baton import Context, Server, step, wait_for_callback
+from mcp_baton import Context, Server, ask_model, step, wait_for_callback
 from mcp_baton.testing import connect
 
 
@@ -69,3 +69,40 @@ def test_a_placeholder_that_nothing_replaces_is_never_given_to_a_tool(
 def test_a_text_that_only_looks_like_a_placeholder_is_given_to_the_tool(server: Server) -> None:
     with connect(server) as client:
         assert not client.call_tool("deploy", {"image": "<output from nowhere>"}).is_error
+
+
+@pytest.mark.parametrize("called_as", ["tool", "background", "resume"])
+@pytest.mark.parametrize(
+    ("kind", "name", "placeholder"),
+    [
+        ("argument", "branch", "<missing: branch>"),
+        ("argument", "branch", "the branch <output from ask>"),
+        ("answer", "text", "<missing: text>"),
+        ("answer", "text", "<output from ask>"),
+        ("answer", "text", "<prompt arg branch>"),
+    ],
+)
+def test_a_placeholder_in_a_call_of_the_workflow_itself_is_refused(
+    kind: str, name: str, placeholder: str, called_as: str
+) -> None:
+    server = Server("ci")
+
+    @server.tool
+    def ask(branch: str) -> str:
+        """Ask."""
+        return branch
+
+    @server.workflow(background=called_as == "background")
+    def release(branch: str) -> None:
+        """Release a branch."""
+        step(ask)(branch=branch)
+        step(ask, name="again")(branch=ask_model("text", "Which?"))
+
+    wrong = {name: placeholder} if kind == "argument" else {"answers": {name: placeholder}}
+    with connect(server) as client:
+        task = client.call_workflow("release", {"branch": "main"}).task_id if called_as == "resume" else None
+        result = client.call_workflow("release", wrong if task else {"branch": "main", **wrong}, task)
+        assert f"the {kind} '{name}' has " in result.text.lower()
+        assert "give the value itself. Nothing was run" in result.text
+        assert placeholder not in [call.get("branch") for call in client.calls("ask")]
+        assert client.call_workflow("release", {"branch": "a < b > c", "answers": {"text": "<b>bold</b>"}}).completed

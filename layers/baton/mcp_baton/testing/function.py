@@ -47,7 +47,9 @@ class Clock:
 
     def sleep(self, seconds: float) -> None:
         with self._lock:
-            self._advanced_s += seconds
+            # Reads in one millisecond have moved the clock ahead. The advance begins at the time that was read last.
+            ahead_ms = max(self._read_ms - time.time_ns() // 1_000_000 - round(self._advanced_s * 1000), 0)
+            self._advanced_s += seconds + ahead_ms / 1000
 
     def now_ms(self) -> int:
         """Return the time, epoch milliseconds."""

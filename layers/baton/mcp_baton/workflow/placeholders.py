@@ -163,6 +163,18 @@ def unreplaced(tool: str, arguments: JsonObject, workflows: Iterable[Workflow]) 
     )
 
 
+def unreplaced_in_own_call(arguments: JsonObject, workflow: Workflow) -> UnknownPlaceholder | None:
+    """The first placeholder in a call of a workflow itself. Its arguments and answers are values for the workflow, so
+    nothing replaces a placeholder in them."""
+    found = ((name, text) for name in sorted(arguments) for text in placeholders_in(arguments[name]))
+    sources = None
+    for name, text in found:
+        sources = sources or _WorkflowSources(workflow, Known(workflow, {}, {}, _all_pending(workflow), {}, {}))
+        if _is_of(text, name, workflow, sources.find):
+            return UnknownPlaceholder(name, text, f"a placeholder; {GIVE}")
+    return None
+
+
 def _all_pending(workflow: Workflow) -> dict[str, StepStatus]:
     return {step.name: StepStatus.PENDING for step in workflow.steps}
 

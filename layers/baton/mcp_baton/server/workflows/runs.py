@@ -16,7 +16,7 @@ from mcp_baton.exceptions import (
     TaskHeld,
     TaskNotFound,
 )
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.definitions.workflow_tool import takes_null
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
@@ -201,6 +201,7 @@ def split_answers(workflow: Workflow, arguments: JsonObject) -> tuple[JsonObject
     """Return the arguments without the answers to the workflow's questions; and the converted answers, each as
     `{question: answer}` by the name of the question's step."""
     questions = workflow.questions
+    _refuse_placeholders(workflow, {name: value for name, value in arguments.items() if name != ANSWERS}, "argument")
     if not questions or ANSWERS not in arguments:
         return arguments, {}
     answers = arguments[ANSWERS]
@@ -208,10 +209,24 @@ def split_answers(workflow: Workflow, arguments: JsonObject) -> tuple[JsonObject
         names = ", ".join(question.name for question in questions)
         raise ArgumentRefused(f"{ANSWERS} is an object with one value for each question: {names}")
     nullable = {question.name for question in questions if None in answers.values() and takes_null(question)}
+    _refuse_placeholders(workflow, answers, "answer")
     present_answers = {name: value for name, value in answers.items() if value is not None or name in nullable}
     values = check_answers(questions, present_answers)
     other_arguments = {name: value for name, value in arguments.items() if name != ANSWERS}
     return other_arguments, {name: {name: value} for name, value in values.items()}
+
+
+def _refuse_placeholders(workflow: Workflow, values: JsonObject, kind: str) -> None:
+    if "<" not in dumps(values):
+        return
+    from mcp_baton.workflow.placeholders import unreplaced_in_own_call
+    from mcp_baton.workflow.quoting import quoted_error
+
+    unknown = unreplaced_in_own_call(values, workflow)
+    if unknown is not None:
+        raise ArgumentRefused(
+            f"the {kind} {unknown.argument!r} has {quoted_error(unknown.placeholder)}, {unknown.reason}"
+        )
 
 
 def _input(
