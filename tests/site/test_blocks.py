@@ -10,6 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,8 @@ def test_the_commands_of_a_block_exist(block: Block) -> None:
 
 @pytest.mark.parametrize("block", blocks_of("json", "toml", "yaml"), ids=place)
 def test_data_can_be_parsed(block: Block) -> None:
-    parse = {"json": json.loads, "toml": tomllib.loads, "yaml": settings_page.read}[block.language]
+    parsers: dict[str, Any] = {"json": json.loads, "toml": tomllib.loads, "yaml": settings_page.read}
+    parse = parsers[block.language]
     assert parse(block.code)
 
 

@@ -185,8 +185,8 @@ def test_a_step_waits_only_for_the_tools_that_declare_its_variable(use: str) -> 
     def flow() -> None:
         """Read what was found."""
         found = task_variable("found")
-        step(find)()
-        step(fail)()
+        step("find")()
+        step("fail")()
         match use:
             case "or_default":
                 step(read)(values=or_default(found, 4))
@@ -403,4 +403,5 @@ def test_a_pause_lists_questions_whose_values_other_steps_have_given_meanwhile()
         client.answers(None)
         client.during("find", lambda: asked.wait(0.2))
         run = client.call_workflow("flow", {"key": "A"})
-        assert [question["name"] for question in run.meta["pause_reason"]["questions"]] == ["first", "second"]
+        reason: Any = run.meta["pause_reason"]
+        assert [question["name"] for question in reason["questions"]] == ["first", "second"]
