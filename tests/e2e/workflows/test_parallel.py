@@ -189,11 +189,11 @@ def test_a_step_waits_only_for_the_tools_that_declare_its_variable(use: str) -> 
         step("fail")()
         match use:
             case "or_default":
-                step(read)(values=or_default(found, 4))
+                step("read")(values=or_default(found, 4))
             case "condition":
-                step(read, when=exists(found))(values="there")
+                step("read", when=exists(found))(values="there")
             case _:
-                step(read, each=found)(values=item())
+                step("read", each=found)(values=item())
 
     with connect(server, owner="kim") as client:
         client.call_workflow("flow")
