@@ -12,6 +12,8 @@ from jsonschema_rs import validator_for
 from msgspec import structs
 
 from mcp_baton import Argument, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.server.definitions.published_schema import optional
+from mcp_baton.server.definitions.workflow_tool import TASK_ID_DESCRIPTION
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
 from mcp_baton.workflow.sources import Source
@@ -107,16 +109,17 @@ def test_a_workflow_tool_is_listed_with_a_description_and_a_schema(baton: Connec
     assert tool["inputSchema"] == {
         "type": "object",
         "properties": {
-            "order_id": {"type": "string", "description": "The order; required unless task_id is given"},
-            "amount": {"type": "number"},
-            "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
-            "copies": {"type": "integer", "default": 1},
-            "task_id": {
-                "type": "string",
-                "description": "The task_id of an earlier result, to continue that task. Leave it out to start anew.",
-            },
+            "order_id": optional({"type": "string", "description": "The order; required unless task_id is given"}),
+            "amount": optional({"type": "number"}),
+            "note": optional({"type": "string"}),
+            "copies": optional({"type": "integer", "default": 1}),
+            "task_id": optional(
+                {
+                    "type": "string",
+                    "description": TASK_ID_DESCRIPTION,
+                }
+            ),
         },
-        "additionalProperties": False,
     }
 
 

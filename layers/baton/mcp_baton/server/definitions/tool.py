@@ -13,6 +13,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.content import CONTENT_TYPES, ToolResult
 from mcp_baton.server.definitions.labels import AllLabels, Labels
 from mcp_baton.server.definitions.param_headers import Header, mirrored
+from mcp_baton.server.definitions.published_schema import optional, published
 from mcp_baton.server.schema.plain import to_json
 from mcp_baton.server.schema.schema import InputSchema, OutputSchema, tool_error
 from mcp_baton.server.schema.signature import (
@@ -140,7 +141,11 @@ class Tool:
     def definition(self) -> dict[str, Json]:
         """The tool as `tools/list` shows it (MCP server/tools, Tool)."""
         try:
-            members: dict[str, Json] = {"name": self.name, **self.labels.to_json(), "inputSchema": self.input_schema}
+            members: dict[str, Json] = {
+                "name": self.name,
+                **self.labels.to_json(),
+                "inputSchema": self.published_schema,
+            }
             if guards := list(self._guards()):
                 descriptions = [members["description"]] if members.get("description") else []
                 members["description"] = "\n\n".join(map(str, [*descriptions, " ".join(guards)]))
@@ -170,6 +175,11 @@ class Tool:
     @property
     def input_schema(self) -> JsonObject:
         return self.input.json_schema if self._input_schema is None else self._input_schema
+
+    @property
+    def published_schema(self) -> JsonObject:
+        """The input schema for clients. An author's own schema is published as it is."""
+        return published(self.input.json_schema) if self._input_schema is None else self._input_schema
 
     @cached_property
     def mirrored(self) -> dict[tuple[str, ...], str]:
@@ -263,10 +273,12 @@ def _is_marked(annotation: Any, visited: frozenset[int] = frozenset()) -> bool:
 NEXT: Final = "baton_next"
 """The property of structured content with the outcome of a call and the next call."""
 
-_TASK_ID_SCHEMA: Final = {
-    "description": "Id of the workflow task that this call continues. Leave it out if it continues none.",
-    "type": "string",
-}
+_TASK_ID_SCHEMA: Final = optional(
+    {
+        "description": "Id of the workflow task that this call continues. Leave it out if it continues none.",
+        "type": "string",
+    }
+)
 _NEXT_DESCRIPTION: Final = "The outcome of this call in its workflow task, and the next call."
 
 _EXTENSIBLE: Final = frozenset(

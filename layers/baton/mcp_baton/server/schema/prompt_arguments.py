@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.server.schema.nulls import validate
 from mcp_baton.server.schema.plain import EXACT_INTEGERS
 from mcp_baton.server.schema.schema import explain, mismatch_of
 from mcp_baton.workflow.definition import Argument
@@ -113,7 +114,7 @@ def convert(value: Json, target: Any) -> Json:
 
     adapter = TypeAdapter(target)
     try:
-        return _dump(adapter, adapter.validate_python(value))
+        return _dump(adapter, validate(adapter, value, adapter.json_schema))
     except ValidationError as error:
         first_error = error
     try:

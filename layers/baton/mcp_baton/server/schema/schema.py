@@ -13,9 +13,11 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.server.schema.nulls import MAX_ERRORS, validate
 from mcp_baton.server.schema.plain import (
     NotPlain,
     PlainType,
+    bind_given,
     plain_arguments_schema,
     plain_parameters,
     plain_type,
@@ -36,11 +38,6 @@ from mcp_baton.workflow.host import MAX_FIELDS, InvalidField, Mismatch
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
-
-
-MAX_ERRORS = 1_000
-"""If pydantic reports more errors, they are only counted. Each takes a kilobyte, and a large body can have a
-million."""
 
 
 class InvalidArguments(Exception):
@@ -80,7 +77,7 @@ class InputSchema:
         from pydantic import ValidationError
 
         try:
-            bound = self._adapter.validate_python(dict(arguments))
+            bound = validate(self._adapter, dict(arguments), lambda: self.json_schema)
         except ValidationError as error:
             raise InvalidArguments(mismatch_of(error)) from error
         return {parameter.name: getattr(bound, parameter.name) for parameter in self._signature.parameters}
@@ -90,7 +87,7 @@ class InputSchema:
         from pydantic import ValidationError
 
         try:
-            self._adapter.validate_python({argument: value})
+            validate(self._adapter, {argument: value}, lambda: self.json_schema)
         except ValidationError as error:
             problems = (item for item in mismatch_of(error).invalid if item.field.partition(".")[0] == argument)
             return next((item.problem for item in problems), None)
@@ -112,6 +109,8 @@ class InputSchema:
                 name = parameter.published_name
                 if parameter.name not in bound or name not in arguments:
                     continue
+                if arguments[name] is None and bound[parameter.name] is not None:
+                    continue  # it was left out
                 value = to_json(bound[parameter.name])
                 if not _is_default(parameter, value):
                     canonical_arguments[name] = value
@@ -124,7 +123,7 @@ class InputSchema:
         if plain is None or not self._required <= arguments.keys() <= plain.keys():
             return None
         try:
-            return {name: plain[name].bind(value) for name, value in arguments.items()}
+            return bind_given(plain, self._required, arguments)
         except NotPlain:
             return None
 
