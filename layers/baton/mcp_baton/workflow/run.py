@@ -38,6 +38,7 @@ class RunInput(Struct, frozen=True):
     Attributes:
         owner: The owner of the task; `None` for an unauthenticated caller.
         nulls: The arguments that were null, which a text cannot express.
+        ignored: The arguments of a resume that do not replace the stored ones, and empty answers.
     """
 
     texts: Mapping[str, str]
@@ -46,6 +47,7 @@ class RunInput(Struct, frozen=True):
     ttl_ms: int | None = None
     nulls: frozenset[str] = frozenset()
     answers: Mapping[str, JsonObject] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
 
     @property
     def stored_texts(self) -> dict[str, Json]:
@@ -227,6 +229,7 @@ class EndedRun(Struct, frozen=True):
         repeated: The steps of this run that an interrupted earlier run may have run, too.
         open_repeats: The open steps that an interrupted earlier run may have run.
         unrecorded: The steps of this run that are not recorded, or may not be recorded.
+        ignored: As in `RunInput`.
     """
 
     known: Known
@@ -241,6 +244,7 @@ class EndedRun(Struct, frozen=True):
     repeated: tuple[Repeat, ...] = ()
     open_repeats: tuple[Repeat, ...] = ()
     unrecorded: tuple[Repeat, ...] = ()
+    ignored: tuple[str, ...] = ()
 
     @property
     def workflow(self) -> Workflow:

@@ -72,6 +72,14 @@ def not_recorded(run: EndedRun) -> list[str]:
     return [f"{problem} Before you repeat {steps}, {check}."]
 
 
+def ignored_values(run: EndedRun) -> list[str]:
+    """The sentence about values of this call that were not used."""
+    if not run.ignored:
+        return []
+    rule = "In a resume, null, an empty text or a default replaces no stored value"
+    return [cut(f"{rule}, so these were ignored: {', '.join(run.ignored)}.", LIMIT_OF_EVENT)]
+
+
 class Message(Struct, frozen=True):
     """One message: a text, or a resource's bytes."""
 
@@ -96,10 +104,11 @@ def messages(
     if isinstance(run.stop, TaskOver | Superseded):
         texts = [why_stopped(run, run.stop), *(not_recorded(run) if run.persisted == "unknown" else [])]
     elif run.pause:
-        notes = [*may_have_run_twice(run.repeated), *may_have_run(run.open_repeats), *not_recorded(run)]
+        notes = [*may_have_run_twice(run.repeated), *may_have_run(run.open_repeats), *ignored_values(run)]
+        notes += not_recorded(run)
         texts = [RemainingCalls(run.known, tools, run.pause, handle, handle, run.read_resources).handoff(notes)]
     else:
-        texts = [*may_have_run_twice(run.repeated), *not_recorded(run)]
+        texts = [*may_have_run_twice(run.repeated), *ignored_values(run), *not_recorded(run)]
     return [*conversation, *([Message("assistant", "\n\n".join(texts))] if texts else [])]
 
 
@@ -292,7 +301,7 @@ def _paused_text(run: EndedRun, pause: PauseReason, known: Known, tools: Require
         event = cut(f"Another call has completed step '{pause.step}' while this run was under way.", LIMIT_OF_EVENT)
     if not known.open_steps:
         finish = [f"All {len(known.statuses)} steps are done. {handle.complete_text()}"] if handle else []
-        return "\n\n".join([event, *may_have_run_twice(run.repeated), *finish])
+        return "\n\n".join([event, *may_have_run_twice(run.repeated), *ignored_values(run), *finish])
     remaining = RemainingCalls(known, tools, pause, handle, handle if run.stored else None)
     introduction, steps, closing = remaining.frame()
     lost_text = " ".join(remaining.lost_results())
@@ -334,7 +343,7 @@ def _notes(run: EndedRun) -> list[str]:
         if isinstance(run.pause, AnswersRequired):
             return [NO_TASK_TO_ANSWER]
         return [NO_TASK] if run.pause else []
-    return not_recorded(run)
+    return [*ignored_values(run), *not_recorded(run)]
 
 
 def _with_values(head: str, values: Sequence[Value], notes: Sequence[str]) -> str:

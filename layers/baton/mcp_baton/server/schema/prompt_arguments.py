@@ -50,6 +50,11 @@ def check_arguments(declarations: Sequence[Argument], arguments: JsonObject) -> 
     return {name: as_text(value) for name, value in arguments.items()}, values
 
 
+def is_empty(value: Json) -> bool:
+    """Whether a value is null or an empty text, which models and forms send for what was left out."""
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
 def check_answers(questions: Sequence[Argument], answers: JsonObject) -> dict[str, Json]:
     """Convert the answers. Raises `ArgumentRefused`, which names all invalid ones."""
     by_name = {question.name: question for question in questions}

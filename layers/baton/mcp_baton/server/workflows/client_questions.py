@@ -14,6 +14,7 @@ from mcp_baton.server.asking.questions import PRIMITIVES, Elicited, elicitation,
 from mcp_baton.server.asking.rounds import Rounds
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
+from mcp_baton.server.schema.prompt_arguments import is_empty
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.tasks.ids import digest_of
 from mcp_baton.tasks.record import TaskRecord
@@ -52,8 +53,8 @@ class MissingValues(Struct, frozen=True):
     questions: bool = False
 
     def answers(self, content: JsonObject) -> dict[str, Json]:
-        """Return the arguments in a person's answer: only those that were asked for."""
-        return {name: content[name] for name in self.fields if content.get(name) is not None}
+        """Return the arguments in a person's answer: only those that were asked for. An empty text is declined."""
+        return {name: content[name] for name in self.fields if not is_empty(content.get(name))}
 
 
 def unanswered_questions(run: EndedRun) -> MissingValues | None:
@@ -183,7 +184,7 @@ def _earlier_answers(rounds: Rounds, workflow: Workflow) -> dict[str, Json]:
         step = workflow.step(key.rsplit("-", 2)[0])
         content = answer.get("content") if isinstance(answer, Mapping) and answer.get("action") == "accept" else None
         if step is not None and step.ask is not None and isinstance(content, Mapping):
-            answers |= {name: value for name, value in content.items() if name in names and value is not None}
+            answers |= {name: value for name, value in content.items() if name in names and not is_empty(value)}
     return answers
 
 

@@ -102,7 +102,10 @@ def _arguments(tool: WorkflowTool, arguments: JsonObject, task_id: str | None) -
         raise InvalidToolArguments(
             f"unknown arguments: {quoted_error(', '.join(unknown))}; {tool.workflow.name} takes {known_names}"
         )
-    arguments = {name: value for name, value in arguments.items() if value is not None or name not in tool.without_null}
+    if task_id is None:
+        arguments = {
+            name: value for name, value in arguments.items() if value is not None or name not in tool.without_null
+        }
     missing = [name for name, argument in declared.items() if argument.required and name not in arguments]
     if missing and task_id is None:
         raise InvalidToolArguments(f"missing: {', '.join(missing)} ({REQUIRED})")
