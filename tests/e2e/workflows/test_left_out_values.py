@@ -7,6 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from mcp_baton import Server, ToolError, ask_user, step
+from mcp_baton.protocol.json import JsonObject
 from mcp_baton.testing import Client, Connect
 
 IGNORED = "so these were ignored: "
@@ -64,7 +65,7 @@ def client(shop: Shop, baton: Connect) -> Client:
 
 def test_a_resume_with_null_empty_texts_and_defaults_keeps_the_stored_arguments(client: Client, shop: Shop) -> None:
     first = client.call_workflow("lend", {"title": "Walden", "weeks": 5, "note": "soon"})
-    again = {"title": "", "weeks": 2, "note": None, "answers": {"reader": " "}}
+    again: JsonObject = {"title": "", "weeks": 2, "note": None, "answers": {"reader": " "}}
     run = client.call_workflow("lend", again, first.task_id)
 
     assert shop.calls == [("Walden", 5, "soon", None)] * 2
@@ -124,7 +125,7 @@ def test_an_empty_text_is_no_answer(client: Client, shop: Shop) -> None:
 
 def test_a_continuation_runs_what_was_sent(client: Client, shop: Shop) -> None:
     first = client.call_workflow("lend", {"title": "Walden", "weeks": 5, "note": "soon"})
-    arguments = {"title": "", "weeks": 2, "note": None, "task_id": first.task_id}
+    arguments: JsonObject = {"title": "", "weeks": 2, "note": None, "task_id": first.task_id}
     result = client.call_tool("pack", arguments)
 
     assert not result.is_error

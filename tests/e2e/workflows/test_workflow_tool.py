@@ -185,13 +185,8 @@ Then call refund_order with {task_arguments} to let the server continue."""
     }
     assert structure(run)["pause_reason"] == run.pause.to_dict()
     assert run.next == [
-        {
-            "tool": "refund",
-            "arguments": {"order_id": "A-17", "amount": 30.0, "task_id": run.task_id},
-            "guidance": 'Mind "A-17".',
-        },
-        {"tool": "refund_order", "arguments": {"task_id": run.task_id}},
-    ]
+        {"tool": "refund_order", "arguments": {"task_id": run.task_id}}
+    ]  # the failed call would fail again
     second_run = client.call_workflow("refund_order", task=run.task_id)
     assert (second_run.steps, second_run.completed, second_run.task_id) == (ALL_STEPS, True, run.task_id)
     assert len(client.calls("fetch_order")) == 1
@@ -391,16 +386,17 @@ def test_the_structure_matches_its_schema_and_has_the_text(baton: Connect) -> No
     assert "if the server went on, it would repeat steps 'fetch' (idempotency key " in states["not written"].text
 
 
-def test_each_handshake_revision_has_workflow_tools_and_the_first_has_no_links(
+def test_each_handshake_revision_has_workflow_tools_and_the_first_has_texts_instead_of_links(
     make_client: MakeClient,
 ) -> None:
     server = orders_server()
     client = make_client(server)
     server.tools["fetch_order"].function = lambda **_: {"total": 1.0, "email": "k", "text": "x" * 5_000}
-    for revision, links in (("2025-03-26", 0), ("2025-06-18", 1), ("2025-11-25", 1)):
+    link = "resource_link"
+    for revision, kind in (("2025-03-26", "text"), ("2025-06-18", link), ("2025-11-25", link)):
         headers = {"MCP-Protocol-Version": revision}
         answer = client.request("tools/call", {"name": "refund_order", "arguments": ORDER}, headers=headers)
-        assert len(answer.result["content"]) == 1 + links
+        assert [block["type"] for block in answer.result["content"]] == ["text", kind]
         tools = client.request("tools/list", headers=headers).result["tools"]
         assert (
             tools[-1]["name"] == "refund_order"

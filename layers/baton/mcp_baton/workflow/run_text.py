@@ -88,10 +88,18 @@ class Message(Struct, frozen=True):
     blob: FetchedResource | None = None
 
 
+CONTINUE: Final = "Continue as described."
+TELL_NEEDS: Final = "Tell me what is needed."
+TELL_RESULT: Final = "Tell me the result."
+REQUESTS: Final = (CONTINUE, TELL_NEEDS, TELL_RESULT)
+"""The user's messages that follow the assistant's last one."""
+
+
 def messages(
     run: EndedRun, tools: Requirements, describe: Callable[[str], str], handle: Handle | None = None
 ) -> list[Message]:
-    """The conversation: intent, plan, and each step; at the end the handoff, or why the run stopped.
+    """The conversation: intent, plan, and each step; then the handoff, or why the run stopped. The last message is the
+    user's, because the APIs of models refuse a conversation that ends with the assistant.
 
     Args:
         handle: Names the task in the handoff; `None` for a handoff that does not name it.
@@ -101,15 +109,20 @@ def messages(
         conversation.extend(_step_messages(trace, run))
     if run.blocked:
         conversation.extend(_resource(resource, run) for resource in run.blocked.resources)
+    request = TELL_RESULT
     if isinstance(run.stop, TaskOver | Superseded):
         texts = [why_stopped(run, run.stop), *(not_recorded(run) if run.persisted == "unknown" else [])]
+        request = TELL_NEEDS
     elif run.pause:
         notes = [*may_have_run_twice(run.repeated), *may_have_run(run.open_repeats), *ignored_values(run)]
-        notes += not_recorded(run)
-        texts = [RemainingCalls(run.known, tools, run.pause, handle, handle, run.read_resources).handoff(notes)]
+        remaining = RemainingCalls(run.known, tools, run.pause, handle, handle, run.read_resources)
+        texts = [remaining.handoff([*notes, *not_recorded(run)])]
+        request = CONTINUE if remaining.suggests_call() else TELL_NEEDS
     else:
         texts = [*may_have_run_twice(run.repeated), *ignored_values(run), *not_recorded(run)]
-    return [*conversation, *([Message("assistant", "\n\n".join(texts))] if texts else [])]
+    if texts:
+        conversation.append(Message("assistant", "\n\n".join(texts)))
+    return [*conversation, *([Message("user", request)] if conversation[-1].role == "assistant" else [])]
 
 
 def _intent_text(run: EndedRun) -> str:
