@@ -85,7 +85,7 @@ class Demo:
         screen.title("5 · A longer workflow: progress arrives while a step runs")
         prompt = self._request("prompts/get", {"name": "monthly_report", "arguments": {"month": "2026-09"}})
         pause, task_id = self._paused(prompt, "answersRequired")
-        screen.handoff(prompt["messages"][-1]["content"]["text"])
+        screen.handoff(prompt["messages"][-2]["content"]["text"])
         [question] = pause["questions"]
         screen.title("6 · The model answers the question, and the server does the rest")
         answers = {question["name"]: "September brought in EUR 11208.69. The moss guide sold best."}

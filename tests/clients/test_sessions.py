@@ -99,8 +99,8 @@ def test_the_client_gets_a_paused_prompt_with_its_handoff_and_its_task(session: 
     prompt = session.report["paused"]
     assert steps_in(prompt["_meta"]) == ["completed", "failed"]
     assert prompt["_meta"]["pause_reason"]["type"] == "toolError"
-    handoff = prompt["messages"][-1]
-    assert handoff["role"] == "assistant"
+    handoff, request = prompt["messages"][-2:]
+    assert [handoff["role"], request["role"]] == ["assistant", "user"]
     assert "1. Call refund with" in handoff["content"]["text"]
     assert session.task_id not in json.dumps(prompt["messages"])
 

@@ -47,10 +47,10 @@ class Session:
         return {tool.name for tool in tools.tools}, {prompt.name for prompt in prompts.prompts}
 
     async def prompt(self, name: str, arguments: dict[str, str] | None = None, **meta: Any) -> tuple[str, Any]:
-        """Run a workflow prompt. Return the text of its last message, and its `_meta`."""
+        """Run a workflow prompt. Return the text of the assistant's last message, and its `_meta`."""
         result = await self.client.get_prompt(name, arguments, meta={"progress_token": name, **meta})
-        message: Any = result.messages[-1].content
-        return message.text, result.meta
+        texts: list[str] = [message.content.text for message in result.messages if message.role == "assistant"]
+        return texts[-1], result.meta
 
     async def call(self, tool: str, arguments: dict[str, Any], task_id: str | None = None) -> tuple[Any, Any]:
         """Call a tool, as a continuation if there is a task. Return its value, and `_meta`."""

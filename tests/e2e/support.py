@@ -19,6 +19,7 @@ from mcp_baton.protocol.envelope import (
 from mcp_baton.server.workflows.task_view import VARIABLES_KEY, variables_in
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import key_of
+from mcp_baton.workflow.run_text import REQUESTS
 from tests.fakes import FunctionContext
 
 if TYPE_CHECKING:
@@ -86,9 +87,10 @@ class Answer:
 
     @property
     def handoff(self) -> str:
-        """Return the last message of a paused prompt."""
-        role, text = self.conversation[-1]
-        assert role == "assistant"
+        """Return the last message of the assistant. The user's request follows it."""
+        (role, text), (last_role, request) = self.conversation[-2:]
+        assert (role, last_role) == ("assistant", "user")
+        assert request in REQUESTS
         return text
 
     @property

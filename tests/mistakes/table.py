@@ -597,6 +597,34 @@ FUNCTIONS = (
         warning=True,
     ),
     Mistake(
+        "a recursive type of a parameter",
+        '@dataclass\nclass Shelf:\n    name: str\n    parts: "list[Shelf]"\n\n\n@server.tool  # here\n'
+        'def stock(shelf: Annotated[Shelf, "Which"]) -> int:\n' + COUNT,
+        ("tool 'stock'", "'shelf'", "recursive", "LlamaIndex", "mcp-use"),
+        "flat objects",
+        warning=True,
+    ),
+    Mistake(
+        "numbers as choices of a parameter",
+        "from typing import Literal\n\n\n@server.tool  # here\n"
+        'def stock(floors: Annotated[list[Literal[1, 2]], "Which"]) -> int:\n' + COUNT,
+        ("tool 'stock'", "'floors'", "choices", "Gemini"),
+        "Literal['1', '2']",
+        warning=True,
+    ),
+    Mistake(
+        "a union of objects as an argument of a workflow",
+        "from mcp_baton import step\n\n\n@dataclass\nclass Box:\n    name: str\n\n\n"
+        "@dataclass\nclass Shelf:\n    floor: int\n\n\n"
+        '@server.tool\ndef stock(place: Annotated[Any, "Which"]) -> int:\n'
+        + COUNT
+        + '\n\n@server.workflow  # here\ndef count(place: Annotated[Box | Shelf, "Which"]) -> None:\n'
+        '    """Count."""\n    step(stock)(place=place)\n',
+        ("workflow 'count'", "'place'", "union", "smolagents", "AutoGen"),
+        "one tool for each",
+        warning=True,
+    ),
+    Mistake(
         "a name that hosts refuse",
         '@server.tool(name="stock.count")  # here\ndef stock() -> int:\n' + COUNT,
         ("'stock.count'", "1 to 64"),

@@ -42,7 +42,7 @@ async def converse(session: ClientSession) -> dict[str, Any]:
         "revision": initialization.protocolVersion,
         "tools": [tool.name for tool in (await session.list_tools()).tools],
         "prompts": [entry.name for entry in (await session.list_prompts()).prompts],
-        "paused": {"progress": first_progress, "meta": pause.meta, "handoff": pause.messages[-1].content.text},
+        "paused": {"progress": first_progress, "meta": pause.meta, "handoff": pause.messages[-2].content.text},
         "continued": {"value": continuation.structuredContent, "meta": continuation.meta},
         "resumed": {"progress": second_progress, "meta": resume.meta},
         "task": (await session.experimental.get_task(task_id)).status,

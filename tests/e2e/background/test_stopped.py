@@ -66,7 +66,7 @@ def test_a_run_whose_task_is_ended_during_a_step_does_not_run_the_next(baton: Co
     client.during("two", task_ender(client, outcome, 2.0))
     run = client.get_prompt("flow")
     assert steps_run(client) == ["one", "two"]
-    assert run.messages[-1].text == (
+    assert run.messages[-2].text == (
         f"{EVENTS[outcome]} while this run was under way. Step 'two' ran last. These steps were not run: 'three'."
     )
     assert run.meta["persisted"] is False
@@ -90,7 +90,7 @@ def test_a_checkpoint_that_the_task_refuses_stops_the_run(baton: Connect, outcom
     client.during("two", end_unseen)
     run = client.get_prompt("flow")
     assert steps_run(client) == ["one", "two"]
-    assert run.messages[-1].text.startswith(f"{EVENTS[outcome]} while this run was under way. Step 'two' ran last.")
+    assert run.messages[-2].text.startswith(f"{EVENTS[outcome]} while this run was under way. Step 'two' ran last.")
     assert run.meta["persisted"] is False
 
 

@@ -101,7 +101,12 @@ def test_the_schema_has_the_pages_actions_for_clients_that_show_it(client: Clien
     tool = workflow_tool(client, SHOWS_PAGES)
 
     assert list(tool["inputSchema"]["properties"]) == ["task_id", "task_action", "task_result"]
-    assert tool["inputSchema"]["properties"]["task_action"]["enum"] == ["show", "list", "cancel", "complete"]
+    assert tool["inputSchema"]["properties"]["task_action"]["anyOf"][0]["enum"] == [
+        "show",
+        "list",
+        "cancel",
+        "complete",
+    ]
     assert {"board", "tasks"} <= tool["outputSchema"]["properties"].keys()
     assert "required" not in tool["inputSchema"]
 

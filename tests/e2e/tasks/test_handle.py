@@ -169,10 +169,8 @@ def test_a_failed_call_reports_the_failure_and_the_next_call(make_client: MakeCl
         "Recorded as step 'refund', which failed (1 of 3 done). This step is not retryable: correct the cause first."
     )
     assert answer.result["isError"]
-    assert texts(answer) == [
-        "the bank is closed",
-        f'{failure} Next: call refund with {retry_arguments}\nNote: Refund no more than the total of "A-17".',
-    ]
+    note = f'{failure} Next: call refund with {retry_arguments}\nNote: Refund no more than the total of "A-17".'
+    assert texts(answer) == [f"{note}\n\nthe bank is closed"]
 
 
 @pytest.mark.parametrize("empty", [None, ""])
@@ -250,7 +248,7 @@ def test_only_tools_of_durable_workflows_accept_a_task_id(make_client: MakeClien
 
     input_schema, _ = schemas(client, "refund")
     assert list(input_schema["properties"]) == ["order_id", "amount", "task_id"]
-    assert input_schema["properties"]["task_id"]["type"] == "string"
+    assert input_schema["properties"]["task_id"]["type"] == ["string", "null"]
     assert input_schema["required"] == ["order_id", "amount"]
     assert "task_id" not in schemas(client, "audit")[0]["properties"]
     assert schemas(client, "track")[0]["properties"]["task_id"] == {"type": "string"}

@@ -107,10 +107,7 @@ def test_show_returns_everything_that_a_person_needs_to_continue_a_paused_task(b
     assert [call["schema"]["required"] for call in board["calls"]] == [["order_id", "amount"], ["to", "text"]]
     assert board["can"] == {"go_on": True, "complete": True, "cancel": True}
     # The structure also has the members that each result of the tool has.
-    assert structure["next"] == [
-        {"tool": "refund", "arguments": refund | task, "guidance": 'Mind "A-17".'},
-        {"tool": "refund_order", "arguments": task},
-    ]
+    assert structure["next"] == [{"tool": "refund_order", "arguments": task}]  # the failed call would fail again
     assert structure["results"] == {"fetch": order}
     assert satisfies_schema(structure)
 

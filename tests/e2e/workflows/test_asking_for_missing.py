@@ -212,9 +212,10 @@ def test_the_workflow_tool_asks_too(flow: Flow) -> None:
     [
         ({"action": "decline"}, "missingFields", FORM["required"]),
         ({"action": "cancel"}, "missingFields", FORM["required"]),
+        (accept(approved_by=" "), "missingFields", FORM["required"]),
         (accept(**ANSWERS | {"amount": "much"}), "invalidFields", ["amount"]),
     ],
-    ids=["declined", "cancelled", "refused by the tool"],
+    ids=["declined", "cancelled", "an empty text", "refused by the tool"],
 )
 def test_the_workflow_stays_paused_without_a_valid_answer(
     flow: Flow, response: JsonDict, list_name: str, names: list[str]

@@ -113,7 +113,7 @@ def test_the_meta_of_a_recorded_call_is_exactly_the_tasks_state(make_client: Mak
             {"name": "a2", "status": "pending"},
         ],
         "pause_reason": MISTAKE,
-        "next": [{"tool": "a", "arguments": {"text": "fail"}}, {"tool": "flow", "arguments": {"task_id": task}}],
+        "next": [{"tool": "flow", "arguments": {"task_id": task}}],
         "recorded": True,
         **related_meta(era, task),
     }

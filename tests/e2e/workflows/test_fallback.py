@@ -40,7 +40,7 @@ def assert_runs_without_a_task(client: Client) -> None:
 
     assert run().messages[-1].text == "Result from second: 2"
     client.tool_raises("second", "no")
-    assert run().messages[-1].text.endswith(f"{NEXT}\n\n1. Call second with {{}}")
+    assert run().messages[-2].text.endswith(f"{NEXT}\n\n1. Call second with {{}}")
 
 
 def test_a_run_continues_without_a_task_if_the_owner_has_too_many_tasks(baton: Connect) -> None:

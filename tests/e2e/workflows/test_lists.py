@@ -1,5 +1,7 @@
 """Steps that call a tool for each element of a list (docs/workflows.md, Lists)."""
 
+import json
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypedDict
@@ -223,14 +225,15 @@ def test_the_handoff_has_one_call_for_each_open_element_and_each_call_is_recorde
     sites.down_sites = {"a", "c"}
     with connect(sites.server) as client:
         run = client.call_workflow("report")
-        calls = [call for call in run.next if call["tool"] == "notify"]
+        calls = [json.loads(text) for text in re.findall(r"Call notify with (.*)", run.text)]
         sites.down_sites = set()
-        texts = [client.call_tool("notify", call["arguments"], task=run.task_id).text for call in calls]
+        texts = [client.call_tool("notify", call).text for call in calls]
         state = client.task(run.task_id)
         last_run = client.call_workflow("report", task=run.task_id)
         values = variables(client, run.task_id)
 
-    assert [call["arguments"]["to"] for call in calls] == ["a", "c"]
+    assert [call["to"] for call in calls] == ["a", "c"]
+    assert [call["tool"] for call in run.next] == ["report"]  # the failed calls would fail again
     assert "2 of 3 calls failed; the call for element 0" in run.text
     assert "Recorded as a call of step 'notify': 2 of its 3 elements have results" in texts[0]
     assert "Recorded as step 'notify'" in texts[1]
@@ -623,7 +626,7 @@ def test_the_messages_of_a_prompt_name_the_list_once() -> None:
         texts = [message.text for message in client.get_prompt("report").messages]
 
     assert '2. notify, for each element of "find": Notify a site.' in texts[1]
-    assert texts[-3:-1] == [
+    assert texts[-4:-2] == [
         'Calling notify for each element of "find"',
         "Error from notify: 1 of 3 calls failed; the call for element 2: c is down",
     ]

@@ -281,8 +281,9 @@ def test_a_refused_continuation_is_made_again_after_the_approval(baton: Connect,
 
     hint = "After the approval, make the same call again."
     structure: Any = refusal.structured
-    assert str(refusal.content[0]["text"]).endswith(hint)
-    assert block_of(refusal) == structure["baton_next"] == f"Nothing was run or recorded. {hint}"
+    note, error = str(refusal.content[0]["text"]).split("\n\n")
+    assert error.endswith(hint)
+    assert note == structure["baton_next"] == f"Nothing was run or recorded. {hint}"
     assert structure["approval"]["message"] == "Refund 200.0 EUR?"
     kim.approve(structure["approval"]["approvalId"])
     continuation = client.call_tool("refund", arguments)

@@ -98,11 +98,12 @@ def test_a_tool_error_fails_its_step_pauses_and_is_handed_off_as_documented(bato
     variables = client.task(paused_run.task_id).variables
     assert variables["_workflow.result.refund"] == {"error": "connection timeout"}
     assert "_workflow.result.notify" not in variables
-    assert [(message.role, message.text) for message in paused_run.messages[-3:-1]] == [
+    assert [(message.role, message.text) for message in paused_run.messages[-4:-2]] == [
         ("assistant", 'Calling refund with {"order_id": "A-17", "amount": 30.0}'),
         ("user", "Error from refund: connection timeout"),
     ]
-    assert paused_run.messages[-1].role == "assistant"
+    assert [message.role for message in paused_run.messages[-2:]] == ["assistant", "user"]
+    assert paused_run.messages[-1].text == "Continue as described."
     assert paused_run.handoff == (
         "Step 'refund' failed: \"connection timeout\". This step is retryable.\n\n"
         "To continue the workflow, make these tool calls:\n\n"

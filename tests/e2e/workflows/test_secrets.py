@@ -166,13 +166,15 @@ def test_remaining_calls_name_a_secret_without_its_value(make_client: MakeClient
     task = client.get_prompt("flow", ARGUMENTS).task_id
 
     answer = client.call_tool("login", ARGUMENTS, task=task)
-    assert answer.meta["next"] == [
+    resume_call = {"tool": "flow", "arguments": {"task_id": task, "pin": "<secret pin>"}}
+    assert answer.meta["next"] == [resume_call]  # the call of `pay` would fail again
+    assert client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"] == [
         {
             "tool": "pay",
             "arguments": {"session": "S-A-1", "headers": {"auth": ["Pin <secret pin>"]}, "note": "for A-1"},
             "guidance": 'Never say "<secret pin>".',
         },
-        {"tool": "flow", "arguments": {"task_id": task, "pin": "<secret pin>"}},
+        resume_call,
     ]
 
 

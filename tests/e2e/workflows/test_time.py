@@ -352,7 +352,7 @@ def test_an_async_tool_does_not_start_while_another_one_blocks_the_loop(
         answer["content"][0]["text"] == f"not started: the time for this request was over: {problem}. Nothing was run."
     )
     assert "tool block blocks the event loop" in caplog.text
-    assert call_as_admin(blocking_client, "block").result["content"] == []
+    assert call_as_admin(blocking_client, "block").result["content"] == [{"type": "text", "text": "Done."}]
     assert not tools.started.is_set()
 
 

@@ -12,6 +12,8 @@ from jsonschema_rs import validator_for
 from msgspec import structs
 
 from mcp_baton import Argument, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.server.definitions.published_schema import optional
+from mcp_baton.server.definitions.workflow_tool import TASK_ID_DESCRIPTION
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
 from mcp_baton.workflow.sources import Source
@@ -107,16 +109,17 @@ def test_a_workflow_tool_is_listed_with_a_description_and_a_schema(baton: Connec
     assert tool["inputSchema"] == {
         "type": "object",
         "properties": {
-            "order_id": {"type": "string", "description": "The order; required unless task_id is given"},
-            "amount": {"type": "number"},
-            "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
-            "copies": {"type": "integer", "default": 1},
-            "task_id": {
-                "type": "string",
-                "description": "The task_id of an earlier result, to continue that task. Leave it out to start anew.",
-            },
+            "order_id": optional({"type": "string", "description": "The order; required unless task_id is given"}),
+            "amount": optional({"type": "number"}),
+            "note": optional({"type": "string"}),
+            "copies": optional({"type": "integer", "default": 1}),
+            "task_id": optional(
+                {
+                    "type": "string",
+                    "description": TASK_ID_DESCRIPTION,
+                }
+            ),
         },
-        "additionalProperties": False,
     }
 
 
@@ -182,13 +185,8 @@ Then call refund_order with {task_arguments} to let the server continue."""
     }
     assert structure(run)["pause_reason"] == run.pause.to_dict()
     assert run.next == [
-        {
-            "tool": "refund",
-            "arguments": {"order_id": "A-17", "amount": 30.0, "task_id": run.task_id},
-            "guidance": 'Mind "A-17".',
-        },
-        {"tool": "refund_order", "arguments": {"task_id": run.task_id}},
-    ]
+        {"tool": "refund_order", "arguments": {"task_id": run.task_id}}
+    ]  # the failed call would fail again
     second_run = client.call_workflow("refund_order", task=run.task_id)
     assert (second_run.steps, second_run.completed, second_run.task_id) == (ALL_STEPS, True, run.task_id)
     assert len(client.calls("fetch_order")) == 1
@@ -388,16 +386,17 @@ def test_the_structure_matches_its_schema_and_has_the_text(baton: Connect) -> No
     assert "if the server went on, it would repeat steps 'fetch' (idempotency key " in states["not written"].text
 
 
-def test_each_handshake_revision_has_workflow_tools_and_the_first_has_no_links(
+def test_each_handshake_revision_has_workflow_tools_and_the_first_has_texts_instead_of_links(
     make_client: MakeClient,
 ) -> None:
     server = orders_server()
     client = make_client(server)
     server.tools["fetch_order"].function = lambda **_: {"total": 1.0, "email": "k", "text": "x" * 5_000}
-    for revision, links in (("2025-03-26", 0), ("2025-06-18", 1), ("2025-11-25", 1)):
+    link = "resource_link"
+    for revision, kind in (("2025-03-26", "text"), ("2025-06-18", link), ("2025-11-25", link)):
         headers = {"MCP-Protocol-Version": revision}
         answer = client.request("tools/call", {"name": "refund_order", "arguments": ORDER}, headers=headers)
-        assert len(answer.result["content"]) == 1 + links
+        assert [block["type"] for block in answer.result["content"]] == ["text", kind]
         tools = client.request("tools/list", headers=headers).result["tools"]
         assert (
             tools[-1]["name"] == "refund_order"

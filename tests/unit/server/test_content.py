@@ -105,8 +105,8 @@ def test_an_ordinary_value_is_not_content(value: object) -> None:
             {"a": 1},
         ),
         (ToolResult(["seen", Text("too")]), {}, [text("seen"), text("too")]),
-        (ToolResult(), {"content": []}, []),
-        (ToolResult(structured={}), {"content": [], "structuredContent": {}}, {}),
+        (ToolResult(), {"content": [text("Done.")]}, []),
+        (ToolResult(structured={}), {"content": [text("{}")], "structuredContent": {}}, {}),
     ],
     ids=["everything", "no structure", "nothing", "an empty structure"],
 )

@@ -3,7 +3,7 @@
 import inspect
 import os
 import sys
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, Final
 from mcp_baton import Server, Settings, Workflow
 from mcp_baton.exceptions import SettingsError, WorkflowError
 from mcp_baton.local.faults import Definitions, Fault, Site, fault_of, function_site
+from mcp_baton.local.framework_types import difficulties
 from mcp_baton.local.loader import LoadError, find, load
 from mcp_baton.local.run_checks import WorkflowChecks, blocking_calls, undefined_names
 from mcp_baton.server.definitions.tool import Tool
@@ -86,6 +87,7 @@ def _tool_advice(tool: Tool) -> Iterator[Fault]:
             undescribed.append(f"{parameter.name}: Annotated[{kind}, '…']")
     yield from blocking_calls(tool)
     yield from undefined_names(tool)
+    yield from _framework_advice(label, lambda: tool.definition["inputSchema"], site)
     if undescribed:
         names = ", ".join(repr(text.partition(":")[0]) for text in undescribed)
         lacking = "no type and no description" if untyped - {"return"} else "no description"
@@ -103,6 +105,16 @@ def _untyped(tool: Tool) -> set[str]:
     signature = inspect.signature(tool.decorated)
     names = {name for name, item in signature.parameters.items() if item.annotation is item.empty}
     return names | ({"return"} if signature.return_annotation is signature.empty else set())
+
+
+def _framework_advice(label: str, make: Callable[[], Any], site: Site | None) -> Iterator[Fault]:
+    """Yield the types that some agent frameworks cannot use."""
+    try:
+        schema = make()
+    except Exception:  # noqa: BLE001 - code of the author's type runs; another fault reports the error
+        return
+    for parameter, problem, remedy in difficulties(schema):
+        yield Fault(f"{label}: {'' if parameter is None else f'the type of {parameter!r} '}{problem}", remedy, site)
 
 
 def _is_described(tool: Tool, parameter: str) -> bool:
@@ -129,8 +141,10 @@ def _workflow_advice(server: Server, workflow: Workflow, definitions: Definition
     def site(step: str | None = None) -> Site | None:
         return definitions.site(workflow.name, step)
 
-    if workflow.has_workflow_tool:
+    workflow_tool = server.full_view.workflow_tool(workflow.name)
+    if workflow_tool is not None:
         yield from _name_advice(label, workflow.name, site())
+        yield from _framework_advice(label, lambda: workflow_tool.input_schema, site())
     used_arguments = set[str]().union(*(_arguments_in(step) for step in workflow.steps))
     for argument in workflow.arguments:
         name = argument.name

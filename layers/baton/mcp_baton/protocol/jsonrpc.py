@@ -162,7 +162,12 @@ def result_message(request_id: RequestId, result: JsonObject) -> dict[str, Json]
 def missing_capability(required: JsonObject) -> ProtocolError:
     """The error for a request that needs capabilities that the client has not declared."""
     data: JsonObject = {"requiredCapabilities": required}
-    return ProtocolError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
+    names, inner = [], required
+    while inner:
+        name, inner = next((key, value if isinstance(value, Mapping) else {}) for key, value in inner.items())
+        names.append(name)
+    # Frameworks show their models the message, but not the data.
+    return ProtocolError(MISSING_CLIENT_CAPABILITY, f"Missing required client capability: {'.'.join(names)}", data)
 
 
 def error_message(request_id: RequestId | None, error: ProtocolError) -> dict[str, Json]:

@@ -2,11 +2,11 @@
 
 import binascii
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct, field
 
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.server.definitions.uris import encoded
 
 type Annotations = Mapping[str, Json]
@@ -138,6 +138,44 @@ def block(item: str | Content) -> JsonObject:
 def error_result(text: str) -> dict[str, Json]:
     """Return the result of a call that failed. Hosts show only its text."""
     return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+LONG_CONTENT: Final = 8_000
+"""Bytes of JSON. Hosts cut longer content at its end or in its middle."""
+
+
+def with_note(blocks: Sequence[Json], text: str, *, is_error: bool) -> list[Json]:
+    """Return the content with a text that says how to continue. After an error it is in the first block, with the
+    error, because some frameworks show only this one. In long content it is the first and the last block, otherwise
+    the last one."""
+    note: Json = {"type": "text", "text": text}
+    is_long = json_size(blocks) > LONG_CONTENT
+    match blocks:
+        case [{"type": "text", "text": error}] if is_error:
+            first: list[Json] = [{"type": "text", "text": f"{text}\n\n{error}"}]
+        case _:
+            first = [*([note] if is_error or is_long else []), *blocks]
+    return [*first, *([note] if is_long or not is_error else [])]
+
+
+def result_without_links(result: JsonObject) -> JsonObject:
+    """Return the result of a tool or a prompt for a client of revision 2025-03-26, which does not know links to
+    resources: they are texts."""
+    changed: dict[str, Json] = dict(result)
+    if isinstance(blocks := result.get("content"), Sequence):
+        changed["content"] = [_without_link(item) for item in blocks]
+    if isinstance(messages := result.get("messages"), Sequence):
+        changed["messages"] = [
+            {**message, "content": _without_link(message["content"])} if isinstance(message, Mapping) else message
+            for message in messages
+        ]
+    return changed
+
+
+def _without_link(item: Json) -> Json:
+    if not isinstance(item, Mapping) or item.get("type") != "resource_link":
+        return item
+    return {"type": "text", "text": f"Resource {item['name']}: {item['uri']}"}
 
 
 def with_meta(result: JsonObject, members: JsonObject) -> dict[str, Json]:

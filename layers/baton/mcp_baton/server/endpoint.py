@@ -24,6 +24,7 @@ from mcp_baton.protocol.jsonrpc import (
 from mcp_baton.server.access import CALLBACKS, LINKS, ForeignPage, Origins, early_answer, is_approvals, refusal
 from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.asking.deliver_answer import deliver_answer
+from mcp_baton.server.content import result_without_links
 from mcp_baton.server.methods import METHODS, Method, call_method
 from mcp_baton.server.methods.lifecycle import complete_result
 from mcp_baton.server.reply import Reply, json_response
@@ -203,6 +204,8 @@ class Endpoint:
 
             self._services.later(partial(notify, request))
         final_result = complete_result(request, result) if envelope.era is Era.STATELESS else result
+        if envelope.revision == REVISION_WITHOUT_HEADER:
+            final_result = result_without_links(final_result)
         return reply.result(result_message(message.id, final_result))
 
     def _result(self, request: Request) -> JsonObject:

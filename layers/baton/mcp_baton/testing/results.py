@@ -180,10 +180,11 @@ class Run:
 
     @property
     def handoff(self) -> str:
-        """The last message of a paused run; empty for any other."""
+        """The last message of the assistant in a paused run; empty for any other."""
         if self.structured is not None:
             return self.text if self.paused else ""
-        return self.messages[-1].text if self.paused else ""
+        texts = (message.text for message in reversed(self.messages) if message.role == "assistant")
+        return next(texts, "") if self.paused else ""
 
     def __repr__(self) -> str:
         if self.is_error:

@@ -131,7 +131,9 @@ def call_that_shows(task_id: str, workflow: Workflow | None) -> str:
     return f"call {workflow.name} with {dumps_spaced({TASK_ID: task_id, TASK_ACTION: 'show'})}"
 
 
-def next_calls(plan: Plan, tools: Requirements, handle: Handle | None = None) -> list[JsonObject]:
+def next_calls(
+    plan: Plan, tools: Requirements, handle: Handle | None = None, *, with_failed: bool = True
+) -> list[JsonObject]:
     """The suggested calls for a stored task, as in `RemainingCalls.entries`.
 
     Args:
@@ -141,7 +143,7 @@ def next_calls(plan: Plan, tools: Requirements, handle: Handle | None = None) ->
     if workflow is None or known is None or plan.task.status.terminal:
         return []
     resume_handle = Handle(plan.task.task_id, workflow) if workflow.has_workflow_tool else None
-    return RemainingCalls(known, tools, plan.pause, handle, resume_handle).entries()
+    return RemainingCalls(known, tools, plan.pause, handle, resume_handle).entries(with_failed=with_failed)
 
 
 class RemainingCalls(Struct, frozen=True):
@@ -226,10 +228,13 @@ class RemainingCalls(Struct, frozen=True):
 
     # As data
 
-    def entries(self) -> list[JsonObject]:
+    def entries(self, *, with_failed: bool = True) -> list[JsonObject]:
         """The suggested calls, in order: `{"tool", "arguments", "guidance"?}` for a call, `{"resource"}` for a resource
         to read, before or after its step's call as the step has it. Arguments are those of the handoff. The last one is
         a call of the workflow's tool, which lets the server continue, or complete the task.
+
+        Args:
+            with_failed: Whether the list has a call that has failed and would fail again, and the calls after it.
         """
         if not self.known.open_steps:
             return self.resume_handle.complete_call() if self.resume_handle else []
@@ -239,8 +244,19 @@ class RemainingCalls(Struct, frozen=True):
         if self._remedy is Remedy.NONE:
             return self.resume_handle.cancel_call() if self.resume_handle else []
         resume_calls = self.resume_handle.resume_call() if self.resume_handle else []
-        calls = [entry for step in self.steps() for entry in self.entries_of(step)]
+        steps = self.steps() if with_failed or not self._fails_again else ()
+        calls = [entry for step in steps for entry in self.entries_of(step)]
         return [*(call for call in calls if call not in resume_calls), *resume_calls]
+
+    @property
+    def _fails_again(self) -> bool:
+        """Whether a call has failed and would fail again. Only texts suggest it, with what to correct."""
+        pause = self.pause
+        return isinstance(pause, StepFailed) and not (pause.retryable or pause.asks_client or pause.resource)
+
+    def suggests_call(self) -> bool:
+        """Whether the handoff suggests a call that continues the workflow."""
+        return self._remedy is not Remedy.NONE and bool(self.steps() or self.entries())
 
     def entries_of(self, step: Step) -> Iterator[JsonObject]:
         """The remaining calls of one step, as in `entries`."""

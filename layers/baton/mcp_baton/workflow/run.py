@@ -64,6 +64,7 @@ class RunInput(Struct, frozen=True):
         owner: The owner of the task; `None` for an unauthenticated caller.
         nulls: The arguments that were null, which a text cannot express.
         start: The stored start of the call, whose task this run creates; `None` if repeated calls are not found.
+        ignored: The arguments of a resume that do not replace the stored ones, and empty answers.
     """
 
     texts: Mapping[str, str]
@@ -73,6 +74,7 @@ class RunInput(Struct, frozen=True):
     nulls: frozenset[str] = frozenset()
     answers: Mapping[str, JsonObject] = field(default_factory=dict)
     start: Start | None = None
+    ignored: tuple[str, ...] = ()
 
     @property
     def stored_texts(self) -> dict[str, Json]:
@@ -266,6 +268,7 @@ class EndedRun(Struct, frozen=True):
         repeated: The steps of this run that an interrupted earlier run may have run, too.
         open_repeats: The open steps that an interrupted earlier run may have run.
         unrecorded: The steps of this run that are not recorded, or may not be recorded.
+        ignored: As in `RunInput`.
     """
 
     known: Known
@@ -281,6 +284,7 @@ class EndedRun(Struct, frozen=True):
     repeated: tuple[Repeat, ...] = ()
     open_repeats: tuple[Repeat, ...] = ()
     unrecorded: tuple[Repeat, ...] = ()
+    ignored: tuple[str, ...] = ()
 
     @property
     def workflow(self) -> Workflow:

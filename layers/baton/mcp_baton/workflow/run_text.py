@@ -73,6 +73,14 @@ def not_recorded(run: EndedRun) -> list[str]:
     return [f"{problem} Before you repeat {steps}, {check}."]
 
 
+def ignored_values(run: EndedRun) -> list[str]:
+    """The sentence about values of this call that were not used."""
+    if not run.ignored:
+        return []
+    rule = "In a resume, null, an empty text or a default replaces no stored value"
+    return [cut(f"{rule}, so these were ignored: {', '.join(run.ignored)}.", LIMIT_OF_EVENT)]
+
+
 class Message(Struct, frozen=True):
     """One message: a text, or a resource's bytes."""
 
@@ -81,10 +89,18 @@ class Message(Struct, frozen=True):
     blob: FetchedResource | None = None
 
 
+CONTINUE: Final = "Continue as described."
+TELL_NEEDS: Final = "Tell me what is needed."
+TELL_RESULT: Final = "Tell me the result."
+REQUESTS: Final = (CONTINUE, TELL_NEEDS, TELL_RESULT)
+"""The user's messages that follow the assistant's last one."""
+
+
 def messages(
     run: EndedRun, tools: Requirements, describe: Callable[[str], str], handle: Handle | None = None
 ) -> list[Message]:
-    """The conversation: intent, plan, and each step; at the end the handoff, or why the run stopped.
+    """The conversation: intent, plan, and each step; then the handoff, or why the run stopped. The last message is the
+    user's, because the APIs of models refuse a conversation that ends with the assistant.
 
     Args:
         handle: Names the task in the handoff; `None` for a handoff that does not name it.
@@ -94,14 +110,20 @@ def messages(
         conversation.extend(_step_messages(trace, run))
     if run.blocked:
         conversation.extend(_resource(resource, run) for resource in run.blocked.resources)
+    request = TELL_RESULT
     if isinstance(run.stop, TaskOver | Superseded):
         texts = [why_stopped(run, run.stop), *(not_recorded(run) if run.persisted == "unknown" else [])]
+        request = TELL_NEEDS
     elif run.pause:
-        notes = [*may_have_run_twice(run.repeated), *may_have_run(run.open_repeats), *not_recorded(run)]
-        texts = [RemainingCalls(run.known, tools, run.pause, handle, handle, run.read_resources).handoff(notes)]
+        notes = [*may_have_run_twice(run.repeated), *may_have_run(run.open_repeats), *ignored_values(run)]
+        remaining = RemainingCalls(run.known, tools, run.pause, handle, handle, run.read_resources)
+        texts = [remaining.handoff([*notes, *not_recorded(run)])]
+        request = CONTINUE if remaining.suggests_call() else TELL_NEEDS
     else:
-        texts = [*may_have_run_twice(run.repeated), *not_recorded(run)]
-    return [*conversation, *([Message("assistant", "\n\n".join(texts))] if texts else [])]
+        texts = [*may_have_run_twice(run.repeated), *ignored_values(run), *not_recorded(run)]
+    if texts:
+        conversation.append(Message("assistant", "\n\n".join(texts)))
+    return [*conversation, *([Message("user", request)] if conversation[-1].role == "assistant" else [])]
 
 
 def _intent_text(run: EndedRun) -> str:
@@ -299,7 +321,7 @@ def _paused_text(run: EndedRun, pause: PauseReason, known: Known, tools: Require
         event = cut(f"Another call has completed step '{pause.step}' while this run was under way.", LIMIT_OF_EVENT)
     if not known.open_steps:
         finish = [f"All {len(known.statuses)} steps are done. {handle.complete_text()}"] if handle else []
-        return "\n\n".join([event, *may_have_run_twice(run.repeated), *finish])
+        return "\n\n".join([event, *may_have_run_twice(run.repeated), *ignored_values(run), *finish])
     remaining = RemainingCalls(known, tools, pause, handle, handle if run.stored else None)
     introduction, steps, closing = remaining.frame()
     lost_text = " ".join(remaining.lost_results())
@@ -341,7 +363,7 @@ def _notes(run: EndedRun) -> list[str]:
         if isinstance(run.pause, AnswersRequired):
             return [NO_TASK_TO_ANSWER]
         return [NO_TASK] if run.pause else []
-    return not_recorded(run)
+    return [*ignored_values(run), *not_recorded(run)]
 
 
 def _with_values(head: str, values: Sequence[Value], notes: Sequence[str]) -> str:

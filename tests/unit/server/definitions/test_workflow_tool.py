@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainValidator
 
 from mcp_baton import Argument, RegistrationError, Server, Step, Workflow, WorkflowError
 from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.definitions.published_schema import optional
 from mcp_baton.server.definitions.workflow_tool import OUTPUT_SCHEMA, WorkflowTool
 
 READS, KEEPS = {"readOnlyHint": True}, {"destructiveHint": False}
@@ -76,29 +77,29 @@ def test_the_annotations_combine_those_of_all_steps(tools: list[JsonObject], hin
 
 def test_arguments_of_plain_types_are_described_as_in_tools() -> None:
     assert properties(str, int, float | None, list[str], Literal["a", "b"], dict, Any) == [
-        {"type": "string"},
-        {"type": "integer"},
-        {"anyOf": [{"type": "number"}, {"type": "null"}]},
-        {"items": {"type": "string"}, "type": "array"},
-        {"enum": ["a", "b"], "type": "string"},
-        {"additionalProperties": True, "type": "object"},
-        {},
+        optional({"type": "string"}),
+        optional({"type": "integer"}),
+        optional({"type": "number"}),
+        optional({"items": {"type": "string"}, "type": "array"}),
+        optional({"enum": ["a", "b"], "type": "string"}),
+        optional({"additionalProperties": {"description": "Any JSON."}, "type": "object"}),
+        {"default": None},
     ]
 
 
-def test_compound_types_are_in_the_definitions_of_the_schema() -> None:
-    schema: Any = workflow_tool_of(Address, list[Item], Colour, str).input_schema
-    assert schema["properties"]["a0"]["$ref"] == "#/$defs/Address"
-    assert schema["properties"]["a1"] == {"items": {"$ref": "#/$defs/Item"}, "type": "array"}
-    assert schema["$defs"].keys() == {"Address", "Item", "Colour"}
-    assert schema["properties"]["a3"] == {"type": "string"}
+def test_compound_types_are_in_the_place_where_they_are_used() -> None:
+    schema: Any = workflow_tool_of(Address, list[Item], Colour).input_schema
+    address, items, colour = (schema["properties"][name]["anyOf"][0] for name in ("a0", "a1", "a2"))
+    assert address == {"properties": {"street": {"type": "string"}}, "required": ["street"], "type": "object"}
+    assert items["items"]["properties"]["amount"] == optional({"type": "integer", "default": 1})
+    assert colour == {"enum": ["red"], "type": "string"}
     plain: Any = workflow_tool_of(Address).input_schema
-    assert plain["$defs"]["Address"]["properties"] == {"street": {"type": "string"}}
+    assert plain["properties"]["a0"]["anyOf"][0] == address
 
 
 def test_a_type_without_a_schema_gets_an_empty_one() -> None:
-    assert properties(Annotated[Any, PlainValidator(lambda value: value)], Item)[0] == {}
-    assert properties(type("Odd", (), {}), int) == [{}, {"type": "integer"}]
+    assert properties(Annotated[Any, PlainValidator(lambda value: value)], Item)[0] == {"default": None}
+    assert properties(type("Odd", (), {}), int) == [{"default": None}, optional({"type": "integer"})]
 
 
 def test_the_schema_is_an_object_without_composition_or_required_arguments() -> None:

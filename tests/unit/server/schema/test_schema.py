@@ -308,7 +308,7 @@ def test_a_function_without_a_return_type_has_no_output_schema(annotation: Any) 
     assert subject.output is None
     assert "outputSchema" not in subject.definition
     assert subject.result(Succeeded({"a": 1})) == {"content": [{"type": "text", "text": '{"a":1}'}]}
-    assert subject.result(Succeeded(None)) == {"content": []}
+    assert subject.result(Succeeded(None)) == {"content": [{"type": "text", "text": "Done."}]}
 
 
 @pytest.mark.parametrize(

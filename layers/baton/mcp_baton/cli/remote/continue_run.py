@@ -74,7 +74,9 @@ class Continuation:
         tool = self._remote.tool(entry["tool"])
         schema = tool.get("inputSchema", {})
         questions: Mapping[str, str] = arguments[ANSWERS]
-        answer_schemas = schema["properties"][ANSWERS]["properties"]
+        answers_schema = schema["properties"][ANSWERS]
+        options = (answers_schema, *answers_schema.get("anyOf", ()))
+        answer_schemas = next(option["properties"] for option in options if "properties" in option)
         # The listed schema has the question without its values.
         texts = {name: {"description": text.removeprefix("<").removesuffix(">")} for name, text in questions.items()}
         fields = {name: {**answer_schemas[name], **text} for name, text in texts.items()}

@@ -9,6 +9,7 @@ from msgspec import Struct, to_builtins
 from mcp_baton.cli.remote.errors import DONE, FAILED, PAUSED
 from mcp_baton.server.workflows.task_view import ELEMENTS_KEY, NEXT_KEY, OMITTED_KEY, RESULT_BY_KEY, TIMINGS_KEY
 from mcp_baton.tasks.record import ENGINE_PREFIX, EXTRA_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX, has_value
+from mcp_baton.workflow.run_text import REQUESTS
 
 ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 
@@ -172,8 +173,8 @@ class RunResult(Struct, frozen=True):
 
     @property
     def _last_text(self) -> str:
-        last = self.messages[-1] if self.messages else {}
-        return text_of(last) if last.get("role") == "assistant" else ""
+        messages = [message for message in self.messages if text_of(message) not in REQUESTS]
+        return text_of(messages[-1]) if messages and messages[-1].get("role") == "assistant" else ""
 
     def to_json(self) -> dict[str, Any]:
         if self.task is None:

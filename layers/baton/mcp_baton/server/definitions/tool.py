@@ -1,7 +1,9 @@
 """Tools: their definitions and results, and the options `task`, `idempotent` and `task_start` (docs/background.md)."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import types
+import typing
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -13,6 +15,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.content import CONTENT_TYPES, ToolResult
 from mcp_baton.server.definitions.labels import AllLabels, Labels
 from mcp_baton.server.definitions.param_headers import Header, mirrored
+from mcp_baton.server.definitions.published_schema import optional, published
 from mcp_baton.server.schema.plain import to_json
 from mcp_baton.server.schema.schema import InputSchema, OutputSchema, tool_error
 from mcp_baton.server.schema.signature import (
@@ -84,6 +87,7 @@ def task_support(options: dict[str, Any], subject: str) -> TaskSupport:
 
 
 _SCHEMALESS = (NO_ANNOTATION, None, type(None), Any)
+_LISTS = (Any, object, list, tuple, Sequence, Iterable, Collection)
 
 
 class Tool:
@@ -125,6 +129,8 @@ class Tool:
         returns = self.signature.returns
         has_no_schema = any(returns is empty for empty in _SCHEMALESS) or mentions_content(returns)
         self.output = None if has_no_schema else OutputSchema(name, returns)
+        # Clients refuse a result without structured content if the tool has an output schema.
+        self.publishes_output = self.output is not None and not may_be_content(returns)
         unknown = None if has_no_schema else type_without_schema(returns)
         if unknown is not None:
             raise return_error(f"tool {name!r}", unknown)
@@ -141,11 +147,15 @@ class Tool:
     def definition(self) -> dict[str, Json]:
         """The tool as `tools/list` shows it (MCP server/tools, Tool)."""
         try:
-            members: dict[str, Json] = {"name": self.name, **self.labels.to_json(), "inputSchema": self.input_schema}
+            members: dict[str, Json] = {
+                "name": self.name,
+                **self.labels.to_json(),
+                "inputSchema": self.published_schema,
+            }
             if guards := list(self._guards()):
                 descriptions = [members["description"]] if members.get("description") else []
                 members["description"] = "\n\n".join(map(str, [*descriptions, " ".join(guards)]))
-            if self.output:
+            if self.output and self.publishes_output:
                 members["outputSchema"] = self.output.json_schema
         except Exception as error:  # code of the author's type may raise anything
             has_output = self.output is not None
@@ -171,6 +181,11 @@ class Tool:
     @property
     def input_schema(self) -> JsonObject:
         return self.input.json_schema if self._input_schema is None else self._input_schema
+
+    @property
+    def published_schema(self) -> JsonObject:
+        """The input schema for clients. An author's own schema is published as it is."""
+        return published(self.input.json_schema) if self._input_schema is None else self._input_schema
 
     @cached_property
     def mirrored(self) -> dict[tuple[str, ...], str]:
@@ -198,17 +213,32 @@ class Tool:
                     self.name, self.decorated, self.signature.returns if self.output else None, return_value, error
                 )
                 raise result_error from result_error.__cause__
+        if self.publishes_output and content.structured is None:
+            declared_type = shown_type(self.signature.returns)
+            raise WrongResult(
+                f"{_returned(self.name, self.decorated)} content without structured content, but it declares "
+                f"{declared_type}, whose schema is published; return ToolResult(structured=…), or declare ToolResult"
+            )
         result = {name: to_json(value) for name, value in content.to_json().items()}
         return Succeeded(result.get("structuredContent", result["content"]), result)
 
     def result(self, outcome: Succeeded) -> dict[str, Json]:
-        if outcome.shown is not None:
-            return dict(outcome.shown)
         value = outcome.value
-        result: dict[str, Json] = {"content": [] if value is None else [{"type": "text", "text": as_text(value)}]}
+        if outcome.shown is not None:
+            structured = outcome.shown.get("structuredContent")
+            return {**outcome.shown, "content": outcome.shown["content"] or _text(structured, NOTHING)}
+        result: dict[str, Json] = {"content": _text(value, "null" if self.output else NOTHING)}
         if self.output:
             result["structuredContent"] = {"result": value} if self.output.wraps else value
         return result
+
+
+NOTHING: Final = "Done."
+"""The text of a result without a value. Some frameworks take a result without content for a failure."""
+
+
+def _text(value: Json, otherwise: str) -> list[Json]:
+    return [{"type": "text", "text": otherwise if value is None else as_text(value)}]
 
 
 def check_approval(approval: object, subject: str, signature: Signature, tasks: TaskSupport = NO_TASK) -> None:
@@ -265,6 +295,19 @@ def explicit_content(value: object) -> ToolResult | None:
     return None
 
 
+def may_be_content(annotation: Any) -> bool:
+    """Whether values of a return type may be content, which has no structured content. Any list may be."""
+    annotation = getattr(annotation, "__value__", annotation)
+    if mentions_content(annotation):
+        return True
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return any(may_be_content(part) for part in parts)
+    if origin is typing.Annotated:
+        return may_be_content(parts[0])
+    return (origin or annotation) in _LISTS and all(part in (Any, object, ...) for part in parts)
+
+
 def mentions_content(annotation: object) -> bool:
     """Whether a return type contains content, which has no output schema."""
     if annotation in (*CONTENT_TYPES, ToolResult):
@@ -288,10 +331,12 @@ def _is_marked(annotation: Any, visited: frozenset[int] = frozenset()) -> bool:
 NEXT: Final = "baton_next"
 """The property of structured content with the outcome of a call and the next call."""
 
-_TASK_ID_SCHEMA: Final = {
-    "description": "Id of the workflow task that this call continues. Leave it out if it continues none.",
-    "type": "string",
-}
+_TASK_ID_SCHEMA: Final = optional(
+    {
+        "description": "Id of the workflow task that this call continues. Leave it out if it continues none.",
+        "type": "string",
+    }
+)
 _NEXT_DESCRIPTION: Final = "The outcome of this call in its workflow task, and the next call."
 
 _EXTENSIBLE: Final = frozenset(
@@ -373,8 +418,7 @@ def wrong_result(
 ) -> WrongResult:
     """Return the error for an invalid return value. It names the tool's line and the value's type, but not the
     value."""
-    location = source_location(function)
-    subject = f"the tool {name!r}{f' ({location})' if location else ''} returned"
+    subject = _returned(name, function)
     if inspect.iscoroutine(value):
         value.close()
         return WrongResult(f"{subject} a coroutine: write async def, and await what it calls")
@@ -388,6 +432,11 @@ def wrong_result(
     type_name = shown_type(declared_type)
     remedy = f"return one, or declare -> {type_name} | None" if value is None else "return one, or declare another type"
     return _with_cause(WrongResult(f"{subject} {value_text}, but it declares {type_name}: {error}; {remedy}"), error)
+
+
+def _returned(name: str, function: Callable[..., object]) -> str:
+    location = source_location(function)
+    return f"the tool {name!r}{f' ({location})' if location else ''} returned"
 
 
 def _with_cause(result_error: WrongResult, error: ValueError) -> WrongResult:

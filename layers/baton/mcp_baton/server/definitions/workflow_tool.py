@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.definitions.published_schema import optional, published
 from mcp_baton.server.definitions.resource import APP_URI
 from mcp_baton.server.definitions.tool import TaskSupport, Tool
 from mcp_baton.server.schema.plain import Definitions, NotPlain, plain_type
@@ -193,12 +194,12 @@ OUTPUT_SCHEMA: Final[JsonObject] = {
 """The schema of the structured content. A run without a task has neither `task_id` nor `task_status`."""
 
 ACTIONS: Final = ("show", "list", "cancel", "complete")
-_ACTION: Final[JsonObject] = {
+_ACTION: Final[dict[str, Any]] = {
     "type": "string",
     "enum": list(ACTIONS),
     "description": "What to do instead of running: show the task, list all tasks, cancel the task, or complete it.",
 }
-_RESULT: Final[JsonObject] = {"type": "object", "description": "The result to complete the task with."}
+_RESULT: Final[dict[str, Any]] = {"type": "object", "description": "The result to complete the task with."}
 _BOARD: Final[JsonObject] = {"type": "object", "description": "The task as its page shows it."}
 _TASKS: Final[JsonObject] = {"type": "array", "items": {"type": "object"}, "description": "The newest tasks."}
 
@@ -250,18 +251,17 @@ class WorkflowTool:
     @cached_property
     def definition_for_apps(self) -> JsonObject:
         """The definition for a client that shows pages, with the arguments that the page uses (docs/console.md)."""
-        schema = self.input_schema
-        properties = schema["properties"]
-        own_properties = dict(properties) if isinstance(properties, Mapping) else {}
+        schema: dict[str, Any] = self.input_schema
+        actions = {TASK_ACTION: optional(_ACTION), TASK_RESULT: optional(_RESULT)}
         output_properties: JsonObject = {**OUTPUT_PROPERTIES, "board": _BOARD, "tasks": _TASKS}
         return {
             **self.definition,
-            "inputSchema": {**schema, "properties": {**own_properties, TASK_ACTION: _ACTION, TASK_RESULT: _RESULT}},
+            "inputSchema": {**schema, "properties": {**schema["properties"], **actions}},
             "outputSchema": {**OUTPUT_SCHEMA, "properties": output_properties},
         }
 
-    @property
-    def input_schema(self) -> dict[str, Json]:
+    @cached_property
+    def input_schema(self) -> dict[str, Any]:
         """The input schema. Nothing is required, because a call with `task_id` needs no other argument."""
         questions = self.workflow.questions
         schemas, definitions = argument_schemas((*self.workflow.arguments, *questions))
@@ -275,11 +275,9 @@ class WorkflowTool:
                 "type": "object",
                 "description": text,
                 "properties": answers,
-                "additionalProperties": False,
             }
         properties[TASK_ID] = {"type": "string", "description": TASK_ID_DESCRIPTION}
-        schema: dict[str, Json] = {"type": "object", "properties": properties, "additionalProperties": False}
-        return {"$defs": definitions, **schema} if definitions else schema
+        return published({"$defs": definitions, "type": "object", "properties": properties})
 
     def canonical(self, arguments: JsonObject) -> dict[str, Json]:
         """Return the arguments of a first call with the declared defaults: equal for calls that do the same."""

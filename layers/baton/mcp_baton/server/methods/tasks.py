@@ -64,7 +64,11 @@ def _options(request: Request) -> ViewOptions:
         return options_of(request, values=values)
     from mcp_baton.server.workflows.continuations import plan_of, remaining_calls
 
-    return options_of(request, values=values, next_calls=lambda task: remaining_calls(request, plan_of(request, task)))
+    def next_calls(task: TaskRecord) -> list[JsonObject]:
+        # They are for people, who can correct a call that has failed.
+        return remaining_calls(request, plan_of(request, task), with_failed=True)
+
+    return options_of(request, values=values, next_calls=next_calls)
 
 
 def list_tasks(request: Request) -> JsonObject:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import HEADER_MISMATCH
-from mcp_baton.server.content import with_meta
+from mcp_baton.server.content import with_meta, with_note
 from mcp_baton.server.definitions.param_headers import header_mismatch
 from mcp_baton.server.definitions.tool import Tool, free_name
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
@@ -99,11 +99,11 @@ def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str,
 
 
 def _with_text(result: JsonObject, tool: Tool, text: str) -> dict[str, Json]:
-    """Add a text to a result: as the last block of the content, and as a property of the structured content. Some hosts
-    show their model only one of the two."""
+    """Add a text to a result: as a block of the content, and as a property of the structured content. Some hosts show
+    their model only one of the two."""
     content, structured_content = result["content"], result.get("structuredContent")
     blocks: Sequence[Json] = content if isinstance(content, Sequence) else ()
-    extended_result = {**result, "content": [*blocks, {"type": "text", "text": text}]}
+    extended_result = {**result, "content": with_note(blocks, text, is_error=result.get("isError") is True)}
     if isinstance(structured_content, Mapping):
         name = free_name(structured_content, tool.output.json_schema if tool.output else None)
         if name is not None:

@@ -49,8 +49,14 @@ class Definitions:
 
 
 class PlainType(Protocol):
-    """A plain type. Each method raises `NotPlain` for values that pydantic must handle. `bind` copies lists and
-    dicts."""
+    """A plain type. Each method raises `NotPlain` for values that pydantic must handle. `bind` copies lists and maps,
+    because the tool may change them.
+
+    `takes_null`: whether null is one of the values.
+    """
+
+    @property
+    def takes_null(self) -> bool: ...
 
     def schema(self, definitions: Definitions) -> dict[str, Any]: ...
 
@@ -60,6 +66,8 @@ class PlainType(Protocol):
 
 
 class Scalar:
+    takes_null = False
+
     def __init__(self, kind: type, name: str) -> None:
         self._kind = kind
         self._name = name
@@ -82,6 +90,7 @@ class Anything:
     def __init__(self, schema: dict[str, Any], kind: type = object) -> None:
         self._schema = schema
         self._kind = kind
+        self.takes_null = kind is object
 
     def schema(self, _definitions: Definitions) -> dict[str, Any]:
         return dict(self._schema)
@@ -94,6 +103,8 @@ class Anything:
 
 
 class Choice:
+    takes_null = False
+
     def __init__(self, choices: tuple[str, ...]) -> None:
         self._choices = choices
 
@@ -108,6 +119,8 @@ class Choice:
 
 
 class Nullable:
+    takes_null = True
+
     def __init__(self, inner: PlainType) -> None:
         self._inner = inner
 
@@ -122,6 +135,8 @@ class Nullable:
 
 
 class ListOf:
+    takes_null = False
+
     def __init__(self, item: PlainType) -> None:
         self._item = item
 
@@ -136,6 +151,8 @@ class ListOf:
 
 
 class MapOf:
+    takes_null = False
+
     def __init__(self, item: PlainType) -> None:
         self._item = item
 
@@ -238,6 +255,17 @@ def _read(annotation: object, outer_types: frozenset[type]) -> PlainType:
     raise NotPlain
 
 
+def bind_given(
+    types_by_name: Mapping[str, PlainType], required: frozenset[str], values: Mapping[str, Json]
+) -> dict[str, Any]:
+    """Convert the values, without those that are null for an optional field that does not accept null."""
+    return {
+        name: types_by_name[name].bind(value)
+        for name, value in values.items()
+        if value is not None or name in required or types_by_name[name].takes_null
+    }
+
+
 def plain_parameters(parameters: Sequence[Parameter]) -> dict[str, PlainType] | None:
     plain_types: dict[str, PlainType] = {}
     for parameter in parameters:
@@ -285,6 +313,8 @@ _HOOKS = frozenset(
 
 
 class PlainDataclass:
+    takes_null = False
+
     def __init__(self, kind: type, members: Mapping[str, PlainType]) -> None:
         self._kind = kind
         self._members = members
@@ -318,7 +348,7 @@ class PlainDataclass:
     def bind(self, value: Json) -> Any:
         if type(value) is not dict or not self._required <= value.keys() <= self._members.keys():
             raise NotPlain
-        return self._kind(**{name: self._members[name].bind(item) for name, item in value.items()})
+        return self._kind(**bind_given(self._members, self._required, value))
 
     def dump(self, value: object) -> Any:
         if type(value) is not self._kind:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.server.schema.nulls import validate
 from mcp_baton.server.schema.plain import EXACT_INTEGERS
 from mcp_baton.server.schema.schema import explain, mismatch_of, not_finite
 from mcp_baton.server.schema.sent_values import dumped_value, infinite_numbers
@@ -61,6 +62,11 @@ def check_arguments(declarations: Sequence[Argument], arguments: JsonObject) -> 
 def named(declarations: Sequence[Argument], arguments: JsonObject) -> JsonObject:
     """Return the arguments by the names of their declarations."""
     return by_first_name(arguments, ((argument.name, *argument.other_names) for argument in declarations))
+
+
+def is_empty(value: Json) -> bool:
+    """Whether a value is null or an empty text, which models and forms send for what was left out."""
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def check_answers(questions: Sequence[Argument], answers: JsonObject) -> dict[str, Json]:
@@ -126,7 +132,7 @@ def convert(value: Json, target: Any) -> Json:
 
     adapter = TypeAdapter(target)
     try:
-        return _dump(adapter, value, adapter.validate_python(value))
+        return _dump(adapter, value, validate(adapter, value, adapter.json_schema))
     except ValidationError as error:
         first_error = error
     text = value if isinstance(value, str) else ""

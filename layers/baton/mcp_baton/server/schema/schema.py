@@ -15,9 +15,11 @@ from msgspec import Struct
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.schema.defaults import is_changeable
+from mcp_baton.server.schema.nulls import MAX_ERRORS, validate
 from mcp_baton.server.schema.plain import (
     NotPlain,
     PlainType,
+    bind_given,
     plain_arguments_schema,
     plain_parameters,
     plain_type,
@@ -46,11 +48,6 @@ from mcp_baton.workflow.keys import canonical_text
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
-
-
-MAX_ERRORS = 1_000
-"""If pydantic reports more errors, they are only counted. Each takes a kilobyte, and a large body can have a
-million."""
 
 
 class InvalidArguments(Exception):
@@ -100,7 +97,7 @@ class InputSchema:
         from pydantic import ValidationError
 
         try:
-            converted = self._adapter.validate_python(dict(arguments))
+            converted = validate(self._adapter, dict(arguments), lambda: self.json_schema)
         except ValidationError as error:
             raise InvalidArguments(mismatch_of(error)) from error
         bound = {parameter.name: getattr(converted, parameter.name) for parameter in self._signature.parameters}
@@ -128,7 +125,7 @@ class InputSchema:
         from pydantic import ValidationError
 
         try:
-            self._adapter.validate_python({argument: value})
+            validate(self._adapter, {argument: value}, lambda: self.json_schema)
         except ValidationError as error:
             problems = (item for item in mismatch_of(error).invalid if item.field.partition(".")[0] == argument)
             return next((item.problem for item in problems), None)
@@ -178,7 +175,7 @@ class InputSchema:
         if plain is None or not self._required <= arguments.keys() <= plain.keys():
             return None
         try:
-            return {name: plain[name].bind(value) for name, value in arguments.items()}
+            return bind_given(plain, self._required, arguments)
         except NotPlain:
             return None
 

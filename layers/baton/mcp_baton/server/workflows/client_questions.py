@@ -14,6 +14,7 @@ from mcp_baton.server.asking.questions import Elicited, Field, elicitation, form
 from mcp_baton.server.asking.rounds import Rounds
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
+from mcp_baton.server.schema.prompt_arguments import is_empty
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.tasks.ids import digest_of
 from mcp_baton.tasks.record import TaskRecord
@@ -56,12 +57,12 @@ class MissingValues(Struct, frozen=True):
         return digest_of(dumps([self.message, self.schema]))
 
     def answers(self, content: JsonObject) -> dict[str, Json]:
-        """Return the arguments in a person's answer: only those that were asked for."""
+        """Return the arguments in a person's answer: only those that were asked for. An empty text is declined."""
         return _answers_in(content, self.fields, self.answer)
 
 
 def _answers_in(content: JsonObject, fields: Mapping[str, Field], answer: str | None) -> dict[str, Json]:
-    values = {name: field.value(content[name]) for name, field in fields.items() if content.get(name) is not None}
+    values = {name: field.value(content[name]) for name, field in fields.items() if not is_empty(content.get(name))}
     return {answer: values} if answer is not None and content else dict(values)
 
 

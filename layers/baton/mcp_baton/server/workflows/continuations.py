@@ -370,8 +370,8 @@ def plan_of(request: Request, task: TaskRecord) -> Plan:
     return Plan(task, workflow, partial(_prompt_arguments, workflow), canonical)
 
 
-def remaining_calls(request: Request, plan: Plan) -> list[JsonObject]:
-    return next_calls(plan, request.server)
+def remaining_calls(request: Request, plan: Plan, *, with_failed: bool = False) -> list[JsonObject]:
+    return next_calls(plan, request.server, with_failed=with_failed)
 
 
 def _error_meta(request: Request, task_id: str, error: StoreError) -> dict[str, Json]:

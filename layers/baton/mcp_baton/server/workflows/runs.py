@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from mcp_baton.exceptions import (
     BatonError,
@@ -24,6 +24,7 @@ from mcp_baton.server.schema.prompt_arguments import (
     ArgumentRefused,
     check_answers,
     check_arguments,
+    is_empty,
 )
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.task_view import notes_meta, task_meta
@@ -38,6 +39,7 @@ from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import ApprovalRequired, Waiting
 from mcp_baton.workflow.run import EndedRun, RunInput
 from mcp_baton.workflow.secrets import secret_placeholder
+from mcp_baton.workflow.sources import as_text
 from mcp_baton.workflow.wait import milliseconds
 
 if TYPE_CHECKING:
@@ -165,7 +167,7 @@ def run_workflow(
 def _start(workflow: Workflow, engine: Engine, run_input: RunInput, starter: "Starter | None") -> EndedRun:
     start = starter.begin() if starter else None
     try:
-        run = engine.start(workflow, replace(run_input, start=start))
+        run = engine.start(workflow, structs.replace(run_input, start=start))
     except StoreBusy:
         if starter and start:
             starter.forget(start)
@@ -197,7 +199,9 @@ def new_input(execution: Execution, workflow: Workflow, arguments: JsonObject, t
     return _input(execution.owner, workflow.arguments, arguments, {}, answers, ttl_ms)
 
 
-def split_answers(workflow: Workflow, arguments: JsonObject) -> tuple[JsonObject, dict[str, JsonObject]]:
+def split_answers(
+    workflow: Workflow, arguments: JsonObject, *, is_resume: bool = False
+) -> tuple[JsonObject, dict[str, JsonObject]]:
     """Return the arguments without the answers to the workflow's questions; and the converted answers, each as
     `{question: answer}` by the name of the question's step."""
     questions = workflow.questions
@@ -208,10 +212,14 @@ def split_answers(workflow: Workflow, arguments: JsonObject) -> tuple[JsonObject
     if not isinstance(answers, Mapping):
         names = ", ".join(question.name for question in questions)
         raise ArgumentRefused(f"{ANSWERS} is an object with one value for each question: {names}")
-    nullable = {question.name for question in questions if None in answers.values() and takes_null(question)}
+    # At the start, null is what strict modes of models send for a question that nobody has asked yet.
+    takes_nulls = is_resume and None in answers.values()
+    nullable = {question.name for question in questions if takes_nulls and takes_null(question)}
     _refuse_placeholders(workflow, answers, "answer")
-    present_answers = {name: value for name, value in answers.items() if value is not None or name in nullable}
-    values = check_answers(questions, present_answers)
+    values = check_answers(
+        questions,
+        {name: value for name, value in answers.items() if not is_empty(value) or (value is None and name in nullable)},
+    )
     other_arguments = {name: value for name, value in arguments.items() if name != ANSWERS}
     return other_arguments, {name: {name: value} for name, value in values.items()}
 
@@ -282,7 +290,8 @@ def _resume(
         run_input = resumed_input(workflow, task, arguments)
         if lives_ms is not None and execution.store is not None:
             task = execution.store.jobs.extend(task, lives_ms)
-        return engine.resume(workflow, replace(run_input, answers={**run_input.answers, **answers}), task)
+        run_input = structs.replace(run_input, answers={**run_input.answers, **answers})
+        return structs.replace(engine.resume(workflow, run_input, task), ignored=run_input.ignored)
     except (TaskFinished, TaskNotFound):
         raise
     except ClaimLost as error:
@@ -310,19 +319,47 @@ def resumed_input(
     changed_steps = conflicting_steps(workflow, task)
     if changed_steps:
         raise DefinitionChanged(changed_steps)
-    arguments, answers = split_answers(workflow, arguments)
+    stored_arguments = declared_arguments(workflow, task)
+    arguments, ignored = _replacing(workflow, stored_arguments, arguments)
+    arguments, answers = split_answers(workflow, arguments, is_resume=True)
     answers = _new_answers(workflow, task, answers)
-    all_arguments = {**declared_arguments(workflow, task), **arguments}
+    all_arguments = {**stored_arguments, **arguments}
     secrets = sorted(given_secrets(workflow, task) - arguments.keys())
     if secrets and (assumes_secrets or all(status.settled for status in statuses_under(task, workflow).values())):
         # Without an open step, the run only completes the task, so no call needs a secret.
         placeholders = {name: secret_placeholder(name) for name in secrets}
         declarations = [argument for argument in workflow.arguments if argument.name not in placeholders]
-        return _input(task.owner, declarations, all_arguments, placeholders, answers)
+        run_input = _input(task.owner, declarations, all_arguments, placeholders, answers)
+        return structs.replace(run_input, ignored=ignored)
     if secrets:
         names = ", ".join(map(repr, secrets))
         raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}", secrets)
-    return _input(task.owner, workflow.arguments, all_arguments, {}, answers)
+    return structs.replace(_input(task.owner, workflow.arguments, all_arguments, {}, answers), ignored=ignored)
+
+
+def _replacing(workflow: Workflow, stored: JsonObject, given: JsonObject) -> tuple[JsonObject, tuple[str, ...]]:
+    """Return the arguments of a resume without those that mean "left out": strict modes of models, and some frameworks,
+    send null, an empty text or the default for these. Also return the names of those that differ from the stored ones,
+    and of empty answers."""
+    declared = {argument.name: argument for argument in workflow.arguments}
+    replacing: dict[str, Json] = {}
+    ignored: list[str] = []
+    for name, value in given.items():
+        argument = declared.get(name)
+        if argument is None:
+            replacing[name] = value
+        elif name not in stored:
+            if not is_empty(value) or not (argument.secret or (value is None and not takes_null(argument))):
+                replacing[name] = value
+        elif is_empty(value) or (argument.default is not None and as_text(value) == as_text(argument.default)):
+            if as_text(value) != as_text(stored[name]):
+                ignored.append(name)
+        else:
+            replacing[name] = value
+    answers = given.get(ANSWERS)
+    if isinstance(answers, Mapping):
+        ignored += [f"{ANSWERS}.{name}" for name, value in answers.items() if value is not None and is_empty(value)]
+    return replacing, tuple(ignored)
 
 
 def _claim(

@@ -181,7 +181,7 @@ class TaskDetails:
         known = self._plan.known if self._is_live else None
         resume_handle = handle if self._can_resume else None
         self._remaining = RemainingCalls(known, request.server, self._reason, handle, resume_handle) if known else None
-        self._next = first_fitting(self._remaining.entries()) if self._remaining else []
+        self._next = first_fitting(self._remaining.entries(with_failed=False)) if self._remaining else []
 
     def text(self, *, with_next_call: bool) -> str:
         """Return the state of the task as a text; if `with_next_call`, also the next call."""

@@ -9,10 +9,9 @@ from typing import Final
 from msgspec import structs
 
 from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError, TaskFinished, TaskHeld, TaskNotFound, ValueLost
-from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced, json_size
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.content import ResourceLink, error_result
+from mcp_baton.server.content import LONG_CONTENT, ResourceLink, error_result
 from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.definitions.workflow_tool import OUTPUT_PROPERTIES, REQUIRED, WorkflowTool
 from mcp_baton.server.execution import Execution
@@ -161,7 +160,7 @@ def _starting_task(request: Request, tool: WorkflowTool, repeated: RepeatedCall,
     )
     statuses: Json = [{"name": step.name, "status": StepStatus.PENDING.value} for step in tool.workflow.steps]
     meta: JsonObject = {"task_id": task_id}
-    return _tool_result(request, text, {**meta, "steps": statuses}, meta)
+    return _tool_result(text, {**meta, "steps": statuses}, meta)
 
 
 def _introduced(result: JsonObject, introduction: str) -> JsonObject:
@@ -179,6 +178,7 @@ def first_arguments(tool: WorkflowTool, arguments: JsonObject) -> dict[str, Json
     """Return the arguments of a call that starts a task, without those that count as left out. Raises
     `InvalidToolArguments`."""
     arguments = _arguments(tool, arguments)
+    arguments = {name: value for name, value in arguments.items() if value is not None or name not in tool.without_null}
     missing = [item.name for item in tool.workflow.arguments if item.required and item.name not in arguments]
     if missing:
         raise InvalidToolArguments(f"missing: {', '.join(missing)} ({REQUIRED})")
@@ -198,7 +198,6 @@ def _arguments(tool: WorkflowTool, arguments: JsonObject) -> dict[str, Json]:
         raise InvalidToolArguments(
             f"unknown arguments: {quoted_error(', '.join(unknown))}; {tool.workflow.name} takes {known_names}"
         )
-    arguments = {name: value for name, value in arguments.items() if value is not None or name not in tool.without_null}
     return arguments | answers
 
 
@@ -221,7 +220,7 @@ def not_run(execution: Execution, tool: WorkflowTool, task_id: str, reason: NotR
             text = text_of_held_task(workflow, list(_statuses(task).values()), until, seconds, task.task_id)
             meta = task_meta(execution, task)
             resume_calls = handle_of(execution.server, workflow, task.task_id).resume_call()
-            return _tool_result(execution, text, {**meta, "running_until": until}, meta, suggested_calls=resume_calls)
+            return _tool_result(text, {**meta, "running_until": until}, meta, suggested_calls=resume_calls)
         case TaskFinished(current=task) if task.workflow == workflow.name:
             return result_of_ended_task(execution, workflow, task)
         case TaskFinished(current=task) | WrongWorkflow(task=task):
@@ -303,14 +302,15 @@ def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
     suggested_calls: list[JsonObject] = []
     if run.pause:
         resume_handle = handle if run.stored else None
-        suggested_calls = first_fitting(RemainingCalls(known, server, run.pause, handle, resume_handle).entries())
+        remaining = RemainingCalls(known, server, run.pause, handle, resume_handle)
+        suggested_calls = first_fitting(remaining.entries(with_failed=False))
         links += _resource_links(run)
     steps: Json = meta.get("steps") or [{"name": name, "status": status.value} for name, status in run.statuses.items()]
     state: dict[str, Json] = {**meta, "steps": steps}
     warning = [*may_have_run_twice(run.repeated), *may_have_run(open_repeats_before(run, known))]
     if warning:
         state["warning"] = " ".join(warning)
-    return _tool_result(execution, text, state, meta, results, links, suggested_calls)
+    return _tool_result(text, state, meta, results, links, suggested_calls)
 
 
 def result_of_ended_task(execution: Execution, workflow: Workflow, task: TaskRecord) -> dict[str, Json]:
@@ -332,7 +332,7 @@ def result_of_ended_task(execution: Execution, workflow: Workflow, task: TaskRec
     if weight_of(task, FINAL_RESULT) and (task.by_client or final.value != run_result(statuses)):
         values.insert(0, final)
     text = text_of_ended_task(workflow, task.status, list(statuses.values()), values)
-    return _tool_result(execution, text, meta, meta, results, links)
+    return _tool_result(text, meta, meta, results, links)
 
 
 def first_fitting(calls: list[JsonObject]) -> list[JsonObject]:
@@ -346,7 +346,6 @@ def first_fitting(calls: list[JsonObject]) -> list[JsonObject]:
 
 
 def _tool_result(
-    execution: Execution,
     text: str,
     state: JsonObject,
     meta: JsonObject,
@@ -356,9 +355,9 @@ def _tool_result(
 ) -> dict[str, Json]:
     structure = {name: state[name] for name in OUTPUT_PROPERTIES if name in state}
     structure |= {"message": text, "results": results or {}, "next": list(suggested_calls)}
-    content: list[Json] = [{"type": "text", "text": text}]
-    if execution.envelope.revision != REVISION_WITHOUT_HEADER:  # the first revision has no links
-        content += [link.to_json() for link in links]
+    content: list[Json] = [{"type": "text", "text": text}, *(link.to_json() for link in links)]
+    if json_size(content) > LONG_CONTENT:
+        content.append(content[0])
     result: dict[str, Json] = {"content": content, "structuredContent": structure, "isError": False}
     return result | {"_meta": meta} if meta else result
 

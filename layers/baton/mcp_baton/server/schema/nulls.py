@@ -1,0 +1,103 @@
+"""Validation by pydantic, in which null for an optional field counts as left out.
+
+Strict modes of models, and some frameworks, send null for each argument that the model has left out.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mcp_baton.protocol.json import Json, JsonObject
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+type Path = tuple[str | int, ...]
+
+MAX_ERRORS = 1_000
+"""If pydantic reports more errors, they are only counted. Each takes a kilobyte, and a large body can have a
+million."""
+
+
+def validate(adapter: "TypeAdapter[Any]", value: Json, schema: Callable[[], JsonObject]) -> Any:
+    """Validate a value. Null for an optional field that does not accept null counts as left out.
+
+    Args:
+        schema: Returns the JSON schema of the type, which says which fields are optional.
+
+    Raises:
+        pydantic.ValidationError: the value is invalid.
+    """
+    from pydantic import ValidationError
+
+    visited: set[Path] = set()
+    while True:
+        try:
+            return adapter.validate_python(value)
+        except ValidationError as error:
+            paths = _refused_nulls(error, value, schema) - visited
+            if not paths:
+                raise
+        visited |= paths
+        for path in paths:
+            value = _without(value, path)
+
+
+def _refused_nulls(error: "ValidationError", value: Json, schema: Callable[[], JsonObject]) -> set[Path]:
+    """Return the paths of the optional fields that are invalid because they are null."""
+    if error.error_count() > MAX_ERRORS:
+        return set()
+    items = error.errors(include_url=False, include_context=False)
+    nulls = [item["loc"] for item in items if item["input"] is None]
+    paths = {path for location in nulls if (path := _path(value, location))}
+    try:
+        return {path for path in paths if _is_optional(schema(), path)}
+    except Exception:  # noqa: BLE001 - code of the author's type runs and may raise anything
+        return set()
+
+
+def _path(value: Json, location: tuple[str | int, ...]) -> tuple[str | int, ...] | None:
+    """Return the path to the null of an error; `None` if there is none. pydantic's locations also name the members of
+    unions."""
+    path: list[str | int] = []
+    for part in location:
+        inner: Any = value
+        is_key = isinstance(inner, dict) and part in inner
+        if is_key or (isinstance(inner, list) and isinstance(part, int) and part < len(inner)):
+            value = inner[part]
+            path.append(part)
+    return tuple(path) if value is None and path and path[-1] == location[-1] else None
+
+
+def _is_optional(schema: JsonObject, path: tuple[str | int, ...]) -> bool:
+    """Whether a path leads to a field that may be left out. A key of a map is not a field."""
+    nodes = _alternatives(schema, schema)
+    for part in path[:-1]:
+        parts = [_part_of(node, part) for node in nodes]
+        nodes = [option for child in parts if isinstance(child, Mapping) for option in _alternatives(child, schema)]
+    name = path[-1]
+    return any(name in node.get("properties", {}) and name not in node.get("required", ()) for node in nodes)
+
+
+def _part_of(node: Mapping[str, Any], part: str | int) -> Any:
+    if isinstance(part, str):
+        return node.get("properties", {}).get(part, node.get("additionalProperties"))
+    prefix = node.get("prefixItems", ())
+    return prefix[part] if part < len(prefix) else node.get("items")
+
+
+def _alternatives(node: Mapping[str, Any], root: JsonObject) -> list[Mapping[str, Any]]:
+    """Return the schemas that a value may have, without references."""
+    if "$ref" in node:
+        definitions: Any = root.get("$defs", {})
+        return _alternatives(definitions[node["$ref"].removeprefix("#/$defs/")], root)
+    options = [option for name in ("anyOf", "oneOf", "allOf") for option in node.get(name, ())]
+    return [node, *(found for option in options for found in _alternatives(option, root))]
+
+
+def _without(value: Any, path: tuple[str | int, ...]) -> Any:
+    """Return a copy of a value without the member at a path."""
+    if len(path) == 1:
+        return {name: item for name, item in value.items() if name != path[0]}
+    if isinstance(value, list):
+        return [_without(item, path[1:]) if index == path[0] else item for index, item in enumerate(value)]
+    return {name: _without(item, path[1:]) if name == path[0] else item for name, item in value.items()}

@@ -1,0 +1,140 @@
+"""Null, empty texts and defaults that models and frameworks send for what they leave out (docs/workflows.md)."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from mcp_baton import Server, ToolError, ask_user, step
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.testing import Client, Connect
+
+IGNORED = "so these were ignored: "
+
+
+class Card(BaseModel):
+    text: str
+    copies: int = 1
+
+
+@dataclass
+class Shop:
+    calls: list[tuple[Any, ...]] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def server(self, **options: Any) -> Server:
+        server = Server("shop", task_ids="text")
+
+        @server.tool
+        def pack(title: str, weeks: int, note: str | None = None, card: Card | None = None) -> str:
+            self.calls.append((title, weeks, note, card))
+            if self.errors:
+                raise ToolError(self.errors.pop(), retryable=True)
+            return "packed"
+
+        @server.tool
+        def send(reader: str, speed: int = 3) -> str:
+            self.calls.append((reader, speed))
+            return "sent"
+
+        @server.workflow(**options)
+        def lend(
+            title: Annotated[str, "Which book"],
+            weeks: Annotated[int, "How long"] = 2,
+            note: str | None = None,
+            card: Card | None = None,
+        ) -> None:
+            """Lend a book."""
+            step(pack)(title=title, weeks=weeks, note=note, card=card)
+            reader = ask_user("reader", "Who borrows it?")
+            step(send)(reader=reader)
+
+        return server
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop(errors=["no paper"])
+
+
+@pytest.fixture
+def client(shop: Shop, baton: Connect) -> Client:
+    return baton(shop.server())
+
+
+def test_a_resume_with_null_empty_texts_and_defaults_keeps_the_stored_arguments(client: Client, shop: Shop) -> None:
+    first = client.call_workflow("lend", {"title": "Walden", "weeks": 5, "note": "soon"})
+    again: JsonObject = {"title": "", "weeks": 2, "note": None, "answers": {"reader": " "}}
+    run = client.call_workflow("lend", again, first.task_id)
+
+    assert shop.calls == [("Walden", 5, "soon", None)] * 2
+    assert run.text.endswith(f"{IGNORED}title, weeks, note, answers.reader.")
+    assert [run.paused, run.steps["reader"]] == [True, "pending"]
+
+
+def test_a_resume_names_no_value_that_equals_the_stored_one(client: Client, shop: Shop) -> None:
+    first = client.call_workflow("lend", {"title": "Walden"})
+    run = client.call_workflow("lend", {"title": "Walden", "weeks": 2, "note": None, "card": None}, first.task_id)
+
+    assert shop.calls == [("Walden", 2, None, None)] * 2
+    assert IGNORED not in run.text
+
+
+def test_a_resume_with_other_values_replaces_the_stored_arguments(client: Client, shop: Shop) -> None:
+    first = client.call_workflow("lend", {"title": "Walden", "weeks": 5, "note": "soon"})
+    run = client.call_workflow("lend", {"title": "Emma", "weeks": 3, "note": ""}, first.task_id)
+
+    assert shop.calls[1] == ("Emma", 3, "soon", None)
+    assert run.text.endswith(f"{IGNORED}note.")
+
+
+def test_the_handoff_of_a_prompt_names_ignored_values_too(client: Client, shop: Shop) -> None:
+    first = client.get_prompt("lend", {"title": "Walden", "weeks": "5"})
+    run = client.get_prompt("lend", {"title": "", "weeks": "2"}, first.task_id)
+
+    assert shop.calls == [("Walden", 5, None, None)] * 2
+    assert any(f"{IGNORED}title, weeks." in message.text for message in run.messages)
+
+
+def test_a_missing_value_at_the_start_is_an_error_that_names_it(client: Client, shop: Shop) -> None:
+    for arguments in ({"title": None, "weeks": None, "answers": None, "task_id": None}, {"task_id": ""}):
+        run = client.call_workflow("lend", arguments)
+        assert run.is_error
+        assert "missing: title" in run.text.lower()
+    assert shop.calls == []
+
+
+def test_null_at_the_start_means_left_out_also_in_fields(client: Client, shop: Shop) -> None:
+    shop.errors.clear()
+    card = {"text": "hello", "copies": None}
+    answers = {"reader": None}
+    client.call_workflow("lend", {"title": "Walden", "weeks": None, "note": None, "card": card, "answers": answers})
+
+    assert shop.calls == [("Walden", 2, None, Card(text="hello"))]
+
+
+def test_an_empty_text_is_no_answer(client: Client, shop: Shop) -> None:
+    shop.errors.clear()
+    run = client.call_workflow("lend", {"title": "Walden", "answers": {"reader": ""}})
+
+    assert run.steps["reader"] == "pending"
+    assert run.answer(reader="Kim").steps["send"] == "completed"
+    assert shop.calls[-1] == ("Kim", 3)
+
+
+def test_a_continuation_runs_what_was_sent(client: Client, shop: Shop) -> None:
+    first = client.call_workflow("lend", {"title": "Walden", "weeks": 5, "note": "soon"})
+    arguments: JsonObject = {"title": "", "weeks": 2, "note": None, "task_id": first.task_id}
+    result = client.call_tool("pack", arguments)
+
+    assert not result.is_error
+    assert shop.calls[1] == ("", 2, None, None)
+
+
+def test_null_for_an_optional_argument_of_a_plain_tool_means_left_out(client: Client, shop: Shop) -> None:
+    assert not client.call_tool("send", {"reader": "Kim", "speed": None, "task_id": None}).is_error
+    assert shop.calls == [("Kim", 3)]
+    refused = client.call_tool("send", {"reader": None})
+    assert refused.is_error
+    assert "reader" in refused.text
