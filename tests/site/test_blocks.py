@@ -19,7 +19,7 @@ from tests.site.blocks import PAGES, Block, blocks
 from tests.site.commands import mistakes_in
 
 ALL = [block for page in PAGES for block in blocks(page)]
-LANGUAGES = {"python", "sh", "console", "json", "toml", "yaml", "text", "mermaid"}
+LANGUAGES = {"python", "sh", "console", "json", "toml", "yaml", "text", "mermaid", "ts"}
 # Other tests run the Python of these pages.
 RUN_BY = {
     "docs/testing.md": "tests/unit/testing/test_plugin.py",
