@@ -64,7 +64,7 @@ class Demo:
         screen.title("1 · A workflow prompt runs on the server until it cannot continue")
         prompt = self._request("prompts/get", {"name": "refund_order", "arguments": {"order_id": "A-17"}})
         screen.title("2 · The client's model reads this")
-        *trace, handoff = prompt["messages"]
+        *trace, handoff, _ = prompt["messages"]
         for message in trace:
             screen.message(message["role"], message["content"]["text"])
         pause, task_id = self._paused(prompt, "approvalRequired")
