@@ -42,6 +42,11 @@ class VirtualClock(Clock):
 
     BEGIN_MS = 1_800_000_000_000
 
+    def sleep(self, seconds: float) -> None:
+        with self._lock:
+            ahead_ms = max(self._read_ms - self.BEGIN_MS - round(self._advanced_s * 1000), 0)
+            self._advanced_s += seconds + ahead_ms / 1000
+
     def now_ms(self) -> int:
         with self._lock:
             self._read_ms = max(self._read_ms + 1, self.BEGIN_MS + round(self._advanced_s * 1000))
