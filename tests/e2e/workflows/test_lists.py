@@ -255,7 +255,7 @@ def test_a_call_that_matches_no_open_element_is_an_extra_call() -> None:
 
 def test_a_list_without_elements_needs_no_arguments() -> None:
     server = Server("s")
-    server.tool(lambda to: to, name="mail")
+    server.add_tool(lambda to: to, name="mail")
 
     @server.workflow
     def write() -> None:

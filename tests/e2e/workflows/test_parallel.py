@@ -176,7 +176,7 @@ def test_a_step_waits_only_for_the_tools_that_declare_its_variable(use: str) -> 
         raise ToolError("down")
 
     @server.tool
-    def read(values: Any) -> str:
+    def read(values: int | str | list[int]) -> str:
         """Read a value."""
         calls.append(str(values))
         return "read"
@@ -184,12 +184,13 @@ def test_a_step_waits_only_for_the_tools_that_declare_its_variable(use: str) -> 
     @server.workflow(parallel=3)
     def flow() -> None:
         """Read what was found."""
-        found = task_variable("found")
+        found: Any = task_variable("found")
+        either: Any = or_default(found, 4)
         step(find)()
         step(fail)()
         match use:
             case "or_default":
-                step(read)(values=or_default(found, 4))
+                step(read)(values=either)
             case "condition":
                 step(read, when=exists(found))(values="there")
             case _:

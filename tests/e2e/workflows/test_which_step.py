@@ -108,8 +108,10 @@ def test_a_call_is_not_recorded_in_a_step_that_leaves_its_arguments_out(make_cli
     @server.workflow
     def write(other: str | None = None) -> None:
         """Write two mails."""
-        step(mail, name="first")(to=task_variable("missing"))
-        step(mail, name="second")(to=other)
+        missing: Any = task_variable("missing")
+        left_out: Any = other
+        step(mail, name="first")(to=missing)
+        step(mail, name="second")(to=left_out)
 
     client = make_client(server)
     task = client.get_prompt("write").task_id

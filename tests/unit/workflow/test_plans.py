@@ -194,7 +194,7 @@ def run_list(line: Line, state: State, broken: set[str]) -> None:
 def is_empty(line: Line, state: State) -> bool:
     """Whether there is no call that needs the arguments."""
     try:
-        return resolve(line.each, state) == []
+        return bool(resolve(line.each, state) == [])
     except Pauses:
         return False
 
