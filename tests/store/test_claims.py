@@ -78,7 +78,9 @@ def test_later_claims_show_that_an_earlier_one_expired_without_release(
     task = begin(claim=run("a"), workflow="flow")
     released_task = store.write(task, batch(run("a"), release=True)).task
     claimed_task = store.take(task.owner, task.task_id, "flow", run("b"))
-    assert (released_task.claim, claimed_task.claim) == (Claim("a", 0, 1), Claim("b", run("b").until_ms, 2))
+    ended_ms = clock.ms
+    assert released_task.claim == Claim("a", 0, 1, ended_ms=ended_ms)
+    assert claimed_task.claim == Claim("b", run("b").until_ms, 2, ended_ms=ended_ms)
     for name in ("c", "d", "e"):
         clock.ms += LEASE_MS + 1
         requests.take()
@@ -89,7 +91,7 @@ def test_later_claims_show_that_an_earlier_one_expired_without_release(
     assert claimed_task.claim is not None
     store.write(claimed_task, batch(claimed_task.claim, release=True))
     last_claim = store.take(task.owner, task.task_id, "flow", run("f")).claim
-    assert last_claim == Claim("f", run("f").until_ms, 6, interrupted=True)
+    assert last_claim == Claim("f", run("f").until_ms, 6, interrupted=True, ended_ms=clock.ms)
 
 
 def test_a_run_can_repeat_its_own_claim(store: Store, begin: Begin, run: MakeClaim) -> None:
@@ -100,20 +102,27 @@ def test_a_run_can_repeat_its_own_claim(store: Store, begin: Begin, run: MakeCla
 
 
 @pytest.mark.parametrize(
-    "end",
+    ("end", "ended_ms"),
     [
-        lambda store, task, claim: store.write(task, batch(claim, release=True)).task,
-        lambda store, task, claim: store.renew(task, replace(claim, until_ms=0)),
+        (lambda store, task, claim: store.write(task, batch(claim, release=True)).task, lambda clock: clock.ms),
+        (lambda store, task, claim: store.renew(task, replace(claim, until_ms=0)), lambda _: 0),
     ],
     ids=["with a batch", "alone"],
 )
 def test_a_released_claim_can_be_taken_at_once(
-    store: Store, begin: Begin, run: MakeClaim, end: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord]
+    store: Store,
+    begin: Begin,
+    run: MakeClaim,
+    clock: Clock,
+    end: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord],
+    ended_ms: Callable[[Clock], int],
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")
     released_task = end(store, task, run("a"))
-    assert released_task.claim == store.get(task.owner, task.task_id).claim == Claim("a", 0, 1)
-    assert store.take(task.owner, task.task_id, "flow", run("b")).claim == Claim("b", run("b").until_ms, 2)
+    assert released_task.claim == store.get(task.owner, task.task_id).claim
+    assert released_task.claim == Claim("a", 0, 1, ended_ms=ended_ms(clock))
+    next_claim = store.take(task.owner, task.task_id, "flow", run("b")).claim
+    assert next_claim == Claim("b", run("b").until_ms, 2, ended_ms=ended_ms(clock))
 
 
 @pytest.mark.parametrize("end", ["cancel", "complete"])
@@ -176,12 +185,13 @@ def test_renewing_a_claim_is_one_request_that_fails_after_a_takeover(
     assert error_info.value.current == claimed_task
 
 
-def test_a_renewal_after_the_release_is_refused(store: Store, begin: Begin, run: MakeClaim) -> None:
+def test_a_renewal_after_the_release_is_refused(store: Store, begin: Begin, run: MakeClaim, clock: Clock) -> None:
     task = begin(claim=run("a"), workflow="flow")
     store.write(task, batch(run("a"), release=True))
     with pytest.raises(ClaimLost):
         store.renew(task, run("a"))
-    assert store.take(task.owner, task.task_id, "flow", run("b")).claim == replace(run("b"), number=2)
+    next_claim = store.take(task.owner, task.task_id, "flow", run("b")).claim
+    assert next_claim == replace(run("b"), number=2, ended_ms=clock.ms)
 
 
 @pytest.mark.parametrize("release", [True, False], ids=["end", "checkpoint"])
@@ -199,7 +209,8 @@ def test_a_run_without_the_claim_cannot_write(
     assert error_info.value.current == claimed_task == store.get(task.owner, task.task_id)
     written_task = store.write(claimed_task, batch(second_claim, release=release)).task
     assert written_task.variables["by"] == "b"
-    assert written_task.claim == replace(second_claim, until_ms=0 if release else second_claim.until_ms)
+    released_claim = replace(second_claim, until_ms=0, ended_ms=clock.ms)
+    assert written_task.claim == (released_claim if release else second_claim)
     with pytest.raises(ClaimLost):
         store.write(task, batch(first_claim, release=release))
 
@@ -272,4 +283,4 @@ def test_a_run_claims_again_if_the_run_that_took_over_has_ended(
 
     losses.times, losses.meanwhile = 1, stall
     claimed_task = store.take(task.owner, task.task_id, "flow", first_claim)
-    assert claimed_task.claim == Claim("a", first_claim.until_ms, 3, interrupted=True)
+    assert claimed_task.claim == Claim("a", first_claim.until_ms, 3, interrupted=True, ended_ms=clock.ms)

@@ -142,7 +142,8 @@ def test_owner_and_workflow_names_may_contain_any_text(store: Store, owner: str,
 
 @ON_MEMORY
 @pytest.mark.parametrize(
-    ("requested_ms", "granted_ms"), [(None, 3_600_000), (0, 1), (-5, 1), (1, 1), (60_000, 60_000), (10**12, 172_800_000)]
+    ("requested_ms", "granted_ms"),
+    [(None, 3_600_000), (0, 1), (-5, 1), (1, 1), (60_000, 60_000), (10**12, 172_800_000)],
 )
 def test_a_lifetime_is_limited_to_the_maximum(begin: Begin, requested_ms: int | None, granted_ms: int) -> None:
     assert begin(ttl_ms=requested_ms).ttl_ms == granted_ms

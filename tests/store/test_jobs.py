@@ -253,7 +253,7 @@ def test_nothing_is_written_after_a_cancellation(
     assert store.get(task.owner, task.task_id) == cancelled_task
 
 
-def test_a_result_ends_the_job(store: Store, held_job: HeldJob) -> None:
+def test_a_result_ends_the_job(store: Store, held_job: HeldJob, clock: Clock) -> None:
     task, claim = held_job()
     ended_task = store.write(task, Batch(result={"content": []}, variables={"rows": 3}, claim=claim, release=True)).task
     assert ended_task == store.get(task.owner, task.task_id)
@@ -262,7 +262,7 @@ def test_a_result_ends_the_job(store: Store, held_job: HeldJob) -> None:
         {"content": []},
         {"rows": 3},
     )
-    assert ended_task.claim == structs.replace(claim, until_ms=0)
+    assert ended_task.claim == structs.replace(claim, until_ms=0, ended_ms=clock.ms)
 
 
 def test_a_failure_ends_the_job_with_its_error(store: Store, held_job: HeldJob, requests: Requests) -> None:
@@ -412,7 +412,10 @@ def test_a_job_is_dispatched_again_after_the_last_answer(
     waiting_task = store.jobs.ask(task, claim, questions(2))
     assert requests.take() == ["UpdateItem"]
     assert waiting_task == store.get(task.owner, task.task_id)
-    assert (waiting_task.status, waiting_task.claim) == (INPUT_REQUIRED, structs.replace(claim, until_ms=0))
+    assert (waiting_task.status, waiting_task.claim) == (
+        INPUT_REQUIRED,
+        structs.replace(claim, until_ms=0, ended_ms=clock.ms),
+    )
     assert (job_of(waiting_task).open, job_of(waiting_task).allowed) == (questions(2), 2)
     clock.ms += 100_000
     assert store.jobs.dispatch_again(waiting_task) is None
@@ -433,7 +436,10 @@ def test_a_job_is_dispatched_again_after_the_last_answer(
     assert job_of(last_task).answers == {"q1": KIM, "q0": {"action": "decline"}}
 
     claimed_task = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
-    assert claimed_task.claim == structs.replace(worker("b"), number=2, dispatch=2)
+    assert waiting_task.claim
+    assert claimed_task.claim == structs.replace(
+        worker("b"), number=2, dispatch=2, ended_ms=waiting_task.claim.ended_ms
+    )
     with pytest.raises(ClaimLost):
         store.jobs.fail(task, claim, ERROR)
 
@@ -575,12 +581,13 @@ def test_a_handover_dispatches_a_new_worker_and_extends_the_job(
     assert task.claim
     record = store.jobs.hand_over(task, task.claim, 100_000)
     assert record == store.get(owner, task.task_id)
-    assert (record.status, record.claim, record.ttl_ms) == (WORKING, structs.replace(task.claim, until_ms=0), 160_000)
+    released_claim = structs.replace(task.claim, until_ms=0, ended_ms=clock.ms)
+    assert (record.status, record.claim, record.ttl_ms) == (WORKING, released_claim, 160_000)
     assert (job_of(record).dispatches, job_of(record).due_ms) == (2, clock.ms + FIRST_DISPATCH_MS)
     assert job_of(record).allowed == 1 + WORK.attempts
     clock.ms += 99_000
     second_task = store.jobs.claim(owner, task.task_id, worker("b"), 2)
-    assert second_task.claim == structs.replace(worker("b"), number=2, dispatch=2)
+    assert second_task.claim == structs.replace(worker("b"), number=2, dispatch=2, ended_ms=released_claim.ended_ms)
     # A shorter lifetime than the current one is ignored.
     assert store.jobs.hand_over(second_task, second_task.claim, 10).ttl_ms == 160_000
     clock.ms += 2_000
