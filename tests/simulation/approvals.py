@@ -324,12 +324,15 @@ class ApprovalChecks:
         return record
 
     def shown_pauses(self, process: Process, pause: JsonObject, clock_ms: tuple[float, float]) -> list[JsonObject]:
-        """Return how a poll or a list may show a stored pause reason: with the decision, or that the approval has
-        expired. `clock_ms` has the first and the last time that the process's clock may have shown."""
-        if pause.get("type") != "approvalRequired" or not (process.kind == "list" or process.kind.startswith("poll")):
+        """Return how a reply may show a stored pause reason: with the decision, or that the approval has expired.
+
+        Polls, lists, subscriptions and calls that name a task read the approval. A call also shows a reason that its
+        own run has just stored. `clock_ms` has the first and the last time that the process's clock may have shown.
+        """
+        if pause.get("type") != "approvalRequired" or not process.kind.startswith(("list", "listen", "poll", "call")):
             return [pause]
         key = next(key for key, record in self.records.items() if record.approval_id == pause["approvalId"])
-        shown = [pause] if process.faults else []
+        shown = [pause] if process.faults or process.kind == "call" else []
         for version in self._judge.world.database.since(key, process.writes):
             item: Any = version.item
             record = None if item is None else to_approval(item)
