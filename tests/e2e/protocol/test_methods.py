@@ -261,7 +261,9 @@ def test_a_subscription_to_a_resource_is_acknowledged_in_2025(make_client: MakeC
         assert client.request(method).refusal == (200, INVALID_PARAMS)
 
 
-@pytest.mark.parametrize("method", ["logging/setLevel", "resources/subscribe", "resources/unsubscribe"])
+@pytest.mark.parametrize(
+    "method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"]
+)
 def test_methods_that_need_a_session_are_unknown_in_2026(make_client: MakeClient, method: str) -> None:
     client = make_client(shop_server(), era="2026")
 

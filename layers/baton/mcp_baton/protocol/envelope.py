@@ -128,7 +128,7 @@ def classify(message: Request | Notification, headers: Mapping[str, str]) -> Env
     if not isinstance(meta, Mapping):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `_meta` must be an object")
     header = headers.get(VERSION_HEADER)
-    if message.method == "initialize":  # its params negotiate the revision, whatever else it names
+    if message.method == "initialize" and VERSION_KEY not in meta:  # its params negotiate the revision
         header = None
     elif VERSION_KEY in meta or message.method == "server/discover" or header in STATELESS_REVISIONS:
         return _stateless(message, meta, headers)
