@@ -79,6 +79,8 @@ def built_api(api: RuntimeApi, start_built: StartBuilt) -> RuntimeApi:
 
 
 EVENTS = {path.stem: path for path in (ROOT / "events").rglob("*.json")}
+STARTS = sorted(name for name in EVENTS if name.startswith("start-"))
+"""The events that start a workflow. Their answers are not those of HTTP requests."""
 
 
 def event(name: str, task_id: str = "") -> dict[str, Any]:
@@ -109,7 +111,7 @@ def answer(api: RuntimeApi, payload: Mapping[str, Any]) -> tuple[int, str]:
 def test_the_built_function_answers_every_event_of_the_sample(built_api: RuntimeApi) -> None:
     task_id = pause_workflow(built_api)["task_id"]
 
-    statuses = {name: answer(built_api, event(name, task_id))[0] for name in sorted(EVENTS)}
+    statuses = {name: answer(built_api, event(name, task_id))[0] for name in sorted(EVENTS.keys() - STARTS)}
 
     assert len(statuses) > 20
     other_statuses = {name: status for name, status in statuses.items() if status not in {200, 202}}

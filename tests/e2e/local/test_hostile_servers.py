@@ -191,7 +191,7 @@ def cursors(message: dict[str, Any]) -> httpx.Response:
         (body(403, DEEP), "nested too deep"),
         (body(200, DEEP), "nested too deep"),
         (events(f"data: {DEEP}\n\n"), "nested too deep"),
-        (result({"tasks": [json.loads("[" * 600 + "]" * 600)]}), "nested deeper than 520 levels"),
+        (result({"tasks": [json.loads("[" * 300 + "]" * 300)]}), "nested deeper than 220 levels"),
         (events("data: no\n\n"), "sent an event that is not a JSON-RPC message"),
         (events("data: []\n\n"), "sent an event that is not a JSON-RPC message"),
         (error({"code": "-32602", "message": "no"}), 'whose code is not a number: {"code": "-32602"'),
@@ -221,7 +221,7 @@ def test_an_endless_or_malformed_answer_ends_the_command_with_two_lines(
 
 
 def test_a_value_with_the_maximum_nesting_is_printed(hostile: Hostile, capsys: pytest.CaptureFixture[str]) -> None:
-    value = json.loads("[" * 500 + "]" * 500)
+    value = json.loads("[" * 200 + "]" * 200)
     hostile.answer = reply({"content": [], "structuredContent": {"result": value}})
 
     assert main(["call", hostile.url, "look", "--json"]) == 0
