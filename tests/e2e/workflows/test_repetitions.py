@@ -13,8 +13,10 @@ from mcp_baton import Approval, Server, ToolError, ask_model, ask_user, step
 from mcp_baton.exceptions import OutcomeUnknown
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
+from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.testing import Client, connect
 from mcp_baton.testing.wire import Era
+from mcp_baton.workflow.engine import Engine
 
 
 def shop(**options: Any) -> Server:
@@ -167,6 +169,39 @@ def test_a_call_takes_over_the_task_of_a_run_that_died(client: Client, killed_af
     assert is_repeat(second) is (killed_after != "UpdateItem")
 
 
+def test_one_of_two_calls_takes_over_a_run_that_died_and_the_other_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = pay_back_server()
+
+    @server.tool
+    def look(order: str) -> str:
+        """Look for an order."""
+        return order
+
+    @server.workflow
+    def return_order(order: str) -> None:
+        """Return an order."""
+        step(server.tools["refund"].function)(order=step(look)(order=order), reason=ask_user("reason", "Why?"))
+
+    with connect(server) as client:
+        request: JsonObject = {"name": "return_order", "arguments": {"order": "A"}}
+        with client.killed_after("look"):
+            client.wire.request("tools/call", request, CAPABLE)
+        client.clock.advance(46)
+        faster: list[JsonObject] = []
+        take = Engine.take
+
+        def take_second(*arguments: Any, **options: Any) -> TaskRecord:
+            monkeypatch.setattr(Engine, "take", take)
+            faster.append(client.wire._send("tools/call", request, CAPABLE)[0])  # noqa: SLF001 - `request` answers the form
+            return take(*arguments, **options)
+
+        monkeypatch.setattr(Engine, "take", take_second)
+        slower, _ = client.wire._send("tools/call", request, CAPABLE)  # noqa: SLF001 - `request` answers the form
+        assert "inputRequests" in faster[0]
+        assert "inputRequests" not in slower
+        assert is_repeat(slower)
+
+
 def test_two_minutes_after_the_lease_of_a_run_that_died_a_call_starts_a_new_task(client: Client) -> None:
     with client.killed_after("charge"):
         call(client, order="A")
@@ -217,7 +252,8 @@ def test_the_pause_of_a_slow_call_answers_its_repetition() -> None:
 CAPABLE: JsonObject = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
 
 
-def test_an_equal_call_while_a_form_is_open_asks_nobody_and_a_later_round_is_the_same_call() -> None:
+def pay_back_server() -> Server:
+    """Return a server whose workflow asks its user for an argument of its tool."""
     server = Server("shop")
 
     @server.tool
@@ -230,7 +266,11 @@ def test_an_equal_call_while_a_form_is_open_asks_nobody_and_a_later_round_is_the
         """Refund an order."""
         step(refund)(order=order, reason=ask_user("reason", "Why?"))
 
-    with connect(server) as client:
+    return server
+
+
+def test_an_equal_call_while_a_form_is_open_asks_nobody_and_a_later_round_is_the_same_call() -> None:
+    with connect(pay_back_server()) as client:
         request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
         first, _ = client.wire._send("tools/call", request, CAPABLE)  # noqa: SLF001 - `request` answers the form
         [(key, _)] = first["inputRequests"].items()  # type: ignore[union-attr]
@@ -251,19 +291,7 @@ def answer(**content: str) -> JsonObject:
 
 
 def test_two_fast_calls_that_pause_for_an_answer_start_two_tasks_if_the_client_shows_no_forms() -> None:
-    server = Server("shop")
-
-    @server.tool
-    def refund(order: str, reason: str) -> str:
-        """Refund an order."""
-        return f"{order}: {reason}"
-
-    @server.workflow
-    def pay_back(order: str) -> None:
-        """Refund an order."""
-        step(refund)(order=order, reason=ask_user("reason", "Why?"))
-
-    with connect(server) as client:
+    with connect(pay_back_server()) as client:
         request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
         no_forms: JsonObject = {"io.modelcontextprotocol/clientCapabilities": {}}
         results = [client.wire.request("tools/call", request, no_forms)[0] for _ in range(2)]

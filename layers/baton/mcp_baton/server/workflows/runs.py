@@ -1,6 +1,7 @@
 """Runs of workflows: starting one, and resuming a task."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -94,32 +95,16 @@ def answer_with_run(
         takes_over: Whether the call repeats the one whose run has died. It does not name the task itself.
     """
     named = task_id is not None and not takes_over
+    start = partial(run_workflow, request, workflow, host=host, ttl_ms=ttl_ms, starter=starter, named=named)
     if not workflow.ask and not any(step.ask and step.ask.of == "user" for step in workflow.steps):
-        return run_workflow(
-            request,
-            workflow,
-            arguments,
-            task_id,
-            host,
-            ttl_ms=ttl_ms,
-            starter=starter,
-            named=named,
-            takes_over=takes_over,
-        )
+        return start(arguments, task_id, takes_over=takes_over)
     from mcp_baton.server.workflows.client_questions import run_asking
 
     def run(task_id: str | None, arguments: JsonObject, answers: Mapping[str, JsonObject]) -> EndedRun:
-        return run_workflow(
-            request,
-            workflow,
-            arguments,
-            task_id,
-            host,
-            ttl_ms=ttl_ms,
-            answers=answers,
-            starter=starter,
-            named=named,
-        )
+        nonlocal takes_over
+        # Only the first run replaces the dead one. Later runs continue after an answer, when the claim is released.
+        is_takeover, takes_over = takes_over, False
+        return start(arguments, task_id, answers=answers, takes_over=is_takeover)
 
     return run_asking(request, workflow, task_id, arguments, host, run)
 
