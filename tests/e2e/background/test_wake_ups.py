@@ -128,8 +128,8 @@ def test_a_decision_wakes_a_job_although_a_call_of_the_model_asked_for_the_appro
     first = client.start_task("one", {})
     approve_all(client)
     structured: Any = first.result.structured
-    call, resume = structured["next"]
-    client.call_tool(call["tool"], call["arguments"])
+    [resume] = structured["next"]
+    client.call_tool("pay", {"amount": 1}, task=structured["task_id"])
     job = client.start_task(resume["tool"], resume["arguments"])
     approve_all(client)
     assert job.poll().status == "completed"

@@ -238,6 +238,7 @@ class TaskDetails:
             "steps": steps,
             "pause": self._pause_view(),
             "running_until": self._running_until,
+            "suggested_tool": self._suggested_tool(),
             "calls": calls,
             "secrets": self._secrets(),
             "can": {"go_on": self._is_resumable_now, "complete": self._is_live, "cancel": self._is_live},
@@ -276,6 +277,11 @@ class TaskDetails:
             return None
         # The message of an approval is its question.
         return {"message": self._explanation, **self._pause, "step": paused_step(self._pause)}
+
+    def _suggested_tool(self) -> str | None:
+        """The tool of the first call for a person, who can correct a call that has failed. `next` leaves that out."""
+        entries = self._remaining.entries(with_failed=True) if self._remaining else []
+        return next((str(entry["tool"]) for entry in entries if "tool" in entry), None)
 
     def _secrets(self) -> list[str]:
         known = self._remaining.known if self._remaining else None
