@@ -212,7 +212,8 @@ def test_null_for_an_optional_field_counts_as_left_out() -> None:
         "days": 3,
     }
     assert tool(full).canonical({"colour": None, "days": None}) == {"colour": None, "days": None}  # it is incomplete
-    assert tool(plain).canonical({"point": {"x": 1.0}, "weeks": None}) == {"point": {"x": 1.0, "y": 0.0}}
+    assert tool(plain).canonical({"point": {"x": 1.0}, "weeks": None}) == {"point": {"x": 1.0}}
+    assert tool(plain).canonical({"point": {"x": 1.0}, "note": None}) == {"point": {"x": 1.0}, "note": None}
 
 
 @pytest.mark.parametrize(

@@ -305,7 +305,9 @@ def may_be_content(annotation: Any) -> bool:
         return any(may_be_content(part) for part in parts)
     if origin is typing.Annotated:
         return may_be_content(parts[0])
-    return (origin or annotation) in _LISTS and all(part in (Any, object, ...) for part in parts)
+    # `tuple[()]` has an origin and no parts. It is always empty.
+    is_open = annotation in _LISTS or (origin in _LISTS and bool(parts))
+    return is_open and all(part in (Any, object, ...) for part in parts)
 
 
 def mentions_content(annotation: object) -> bool:

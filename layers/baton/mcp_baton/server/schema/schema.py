@@ -163,8 +163,9 @@ class InputSchema:
         for parameter in self._signature.parameters:
             name, converted = parameter.published_name, bound.get(parameter.name)
             value = arguments.get(name)
-            # A null that became another value stands for an omitted one.
-            if name in arguments and not (value is None and converted is not None):
+            # A null that was left out, or that became another value, stands for an omitted one.
+            is_omitted = value is None and (converted is not None or parameter.name not in bound)
+            if name in arguments and not is_omitted:
                 complete_arguments[name] = canonical_value(value, converted)
             elif parameter.static_default is not NO_STATIC_DEFAULT:
                 complete_arguments[name] = parameter.static_default
