@@ -152,7 +152,7 @@ def test_the_most_values_of_a_body_fit_into_the_memory_of_the_function(tool: str
 def test_a_body_with_more_values_is_refused_and_reaches_no_tool(large: HostileClient, unit: str, values: int) -> None:
     answer = large.post(call_of("anything", unit, MAX_VALUES // values))
     assert (answer.status, answer.messages[0]["error"]["code"]) == (400, -32600)
-    assert "more than 500,000 values" in answer.body
+    assert "more than 400,000 values" in answer.body
     assert large.writes == []
 
 

@@ -38,7 +38,7 @@ HTTP_STATUS: Mapping[int, int] = MappingProxyType(
 )
 """The HTTP status of errors in the request itself. Other errors have status 200."""
 
-MAX_VALUES = 500_000
+MAX_VALUES = 400_000
 """The most values of a body (docs/http.md). A value of three bytes takes hundreds of bytes of memory in the copies of
 a call."""
 
