@@ -151,8 +151,10 @@ class Engine:
         if run_input.start is not None and not lease.lasts():
             # The function stood still. An equal call may have found no task, and may have started another run. Or it
             # has taken over this task, which is then left to it.
-            with suppress(StoreError):
+            try:
                 store.cancel(task.owner, task.task_id, lease.current_claim)
+            except StoreError:
+                logger.warning("task %s was created too late and is not cancelled", task.task_id, exc_info=True)
             raise StoreBusy("the task was created too late", RETRY_AFTER_MS)
         return lease
 
