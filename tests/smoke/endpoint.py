@@ -101,7 +101,7 @@ class Endpoint:
             client: The id of a client that may sign users in, and its redirect address.
         """
         with httpx.Client(timeout=TIMEOUT_S) as http:
-            rejection = http.post(self.access.url, json=LIST)
+            rejection = http.post(self.access.url, json=LIST, headers=self.access.headers)
             address = re.search(r'resource_metadata="([^"]+)"', rejection.headers.get("WWW-Authenticate", ""))
             if address is None:
                 yield not_checked(f"the {rejection.status_code} of a call without credentials names no metadata")
