@@ -4,11 +4,12 @@ import json
 import re
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from tests.deployed.callers import Caller
 from tests.deployed.conversation import REVISIONS, ask
@@ -22,6 +23,7 @@ from tests.example_readmes import ExampleReadme
 ACCOUNT = "000000000000"
 """The account of the emulator."""
 GROUP = "/ecs/checkout"
+TEAM_ARN = f"arn:aws:sqs:{REGION}:{ACCOUNT}:team"
 CAUSE = {"kind": "memory", "evidence": "ERROR OutOfMemoryError"}
 FILES = {
     "berlin": "product,revenue\ndesk,189.10\nlamp,40.20\n",
@@ -65,27 +67,27 @@ def paused_for_answers(stack: Stack, caller: Caller, workflow: str, **arguments:
 class Shop:
     """The account of the incident: a service with logs, a queue for the health check, and the team's queue."""
 
-    def __init__(self, stack: Stack) -> None:
-        self.logs, self.ecs, self.sqs, self.sns = (
-            stack.emulator.client(name) for name in ("logs", "ecs", "sqs", "sns")
-        )
+    def __init__(self, emulator: Emulator) -> None:
+        self.logs, self.ecs, self.sqs, self.sns = (emulator.client(name) for name in ("logs", "ecs", "sqs", "sns"))
         self.ecs.create_cluster(clusterName="shop")
         container = {"name": "app", "image": "app", "memory": 128}
         self.ecs.register_task_definition(family="checkout", containerDefinitions=[container])
         # The emulator would start a container for each task.
         self.ecs.create_service(cluster="shop", serviceName="checkout", taskDefinition="checkout", desiredCount=0)
         self.health = self.sqs.create_queue(QueueName="health.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
-        arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:team"
         send = {"Effect": "Allow", "Principal": {"Service": "sns.amazonaws.com"}, "Action": "sqs:SendMessage"}
-        policy = json.dumps({"Version": "2012-10-17", "Statement": [{**send, "Resource": arn}]})
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [{**send, "Resource": TEAM_ARN}]})
         self.team = self.sqs.create_queue(QueueName="team", Attributes={"Policy": policy})["QueueUrl"]
-        topic, raw = stack.outputs["MessageTopicArn"], {"RawMessageDelivery": "true"}
-        self.sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn, Attributes=raw)
         self.logs.create_log_group(logGroupName=GROUP)
         self.logs.create_log_stream(logGroupName=GROUP, logStreamName="app")
         lines = ("INFO started", CAUSE["evidence"])
         events = [{"timestamp": int(time.time() * 1000), "message": line} for line in lines]
         self.logs.put_log_events(logGroupName=GROUP, logStreamName="app", logEvents=events)
+
+    def subscribe(self, topic: str) -> None:
+        """Send the messages of the stack's topic to the team's queue."""
+        raw = {"RawMessageDelivery": "true"}
+        self.sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=TEAM_ARN, Attributes=raw)
 
     @property
     def deployment(self) -> str:
@@ -99,18 +101,61 @@ class Shop:
         return [entry["Body"] for entry in response.get("Messages", [])]
 
 
-def test_an_approved_restart_is_checked_and_reported_to_the_team(
-    emulator: Emulator, image: str, tmp_path: Path
-) -> None:
+def starting(resources: str, owner: str) -> str:
+    """The resources of the incident, and the schedule of docs/events.md, which starts the incident's workflow at once.
+
+    The emulator takes no events of AWS's own sources, and does not replace the time of a schedule.
+    """
+    text = (ROOT / "docs" / "events.md").read_text()
+    schedule: str
+    [schedule] = re.findall(r"^```yaml\n(SettleSchedule:\n.*?)^```", text, re.MULTILINE | re.DOTALL)
+    for old, new in {
+        "cron(0 1 * * ? *)": "at(2026-01-01T00:00:00)",
+        "settle_day": "handle_incident",
+        '{"day": "<aws.scheduler.scheduled-time>"}': '{"service": "checkout"}',
+        '"finance"': f'"{owner}"',
+    }.items():
+        assert old in schedule
+        schedule = schedule.replace(old, new)
+    return resources.replace("aws.cloudwatch", "shop.cloudwatch").replace("ON-CALL", owner) + schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """The deployed incident, its shop, and the API keys of two people and of the team's client."""
+
+    stack: Stack
+    shop: Shop
+    kim: Caller
+    ada: Caller
+    team: Caller
+
+
+@pytest.fixture(scope="module")
+def incident(emulator: Emulator, image: str, tmp_path_factory: pytest.TempPathFactory) -> Incident:
+    """Deploy the incident once: the names in its README exist once in an account."""
     gateway = emulator.client("apigateway")
-    keys = [gateway.create_api_key(name=f"incident-{name}", enabled=True) for name in ("kim", "ada")]
-    approvers = json.dumps({"on-call": [keys[1]["id"]]})
-    stack = deploy(emulator, tmp_path, "incident", MessageTopic="on", Approvers=approvers)
+    keys = [gateway.create_api_key(name=f"incident-{name}", enabled=True) for name in ("kim", "ada", "team")]
+    ada_id, team_id = (key["id"] for key in keys[1:])
+    # Before the stack, because its schedule starts the workflow at once.
+    shop = Shop(emulator)
+    stack = deploy(
+        emulator,
+        tmp_path_factory.mktemp("incident"),
+        "incident",
+        lambda readme: replace(readme, resources=starting(readme.resources, team_id)),
+        MessageTopic="on",
+        Approvers=json.dumps({"on-call": [ada_id]}),
+    )
     [plan] = stack.resources("AWS::ApiGateway::UsagePlan").values()
     for key in keys:
         gateway.create_usage_plan_key(usagePlanId=plan, keyId=key["id"], keyType="API_KEY")
-    kim, ada = (stack.caller(x_api_key=key["value"]) for key in keys)
-    shop = Shop(stack)
+    shop.subscribe(stack.outputs["MessageTopicArn"])
+    return Incident(stack, shop, *(stack.caller(x_api_key=key["value"]) for key in keys))
+
+
+def test_an_approved_restart_is_checked_and_reported_to_the_team(incident: Incident) -> None:
+    stack, shop, kim, ada = incident.stack, incident.shop, incident.kim, incident.ada
     first_deployment = shop.deployment
 
     first_task, text = paused_for_answers(stack, kim, "handle_incident", service="checkout")
@@ -142,52 +187,19 @@ def test_an_approved_restart_is_checked_and_reported_to_the_team(
     assert shop.messages(shop.team) == [report]
 
 
-def starting(resources: str, owner: str) -> str:
-    """The resources of the incident, and the schedule of docs/events.md, which starts the incident's workflow at once.
-
-    The emulator takes no events of AWS's own sources, and does not replace the time of a schedule.
-    """
-    text = (ROOT / "docs" / "events.md").read_text()
-    schedule: str
-    [schedule] = re.findall(r"^```yaml\n(SettleSchedule:\n.*?)^```", text, re.MULTILINE | re.DOTALL)
-    for old, new in {
-        "cron(0 1 * * ? *)": "at(2026-01-01T00:00:00)",
-        "settle_day": "handle_incident",
-        '{"day": "<aws.scheduler.scheduled-time>"}': '{"service": "checkout"}',
-        '"finance"': f'"{owner}"',
-    }.items():
-        assert old in schedule
-        schedule = schedule.replace(old, new)
-    return resources.replace("aws.cloudwatch", "shop.cloudwatch").replace("ON-CALL", owner) + schedule
-
-
-def test_an_alarm_and_a_schedule_start_the_workflow_for_its_owner(
-    emulator: Emulator, image: str, tmp_path: Path
-) -> None:
-    gateway = emulator.client("apigateway")
-    key = gateway.create_api_key(name="incident-alarms", enabled=True)
-    stack = deploy(
-        emulator,
-        tmp_path,
-        "incident",
-        lambda readme: replace(readme, resources=starting(readme.resources, key["id"])),
-        MessageTopic="on",
-    )
-    [plan] = stack.resources("AWS::ApiGateway::UsagePlan").values()
-    gateway.create_usage_plan_key(usagePlanId=plan, keyId=key["id"], keyType="API_KEY")
-    kim = stack.caller(x_api_key=key["value"])
-    Shop(stack)
+def test_an_alarm_and_a_schedule_start_the_workflow_for_its_owner(incident: Incident) -> None:
+    stack = incident.stack
 
     def paused_tasks() -> list[Any]:
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tasks/list", "params": {}}).encode()
-        response = ask(stack.endpoint, kim, body, mcp_protocol_version=REVISIONS["2025"])
+        response = ask(stack.endpoint, incident.team, body, mcp_protocol_version=REVISIONS["2025"])
         tasks: list[Any] = json.loads(response.body)["result"]["tasks"]
         return [task for task in tasks if task["_meta"].get("pause_reason", {}).get("type") == "answersRequired"]
 
     wait_until(lambda: len(paused_tasks()) == 1)  # the schedule
     detail = json.dumps({"alarmName": "checkout", "state": {"value": "ALARM"}})
     alarm = {"Source": "shop.cloudwatch", "DetailType": "CloudWatch Alarm State Change", "Detail": detail}
-    [entry] = emulator.client("events").put_events(Entries=[alarm])["Entries"]
+    [entry] = stack.emulator.client("events").put_events(Entries=[alarm])["Entries"]
     assert "ErrorCode" not in entry
     wait_until(lambda: len(paused_tasks()) == 2)
 
