@@ -101,7 +101,7 @@ screenshots: setup-tests ## Update the documentation's pictures of the console, 
 
 # The tests that fail first after a mistake: unit tests; runs, pauses, resumes, continuations, tasks and questions through the
 # handler; the contract of the store on the embedded engine.
-QUICK := tests/unit/protocol tests/unit/server tests/unit/tasks tests/unit/transport tests/unit/workflow tests/unit/test_floors.py \
+QUICK := tests/unit/protocol tests/unit/server tests/unit/tasks tests/unit/transport tests/unit/workflow tests/unit/test_rooms.py \
 	$(addprefix tests/e2e/, $(addsuffix .py, $(addprefix workflows/test_, run pause resume continuation fallback) $(addprefix tasks/test_, tasks isolation) $(addprefix protocol/test_, questions rounds))) \
 	tests/store/test_contract.py
 

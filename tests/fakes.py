@@ -6,21 +6,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, Self, cast
 
+from mcp_baton.approvals.record import ApprovalStore
+from mcp_baton.background.jobs import JobStore
+from mcp_baton.callbacks.addresses import CallbackStore
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.http import ClientGone
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.state import Seal, seal_of
+from mcp_baton.questions.answers import AnswerStore
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.request import Request
 from mcp_baton.server.server import Server
 from mcp_baton.server.services import Services
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.answers import AnswerStore
-from mcp_baton.tasks.approvals import ApprovalStore
-from mcp_baton.tasks.callbacks import CallbackStore
-from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.starts import StartStore
 from mcp_baton.tasks.store import Batch, TaskStore, Written

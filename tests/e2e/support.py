@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mcp_baton import ToolError
 from mcp_baton.aws import LambdaContext
+from mcp_baton.present.run_text import REQUESTS
+from mcp_baton.present.task_view import VARIABLES_KEY, variables_in
 from mcp_baton.protocol.envelope import (
     CAPABILITIES_KEY,
     RELATED_TASK_KEY,
@@ -16,10 +18,8 @@ from mcp_baton.protocol.envelope import (
     TASKS_EXTENSION,
     VERSION_KEY,
 )
-from mcp_baton.server.workflows.task_view import VARIABLES_KEY, variables_in
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import key_of
-from mcp_baton.workflow.run_text import REQUESTS
 from tests.fakes import FunctionContext
 
 if TYPE_CHECKING:

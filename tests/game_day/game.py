@@ -44,7 +44,7 @@ USUAL_FAULTS = {
 BREAKS = {
     "keys": "Context.idempotency_key = property(lambda _: os.urandom(16).hex())",
     "approvals": """
-from mcp_baton.server.approvals import gate
+from mcp_baton.approvals import gate
 gate._Gate.refusal = lambda _: None
 """,
     "writes": """

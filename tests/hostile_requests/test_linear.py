@@ -10,7 +10,7 @@ from mcp_baton import Argument, Step, Workflow, prompt_arg
 from mcp_baton.local.log import without_token
 from mcp_baton.protocol.envelope import decode_header
 from mcp_baton.protocol.json import MAX_LEVELS
-from mcp_baton.server.schema.prompt_arguments import ArgumentRefused, check_answers
+from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused, check_answers
 from mcp_baton.workflow.placeholders import PlaceholderLimits, is_placeholder, replace_placeholders
 from mcp_baton.workflow.quoting import one_line
 from mcp_baton.workflow.secrets import secrets_of

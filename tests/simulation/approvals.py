@@ -19,12 +19,12 @@ from typing import Any, NoReturn
 from msgspec.structs import replace
 
 from mcp_baton import Approval, Argument, Context, Retry, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton.approvals.items import PREFIX, to_approval
+from mcp_baton.approvals.record import ApprovalRecord, ApprovalState
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.http import HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.approvals import ApprovalRecord, ApprovalState
-from mcp_baton.tasks.dynamodb.approvals import PREFIX, to_approval
 from tests.simulation.dynamodb.database import Change, Key
 from tests.simulation.heads import serial_in
 from tests.simulation.invariants import Judge

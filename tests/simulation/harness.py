@@ -22,11 +22,11 @@ import pytest
 
 from mcp_baton.protocol.json import dumps
 from mcp_baton.server import reply
-from mcp_baton.server.running import runner
-from mcp_baton.server.running import tool_threads as worker
-from mcp_baton.server.running.tool_threads import Mail, Mailbox
-from mcp_baton.server.workflows import parallel_calls
 from mcp_baton.tasks.store import write_decided
+from mcp_baton.tools.running import runner
+from mcp_baton.tools.running import tool_threads as worker
+from mcp_baton.tools.running.tool_threads import Mail, Mailbox
+from mcp_baton.workflow import parallel_calls
 from tests.simulation.approvals import ApprovalWorld
 from tests.simulation.invariants import Violation
 from tests.simulation.jobs.background import BackgroundWorld
@@ -187,7 +187,7 @@ def simulating() -> Iterator[None]:
         patch.setattr(time, "monotonic", switch(time.monotonic, lambda world: world.monotonic))
         patch.setattr(time, "time_ns", switch(time.time_ns, lambda world: lambda: int(world.scheduler.now_ms * 10**6)))
         patch.setattr(os, "urandom", switch(os.urandom, lambda world: world.rng.randbytes))
-        patch.setattr("mcp_baton.server.callbacks.token_urlsafe", lambda size: _worlds[-1].rng.randbytes(size).hex())
+        patch.setattr("mcp_baton.callbacks.endpoint.token_urlsafe", lambda size: _worlds[-1].rng.randbytes(size).hex())
         patch.setattr(random, "uniform", switch(random.uniform, lambda world: world.rng.uniform))
         patch.setattr(random, "random", switch(random.random, lambda world: world.rng.random))
         patch.setitem(cast("dict[str, Any]", write_decided.__kwdefaults__), "sleep", sleep)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from mcp_baton.exceptions import ProtocolError, StoreError, ValueNotKept
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import INVALID_REQUEST
-from mcp_baton.server.running.runner import NOT_STARTED
 from mcp_baton.tasks.record import EXTRA_PREFIX, LEASE_MS, PAUSE_REASON, RESULT_PREFIX
+from mcp_baton.tools.running.runner import NOT_STARTED
 from tests.simulation.claims import Claims
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item

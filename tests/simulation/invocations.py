@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
+from mcp_baton.background.worker import StillHeld
 from mcp_baton.exceptions import NotDispatched, ProtocolError, StoreError
 from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, STATELESS_REVISIONS, TASKS_EXTENSION, VERSION_HEADER
 from mcp_baton.protocol.http import HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
-from mcp_baton.server.background.worker import StillHeld
 from mcp_baton.settings import Settings
 from tests.simulation.journal import Process
 

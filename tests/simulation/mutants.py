@@ -12,34 +12,35 @@ import pytest
 from msgspec import structs
 
 from mcp_baton import Callback, Step, Workflow
+from mcp_baton.approvals import gate
+from mcp_baton.approvals.decisions import Approvals
+from mcp_baton.approvals.gate import _Gate
+from mcp_baton.approvals.record import ApprovalRecord, UseAgain
+from mcp_baton.background import dispatching, sweep, waiting, workflow_worker
+from mcp_baton.background import items as jobs
+from mcp_baton.background.job import JobExecution
+from mcp_baton.background.waiting import Write
+from mcp_baton.callbacks import endpoint as callbacks
+from mcp_baton.callbacks.addresses import Pointer
+from mcp_baton.present import task_view, workflow_tools
+from mcp_baton.present.task_view import ViewOptions
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server import callbacks
-from mcp_baton.server.approvals import gate
-from mcp_baton.server.approvals.decisions import Approvals
-from mcp_baton.server.approvals.gate import _Gate
-from mcp_baton.server.background import dispatching, sweep, waiting, workflow_worker
-from mcp_baton.server.background.job import JobExecution
-from mcp_baton.server.background.waiting import Write
 from mcp_baton.server.methods import prompts, subscriptions, tasks
-from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.services import Services
-from mcp_baton.server.workflows import continuations, repetitions, runs, task_view, workflow_tools
-from mcp_baton.server.workflows.continuations import recorded_meta
-from mcp_baton.server.workflows.repetitions import RepeatedCall
-from mcp_baton.server.workflows.task_view import ViewOptions
-from mcp_baton.tasks.approvals import ApprovalRecord, UseAgain
-from mcp_baton.tasks.callbacks import Pointer
-from mcp_baton.tasks.dynamodb import expressions, items, jobs, listing, table
+from mcp_baton.tasks.dynamodb import expressions, items, listing, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
 from mcp_baton.tasks.dynamodb.table import RetryPolicy
 from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord, TaskStanding
 from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.workflow import engine
+from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
+from mcp_baton.workflow import continuations, engine, repetitions, runs
+from mcp_baton.workflow.continuations import recorded_meta
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed, Skipped
 from mcp_baton.workflow.lease import Lease, StartTime
+from mcp_baton.workflow.repetitions import RepeatedCall
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Call, EndedRun, Run, RunInput, StepTrace, new_task
 from tests.simulation.approvals import ApprovalWorld

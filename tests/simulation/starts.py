@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from mcp_baton import Argument, Server, Step, Workflow, constant, prompt_arg
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.workflows.repetitions import REPEATS, SLOW_MS
 from mcp_baton.tasks.dynamodb.items import BY_CLIENT, NAMED
 from mcp_baton.tasks.dynamodb.starts import PREFIX
 from mcp_baton.tasks.record import epoch_ms
+from mcp_baton.workflow.repetitions import REPEATS, SLOW_MS
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import TERMINAL, claim_of, status_of

@@ -36,12 +36,12 @@ from mcp_baton import (
     prompt_arg,
     step_output,
 )
+from mcp_baton.approvals.record import ApprovalState
+from mcp_baton.callbacks.items import callback_key
 from mcp_baton.protocol.http import HttpRequest
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.access import CALLBACKS
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.approvals import ApprovalState
-from mcp_baton.tasks.dynamodb.callbacks import callback_key
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, PAUSE_REASON, RESULT_PREFIX, WAIT_PREFIX
 from tests.simulation.approvals import APPROVERS, AUDIENCE, PEOPLE, ApprovalChecks, People

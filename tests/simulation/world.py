@@ -8,13 +8,12 @@ from typing import Any, NoReturn, cast
 from msgspec.structs import replace
 
 from mcp_baton import Server, Step
+from mcp_baton.background.jobs import Dispatcher
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json
 from mcp_baton.protocol.state import seal_of
-from mcp_baton.server.context import Context
 from mcp_baton.server.endpoint import Endpoint
-from mcp_baton.server.running.tool_threads import Mail, Raised, Returned
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.dynamodb.expressions import SPAN_MS
 from mcp_baton.tasks.dynamodb.items import LARGE_ATTRIBUTES, Limits
@@ -22,7 +21,8 @@ from mcp_baton.tasks.dynamodb.outside import object_key, piece_key
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
 from mcp_baton.tasks.ids import shard_name
-from mcp_baton.tasks.jobs import Dispatcher
+from mcp_baton.tools.context import Context
+from mcp_baton.tools.running.tool_threads import Mail, Raised, Returned
 from tests.simulation.bucket import PlainBucket, SimulatedBucket
 from tests.simulation.client import PlainClient, SentRequest, SimulatedClient
 from tests.simulation.dynamodb.database import Change, Key, key_of

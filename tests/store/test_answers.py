@@ -9,7 +9,7 @@ import pytest
 
 from mcp_baton.exceptions import StoreError, TaskNotFound
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
+from mcp_baton.questions.items import DynamoDBAnswerStore
 from mcp_baton.tasks.ids import new_question
 from tests.sent import Requests
 from tests.store.conftest import Clock, Engine

@@ -1,7 +1,7 @@
 """The lists of approvals when the clocks of processes differ."""
 
-from mcp_baton.tasks.approvals import ApprovalRecord, ApprovalState
-from mcp_baton.tasks.dynamodb.approvals import SLACK_MS
+from mcp_baton.approvals.items import SLACK_MS
+from mcp_baton.approvals.record import ApprovalRecord, ApprovalState
 from tests.store.conftest import TABLE, Clock, Engine
 from tests.store.fixture_types import Store
 

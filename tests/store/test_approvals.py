@@ -7,7 +7,9 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from mcp_baton.tasks.approvals import (
+from mcp_baton.approvals import waiting_items as waiting_approvals
+from mcp_baton.approvals.items import MOST_READ, PAGE_SIZE, DynamoDBApprovalStore
+from mcp_baton.approvals.record import (
     MOST_WAITING,
     MOST_WAITING_OF_OWNER,
     ApprovalRecord,
@@ -17,10 +19,8 @@ from mcp_baton.tasks.approvals import (
     TooManyWaiting,
     UseAgain,
 )
-from mcp_baton.tasks.dynamodb import waiting_approvals
-from mcp_baton.tasks.dynamodb.approvals import MOST_READ, PAGE_SIZE, DynamoDBApprovalStore
+from mcp_baton.approvals.waiting_items import WaitingApprovals
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
-from mcp_baton.tasks.dynamodb.waiting_approvals import WaitingApprovals
 from tests.store.conftest import Clock
 from tests.store.fixture_types import Store
 

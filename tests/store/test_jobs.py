@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from mcp_baton.background.jobs import event_of
 from mcp_baton.exceptions import (
     ClaimLost,
     Conflict,
@@ -22,7 +23,6 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_task_id
-from mcp_baton.tasks.jobs import event_of
 from mcp_baton.tasks.record import (
     FIRST_DISPATCH_MS,
     LEASE_MS,

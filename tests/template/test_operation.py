@@ -10,11 +10,11 @@ import pytest
 
 from mcp_baton.cli.dynamodb import DATABASE_PORT
 from mcp_baton.clients import dynamodb_client
-from mcp_baton.server.workflows.engine_host import START_MARGIN_MS
 from mcp_baton.settings import KEY_CHARACTERS, Settings
 from mcp_baton.tasks.dynamodb.outside import object_key, retention_days
 from mcp_baton.tasks.dynamodb.s3 import DAY_MS, LONGEST_TTL_MS, RETENTION_DAYS
 from mcp_baton.telemetry import INTERNAL_ERRORS, STORE_CONFLICTS, STORE_ERRORS, WAKE_UP_DELAY
+from mcp_baton.workflow.engine_host import START_MARGIN_MS
 from tests.template.cloudformation import Stack, references
 from tests.template.conftest import ROOT, SERVING, MakeStack, function, variables
 

@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
 
+    from mcp_baton.background.jobs import Dispatcher
     from mcp_baton.observability import ObservedHandler
     from mcp_baton.protocol.state import Keys
     from mcp_baton.tasks.dynamodb.s3 import ObjectStore
     from mcp_baton.tasks.dynamodb.table import Connect
-    from mcp_baton.tasks.jobs import Dispatcher
 
 logger = logging.getLogger(__name__)
 NO_TABLE = "BATON_TABLE is not set: workflows run without tasks. Set it to the DynamoDB table's name."

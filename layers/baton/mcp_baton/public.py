@@ -1,18 +1,11 @@
 """The public names of Baton, which `mcp_baton` exports. docs/tools.md lists them, too (What can be imported)."""
 
+from mcp_baton.approvals.approval import Approval, ApprovalRequest
 from mcp_baton.exceptions import BatonError, ProtocolError, RegistrationError, ToolError, WorkflowError
-from mcp_baton.server.asking.asker import Question
-from mcp_baton.server.asking.questions import (
-    Elicited,
-    Root,
-    Roots,
-    Sampled,
-    elicitation,
-    roots,
-    sampling,
-    url_elicitation,
-)
-from mcp_baton.server.content import (
+from mcp_baton.server.server import Server
+from mcp_baton.settings import Settings
+from mcp_baton.tools.asking import Question
+from mcp_baton.tools.content import (
     Audio,
     EmbeddedResource,
     Image,
@@ -22,9 +15,24 @@ from mcp_baton.server.content import (
     Text,
     ToolResult,
 )
-from mcp_baton.server.context import Context
-from mcp_baton.server.definitions.param_headers import Header
-from mcp_baton.server.definitions.workflow_function import (
+from mcp_baton.tools.context import Context
+from mcp_baton.tools.param_headers import Header
+from mcp_baton.tools.questions import (
+    Elicited,
+    Root,
+    Roots,
+    Sampled,
+    elicitation,
+    roots,
+    sampling,
+    url_elicitation,
+)
+from mcp_baton.tools.schema.dependency import Depends
+from mcp_baton.workflow.definition import Argument, Ask, Retry, Step, Workflow
+from mcp_baton.workflow.reference import first_of, or_default
+from mcp_baton.workflow.sources import constant, exists, is_in, item, not_, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.wait import Callback
+from mcp_baton.workflow.workflow_function import (
     ask_model,
     ask_user,
     fetch,
@@ -32,14 +40,6 @@ from mcp_baton.server.definitions.workflow_function import (
     step,
     wait_for_callback,
 )
-from mcp_baton.server.schema.dependency import Depends
-from mcp_baton.server.server import Server
-from mcp_baton.settings import Settings
-from mcp_baton.workflow.approval import Approval, ApprovalRequest
-from mcp_baton.workflow.definition import Argument, Ask, Retry, Step, Workflow
-from mcp_baton.workflow.reference import first_of, or_default
-from mcp_baton.workflow.sources import constant, exists, is_in, item, not_, prompt_arg, step_output, task_variable
-from mcp_baton.workflow.wait import Callback
 
 __all__ = [
     "Approval",

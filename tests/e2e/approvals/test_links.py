@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mcp_baton import ApprovalRequest
-from mcp_baton.server.approvals.link import page
+from mcp_baton.approvals.link import page
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.testing import Client, Connect

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import pytest
 
 from mcp_baton import Approval, Argument, BatonError, Context, Server, Step, Workflow, constant, step
+from mcp_baton.approvals import items as approvals
 from mcp_baton.protocol.envelope import Era as ProtocolEra
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods import METHODS
-from mcp_baton.tasks.dynamodb import approvals
 from mcp_baton.testing import Client, Connect, JsonRpcError
 from tests.e2e.approvals.bank import CALL, ORDER, REFUNDS, Bank, approve_all, guarded_server, kim, waiting_ids
 from tests.e2e.support import Era

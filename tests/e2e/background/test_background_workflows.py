@@ -10,14 +10,14 @@ from botocore.exceptions import EndpointConnectionError
 from msgspec import structs
 
 from mcp_baton import Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.background import workflow_worker
+from mcp_baton.background.items import DynamoDBJobStore
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable
-from mcp_baton.server.background import workflow_worker
-from mcp_baton.server.workflows.runs import run_workflow
-from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord
 from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.run import EndedRun
+from mcp_baton.workflow.runs import run_workflow
 from tests.e2e.background.stock import STEPS, Shop, call_as_task, cloud_of, result_of, state, steps_of, workflow_task_of
 from tests.e2e.background_support import Killed, call, created_task
 from tests.e2e.cloud import Cloud, Kills, has_failed, quick_table

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from mcp_baton import Context, ProtocolError, Server, ToolError
+from mcp_baton.background import job
+from mcp_baton.background.worker import StillHeld
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.background import job
-from mcp_baton.server.background.worker import StillHeld
-from mcp_baton.server.workflows.removed import removed_text
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.tasks.texts import VALUE_BYTES
+from mcp_baton.workflow.removed import removed_text
 from tests.e2e.background_support import WORKER_MS, Background, MakeBackground, call, created_task
 from tests.e2e.support import Era, Script, Table
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from mcp_baton import Server, ask_user, step
+from mcp_baton.background import creating
 from mcp_baton.exceptions import EventError, OutcomeUnknown, StoreBusy
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.background import creating
 from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
 from mcp_baton.testing import Client, connect
 

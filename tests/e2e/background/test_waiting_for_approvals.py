@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mcp_baton import Approval, Server, step
+from mcp_baton.approvals.items import DynamoDBApprovalStore
 from mcp_baton.protocol.http import HttpRequest
-from mcp_baton.tasks.dynamodb.approvals import DynamoDBApprovalStore
 from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
 from mcp_baton.telemetry import APPROVAL_AGE, Collector
 from tests.e2e.approvals_support import approvals_of, approver, decide

@@ -11,12 +11,12 @@ import pytest
 from moto import mock_aws
 
 from emulators.s3 import Bucket
+from mcp_baton.approvals.record import ApprovalRecord, ApprovalState, Decision
 from mcp_baton.aws import dynamodb_store
+from mcp_baton.callbacks.addresses import Pointer
 from mcp_baton.cli.app import main
 from mcp_baton.exceptions import TaskNotFound
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.approvals import ApprovalRecord, ApprovalState, Decision
-from mcp_baton.tasks.callbacks import Pointer
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_question
 from mcp_baton.tasks.record import Claim, JobSpec, NewTask

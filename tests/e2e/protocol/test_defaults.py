@@ -9,9 +9,9 @@ import pytest
 from pydantic import BaseModel, Field
 
 from mcp_baton import Context, Depends, RegistrationError, Server, ToolError, step
-from mcp_baton.server.definitions.labels import Labels
-from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.testing import Client, connect
+from mcp_baton.tools.labels import Labels
+from mcp_baton.tools.tool import Tool
 
 SECRET = "secret-of-alice"
 

@@ -26,9 +26,9 @@ from mcp_baton import (
     constant,
     prompt_arg,
 )
-from mcp_baton.server.running import dependencies
 from mcp_baton.settings import Settings
 from mcp_baton.testing import connect
+from mcp_baton.tools.running import dependencies
 from tests.e2e.support import BOUND_S
 
 

@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 
 from mcp_baton import Context, Server
-from mcp_baton.server.background import job
+from mcp_baton.background import job
 from mcp_baton.workflow import lease
 from tests.e2e.background_support import Background, MakeBackground
 from tests.e2e.support import BOUND_S, Era, Table

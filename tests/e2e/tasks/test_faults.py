@@ -18,13 +18,13 @@ from mcp_baton import Context, Server, Step, Workflow
 from mcp_baton.aws import dynamodb_store
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.methods import prompts
-from mcp_baton.server.workflows.runs import answer_with_run
 from mcp_baton.settings import Settings
 from mcp_baton.telemetry import RECORDINGS_LOST, Collector
 from mcp_baton.testing.store import refusal
 from mcp_baton.transport.adapter import LambdaAdapter
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.run import EndedRun, RunInput
+from mcp_baton.workflow.runs import answer_with_run
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Script, Table
 from tests.fakes import Pauses, services_of

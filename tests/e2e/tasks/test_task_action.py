@@ -20,12 +20,12 @@ from mcp_baton import (
     prompt_arg,
     step_output,
 )
+from mcp_baton.present.workflow_tools import MAX_TOTAL_BYTES
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY
-from mcp_baton.server.definitions.resource import value_uri
-from mcp_baton.server.workflows.workflow_tools import MAX_TOTAL_BYTES
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import PAUSED
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
+from mcp_baton.tools.resource import value_uri
 from tests.e2e.conftest import MakeClient
 from tests.e2e.protocol.test_apps import SHOWS_PAGES, ask
 from tests.e2e.tasks.test_overflow import large_server

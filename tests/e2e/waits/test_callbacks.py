@@ -24,10 +24,10 @@ from mcp_baton import (
     step,
 )
 from mcp_baton import wait_for_callback as wait
+from mcp_baton.callbacks.endpoint import MAX_BODY
 from mcp_baton.exceptions import EventError
 from mcp_baton.local.gateway import proxy_event
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.callbacks import MAX_BODY
 from mcp_baton.testing import Client, connect
 from mcp_baton.testing.store import TABLE
 

@@ -8,12 +8,12 @@ import pytest
 
 from emulators.s3 import Bucket
 from mcp_baton import Context, RegistrationError, Server, Step, ToolError, Workflow, item, step_output
+from mcp_baton.present.task_view import variables_in
 from mcp_baton.protocol.budget import ANSWER_BYTES, READ_BYTES
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import dumps, loads
-from mcp_baton.server.definitions.resource import value_uri
-from mcp_baton.server.workflows.task_view import variables_in
 from mcp_baton.tasks.ids import new_task_id
+from mcp_baton.tools.resource import value_uri
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Era, JsonDict, Table, events_in
 from tests.fakes import Wire, listening

@@ -12,11 +12,11 @@ from jsonschema_rs import validator_for
 from msgspec import structs
 
 from mcp_baton import Argument, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
-from mcp_baton.server.definitions.published_schema import optional
-from mcp_baton.server.definitions.workflow_tool import TASK_ID_DESCRIPTION
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
+from mcp_baton.tools.published_schema import optional
 from mcp_baton.workflow.sources import Source
+from mcp_baton.workflow.workflow_tool import TASK_ID_DESCRIPTION
 from tests.e2e import support
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Sink

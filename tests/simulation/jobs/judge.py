@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ProtocolError, StoreError
 from mcp_baton.protocol.json import Json, dumps
-from mcp_baton.server.running.runner import NOT_STARTED, TIMED_OUT
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS
+from mcp_baton.tools.running.runner import NOT_STARTED, TIMED_OUT
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import TERMINAL, status_of

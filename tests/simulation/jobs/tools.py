@@ -5,7 +5,7 @@ from functools import cache
 
 from mcp_baton import Context, Server
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.asking.questions import elicitation
+from mcp_baton.tools.questions import elicitation
 from tests.simulation.servers import STAGE, weigh
 
 FORM: dict[str, Json] = {"type": "object", "properties": {"by": {"type": "string"}}}

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from mcp_baton import Server
+from mcp_baton.background.worker import StillHeld
 from mcp_baton.exceptions import NotDispatched, StoreError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.background.worker import StillHeld
 from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
 from tests.simulation.client import SentRequest
 from tests.simulation.faults import Fault

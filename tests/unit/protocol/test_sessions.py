@@ -18,7 +18,7 @@ from mcp_baton.protocol.envelope import (
 )
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import Request
-from mcp_baton.server.asking.asker import declares
+from mcp_baton.tools.asking import declares
 
 RANDOM = bytes(range(RANDOM_BYTES))
 ALL_SETS = [set(names) for count in range(len(CAPABILITIES) + 1) for names in combinations(CAPABILITIES, count)]

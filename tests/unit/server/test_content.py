@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from mcp_baton import Audio, EmbeddedResource, Image, Message, ResourceLink, Text, ToolResult
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.content import block
-from mcp_baton.server.definitions.labels import Labels
-from mcp_baton.server.definitions.tool import Tool, explicit_content, mentions_content
+from mcp_baton.tools.content import block
+from mcp_baton.tools.labels import Labels
+from mcp_baton.tools.tool import Tool, explicit_content, mentions_content
 from mcp_baton.workflow.host import Succeeded
 
 NOTES: dict[str, Json] = {"audience": ["user"], "priority": 0.5}

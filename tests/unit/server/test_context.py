@@ -8,9 +8,9 @@ import pytest
 from mcp_baton import Context
 from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.asking.asker import CannotAsk
-from mcp_baton.server.context import Call, ProgressMap
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.tools.asking import CannotAsk
+from mcp_baton.tools.context import Call, ProgressMap
 
 
 class RecordedContext:

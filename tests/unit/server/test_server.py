@@ -26,11 +26,11 @@ from mcp_baton import (
 )
 from mcp_baton.aws import handler
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.definitions.labels import Labels
-from mcp_baton.server.definitions.prompt import definition_of_prompt
-from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.schema.signature import type_without_schema
 from mcp_baton.settings import Settings
+from mcp_baton.tools.labels import Labels
+from mcp_baton.tools.prompt import definition_of_prompt
+from mcp_baton.tools.schema.signature import type_without_schema
+from mcp_baton.tools.tool import Tool
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from mcp_baton.present.handoff import RemainingCalls
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.handoff import RemainingCalls
 from mcp_baton.workflow.host import InvalidField
 from mcp_baton.workflow.pause import (
     DeadlineExceeded,

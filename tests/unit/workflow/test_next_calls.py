@@ -7,11 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from mcp_baton import Argument, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton.present.handoff import Handle, next_calls
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import PAUSE_REASON, RESULT_PREFIX, StepStatus, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 from mcp_baton.workflow.continuation import RESULT_LOST, RecordedCall, recorded_text
-from mcp_baton.workflow.handoff import Handle, next_calls
 from mcp_baton.workflow.pause import PauseReason, StepFailed
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import LONGEST

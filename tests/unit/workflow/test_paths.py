@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, RootModel, WithJsonSchema, computed_field
 
-from mcp_baton.server.schema.schema import OutputSchema
+from mcp_baton.tools.schema.schema import OutputSchema
 from mcp_baton.workflow.resolve import InvalidPath, Schema, invalid_path
 
 

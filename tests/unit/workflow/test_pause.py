@@ -10,12 +10,12 @@ from msgspec import structs
 from mcp_baton.cli.remote.printing import pause_text
 from mcp_baton.console import page
 from mcp_baton.local.request_log import pause_words
+from mcp_baton.present.handoff import RemainingCalls
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PAUSED_STEP, StepStatus, paused_step
 from mcp_baton.testing.results import Pause
 from mcp_baton.workflow import pause
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.handoff import RemainingCalls
 from mcp_baton.workflow.host import InvalidField
 from mcp_baton.workflow.pause import (
     REASONS,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mcp_baton.present.run_text import Message, messages, why_stopped
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus, TaskStatus
 from mcp_baton.tasks.variables import TaskVariables
@@ -11,7 +12,6 @@ from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, UnresolvableParams
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Blocked, EndedRun, Persisted, StepTrace, UnreadResource
-from mcp_baton.workflow.run_text import Message, messages, why_stopped
 from mcp_baton.workflow.sources import constant, prompt_arg
 from tests.fakes import ScriptedHost
 

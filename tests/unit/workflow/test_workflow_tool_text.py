@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from mcp_baton.present.handoff import Handle
+from mcp_baton.present.run_text import LIMIT, Value, cut, text_of_ended_task, text_of_held_task, text_of_run
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
 from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.handoff import Handle
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun, StepTrace
-from mcp_baton.workflow.run_text import LIMIT, Value, cut, text_of_ended_task, text_of_held_task, text_of_run
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
 from tests.fakes import ScriptedHost
 

@@ -7,19 +7,19 @@ from typing import Any, ClassVar, override
 from mcp_baton.cli.remote.errors import DONE, FAILED, PAUSED, message_of
 from mcp_baton.cli.remote.table_scan import Scan
 from mcp_baton.exceptions import StoreError, StoreUnavailable, TaskFinished, TaskHeld, TaskNotFound
-from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
+from mcp_baton.present.task_view import shown_pause, with_decision
 from mcp_baton.server.services import Services
 from mcp_baton.server.view import ServerView
-from mcp_baton.server.workflows.runs import NOT_RESUMED, TaskUnreadable
-from mcp_baton.server.workflows.stored_tasks import refusal_text, resume_stored, why_refused
-from mcp_baton.server.workflows.task_view import shown_pause, with_decision
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import owner_of, task_id_of
 from mcp_baton.tasks.dynamodb.listing import live_tasks
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import TaskRecord, paused_step
+from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.transport.adapter import LambdaExchange
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.runs import NOT_RESUMED, TaskUnreadable
+from mcp_baton.workflow.stored_tasks import refusal_text, resume_stored, why_refused
 
 CONTINUE, REFUSED = "continue", "would be refused"
 

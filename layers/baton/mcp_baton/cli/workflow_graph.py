@@ -7,8 +7,8 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from mcp_baton.approvals.approval import Approval
 from mcp_baton.protocol.json import dumps
-from mcp_baton.workflow.approval import Approval
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.sources import (
     Constant,

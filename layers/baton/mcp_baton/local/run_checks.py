@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from mcp_baton.hints import did_you_mean
 from mcp_baton.local.faults import Definitions, Fault, Site, function_site
-from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.server import Server
+from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.checking import output_of
 from mcp_baton.workflow.definition import Step, ToolFunction, Workflow
 from mcp_baton.workflow.resolve import kinds_at

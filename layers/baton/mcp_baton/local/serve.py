@@ -31,8 +31,8 @@ from mcp_baton.local.worker_pool import Pool
 from mcp_baton.local.worker_process import Launch
 from mcp_baton.protocol.json import dumps
 from mcp_baton.server.server import Server
-from mcp_baton.server.workflows.engine_host import START_MARGIN_MS
 from mcp_baton.settings import Settings, unknown_settings
+from mcp_baton.workflow.engine_host import START_MARGIN_MS
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

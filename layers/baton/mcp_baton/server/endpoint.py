@@ -21,17 +21,17 @@ from mcp_baton.protocol.jsonrpc import (
     parse_body,
     result_message,
 )
+from mcp_baton.questions.deliver_answer import deliver_answer
 from mcp_baton.server.access import CALLBACKS, LINKS, ForeignPage, Origins, early_answer, is_approvals, refusal
-from mcp_baton.server.asking.asker import InputRequired
-from mcp_baton.server.asking.deliver_answer import deliver_answer
-from mcp_baton.server.content import result_without_links
 from mcp_baton.server.methods import METHODS, Method, call_method
 from mcp_baton.server.methods.lifecycle import complete_result
 from mcp_baton.server.reply import Reply, json_response
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.server.services import Services
 from mcp_baton.telemetry import INTERNAL_ERRORS
+from mcp_baton.tools.asking import InputRequired
+from mcp_baton.tools.content import result_without_links
+from mcp_baton.tools.running.tool_threads import CallerGone
 
 logger = logging.getLogger(__name__)
 
@@ -66,15 +66,15 @@ class Endpoint:
         if early_response:
             return early_response
         if is_approvals(request.path):
-            from mcp_baton.server.approvals import api
+            from mcp_baton.approvals import api
 
             return api.answer(self._services, request, exchange)
         if request.path.startswith(LINKS):
-            from mcp_baton.server.approvals import link
+            from mcp_baton.approvals import link
 
             return link.answer(self._services, request, exchange)
         if request.path.startswith(CALLBACKS):
-            from mcp_baton.server import callbacks
+            from mcp_baton.callbacks import endpoint as callbacks
 
             return callbacks.answer(self._services, request, exchange)
         try:
@@ -86,23 +86,23 @@ class Endpoint:
         return self._answer(message, request, exchange, Budget(), self._services.clock())
 
     def work(self, event: JsonObject, exchange: Exchange) -> JsonObject:
-        from mcp_baton.server.background.worker import work
+        from mcp_baton.background.worker import work
 
         with self._services.telemetry.receive("process task", event):
             return work(self._services, event, exchange)
 
     def callback(self, event: JsonObject, exchange: Exchange) -> JsonObject:
-        from mcp_baton.server.callbacks import deliver_event
+        from mcp_baton.callbacks.endpoint import deliver_event
 
         return deliver_event(self._services, event, exchange)
 
     def start(self, event: object, exchange: Exchange) -> JsonObject:
-        from mcp_baton.server.background.start_events import start_workflows
+        from mcp_baton.background.start_events import start_workflows
 
         return start_workflows(self._services, event, exchange)
 
     def sweep(self, _event: JsonObject, exchange: Exchange) -> JsonObject:
-        from mcp_baton.server.background.sweep import sweep
+        from mcp_baton.background.sweep import sweep
 
         return sweep(self._services, exchange)
 
@@ -200,7 +200,7 @@ class Endpoint:
             data: Json = {"correlationId": exchange.request_id}
             return reply.error(200, error_message(message.id, ProtocolError(INTERNAL_ERROR, "Internal error", data)))
         if request.approvals:
-            from mcp_baton.server.approvals.notifying import notify
+            from mcp_baton.approvals.notifying import notify
 
             self._services.later(partial(notify, request))
         final_result = complete_result(request, result) if envelope.era is Era.STATELESS else result

@@ -9,14 +9,14 @@ from mcp_baton.exceptions import TaskNotFound, ToolError
 from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.asking.asker import AskedInWorkflow, Asker, CannotAsk
-from mcp_baton.server.running.tool_threads import Listener
 from mcp_baton.server.services import Services
 from mcp_baton.server.view import ServerView
 from mcp_baton.tasks.store import TaskStore
+from mcp_baton.tools.asking import AskedInWorkflow, Asker, CannotAsk
+from mcp_baton.tools.running.tool_threads import Listener
 
 if TYPE_CHECKING:
-    from mcp_baton.tasks.approvals import ApprovalRecord
+    from mcp_baton.approvals.record import ApprovalRecord
     from mcp_baton.workflow.host import Failed
 
 type SendQuestion = Callable[[str, str, JsonObject], None]

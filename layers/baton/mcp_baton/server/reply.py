@@ -12,7 +12,7 @@ from types import MappingProxyType
 from mcp_baton.protocol.http import ClientGone, Exchange, HttpResponse, StreamSink
 from mcp_baton.protocol.json import Json, JsonObject, dumps, escaped
 from mcp_baton.protocol.jsonrpc import notification_message, request_message
-from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
+from mcp_baton.tools.running.tool_threads import KEEP_ALIVE_S
 
 logger = logging.getLogger(__name__)
 

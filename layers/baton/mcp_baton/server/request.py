@@ -8,7 +8,7 @@ from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, RELATED_TASK_KEY, TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.asking.rounds import Rounds, StoreAsker, open_rounds
+from mcp_baton.questions.rounds import Rounds, StoreAsker, open_rounds
 from mcp_baton.server.execution import AskerFactory, Execution
 from mcp_baton.server.reply import Reply
 from mcp_baton.tasks.ids import new_question

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
 
 from msgspec import structs
 
+from mcp_baton.approvals.approval import Approval, ApprovalListener
 from mcp_baton.definition_errors import collector, defining, refuse
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.protocol.budget import PLACEHOLDER_BYTES
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.definitions.completion import Completer, Completion, completion_of
-from mcp_baton.server.definitions.labels import (
+from mcp_baton.server.view import REPEATS, Options, ServerView, TaskIds
+from mcp_baton.tools.completion import Completer, Completion, completion_of
+from mcp_baton.tools.labels import (
     TOOL_OPTIONS,
     AllLabels,
     PromptLabels,
@@ -25,16 +27,14 @@ from mcp_baton.server.definitions.labels import (
     variable_names,
     workflow_names,
 )
-from mcp_baton.server.definitions.prompt import Prompt
-from mcp_baton.server.definitions.resource import APP_URI, SCHEME, Resource, is_reserved
-from mcp_baton.server.definitions.tool import Tool, ToolOptions, task_support
-from mcp_baton.server.definitions.workflow_tool import WorkflowTool
-from mcp_baton.server.view import REPEATS, Options, ServerView, TaskIds
-from mcp_baton.workflow.approval import Approval, ApprovalListener
+from mcp_baton.tools.prompt import Prompt
+from mcp_baton.tools.resource import APP_URI, SCHEME, Resource, is_reserved
+from mcp_baton.tools.tool import Tool, ToolOptions, task_support
 from mcp_baton.workflow.definition import ToolFunction, Workflow
+from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 if TYPE_CHECKING:
-    from mcp_baton.server.definitions.workflow_function import WorkflowOptions
+    from mcp_baton.workflow.workflow_function import WorkflowOptions
 
 
 class Registrar(Protocol):
@@ -274,7 +274,7 @@ class Server:
         Raises:
             WorkflowError: The function cannot describe a workflow; names its file and line, and what to write instead.
         """
-        from mcp_baton.server.definitions.workflow_function import workflow_of_function
+        from mcp_baton.workflow.workflow_function import workflow_of_function
 
         def register[F: Callable[..., object]](function: F, /) -> F:
             with defining(name or getattr(function, "__name__", None)):
@@ -401,7 +401,7 @@ class Server:
         if (listener := collector()) is not None and listener.collects:
             return  # `baton check` checks the server itself, once its file is loaded
         if in_full or self.workflows or any(tool.only_in for tool in self.tools.values()):
-            from mcp_baton.server.definitions.workflow_checks import check_workflows, definitions_without_schema
+            from mcp_baton.workflow.function_checks import check_workflows, definitions_without_schema
 
             if in_full and (
                 invalid := next(definitions_without_schema(self.tools, self.resources, self.prompts), None)

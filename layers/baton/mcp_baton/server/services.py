@@ -15,8 +15,8 @@ from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Telemetry
 
 if TYPE_CHECKING:
-    from mcp_baton.tasks.approvals import Publisher
-    from mcp_baton.tasks.jobs import Dispatcher
+    from mcp_baton.approvals.record import Publisher
+    from mcp_baton.background.jobs import Dispatcher
 
 
 def run_now(work: Callable[[], None]) -> None:

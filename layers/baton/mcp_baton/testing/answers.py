@@ -8,7 +8,7 @@ from mcp_baton import Context
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 
 if TYPE_CHECKING:
-    from mcp_baton.server.asking.asker import Question
+    from mcp_baton.tools.asking import Question
 
 MAX_TEXT = 200
 

@@ -7,10 +7,10 @@ from typing import Any, Self, cast
 from urllib.parse import quote
 
 from mcp_baton import Server, ToolError
+from mcp_baton.present.task_view import variables_in
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.access import CALLBACKS
-from mcp_baton.server.workflows.task_view import variables_in
 from mcp_baton.tasks.record import PROGRESS, WORKFLOW_TASK
 from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.function import Clock, Function, Invocations, Kill

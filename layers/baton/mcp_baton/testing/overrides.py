@@ -7,12 +7,12 @@ from msgspec import structs
 
 from mcp_baton import Server
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.server.definitions.prompt import Prompt
-from mcp_baton.server.definitions.resource import Resource
-from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.running import dependencies
-from mcp_baton.server.schema.dependency import Dependency, Factory
-from mcp_baton.server.schema.signature import Provider, Signature, name_of, read_provider
+from mcp_baton.tools.prompt import Prompt
+from mcp_baton.tools.resource import Resource
+from mcp_baton.tools.running import dependencies
+from mcp_baton.tools.schema.dependency import Dependency, Factory
+from mcp_baton.tools.schema.signature import Provider, Signature, name_of, read_provider
+from mcp_baton.tools.tool import Tool
 
 
 class Overrides:

@@ -8,8 +8,8 @@ from secrets import token_urlsafe
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from mcp_baton.tasks.dynamodb.callbacks import KEY as CALLBACK
-from mcp_baton.tasks.dynamodb.callbacks import callback_key
+from mcp_baton.callbacks.items import KEY as CALLBACK
+from mcp_baton.callbacks.items import callback_key
 from mcp_baton.tasks.dynamodb.items import LISTED_AT, LISTED_IN, LISTS, OUTBOX
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.testing.function import Invocations

@@ -24,9 +24,9 @@ from mcp_baton.protocol.envelope import (
     session_id,
 )
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.server.definitions.param_headers import KEYWORD
 from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.function import Function, Invocation
+from mcp_baton.tools.param_headers import KEYWORD
 
 type Era = Literal["2025", "2026"]
 """The era of a client: MCP 2025-11-25, with a handshake, or 2026-07-28, without one (docs/http.md, Eras)."""

@@ -11,11 +11,11 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mcp_baton.present.handoff import Handle
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import EXTRA_PREFIX, ITEMS_PREFIX, StepProgress, StepStatus, pause_of, paused_step
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite, Timing
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.handoff import Handle
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded, status_of, stored_result
 from mcp_baton.workflow.items import Items, failed_items, item_name, stored_items
 from mcp_baton.workflow.pause import FailedItem, StepFailed, parse_pause, pause_after

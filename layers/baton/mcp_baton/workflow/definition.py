@@ -13,11 +13,11 @@ from typing import Any, Final, Literal, cast
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from mcp_baton.approvals.approval import Approval
 from mcp_baton.definition_errors import collector, refuse
 from mcp_baton.exceptions import RegistrationError, ToolError, WorkflowError
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
-from mcp_baton.workflow.approval import Approval
 from mcp_baton.workflow.reference import Reference, source_of
 from mcp_baton.workflow.sources import (
     Condition,

@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec import Struct, structs
 
+from mcp_baton.approvals.approval import GRACE_MS, denied_call
 from mcp_baton.exceptions import (
     ClaimLost,
     OutcomeUnknown,
@@ -24,6 +25,7 @@ from mcp_baton.exceptions import (
     TaskNotFound,
     ValueLost,
 )
+from mcp_baton.present.handoff import RemainingCalls, uris_of
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import (
@@ -40,11 +42,9 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.store import Batch, TaskStore, Timing, write_decided
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.approval import GRACE_MS, denied_call
 from mcp_baton.workflow.batch import merged_items, run_batch
 from mcp_baton.workflow.definition import Step, Workflow, random_fraction
 from mcp_baton.workflow.definition_changes import move_to, statuses_under
-from mcp_baton.workflow.handoff import RemainingCalls, uris_of
 from mcp_baton.workflow.host import (
     Attempt,
     Failed,

@@ -6,11 +6,11 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from mcp_baton.approvals.approval import Approval, NotApproved
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.approval import Approval, NotApproved
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.keys import Key
 from mcp_baton.workflow.secrets import NO_SECRETS, Secrets

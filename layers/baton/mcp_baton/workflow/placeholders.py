@@ -7,10 +7,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from mcp_baton.present.handoff import Handle
 from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.handoff import Handle
 from mcp_baton.workflow.keys import digest
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import one_line, quoted_error

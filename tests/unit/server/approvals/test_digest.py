@@ -9,8 +9,8 @@ import pytest
 from msgspec import structs
 
 from mcp_baton import Approval, Argument, Server, Step, Workflow, prompt_arg
+from mcp_baton.approvals.gate import _new_request
 from mcp_baton.protocol.state import Seal
-from mcp_baton.server.approvals.gate import _new_request
 from mcp_baton.tasks.record import SALT
 from mcp_baton.workflow.host import Place, Prepared
 

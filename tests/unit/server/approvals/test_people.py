@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.server.approvals.decisions import Person, person
+from mcp_baton.approvals.decisions import Person, person
+from mcp_baton.approvals.record import ApprovalRecord, ApprovalState
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.approvals import ApprovalRecord, ApprovalState
 
 LISTED = Settings(approvers={"refunds": frozenset({"kim", "anonymous"})})
 

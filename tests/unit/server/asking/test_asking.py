@@ -14,9 +14,9 @@ from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
 from mcp_baton.protocol.state import Seal
-from mcp_baton.server.asking.asker import CannotAsk, InputRequired, Question, declares, supports
-from mcp_baton.server.asking.rounds import Rounds, StoreAsker, open_rounds
-from mcp_baton.tasks.answers import FIRST_WAIT_S, LONGEST_WAIT_S, growing_pauses
+from mcp_baton.questions.answers import FIRST_WAIT_S, LONGEST_WAIT_S, growing_pauses
+from mcp_baton.questions.rounds import Rounds, StoreAsker, open_rounds
+from mcp_baton.tools.asking import CannotAsk, InputRequired, Question, declares, supports
 
 SEAL = Seal(lambda: (b"k" * 32,))
 ALL: JsonObject = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
@@ -316,7 +316,7 @@ def test_a_state_expires_with_the_shortest_limit_of_its_questions(
     limits: tuple[float | None, ...], lifetime_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = [1_000.0]
-    monkeypatch.setattr("mcp_baton.server.asking.rounds.time.time", lambda: times[0])
+    monkeypatch.setattr("mcp_baton.questions.rounds.time.time", lambda: times[0])
     questions = [roots(f"folders-{number}", timeout_s=limit) for number, limit in enumerate(limits)]
     params = {**CALL, "requestState": ask_round(rounds(CALL), *questions)["requestState"]}
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from mcp_baton import Image, Message, ToolError, elicitation, roots, sampling, url_elicitation
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.asking.questions import (
+from mcp_baton.tools.questions import (
     Elicited,
     Form,
     Root,

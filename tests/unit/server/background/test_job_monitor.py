@@ -6,9 +6,9 @@ from typing import Any, Self
 import pytest
 from msgspec.structs import replace
 
+from mcp_baton.background.job import JobMonitor, status_message
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable, TaskFinished
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.background.job import JobMonitor, status_message
 from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord, TaskStanding, TaskStatus
 from mcp_baton.workflow.lease import Lease
 from tests.fakes import RecordingStore

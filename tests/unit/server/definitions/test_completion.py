@@ -6,8 +6,8 @@ import pytest
 
 from mcp_baton import Argument, ProtocolError, RegistrationError, Server, Step, Workflow
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.definitions.completion import completion_of
 from mcp_baton.server.methods.completion import MAX_VALUES, completion_params, suggestions
+from mcp_baton.tools.completion import completion_of
 
 PROMPT = {"type": "ref/prompt", "name": "ask"}
 ARGUMENT = {"name": "tone", "value": "k"}

@@ -6,8 +6,8 @@ import pytest
 
 from mcp_baton import RegistrationError, Server
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.definitions.labels import Labels, scopes_in
-from mcp_baton.server.definitions.prompt import definition_of_prompt
+from mcp_baton.tools.labels import Labels, scopes_in
+from mcp_baton.tools.prompt import definition_of_prompt
 
 ICON: dict[str, Json] = {"src": "https://example.com/a.png", "mimeType": "image/png", "sizes": ["48x48"]}
 HINTS: dict[str, Json] = {"readOnlyHint": True}

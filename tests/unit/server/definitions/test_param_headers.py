@@ -7,9 +7,9 @@ from pydantic import BaseModel
 
 from mcp_baton import Header, RegistrationError, Server
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.definitions.labels import Labels
-from mcp_baton.server.definitions.param_headers import header_mismatch, mirrored
-from mcp_baton.server.definitions.tool import Tool
+from mcp_baton.tools.labels import Labels
+from mcp_baton.tools.param_headers import header_mismatch, mirrored
+from mcp_baton.tools.tool import Tool
 
 REGION: dict[tuple[str, ...], str] = {("region",): "mcp-param-region"}
 

@@ -11,11 +11,11 @@ from pydantic import BaseModel, Field, create_model
 
 from mcp_baton import Header, Server
 from mcp_baton.protocol.json import JsonObject, json_size
-from mcp_baton.server.definitions.labels import Labels
-from mcp_baton.server.definitions.param_headers import mirrored
-from mcp_baton.server.definitions.published_schema import MAX_INLINE_BYTES, optional
-from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.schema.schema import InvalidArguments
+from mcp_baton.tools.labels import Labels
+from mcp_baton.tools.param_headers import mirrored
+from mcp_baton.tools.published_schema import MAX_INLINE_BYTES, optional
+from mcp_baton.tools.schema.schema import InvalidArguments
+from mcp_baton.tools.tool import Tool
 
 
 class Colour(enum.Enum):

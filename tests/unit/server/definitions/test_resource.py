@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pydantic import AnyUrl
 
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.server.definitions.labels import Labels
-from mcp_baton.server.definitions.resource import (
+from mcp_baton.tools.labels import Labels
+from mcp_baton.tools.resource import (
     Resource,
     Template,
     find_in,

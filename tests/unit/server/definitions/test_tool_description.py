@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_baton.server.definitions.workflow_tool import LONGEST, describe_workflow, shorten, title_of
 from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.workflow_tool import LONGEST, describe_workflow, shorten, title_of
 
 STEPS = [
     Step("fetch", tool="fetch_order"),

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainValidator
 
 from mcp_baton import Argument, RegistrationError, Server, Step, Workflow, WorkflowError
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.definitions.published_schema import optional
-from mcp_baton.server.definitions.workflow_tool import OUTPUT_SCHEMA, WorkflowTool
+from mcp_baton.tools.published_schema import optional
+from mcp_baton.workflow.workflow_tool import OUTPUT_SCHEMA, WorkflowTool
 
 READS, KEEPS = {"readOnlyHint": True}, {"destructiveHint": False}
 REPEATS, INSIDE = {"idempotentHint": True}, {"openWorldHint": False}

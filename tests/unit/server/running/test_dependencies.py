@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from mcp_baton.server.running import dependencies
-from mcp_baton.server.running.dependencies import FactoryTimeout, WaitMode, run_without_loop
+from mcp_baton.tools.running import dependencies
+from mcp_baton.tools.running.dependencies import FactoryTimeout, WaitMode, run_without_loop
 
 SERVER_CODE = """
 import sys
@@ -21,9 +21,9 @@ server.tool(name="ask")(lambda: "value")
 WITH = """
 from mcp_baton import Depends
 from mcp_baton.protocol.envelope import Envelope, Era
-from mcp_baton.server.asking.asker import CannotAsk
-from mcp_baton.server.context import Call
-from mcp_baton.server.running.dependencies import with_dependencies
+from mcp_baton.tools.asking import CannotAsk
+from mcp_baton.tools.context import Call
+from mcp_baton.tools.running.dependencies import with_dependencies
 def database():
     yield "value"
 def ask(db: Annotated[str, Depends(database)]): return db
@@ -45,7 +45,7 @@ def modules_loaded_by(code: str) -> set[str]:
     return set(process.stdout.split())
 
 
-OWN = {"mcp_baton.server.running.dependencies"}
+OWN = {"mcp_baton.tools.running.dependencies"}
 
 
 @pytest.mark.parametrize(("code", "baton_modules"), [(WITHOUT, set()), (WITH, OWN)])

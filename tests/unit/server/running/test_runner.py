@@ -14,18 +14,18 @@ from mcp_baton.exceptions import Abandoned, ProtocolError
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.definitions.labels import Labels
-from mcp_baton.server.definitions.prompt import Prompt, messages_of
-from mcp_baton.server.definitions.resource import Resource
-from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.methods.calling import call_alone, outcome_alone
 from mcp_baton.server.methods.prompts import get_prompt
 from mcp_baton.server.methods.resources import find_resource, read
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.runner import CallOptions, bound_prompt
-from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import ABANDONED_THREADS, SILENT, Collector, Telemetry
+from mcp_baton.tools.labels import Labels
+from mcp_baton.tools.prompt import Prompt, messages_of
+from mcp_baton.tools.resource import Resource
+from mcp_baton.tools.running.runner import CallOptions, bound_prompt
+from mcp_baton.tools.tool import Tool
+from mcp_baton.workflow.engine_host import ServerHost
 from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, ResourceUnavailable, Succeeded
 from tests.fakes import Line, request_of
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.running import tool_threads as worker_module
-from mcp_baton.server.running.tool_threads import (
+from mcp_baton.tools.running import tool_threads as worker_module
+from mcp_baton.tools.running.tool_threads import (
     CallerGone,
     Ending,
     Mail,

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import pytest
 
 from mcp_baton import Context, Depends, RegistrationError, Server
-from mcp_baton.server.schema.dependency import Dependency
-from mcp_baton.server.schema.signature import read_provider
+from mcp_baton.tools.schema.dependency import Dependency
+from mcp_baton.tools.schema.signature import read_provider
 
 
 def plain() -> int:

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from pydantic import ConfigDict, Field, field_serializer
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from mcp_baton.server.definitions.labels import Labels
-from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.schema.plain import plain_arguments_schema, plain_parameters, plain_type, plain_value_schema
-from mcp_baton.server.schema.schema import InvalidArguments
-from mcp_baton.server.schema.signature import read_signature
+from mcp_baton.tools.labels import Labels
+from mcp_baton.tools.schema.plain import plain_arguments_schema, plain_parameters, plain_type, plain_value_schema
+from mcp_baton.tools.schema.schema import InvalidArguments
+from mcp_baton.tools.schema.signature import read_signature
+from mcp_baton.tools.tool import Tool
 
 T = TypeVar("T")
 
@@ -342,9 +342,9 @@ def test_a_default_that_is_not_a_scalar_is_left_to_pydantic(default: Any) -> Non
 LIST_AND_CALL = """
 import sys
 from dataclasses import dataclass
-from mcp_baton.server.definitions.labels import Labels
-from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.schema.prompt_arguments import convert
+from mcp_baton.tools.labels import Labels
+from mcp_baton.tools.tool import Tool
+from mcp_baton.tools.schema.prompt_arguments import convert
 
 @dataclass
 class Sum:

@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field
 from mcp_baton import Argument
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.schema import prompt_arguments as arguments
-from mcp_baton.server.schema.prompt_arguments import check_arguments, convert
+from mcp_baton.tools.schema import prompt_arguments as arguments
+from mcp_baton.tools.schema.prompt_arguments import check_arguments, convert
 
 
 class Line(BaseModel):

@@ -14,6 +14,7 @@ from mcp_baton.cli.remote.printing import Progress, short
 from mcp_baton.cli.remote.questions import Stopped, Terminal
 from mcp_baton.cli.remote.task import RunResult, StepState, TaskState, state_of
 from mcp_baton.exceptions import BatonError
+from mcp_baton.present.task_view import NEXT_KEY
 from mcp_baton.protocol.envelope import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
@@ -22,9 +23,8 @@ from mcp_baton.protocol.envelope import (
     VERSION_HEADER,
     VERSION_KEY,
 )
-from mcp_baton.server.schema.prompt_arguments import SECRETS
-from mcp_baton.server.workflows.task_view import NEXT_KEY
 from mcp_baton.testing.wire import REVISIONS, Era, parameter_headers, standard_headers
+from mcp_baton.tools.schema.prompt_arguments import SECRETS
 
 ROUNDS: Final = 100
 """The maximum number of times that one request may ask questions."""

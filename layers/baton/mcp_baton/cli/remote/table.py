@@ -15,7 +15,7 @@ from mcp_baton.cli.remote.client import find_id
 from mcp_baton.cli.remote.errors import Denied, Unreachable
 from mcp_baton.cli.remote.task import TaskState, state_of
 from mcp_baton.exceptions import BatonError, StoreUnavailable
-from mcp_baton.server.workflows.task_view import ViewOptions, listed_view, task_view, with_decision
+from mcp_baton.present.task_view import ViewOptions, listed_view, task_view, with_decision
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import TaskStore

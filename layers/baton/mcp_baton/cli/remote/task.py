@@ -7,9 +7,9 @@ from typing import Any, Final
 from msgspec import Struct, to_builtins
 
 from mcp_baton.cli.remote.errors import DONE, FAILED, PAUSED
-from mcp_baton.server.workflows.task_view import ELEMENTS_KEY, NEXT_KEY, OMITTED_KEY, RESULT_BY_KEY, TIMINGS_KEY
+from mcp_baton.present.run_text import REQUESTS
+from mcp_baton.present.task_view import ELEMENTS_KEY, NEXT_KEY, OMITTED_KEY, RESULT_BY_KEY, TIMINGS_KEY
 from mcp_baton.tasks.record import ENGINE_PREFIX, EXTRA_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX, has_value
-from mcp_baton.workflow.run_text import REQUESTS
 
 ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 from mcp_baton.exceptions import ProtocolError, ToolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
-from mcp_baton.server.definitions.completion import Completion
 from mcp_baton.server.methods.calling import call_alone
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.runner import BoundFunction
-from mcp_baton.server.schema.schema import explain
+from mcp_baton.tools.completion import Completion
+from mcp_baton.tools.running.runner import BoundFunction
+from mcp_baton.tools.schema.schema import explain
 from mcp_baton.workflow.host import Failed, Mismatch
 
 MAX_VALUES: Final = 100

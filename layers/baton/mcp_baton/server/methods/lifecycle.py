@@ -23,10 +23,10 @@ from mcp_baton.protocol.envelope import (
 )
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.asking.asker import declares
-from mcp_baton.server.content import with_meta
 from mcp_baton.server.methods.lists import cacheable
 from mcp_baton.server.request import Request
+from mcp_baton.tools.asking import declares
+from mcp_baton.tools.content import with_meta
 
 
 def initialize(request: Request) -> JsonObject:

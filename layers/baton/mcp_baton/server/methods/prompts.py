@@ -4,18 +4,22 @@ import logging
 import math
 
 from mcp_baton.exceptions import ProtocolError, StoreBusy, TaskFinished, TaskHeld, TaskNotFound, ValueLost
+from mcp_baton.present.run_text import Message, messages
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
-from mcp_baton.server.definitions.uris import encoded
 from mcp_baton.server.methods.calling import call_alone
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.runner import bound_prompt
-from mcp_baton.server.schema.prompt_arguments import check_arguments
-from mcp_baton.server.schema.schema import explain
-from mcp_baton.server.workflows.engine_host import ServerHost
-from mcp_baton.server.workflows.removed import unknown_name
-from mcp_baton.server.workflows.runs import (
+from mcp_baton.tasks.record import PROGRESS, timestamp
+from mcp_baton.tools.running.runner import bound_prompt
+from mcp_baton.tools.schema.prompt_arguments import check_arguments
+from mcp_baton.tools.schema.schema import explain
+from mcp_baton.tools.uris import encoded
+from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.engine_host import ServerHost
+from mcp_baton.workflow.host import Failed, Mismatch
+from mcp_baton.workflow.removed import unknown_name
+from mcp_baton.workflow.runs import (
     NOT_RESUMED,
     DefinitionChanged,
     NotResumed,
@@ -24,11 +28,7 @@ from mcp_baton.server.workflows.runs import (
     answer_with_run,
     run_meta,
 )
-from mcp_baton.server.workflows.task_ids import InvalidTaskReference, handle_of, named_task
-from mcp_baton.tasks.record import PROGRESS, timestamp
-from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.host import Failed, Mismatch
-from mcp_baton.workflow.run_text import Message, messages
+from mcp_baton.workflow.task_ids import InvalidTaskReference, handle_of, named_task
 
 logger = logging.getLogger(__name__)
 

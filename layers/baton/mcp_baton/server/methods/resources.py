@@ -3,21 +3,21 @@
 import logging
 
 from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, TaskNotFound
+from mcp_baton.present.task_view import result_mark
 from mcp_baton.protocol.budget import ANSWER_BYTES
 from mcp_baton.protocol.envelope import APP_TYPE
 from mcp_baton.protocol.json import Json, JsonObject, escaped, json_size
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RESOURCE_NOT_FOUND
-from mcp_baton.server.definitions.resource import APP_URI, MAX_URI, Resource, find_in, is_reserved, parse_value_uri
-from mcp_baton.server.definitions.uris import encoded
 from mcp_baton.server.methods.calling import call_alone
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.runner import CallOptions, bound_resource
-from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.view import ServerView
-from mcp_baton.server.workflows.task_view import result_mark
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.texts import VALUE_BYTES
 from mcp_baton.tasks.values import FINAL_RESULT, text_of, weight_of
+from mcp_baton.tools.resource import APP_URI, MAX_URI, Resource, find_in, is_reserved, parse_value_uri
+from mcp_baton.tools.running.runner import CallOptions, bound_resource
+from mcp_baton.tools.schema.schema import explain
+from mcp_baton.tools.uris import encoded
 from mcp_baton.workflow.host import Failed, FetchedResource, Mismatch, ResourceUnavailable
 
 logger = logging.getLogger(__name__)

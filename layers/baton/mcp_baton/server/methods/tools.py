@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import HEADER_MISMATCH
-from mcp_baton.server.content import with_meta, with_note
-from mcp_baton.server.definitions.param_headers import header_mismatch
-from mcp_baton.server.definitions.tool import Tool, free_name
-from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.methods.calling import outcome_alone, outcome_of, result_of
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tools.content import with_meta, with_note
+from mcp_baton.tools.param_headers import header_mismatch
+from mcp_baton.tools.tool import Tool, free_name
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID
 from mcp_baton.workflow.host import Failed, Outcome
+from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 
 def call_tool(request: Request) -> JsonObject:
@@ -23,14 +23,14 @@ def call_tool(request: Request) -> JsonObject:
     if tool is None:
         workflow_tool = request.server.workflow_tool(name)
         if workflow_tool is not None and arguments.get(TASK_ACTION):
-            from mcp_baton.server.workflows.task_actions import run_action
+            from mcp_baton.present.task_actions import run_action
 
             return run_action(request, workflow_tool)
         if workflow_tool is not None:
-            from mcp_baton.server.workflows.workflow_tools import call_workflow_tool
+            from mcp_baton.present.workflow_tools import call_workflow_tool
 
             return call_workflow_tool(request, workflow_tool, _paused_result)
-        from mcp_baton.server.workflows.removed import unknown_name
+        from mcp_baton.workflow.removed import unknown_name
 
         raise unknown_name(request, "tool", name, arguments)
     arguments = tool.input.named(arguments)
@@ -38,7 +38,7 @@ def call_tool(request: Request) -> JsonObject:
         raise ProtocolError(HEADER_MISMATCH, f"Header mismatch: {mismatch}")
     if TASK_ID not in arguments or name not in request.server.tools_with_task_id:
         return _call(request, tool, arguments, request.bound_task())
-    from mcp_baton.server.workflows.task_ids import InvalidTaskReference, named_task
+    from mcp_baton.workflow.task_ids import InvalidTaskReference, named_task
 
     try:
         task_id, other_arguments = named_task(request, arguments)
@@ -48,7 +48,7 @@ def call_tool(request: Request) -> JsonObject:
 
 
 def _paused_result(request: Request, tool: WorkflowTool, task: TaskRecord) -> JsonObject:
-    from mcp_baton.server.workflows.task_actions import paused_result
+    from mcp_baton.present.task_actions import paused_result
 
     return paused_result(request, tool, task)
 
@@ -61,7 +61,7 @@ def _call(
     if task_id is None and (refusal := _unreplaced(request, tool, arguments)) is not None:
         return result_of(tool, refusal)
     if tool.tasks.support != "forbidden" or "task" in request.params:
-        from mcp_baton.server.background.creating import answer_with_task
+        from mcp_baton.background.creating import answer_with_task
 
         task_answer = answer_with_task(request, tool, arguments, task_id)
         if task_answer is not None:
@@ -83,7 +83,7 @@ def _unreplaced(request: Request, tool: Tool, arguments: JsonObject) -> Failed |
 
 def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str, *, in_text: bool) -> JsonObject:
     """Run the tool as without the task, then record the outcome. Recording never changes the tool's own result."""
-    from mcp_baton.server.workflows.continuations import Continuation, prepare
+    from mcp_baton.workflow.continuations import Continuation, prepare
 
     prepared = prepare(request, tool, arguments, task_id)
     outcome: Outcome

@@ -6,20 +6,20 @@ from typing import Any, Final
 
 from msgspec import structs, to_builtins
 
+from mcp_baton.approvals.items import LINK_PREFIX, to_approval
+from mcp_baton.approvals.items import PREFIX as APPROVAL_PREFIX
+from mcp_baton.approvals.record import ApprovalRecord
+from mcp_baton.approvals.waiting_items import PREFIX as APPROVALS_PREFIX
+from mcp_baton.callbacks.items import PREFIX as CALLBACK_PREFIX
 from mcp_baton.exceptions import SettingsError, StoreError, StoreUnavailable
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.approvals import ApprovalRecord
-from mcp_baton.tasks.dynamodb.answers import QUESTION_KEY
-from mcp_baton.tasks.dynamodb.approvals import LINK_PREFIX, to_approval
-from mcp_baton.tasks.dynamodb.approvals import PREFIX as APPROVAL_PREFIX
+from mcp_baton.questions.items import QUESTION_KEY
 from mcp_baton.tasks.dynamodb.attributes import Item, decode
-from mcp_baton.tasks.dynamodb.callbacks import PREFIX as CALLBACK_PREFIX
 from mcp_baton.tasks.dynamodb.items import OWNER_PREFIX, TASK_PREFIX, owner_of
 from mcp_baton.tasks.dynamodb.outside import VALUE_PREFIX, expiring_pointers, owner_digest
 from mcp_baton.tasks.dynamodb.s3 import RETENTION_DAYS, S3ObjectStore
 from mcp_baton.tasks.dynamodb.starts import PREFIX as START_PREFIX
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.dynamodb.waiting_approvals import PREFIX as APPROVALS_PREFIX
 from mcp_baton.tasks.texts import to_text
 
 NOT_EXPORTED: Final = ("large_values", "source")

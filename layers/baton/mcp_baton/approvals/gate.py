@@ -1,0 +1,366 @@
+"""The guard of tools with an approval: a call runs only with an approval of exactly this call (docs/approvals.md).
+
+`runner.run` calls `refusal_without_approval` for every function with an approval, whoever calls it.
+"""
+
+import logging
+import sys
+from collections.abc import Mapping
+from hmac import digest as keyed_digest
+from typing import Any, Final, cast
+
+from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
+
+from mcp_baton.approvals.approval import DEFAULT, SECRET, Approval, NotApproved, digest_of
+from mcp_baton.approvals.audit import audit
+from mcp_baton.approvals.notifying import NOTIFY_AGAIN_MS
+from mcp_baton.approvals.record import ApprovalRecord, ApprovalState, ApprovalStore, TooManyWaiting, UseAgain
+from mcp_baton.exceptions import StoreError
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.execution import Execution
+from mcp_baton.tasks.ids import new_token
+from mcp_baton.tasks.record import APPROVAL_PREFIX, SALT, timestamp
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.telemetry import APPROVAL_AGE
+from mcp_baton.tools.schema.sent_values import without_secrets
+from mcp_baton.tools.schema.signature import NO_ANNOTATION, Signature, is_field
+from mcp_baton.tools.tool import Tool
+from mcp_baton.workflow.host import Failed, Failure, Place, Prepared
+from mcp_baton.workflow.keys import canonical_text
+from mcp_baton.workflow.quoting import visible as show
+from mcp_baton.workflow.secrets import hidden_in
+from mcp_baton.workflow.shortening import shortened_arguments
+
+logger = logging.getLogger(__name__)
+
+RUN: Final = "run:"
+"""How the names of attempts of runs begin; a number follows. Those of background jobs begin with `job:` and end with a
+number, too, and those of clients' calls begin with `call:`."""
+
+FIRST_RUN: Final = f"{RUN}1"
+"""The name of the first run of a task: the task had no approvals before it."""
+
+
+class Mark(Struct, frozen=True, omit_defaults=True):
+    """What a task stores about the last approval of a step.
+
+    Attributes:
+        repeat: As in `ApprovalStore.ask`.
+        by: The attempt that has used it; `None` if it was only requested.
+        denied: What was denied. No handoff suggests the call of this step any more.
+    """
+
+    digest: str
+    repeat: int
+    by: str | None = None
+    denied: NotApproved | None = None
+
+
+class Grant(Struct, frozen=True):
+    """An approval that a call has marked as used."""
+
+    approvals: ApprovalStore
+    record: ApprovalRecord
+    place: Place
+    variables: TaskVariables | None
+    mark: Mark
+
+    def end(self, failed: Failed) -> None:
+        """Note how the call failed. Call this before its outcome is stored."""
+        step, is_clean = self.place.step, False
+        if step is not None and failed.kind is Failure.RAISED and not (failed.asks_client or failed.is_final):
+            is_clean = step.retryable or (step.retry is not None and isinstance(failed.cause, step.retry.on))
+        started = failed.kind is not Failure.NOT_STARTED
+        try:
+            if is_clean or not started:
+                self.approvals.free(self.record, started=started)
+        except StoreError:
+            logger.warning("approval %s: it cannot be used again", self.record.approval_id, exc_info=True)
+        if self.place.is_item:
+            _note(self.variables, self.place, self.mark)
+
+
+def _note(variables: TaskVariables | None, place: Place, mark: Mark) -> None:
+    """Note the approval in the task. The note is stored with the outcome of the call, or not at all."""
+    if variables is not None and place.name is not None:
+        variables.note(f"{APPROVAL_PREFIX}{place.name}", to_builtins(mark))
+
+
+def refusal_without_approval(
+    execution: Execution,
+    tool: str,
+    approval: Approval,
+    prepared: Prepared,
+    place: Place,
+    variables: TaskVariables | None,
+) -> Failed | Grant | None:
+    """Return why a call must not run now; or its approval, which is then marked as used; `None` if it needs none.
+
+    Args:
+        variables: The task's variables; `None` without a task.
+    """
+
+    def convert_arguments() -> dict[str, Any]:
+        # `when` gets values of its own: it may change them, and some can be read only once.
+        definition = execution.server.tools[tool]
+        return _with_defaults(definition.signature, definition.input.bind(prepared.arguments))
+
+    if not approval.needs(tool, convert_arguments):
+        return None
+    if execution.store is None:
+        return _not_started(f"{tool} needs an approval, and this server has no task store: set BATON_TABLE")
+    if execution.owner is None:
+        return _not_started(f"{tool} needs an approval, and the caller has no identity")
+    if place.workflow is not None and place.task is None:
+        return _not_started(f"{tool} needs an approval, and this run has no task: call {place.workflow.name} again")
+    by = place.by or f"call:{new_token()}"
+    try:
+        call = _new_request(execution, execution.owner, tool, approval, prepared, place)
+        return _Gate(execution, execution.store.approvals, call, place, by, variables).check()
+    except StoreError:
+        logger.exception("request %s: the approval of %s is not known", execution.exchange.request_id, tool)
+        return _not_started(f"{tool} needs an approval, and the task store does not answer")
+    except Exception:  # types of the author may raise anything
+        logger.exception("request %s: the approval of %s cannot be checked", execution.exchange.request_id, tool)
+        return _not_started(f"{tool} needs an approval, which cannot be checked. The server's log has the error")
+
+
+def _not_started(reason: str) -> Failed:
+    return Failed(f"not started: {reason}. Nothing was run.", kind=Failure.NOT_STARTED)
+
+
+def _with_defaults(signature: Signature, bound: Mapping[str, Any]) -> dict[str, Any]:
+    defaults = {
+        parameter.name: parameter.default
+        for parameter in signature.parameters
+        if parameter.name not in bound and parameter.default is not NO_ANNOTATION and not is_field(parameter.default)
+    }
+    return {**defaults, **bound}
+
+
+def _new_request(
+    execution: Execution, owner: str, name: str, approval: Approval, prepared: Prepared, place: Place
+) -> ApprovalRecord:
+    """Return the approval of a call as it would be requested now."""
+    tool = execution.server.tools[name]
+    arguments = tool.input.complete(prepared.arguments, prepared.bound)
+    visible = _without_secrets(tool, arguments, place)
+    secret_names = [name for name, value in arguments.items() if visible[name] != value]
+    readable = _in_order(tool.signature, visible)
+    message = approval.question(name, readable)
+    workflow, task_id = place.workflow, place.task.task_id if place.task else None
+    call_digest = digest_of(
+        {
+            "owner": owner,
+            "tool": name,
+            "inputSchema": tool.input_schema,
+            "arguments": {
+                **arguments,
+                **{key: _secret_digest(arguments[key], execution, place) for key in secret_names},
+            },
+            "workflow": workflow.name if workflow else None,
+            "step": place.name,
+            "definition": place.step.fingerprint if place.step else None,
+            "task": task_id,
+            "audience": approval.audience,
+            "message": approval.message,
+        }
+    )
+    now_ms = execution.now_ms()
+    return ApprovalRecord(
+        approval_id="",
+        digest=call_digest,
+        state=ApprovalState.WAITING,
+        tool=name,
+        arguments=cast("JsonObject", show(shortened_arguments(readable))),
+        message=message,
+        audience=approval.audience,
+        owner=owner,
+        asked_ms=now_ms,
+        until_ms=min(now_ms + round(approval.expires.total_seconds() * 1000), _task_ends_ms(execution, place)),
+        task_id=task_id,
+        workflow=workflow.name if workflow else None,
+        step=place.name,
+        by_requester=approval.by_requester,
+        job_id=execution.job_id,
+        notify_ms=now_ms + NOTIFY_AGAIN_MS if execution.services.notifies else 0,
+        base_url=execution.base_url,
+    )
+
+
+def _task_ends_ms(execution: Execution, place: Place) -> int:
+    """Return when the task of a call expires at the latest, epoch milliseconds. Workers extend the lifetimes of their
+    tasks."""
+    task = place.task
+    if task is None:
+        return sys.maxsize
+    longest_ms = 0 if execution.job_id is None else execution.services.settings.max_ttl_ms
+    return task.created_ms + max(task.ttl_ms, longest_ms)
+
+
+def _without_secrets(tool: Tool, arguments: JsonObject, place: Place) -> dict[str, Json]:
+    """Return the arguments without the secrets of the workflow and those of the parameters' types."""
+    secret_names = frozenset[str]()
+    if place.workflow is not None and place.step is not None:
+        secret_names = hidden_in(arguments, place.step.arguments, place.workflow.secrets)
+    visible: dict[str, Json] = {}
+    for name, value in arguments.items():
+        schema = {} if tool.input.is_plain else tool.input.schema_of(name)
+        visible[name] = SECRET if name in secret_names else place.secrets.hide(without_secrets(value, schema, SECRET))
+    return visible
+
+
+def _in_order(signature: Signature, arguments: JsonObject) -> dict[str, Json]:
+    """Return an argument for each parameter, in their order. A default that is created for each call is not known."""
+    names = (parameter.published_name for parameter in signature.parameters)
+    return {name: arguments.get(name, DEFAULT) for name in names}
+
+
+def _secret_digest(value: Json, execution: Execution, place: Place) -> str:
+    """Return a digest of a secret argument. Approvers cannot compute it, because they do not know the key: the task's
+    salt; without a task, the key that signs states."""
+    if place.task is not None:
+        key = f"{place.task.variables.get(SALT)} {place.task.task_id}".encode()
+    else:
+        seal = execution.services.seal
+        key = b"" if seal.is_temporary else next(iter(seal.keys()))
+    return keyed_digest(key, canonical_text(value).encode(), "sha256").hex()
+
+
+class _Gate(Struct, frozen=True):
+    """One call that needs an approval.
+
+    Attributes:
+        call: The approval as it would be requested now.
+        by: Names this attempt.
+        variables: The task's variables; `None` without a task.
+    """
+
+    execution: Execution
+    approvals: ApprovalStore
+    call: ApprovalRecord
+    place: Place
+    by: str
+    variables: TaskVariables | None
+
+    def check(self) -> Failed | Grant:
+        """Find the approval of this call, or request it. If it was approved, mark it as used."""
+        mark, repeat = self._mark(), 0
+        if mark is not None and mark.digest == self.call.digest:
+            record, is_used = self.approvals.use(
+                self.call, mark.repeat, self.by, earlier=mark.by, again=UseAgain.AFTER_FAILURE, most=self._most_uses
+            )
+            result = self._grant(record, mark.repeat) if record and is_used else self._result(record, mark.repeat, mark)
+            if result is not None:
+                return result
+        elif self.place.is_item and self.place.task and (failed := self.execution.full.get(self.place.task.task_id)):
+            return failed  # without a search: a list may have a thousand elements
+        if mark is not None or self.by != FIRST_RUN:
+            latest = self.approvals.latest(self.call)
+            if latest is not None and (result := self._result(*latest, mark)):
+                return result
+            repeat = latest[1] + 1 if latest is not None else 0
+        while True:
+            try:
+                record, is_new = self.approvals.ask(self.call, repeat)
+            except TooManyWaiting as error:
+                return self._too_many(error)
+            if result := self._result(record, repeat, mark, is_new=is_new):
+                return result
+            repeat += 1  # another process has requested, used or decided it meanwhile
+
+    def _result(
+        self, record: ApprovalRecord | None, repeat: int, mark: Mark | None, *, is_new: bool = False
+    ) -> Failed | Grant | None:
+        """Use an approval that was found, if that is possible; or return why the call must not run. `None` if it needs
+        another approval, because this one was used, has expired, was withdrawn, or is of another call."""
+        if record is None or record.digest != self.call.digest:
+            return None
+        is_open = record.state is ApprovalState.APPROVED and not record.expired_at(self.execution.now_ms())
+        again = self._may_use_again(record, mark)
+        if is_open and again is not None:
+            current, is_used = self.approvals.use(
+                self.call, repeat, self.by, earlier=record.used_by, again=again, most=self._most_uses
+            )
+            record = current or record
+            if is_used:
+                return self._grant(record, repeat)
+        if record.waits_at(self.call.asked_ms):
+            if is_new:
+                audit(record, "requested")
+            else:
+                age_ms = self.call.asked_ms - record.asked_ms
+                self.execution.services.telemetry.add(APPROVAL_AGE, age_ms)
+            if record.notify_ms and (is_new or record.notify_ms < self.call.asked_ms):
+                self.execution.approvals.append(record)
+            self.execution.waits_for.add(record.approval_id)
+        elif record.state is not ApprovalState.DENIED or (
+            record.task_id is None and record.expired_at(self.call.asked_ms)
+        ):
+            return None
+        failed = _not_approved(record)
+        denied = failed.not_approved if record.state is ApprovalState.DENIED else None
+        if denied is not None or not self.place.is_item:
+            _note(self.variables, self.place, Mark(record.digest, repeat, denied=denied))
+        return failed
+
+    def _grant(self, record: ApprovalRecord, repeat: int) -> Grant:
+        audit(record, "used")
+        mark = Mark(record.digest, repeat, self.by)
+        if not self.place.is_item:
+            _note(self.variables, self.place, mark)
+        return Grant(self.approvals, record, self.place, self.variables, mark)
+
+    def _may_use_again(self, record: ApprovalRecord, mark: Mark | None) -> UseAgain | None:
+        """Why this attempt may use an approval, which another attempt may have used; `None` if it may not."""
+        if record.used_by is None or record.used_by == self.place.before:
+            return UseAgain.ROUND
+        if record.is_free:
+            return UseAgain.AFTER_FAILURE if record.uses < self._most_uses else None
+        if record.is_repeated or not _is_later(self.by, record.used_by or ""):
+            return None
+        claim = self.place.task.claim if self.place.task else None
+        if self.by.startswith(RUN) and not (claim and claim.interrupted):
+            return None  # all earlier runs have made their last write
+        # The outcome of an attempt is stored with a note about it, or not at all. A note about other arguments may have
+        # replaced the note about this approval.
+        is_stored = mark is not None and (mark.digest != record.digest or mark.by == record.used_by)
+        return None if is_stored else UseAgain.AFTER_DEATH
+
+    @property
+    def _most_uses(self) -> int:
+        """How often a call may be made with one approval if it fails cleanly each time."""
+        step = self.place.step
+        if step is None:
+            return 1
+        return step.retry.attempts if step.retry else 1 + step.retryable
+
+    def _too_many(self, error: TooManyWaiting) -> Failed:
+        """Return that no approval can be requested now. A run of a workflow waits for one of the others."""
+        failed = _not_started(f"{self.call.tool} needs an approval, and none was requested: {error}")
+        task, waiting = self.place.task, error.waiting
+        if task is None or waiting is None or not self.place.is_turn or not self.by.startswith(RUN):
+            return failed
+        self.execution.waits_for.add(waiting.approval_id)
+        failed = self.execution.full[task.task_id] = replace(failed, not_approved=_not_approved(waiting).not_approved)
+        return failed
+
+    def _mark(self) -> Mark | None:
+        stored = None if self.variables is None else self.variables.get(f"{APPROVAL_PREFIX}{self.place.name}")
+        return None if stored is None else convert(stored, Mark)
+
+
+def _is_later(attempt: str, earlier: str) -> bool:
+    """Whether both are names of runs, or of attempts of a job, and this one has claimed the task after the other."""
+    kind, _, number = attempt.partition(":")
+    earlier_kind, _, earlier_number = earlier.partition(":")
+    return kind == earlier_kind and kind in ("run", "job") and int(number) > int(earlier_number or 0)
+
+
+def _not_approved(record: ApprovalRecord) -> Failed:
+    expires_at, reason = timestamp(record.until_ms), None
+    if record.state is ApprovalState.DENIED:
+        reason = record.reason or ""
+    not_approved = NotApproved(record.approval_id, record.audience, record.message, expires_at, reason)
+    return Failed(not_approved.text(record.tool), kind=Failure.NOT_STARTED, not_approved=not_approved)

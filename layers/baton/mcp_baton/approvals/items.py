@@ -1,0 +1,400 @@
+"""Approvals in the table of the tasks, one item for each (docs/storage.md, Approvals)."""
+
+import heapq
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, cast
+
+from msgspec.structs import replace
+
+from mcp_baton.approvals.record import (
+    ApprovalPage,
+    ApprovalRecord,
+    ApprovalState,
+    Decision,
+    NotDecided,
+    UseAgain,
+)
+from mcp_baton.approvals.waiting_items import WaitingApprovals
+from mcp_baton.exceptions import StoreError
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, decode, encode_json
+from mcp_baton.tasks.dynamodb.expressions import Update, first_token, unlist
+from mcp_baton.tasks.dynamodb.items import LISTS, expired, number
+from mcp_baton.tasks.dynamodb.table import CREATE, WRITE, ConditionFailed, TaskTable
+from mcp_baton.tasks.ids import new_token, text_digest
+from mcp_baton.tasks.texts import to_text
+
+PREFIX: Final = "APPROVAL#"
+LINK_PREFIX: Final = "LINK#"
+LINK_KEY: Final = "LINK"
+PAGE_SIZE: Final = 25
+MOST_READ: Final = 100
+"""The most approvals that one page reads. Those that have expired, or were decided just now, are not on it."""
+
+COMPRESS_OVER_BYTES: Final = 1_024
+KEY_CHARACTERS: Final = 16
+"""Hex digits of each of the three parts of an id: the task, the call, and 64 random bits."""
+
+REPEAT_CHARACTERS: Final = 2
+LONG_REPEAT: Final = "g"
+"""Begins the number of a later request, so that it sorts after those with two digits."""
+
+LONG_REPEAT_DIGITS: Final = 7
+LAST: Final = "~"
+"""Sorts after every number."""
+
+DAY_MS: Final = 86_400_000
+SLACK_MS: Final = 600_000
+"""How long an expired approval stays in its list, because the clocks of other processes may be slow, milliseconds."""
+
+FIXED: Final = (
+    *("digest", "tool", "arguments", "message", "audience", "owner", "asked_ms", "until_ms", "task_id", "workflow"),
+    *("step", "by_requester", "job_id", "base_url"),
+)
+"""The fields of a record that never change. They are one JSON text."""
+
+DECIDED: Final = ("decided_ms", "decided_by", "decided_from", "source", "reason")
+
+
+class DynamoDBApprovalStore:
+    """An `ApprovalStore`: `pk` = `APPROVAL#<task>`, `sk` = `<call><number>`.
+
+    Args:
+        audit_days: How long a record is kept after it has expired.
+    """
+
+    def __init__(self, table: TaskTable, audit_days: int) -> None:
+        self._table = table
+        self._audit_ms = audit_days * DAY_MS
+        self._waiting = WaitingApprovals(table, self._read)
+
+    def latest(self, call: ApprovalRecord) -> tuple[ApprovalRecord, int] | None:
+        key = _key_text(call, 0)
+        digest = key[KEY_CHARACTERS : 2 * KEY_CHARACTERS]
+        page = self._table.query(
+            {
+                "KeyConditionExpression": "pk=:pk AND sk BETWEEN :first AND :last",
+                "ExpressionAttributeValues": {
+                    ":pk": {"S": PREFIX + key[:KEY_CHARACTERS]},
+                    ":first": {"S": digest},
+                    ":last": {"S": digest + LAST},
+                },
+                "ScanIndexForward": False,
+                "Limit": 1,
+                "ConsistentRead": True,
+            }
+        )
+        return next(((to_approval(item), _repeat_in(item["sk"]["S"])) for item in page["Items"]), None)
+
+    def ask(self, record: ApprovalRecord, repeat: int) -> tuple[ApprovalRecord, bool]:
+        key, now_ms, token = _key_text(record, repeat), self._table.clock_ms(), new_token()
+        is_counted = self._waiting.enter(record, key)
+        record = replace(record, approval_id=key + os.urandom(KEY_CHARACTERS // 2).hex())
+        item: Item = {
+            **_key(record.approval_id),
+            "approval_id": {"S": record.approval_id},
+            "state": {"S": record.state.value},
+            "digest": {"S": record.digest},
+            "until": {"N": str(record.until_ms)},
+            "notify": {"N": str(record.notify_ms)},
+            "record": _encoded(record),
+            "expires_at": {"N": str((record.until_ms + self._audit_ms) // 1000)},
+            **_list_attributes(record),
+            **first_token(now_ms, token),
+        }
+        try:
+            self._table.put(item, token, CREATE)
+        except ConditionFailed as failure:
+            if failure.item is None:
+                raise StoreError("the approval was deleted while it was requested") from failure
+            existing = to_approval(failure.item)
+            if is_counted and not existing.waits_at(now_ms):
+                self._waiting.leave(existing, key)
+            return existing, False
+        return record, True
+
+    def waiting(self, task_id: str) -> frozenset[str]:
+        request = {**_waiting_query(_task_text(task_id), self._table.clock_ms()), "ProjectionExpression": "approval_id"}
+        items = (item for page in self._table.pages(request) for item in page["Items"])
+        return frozenset(item["approval_id"]["S"] for item in items)
+
+    def use(
+        self,
+        call: ApprovalRecord,
+        repeat: int,
+        attempt: str,
+        *,
+        earlier: str | None = None,
+        again: UseAgain = UseAgain.ROUND,
+        most: int = 1,
+    ) -> tuple[ApprovalRecord | None, bool]:
+        now_ms = self._table.clock_ms()
+        update = Update(new_token(), now_ms)
+        update.require(f"{update.name('state')}={update.text(ApprovalState.APPROVED)}")
+        update.require(f"{update.name('digest')}={update.text(call.digest)}")
+        update.require(f"{update.name('until')}>{update.number(now_ms)}")
+        used_by = update.name("used_by")
+        if earlier is None:
+            update.require(f"attribute_not_exists({used_by})")
+        else:
+            update.require(f"{used_by}={update.value({'S': earlier})}")
+        if earlier is not None and again is UseAgain.AFTER_FAILURE:
+            free = update.name("free")
+            update.require(f"attribute_exists({free}) AND {update.name('uses')}<{update.number(most)}")
+            update.remove(free)
+        elif earlier is not None and again is UseAgain.AFTER_DEATH:
+            free, repeated = update.name("free"), update.name("repeated")
+            update.require(f"attribute_not_exists({free}) AND attribute_not_exists({repeated})")
+            update.set(repeated, update.number(1))
+        if earlier is None or again is not UseAgain.ROUND:
+            update.add(update.name("uses"), update.number(1))
+        update.set(used_by, update.value({"S": attempt}))
+        update.set(update.name("used_ms"), update.number(now_ms))
+        try:
+            return to_approval(self._table.update(_item_key(_key_text(call, repeat)), update, CREATE)), True
+        except ConditionFailed as failure:
+            return (None if failure.item is None else to_approval(failure.item)), False
+
+    def free(self, record: ApprovalRecord, *, started: bool) -> None:
+        update = Update(new_token(), self._table.clock_ms())
+        used_by, free = update.name("used_by"), update.name("free")
+        update.require(f"{used_by}={update.value({'S': record.used_by or ''})} AND attribute_not_exists({free})")
+        update.set(free, update.number(1))
+        if not started:
+            update.add(update.name("uses"), update.number(-1))
+        self._apply(record, update)
+
+    def _read(self, key: str) -> ApprovalRecord | None:
+        """Read the approval with the first part of an id."""
+        item = self._table.get(_item_key(key))
+        return None if item is None else to_approval(item)
+
+    def get(self, approval_id: str) -> ApprovalRecord | None:
+        item = self._table.get(_key(approval_id)) if is_approval_id(approval_id) else None
+        record = None if item is None or expired(item, self._table.clock_ms()) else to_approval(item)
+        return record if record is not None and record.approval_id == approval_id else None
+
+    def list(self, audiences: Sequence[str], state: ApprovalState, cursor: str | None = None) -> ApprovalPage:
+        if cursor is not None and not is_approval_id(cursor.partition("#")[2]):
+            raise ValueError("the cursor is not one of this list")
+        lists = (self._entries(_list_name(state, audience), cursor) for audience in audiences)
+        records, position, left_ms = list[ApprovalRecord](), cursor, self._table.left_ms()
+        for count, entry in enumerate(heapq.merge(*lists, key=_listed_at, reverse=True)):
+            if len(records) == PAGE_SIZE or count == MOST_READ or (count and self._has_used_half(left_ms)):
+                return ApprovalPage(records, position)
+            record = self._current(entry, state)
+            if record is not None:
+                records.append(record)
+            position = _listed_at(entry)
+        return ApprovalPage(records)
+
+    def _has_used_half(self, left_ms: int | None) -> bool:
+        """Whether half of the time is over that was left at the beginning."""
+        now_left_ms = self._table.left_ms()
+        return left_ms is not None and now_left_ms is not None and 2 * now_left_ms < left_ms
+
+    def _entries(self, name: str, cursor: str | None) -> Iterator[Item]:
+        """The keys of the items in a list, newest first."""
+        values: Item = {":list": {"S": name}} if cursor is None else {":list": {"S": name}, ":at": {"S": cursor}}
+        pages = self._table.pages(
+            {
+                "IndexName": LISTS,
+                "KeyConditionExpression": "listed_in=:list" + ("" if cursor is None else " AND listed_at<:at"),
+                "ExpressionAttributeValues": values,
+                "ScanIndexForward": False,
+                "Limit": PAGE_SIZE + 1,
+            }
+        )
+        for page in pages:
+            yield from page["Items"]
+
+    def _current(self, entry: Item, state: ApprovalState) -> ApprovalRecord | None:
+        """The approval of an entry, if it belongs in this list. The index may be a moment old."""
+        now_ms = self._table.clock_ms()
+        item = self._table.get({"pk": entry["pk"], "sk": entry["sk"]})
+        record = None if item is None else to_approval(item)
+        if record is None or record.state is not state:
+            return None
+        if state is not ApprovalState.WAITING or not record.expired_at(now_ms):
+            return record
+        if record.expired_at(now_ms - SLACK_MS):
+            # Remove it from the list, so that no further reader has to skip it.
+            update = Update(None, self._table.clock_ms())
+            update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
+            unlist(update)
+            self._apply(record, update)
+        return None
+
+    def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
+        now_ms = self._table.clock_ms()
+        state = ApprovalState.APPROVED if decision.approves else ApprovalState.DENIED
+        update = Update(new_token(), now_ms)
+        update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
+        update.require(f"{update.name('digest')}={update.text(decision.digest)}")
+        update.require(f"{update.name('until')}>{update.number(now_ms)}")
+        decided: JsonObject = {
+            "decided_ms": now_ms,
+            "decided_by": decision.by,
+            "decided_from": decision.origin,
+            "source": decision.source,
+            "reason": decision.reason,
+        }
+        update.set(update.name("state"), update.text(state))
+        update.set(update.name("decided"), update.value(encode_json("the decision", decided, COMPRESS_OVER_BYTES)))
+        update.set(update.name("listed_in"), update.text(_list_name(state, record.audience)))
+        try:
+            decided_record = to_approval(self._table.update(_key(record.approval_id), update, WRITE))
+        except ConditionFailed as failure:
+            raise NotDecided(record if failure.item is None else to_approval(failure.item)) from failure
+        self._waiting.leave(record, record.approval_id[:-KEY_CHARACTERS])
+        return decided_record
+
+    def withdraw(self, record: ApprovalRecord) -> ApprovalRecord:
+        update = Update(new_token(), self._table.clock_ms())
+        update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
+        update.set(update.name("state"), update.text(ApprovalState.WITHDRAWN))
+        update.set(update.name("listed_in"), update.text(_list_name(ApprovalState.WITHDRAWN, record.audience)))
+        withdrawn_record = self._apply(record, update)
+        self._waiting.leave(record, record.approval_id[:-KEY_CHARACTERS])
+        return withdrawn_record
+
+    def notified(self, record: ApprovalRecord, notify_ms: int) -> bool:
+        update = Update(None, self._table.clock_ms())
+        update.require(f"{update.name('notify')}={update.number(record.notify_ms)}")
+        update.set(update.name("notify"), update.number(notify_ms))
+        return self._apply(record, update).notify_ms == notify_ms
+
+    def redact(self, record: ApprovalRecord) -> bool:
+        """Remove the arguments, and the message that may quote them. Withdraw the approval if it waits. The audit keeps
+        the rest. Returns whether there was something to do."""
+        waits = record.state is ApprovalState.WAITING
+        if not (record.arguments or record.message or waits):
+            return False
+        if waits:
+            record = self.withdraw(record)
+        update = Update(None, self._table.clock_ms())
+        update.require(f"attribute_exists({update.name('pk')})")
+        update.set(update.name("record"), update.value(_encoded(replace(record, arguments={}, message=""))))
+        self._apply(record, update)
+        return True
+
+    def add_link(self, record: ApprovalRecord, digest: str) -> None:
+        item: Item = {
+            **_link_key(digest),
+            "approval_id": {"S": record.approval_id},
+            "expires_at": {"N": str(-(-record.until_ms // 1000))},
+        }
+        self._table.create(item, "the link's token is taken")
+
+    def linked(self, digest: str) -> ApprovalRecord | None:
+        item = self._table.get(_link_key(digest))
+        if item is None or expired(item, self._table.clock_ms()):
+            return None
+        return self.get(item["approval_id"]["S"])
+
+    def _apply(self, record: ApprovalRecord, update: Update) -> ApprovalRecord:
+        """Make a write that may come too late. Returns the current record."""
+        try:
+            return to_approval(self._table.update(_key(record.approval_id), update, WRITE))
+        except ConditionFailed as failure:
+            return record if failure.item is None else to_approval(failure.item)
+
+
+def is_approval_id(text: str) -> bool:
+    """Whether a text has the form of an approval's id. If it has not, the table is not read."""
+    repeat = text[2 * KEY_CHARACTERS : -KEY_CHARACTERS]
+    digits = repeat.removeprefix(LONG_REPEAT)
+    if len(digits) != (REPEAT_CHARACTERS if digits == repeat else LONG_REPEAT_DIGITS):
+        return False
+    return not (text[: 2 * KEY_CHARACTERS] + digits + text[-KEY_CHARACTERS:]).strip("0123456789abcdef")
+
+
+def to_approval(item: Item) -> ApprovalRecord:
+    """The approval in an item. Raises `StoreError` if the item is damaged."""
+    try:
+        fixed = cast("dict[str, Any]", decode(item["record"]))
+        decided = cast("dict[str, Any]", decode(item["decided"])) if "decided" in item else {}
+        return ApprovalRecord(
+            **{name: fixed[name] for name in FIXED},
+            **{name: decided[name] for name in DECIDED if name in decided},
+            approval_id=item["approval_id"]["S"],
+            state=ApprovalState(item["state"]["S"]),
+            used_ms=number(item, "used_ms") if "used_ms" in item else None,
+            used_by=item["used_by"]["S"] if "used_by" in item else None,
+            # An earlier release did not count the use.
+            uses=number(item, "uses") if "uses" in item else int("used_by" in item),
+            is_free="free" in item,
+            is_repeated="repeated" in item,
+            notify_ms=number(item, "notify"),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"the item {item.get('pk')} is damaged: {error}") from error
+
+
+def _encoded(record: ApprovalRecord) -> Attribute:
+    return encode_json("the approval", {name: getattr(record, name) for name in FIXED}, COMPRESS_OVER_BYTES)
+
+
+def _key_text(call: ApprovalRecord, repeat: int) -> str:
+    """The part of an id that names the item: the task, the call and the number."""
+    # Calls without a task have no common partition.
+    task = _task_text(call.task_id or call.digest)
+    number = f"{repeat:0{REPEAT_CHARACTERS}x}"
+    if len(number) > REPEAT_CHARACTERS:
+        number = f"{LONG_REPEAT}{repeat:0{LONG_REPEAT_DIGITS}x}"
+    return f"{task}{call.digest[:KEY_CHARACTERS]}{number}"
+
+
+def _repeat_in(sort_key: str) -> int:
+    return int(sort_key[KEY_CHARACTERS:].removeprefix(LONG_REPEAT), 16)
+
+
+def _task_text(task_id: str) -> str:
+    return text_digest(task_id)[:KEY_CHARACTERS]
+
+
+def _waiting_query(task: str, now_ms: int) -> dict[str, Any]:
+    """The query of a task's approvals that wait, by the task's part of their ids."""
+    return {
+        "KeyConditionExpression": "pk=:pk",
+        "FilterExpression": "#state=:waiting AND #until>:now",
+        "ExpressionAttributeNames": {"#state": "state", "#until": "until"},
+        "ExpressionAttributeValues": {
+            ":pk": {"S": PREFIX + task},
+            ":waiting": {"S": ApprovalState.WAITING.value},
+            ":now": {"N": str(now_ms)},
+        },
+        "ConsistentRead": True,
+    }
+
+
+def _key(approval_id: str) -> Item:
+    return _item_key(approval_id[:-KEY_CHARACTERS])
+
+
+def _item_key(text: str) -> Item:
+    """The key of the item with this first part of an id."""
+    return {"pk": {"S": PREFIX + text[:KEY_CHARACTERS]}, "sk": {"S": text[KEY_CHARACTERS:]}}
+
+
+def _link_key(digest: str) -> Item:
+    return {"pk": {"S": LINK_PREFIX + digest}, "sk": {"S": LINK_KEY}}
+
+
+def _list_name(state: ApprovalState, audience: str) -> str:
+    return f"APPROVALS#{state.value}#{to_text(audience)}"
+
+
+def _listed_at(entry: Item) -> str:
+    position: str = entry["listed_at"]["S"]
+    return position
+
+
+def _list_position(record: ApprovalRecord) -> str:
+    return f"{record.asked_ms:015d}#{record.approval_id}"
+
+
+def _list_attributes(record: ApprovalRecord) -> Item:
+    listed_in = _list_name(record.state, record.audience)
+    return {"listed_in": {"S": listed_in}, "listed_at": {"S": _list_position(record)}}

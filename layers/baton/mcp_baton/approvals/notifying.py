@@ -1,0 +1,64 @@
+"""Notifications of approvals that wait for a person: functions of the author and an SNS topic (docs/approvals.md)."""
+
+import logging
+from secrets import token_urlsafe
+from typing import Final
+
+from msgspec.structs import replace
+
+from mcp_baton.approvals.approval import ApprovalRequest
+from mcp_baton.approvals.record import ApprovalRecord
+from mcp_baton.exceptions import StoreError
+from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.server.access import LINKS
+from mcp_baton.server.execution import Execution
+from mcp_baton.tasks.ids import text_digest
+from mcp_baton.telemetry import NOTIFICATIONS_FAILED
+
+logger = logging.getLogger(__name__)
+
+NOTIFY_AGAIN_MS: Final = 60_000
+"""If a process dies before it has notified people, another process does so after this time."""
+
+
+def notify(execution: Execution) -> None:
+    """Notify people of the approvals that this request or job has requested. A failure is logged and counted, and the
+    next process that reads the waiting approval tries again."""
+    while execution.approvals:
+        record = execution.approvals.pop()
+        try:
+            _notify(execution, record)
+        except Exception:
+            logger.exception("approval %s: people could not be notified; it is tried again", record.approval_id)
+            execution.services.telemetry.add(NOTIFICATIONS_FAILED)
+
+
+def _notify(execution: Execution, record: ApprovalRecord) -> None:
+    services, store, now_ms = execution.services, execution.store, execution.now_ms()
+    if store is None:
+        return
+    if record.notify_ms < now_ms:  # the process that has requested the approval died
+        retry_ms = now_ms + NOTIFY_AGAIN_MS
+        if not store.approvals.notified(record, retry_ms):
+            return
+        record = replace(record, notify_ms=retry_ms)
+    request = ApprovalRequest(record.to_json(), _link(execution, record))
+    for listener in services.server.approval_listeners:
+        listener(request)
+    if services.publisher is not None:
+        members: dict[str, Json] = {"approval": request.record}
+        services.publisher.publish(dumps(members if request.link is None else {**members, "link": request.link}))
+    try:
+        store.approvals.notified(record, 0)
+    except StoreError:
+        logger.warning("approval %s: people may be notified again", record.approval_id, exc_info=True)
+
+
+def _link(execution: Execution, record: ApprovalRecord) -> str | None:
+    """Create a link that decides this approval. Only a digest of its token is stored."""
+    base_url = record.base_url or execution.base_url
+    if not execution.services.settings.approval_links or not base_url or execution.store is None:
+        return None
+    token = token_urlsafe(32)
+    execution.store.approvals.add_link(record, text_digest(token))
+    return f"{base_url}{LINKS}{token}"

@@ -1,0 +1,154 @@
+"""Counts the approvals that wait, in one item for each task, and in one for each owner's calls without a task
+(docs/storage.md, Approvals).
+
+An item has a number, `waiting`, and an attribute for each approval that waits, with the times at which it was requested
+and expires. One conditional write changes both, so that concurrent requests never exceed the limit.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from mcp_baton.approvals.record import MOST_WAITING, MOST_WAITING_OF_OWNER, ApprovalRecord, TooManyWaiting
+from mcp_baton.exceptions import StoreError
+from mcp_baton.tasks.dynamodb.attributes import Item
+from mcp_baton.tasks.dynamodb.expressions import Update
+from mcp_baton.tasks.dynamodb.items import number
+from mcp_baton.tasks.dynamodb.table import CREATE, WRITE, ConditionFailed, TaskTable
+from mcp_baton.tasks.ids import text_digest
+from mcp_baton.tasks.texts import to_text
+
+logger = logging.getLogger(__name__)
+
+PREFIX: Final = "APPROVALS#"
+SORT_KEY: Final = "COUNT"
+ENTRY: Final = "a"
+"""Begins the names of the attributes of approvals."""
+
+MOST_CHECKED: Final = 4
+"""If the limit is reached, this many of the oldest approvals are read. The write that counts a decided one no longer
+may have been lost."""
+
+MOST_REMOVED: Final = 50
+"""The most approvals that one write removes. Keeps its expression short."""
+
+BEING_REQUESTED_MS: Final = 60_000
+"""An approval is counted before it is stored. After this time, it will not be stored any more."""
+
+
+class WaitingApprovals:
+    """Counts the waiting approvals.
+
+    Args:
+        read: Reads an approval by the first part of its id.
+    """
+
+    def __init__(self, table: TaskTable, read: Callable[[str], ApprovalRecord | None]) -> None:
+        self._table = table
+        self._read = read
+
+    def enter(self, record: ApprovalRecord, key: str) -> bool:
+        """Count an approval that is about to be requested: one `UpdateItem`. At the limit, up to four `GetItem` and one
+        `UpdateItem` more. Returns whether it was not counted yet.
+
+        Args:
+            key: The first part of its id.
+
+        Raises:
+            TooManyWaiting: as many approvals wait as may wait.
+        """
+        most, subject = (MOST_WAITING, "this task") if record.task_id else (MOST_WAITING_OF_OWNER, "your calls")
+        ended: list[str] = []
+        own_expires_s = -(-record.until_ms // 1000)
+        expires_s: int | None = own_expires_s
+        while True:
+            try:
+                self._table.update(
+                    _key(record), self._entering(record, key, most, ended, expires_s), CREATE, complete=False
+                )
+            except ConditionFailed as failure:
+                item = failure.item or {}
+                if ENTRY + key in item:
+                    return False
+                waits_longer = "expires_at" in item and number(item, "expires_at") > own_expires_s
+                if waits_longer is not (expires_s is None):
+                    expires_s = None if waits_longer else own_expires_s  # another approval waits longer
+                elif "waiting" in item and number(item, "waiting") >= most and not (ended := self._ended(item)):
+                    raise self._too_many(item, most, subject) from failure
+            else:
+                return True
+
+    def _entering(self, record: ApprovalRecord, key: str, most: int, ended: list[str], expires_s: int | None) -> Update:
+        """The write that counts an approval, and no longer those that have ended. `expires_s` is the new end of the
+        item, epoch seconds; `None` if it lives longer."""
+        update = Update(None, self._table.clock_ms())
+        entry, waiting = update.name(ENTRY + key), update.name("waiting")
+        update.require(f"attribute_not_exists({entry})")
+        update.require(f"(attribute_not_exists({waiting}) OR {waiting}<{update.number(most + len(ended))})")
+        for name in ended:
+            update.require(f"attribute_exists({update.name(name)})")
+            update.remove(update.name(name))
+        update.add(waiting, update.number(1 - len(ended)))
+        update.set(entry, update.value({"S": f"{record.asked_ms} {record.until_ms}"}))
+        update.set(update.name("owner"), update.value({"S": to_text(record.owner)}))
+        expires_at = update.name("expires_at")
+        if expires_s is None:
+            # The item may have been deleted since it was read. Without an end, a new one would never expire.
+            update.require(f"attribute_exists({expires_at})")
+        else:
+            new_expires_at = update.number(expires_s)
+            update.require(f"(attribute_not_exists({expires_at}) OR {expires_at}<={new_expires_at})")
+            update.set(expires_at, new_expires_at)
+        return update
+
+    def leave(self, record: ApprovalRecord, key: str) -> None:
+        """Count an approval no longer, because it does not wait: one `UpdateItem`. A failure is only logged: `enter`
+        finds the approval when the limit is reached."""
+        update = Update(None, self._table.clock_ms())
+        entry = update.name(ENTRY + key)
+        update.require(f"attribute_exists({entry})")
+        update.remove(entry)
+        update.add(update.name("waiting"), update.number(-1))
+        try:
+            self._table.update(_key(record), update, WRITE, complete=False)
+        except ConditionFailed:
+            return
+        except StoreError:
+            logger.warning("approval %s: it is counted although it does not wait", record.approval_id, exc_info=True)
+
+    def _ended(self, item: Item) -> list[str]:
+        """The attributes of approvals that have expired; or, if there are none, of old ones that do not wait."""
+        entries, now_ms = _entries(item), self._table.clock_ms()
+        expired = [name for name, (_, until_ms) in entries.items() if until_ms <= now_ms]
+        if expired:
+            return expired[:MOST_REMOVED]
+        ended = []
+        for name in sorted(entries, key=lambda name: entries[name])[:MOST_CHECKED]:
+            record = self._read(name.removeprefix(ENTRY))
+            is_stored = record is not None or entries[name][0] < now_ms - BEING_REQUESTED_MS
+            if is_stored and (record is None or not record.waits_at(now_ms)):
+                ended.append(name)
+        return ended
+
+    def _too_many(self, item: Item, most: int, subject: str) -> TooManyWaiting:
+        entries = _entries(item)
+        oldest = min(entries, key=lambda name: entries[name], default="")
+        return TooManyWaiting(
+            f"{most} approvals of {subject} wait already. Make the same call again when one of them is decided",
+            self._read(oldest.removeprefix(ENTRY)) if oldest else None,
+        )
+
+
+def _entries(item: Item) -> dict[str, tuple[int, int]]:
+    """For each approval in an item: when it was requested, and until when it can be decided, epoch milliseconds."""
+    entries: dict[str, tuple[int, int]] = {}
+    for name, value in item.items():
+        if name.startswith(ENTRY) and name[len(ENTRY) :].strip("0123456789abcdefg") == "":
+            asked_ms, until_ms = value["S"].split()
+            entries[name] = int(asked_ms), int(until_ms)
+    return entries
+
+
+def _key(record: ApprovalRecord) -> Item:
+    digest = text_digest(record.task_id or f"owner {record.owner}")
+    return {"pk": {"S": PREFIX + digest[:16]}, "sk": {"S": SORT_KEY}}

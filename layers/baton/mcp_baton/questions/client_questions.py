@@ -1,0 +1,265 @@
+"""Asking the client's user for the values that a paused run lacks (docs/workflows.md, Asking for what is missing)."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from mcp_baton.exceptions import Abandoned, BatonError, ProtocolError, ToolError
+from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.questions.rounds import Rounds
+from mcp_baton.server.request import Request
+from mcp_baton.tasks.ids import digest_of
+from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tools.asking import Identity, declares
+from mcp_baton.tools.questions import Elicited, Field, elicitation, form_field, inline_references
+from mcp_baton.tools.running.tool_threads import KEEP_ALIVE_S
+from mcp_baton.tools.schema.prompt_arguments import is_empty
+from mcp_baton.workflow.definition import ANSWERS, Step, Workflow
+from mcp_baton.workflow.engine_host import ServerHost
+from mcp_baton.workflow.pause import AnswersRequired, PauseReason, UnresolvableParams
+from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.run import EndedRun
+from mcp_baton.workflow.secrets import contains_argument
+from mcp_baton.workflow.sources import Found
+
+logger = logging.getLogger(__name__)
+
+
+class MissingValues(Struct, frozen=True):
+    """What a step lacks: arguments of its tool, or answers to `questions` of the workflow.
+
+    Attributes:
+        message: The text for the person.
+        fields: The form's fields, by name.
+        required: The fields that must have a value.
+        answer: The question whose answer is an object with these fields; `None` if each field is a value of its own.
+    """
+
+    step: str
+    message: str
+    fields: Mapping[str, Field]
+    required: tuple[str, ...]
+    questions: bool = False
+    answer: str | None = None
+
+    @property
+    def schema(self) -> JsonObject:
+        """The form."""
+        properties: JsonObject = {name: field.schema for name, field in self.fields.items()}
+        return {"type": "object", "properties": properties, "required": list(self.required)}
+
+    @property
+    def key(self) -> str:
+        """Distinguishes this form from the others of its task."""
+        return digest_of(dumps([self.message, self.schema]))
+
+    def answers(self, content: JsonObject) -> dict[str, Json]:
+        """Return the arguments in a person's answer: only those that were asked for. An empty text is declined."""
+        return _answers_in(content, self.fields, self.answer)
+
+
+def _answers_in(content: JsonObject, fields: Mapping[str, Field], answer: str | None) -> dict[str, Json]:
+    values = {name: field.value(content[name]) for name, field in fields.items() if not is_empty(content.get(name))}
+    return {answer: values} if answer is not None and content else dict(values)
+
+
+def unanswered_questions(run: EndedRun) -> MissingValues | None:
+    """Return open questions to the user as one form; `None` if no question fits into a form. A question whose answer is
+    an object has a form of its own."""
+    if not isinstance(run.pause, AnswersRequired):
+        return None
+    questions = [question for question in run.pause.questions if question.of == "user"]
+    fields: dict[str, Field] = {}
+    texts: list[str] = []
+    for question in questions:
+        own_form = _object_form(question.schema)
+        if own_form is not None and not fields:
+            return MissingValues(question.name, question.question, *own_form, questions=True, answer=question.name)
+        field = _field(question.schema, question.schema.get("$defs", {}))
+        if field is not None:
+            fields[question.name] = Field({**field.schema, "description": question.question}, field.choices)
+            texts.append(question.question)
+    if not fields:
+        return None
+    message = texts[0] if len(texts) == 1 else f"To {run.workflow.description.rstrip('.')}, answer these questions."
+    return MissingValues(run.pause.step, message, fields, tuple(fields), questions=True)
+
+
+def _object_form(schema: Mapping[str, Any]) -> tuple[dict[str, Field], tuple[str, ...]] | None:
+    """Return the fields and the required ones of an object; `None` if it is no object, or does not fit into a form."""
+    definitions = schema.get("$defs", {})
+    inline_schema = inline_references(dict(schema), definitions)
+    properties = inline_schema.get("properties")
+    if inline_schema.get("type") != "object" or not properties:
+        return None
+    fields = {name: _field(property_schema, definitions) for name, property_schema in properties.items()}
+    if any(field is None for field in fields.values()):
+        return None
+    return {name: field for name, field in fields.items() if field}, tuple(inline_schema.get("required", ()))
+
+
+def missing_arguments(run: EndedRun, input_schema: JsonObject) -> MissingValues | None:
+    """Return what a person can be asked for, so that the run continues; `None` if the run also lacks something else.
+
+    Args:
+        input_schema: The input schema of the tool at whose step the run stopped.
+    """
+    step = run.workflow.step(run.pause.step) if run.pause else None
+    if step is None or run.pause is None:
+        return None
+    names = _missing_names(run.pause, step, run.known)
+    properties, definitions = input_schema.get("properties", {}), input_schema.get("$defs", {})
+    if not names or not isinstance(properties, Mapping) or not isinstance(definitions, Mapping):
+        return None
+    fields: dict[str, Field] = {}
+    for name in names:
+        field = _field(properties.get(name), definitions)
+        if field is None or contains_argument(step.arguments.get(name), run.workflow.secrets):
+            return None
+        fields[name] = field
+    message = f"To {run.workflow.description.rstrip('.')}, step '{step.name}' needs these values."
+    return MissingValues(step.name, message, fields, names)
+
+
+def _missing_names(pause: PauseReason, step: Step, known: Known) -> tuple[str, ...]:
+    """Return the arguments that the step lacks; none if something else is wrong, too."""
+    names = pause.missing_arguments
+    if not isinstance(pause, UnresolvableParams):
+        return names
+    # A name may belong to a URI's placeholder: no argument gives it a value.
+    unset = step.arguments.keys() - known.answers.get(step.name, {}).keys()
+    return tuple(name for name in names if name in unset and not isinstance(known.resolve(step.arguments[name]), Found))
+
+
+def _field(schema: Any, definitions: Mapping[str, Any]) -> Field | None:
+    """Convert a parameter's schema to a form's field; `None` if no form can have it, or if it is a secret."""
+    if not isinstance(schema, Mapping):
+        return None
+    inline_schema = inline_references(dict(schema), definitions)
+    if inline_schema.get("writeOnly") or inline_schema.get("format") == "password":
+        return None  # MCP client/elicitation, Security Considerations: forms must not ask for secrets
+    field = form_field(schema, definitions)
+    # A default would be sent as if the person had chosen it.
+    return None if field is None else Field({k: v for k, v in field.schema.items() if k != "default"}, field.choices)
+
+
+def with_answers(arguments: JsonObject, answers: JsonObject) -> JsonObject:
+    """Add answers to the arguments of the workflow's tool."""
+    if not answers:
+        return arguments
+    earlier_answers = arguments.get(ANSWERS)
+    return {**arguments, ANSWERS: {**(earlier_answers if isinstance(earlier_answers, Mapping) else {}), **answers}}
+
+
+type Run = Callable[[str | None, JsonObject, Mapping[str, JsonObject]], EndedRun]
+"""Runs the workflow: with the task to resume, its arguments, and answers by the step that lacked them."""
+
+
+def run_asking(
+    request: Request, workflow: Workflow, task_id: str | None, arguments: JsonObject, host: ServerHost, start: Run
+) -> EndedRun:
+    """Run a workflow. If it pauses for values that a person can give, ask for them and continue.
+
+    In the 2026 era each round resumes the task. Answers to the workflow's questions are passed to that run. If
+    arguments were asked for, the run stops at the same step again, and then continues with the answers.
+    """
+    rounds = request.rounds()
+    if rounds is not None and rounds.earlier_identity is not None:
+        if task_id not in (None, rounds.earlier_identity.task):
+            raise ProtocolError(
+                INVALID_PARAMS, "Invalid params: `requestState` cannot be used: it belongs to another task"
+            )
+        task_id = rounds.earlier_identity.task
+        arguments = with_answers(arguments, _earlier_answers(rounds, workflow, host))
+    run = start(task_id, arguments, {})
+    answers_by_step: dict[str, dict[str, Json]] = {}
+    while (missing_values := _missing_values(request, run)) is not None and run.task is not None:
+        known_answers = answers_by_step.setdefault(missing_values.step, {})
+        task = run.task
+        new_answers = _ask_person(request, rounds, host, task, missing_values)
+        if not new_answers.keys() - known_answers.keys():
+            break
+        known_answers |= new_answers
+        if missing_values.questions:
+            arguments = with_answers(arguments, new_answers)
+        step_answers = {} if missing_values.questions else {missing_values.step: known_answers}
+        try:
+            run = start(task.task_id, arguments, step_answers)
+        except BatonError:
+            if rounds is not None:
+                raise
+            # Another run has continued the task meanwhile, or the task cannot be read. The results so far remain.
+            logger.info("task %s: it was not resumed with the answers", task.task_id, exc_info=True)
+            break
+    return run
+
+
+def _earlier_answers(rounds: Rounds, workflow: Workflow, host: ServerHost) -> dict[str, Json]:
+    schemas: dict[str, Mapping[str, Any]] = {
+        question.name: host.answer_schema(question) for question in workflow.questions
+    }
+    answers: dict[str, Json] = {}
+    for key, answer in rounds.answers.items():
+        step = workflow.step(key.rsplit("-", 2)[0])
+        content = answer.get("content") if isinstance(answer, Mapping) and answer.get("action") == "accept" else None
+        if step is None or step.ask is None or not isinstance(content, Mapping):
+            continue
+        own_form = _object_form(schemas[step.name])
+        if own_form is not None:
+            answers |= _answers_in(content, own_form[0], step.name)
+            continue
+        fields = {name: _field(schema, schema.get("$defs", {})) for name, schema in schemas.items()}
+        answers |= _answers_in(content, {name: field for name, field in fields.items() if field}, None)
+    return answers
+
+
+def _missing_values(request: Request, run: EndedRun) -> MissingValues | None:
+    is_stored = run.task is not None and run.stored
+    can_ask = request.envelope.is_known and declares(request.envelope.capabilities, "elicitation")
+    if not is_stored or not can_ask or not (request.stateless or request.reply.may_ask):
+        return None
+    step = run.workflow.step(run.pause.step) if run.pause else None
+    tool = request.server.tools.get(step.tool or "") if step else None
+    if tool is None or not run.workflow.ask:
+        return unanswered_questions(run)
+    return missing_arguments(run, tool.input_schema)
+
+
+def _ask_person(
+    request: Request, rounds: Rounds | None, host: ServerHost, task: TaskRecord, missing: MissingValues
+) -> dict[str, Json]:
+    """Ask a person. Returns the answers; none if the person declined or, in the handshake era, did not answer."""
+    key = f"{missing.step}-{task.task_id[-12:]}-{missing.key}"
+    lifetime_s = None
+    if rounds is not None:
+        rounds.identity = Identity(task=task.task_id)
+        lifetime_s = max((task.created_ms + task.ttl_ms - request.now_ms()) / 1_000, 1)
+    question = elicitation(key, missing.message, missing.schema, timeout_s=lifetime_s)
+    asker = request.asking(rounds)(request.reply.request, _wait_condition(request, host))
+    try:
+        answer: Elicited = question.read(asker.ask((question,))[0])
+    except (ToolError, Abandoned) as error:
+        if rounds is not None:
+            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `inputResponses.{key}`: {error}") from error
+        logger.info("request %s: the missing values were not given: %s", request.exchange.request_id, error)
+        return {}
+    return missing.answers(answer.content)
+
+
+def _wait_condition(request: Request, host: ServerHost) -> Callable[[], bool]:
+    """Return a function that returns whether to wait longer for an answer: the client is connected, and a step could
+    still start. The function also keeps the quiet stream alive."""
+    clock = request.services.clock
+    last_sent_s = clock()
+
+    def keeps_waiting() -> bool:
+        nonlocal last_sent_s
+        if clock() - last_sent_s >= KEEP_ALIVE_S:
+            last_sent_s = clock()
+            request.reply.keep_alive()
+        return not request.reply.gone and host.may_start()
+
+    return keeps_waiting

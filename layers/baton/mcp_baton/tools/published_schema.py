@@ -1,0 +1,180 @@
+"""Input schemas in the form that agent frameworks understand (docs/frameworks.md, Schemas). Pure.
+
+Frameworks convert input schemas for the API of a model. Many of them fail at boolean `additionalProperties`, at
+references and at discriminators, and strict modes require each property, so an optional one must accept null.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from mcp_baton.protocol.json import JsonObject, dumps, json_size
+from mcp_baton.tools.param_headers import KEYWORD
+
+MAX_INLINE_BYTES: Final = 20_000
+"""The longest schema without references, bytes of JSON."""
+
+MAX_NODES: Final = MAX_INLINE_BYTES // len('{"a":{}}')
+"""A schema with more nodes is longer than `MAX_INLINE_BYTES`. Inlining can make a schema exponentially longer."""
+
+ANY_JSON: Final = {"description": "Any JSON."}
+"""Says the same as `true`. Some frameworks take an object with an empty schema here for a text."""
+
+_REFERENCE: Final = "#/$defs/"
+_BY_NAME: Final = frozenset({"properties", "patternProperties", "$defs"})
+_LISTS: Final = frozenset({"anyOf", "allOf", "prefixItems"})
+_SINGLE: Final = frozenset({"items", "additionalProperties", "propertyNames", "contains"})
+_ABOUT: Final = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
+"""Keywords that describe a value and do not restrict it."""
+
+type Schema = dict[str, Any]
+
+
+class _TooLarge(Exception):
+    """The schema would be too large without references."""
+
+
+def published(schema: JsonObject) -> Schema:
+    """Return an input schema without boolean `additionalProperties` and discriminators, and with null as a value of
+    each optional property. References are replaced, unless their type is recursive or the schema would be too large."""
+    root = cast("Schema", schema)
+    try:
+        result = _Writer(root.get("$defs", {}), inline=True).root(root)
+        if json_size(result) <= MAX_INLINE_BYTES:
+            return result
+    except _TooLarge:
+        pass
+    return _Writer(root.get("$defs", {}), inline=False).root(root)
+
+
+def optional(schema: Schema) -> Schema:
+    """Return the schema of a property that may be null or left out.
+
+    The alternatives are needed by frameworks that read only one type, and `type` and `nullable` by those that read no
+    alternatives. The description is repeated for frameworks that keep only the alternative.
+    """
+    about = {key: value for key, value in schema.items() if key in _ABOUT}
+    rest = {key: value for key, value in schema.items() if key not in _ABOUT}
+    if f'"{KEYWORD}"' in dumps(rest):
+        return schema  # clients refuse a tool if a parameter in a header may have several types
+    about.setdefault("default", None)
+    if not rest:
+        return about
+    options = _options(rest)
+    if len(options) == 1 and "description" in about:
+        options = [{**options[0], "description": about["description"]}]
+    types = [kind for option in options for kind in _types(option)]
+    is_typed = all("type" in option for option in options)
+    return {
+        **({"type": [*dict.fromkeys(types), "null"]} if is_typed else {}),
+        "anyOf": [*options, {"type": "null"}],
+        **({"nullable": True} if is_typed else {}),
+        **about,
+    }
+
+
+def _with_typed_texts(schema: Schema) -> Schema:
+    """Return a choice of texts as `enum` with a type, without null among the values."""
+    values = [schema["const"]] if "const" in schema else schema.get("enum", ())
+    texts = [value for value in values if isinstance(value, str)]
+    if not texts or any(value not in texts for value in values if value is not None):
+        return schema
+    rest = {key: value for key, value in schema.items() if key not in ("const", "enum", "type")}
+    choice: Schema = {"enum": texts, "type": "string"}
+    return rest | ({"anyOf": [choice, {"type": "null"}]} if None in values else choice)
+
+
+def _options(schema: Schema) -> list[Schema]:
+    """Return the alternatives of a schema, without null."""
+    options = schema["anyOf"] if schema.keys() == {"anyOf"} else [schema]
+    return [option for option in options if option.get("type") != "null"]
+
+
+def _types(option: Schema) -> list[str]:
+    kind = option.get("type", [])
+    return [kind] if isinstance(kind, str) else [name for name in kind if name != "null"]
+
+
+class _Writer:
+    def __init__(self, definitions: Mapping[str, Schema], *, inline: bool) -> None:
+        self._definitions = definitions
+        self._kept = {name for name in definitions if not inline or self._is_recursive(name)}
+        self._nodes = 0
+        self._inlines = inline
+
+    def root(self, schema: Schema) -> Schema:
+        result = self._of({key: value for key, value in schema.items() if key != "$defs"})
+        definitions = {name: self._of(self._definitions[name]) for name in sorted(self._kept)}
+        return {"$defs": definitions, **result} if definitions else result
+
+    def _is_recursive(self, name: str) -> bool:
+        visited: set[str] = set()
+        names = [name]
+        while names:
+            for reference in _references(self._definitions[names.pop()]):
+                if reference == name:
+                    return True
+                if reference in self._definitions and reference not in visited:
+                    visited.add(reference)
+                    names.append(reference)
+        return False
+
+    def _of(self, schema: Any) -> Any:
+        if not isinstance(schema, Mapping):
+            return schema
+        self._nodes += 1
+        if self._inlines and self._nodes > MAX_NODES:
+            raise _TooLarge
+        name = str(schema.get("$ref", "")).removeprefix(_REFERENCE)
+        if name in self._definitions and name not in self._kept:
+            schema = {**self._definitions[name], **{key: value for key, value in schema.items() if key != "$ref"}}
+            return self._of(schema)
+        if isinstance(discriminator := schema.get("discriminator"), Mapping):
+            schema = self._with_tag(schema, discriminator.get("propertyName"))
+        result: Schema = {}
+        for key, value in schema.items():
+            if key in ("discriminator", "additionalProperties") and (key == "discriminator" or value is False):
+                continue
+            result["anyOf" if key == "oneOf" else key] = self._member(key, value)
+        result = _with_typed_texts(result)
+        required = schema.get("required", ())
+        if "properties" in result:
+            result["properties"] = {
+                key: value if key in required or not isinstance(value, dict) else optional(value)
+                for key, value in result["properties"].items()
+            }
+        return result
+
+    def _with_tag(self, schema: Mapping[str, Any], tag: Any) -> Schema:
+        """Require the discriminator of each alternative: pydantic uses no default there."""
+        result: Schema = dict(schema)
+        for key in ("oneOf", "anyOf"):
+            options = []
+            for option in result.get(key, ()):
+                name = str(option.get("$ref", "")).removeprefix(_REFERENCE)
+                target = option if name in self._kept else self._definitions.get(name, option)
+                options.append(
+                    {**target, "required": [tag, *target.get("required", ())]} if target.get("properties") else option
+                )
+            if options:
+                result[key] = options
+        return result
+
+    def _member(self, key: str, value: Any) -> Any:
+        if key == "additionalProperties" and value in (True, {}):
+            return dict(ANY_JSON)
+        if key in _BY_NAME and isinstance(value, Mapping):
+            return {name: self._of(part) for name, part in value.items()}
+        if (key in _LISTS or key == "oneOf") and isinstance(value, list):
+            return [self._of(part) for part in value]
+        return self._of(value) if key in _SINGLE else value
+
+
+def _references(node: Any) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        if isinstance(reference := node.get("$ref"), str):
+            yield reference.removeprefix(_REFERENCE)
+        for value in node.values():
+            yield from _references(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _references(value)

@@ -1,0 +1,444 @@
+"""Calls of the author's functions: tools, resources, prompts, completions and steps.
+
+A function runs in another thread or on the event loop, with its `Context`. Its exceptions become outcomes. Only
+exceptions that answer or end the request are raised.
+"""
+
+import logging
+from base64 import b64decode
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from traceback import format_exception
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from msgspec import Struct, structs
+
+from mcp_baton.approvals.approval import Approval
+from mcp_baton.exceptions import ProtocolError, ToolError, WrongResult
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.execution import AskerFactory, Execution
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.telemetry import ABANDONED_THREADS
+from mcp_baton.tools.asking import AskedInWorkflow, InputRequired, TaskBegins
+from mcp_baton.tools.content import ResourceContent
+from mcp_baton.tools.context import Call, Context, ProgressMap
+from mcp_baton.tools.prompt import Prompt, messages_of
+from mcp_baton.tools.resource import Resource, contents_of, find_in
+from mcp_baton.tools.running.event_loop import RUNNING
+from mcp_baton.tools.running.tool_threads import (
+    MAX_ABANDONED,
+    THREADS,
+    Ending,
+    Mailbox,
+    NotStarted,
+    Raised,
+    Returned,
+    StartTicket,
+    TimedOut,
+    no_pulse,
+    run_and_deliver,
+)
+from mcp_baton.tools.schema.schema import InvalidArguments
+from mcp_baton.tools.schema.signature import Signature
+from mcp_baton.tools.tool import Tool
+from mcp_baton.workflow.host import (
+    FIRST,
+    Attempt,
+    Failed,
+    Failure,
+    FetchedResource,
+    Mismatch,
+    Place,
+    Prepared,
+    Succeeded,
+)
+from mcp_baton.workflow.keys import own_key
+from mcp_baton.workflow.secrets import NO_SECRETS, Secrets
+
+if TYPE_CHECKING:
+    from mcp_baton.approvals.gate import Grant
+
+logger = logging.getLogger(__name__)
+
+TIMED_OUT: Final = "timed out: "
+"""The prefix of the error of a call that timed out."""
+
+NOT_STARTED: Final = "not started: "
+"""The prefix of the error of a call that was not made."""
+
+MAY_HAVE_HAPPENED: Final = "it may still have happened"
+UNBLOCK: Final = "write it as a plain def, or await in it"
+
+
+class BoundFunction[T](Struct, frozen=True):
+    """A function of the server's author. `bind` may raise `InvalidArguments` or the exception of a validator,
+    `shape` if the value is invalid."""
+
+    name: str
+    label: str
+    function: Callable[..., object]
+    signature: Signature
+    bind: Callable[[Mapping[str, Json]], dict[str, Any]]
+    shape: Callable[[object], T]
+    only_in: tuple[str, ...] = ()
+    approval: Approval | None = None
+
+    @property
+    def own_function(self) -> Callable[..., object]:
+        """The author's function, which identifies its abandoned threads."""
+        return self.function.func if isinstance(self.function, partial) else self.function
+
+    def prepare(self, arguments: JsonObject) -> Prepared | Mismatch:
+        """Validate the arguments. An exception of an author's validator is raised."""
+        try:
+            return Prepared(self.name, arguments, self.bind(arguments))
+        except InvalidArguments as error:
+            return error.mismatch
+
+
+def bound_tool(tool: Tool) -> BoundFunction[Succeeded]:
+    label, bind, shape = f"tool {tool.name}", tool.input.bind, tool.outcome
+    return BoundFunction(tool.name, label, tool.function, tool.signature, bind, shape, tool.only_in, tool.approval)
+
+
+class BoundTools(dict[str, BoundFunction[Succeeded]]):
+    """The bound functions of tools, by the tools' names. Each is created at its first use."""
+
+    def __init__(self, tools: Mapping[str, Tool]) -> None:
+        super().__init__()
+        self._tools = tools
+
+    def __missing__(self, tool: str) -> BoundFunction[Succeeded]:
+        bound = self[tool] = bound_tool(self._tools[tool])
+        return bound
+
+    def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
+        return self[tool].prepare(arguments)
+
+
+def bound_resource(resource: Resource, uri: str) -> BoundFunction[FetchedResource]:
+    """Bind a resource's function for a request of this URI."""
+    shape = partial(contents_of, uri, resource.mime_type)
+    label = f"resource {resource.uri}"
+    return BoundFunction(resource.name, label, resource.function, resource.signature, resource.input.bind, shape)
+
+
+def bound_prompt(prompt: Prompt) -> BoundFunction[list[Json]]:
+    return BoundFunction(
+        prompt.name, f"prompt {prompt.name}", prompt.function, prompt.signature, prompt.input.bind, messages_of
+    )
+
+
+class CallOptions(Struct, frozen=True):
+    """How a function is called. The request's thread calls `pulse` while the function runs. With `stay`, the function
+    continues if the client disconnects."""
+
+    variables: TaskVariables | None = None
+    progress: ProgressMap | None = None
+    stay: bool = False
+    attempt: Attempt = FIRST
+    pulse: Callable[[], float] = no_pulse
+    starts_task: bool = False
+
+
+STANDALONE = CallOptions()
+
+
+def call[T](
+    execution: Execution,
+    target: BoundFunction[T],
+    arguments: JsonObject,
+    asking: AskerFactory,
+    options: CallOptions = STANDALONE,
+) -> T | Mismatch | Failed:
+    prepared = prepare_call(execution, target, arguments)
+    if isinstance(prepared, Prepared):
+        return run(execution, target, prepared, asking, options)
+    return prepared
+
+
+def prepare_call[T](
+    execution: Execution, target: BoundFunction[T], arguments: JsonObject
+) -> Prepared | Mismatch | Failed:
+    return _call_author_code(execution, target, target.prepare, arguments)
+
+
+def run[T](
+    execution: Execution,
+    target: BoundFunction[T],
+    prepared: Prepared,
+    asking: AskerFactory,
+    options: CallOptions = STANDALONE,
+) -> T | Failed:
+    """Run a prepared call. Raises `CallerGone`, `InputRequired`, `TaskBegins` or `ProtocolError`, which answer the
+    request."""
+    if not target.signature.is_async and THREADS.count(target.own_function) >= MAX_ABANDONED:
+        logger.error("%s is not called any more: %s calls of it timed out and still run", target.label, MAX_ABANDONED)
+        return Failed(
+            f"{NOT_STARTED}{MAX_ABANDONED} earlier calls of this function timed out and still run. Nothing was run. "
+            "Tell the user that the server needs its operator.",
+            kind=Failure.NOT_STARTED,
+        )
+    grant = _check_guards(execution, target, prepared, options)
+    if isinstance(grant, Failed):
+        return structs.replace(grant, is_refused=True)
+    outcome = _outcome(execution, target, prepared, asking, options)
+    if grant is not None and isinstance(outcome, Failed):
+        grant.end(outcome)
+    return outcome
+
+
+def _outcome[T](
+    execution: Execution, target: BoundFunction[T], prepared: Prepared, asking: AskerFactory, options: CallOptions
+) -> T | Failed:
+    ending, secrets = _run_function(execution, target, prepared.bound, asking, options)
+    match ending:
+        case Returned():
+            return hide_secrets(_call_author_code(execution, target, target.shape, ending.value), secrets)
+        case Raised(InputRequired() | TaskBegins() | ProtocolError() as answer):
+            raise answer
+        case Raised(error):
+            return hide_secrets(_failed_outcome(execution, target.name, error, Failure.RAISED, secrets), secrets)
+        case TimedOut(limit_s):
+            if options.variables is not None:
+                options.variables.close()
+            return Failed(_timeout_text(execution, target, limit_s), kind=Failure.TIMED_OUT)
+        case NotStarted(waits_for):
+            return Failed(_not_started_text(execution, target, waits_for), kind=Failure.NOT_STARTED)
+
+
+def hide_secrets[T](outcome: T | Failed, secrets: Secrets) -> T | Failed:
+    """Hide the callback addresses that the call has created."""
+    if secrets is NO_SECRETS:
+        return outcome
+    if isinstance(outcome, Succeeded):
+        content = cast("JsonObject | None", secrets.hide(outcome.shown))
+        return cast("T", Succeeded(secrets.hide(outcome.value), content))
+    return structs.replace(outcome, error=secrets.hide_text(outcome.error)) if isinstance(outcome, Failed) else outcome
+
+
+def _check_guards(
+    execution: Execution, target: BoundFunction[Any], prepared: Prepared, options: CallOptions
+) -> "Failed | Grant | None":
+    """Check the guards of a tool, just before it runs. Returns why it must not run, or the approval that it uses."""
+    place = options.attempt.place
+    if target.only_in and not place.allows(target.only_in):
+        return Failed(_not_its_turn_text(target.name, target.only_in), kind=Failure.NOT_STARTED)
+    approval = target.approval or place.approval
+    if approval is None:
+        return None
+    from mcp_baton.approvals.gate import refusal_without_approval
+
+    return refusal_without_approval(execution, target.name, approval, prepared, place, options.variables)
+
+
+def _not_its_turn_text(tool: str, only_in: Sequence[str]) -> str:
+    workflows = " or ".join(only_in)
+    return (
+        f"{NOT_STARTED}{tool} runs only as a step of {workflows}, when it is that step's turn. Nothing was run. Call "
+        f"{workflows}: the server makes this call."
+    )
+
+
+def _timeout_text(execution: Execution, target: BoundFunction[Any], limit_s: float) -> str:
+    """Return the error text of a call that timed out. It has the time limit, how to raise it, and the function that
+    blocked the event loop."""
+    blocker_text = _blocker_text(execution, target)
+    reserve_s = execution.services.settings.write_reserve_ms / 1000
+    return (
+        f"{TIMED_OUT}it had {limit_s:.3g} s, which is what was left of the function's time without the last "
+        f"{reserve_s:.3g} s, in which results are stored (raise FunctionTimeout, in the background WorkerTimeout; with "
+        f"baton serve --timeout, --worker-timeout){f'; {blocker_text}' if blocker_text else ''}; {MAY_HAVE_HAPPENED}"
+    )
+
+
+def _not_started_text(execution: Execution, target: BoundFunction[Any], waits_for: str | None) -> str:
+    cause = _blocker_text(execution, target)
+    if waits_for and not cause:
+        cause = f"its dependency {waits_for!r} was not ready"
+    return f"{NOT_STARTED}the time for this request was over{f': {cause}' if cause else ''}. Nothing was run."
+
+
+def _blocker_text(execution: Execution, target: BoundFunction[Any]) -> str:
+    """If the function is asynchronous, return which function blocks the event loop; otherwise, or if none does, an
+    empty text."""
+    if not target.signature.is_async:
+        return ""
+    from mcp_baton.tools.running.event_loop import blocker
+
+    label = blocker()
+    if label is None:
+        return ""
+    logger.error("%s blocks the event loop, on which all async functions run: %s", label, UNBLOCK)
+    if label == target.label:
+        return f"it blocks the event loop ({UNBLOCK})"
+    # Callers who lack a function's scopes must not learn its name.
+    server = execution.server
+    visible = (*(f"tool {name}" for name in server.tools), *(f"prompt {name}" for name in server.prompts))
+    public_name = label if label in (*visible, *(f"resource {uri}" for uri in server.resources)) else "another function"
+    return f"{public_name} blocks the event loop, on which all async functions run ({UNBLOCK})"
+
+
+def _call_author_code[T, G, V](
+    execution: Execution, target: BoundFunction[T], author_code: Callable[[G], V], argument: G
+) -> V | Failed:
+    """Run a validator, serializer or generator. Its exception becomes the outcome, except `ProtocolError`."""
+    try:
+        return author_code(argument)
+    except ProtocolError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the exception becomes the outcome, and `_failed_outcome` logs it
+        return _failed_outcome(execution, target.name, error, Failure.INVALID)
+
+
+def _failed_outcome(
+    execution: Execution, name: str, error: BaseException, kind: Failure, secrets: Secrets = NO_SECRETS
+) -> Failed:
+    if isinstance(error, WrongResult):
+        # The text names the line of the tool. The traceback would only have frames of Baton.
+        logger.error("request %s: %s", execution.exchange.request_id, error, exc_info=error.__cause__)
+    elif not isinstance(error, ToolError):
+        has_secret = any(secret in "".join(format_exception(error)) for secret in secrets.names_by_text)
+        note = ": its traceback has a callback's address, and is not logged" if has_secret else ""
+        logger.error(
+            "request %s: internal error in %s%s",
+            execution.exchange.request_id,
+            name,
+            note,
+            exc_info=None if has_secret else error,
+        )
+    return Failed(
+        execution.client_error_text(name, error),
+        isinstance(error, AskedInWorkflow),
+        kind,
+        error,
+        execution.error_id(error),
+    )
+
+
+def _run_function[T](
+    execution: Execution, target: BoundFunction[T], bound: dict[str, Any], asking: AskerFactory, options: CallOptions
+) -> tuple[Ending, Secrets]:
+    """Run the function. Returns how it ended, and the callback addresses that it has created."""
+    mailbox, signature, start = Mailbox(), target.signature, StartTicket()
+    function = start.guard(target.function)
+    call_state: Call | None = None
+    if signature.context or signature.dependencies:
+        call_state = _new_call(execution, asking, mailbox, options)
+        if signature.context:
+            bound = bound | {signature.context: Context(call_state)}
+        if signature.dependencies:
+            from mcp_baton.tools.running.dependencies import with_dependencies
+
+            function = with_dependencies(function, signature, call_state)
+    thread = None if signature.is_async else THREADS.watch(target.own_function, function)
+    try:
+        RUNNING.set(target.label)
+        with execution.services.telemetry.span(target.label) as span:
+            ending = run_and_deliver(
+                thread or function,
+                bound,
+                mailbox,
+                execution.listener,
+                start,
+                is_async=signature.is_async,
+                left_s=execution.left_s,
+                stay=options.stay,
+                pulse=options.pulse,
+            )
+            span.failed = _has_failed(ending)
+        if call_state is None:
+            return ending, NO_SECRETS
+        return NotStarted(call_state.waits_for) if isinstance(ending, NotStarted) else ending, call_state.secrets
+    finally:
+        if call_state:
+            call_state.abandoned = True
+        if thread:
+            thread.abandon()
+        abandoned_count = THREADS.take_count()
+        if abandoned_count:
+            execution.services.telemetry.add(ABANDONED_THREADS, abandoned_count)
+
+
+def _new_call(execution: Execution, asking: AskerFactory, mailbox: Mailbox, options: CallOptions) -> Call:
+    call_state = Call(
+        request_id=execution.exchange.request_id,
+        owner=execution.owner,
+        envelope=execution.envelope,
+        remaining_ms=execution.exchange.remaining_ms,
+        emit=mailbox.notify,
+        asker=asking(mailbox.request, lambda: not call_state.abandoned),
+        variables=options.variables,
+        progress=options.progress,
+        attempt=options.attempt.number,
+        key=options.attempt.key or own_key(),
+        read=partial(read_for_tool, execution.server.resources),
+        claims=execution.claims,
+        starts_task=options.starts_task,
+        callback_url=lambda step: _callback_url(execution, options.attempt.place, step),
+    )
+    return call_state
+
+
+def _callback_url(execution: Execution, place: Place, step: str) -> str:
+    from mcp_baton.callbacks.endpoint import callback_url
+
+    return callback_url(execution, place, step)
+
+
+def _has_failed(ending: Ending) -> bool:
+    """Whether traces show the call as failed. A tool that asks the client or continues in the background has not
+    failed."""
+    match ending:
+        case Returned() | Raised(InputRequired() | TaskBegins()):
+            return False
+        case _:
+            return True
+
+
+def read_for_tool(resources: Mapping[str, Resource], uri: str, context: object) -> list[ResourceContent]:
+    """Read a resource for a tool, in the tool's time and with its `Context`.
+
+    Raises:
+        ToolError: there is no such resource, or its function does not accept the values in the URI.
+        TypeError: the resource's function and the tool are both `async def`, and the tool did not await the call.
+        Exception: the resource's function raised it.
+    """
+    match = find_in(resources, uri)
+    if match is None:
+        raise ToolError(f"There is no resource {uri}.")
+    resource, values = match
+    try:
+        arguments = resource.input.bind(values)
+    except InvalidArguments as error:
+        raise ToolError(f"{uri}: {error}") from error
+    if resource.signature.context:
+        arguments = arguments | {resource.signature.context: context}
+    if not resource.signature.is_async:
+        return _contents(uri, resource, resource.function(**arguments))
+
+    async def read() -> list[ResourceContent]:
+        coroutine = cast("Coroutine[Any, Any, object]", resource.function(**arguments))
+        return _contents(uri, resource, await coroutine)
+
+    if _is_on_a_loop():
+        raise TypeError(f"resource {uri}: its function is async def; write await ctx.aread_resource(…)")
+    from mcp_baton.tools.running.event_loop import submit
+
+    return submit(read()).result()
+
+
+def _contents(uri: str, resource: Resource, value: object) -> list[ResourceContent]:
+    contents = contents_of(uri, resource.mime_type, value)
+    content = b64decode(contents.blob) if contents.blob is not None else contents.text or ""
+    return [ResourceContent(uri, content, contents.mime_type)]
+
+
+def _is_on_a_loop() -> bool:
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

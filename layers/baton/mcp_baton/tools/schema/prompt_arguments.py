@@ -1,0 +1,202 @@
+"""Prompt arguments: strings from the client, checked and converted before a run starts (docs/workflows.md)."""
+
+import re
+import types
+import typing
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.tools.schema.nulls import validate
+from mcp_baton.tools.schema.plain import EXACT_INTEGERS
+from mcp_baton.tools.schema.schema import explain, mismatch_of, not_finite
+from mcp_baton.tools.schema.sent_values import dumped_value, infinite_numbers
+from mcp_baton.tools.schema.signature import by_first_name
+from mcp_baton.workflow.definition import Argument
+from mcp_baton.workflow.host import Mismatch
+from mcp_baton.workflow.secrets import oversized_secret
+from mcp_baton.workflow.sources import as_text, matches_template
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+
+SECRETS: Final = "secretArguments"
+"""The member of an error's `data` with the names of missing secret arguments (docs/workflows.md, Secret arguments)."""
+
+
+class ArgumentRefused(ProtocolError):
+    """An argument is missing, unknown or does not convert."""
+
+    def __init__(self, problem: str, secrets: Sequence[str] = ()) -> None:
+        super().__init__(INVALID_PARAMS, f"Invalid params: {problem}", {SECRETS: [*secrets]} if secrets else None)
+        self.problem = problem
+
+
+def check_arguments(declarations: Sequence[Argument], arguments: JsonObject) -> tuple[dict[str, str], dict[str, Json]]:
+    """Return the arguments as texts, and converted to their types. Raises `ArgumentRefused`."""
+    by_name = {argument.name: argument for argument in declarations}
+    arguments = named(declarations, arguments)
+    for name in arguments.keys() - by_name.keys():
+        known = ", ".join(by_name) or "none"
+        raise ArgumentRefused(f"unknown argument {name!r}; this prompt takes {known}")
+    missing = [argument.name for argument in declarations if argument.required and argument.name not in arguments]
+    if missing:
+        names = " and ".join(map(repr, missing))
+        secrets = [argument.name for argument in declarations if argument.secret and argument.name in missing]
+        raise ArgumentRefused(
+            f"the argument{'s' * (len(missing) > 1)} {names} {'are' if missing[1:] else 'is'} required", secrets
+        )
+    defaults = {argument.name: as_text(argument.default) for argument in declarations if argument.default is not None}
+    arguments = {**defaults, **arguments}
+    values = {name: _convert(by_name[name], value) for name, value in arguments.items()}
+    for name, value in values.items():
+        problem = oversized_secret(arguments[name], value) if by_name[name].secret else None
+        if problem:
+            raise ArgumentRefused(f"the argument {name!r} is secret, and {problem}")
+    return {name: as_text(value) for name, value in arguments.items()}, values
+
+
+def named(declarations: Sequence[Argument], arguments: JsonObject) -> JsonObject:
+    """Return the arguments by the names of their declarations."""
+    return by_first_name(arguments, ((argument.name, *argument.other_names) for argument in declarations))
+
+
+def is_empty(value: Json) -> bool:
+    """Whether a value is null or an empty text, which models and forms send for what was left out."""
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def check_answers(questions: Sequence[Argument], answers: JsonObject) -> dict[str, Json]:
+    """Convert the answers. Raises `ArgumentRefused`, which names all invalid ones."""
+    by_name = {question.name: question for question in questions}
+    values: dict[str, Json] = {}
+    problems: list[str] = []
+    for name, value in answers.items():
+        if name not in by_name:
+            problems.append(f"there is no question {name!r}; the questions are {', '.join(by_name)}")
+            continue
+        if _is_placeholder(value, by_name[name].description):
+            problems.append(f"the answer {name!r} is the placeholder; replace it with the answer")
+            continue
+        try:
+            values[name] = convert(value, by_name[name].type)
+        except ValueError as error:
+            problems.append(f"the answer {name!r} does not convert: {error}")
+    if problems:
+        raise ArgumentRefused("; ".join(problems))
+    return values
+
+
+def _is_placeholder(value: Json, question: str) -> bool:
+    """Whether a value is the placeholder for the answer in a suggested call: `<Who borrows the book?>`."""
+    if not isinstance(value, str) or not (value.startswith("<") and value.endswith(">")):
+        return False
+    return matches_template(question, value[1:-1])
+
+
+def default_error(argument: Argument, *, in_full: bool) -> str | None:
+    """Return why a default does not convert. `None` if it converts, or if only pydantic can tell and `in_full` is
+    false."""
+    text = as_text(argument.default)
+    if _convert_text(text, argument.type) is not None or not (in_full or argument.type in (str, int, float, bool)):
+        return None
+    try:
+        convert(text, argument.type)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _convert(argument: Argument, value: Json) -> Json:
+    try:
+        return convert(value, argument.type)
+    except ValueError as error:
+        if argument.secret:  # the text may quote the value
+            raise ArgumentRefused(f"the argument {argument.name!r} does not convert to its type") from None
+        raise ArgumentRefused(f"the argument {argument.name!r} does not convert: {error}") from error
+    except Exception:
+        if argument.secret:
+            raise RuntimeError(f"the type of the secret argument {argument.name!r} failed") from None
+        raise
+
+
+def convert(value: Json, target: Any) -> Json:
+    """Convert a prompt argument to its type, and return it as JSON. A string may be the JSON text of the value."""
+    result = _convert_text(value, target) if isinstance(value, str) else _convert_scalar(value, target)
+    if result is not None:
+        return result
+    from pydantic import TypeAdapter, ValidationError
+
+    adapter = TypeAdapter(target)
+    try:
+        return _dump(adapter, value, validate(adapter, value, adapter.json_schema))
+    except ValidationError as error:
+        first_error = error
+    text = value if isinstance(value, str) else ""
+    try:
+        converted = adapter.validate_json(text)
+    except ValidationError:
+        raise ValueError(explain(mismatch_of(first_error))) from first_error
+    return _dump(adapter, loads(text), converted)
+
+
+class NotFinite(ValueError):
+    """A value has numbers that are not finite."""
+
+    def __init__(self, mismatch: Mismatch) -> None:
+        super().__init__(explain(mismatch))
+        self.mismatch = mismatch
+
+
+def _convert_text(text: str, target: Any) -> Json:
+    """Convert a text to a scalar type as pydantic would; `None` if pydantic is needed."""
+    if not isinstance(target, type) and typing.get_origin(target) in (typing.Union, types.UnionType):
+        target = next(
+            (part for part in (str, int, float, bool) if typing.get_args(target) == (part, types.NoneType)), None
+        )
+    if target is str:
+        return text
+    if target is bool:
+        return {"true": True, "false": False}.get(text)
+    if target is int and re.fullmatch(r"-?[0-9]{1,15}", text):
+        return int(text)
+    if target is float and re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", text):
+        return float(text)
+    return None
+
+
+def _convert_scalar(value: Json, target: Any) -> Json:
+    if target is float and type(value) is int:
+        return float(value) if abs(value) <= EXACT_INTEGERS else None
+    return value if target in (int, float, bool) and type(value) is target else None
+
+
+def _dump(adapter: "TypeAdapter[Any]", sent: Json, converted: object) -> Json:
+    """Return a converted value as JSON that its type accepts again. If the dump would lose a part, such as a masked or
+    excluded field, or if the names for input and output differ (`validation_alias`), return what was sent."""
+    from pydantic_core import PydanticSerializationError
+
+    fields = infinite_numbers(sent, converted, adapter.json_schema)
+    if fields:
+        raise NotFinite(not_finite(fields))
+    try:
+        result = adapter.dump_python(converted, mode="json", by_alias=True)
+    except PydanticSerializationError as error:
+        # This is a `ValueError`, but the client did not cause it: the author's type failed.
+        raise RuntimeError("an argument's serializer failed") from error
+    # `dumps` refuses NaN and infinities. Otherwise the tool would get null.
+    result = dumped_value(sent, loads(dumps(result)), adapter.json_schema)
+    return result if not isinstance(result, dict | list) or _accepts(adapter, result) else sent
+
+
+def _accepts(adapter: "TypeAdapter[Any]", value: Json) -> bool:
+    from pydantic import ValidationError
+
+    try:
+        adapter.validate_python(value)
+    except ValidationError:
+        return False
+    return True

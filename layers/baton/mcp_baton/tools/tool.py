@@ -1,0 +1,449 @@
+"""Tools: their definitions and results, and the options `task`, `idempotent` and `task_start` (docs/background.md)."""
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final, Literal
+
+from msgspec import Struct
+
+from mcp_baton.approvals.approval import Approval
+from mcp_baton.exceptions import RegistrationError, WrongResult
+from mcp_baton.hints import allowed_name, did_you_mean, source_location
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tools.content import CONTENT_TYPES, ToolResult
+from mcp_baton.tools.labels import AllLabels, Labels
+from mcp_baton.tools.param_headers import Header, mirrored
+from mcp_baton.tools.published_schema import optional, published
+from mcp_baton.tools.schema.plain import to_json
+from mcp_baton.tools.schema.schema import InputSchema, OutputSchema, tool_error
+from mcp_baton.tools.schema.signature import (
+    NO_ANNOTATION,
+    Signature,
+    is_async,
+    read_signature,
+    return_error,
+    shown_type,
+    type_without_schema,
+)
+from mcp_baton.workflow.definition import NAME, TASK_ID, is_portable_name
+from mcp_baton.workflow.host import Succeeded
+from mcp_baton.workflow.sources import as_text
+
+type Support = Literal["forbidden", "optional", "required"]
+type Start = Literal["call", "explicit"]
+
+SUPPORTS: Final = ("forbidden", "optional", "required")
+STARTS: Final = ("call", "explicit")
+
+
+class ToolOptions(AllLabels, total=False):
+    """The labels of a tool (see `Labels`), and how it runs as a task, as keyword arguments."""
+
+    task: Support
+    """Whether a call may run as a background task: `forbidden` (the default); `optional`, if the client supports tasks;
+    or `required`, so that other clients cannot call the tool."""
+    idempotent: bool
+    """Set it to `False` if the tool must not be retried after an unknown outcome: the task then fails if its worker
+    dies. Otherwise the tool is tried up to three times, with the same `ctx.idempotency_key`."""
+    task_start: Start
+    """`explicit`: the function starts within the request, and calls `ctx.start_task()` to continue in the background.
+    `call` (the default): it starts in the background."""
+
+
+class TaskSupport(Struct, frozen=True):
+    """How a tool may run as a task: see `ToolOptions`."""
+
+    support: str = "forbidden"
+    idempotent: bool = True
+    explicit: bool = False
+
+    @property
+    def execution(self) -> dict[str, Json]:
+        """`execution` in the tool's definition (MCP 2025-11-25, server/tools, Tool)."""
+        return {"taskSupport": self.support}
+
+
+NO_TASK = TaskSupport()
+
+
+def task_support(options: dict[str, Any], subject: str) -> TaskSupport:
+    """Read the options about tasks, and remove them from a tool's options. The labels remain."""
+    support = options.pop("task", "forbidden")
+    start = options.pop("task_start", "call")
+    idempotent = options.pop("idempotent", True)
+    for name, value, choices in (("task", support, SUPPORTS), ("task_start", start, STARTS)):
+        if value not in choices:
+            raise RegistrationError(f"{subject}: {name}={value!r} is not possible{did_you_mean(value, choices)}")
+    if not isinstance(idempotent, bool):
+        raise RegistrationError(f"{subject}: idempotent={idempotent!r} must be True or False")
+    if support == "forbidden" and (start != "call" or not idempotent):
+        option = "task_start" if start != "call" else "idempotent"
+        cause = f"{option} has no effect unless the tool may run as a task"
+        raise RegistrationError(f"{subject}: {cause}; add task='optional' or task='required'")
+    return TaskSupport(support, idempotent, start == "explicit")
+
+
+_SCHEMALESS = (NO_ANNOTATION, None, type(None), Any)
+_LISTS = (Any, object, list, tuple, Sequence, Iterable, Collection)
+
+
+class Tool:
+    """A tool. A call runs `function`, which the testing kit may replace. A workflow's step may refer to the tool by
+    `decorated`, the author's function."""
+
+    def __init__(
+        self,
+        function: Callable[..., object],
+        name: str,
+        labels: Labels,
+        input_schema: JsonObject | None = None,
+        requires: frozenset[str] = frozenset(),
+        sets: tuple[str, ...] = (),
+        tasks: TaskSupport = NO_TASK,
+        only_in: tuple[str, ...] = (),
+        approval: Approval | None = None,
+    ) -> None:
+        if not is_portable_name(name):
+            remedy = f"give it another, as in name={allowed_name(name)!r}"
+            raise RegistrationError(f"tool {name!r}: a tool's name is {NAME}; {remedy}")
+        self.function = function
+        self.decorated = function
+        self.name = name
+        self.requires = requires
+        self.sets = sets
+        self.tasks = tasks
+        self.only_in = only_in
+        self.approval = approval
+        self.labels = labels.for_function(function)
+        self._input_schema = input_schema
+        self.signature: Signature = read_signature(function, f"tool {name!r}")
+        for parameter in self.signature.names:
+            if not is_portable_name(parameter):
+                raise RegistrationError(f"tool {name!r}: the parameter {parameter!r}: a parameter's name is {NAME}")
+        self.input = InputSchema(name, self.signature)
+        if approval is not None:
+            check_approval(approval, f"tool {name!r}", self.signature, tasks)
+        returns = self.signature.returns
+        has_no_schema = any(returns is empty for empty in _SCHEMALESS) or mentions_content(returns)
+        self.output = None if has_no_schema else OutputSchema(name, returns)
+        # Clients refuse a result without structured content if the tool has an output schema.
+        self.publishes_output = self.output is not None and not may_be_content(returns)
+        unknown = None if has_no_schema else type_without_schema(returns)
+        if unknown is not None:
+            raise return_error(f"tool {name!r}", unknown)
+        if input_schema is not None or any(_is_marked(item.annotation) for item in self.signature.parameters):
+            _ = self.mirrored  # report invalid marks now, because clients would drop the tool
+
+    def renamed(self, prefix: str) -> "Tool":
+        """Return the same tool with a prefix before its name and before the workflows in `only_in`."""
+        only_in = tuple(prefix + name for name in self.only_in)
+        name, options = prefix + self.name, (self.requires, self.sets, self.tasks, only_in, self.approval)
+        return Tool(self.function, name, self.labels, self._input_schema, *options)
+
+    @cached_property
+    def definition(self) -> dict[str, Json]:
+        """The tool as `tools/list` shows it (MCP server/tools, Tool)."""
+        try:
+            members: dict[str, Json] = {
+                "name": self.name,
+                **self.labels.to_json(),
+                "inputSchema": self.published_schema,
+            }
+            if guards := list(self._guards()):
+                descriptions = [members["description"]] if members.get("description") else []
+                members["description"] = "\n\n".join(map(str, [*descriptions, " ".join(guards)]))
+            if self.output and self.publishes_output:
+                members["outputSchema"] = self.output.json_schema
+        except Exception as error:  # code of the author's type may raise anything
+            has_output = self.output is not None
+            raise tool_error(f"tool {self.name!r}", self.signature, error, has_output=has_output) from error
+        return members
+
+    def _guards(self) -> Iterator[str]:
+        """Yield the sentences of the description that say when the tool runs."""
+        if self.only_in:
+            yield f"Runs only as a step of {' or '.join(self.only_in)}."
+        if self.approval:
+            calls = "Each call" if self.approval.when is None else "A call, depending on its arguments,"
+            yield f"{calls} needs the approval of a person of the group {self.approval.audience}."
+
+    @cached_property
+    def definition_with_task_id(self) -> JsonObject:
+        return definition_with_task_id(self.definition)
+
+    def has_parameter(self, name: str) -> bool:
+        properties = self._input_schema.get("properties") if self._input_schema else None
+        return name in self.signature.names or (isinstance(properties, Mapping) and name in properties)
+
+    @property
+    def input_schema(self) -> JsonObject:
+        return self.input.json_schema if self._input_schema is None else self._input_schema
+
+    @property
+    def published_schema(self) -> JsonObject:
+        """The input schema for clients. An author's own schema is published as it is."""
+        return published(self.input.json_schema) if self._input_schema is None else self._input_schema
+
+    @cached_property
+    def mirrored(self) -> dict[tuple[str, ...], str]:
+        """The parameters that clients copy into headers: property path to header name."""
+        if self._input_schema is None and self.input.is_plain:
+            return {}
+        return mirrored(self.input_schema, f"tool {self.name!r}")
+
+    def canonical(self, arguments: JsonObject) -> JsonObject:
+        """Return the arguments converted to their types, without those that equal their defaults."""
+        return self.input.canonical(arguments)
+
+    @cached_property
+    def summary(self) -> str:
+        return (self.labels.description or "").partition("\n")[0]
+
+    def outcome(self, return_value: object) -> Succeeded:
+        """Return the outcome of a call: the tool's value and, if the function returned content, the whole result."""
+        content = explicit_content(return_value)
+        if content is None:
+            try:
+                return Succeeded(self.output.value(return_value) if self.output else to_json(return_value))
+            except ValueError as error:
+                result_error = wrong_result(
+                    self.name, self.decorated, self.signature.returns if self.output else None, return_value, error
+                )
+                raise result_error from result_error.__cause__
+        if self.publishes_output and content.structured is None:
+            declared_type = shown_type(self.signature.returns)
+            raise WrongResult(
+                f"{_returned(self.name, self.decorated)} content without structured content, but it declares "
+                f"{declared_type}, whose schema is published; return ToolResult(structured=…), or declare ToolResult"
+            )
+        result = {name: to_json(value) for name, value in content.to_json().items()}
+        return Succeeded(result.get("structuredContent", result["content"]), result)
+
+    def result(self, outcome: Succeeded) -> dict[str, Json]:
+        value = outcome.value
+        if outcome.shown is not None:
+            structured = outcome.shown.get("structuredContent")
+            return {**outcome.shown, "content": outcome.shown["content"] or _text(structured, NOTHING)}
+        result: dict[str, Json] = {"content": _text(value, "null" if self.output else NOTHING)}
+        if self.output:
+            result["structuredContent"] = {"result": value} if self.output.wraps else value
+        return result
+
+
+NOTHING: Final = "Done."
+"""The text of a result without a value. Some frameworks take a result without content for a failure."""
+
+
+def _text(value: Json, otherwise: str) -> list[Json]:
+    return [{"type": "text", "text": otherwise if value is None else as_text(value)}]
+
+
+def check_approval(approval: object, subject: str, signature: Signature, tasks: TaskSupport = NO_TASK) -> None:
+    """Check the approval of a tool, or of a step that calls it.
+
+    Raises:
+        RegistrationError: the value is not an `Approval`, its message names something that is not a parameter of the
+            tool, or its `when` does not take the tool's arguments.
+    """
+    if not isinstance(approval, Approval):
+        raise RegistrationError(f"{subject}: approval={approval!r} is not an Approval; write Approval('refunds')")
+    names = frozenset(parameter.published_name for parameter in signature.parameters)
+    for unknown in approval.unknown_names(names):
+        hint = did_you_mean(unknown, sorted(names))
+        raise RegistrationError(
+            f"{subject}: the message of its approval has {{{unknown}}}, which is no parameter{hint}"
+        )
+    if approval.when is not None:
+        _check_when(approval.when, subject, [parameter.name for parameter in signature.parameters])
+    if tasks.explicit:
+        raise RegistrationError(f"{subject}: a tool with an approval cannot have task_start='explicit'; leave it out")
+
+
+def _check_when(when: Callable[..., object], subject: str, names: Sequence[str]) -> None:
+    """Check that the condition of an approval takes all arguments of the tool, by name."""
+    condition = f"{subject}: when of its approval"
+    if is_async(when):
+        raise RegistrationError(f"{condition} is asynchronous, so each call would need an approval; write def")
+    try:
+        parameters = inspect.signature(when).parameters.values()
+    except (TypeError, ValueError):  # a builtin without a signature
+        return
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    named = [item for item in parameters if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)]
+    by_position = [item for item in parameters if item.kind is item.POSITIONAL_ONLY]
+    for parameter in (*by_position, *named):
+        if parameter.default is parameter.empty and (parameter in by_position or parameter.name not in names):
+            hint = did_you_mean(parameter.name, sorted(names))
+            raise RegistrationError(f"{condition} needs {parameter.name!r}, which is no argument of the tool{hint}")
+    if not takes_all and (missing := sorted(set(names) - {parameter.name for parameter in named})):
+        first = next((parameter.name for parameter in named), names[0])
+        remedy = f"it gets all arguments by name: write lambda {first}, **_: …"
+        raise RegistrationError(f"{condition} does not take {', '.join(map(repr, missing))}; {remedy}")
+
+
+def explicit_content(value: object) -> ToolResult | None:
+    """Convert content, or a list with content in it, to a `ToolResult`; `None` for other values."""
+    if isinstance(value, ToolResult):
+        return value
+    if isinstance(value, CONTENT_TYPES):
+        return ToolResult([value])
+    if isinstance(value, list | tuple) and any(isinstance(item, CONTENT_TYPES) for item in value):
+        return ToolResult([item if isinstance(item, CONTENT_TYPES) else as_text(item) for item in value])
+    return None
+
+
+def may_be_content(annotation: Any) -> bool:
+    """Whether values of a return type may be content, which has no structured content. Any list may be."""
+    annotation = getattr(annotation, "__value__", annotation)
+    if mentions_content(annotation):
+        return True
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return any(may_be_content(part) for part in parts)
+    if origin is typing.Annotated:
+        return may_be_content(parts[0])
+    # `tuple[()]` has an origin and no parts. It is always empty.
+    is_open = annotation in _LISTS or (origin in _LISTS and bool(parts))
+    return is_open and all(part in (Any, object, ...) for part in parts)
+
+
+def mentions_content(annotation: object) -> bool:
+    """Whether a return type contains content, which has no output schema."""
+    if annotation in (*CONTENT_TYPES, ToolResult):
+        return True
+    return any(mentions_content(part) for part in getattr(annotation, "__args__", ()))
+
+
+def _is_marked(annotation: Any, visited: frozenset[int] = frozenset()) -> bool:
+    """Whether a type, or a part of it, is marked for a header. A mark in a part is an error that must be reported."""
+    if id(annotation) in visited:
+        return False
+    fields = getattr(annotation, "model_fields", {}).values() if isinstance(annotation, type) else ()
+    notes = [*getattr(annotation, "__metadata__", ()), *(note for field in fields for note in field.metadata)]
+    parts = [getattr(annotation, "__origin__", None), *getattr(annotation, "__args__", ())]
+    parts += [field.annotation for field in fields]
+    return any(isinstance(note, Header) for note in notes) or any(
+        _is_marked(part, visited | {id(annotation)}) for part in parts
+    )
+
+
+NEXT: Final = "baton_next"
+"""The property of structured content with the outcome of a call and the next call."""
+
+_TASK_ID_SCHEMA: Final = optional(
+    {
+        "description": "Id of the workflow task that this call continues. Leave it out if it continues none.",
+        "type": "string",
+    }
+)
+_NEXT_DESCRIPTION: Final = "The outcome of this call in its workflow task, and the next call."
+
+_EXTENSIBLE: Final = frozenset(
+    {
+        *("type", "properties", "required", "additionalProperties", "minProperties", "dependentRequired"),
+        *("$schema", "$id", "$defs", "$comment", "definitions", "title", "description", "default", "examples"),
+        *("deprecated", "readOnly", "writeOnly", "discriminator"),
+    }
+)
+"""Keywords at the root of a schema that allow another property."""
+
+
+def definition_with_task_id(definition: JsonObject) -> JsonObject:
+    """Add the argument `task_id` to a tool's definition, and the property that its results then have."""
+    result = {**definition, "inputSchema": _with_property(definition["inputSchema"], TASK_ID, _TASK_ID_SCHEMA)}
+    schema: Any = definition.get("outputSchema")
+    if schema is not None and (name := declared_name(schema)) is not None:
+        result["outputSchema"] = _with_property(schema, name, _next_property(schema))
+    return result
+
+
+APPROVAL: Final = "approval"
+"""The property of structured content that says which approval a call needs."""
+
+_APPROVAL_SCHEMA: Final = {"description": "The approval that this call needs before it can run.", "type": "object"}
+
+
+def definition_with_approval(definition: JsonObject) -> JsonObject:
+    """Add a property to a tool's output schema, with which a result says which approval the call needs."""
+    schema: Any = definition.get("outputSchema")
+    if schema is None or not takes_approval(schema):
+        return definition
+    extended_schema = _with_property(schema, APPROVAL, _APPROVAL_SCHEMA)
+    required = extended_schema.pop("required", [])
+    if required:
+        extended_schema["anyOf"] = [{"required": required}, {"required": [APPROVAL]}]
+    return {**definition, "outputSchema": extended_schema}
+
+
+def takes_approval(schema: Mapping[str, Any]) -> bool:
+    """Whether the property can be added to an output schema."""
+    return schema.keys() <= _EXTENSIBLE and APPROVAL not in schema.get("properties", {})
+
+
+def declared_name(schema: Mapping[str, Any]) -> str | None:
+    """Return the name of the property that is added to an output schema; `None` if none can be added."""
+    if not schema.keys() <= _EXTENSIBLE:
+        return None
+    properties = schema.get("properties", {})
+    return next((name for name in (NEXT, f"{NEXT}_") if name not in properties), None)
+
+
+def free_name(structured_content: JsonObject, schema: Mapping[str, Any] | None) -> str | None:
+    """Return the name of the property that can be added to structured content; `None` if none can be added."""
+    if schema is None:
+        names = [NEXT, f"{NEXT}_"]
+    else:
+        property_name = declared_name(schema)
+        if property_name is None:
+            return None
+        is_open = schema.get("additionalProperties", True) in (True, {})
+        names = [property_name, f"{property_name}_"] if is_open else [property_name]
+    return next((name for name in names if name not in structured_content), None)
+
+
+def _next_property(schema: Mapping[str, Any]) -> dict[str, Json]:
+    """Return the schema of the property. It has no type if the tool's own values may have a property of that name."""
+    if schema.get("additionalProperties", False) is False:
+        return {"description": _NEXT_DESCRIPTION, "type": "string"}
+    return {"description": _NEXT_DESCRIPTION}
+
+
+def _with_property(schema: Any, name: str, added: Mapping[str, Json]) -> dict[str, Any]:
+    return {**schema, "properties": {**schema.get("properties", {}), name: dict(added)}}
+
+
+def wrong_result(
+    name: str, function: Callable[..., object], declared_type: Any, value: object, error: ValueError
+) -> WrongResult:
+    """Return the error for an invalid return value. It names the tool's line and the value's type, but not the
+    value."""
+    subject = _returned(name, function)
+    if inspect.iscoroutine(value):
+        value.close()
+        return WrongResult(f"{subject} a coroutine: write async def, and await what it calls")
+    if "utf-8" in str(error):
+        remedy = "return Image, Audio or EmbeddedResource for binary data, or text in base64"
+        return WrongResult(f"{subject} bytes that are not text in UTF-8; {remedy}")
+    value_text = "None" if value is None else f"a value of the type {type(value).__qualname__}"
+    if declared_type is None or isinstance(error.__cause__, TypeError):
+        remedy = "return texts, numbers, booleans, None, lists, dicts, dataclasses or models"
+        return _with_cause(WrongResult(f"{subject} {value_text}: {error}; {remedy}"), error)
+    type_name = shown_type(declared_type)
+    remedy = f"return one, or declare -> {type_name} | None" if value is None else "return one, or declare another type"
+    return _with_cause(WrongResult(f"{subject} {value_text}, but it declares {type_name}: {error}; {remedy}"), error)
+
+
+def _returned(name: str, function: Callable[..., object]) -> str:
+    location = source_location(function)
+    return f"the tool {name!r}{f' ({location})' if location else ''} returned"
+
+
+def _with_cause(result_error: WrongResult, error: ValueError) -> WrongResult:
+    """Set the exception of the author's code, if there is one, as the cause of the error."""
+    cause = error.__cause__
+    if cause is not None and not isinstance(cause, TypeError) and not type(cause).__module__.startswith("pydantic"):
+        result_error.__cause__ = cause
+    return result_error

@@ -1,0 +1,63 @@
+"""Errors for tools and prompts that the server does not have (docs/workflows.md, When the workflow changes)."""
+
+import logging
+
+from mcp_baton.exceptions import ProtocolError, StoreError
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.server.execution import Execution
+from mcp_baton.server.request import Request
+from mcp_baton.tasks.record import TaskRecord, steps_of
+from mcp_baton.workflow.task_ids import InvalidTaskReference, named_task
+
+logger = logging.getLogger(__name__)
+
+
+def unknown_name(request: Request, kind: str, name: str, arguments: JsonObject) -> ProtocolError:
+    """Return the error for a name that the server does not have. If the task of the request was started with it, the
+    error says that it was removed.
+
+    Args:
+        kind: `tool` or `prompt`.
+    """
+    text = f"Unknown {kind}: {name}"
+    task = _named_task(request, arguments)
+    if task is not None and task.workflow == name:
+        text = removed_text("workflow", name)
+    elif task is not None and kind == "tool" and any(step.get("tool") == name for step in steps_of(task)):
+        text = (
+            f"The tool {name!r} was removed from this server after the task was started. Nothing was run. Resume the "
+            "task, which then follows the present definition of its workflow, or cancel it with tasks/cancel."
+        )
+    return ProtocolError(INVALID_PARAMS, text)
+
+
+def unknown_in_worker(execution: Execution, kind: str, name: str) -> ProtocolError:
+    """Return the error for a background task whose tool, or workflow, the worker does not see."""
+    view = execution.services.server.full_view
+    is_hidden = name in view.tools or view.workflow_tool(name) is not None
+    # Callers without the scopes of a tool do not learn that it exists.
+    return ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}" if is_hidden else removed_text(kind, name))
+
+
+def removed_text(kind: str, name: str) -> str:
+    """Return what happened to a task whose workflow or tool was removed, and what can be done."""
+    return (
+        f"The {kind} {name!r} was removed from this server after the task was started, so the task cannot continue. "
+        "Nothing was run. Read its results with tasks/get and cancel it with tasks/cancel, or publish the "
+        f"{kind} again."
+    )
+
+
+def _named_task(request: Request, arguments: JsonObject) -> TaskRecord | None:
+    """Return the task that a request names, if the caller may see it."""
+    try:
+        task_id, _ = named_task(request, arguments)
+        if task_id is None or request.store is None or request.owner is None:
+            return None
+        return request.store.get(request.owner, task_id)
+    except (InvalidTaskReference, ProtocolError):
+        return None
+    except StoreError:
+        logger.info("request %s: the task that it names cannot be read", request.exchange.request_id, exc_info=True)
+        return None

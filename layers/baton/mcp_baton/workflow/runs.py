@@ -1,0 +1,405 @@
+"""Runs of workflows: starting one, and resuming a task."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from mcp_baton.approvals.approval import GRACE_MS
+from mcp_baton.exceptions import (
+    BatonError,
+    ClaimLost,
+    Conflict,
+    StoreBusy,
+    StoreError,
+    TaskFinished,
+    TaskHeld,
+    TaskNotFound,
+)
+from mcp_baton.present.task_view import notes_meta, task_meta
+from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.server.execution import Execution
+from mcp_baton.server.request import Request
+from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, waiting_jobs
+from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
+from mcp_baton.tools.schema.prompt_arguments import (
+    ArgumentRefused,
+    check_answers,
+    check_arguments,
+    is_empty,
+)
+from mcp_baton.workflow.definition import ANSWERS, Argument, Workflow
+from mcp_baton.workflow.definition_changes import conflicting_steps, declared_arguments, given_secrets, statuses_under
+from mcp_baton.workflow.engine import Engine
+from mcp_baton.workflow.engine_host import ServerHost
+from mcp_baton.workflow.host import Failed, Skipped, Succeeded
+from mcp_baton.workflow.lease import Superseded, TaskOver
+from mcp_baton.workflow.pause import ApprovalRequired, Waiting
+from mcp_baton.workflow.run import EndedRun, RunInput
+from mcp_baton.workflow.secrets import secret_placeholder
+from mcp_baton.workflow.sources import as_text
+from mcp_baton.workflow.wait import milliseconds
+from mcp_baton.workflow.workflow_tool import takes_null
+
+if TYPE_CHECKING:
+    from mcp_baton.workflow.repetitions import Starter
+
+
+class WrongWorkflow(BatonError):
+    """The task belongs to another workflow, to a tool or to a background call. Nothing was run."""
+
+    def __init__(self, task: TaskRecord) -> None:
+        super().__init__("the task is not one of this workflow")
+        self.task = task
+
+
+class DefinitionChanged(BatonError):
+    """The workflow has changed in steps that the task has completed. Nothing was run."""
+
+    def __init__(self, steps: list[str]) -> None:
+        super().__init__("the workflow has changed")
+        self.steps = steps
+
+
+class TaskUnreadable(BatonError):
+    """The state of a task could not be read. Nothing was run: completed steps would have been repeated."""
+
+    def __init__(self, error: StoreError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+type NotResumed = (
+    StoreBusy | TaskNotFound | TaskFinished | TaskHeld | WrongWorkflow | DefinitionChanged | TaskUnreadable
+)
+"""Why a run was not started, except for its arguments."""
+
+NOT_RESUMED = (StoreBusy, TaskNotFound, TaskFinished, TaskHeld, WrongWorkflow, DefinitionChanged, TaskUnreadable)
+
+
+def answer_with_run(
+    request: Request,
+    workflow: Workflow,
+    arguments: JsonObject,
+    task_id: str | None,
+    host: ServerHost,
+    ttl_ms: int | None = None,
+    starter: "Starter | None" = None,
+    takes_over: bool = False,
+) -> EndedRun:
+    """`run_workflow` for a request. The client's user may be asked for missing values (`Workflow.ask`).
+
+    Args:
+        takes_over: Whether the call repeats the one whose run has died. It does not name the task itself.
+    """
+    named = task_id is not None and not takes_over
+    start = partial(run_workflow, request, workflow, host=host, ttl_ms=ttl_ms, starter=starter, named=named)
+    if not workflow.ask and not any(step.ask and step.ask.of == "user" for step in workflow.steps):
+        return start(arguments, task_id, takes_over=takes_over)
+    from mcp_baton.questions.client_questions import run_asking
+
+    def run(task_id: str | None, arguments: JsonObject, answers: Mapping[str, JsonObject]) -> EndedRun:
+        nonlocal takes_over
+        # Only the first run replaces the dead one. Later runs continue after an answer, when the claim is released.
+        is_takeover, takes_over = takes_over, False
+        return start(arguments, task_id, answers=answers, takes_over=is_takeover)
+
+    return run_asking(request, workflow, task_id, arguments, host, run)
+
+
+def run_workflow(
+    execution: Execution,
+    workflow: Workflow,
+    arguments: JsonObject,
+    task_id: str | None,
+    host: ServerHost,
+    *,
+    ttl_ms: int | None = None,
+    lives_ms: int | None = None,
+    answers: Mapping[str, JsonObject] = MappingProxyType({}),
+    starter: "Starter | None" = None,
+    named: bool = False,
+    takes_over: bool = False,
+) -> EndedRun:
+    """Run a workflow as far as possible.
+
+    Args:
+        arguments: Its arguments; for a resume only those that are given again.
+        task_id: The task to resume. `None` starts a new one.
+        ttl_ms: The lifetime that the client wants for a new task.
+        lives_ms: The least time that a resumed task must live from now on. `None` does not change its lifetime.
+        answers: Arguments that the user has given, by step.
+        starter: Finds the task of an equal call instead of starting a new one (`RepeatedCall`).
+        named: Whether the call names the task, so that its client has the id.
+        takes_over: Whether the task is only resumed if its run has died.
+    """
+    services = execution.services
+    engine = Engine(host, execution.store, services.clock, sleep=services.sleep)
+    with services.telemetry.span(f"workflow {workflow.name}"):
+        if task_id is None:
+            run = _start(workflow, engine, new_input(execution, workflow, arguments, ttl_ms), starter)
+        else:
+            task = _claim(execution, workflow, engine, task_id, named=named, takes_over=takes_over)
+            run = _resume(execution, workflow, engine, arguments, task, answers, lives_ms)
+    if run.task is not None and waiting_jobs(run.task.variables):
+        _wake_waiting_jobs(execution, run, run.task)
+    _add_metrics(execution, run)
+    return run
+
+
+def _start(workflow: Workflow, engine: Engine, run_input: RunInput, starter: "Starter | None") -> EndedRun:
+    start = starter.begin() if starter else None
+    try:
+        run = engine.start(workflow, structs.replace(run_input, start=start))
+    except StoreBusy:
+        if starter and start:
+            starter.forget(start)
+        raise
+    if starter and start and run.task is None:
+        starter.forget(start)
+    return run
+
+
+def _wake_waiting_jobs(execution: Execution, run: EndedRun, task: TaskRecord) -> None:
+    """Wake the other jobs that wait with the task of a run: they end if the task has ended. If the run has settled a
+    step and now waits, they wait for what it waits for. After a failure they do not: two jobs would wake each other
+    without end, and call the tool each time."""
+    is_waiting = isinstance(run.pause, ApprovalRequired | Waiting)
+    has_continued = any(not trace.replayed and isinstance(trace.outcome, Succeeded | Skipped) for trace in run.traces)
+    if execution.store is not None and (task.status.terminal or (is_waiting and has_continued)):
+        from mcp_baton.background.dispatching import wake_waiting_jobs
+
+        wake_waiting_jobs(execution.services, execution.store, task, but=execution.job_id)
+
+
+def new_input(execution: Execution, workflow: Workflow, arguments: JsonObject, ttl_ms: int | None = None) -> RunInput:
+    arguments, answers = split_answers(workflow, arguments)
+    wait_ms = execution.server.waits_ms(workflow)
+    if workflow.ttl is not None:
+        ttl_ms = ttl_ms or milliseconds(workflow.ttl)
+    if wait_ms:
+        ttl_ms = max(ttl_ms or execution.services.settings.default_ttl_ms, wait_ms + GRACE_MS)
+    return _input(execution.owner, workflow.arguments, arguments, {}, answers, ttl_ms)
+
+
+def split_answers(
+    workflow: Workflow, arguments: JsonObject, *, is_resume: bool = False
+) -> tuple[JsonObject, dict[str, JsonObject]]:
+    """Return the arguments without the answers to the workflow's questions; and the converted answers, each as
+    `{question: answer}` by the name of the question's step."""
+    questions = workflow.questions
+    _refuse_placeholders(workflow, {name: value for name, value in arguments.items() if name != ANSWERS}, "argument")
+    if not questions or ANSWERS not in arguments:
+        return arguments, {}
+    answers = arguments[ANSWERS]
+    if not isinstance(answers, Mapping):
+        names = ", ".join(question.name for question in questions)
+        raise ArgumentRefused(f"{ANSWERS} is an object with one value for each question: {names}")
+    # At the start, null is what strict modes of models send for a question that nobody has asked yet.
+    takes_nulls = is_resume and None in answers.values()
+    nullable = {question.name for question in questions if takes_nulls and takes_null(question)}
+    _refuse_placeholders(workflow, answers, "answer")
+    values = check_answers(
+        questions,
+        {name: value for name, value in answers.items() if not is_empty(value) or (value is None and name in nullable)},
+    )
+    other_arguments = {name: value for name, value in arguments.items() if name != ANSWERS}
+    return other_arguments, {name: {name: value} for name, value in values.items()}
+
+
+def _refuse_placeholders(workflow: Workflow, values: JsonObject, kind: str) -> None:
+    if "<" not in dumps(values):
+        return
+    from mcp_baton.workflow.placeholders import unreplaced_in_own_call
+    from mcp_baton.workflow.quoting import quoted_error
+
+    unknown = unreplaced_in_own_call(values, workflow)
+    if unknown is not None:
+        raise ArgumentRefused(
+            f"the {kind} {unknown.argument!r} has {quoted_error(unknown.placeholder)}, {unknown.reason}"
+        )
+
+
+def _input(
+    owner: str | None,
+    declarations: Sequence[Argument],
+    arguments: JsonObject,
+    placeholders: Mapping[str, str],
+    answers: Mapping[str, JsonObject],
+    ttl_ms: int | None = None,
+) -> RunInput:
+    texts, values = check_arguments(declarations, arguments)
+    nulls = frozenset(name for name, value in arguments.items() if value is None)
+    return RunInput({**texts, **placeholders}, {**values, **placeholders}, owner, ttl_ms, nulls, answers)
+
+
+def _new_answers(workflow: Workflow, task: TaskRecord, answers: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
+    """Return the answers that the task does not have yet. Raises `ArgumentRefused` if an answer differs from one that a
+    step has used."""
+    statuses = statuses_under(task, workflow)
+    new_answers: dict[str, JsonObject] = {}
+    for name, answer in answers.items():
+        if statuses[name] is StepStatus.SKIPPED:
+            continue
+        if statuses[name] is StepStatus.COMPLETED:
+            if task.variables[f"{RESULT_PREFIX}{name}"] == answer[name]:
+                continue
+            question = workflow.step(name)
+            using_steps = [
+                step.name
+                for step in workflow.steps
+                if question and step.uses(question.binding) and statuses[step.name] is not StepStatus.PENDING
+            ]
+            if using_steps:
+                raise ArgumentRefused(
+                    f"the answer {name!r} cannot be changed: the step {using_steps[0]!r} has used it; leave it out, "
+                    "or give the same answer"
+                )
+        new_answers[name] = answer
+    return new_answers
+
+
+def _resume(
+    execution: Execution,
+    workflow: Workflow,
+    engine: Engine,
+    arguments: JsonObject,
+    task: TaskRecord,
+    answers: Mapping[str, JsonObject],
+    lives_ms: int | None,
+) -> EndedRun:
+    """Resume a claimed task. If that fails, the claim is released at once."""
+    try:
+        run_input = resumed_input(workflow, task, arguments)
+        if lives_ms is not None and execution.store is not None:
+            task = execution.store.jobs.extend(task, lives_ms)
+        run_input = structs.replace(run_input, answers={**run_input.answers, **answers})
+        return structs.replace(engine.resume(workflow, run_input, task), ignored=run_input.ignored)
+    except (TaskFinished, TaskNotFound):
+        raise
+    except ClaimLost as error:
+        # This run was slow, and another run has claimed the task.
+        raise TaskHeld(error.current.claim.until_ms if error.current.claim else 0, error.current) from error
+    except Exception as error:
+        engine.release_claim(task)
+        if isinstance(error, StoreError):
+            raise TaskUnreadable(error) from error
+        raise
+
+
+def resumed_input(
+    workflow: Workflow, task: TaskRecord, arguments: JsonObject, *, assumes_secrets: bool = False
+) -> RunInput:
+    """Return the input of a resume: the stored arguments, replaced by those that are given again.
+
+    Args:
+        assumes_secrets: Whether to assume that the secret arguments of the first call are given again.
+
+    Raises:
+        DefinitionChanged: the definition of a settled step has changed.
+        ArgumentRefused: an argument is missing or does not convert.
+    """
+    changed_steps = conflicting_steps(workflow, task)
+    if changed_steps:
+        raise DefinitionChanged(changed_steps)
+    stored_arguments = declared_arguments(workflow, task)
+    arguments, ignored = _replacing(workflow, stored_arguments, arguments)
+    arguments, answers = split_answers(workflow, arguments, is_resume=True)
+    answers = _new_answers(workflow, task, answers)
+    all_arguments = {**stored_arguments, **arguments}
+    secrets = sorted(given_secrets(workflow, task) - arguments.keys())
+    if secrets and (assumes_secrets or all(status.settled for status in statuses_under(task, workflow).values())):
+        # Without an open step, the run only completes the task, so no call needs a secret.
+        placeholders = {name: secret_placeholder(name) for name in secrets}
+        declarations = [argument for argument in workflow.arguments if argument.name not in placeholders]
+        run_input = _input(task.owner, declarations, all_arguments, placeholders, answers)
+        return structs.replace(run_input, ignored=ignored)
+    if secrets:
+        names = ", ".join(map(repr, secrets))
+        raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}", secrets)
+    return structs.replace(_input(task.owner, workflow.arguments, all_arguments, {}, answers), ignored=ignored)
+
+
+def _replacing(workflow: Workflow, stored: JsonObject, given: JsonObject) -> tuple[JsonObject, tuple[str, ...]]:
+    """Return the arguments of a resume without those that mean "left out": strict modes of models, and some frameworks,
+    send null, an empty text or the default for these. Also return the names of those that differ from the stored ones,
+    and of empty answers."""
+    declared = {argument.name: argument for argument in workflow.arguments}
+    replacing: dict[str, Json] = {}
+    ignored: list[str] = []
+    for name, value in given.items():
+        argument = declared.get(name)
+        if argument is None:
+            replacing[name] = value
+        elif name not in stored:
+            if not is_empty(value) or not (argument.secret or (value is None and not takes_null(argument))):
+                replacing[name] = value
+        elif is_empty(value) or (argument.default is not None and as_text(value) == as_text(argument.default)):
+            if as_text(value) != as_text(stored[name]):
+                ignored.append(name)
+        else:
+            replacing[name] = value
+    answers = given.get(ANSWERS)
+    if isinstance(answers, Mapping):
+        ignored += [f"{ANSWERS}.{name}" for name, value in answers.items() if value is not None and is_empty(value)]
+    return replacing, tuple(ignored)
+
+
+def _claim(
+    execution: Execution, workflow: Workflow, engine: Engine, task_id: str, *, named: bool, takes_over: bool
+) -> TaskRecord:
+    _, owner = execution.own_tasks()
+    try:
+        return engine.take(workflow, owner, task_id, named=named, takes_over=takes_over)
+    except (TaskNotFound, TaskFinished, TaskHeld, StoreBusy):
+        raise
+    except StoreError as error:
+        if isinstance(error, Conflict) and error.current.workflow != workflow.name:
+            raise WrongWorkflow(error.current) from error
+        raise TaskUnreadable(error) from error
+
+
+def _add_metrics(execution: Execution, run: EndedRun) -> None:
+    """Add the metrics of a run (docs/operating.md)."""
+    outcomes = [trace.outcome for trace in run.traces if not trace.replayed and not isinstance(trace.outcome, Skipped)]
+    if outcomes:
+        execution.services.telemetry.add(STEPS_RUN, len(outcomes))
+        failed = sum(isinstance(outcome, Failed) for outcome in outcomes)
+        if failed:
+            execution.services.telemetry.add(STEPS_FAILED, failed)
+    retries = sum(trace.attempts - trace.calls for trace in run.traces if trace.attempts)
+    if retries:
+        execution.services.telemetry.add(STEP_RETRIES, retries)
+    if run.pause:
+        execution.services.telemetry.add(PAUSES, of=run.pause.type)
+    elif run.stop is None:
+        execution.services.telemetry.add(RUNS_COMPLETED)
+    no_task = run.task is None and run.workflow.durable and execution.store is not None and execution.owner is not None
+    is_over = isinstance(run.stop, TaskOver | Superseded)  # then no recording was lost
+    if no_task or not (run.stored or is_over):
+        execution.services.telemetry.add(RECORDINGS_LOST)
+
+
+def run_meta(execution: Execution, run: EndedRun) -> dict[str, Json]:
+    """Return the `_meta` of a run; empty for a run without a task.
+
+    Stored results are shown as they are stored, the others from memory. `persisted` is `False` if the store does not
+    have all results, and `"unknown"` if that is not known.
+    """
+    if run.task is None:
+        return {}
+    meta = task_meta(execution, run.task)
+    if not run.stored:
+        meta["steps"] = [{"name": name, "status": status.value} for name, status in run.statuses.items()]
+        meta.pop("pause_reason", None)
+        if run.pause:
+            meta["pause_reason"] = run.pause.to_json()
+    if run.persisted is not True:
+        meta["persisted"] = run.persisted
+    if isinstance(run.stop, TaskOver) and run.stop.status is None:
+        del meta["task_status"]  # the task has expired
+    if isinstance(run.stop, Superseded):
+        meta["superseded"] = True
+    return meta | notes_meta(run.open_repeats, run.repeated, run.oversized)

@@ -1,0 +1,30 @@
+"""Task ids in arguments and in texts (docs/workflows.md, As a tool)."""
+
+from mcp_baton.present.handoff import Handle
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.request import Request
+from mcp_baton.server.view import ServerView
+from mcp_baton.workflow.definition import NEW_TASK, TASK_ID, Workflow
+
+
+class InvalidTaskReference(Exception):
+    """A call names a task incorrectly. The text is for the caller."""
+
+
+def named_task(request: Request, arguments: JsonObject) -> tuple[str | None, dict[str, Json]]:
+    """Return the task that a request names in its arguments or in `_meta`, and the other arguments."""
+    other_arguments = {name: value for name, value in arguments.items() if name != TASK_ID}
+    task_id, bound_task_id = arguments.get(TASK_ID), request.bound_task()
+    if task_id is None or task_id == "":
+        return bound_task_id, other_arguments
+    if task_id == NEW_TASK:
+        raise InvalidTaskReference(f'{TASK_ID} "{NEW_TASK}" is only for calls of a workflow\'s tool; leave it out')
+    if not isinstance(task_id, str):
+        raise InvalidTaskReference(f"{TASK_ID} must be a text: the id from an earlier result")
+    if bound_task_id is not None and bound_task_id != task_id:
+        raise InvalidTaskReference(f"the arguments name one task ({TASK_ID}) and _meta names another; keep one of them")
+    return task_id, other_arguments
+
+
+def handle_of(server: ServerView, workflow: Workflow, task_id: str) -> Handle:
+    return Handle(task_id, workflow, lambda tool: not server.tools[tool].has_parameter(TASK_ID))
