@@ -6,40 +6,34 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, Self, cast
 
-from mcp_baton.approvals.record import ApprovalStore
-from mcp_baton.background.jobs import JobStore
-from mcp_baton.callbacks.addresses import CallbackStore
+from mcp_baton.approvals.record import ApprovalStore, approvals_of
+from mcp_baton.features import AllFeatures
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.http import ClientGone
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.state import Seal, seal_of
-from mcp_baton.questions.answers import AnswerStore
-from mcp_baton.server.reply import Reply
-from mcp_baton.server.request import Request
 from mcp_baton.server.server import Server
-from mcp_baton.server.services import Services
 from mcp_baton.settings import Settings
+from mcp_baton.tasks.answers import AnswerStore
+from mcp_baton.tasks.callbacks import CallbackStore
+from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.starts import StartStore
 from mcp_baton.tasks.store import Batch, TaskStore, Written
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.tools.arguments import Argument
+from mcp_baton.tools.calls import FIRST, Attempt
+from mcp_baton.tools.outcomes import FetchedResource, Mismatch, Outcome, Prepared, ResourceUnavailable, Succeeded
+from mcp_baton.transport.reply import Reply
 from mcp_baton.transport.stream import stream_opener
-from mcp_baton.workflow.definition import Argument, Workflow
-from mcp_baton.workflow.host import (
-    FIRST,
-    Attempt,
-    FetchedResource,
-    Host,
-    Mismatch,
-    Outcome,
-    Prepared,
-    ResourceUnavailable,
-    Succeeded,
-)
+from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.plan import Plan
+from mcp_baton.workflow.request import Request
+from mcp_baton.workflow.services import Services
 
 type Behaviour = Callable[[JsonObject, TaskVariables | None], Outcome]
 
@@ -142,7 +136,12 @@ def request_of(method: str, params: JsonObject, line: Line | None = None, **chan
     exchange = line or Line()
     server, store = changes.pop("server", None) or Server("shop"), changes.pop("store", None)
     service_attributes = {name: changes.pop(name) for name in Services.__struct_fields__ if name in changes}
-    service_attributes = {"settings": Settings(), "seal": Seal(lambda: (b"k" * 32,)), **service_attributes}
+    service_attributes = {
+        "settings": Settings(),
+        "seal": Seal(lambda: (b"k" * 32,)),
+        "features": AllFeatures(),
+        **service_attributes,
+    }
     services = Services(server=server, store=store, **service_attributes)
     attributes: dict[str, Any] = {
         "services": services,
@@ -164,7 +163,9 @@ def request_of(method: str, params: JsonObject, line: Line | None = None, **chan
 def services_of(server: Server, store: TaskStore | None, settings: Settings, **others: Any) -> Services:
     """Return the services of a process, as `aws.handler` creates them."""
     server.check(in_full=False)
-    return Services(server=server, store=store, settings=settings, seal=seal_of(settings), **others)
+    return Services(
+        server=server, store=store, settings=settings, seal=seal_of(settings), features=AllFeatures(), **others
+    )
 
 
 @dataclass(slots=True)
@@ -378,7 +379,7 @@ class RecordingStore:
 
     @property
     def approvals(self) -> ApprovalStore:
-        return self.below.approvals
+        return approvals_of(self.below)
 
     @property
     def callbacks(self) -> CallbackStore:

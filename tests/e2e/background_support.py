@@ -14,11 +14,11 @@ from botocore.exceptions import EndpointConnectionError
 
 from mcp_baton import Server
 from mcp_baton.aws import compose, dynamodb_store
-from mcp_baton.background.jobs import Dispatcher
 from mcp_baton.exceptions import NotDispatched
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.settings import Settings
+from mcp_baton.tasks.jobs import Dispatcher
 from mcp_baton.telemetry import Telemetry
 from tests.e2e.support import Answer, Client, Era, Handler, JsonDict, Table
 from tests.e2e.throttling import Virtual

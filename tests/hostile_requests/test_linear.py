@@ -10,11 +10,12 @@ from mcp_baton import Argument, Step, Workflow, prompt_arg
 from mcp_baton.local.log import without_token
 from mcp_baton.protocol.envelope import decode_header
 from mcp_baton.protocol.json import MAX_LEVELS
+from mcp_baton.tools.quoting import one_line
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused, check_answers
+from mcp_baton.tools.secrets import secrets_of
+from mcp_baton.tools.templates import fill, matches_template
 from mcp_baton.workflow.placeholders import PlaceholderLimits, is_placeholder, replace_placeholders
-from mcp_baton.workflow.quoting import one_line
-from mcp_baton.workflow.secrets import secrets_of
-from mcp_baton.workflow.sources import compare, fill, matches_template
+from mcp_baton.workflow.sources import compare
 from tests.fakes import plan_of, task_of
 
 FLOW = Workflow(

@@ -21,11 +21,11 @@ from typing import Any, cast
 import pytest
 
 from mcp_baton.protocol.json import dumps
-from mcp_baton.server import reply
 from mcp_baton.tasks.store import write_decided
 from mcp_baton.tools.running import runner
 from mcp_baton.tools.running import tool_threads as worker
 from mcp_baton.tools.running.tool_threads import Mail, Mailbox
+from mcp_baton.transport import reply
 from mcp_baton.workflow import parallel_calls
 from tests.simulation.approvals import ApprovalWorld
 from tests.simulation.invariants import Violation

@@ -10,8 +10,8 @@ from tests.simulation.faults import Fault
 from tests.simulation.scheduler import Actor
 
 if TYPE_CHECKING:
+    from mcp_baton.stores import DynamoDBStore
     from mcp_baton.tasks.dynamodb.items import Limits
-    from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
     from tests.simulation.client import SentRequest
 
 
@@ -50,7 +50,7 @@ class Container:
     limits: "Limits"
     skew_s: float
     stopped_s: float = 0.0
-    store: "DynamoDBTaskStore | None" = None
+    store: "DynamoDBStore | None" = None
     processes: list["Process"] = field(default_factory=list)
 
     @property

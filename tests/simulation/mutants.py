@@ -16,17 +16,16 @@ from mcp_baton.approvals import gate
 from mcp_baton.approvals.decisions import Approvals
 from mcp_baton.approvals.gate import _Gate
 from mcp_baton.approvals.record import ApprovalRecord, UseAgain
-from mcp_baton.background import dispatching, sweep, waiting, workflow_worker
 from mcp_baton.background import items as jobs
+from mcp_baton.background import sweep, waiting, workflow_worker
 from mcp_baton.background.job import JobExecution
 from mcp_baton.background.waiting import Write
 from mcp_baton.callbacks import endpoint as callbacks
-from mcp_baton.callbacks.addresses import Pointer
 from mcp_baton.present import task_view, workflow_tools
 from mcp_baton.present.task_view import ViewOptions
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods import prompts, subscriptions, tasks
-from mcp_baton.server.services import Services
+from mcp_baton.tasks.callbacks import Pointer
 from mcp_baton.tasks.dynamodb import expressions, items, listing, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
@@ -34,15 +33,17 @@ from mcp_baton.tasks.dynamodb.table import RetryPolicy
 from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord, TaskStanding
 from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore
+from mcp_baton.tools.outcomes import Failed
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
-from mcp_baton.workflow import continuations, engine, repetitions, runs
+from mcp_baton.workflow import continuations, dispatching, engine, repetitions, runs
 from mcp_baton.workflow.continuations import recorded_meta
 from mcp_baton.workflow.engine import Engine
-from mcp_baton.workflow.host import Failed, Skipped
+from mcp_baton.workflow.host import Skipped
 from mcp_baton.workflow.lease import Lease, StartTime
 from mcp_baton.workflow.repetitions import RepeatedCall
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Call, EndedRun, Run, RunInput, StepTrace, new_task
+from mcp_baton.workflow.services import Services
 from tests.simulation.approvals import ApprovalWorld
 from tests.simulation.harness import Outcome, simulate, simulating
 from tests.simulation.jobs.background import BackgroundWorld

@@ -14,7 +14,7 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject, loads
 from mcp_baton.tasks.record import RESULT_PREFIX
-from mcp_baton.workflow.definition import Argument
+from mcp_baton.tools.arguments import Argument
 from mcp_baton.workflow.definition import Ask as Question
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item

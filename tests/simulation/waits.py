@@ -40,7 +40,7 @@ from mcp_baton.approvals.record import ApprovalState
 from mcp_baton.callbacks.items import callback_key
 from mcp_baton.protocol.http import HttpRequest
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.server.access import CALLBACKS
+from mcp_baton.protocol.paths import CALLBACKS
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, PAUSE_REASON, RESULT_PREFIX, WAIT_PREFIX

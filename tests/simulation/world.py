@@ -8,21 +8,22 @@ from typing import Any, NoReturn, cast
 from msgspec.structs import replace
 
 from mcp_baton import Server, Step
-from mcp_baton.background.jobs import Dispatcher
 from mcp_baton.exceptions import ToolError
+from mcp_baton.features import AllFeatures
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json
 from mcp_baton.protocol.state import seal_of
 from mcp_baton.server.endpoint import Endpoint
-from mcp_baton.server.services import Services
+from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.expressions import SPAN_MS
 from mcp_baton.tasks.dynamodb.items import LARGE_ATTRIBUTES, Limits
 from mcp_baton.tasks.dynamodb.outside import object_key, piece_key
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
 from mcp_baton.tasks.ids import shard_name
+from mcp_baton.tasks.jobs import Dispatcher
 from mcp_baton.tools.context import Context
 from mcp_baton.tools.running.tool_threads import Mail, Raised, Returned
+from mcp_baton.workflow.services import Services
 from tests.simulation.bucket import PlainBucket, SimulatedBucket
 from tests.simulation.client import PlainClient, SentRequest, SimulatedClient
 from tests.simulation.dynamodb.database import Change, Key, key_of
@@ -197,14 +198,14 @@ class World:
             return store.get(OWNER, task_id).variables[name]
 
     @contextmanager
-    def store_without_faults(self) -> Iterator[DynamoDBTaskStore]:
+    def store_without_faults(self) -> Iterator[DynamoDBStore]:
         """The store of a process without faults, whose clock shows 0."""
         client: Any = PlainClient(self.database)
         objects = None if self.bucket is None else PlainBucket(self.bucket)
         table = TaskTable("tasks", LazyClient(lambda: client), clock_ms=lambda: 0)
         self.is_judging = True
         try:
-            yield DynamoDBTaskStore(table, objects=objects)
+            yield DynamoDBStore(table, objects=objects)
         finally:
             self.is_judging = False
 
@@ -431,7 +432,7 @@ class World:
         process.clock_read_ms, process.shown_ms = self.scheduler.now_ms, max(process.shown_ms, shown_ms)
         return shown_ms
 
-    def _store(self, container: Container) -> DynamoDBTaskStore:
+    def _store(self, container: Container) -> DynamoDBStore:
         client = SimulatedClient(self)
         table = TaskTable(
             "tasks",
@@ -442,7 +443,7 @@ class World:
             rng=self.rng.random,
         )
         bucket = SimulatedBucket(self) if self.bucket is not None else None
-        return DynamoDBTaskStore(table, container.limits, bucket)
+        return DynamoDBStore(table, container.limits, bucket)
 
     def server(self, *, edited: bool) -> Server:
         return workflow_server(edited=edited)
@@ -456,6 +457,7 @@ class World:
                 store=container.store,
                 settings=self.settings,
                 seal=seal_of(self.settings),
+                features=AllFeatures(),
                 clock=self.monotonic,
                 sleep=self.sleep,
                 dispatcher=self.dispatcher,

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from emulators.s3 import Bucket, embedded_s3, http_s3, new_bucket
 from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
 from mcp_baton.protocol.json import Json
+from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
 from mcp_baton.tasks.record import LEASE_MS, PROGRESS, Claim, JobSpec, NewTask, TaskRecord
 from tests.dynamodb_local.engine import unavailable_reason
@@ -169,7 +169,7 @@ def stores(engine: Engine, clock: Clock, pauses: Pauses) -> Stores:
         for name in TaskTable.__struct_fields__:
             if name in options:
                 times[name] = options.pop(name)
-        return DynamoDBTaskStore(TaskTable(TABLE, LazyClient(lambda: engine.client), **times), **options)
+        return DynamoDBStore(TaskTable(TABLE, LazyClient(lambda: engine.client), **times), **options)
 
     return make
 

@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.record import Claim, TaskRecord
 
-type Store = DynamoDBTaskStore
-type Stores = Callable[..., DynamoDBTaskStore]
+type Store = DynamoDBStore
+type Stores = Callable[..., DynamoDBStore]
 type Begin = Callable[..., TaskRecord]
 type HeldJob = Callable[..., tuple[TaskRecord, Claim]]
 type MakeClaim = Callable[[str], Claim]

@@ -7,8 +7,8 @@ from typing import Any
 
 from mcp_baton.exceptions import StoreError, ValueNotKept
 from mcp_baton.protocol.json import Json
+from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.outside import EXCEEDS
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import StepStatus, TaskPage, TaskRecord, steps_of
 from mcp_baton.tasks.store import StepWrite
 from mcp_baton.tasks.texts import VALUE_BYTES
@@ -52,7 +52,7 @@ def note(value: str) -> Json:
     return {"error": f"result of {size} bytes {cause}"}
 
 
-def all_pages(store: DynamoDBTaskStore, owner: str) -> list[TaskPage]:
+def all_pages(store: DynamoDBStore, owner: str) -> list[TaskPage]:
     """Return the pages of an owner's task list."""
     pages = [store.list(owner)]
     while pages[-1].cursor is not None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mcp_baton.callbacks.addresses import Pointer
 from mcp_baton.exceptions import StoreError
+from mcp_baton.tasks.callbacks import Pointer
 from tests.store.conftest import Clock
 from tests.store.fixture_types import Store
 

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from mcp_baton.exceptions import ClaimLost, Conflict, TaskFinished, TaskHeld, TaskNotFound
+from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.expressions import SETS
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import LEASE_MS, Claim, StepStatus, TaskRecord, steps_of
 from mcp_baton.tasks.store import Batch, StepWrite
@@ -114,7 +114,7 @@ def test_a_released_claim_can_be_taken_at_once(
     begin: Begin,
     run: MakeClaim,
     clock: Clock,
-    end: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord],
+    end: Callable[[DynamoDBStore, TaskRecord, Claim], TaskRecord],
     ended_ms: Callable[[Clock], int],
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")

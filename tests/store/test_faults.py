@@ -22,8 +22,8 @@ from mcp_baton.exceptions import (
     TaskNotFound,
 )
 from mcp_baton.local.dynamodb import http_client
+from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.expressions import SETS
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
 from mcp_baton.tasks.ids import new_task_id, new_token
 from mcp_baton.tasks.record import Claim, NewTask, StepStatus, TaskStatus
@@ -356,7 +356,7 @@ def unreachable_client() -> Iterator["DynamoDBClient"]:
 
 def unconnected_store(unreachable_client: "DynamoDBClient", pauses: Pauses) -> Store:
     table = TaskTable("tasks", LazyClient(lambda: unreachable_client), monotonic=pauses.monotonic, sleep=pauses.sleep)
-    return DynamoDBTaskStore(table)
+    return DynamoDBStore(table)
 
 
 @pytest.mark.parametrize("call", CALLS, ids=["create", "get", "list", "cancel", "complete"])
@@ -381,7 +381,7 @@ def test_a_batch_for_a_store_that_is_down_is_unavailable(
 @pytest.mark.parametrize("call", CALLS, ids=["create", "get", "list", "cancel", "complete"])
 def test_a_refusal_names_dynamodbs_error(engine: Engine, call: Callable[[TaskStore], object]) -> None:
     with pytest.raises(StoreUnavailable, match="ResourceNotFoundException") as error_info:
-        call(DynamoDBTaskStore(TaskTable("no-such-table", LazyClient(lambda: engine.client))))
+        call(DynamoDBStore(TaskTable("no-such-table", LazyClient(lambda: engine.client))))
     assert isinstance(error_info.value.__cause__, ClientError)
 
 
@@ -403,7 +403,7 @@ def test_a_client_that_cannot_be_created_is_unavailable() -> None:
         raise NoRegionError
 
     with pytest.raises(StoreUnavailable, match="NoRegionError"):
-        DynamoDBTaskStore(TaskTable("tasks", LazyClient(connect))).get("owner", SOME_ID)
+        DynamoDBStore(TaskTable("tasks", LazyClient(connect))).get("owner", SOME_ID)
 
 
 @ON_MEMORY
@@ -414,7 +414,7 @@ def test_the_first_request_creates_the_client_once(engine: Engine, threads: Thre
         clients.append("client")
         return engine.client
 
-    store = DynamoDBTaskStore(TaskTable("tasks", LazyClient(connect)))
+    store = DynamoDBStore(TaskTable("tasks", LazyClient(connect)))
     assert clients == []
     barrier = Barrier(16)
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from mcp_baton.background.jobs import event_of
 from mcp_baton.exceptions import (
     ClaimLost,
     Conflict,
@@ -20,9 +19,10 @@ from mcp_baton.exceptions import (
     TooLarge,
 )
 from mcp_baton.protocol.json import JsonObject
+from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.items import Limits
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_task_id
+from mcp_baton.tasks.jobs import event_of
 from mcp_baton.tasks.record import (
     FIRST_DISPATCH_MS,
     LEASE_MS,
@@ -176,7 +176,7 @@ def test_a_missing_or_foreign_job_is_not_found(
 
 # A worker's writes, and the claim that they need
 
-type Write = Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord]
+type Write = Callable[[DynamoDBStore, TaskRecord, Claim], TaskRecord]
 
 WRITES: dict[str, Write] = {
     "result": lambda store, task, claim: store.write(task, Batch(result={"a": 1}, claim=claim, release=True)).task,

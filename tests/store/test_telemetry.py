@@ -4,8 +4,8 @@ import pytest
 
 from emulators.s3 import Bucket
 from mcp_baton.exceptions import Conflict, StoreUnavailable, TaskFinished, ValueLost
+from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import Batch, StepWrite
@@ -68,7 +68,7 @@ def test_a_write_to_an_ended_task_is_not_counted_as_a_lost_race(
 
 
 def test_a_refusal_of_dynamodb_is_counted(collector: Collector, engine: Engine, owner: str) -> None:
-    store = DynamoDBTaskStore(TaskTable("no-such-table", LazyClient(lambda: engine.client), collector))
+    store = DynamoDBStore(TaskTable("no-such-table", LazyClient(lambda: engine.client), collector))
     with pytest.raises(StoreUnavailable):
         store.list(owner)
     notes = collector.take()

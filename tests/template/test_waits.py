@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from mcp_baton.server.access import CALLBACKS
+from mcp_baton.protocol.paths import CALLBACKS
 from tests.template.cloudformation import Stack
 from tests.template.conftest import MODES, MakeStack, body
 

@@ -13,9 +13,9 @@ from mcp_baton.protocol.envelope import STATELESS_REVISIONS
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.protocol.jsonrpc import Request
-from mcp_baton.server import reply
 from mcp_baton.server.endpoint import Endpoint
-from mcp_baton.server.request import Request as McpRequest
+from mcp_baton.transport import reply
+from mcp_baton.workflow.request import Request as McpRequest
 from tests.wire import schemas
 from tests.wire.message import TASKS_REVISION, JsonDict, ServerMessage
 

@@ -1,7 +1,6 @@
 """A server as an AWS Lambda handler: the composition root (docs/deploying.md).
 
 ```python
-from mcp_baton.aws import handler
 
 lambda_handler = handler(server)
 ```
@@ -27,27 +26,28 @@ from mcp_baton.clients import (
     topic_client,
 )
 from mcp_baton.exceptions import SettingsError
+from mcp_baton.features import AllFeatures
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.state import seal_of
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.methods import Method, call_method
 from mcp_baton.server.server import Server
-from mcp_baton.server.services import Services
 from mcp_baton.settings import AUTO, INIT, Settings, approver_warnings, unknown_settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
 from mcp_baton.transport.adapter import CALLBACK, JOB, SWEEP, LambdaAdapter
 from mcp_baton.transport.stream import do_later
+from mcp_baton.workflow.services import Services
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
 
-    from mcp_baton.background.jobs import Dispatcher
     from mcp_baton.observability import ObservedHandler
     from mcp_baton.protocol.state import Keys
     from mcp_baton.tasks.dynamodb.s3 import ObjectStore
     from mcp_baton.tasks.dynamodb.table import Connect
+    from mcp_baton.tasks.jobs import Dispatcher
 
 logger = logging.getLogger(__name__)
 NO_TABLE = "BATON_TABLE is not set: workflows run without tasks. Set it to the DynamoDB table's name."
@@ -183,6 +183,7 @@ def services_of(
         store=store,
         settings=settings,
         seal=seal_of(settings, _state_keys(settings, telemetry, clock)),
+        features=AllFeatures(),
         telemetry=telemetry,
         clock=clock,
         sleep=sleep,
@@ -251,8 +252,8 @@ def dynamodb_store(
     Raises:
         SettingsError: tasks can live longer than objects in the bucket.
     """
+    from mcp_baton.stores import DynamoDBStore
     from mcp_baton.tasks.dynamodb.items import Limits, values_ms
-    from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
     from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable, system_ms
     from mcp_baton.tasks.store import random_fraction
 
@@ -274,7 +275,7 @@ def dynamodb_store(
         rng=random_fraction if random is None else random,
     )
     objects = _object_store(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
-    return DynamoDBTaskStore(requests, limits, objects)
+    return DynamoDBStore(requests, limits, objects)
 
 
 def _connect_now() -> "Connect":

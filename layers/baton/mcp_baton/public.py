@@ -1,9 +1,11 @@
 """The public names of Baton, which `mcp_baton` exports. docs/tools.md lists them, too (What can be imported)."""
 
-from mcp_baton.approvals.approval import Approval, ApprovalRequest
+from mcp_baton.approvals.record import ApprovalRequest
 from mcp_baton.exceptions import BatonError, ProtocolError, RegistrationError, ToolError, WorkflowError
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
+from mcp_baton.tools.approval import Approval
+from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.asking import Question
 from mcp_baton.tools.content import (
     Audio,
@@ -28,7 +30,7 @@ from mcp_baton.tools.questions import (
     url_elicitation,
 )
 from mcp_baton.tools.schema.dependency import Depends
-from mcp_baton.workflow.definition import Argument, Ask, Retry, Step, Workflow
+from mcp_baton.workflow.definition import Ask, Retry, Step, Workflow
 from mcp_baton.workflow.reference import first_of, or_default
 from mcp_baton.workflow.sources import constant, exists, is_in, item, not_, prompt_arg, step_output, task_variable
 from mcp_baton.workflow.wait import Callback

@@ -13,9 +13,9 @@ from mcp_baton import Server, Step, ToolError, Workflow, constant, prompt_arg, s
 from mcp_baton.background import workflow_worker
 from mcp_baton.background.items import DynamoDBJobStore
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord
-from mcp_baton.workflow.definition import Argument
+from mcp_baton.tools.arguments import Argument
 from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.runs import run_workflow
 from tests.e2e.background.stock import STEPS, Shop, call_as_task, cloud_of, result_of, state, steps_of, workflow_task_of
@@ -475,13 +475,13 @@ def test_a_worker_that_loses_the_calls_task_before_it_extends_it_stops(
 def test_a_worker_that_cannot_release_its_claim_still_leaves_the_call_to_the_next_delivery(
     order: Order, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_store: DynamoDBTaskStore, _task: TaskRecord, _claim: Claim) -> TaskRecord:
+    def fail(_store: DynamoDBStore, _task: TaskRecord, _claim: Claim) -> TaskRecord:
         raise StoreUnavailable("down")
 
     client, call_id, task_id = start(order.cloud, workflow="order", order=2)
     hold(order, task_id, seconds=30)
     with monkeypatch.context() as patch:
-        patch.setattr(DynamoDBTaskStore, "renew", fail)
+        patch.setattr(DynamoDBStore, "renew", fail)
         assert order.cloud.deliver() == "TaskHeld"
     order.cloud.time.pass_s(LEASE_MS / 1000)
     order.cloud.work()

@@ -19,7 +19,7 @@ from mcp_baton.local.http_server import LOOPBACK, LocalServer, dynamodb_app
 from mcp_baton.local.loader import load
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.stores import DynamoDBStore
 from tests.e2e.support import Client
 
 VERSIONS = count()
@@ -95,7 +95,7 @@ class Shop:
     table: str
     url: str
     folder: Path
-    store: DynamoDBTaskStore
+    store: DynamoDBStore
     requests: Requests
 
     def version(self, *changes: tuple[str, str]) -> Path:
@@ -148,7 +148,7 @@ def shop(database: tuple[Any, Requests, str], tmp_path: Path, monkeypatch: pytes
     table = f"shop-{next(TABLES)}"
     create_table(client, table)
     store = dynamodb_store(table, Settings(table=table), connect=lambda: client)
-    assert isinstance(store, DynamoDBTaskStore)
+    assert isinstance(store, DynamoDBStore)
     new_shop = Shop(table, url, tmp_path, store, requests)
     new_shop.close()
     yield new_shop

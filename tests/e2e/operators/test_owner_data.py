@@ -13,11 +13,11 @@ from moto import mock_aws
 from emulators.s3 import Bucket
 from mcp_baton.approvals.record import ApprovalRecord, ApprovalState, Decision
 from mcp_baton.aws import dynamodb_store
-from mcp_baton.callbacks.addresses import Pointer
 from mcp_baton.cli.app import main
 from mcp_baton.exceptions import TaskNotFound
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.stores import DynamoDBStore
+from mcp_baton.tasks.callbacks import Pointer
 from mcp_baton.tasks.ids import new_question
 from mcp_baton.tasks.record import Claim, JobSpec, NewTask
 from mcp_baton.tasks.starts import Start
@@ -46,7 +46,7 @@ def items(shop: Shop) -> list[dict[str, Any]]:
     return table_items
 
 
-def store_items(shop: Shop, store: DynamoDBTaskStore, owner: str) -> str:
+def store_items(shop: Shop, store: DynamoDBStore, owner: str) -> str:
     """Store an item of each kind for an owner. Return the id of the owner's task with a large value."""
     task = store.create(
         NewTask(owner, {"large": LARGE, "note": f"of {owner}"}, workflow="flow", arguments={"order": 1})
@@ -83,11 +83,11 @@ def store_items(shop: Shop, store: DynamoDBTaskStore, owner: str) -> str:
     return task.task_id
 
 
-def with_limit(shop: Shop, bucket: str | None = None) -> DynamoDBTaskStore:
+def with_limit(shop: Shop, bucket: str | None = None) -> DynamoDBStore:
     """Return the shop's store with a limit on live tasks and a bucket."""
     settings = Settings(table=shop.table, max_tasks_per_owner=100, overflow_bucket=bucket)
     store = dynamodb_store(shop.table, settings, connect=shop.store.table.connection.client)
-    assert isinstance(store, DynamoDBTaskStore)
+    assert isinstance(store, DynamoDBStore)
     return store
 
 

@@ -21,7 +21,7 @@ from mcp_baton import (
     step_output,
 )
 from mcp_baton.exceptions import OutcomeUnknown
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.ids import new_task_id
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Clock, Era, JsonDict, begin
@@ -228,7 +228,7 @@ def test_after_a_lost_store_response_the_text_says_to_check_the_task_before_repe
     def lose_response(*_: object) -> None:
         raise OutcomeUnknown("lost")
 
-    monkeypatch.setattr(DynamoDBTaskStore, "write", lose_response)
+    monkeypatch.setattr(DynamoDBStore, "write", lose_response)
     answer = run.call("send_mail", to="a", text="b")
     assert answer.meta["recorded"] == "unknown"
     assert last_text(answer) == (

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow
-from mcp_baton.background.jobs import JobStore
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.view import CHECKED_METHODS, may_use
 from mcp_baton.tasks.ids import new_task_id
+from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.resource import value_uri
+from mcp_baton.workflow.server_view import CHECKED_METHODS, may_use
 from tests.e2e.background_support import Background, MakeBackground
 from tests.e2e.protocol.test_questions import FORM, respond
 from tests.e2e.support import Answer, Client, JsonDict

@@ -7,7 +7,7 @@ import pytest
 
 from mcp_baton import Context, Server, ToolError, ask_model, or_default, prompt_arg, step, wait_for_callback
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.record import WAIT_PREFIX, TaskRecord
 from mcp_baton.tasks.store import Batch, Written
 from mcp_baton.testing import Client, connect
@@ -159,15 +159,15 @@ def test_a_run_goes_on_with_a_callback_that_arrives_while_a_parallel_step_runs(*
 def test_a_run_goes_on_with_a_callback_that_arrives_just_before_its_last_write(
     monkeypatch: pytest.MonkeyPatch, *, parallel: int, background: bool
 ) -> None:
-    original, sent = DynamoDBTaskStore.write, list[str]()
+    original, sent = DynamoDBStore.write, list[str]()
 
-    def write(store: DynamoDBTaskStore, task: TaskRecord, batch: Batch) -> Written:
+    def write(store: DynamoDBStore, task: TaskRecord, batch: Batch) -> Written:
         if batch.release and not sent and f"{WAIT_PREFIX}build" in batch.variables:
             sent.append(task.task_id)
             client.send_callback(task.task_id, "build", 7)
         return original(store, task, batch)
 
-    monkeypatch.setattr(DynamoDBTaskStore, "write", write)
+    monkeypatch.setattr(DynamoDBStore, "write", write)
     with connect(ci(parallel=parallel, background=background)) as client:
         run_release(client, background=background)
         assert len(sent) == 1

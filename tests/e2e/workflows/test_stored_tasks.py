@@ -13,7 +13,7 @@ from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.cli.stored_tasks import Verdicts
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, StepStatus, TaskRecord
 from mcp_baton.workflow.run import RunInput, new_task
 from tests.e2e.support import Client
@@ -105,7 +105,7 @@ def server_with(workflow: Workflow | None) -> Server:
 
 
 def store_task(
-    store: DynamoDBTaskStore, workflow: Workflow, values: Mapping[str, str], statuses: list[StepStatus]
+    store: DynamoDBStore, workflow: Workflow, values: Mapping[str, str], statuses: list[StepStatus]
 ) -> TaskRecord:
     task = new_task(workflow, RunInput(values, values, OWNER), OWNER, None)
     progress: Any = workflow.progress(statuses)
@@ -132,7 +132,7 @@ def test_the_verdict_on_a_task_equals_the_outcome_of_its_resume(
     old_workflow, arguments, statuses, new_workflow = state
     settings = Settings(table=TABLE)
     store = dynamodb_store(TABLE, settings, connect=lambda: database)
-    assert isinstance(store, DynamoDBTaskStore)
+    assert isinstance(store, DynamoDBStore)
     server, task = server_with(new_workflow), store_task(store, old_workflow, arguments, statuses)
 
     verdicts = Verdicts(server.full_view)

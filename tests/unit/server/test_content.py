@@ -9,8 +9,8 @@ from mcp_baton import Audio, EmbeddedResource, Image, Message, ResourceLink, Tex
 from mcp_baton.protocol.json import Json
 from mcp_baton.tools.content import block
 from mcp_baton.tools.labels import Labels
+from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.tools.tool import Tool, explicit_content, mentions_content
-from mcp_baton.workflow.host import Succeeded
 
 NOTES: dict[str, Json] = {"audience": ["user"], "priority": 0.5}
 HI = {"type": "text", "text": "hi"}

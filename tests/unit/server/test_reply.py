@@ -7,7 +7,7 @@ import pytest
 
 from mcp_baton.protocol.http import ClientGone, HttpResponse
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.reply import Reply, json_response
+from mcp_baton.transport.reply import Reply, json_response
 from tests.fakes import Line
 
 ANSWER: dict[str, Json] = {"jsonrpc": "2.0", "id": 1, "result": {"text": "ü\n\r\u2028"}}

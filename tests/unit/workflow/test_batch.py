@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
 from mcp_baton.workflow.batch import run_batch
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.definition_changes import Move
-from mcp_baton.workflow.host import Failed, Outcome, Succeeded
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed
 from mcp_baton.workflow.run import StepTrace
 from tests.fakes import task_of

@@ -12,8 +12,9 @@ import pytest
 from msgspec import structs
 
 from mcp_baton.exceptions import WorkflowError
+from mcp_baton.tools.arguments import Argument
 from mcp_baton.workflow.checking import MAX_STEPS, Callee, checked
-from mcp_baton.workflow.definition import Argument, Step, Workflow
+from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.resolve import Schema
 from mcp_baton.workflow.sources import Source, TaskVariable, constant, prompt_arg, step_output, task_variable
 

@@ -9,9 +9,9 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
 from mcp_baton.workflow.continuation import ContinuationCall, attempts_for, continuation_batch
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.host import Failed, Outcome, Succeeded
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, SchemaMismatch, StepFailed
 from tests.fakes import plan_of, statuses_of, task_of
 

@@ -8,7 +8,8 @@ import pytest
 
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.tasks.record import StepStatus
-from mcp_baton.workflow.definition import Argument, Step, Workflow
+from mcp_baton.tools.arguments import Argument
+from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, source_json, step_output, task_variable
 
 FETCH = Step("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}, binding="order")

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreError, StoreUnavailable
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
 from mcp_baton.tasks.record import (
     LEASE_MS,
@@ -30,10 +30,11 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.store import Batch, TaskStore, Written
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.testing.store import TABLE
+from mcp_baton.tools.arguments import Argument
+from mcp_baton.tools.outcomes import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
 from mcp_baton.workflow.continuation import ContinuationCall, continuation_batch
-from mcp_baton.workflow.definition import Argument, Step, Workflow
+from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.engine import Engine
-from mcp_baton.workflow.host import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import (
     DeadlineExceeded,
@@ -58,8 +59,8 @@ def client() -> Any:
 
 
 @pytest.fixture
-def store(client: Any) -> DynamoDBTaskStore:
-    return DynamoDBTaskStore(TaskTable(TABLE, LazyClient(lambda: client)))
+def store(client: Any) -> DynamoDBStore:
+    return DynamoDBStore(TaskTable(TABLE, LazyClient(lambda: client)))
 
 
 def workflow(*steps: Step, durable: bool = True) -> Workflow:
@@ -104,7 +105,7 @@ def statuses(task: TaskRecord) -> list[str]:
 
 @pytest.mark.parametrize("step_count", [0, 1, 2])
 def test_with_too_little_time_a_run_pauses_before_it_announces_the_next_step(
-    store: DynamoDBTaskStore, step_count: int
+    store: DynamoDBStore, step_count: int
 ) -> None:
     host = ScriptedHost(starts=step_count, resources={"docs://x": "x"})
     steps = [dataclasses.replace(step, resources=["docs://x"]) for step in THREE.steps]
@@ -128,7 +129,7 @@ def test_with_too_little_time_a_run_pauses_before_it_announces_the_next_step(
     ],
 )
 def test_the_resources_of_a_blocked_step_are_fetched(
-    store: DynamoDBTaskStore, arguments: dict[str, Source], locator: str, producer: StepStatus, reason: type
+    store: DynamoDBStore, arguments: dict[str, Source], locator: str, producer: StepStatus, reason: type
 ) -> None:
     host = ScriptedHost(
         resources={"docs://1": "one", "docs://2": "two", "docs://3": "three"}, mismatches={"change": Mismatch(("x",))}
@@ -149,7 +150,7 @@ def test_the_resources_of_a_blocked_step_are_fetched(
 @pytest.mark.parametrize("tool", [None, "make"])
 @pytest.mark.parametrize("error", [ResourceUnavailable("gone"), RuntimeError("secret detail")])
 def test_an_unreadable_resource_fails_its_step_but_earlier_resources_stay(
-    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, tool: str | None, error: Exception
+    store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch, tool: str | None, error: Exception
 ) -> None:
     host = ScriptedHost(resources={"docs://1": "one"})
     original = host.read
@@ -179,7 +180,7 @@ OWN_OUTPUT = workflow(
 )
 
 
-def test_a_resource_that_needs_the_tools_output_is_fetched_after_the_tool(store: DynamoDBTaskStore) -> None:
+def test_a_resource_that_needs_the_tools_output_is_fetched_after_the_tool(store: DynamoDBStore) -> None:
     host = ScriptedHost(resources={"docs://1": "one", "docs://make": "made"})
 
     run = Engine(host, store).start(OWN_OUTPUT, RUN_INPUT)
@@ -203,7 +204,7 @@ def test_a_resource_that_needs_the_tools_output_is_fetched_after_the_tool(store:
     ],
 )
 def test_an_unreadable_resource_after_the_tool_does_not_fail_the_step(
-    store: DynamoDBTaskStore, output: Json, unread: UnreadResource
+    store: DynamoDBStore, output: Json, unread: UnreadResource
 ) -> None:
     host = ScriptedHost({"make": give(output)}, resources={"docs://1": "one"})
 
@@ -216,7 +217,7 @@ def test_an_unreadable_resource_after_the_tool_does_not_fail_the_step(
 READ_FIRST = workflow(Step("r", resources=["docs://{id}", "docs://b"]), Step("b", tool="change"))
 
 
-def test_a_resume_fetches_the_resources_of_steps_without_a_tool_again(store: DynamoDBTaskStore) -> None:
+def test_a_resume_fetches_the_resources_of_steps_without_a_tool_again(store: DynamoDBStore) -> None:
     host = ScriptedHost({"change": fail("no")}, resources={"docs://7": "seven", "docs://b": "b"})
     task = paused_task(store, host, READ_FIRST)
     host.resources = {"docs://b": "b, changed"}
@@ -230,7 +231,7 @@ def test_a_resume_fetches_the_resources_of_steps_without_a_tool_again(store: Dyn
     )
 
 
-def test_a_resume_without_time_fetches_nothing_again(store: DynamoDBTaskStore) -> None:
+def test_a_resume_without_time_fetches_nothing_again(store: DynamoDBStore) -> None:
     host = ScriptedHost({"change": fail("no")}, resources={"docs://7": "seven", "docs://b": "b"})
     task = paused_task(store, host, READ_FIRST)
     host.starts = 0
@@ -244,7 +245,7 @@ def test_a_resume_without_time_fetches_nothing_again(store: DynamoDBTaskStore) -
     )
 
 
-def test_a_checkpoint_is_written_right_after_its_step_and_the_rest_at_the_end(store: DynamoDBTaskStore) -> None:
+def test_a_checkpoint_is_written_right_after_its_step_and_the_rest_at_the_end(store: DynamoDBStore) -> None:
     host = ScriptedHost({"finish": fail("no")})
     recording = RecordingStore(store, host)
     steps = workflow(
@@ -259,7 +260,7 @@ def test_a_checkpoint_is_written_right_after_its_step_and_the_rest_at_the_end(st
     assert statuses(stored_task(store, run)) == ["completed", "completed", "failed"]
 
 
-def test_a_failed_checkpoint_is_written_with_the_last_write(store: DynamoDBTaskStore) -> None:
+def test_a_failed_checkpoint_is_written_with_the_last_write(store: DynamoDBStore) -> None:
     host = ScriptedHost()
     recording = RecordingStore(store, host, {2: StoreUnavailable("down")})
 
@@ -276,7 +277,7 @@ UNKNOWN = OutcomeUnknown("no answer came")
 
 @pytest.mark.parametrize(("result", "persisted"), [("mine", True), ("theirs", "unknown")])
 def test_an_uncertain_write_stays_unknown_if_the_task_has_another_result(
-    store: DynamoDBTaskStore, result: str, persisted: Persisted
+    store: DynamoDBStore, result: str, persisted: Persisted
 ) -> None:
     """The later writes succeed, but that does not tell whether the first one was made."""
 
@@ -298,7 +299,7 @@ def test_an_uncertain_write_stays_unknown_if_the_task_has_another_result(
     assert task.variables["_workflow.result.a"] == result
 
 
-def test_a_repeated_write_is_certain_even_if_a_value_was_too_large(store: DynamoDBTaskStore) -> None:
+def test_a_repeated_write_is_certain_even_if_a_value_was_too_large(store: DynamoDBStore) -> None:
     host = ScriptedHost({"a": give({"from": noise(6_500_000)})})
     recording = RecordingStore(store, host, {2: UNKNOWN})
     steps = workflow(*(Step(name, tool=name, checkpoint=True) for name in "abc"))
@@ -314,7 +315,7 @@ def test_a_repeated_write_is_certain_even_if_a_value_was_too_large(store: Dynamo
     [("a", {2: UNKNOWN}, "unknown"), ("b", {2: UNKNOWN, 3: StoreUnavailable("down")}, False)],
 )
 def test_an_uncertain_write_stays_unknown_if_the_task_was_cancelled(
-    store: DynamoDBTaskStore, cancelling_tool: str, failures: dict[int, Exception], persisted: Persisted
+    store: DynamoDBStore, cancelling_tool: str, failures: dict[int, Exception], persisted: Persisted
 ) -> None:
     def cancel_task(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
         store.cancel(OWNER, recording.created[0].task_id)
@@ -340,7 +341,7 @@ def test_an_uncertain_write_stays_unknown_if_the_task_was_cancelled(
     ids=["taken over", "cancelled"],
 )
 def test_a_run_stops_if_a_late_checkpoint_response_shows_another_run(
-    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], stop: Over
+    store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], stop: Over
 ) -> None:
     host = ScriptedHost()
     recording = RecordingStore(store, host)
@@ -357,7 +358,7 @@ def test_a_run_stops_if_a_late_checkpoint_response_shows_another_run(
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
-def test_a_superseded_run_says_whether_its_results_are_stored(store: DynamoDBTaskStore, is_stored: bool) -> None:
+def test_a_superseded_run_says_whether_its_results_are_stored(store: DynamoDBStore, is_stored: bool) -> None:
     """The checkpoint is written in both cases. In the first case, no step has run since."""
     other_task = store.create(NewTask(OWNER, {}))
     host = ScriptedHost(starts=1 if is_stored else 2)
@@ -367,7 +368,7 @@ def test_a_superseded_run_says_whether_its_results_are_stored(store: DynamoDBTas
     assert (run.stop, run.persisted) == (Superseded(), is_stored)
 
 
-def test_results_of_a_checkpoint_are_written_once(store: DynamoDBTaskStore) -> None:
+def test_results_of_a_checkpoint_are_written_once(store: DynamoDBStore) -> None:
     """A continuation may change the variable before the next write."""
     recording: RecordingStore
 
@@ -398,7 +399,7 @@ BROKEN = [RuntimeError("secret detail"), KeyError("x"), ResourceUnavailable("odd
 @pytest.mark.parametrize("error", BROKEN, ids=repr)
 @pytest.mark.parametrize("failing_method", ["announce", "prepare", "run", "read"])
 def test_an_internal_error_becomes_a_pause_reason_and_results_are_written(
-    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, failing_method: str, error: Exception
+    store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch, failing_method: str, error: Exception
 ) -> None:
     def raise_error(*arguments: object) -> Any:
         if failing_method == "announce" and arguments[0] == 1:
@@ -425,7 +426,7 @@ def test_an_internal_error_becomes_a_pause_reason_and_results_are_written(
 
 @pytest.mark.parametrize("error", [StoreUnavailable("down"), StoreError("full")])
 def test_a_failed_last_write_does_not_change_the_reply(
-    store: DynamoDBTaskStore, caplog: pytest.LogCaptureFixture, error: Exception
+    store: DynamoDBStore, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     host = ScriptedHost({"finish": fail("no")})
 
@@ -439,7 +440,7 @@ def test_a_failed_last_write_does_not_change_the_reply(
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-def paused_task(store: DynamoDBTaskStore, host: ScriptedHost, definition: Workflow = THREE) -> TaskRecord:
+def paused_task(store: DynamoDBStore, host: ScriptedHost, definition: Workflow = THREE) -> TaskRecord:
     """Return a paused task that a resume has claimed."""
     engine = Engine(host, store)
     run = engine.start(definition, RUN_INPUT)
@@ -465,9 +466,7 @@ def with_status(task: TaskRecord, index: int, status: StepStatus, definition: Wo
     return structs.replace(task, variables=variables)
 
 
-def test_a_run_that_has_ended_does_not_renew_its_claim(
-    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_has_ended_does_not_renew_its_claim(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
     host = ScriptedHost()
     recording = RecordingStore(store, host)
     Engine(host, recording).start(THREE, RUN_INPUT)
@@ -477,7 +476,7 @@ def test_a_run_that_has_ended_does_not_renew_its_claim(
     assert recording.requests == request_count
 
 
-def test_a_task_that_was_cancelled_during_a_run_stays_cancelled(store: DynamoDBTaskStore) -> None:
+def test_a_task_that_was_cancelled_during_a_run_stays_cancelled(store: DynamoDBStore) -> None:
     def cancel_task(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
         store.cancel(OWNER, recording.created[0].task_id)
         return Succeeded({"from": "x"})
@@ -522,7 +521,7 @@ def verbs(host: ScriptedHost) -> list[str]:
     [(1.9, 0.0, []), (2.0, 0.0, ["b"]), (1.0, 1.0, ["c"]), (2.0, 1.9, ["b"]), (2.0, 2.0, ["b", "c"])],
 )
 def test_a_run_checks_its_task_after_two_seconds(
-    store: DynamoDBTaskStore, first_s: float, second_s: float, checked_steps: list[str]
+    store: DynamoDBStore, first_s: float, second_s: float, checked_steps: list[str]
 ) -> None:
     clock = Clock()
     host = ScriptedHost({"make": clock.passing(first_s), "change": clock.passing(second_s)})
@@ -533,7 +532,7 @@ def test_a_run_checks_its_task_after_two_seconds(
     assert (steps, run.stop, run.persisted) == (checked_steps, None, True)
 
 
-def test_a_checkpoint_renews_the_claim(store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_renews_the_claim(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     host = ScriptedHost({"make": clock.passing(5)})
     monkeypatch.setattr(RecordingStore, "now_ms", lambda _store: round(clock() * 1000))
@@ -550,7 +549,7 @@ def test_a_checkpoint_renews_the_claim(store: DynamoDBTaskStore, monkeypatch: py
 
 
 def test_a_run_whose_claim_cannot_be_renewed_starts_no_further_step(
-    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch
+    store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
     host = ScriptedHost({"make": clock.passing(LEASE_MS / 1000 - 4)})
@@ -564,7 +563,7 @@ def test_a_run_whose_claim_cannot_be_renewed_starts_no_further_step(
 
 @pytest.mark.parametrize("is_down", [True, False])
 def test_a_tool_starts_after_a_slow_resource_only_if_the_claim_can_be_renewed(
-    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, is_down: bool
+    store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch, is_down: bool
 ) -> None:
     clock = Clock()
     host = ScriptedHost()

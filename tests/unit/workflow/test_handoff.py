@@ -7,8 +7,9 @@ import pytest
 from mcp_baton.present.handoff import RemainingCalls
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus
-from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.host import InvalidField
+from mcp_baton.tools.arguments import Argument
+from mcp_baton.tools.outcomes import InvalidField
+from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.pause import (
     DeadlineExceeded,
     Interrupted,

@@ -7,12 +7,13 @@ import pytest
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PAUSE_REASON, StepStatus
+from mcp_baton.tools.arguments import Argument
+from mcp_baton.tools.outcomes import InvalidField
+from mcp_baton.tools.secrets import stored_arguments
 from mcp_baton.workflow.continuation import Candidate, Rank, candidates, choose, matching_step
-from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.host import InvalidField
+from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.pause import SchemaMismatch
 from mcp_baton.workflow.plan import Comparison, Plan
-from mcp_baton.workflow.secrets import stored_arguments
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
 from mcp_baton.workflow.stored_calls import stored_call
 from tests.fakes import plan_of, task_of

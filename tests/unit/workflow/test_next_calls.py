@@ -11,10 +11,10 @@ from mcp_baton.present.handoff import Handle, next_calls
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import PAUSE_REASON, RESULT_PREFIX, StepStatus, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
+from mcp_baton.tools.quoting import LONGEST
 from mcp_baton.workflow.continuation import RESULT_LOST, RecordedCall, recorded_text
 from mcp_baton.workflow.pause import PauseReason, StepFailed
 from mcp_baton.workflow.plan import Plan
-from mcp_baton.workflow.quoting import LONGEST
 from tests.fakes import ScriptedHost, plan_of, task_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus

@@ -14,9 +14,10 @@ from mcp_baton.present.handoff import RemainingCalls
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PAUSED_STEP, StepStatus, paused_step
 from mcp_baton.testing.results import Pause
+from mcp_baton.tools.outcomes import InvalidField
+from mcp_baton.tools.templates import placeholders
 from mcp_baton.workflow import pause
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.host import InvalidField
 from mcp_baton.workflow.pause import (
     REASONS,
     AnswersRequired,
@@ -34,7 +35,6 @@ from mcp_baton.workflow.pause import (
     parse_pause,
 )
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.sources import placeholders
 from tests.fakes import ScriptedHost
 
 

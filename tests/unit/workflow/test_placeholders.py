@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from mcp_baton import Argument, Step, Workflow, prompt_arg, step_output, task_variable
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueNotKept
 from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, RESULT_PREFIX
+from mcp_baton.tools.secrets import stored_arguments
 from mcp_baton.workflow.placeholders import (
     LONGEST,
     MOST,
@@ -22,7 +23,6 @@ from mcp_baton.workflow.placeholders import (
 )
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.secrets import stored_arguments
 from mcp_baton.workflow.sources import Source
 from tests.fakes import plan_of, task_of
 

@@ -34,10 +34,11 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, Written, write_decided
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.tools.calls import FIRST, Attempt
+from mcp_baton.tools.outcomes import Failed, Outcome, Prepared, Succeeded
 from mcp_baton.workflow.continuation import ContinuationCall, continuation_batch
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.engine import Engine
-from mcp_baton.workflow.host import FIRST, Attempt, Failed, Outcome, Prepared, Succeeded
 from mcp_baton.workflow.run import RunInput, new_task
 from mcp_baton.workflow.sources import Condition, FirstOf, constant, item, step_output
 from tests.fakes import ScriptedHost, plan_of

@@ -6,8 +6,9 @@ from mcp_baton.present.run_text import Message, messages, why_stopped
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus, TaskStatus
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, Succeeded
+from mcp_baton.tools.arguments import Argument
+from mcp_baton.tools.outcomes import Failed, FetchedResource, Outcome, Succeeded
+from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, UnresolvableParams
 from mcp_baton.workflow.resolve import Known

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from mcp_baton.workflow.quoting import encoded_uri, is_long, one_line, quoted_error
+from mcp_baton.tools.quoting import encoded_uri, is_long, one_line, quoted_error
 from tests.examples import JSON
 
 

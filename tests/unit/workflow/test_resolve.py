@@ -8,8 +8,9 @@ import pytest
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.host import InvalidField, Mismatch, Prepared
+from mcp_baton.tools.arguments import Argument
+from mcp_baton.tools.outcomes import InvalidField, Mismatch, Prepared
+from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.pause import SchemaMismatch, UnresolvableParams, UnresolvedDependency
 from mcp_baton.workflow.resolve import Known, Ready
 from mcp_baton.workflow.run import Run, RunInput

@@ -11,9 +11,11 @@ from msgspec import structs
 from mcp_baton import RegistrationError, Retry, Step, ToolError
 from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.tools.calls import FIRST, Attempt
+from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Prepared, Succeeded
 from mcp_baton.workflow.definition import random_fraction
 from mcp_baton.workflow.engine import AttemptResult, attempt
-from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, Host, Outcome, Prepared, Succeeded
+from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.lease import Lease, TaskOver
 
 EVEN = Retry(attempts=4, first_s=0.5, factor=2, max_s=30, jitter=False)

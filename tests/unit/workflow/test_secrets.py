@@ -3,15 +3,8 @@
 import pytest
 
 from mcp_baton.protocol.json import Json
-from mcp_baton.workflow.secrets import (
-    Secrets,
-    contains_argument,
-    hidden_in,
-    is_hidden,
-    secrets_of,
-    shown_texts,
-    stored_arguments,
-)
+from mcp_baton.tools.secrets import Secrets, is_hidden, secrets_of, shown_texts, stored_arguments
+from mcp_baton.workflow.secrets import contains_argument, hidden_in
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
 
 PIN = secrets_of({"pin"}, {"pin": "4711", "to": "ann"}, {"pin": 4711, "to": "ann"})

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.tasks.keys import digest
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import StepWrite
+from mcp_baton.tools.secrets import HIDDEN
 from mcp_baton.workflow.batch import outdated
-from mcp_baton.workflow.keys import digest
-from mcp_baton.workflow.secrets import HIDDEN
 from mcp_baton.workflow.stored_calls import CALL_BYTES, DIGEST, restore_call, shown_call, stored_call
 
 LONG = "x" * 9_000

@@ -11,8 +11,9 @@ from mcp_baton.present.handoff import Handle
 from mcp_baton.present.run_text import LIMIT, Value, cut, text_of_ended_task, text_of_held_task, text_of_run
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
-from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.host import Succeeded
+from mcp_baton.tools.arguments import Argument
+from mcp_baton.tools.outcomes import Succeeded
+from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed
 from mcp_baton.workflow.repeats import Repeat

@@ -8,29 +8,16 @@ from mcp_baton.approvals.decisions import Approvals, Person, person
 from mcp_baton.approvals.record import CLAIMED_CLIENTS, MAX_REASON, ApprovalRecord, ApprovalState, Decision, NotDecided
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
-from mcp_baton.protocol.json import MAX_DEPTH, Json, JsonObject, TooDeep, dumps, loads
-from mcp_baton.server.access import APPROVALS
-from mcp_baton.server.services import Services
+from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.paths import APPROVALS
+from mcp_baton.transport.json_api import Refused, json_in, reply
+from mcp_baton.workflow.services import Services
 
 logger = logging.getLogger(__name__)
 
 MAX_BODY: Final = 10_000
 ORIGINS: Final = ("api", *CLAIMED_CLIENTS)
 """The values of `from`: what the client says of itself."""
-
-HEADERS: Final = {"Content-Type": "application/json", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-
-
-class Refused(Exception):
-    """The request is refused. `response` has its HTTP status."""
-
-    def __init__(self, status: int, error: str, **members: Json) -> None:
-        super().__init__(error)
-        self.response = reply(status, {"error": error, **members})
-
-
-def reply(status: int, body: JsonObject) -> HttpResponse:
-    return HttpResponse(status, HEADERS, dumps(body).encode())
 
 
 def answer(services: Services, request: HttpRequest, exchange: Exchange) -> HttpResponse:
@@ -140,16 +127,3 @@ def body_of(request: HttpRequest) -> Mapping[str, Json]:
     if not isinstance(body, Mapping):
         raise Refused(400, "The body is not a JSON object")
     return body
-
-
-def json_in(request: HttpRequest, limit: int) -> Json:
-    """Read the JSON in the body of a request. Raises `Refused` if the body is not JSON, is nested too deep, or has more
-    bytes than `limit`."""
-    if len(request.body) > limit:
-        raise Refused(413, f"Content too large: at most {limit} bytes")
-    try:
-        return loads(request.body, MAX_DEPTH)
-    except TooDeep as error:
-        raise Refused(400, f"The body is nested deeper than {MAX_DEPTH} levels: send less nested JSON") from error
-    except ValueError as error:
-        raise Refused(400, f"The body is not JSON: {error}") from error

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from mcp_baton.approvals.audit import audit
-from mcp_baton.approvals.record import ApprovalPage, ApprovalRecord, ApprovalState, Decision
-from mcp_baton.background.dispatching import wake
+from mcp_baton.approvals.record import ApprovalPage, ApprovalRecord, ApprovalState, Decision, approvals_of
 from mcp_baton.exceptions import StoreError, TaskNotFound
 from mcp_baton.protocol.http import ANONYMOUS
-from mcp_baton.server.services import Services
 from mcp_baton.tasks.record import waiting_jobs
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import APPROVAL_AGE
 from mcp_baton.tools.labels import groups_in, scopes_in
+from mcp_baton.workflow.dispatching import wake
+from mcp_baton.workflow.services import Services
 
 logger = logging.getLogger(__name__)
 
@@ -57,19 +57,19 @@ class Approvals(Struct, frozen=True):
     def waiting(self, caller: Person, state: ApprovalState, cursor: str | None) -> ApprovalPage:
         """Return a page of the approvals in the caller's audiences, newest first, without those whose tasks have ended.
         Raises `ValueError` for a cursor that no list has returned."""
-        page = self.store.approvals.list(sorted(caller.audiences), state, cursor)
+        page = approvals_of(self.store).list(sorted(caller.audiences), state, cursor)
         current = [self.current(record) for record in page.approvals]
         return ApprovalPage([record for record in current if record.state is state], page.cursor)
 
     def find(self, approval_id: str) -> ApprovalRecord | None:
-        record = self.store.approvals.get(approval_id)
+        record = approvals_of(self.store).get(approval_id)
         return None if record is None else self.current(record)
 
     def current(self, record: ApprovalRecord) -> ApprovalRecord:
         """Return the approval. If its task has ended, it is withdrawn first."""
         if record.task_id is None or not record.waits_at(self.store.now_ms()) or not self._has_ended(record):
             return record
-        withdrawn = self.store.approvals.withdraw(record)
+        withdrawn = approvals_of(self.store).withdraw(record)
         if withdrawn.state is ApprovalState.WITHDRAWN:
             audit(withdrawn, "withdrawn")
         return withdrawn
@@ -82,7 +82,7 @@ class Approvals(Struct, frozen=True):
 
     def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
         """Decide an approval, and wake the background tasks that wait for it. Raises `NotDecided`."""
-        updated = self.store.approvals.decide(record, decision)
+        updated = approvals_of(self.store).decide(record, decision)
         audit(updated, updated.state.value)
         self.services.telemetry.add(APPROVAL_AGE, self.store.now_ms() - updated.asked_ms)
         for job_id in self._waiting_jobs(updated):

@@ -6,31 +6,40 @@
 import logging
 import sys
 from collections.abc import Mapping
+from functools import partial
 from hmac import digest as keyed_digest
 from typing import Any, Final, cast
 
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
-from mcp_baton.approvals.approval import DEFAULT, SECRET, Approval, NotApproved, digest_of
 from mcp_baton.approvals.audit import audit
-from mcp_baton.approvals.notifying import NOTIFY_AGAIN_MS
-from mcp_baton.approvals.record import ApprovalRecord, ApprovalState, ApprovalStore, TooManyWaiting, UseAgain
+from mcp_baton.approvals.notifying import NOTIFY_AGAIN_MS, notify
+from mcp_baton.approvals.record import (
+    ApprovalRecord,
+    ApprovalState,
+    ApprovalStore,
+    TooManyWaiting,
+    UseAgain,
+    approvals_of,
+)
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.execution import Execution
 from mcp_baton.tasks.ids import new_token
+from mcp_baton.tasks.keys import canonical_text, digest_of
 from mcp_baton.tasks.record import APPROVAL_PREFIX, SALT, timestamp
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import APPROVAL_AGE
+from mcp_baton.tools.approval import DEFAULT, SECRET, Approval, NotApproved
+from mcp_baton.tools.calls import Place
+from mcp_baton.tools.outcomes import Failed, Failure, Prepared
+from mcp_baton.tools.quoting import visible as show
 from mcp_baton.tools.schema.sent_values import without_secrets
 from mcp_baton.tools.schema.signature import NO_ANNOTATION, Signature, is_field
+from mcp_baton.tools.shortening import shortened_arguments
 from mcp_baton.tools.tool import Tool
-from mcp_baton.workflow.host import Failed, Failure, Place, Prepared
-from mcp_baton.workflow.keys import canonical_text
-from mcp_baton.workflow.quoting import visible as show
+from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.secrets import hidden_in
-from mcp_baton.workflow.shortening import shortened_arguments
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +79,7 @@ class Grant(Struct, frozen=True):
         """Note how the call failed. Call this before its outcome is stored."""
         step, is_clean = self.place.step, False
         if step is not None and failed.kind is Failure.RAISED and not (failed.asks_client or failed.is_final):
-            is_clean = step.retryable or (step.retry is not None and isinstance(failed.cause, step.retry.on))
+            is_clean = step.may_repeat(failed.cause)
         started = failed.kind is not Failure.NOT_STARTED
         try:
             if is_clean or not started:
@@ -117,7 +126,7 @@ def refusal_without_approval(
     by = place.by or f"call:{new_token()}"
     try:
         call = _new_request(execution, execution.owner, tool, approval, prepared, place)
-        return _Gate(execution, execution.store.approvals, call, place, by, variables).check()
+        return _Gate(execution, approvals_of(execution.store), call, place, by, variables).check()
     except StoreError:
         logger.exception("request %s: the approval of %s is not known", execution.exchange.request_id, tool)
         return _not_started(f"{tool} needs an approval, and the task store does not answer")
@@ -293,7 +302,7 @@ class _Gate(Struct, frozen=True):
                 age_ms = self.call.asked_ms - record.asked_ms
                 self.execution.services.telemetry.add(APPROVAL_AGE, age_ms)
             if record.notify_ms and (is_new or record.notify_ms < self.call.asked_ms):
-                self.execution.approvals.append(record)
+                self.execution.notifications.append(partial(notify, self.execution, record))
             self.execution.waits_for.add(record.approval_id)
         elif record.state is not ApprovalState.DENIED or (
             record.task_id is None and record.expired_at(self.call.asked_ms)
@@ -331,10 +340,7 @@ class _Gate(Struct, frozen=True):
     @property
     def _most_uses(self) -> int:
         """How often a call may be made with one approval if it fails cleanly each time."""
-        step = self.place.step
-        if step is None:
-            return 1
-        return step.retry.attempts if step.retry else 1 + step.retryable
+        return 1 if self.place.step is None else self.place.step.max_calls
 
     def _too_many(self, error: TooManyWaiting) -> Failed:
         """Return that no approval can be requested now. A run of a workflow waits for one of the others."""

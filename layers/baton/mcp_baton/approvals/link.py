@@ -7,14 +7,15 @@ address, and a button posts the decision.
 from functools import cache
 from typing import Final
 
-from mcp_baton.approvals.api import Refused, answer_decision, answer_safely, body_of, decision_in, reply
+from mcp_baton.approvals.api import answer_decision, answer_safely, body_of, decision_in
 from mcp_baton.approvals.decisions import Approvals
-from mcp_baton.approvals.record import ApprovalRecord
+from mcp_baton.approvals.record import ApprovalRecord, approvals_of
 from mcp_baton.console.page import FILE, policy
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
-from mcp_baton.server.access import LINKS
-from mcp_baton.server.services import Services
+from mcp_baton.protocol.paths import LINKS
 from mcp_baton.tasks.ids import text_digest
+from mcp_baton.transport.json_api import Refused, reply
+from mcp_baton.workflow.services import Services
 
 GONE: Final = "This link is not valid: it was used, it has expired, or it does not exist."
 
@@ -39,7 +40,7 @@ def _answer(approvals: Approvals, request: HttpRequest) -> HttpResponse:
 
 def _record(approvals: Approvals, token: str) -> ApprovalRecord:
     """Return the approval that a token decides. Unknown, used and expired tokens get the same answer."""
-    linked = approvals.store.approvals.linked(text_digest(token))
+    linked = approvals_of(approvals.store).linked(text_digest(token))
     record = None if linked is None else approvals.current(linked)
     if record is None or not record.waits_at(approvals.store.now_ms()):
         raise Refused(404, GONE)

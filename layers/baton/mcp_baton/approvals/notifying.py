@@ -6,14 +6,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mcp_baton.approvals.approval import ApprovalRequest
-from mcp_baton.approvals.record import ApprovalRecord
+from mcp_baton.approvals.record import ApprovalRecord, ApprovalRequest, approvals_of
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, dumps
-from mcp_baton.server.access import LINKS
-from mcp_baton.server.execution import Execution
+from mcp_baton.protocol.paths import LINKS
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.telemetry import NOTIFICATIONS_FAILED
+from mcp_baton.workflow.execution import Execution
 
 logger = logging.getLogger(__name__)
 
@@ -21,16 +20,14 @@ NOTIFY_AGAIN_MS: Final = 60_000
 """If a process dies before it has notified people, another process does so after this time."""
 
 
-def notify(execution: Execution) -> None:
-    """Notify people of the approvals that this request or job has requested. A failure is logged and counted, and the
+def notify(execution: Execution, record: ApprovalRecord) -> None:
+    """Notify people of an approval that this request or job has requested. A failure is logged and counted, and the
     next process that reads the waiting approval tries again."""
-    while execution.approvals:
-        record = execution.approvals.pop()
-        try:
-            _notify(execution, record)
-        except Exception:
-            logger.exception("approval %s: people could not be notified; it is tried again", record.approval_id)
-            execution.services.telemetry.add(NOTIFICATIONS_FAILED)
+    try:
+        _notify(execution, record)
+    except Exception:
+        logger.exception("approval %s: people could not be notified; it is tried again", record.approval_id)
+        execution.services.telemetry.add(NOTIFICATIONS_FAILED)
 
 
 def _notify(execution: Execution, record: ApprovalRecord) -> None:
@@ -39,7 +36,7 @@ def _notify(execution: Execution, record: ApprovalRecord) -> None:
         return
     if record.notify_ms < now_ms:  # the process that has requested the approval died
         retry_ms = now_ms + NOTIFY_AGAIN_MS
-        if not store.approvals.notified(record, retry_ms):
+        if not approvals_of(store).notified(record, retry_ms):
             return
         record = replace(record, notify_ms=retry_ms)
     request = ApprovalRequest(record.to_json(), _link(execution, record))
@@ -49,7 +46,7 @@ def _notify(execution: Execution, record: ApprovalRecord) -> None:
         members: dict[str, Json] = {"approval": request.record}
         services.publisher.publish(dumps(members if request.link is None else {**members, "link": request.link}))
     try:
-        store.approvals.notified(record, 0)
+        approvals_of(store).notified(record, 0)
     except StoreError:
         logger.warning("approval %s: people may be notified again", record.approval_id, exc_info=True)
 
@@ -60,5 +57,5 @@ def _link(execution: Execution, record: ApprovalRecord) -> str | None:
     if not execution.services.settings.approval_links or not base_url or execution.store is None:
         return None
     token = token_urlsafe(32)
-    execution.store.approvals.add_link(record, text_digest(token))
+    approvals_of(execution.store).add_link(record, text_digest(token))
     return f"{base_url}{LINKS}{token}"

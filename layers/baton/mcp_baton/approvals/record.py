@@ -4,15 +4,16 @@ An approval is bound to one call by a digest. It is requested once, decided once
 `UseAgain` says. Its record is kept for an audit after the task has ended.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from msgspec import Struct
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import timestamp
+from mcp_baton.tasks.store import TaskStore
 
 MOST_WAITING: Final = 20
 """Approvals of one task that may wait at the same time."""
@@ -262,8 +263,27 @@ class ApprovalStore(Protocol):
         """Read the approval that a link decides: two `GetItem`. `None` if the link is unknown or has expired."""
 
 
-class Publisher(Protocol):
-    """Publishes messages for the people who decide approvals."""
+class ApprovalRequest(Struct, frozen=True):
+    """An approval that waits for a person.
 
-    def publish(self, message: str) -> None:
-        """Publish a JSON text. Raises an error of the service if it was not accepted."""
+    Attributes:
+        record: As `GET /approvals/<id>` shows it.
+        link: The address of a page that decides the approval without further credentials; `None` if links are off, or
+            if the address of the API is not known (BATON_BASE_URL).
+    """
+
+    record: JsonObject
+    link: str | None = None
+
+
+type ApprovalListener = Callable[[ApprovalRequest], object]
+
+
+def approvals_of(store: TaskStore) -> ApprovalStore:
+    """Return the approvals of a store. The composed store has them; the interface of tasks does not know them."""
+    return cast("_HasApprovals", store).approvals
+
+
+class _HasApprovals(Protocol):
+    @property
+    def approvals(self) -> ApprovalStore: ...

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from mcp_baton.background.dispatching import dispatch
+from mcp_baton.background.task_questions import question_capabilities
 from mcp_baton.exceptions import (
     OutcomeUnknown,
     ProtocolError,
@@ -31,23 +31,23 @@ from mcp_baton.protocol.jsonrpc import (
     METHOD_NOT_FOUND,
     missing_capability,
 )
-from mcp_baton.questions.task_questions import question_capabilities
-from mcp_baton.server.execution import Execution
-from mcp_baton.server.methods.calling import outcome_alone, result_of
-from mcp_baton.server.request import Request
+from mcp_baton.tasks.keys import own_key
 from mcp_baton.tasks.record import ATTEMPTS, WORKFLOW_TASK, JobSpec, NewTask, TaskRecord
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.asking import TaskBegins
 from mcp_baton.tools.content import error_result
 from mcp_baton.tools.labels import scopes_in
+from mcp_baton.tools.outcomes import Failed, Prepared
 from mcp_baton.tools.running.runner import CallOptions, bound_tool, prepare_call
 from mcp_baton.tools.schema.schema import explain
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.definition import ANSWERS, Workflow
-from mcp_baton.workflow.host import Failed, Prepared
-from mcp_baton.workflow.keys import own_key
+from mcp_baton.workflow.direct_calls import outcome_alone, result_of
+from mcp_baton.workflow.dispatching import dispatch
+from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.lease import lasts
 from mcp_baton.workflow.repetitions import REPEATS, Starter
+from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.run import RunInput, new_task
 from mcp_baton.workflow.runs import TaskUnreadable, WrongWorkflow, new_input, resumed_input
 from mcp_baton.workflow.workflow_tool import WorkflowTool

@@ -5,11 +5,11 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from mcp_baton.background.jobs import JobStore
 from mcp_baton.exceptions import ClaimLost, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.execution import Execution
+from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.record import LEASE_MS
+from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.lease import CHECK_AFTER_S, RETRY_MS, Lease
 
 logger = logging.getLogger(__name__)

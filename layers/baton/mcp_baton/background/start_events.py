@@ -8,24 +8,24 @@ from typing import Final
 from msgspec import Struct
 
 from mcp_baton.background.creating import create_workflow_job
-from mcp_baton.background.dispatching import dispatch
 from mcp_baton.exceptions import BatonError, EventError, OutcomeUnknown, StoreError, TaskNotFound
 from mcp_baton.present.workflow_tools import InvalidToolArguments, first_arguments
 from mcp_baton.protocol.envelope import STATELESS_REVISIONS, Envelope, Era
 from mcp_baton.protocol.http import START_EVENT as START
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.server.execution import DetachedExecution
-from mcp_baton.server.reply import Reply
-from mcp_baton.server.services import Services
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import EVENTS_STARTED
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
+from mcp_baton.transport.reply import Reply
+from mcp_baton.workflow.dispatching import dispatch
+from mcp_baton.workflow.execution import DetachedExecution
 from mcp_baton.workflow.lease import lease_end
 from mcp_baton.workflow.runs import new_input
+from mcp_baton.workflow.services import Services
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 logger = logging.getLogger(__name__)

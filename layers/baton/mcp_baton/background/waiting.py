@@ -6,12 +6,11 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
-from mcp_baton.approvals.approval import GRACE_MS
-from mcp_baton.approvals.notifying import notify
-from mcp_baton.background.dispatching import wake
 from mcp_baton.background.job import JobExecution
 from mcp_baton.tasks.record import LONGEST_DISPATCH_MS, WAITS, statuses_of
 from mcp_baton.tasks.store import TaskStore
+from mcp_baton.tools.approval import GRACE_MS
+from mcp_baton.workflow.dispatching import wake
 from mcp_baton.workflow.lease import Lease
 from mcp_baton.workflow.pause import ApprovalRequired, Waiting
 from mcp_baton.workflow.run import EndedRun, Stop
@@ -68,7 +67,7 @@ def _suspend(
     ttl_ms = max([*approvals_ms.values(), *ends_ms], default=now_ms) - now_ms + GRACE_MS
     jobs = store.jobs
     written = write(outcome, lambda: jobs.suspend(task, lease.claim(), ttl_ms, message, due_ms))
-    notify(execution)
+    execution.notify()
     if written != outcome:  # another worker has the job
         return written
     # A decision or a callback wakes the job, unless a worker still holds the claim. So check after the release.
@@ -85,7 +84,9 @@ def _can_continue(
     if any(until_ms <= execution.now_ms() for until_ms in waits.values()):
         return True
     task_id = workflow_task or execution.job_id
-    if execution.waits_for and execution.waits_for - store.approvals.waiting(task_id):
+    if execution.waits_for and execution.waits_for.difference(
+        execution.services.features.waiting_approvals(store, task_id)
+    ):
         return True
     if workflow_task is None or not waits:
         return False

@@ -6,8 +6,8 @@ Every write has the claim as its condition. So an attempt whose claim has expire
 import logging
 from collections.abc import Callable, Mapping
 
-from mcp_baton.background.dispatching import give_up
 from mcp_baton.background.job import JobExecution, JobMonitor
+from mcp_baton.background.task_questions import TaskAsker, envelope_of, questions_of
 from mcp_baton.background.waiting import suspend_for_approval
 from mcp_baton.exceptions import (
     BatonError,
@@ -27,9 +27,6 @@ from mcp_baton.exceptions import (
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
-from mcp_baton.questions.task_questions import TaskAsker, envelope_of, questions_of
-from mcp_baton.server.methods.calling import outcome_of, result_of
-from mcp_baton.server.services import Services
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import Claim, Job, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
@@ -37,14 +34,17 @@ from mcp_baton.tasks.texts import VALUE_BYTES
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import INTERNAL_ERRORS, TASKS_CLAIMED_AGAIN
 from mcp_baton.tools.asking import InputRequired
+from mcp_baton.tools.calls import Attempt, Place
 from mcp_baton.tools.content import error_result
+from mcp_baton.tools.outcomes import Failed, Outcome
 from mcp_baton.tools.running.runner import CallOptions
 from mcp_baton.tools.running.tool_threads import CallerGone
 from mcp_baton.tools.tool import Tool
-from mcp_baton.workflow import host
-from mcp_baton.workflow.host import Failed, Outcome
+from mcp_baton.workflow.direct_calls import outcome_of, result_of
+from mcp_baton.workflow.dispatching import give_up
 from mcp_baton.workflow.lease import Lease, lease_end
 from mcp_baton.workflow.pause import ApprovalRequired, approval_pause
+from mcp_baton.workflow.services import Services
 
 logger = logging.getLogger(__name__)
 
@@ -176,18 +176,18 @@ class JobAttempt:
         number = attempt_number(self._lease.task, self._job)
         options = CallOptions(
             variables=self._variables,
-            attempt=host.Attempt(number, lambda: self._job.work.key, self._place),
+            attempt=Attempt(number, lambda: self._job.work.key, self._place),
             pulse=self._monitor.pulse,
         )
         asker = TaskAsker(self._job, self._execution.envelope)
         return outcome_of(self._execution, self._tool, self._arguments, lambda _ask, _waits: asker, options)
 
     @property
-    def _place(self) -> host.Place:
+    def _place(self) -> Place:
         """The attempt continues the one before, which has asked the client, unless that one's worker died."""
         number = self._lease.task.claim.number if self._lease.task.claim else 1
         first = number - attempt_number(self._lease.task, self._job) + 1
-        return host.Place(task=self._lease.task, by=f"job:{number}", before=f"job:{first - 1}")
+        return Place(task=self._lease.task, by=f"job:{number}", before=f"job:{first - 1}")
 
     def _store_result(self, result: JsonObject) -> str:
         size = json_size(result)

@@ -8,9 +8,8 @@ from typing import Final
 
 from msgspec import structs
 
-from mcp_baton.approvals.notifying import notify
-from mcp_baton.background.dispatching import dispatch
 from mcp_baton.background.job import JobExecution
+from mcp_baton.background.task_questions import TaskAsker
 from mcp_baton.background.waiting import Write, suspend_run
 from mcp_baton.exceptions import (
     ClaimLost,
@@ -26,28 +25,19 @@ from mcp_baton.exceptions import (
 from mcp_baton.present.workflow_tools import not_run, result_of_run
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.questions.client_questions import unanswered_questions, with_answers
-from mcp_baton.questions.task_questions import TaskAsker
 from mcp_baton.tasks.record import Job, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import TASKS_HANDED_OVER
+from mcp_baton.tools.calls import FIRST, Attempt
+from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Outcome, Prepared, ResourceUnavailable, Succeeded
 from mcp_baton.tools.questions import Elicited, elicitation
 from mcp_baton.tools.running.runner import CallOptions
 from mcp_baton.tools.running.tool_threads import CallerGone
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
+from mcp_baton.workflow.client_questions import unanswered_questions, with_answers
+from mcp_baton.workflow.dispatching import dispatch
 from mcp_baton.workflow.engine_host import ServerHost
-from mcp_baton.workflow.host import (
-    FIRST,
-    Attempt,
-    Failed,
-    Failure,
-    FetchedResource,
-    Outcome,
-    Prepared,
-    ResourceUnavailable,
-    Succeeded,
-)
 from mcp_baton.workflow.lease import Lease, release_claim
 from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, Reason, Remedy, Waiting
 from mcp_baton.workflow.run import EndedRun
@@ -264,7 +254,7 @@ class WorkflowJob:
             tasks.append(store.jobs.hand_over(self._lease.task, self._lease.claim(), self._ttl_ms))
 
         outcome = write("handed over", hand_over)
-        notify(self._execution)
+        self._execution.notify()
         for task in tasks:
             self._execution.services.telemetry.add(TASKS_HANDED_OVER)
             if not dispatch(self._execution.services, task):

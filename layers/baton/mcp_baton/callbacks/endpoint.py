@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import Struct, to_builtins
 
-from mcp_baton.approvals.api import Refused, json_in, reply
-from mcp_baton.approvals.approval import GRACE_MS, digest_of
-from mcp_baton.background.dispatching import wake
-from mcp_baton.callbacks.addresses import Pointer
 from mcp_baton.exceptions import (
     BatonError,
     Conflict,
@@ -27,10 +23,10 @@ from mcp_baton.exceptions import (
 from mcp_baton.hints import did_you_mean
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import MAX_DEPTH, Json, JsonObject, is_deeper_than, json_size
-from mcp_baton.server.access import CALLBACKS
-from mcp_baton.server.execution import Execution
-from mcp_baton.server.services import Services
+from mcp_baton.protocol.paths import CALLBACKS
+from mcp_baton.tasks.callbacks import Pointer
 from mcp_baton.tasks.ids import text_digest
+from mcp_baton.tasks.keys import digest_of
 from mcp_baton.tasks.record import (
     CALL_PREFIX,
     EARLY_PREFIX,
@@ -41,10 +37,16 @@ from mcp_baton.tasks.record import (
     waiting_jobs,
 )
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore, write_decided
+from mcp_baton.tools.approval import GRACE_MS
+from mcp_baton.tools.calls import Place
+from mcp_baton.tools.outcomes import Mismatch
 from mcp_baton.tools.schema.prompt_arguments import NotFinite, convert
 from mcp_baton.tools.schema.schema import mismatch_of
+from mcp_baton.transport.json_api import Refused, json_in, reply
 from mcp_baton.workflow.definition import Step
-from mcp_baton.workflow.host import Mismatch, Place
+from mcp_baton.workflow.dispatching import wake
+from mcp_baton.workflow.execution import Execution
+from mcp_baton.workflow.services import Services
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -79,7 +81,8 @@ def callback_url(execution: Execution, place: Place, name: str) -> str:
         BatonError: its workflow has no such step, or the API's address is not known. No other call of the model
             corrects that, so the text is for the log.
     """
-    store, workflow, task = execution.store, place.workflow, place.task
+    store, task = execution.store, place.task
+    workflow = None if place.workflow is None else execution.server.workflows.get(place.workflow.name)
     step = workflow.step(name) if workflow else None
     if store is None or task is None or workflow is None:
         raise ToolError(f"callback_url({name!r}): this call is not one of a stored task", retryable=False)

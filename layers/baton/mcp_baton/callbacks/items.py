@@ -1,6 +1,6 @@
 """The addresses of callbacks, one small item for each, in the table of the tasks (docs/storage.md, Callbacks)."""
 
-from mcp_baton.callbacks.addresses import Pointer
+from mcp_baton.tasks.callbacks import Pointer
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import expired
 from mcp_baton.tasks.dynamodb.table import TaskTable

@@ -12,8 +12,8 @@ from mcp_baton.cli import options
 from mcp_baton.exceptions import BatonError
 
 if TYPE_CHECKING:
+    from mcp_baton.cli.owner_items import OwnerItems
     from mcp_baton.tasks.dynamodb.attributes import Item
-    from mcp_baton.tasks.dynamodb.owner_items import OwnerItems
 
 Owner = Annotated[str, typer.Option("--owner", metavar="OWNER", help="The owner, as in the keys of the items.")]
 Table = Annotated[str, typer.Option("--table", parser=options.table_name, metavar="NAME", help="The table.")]
@@ -78,10 +78,10 @@ def _for_each(
     process: "Callable[[OwnerItems, Item], None]",
     finish: "Callable[[OwnerItems], None]" = lambda _: None,
 ) -> int:
+    from mcp_baton.cli.owner_items import OwnerItems
     from mcp_baton.cli.remote.errors import DONE, print_error
     from mcp_baton.cli.remote.table import table_store
     from mcp_baton.cli.remote.table_scan import Scan
-    from mcp_baton.tasks.dynamodb.owner_items import OwnerItems
 
     try:
         with table_store(table, dynamodb) as store:

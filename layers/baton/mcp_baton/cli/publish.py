@@ -12,7 +12,7 @@ from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.envelope import REVISIONS
 
 if TYPE_CHECKING:
-    from mcp_baton.server.view import Options
+    from mcp_baton.workflow.server_view import Options
 
 SERVER_SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 CARD_SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"

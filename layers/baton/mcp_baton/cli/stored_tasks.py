@@ -8,17 +8,17 @@ from mcp_baton.cli.remote.errors import DONE, FAILED, PAUSED, message_of
 from mcp_baton.cli.remote.table_scan import Scan
 from mcp_baton.exceptions import StoreError, StoreUnavailable, TaskFinished, TaskHeld, TaskNotFound
 from mcp_baton.present.task_view import shown_pause, with_decision
-from mcp_baton.server.services import Services
-from mcp_baton.server.view import ServerView
+from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import owner_of, task_id_of
 from mcp_baton.tasks.dynamodb.listing import live_tasks
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import TaskRecord, paused_step
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.transport.adapter import LambdaExchange
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.runs import NOT_RESUMED, TaskUnreadable
+from mcp_baton.workflow.server_view import ServerView
+from mcp_baton.workflow.services import Services
 from mcp_baton.workflow.stored_tasks import refusal_text, resume_stored, why_refused
 
 CONTINUE, REFUSED = "continue", "would be refused"
@@ -33,7 +33,7 @@ class Selection:
     step: str | None = None
     owner: str | None = None
 
-    def has(self, task: TaskRecord, store: DynamoDBTaskStore) -> bool:
+    def has(self, task: TaskRecord, store: DynamoDBStore) -> bool:
         if self.owner not in (None, task.owner) or self.workflow not in (None, task.workflow):
             return False
         if self.pause is None and self.step is None:
@@ -70,7 +70,7 @@ class Verdicts:
         """The exit code: 1 if a task would be refused."""
         return FAILED if self.problems else DONE
 
-    def read(self, store: DynamoDBTaskStore, after: str | None, read_units: float) -> None:
+    def read(self, store: DynamoDBStore, after: str | None, read_units: float) -> None:
         """Read all tasks that have not ended, and note the outcome of each that is selected.
 
         Raises:
@@ -86,7 +86,7 @@ class Verdicts:
             finally:
                 self.after, self.units = scan.token, scan.units
 
-    def _read(self, store: DynamoDBTaskStore, item: Item) -> None:
+    def _read(self, store: DynamoDBStore, item: Item) -> None:
         target, owner = "a task", owner_of(item)
         try:
             task = store.record(owner, item)
@@ -104,7 +104,7 @@ class Verdicts:
                 {"task": task_id_of(item), "owner": owner, "what": target, "outcome": outcome, "why": reason}
             )
 
-    def _outcome(self, _store: DynamoDBTaskStore, task: TaskRecord) -> tuple[str, str]:
+    def _outcome(self, _store: DynamoDBStore, task: TaskRecord) -> tuple[str, str]:
         """The outcome of a task, and the reason if it is a problem."""
         reason = why_refused(self.server, task)
         return (CONTINUE, "") if reason is None else (REFUSED, reason)
@@ -161,7 +161,7 @@ class Resumes(Verdicts):
         return PAUSED if self.outcomes["paused"] else DONE
 
     @override
-    def _outcome(self, store: DynamoDBTaskStore, task: TaskRecord) -> tuple[str, str]:
+    def _outcome(self, store: DynamoDBStore, task: TaskRecord) -> tuple[str, str]:
         table = store.table
         table.sleep(max(0.0, self.next_s - table.monotonic()))
         self.next_s = table.monotonic() + self.interval_s

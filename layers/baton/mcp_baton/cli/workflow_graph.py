@@ -7,9 +7,11 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from mcp_baton.approvals.approval import Approval
 from mcp_baton.protocol.json import dumps
-from mcp_baton.workflow.definition import Argument, Step, Workflow
+from mcp_baton.tools.approval import Approval
+from mcp_baton.tools.arguments import Argument
+from mcp_baton.tools.templates import placeholders
+from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.sources import (
     Constant,
     FirstOf,
@@ -19,7 +21,6 @@ from mcp_baton.workflow.sources import (
     StepOutput,
     TaskVariable,
     parts_of,
-    placeholders,
     source_text,
     sources_of,
 )

@@ -18,10 +18,11 @@ from mcp_baton.local.loader import LoadError, find, load
 from mcp_baton.local.run_checks import WorkflowChecks, blocking_calls, undefined_names
 from mcp_baton.settings import approver_warnings, unknown_settings
 from mcp_baton.tools.schema.signature import shown_type
+from mcp_baton.tools.templates import placeholders
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.function_checks import all_workflow_errors, definitions_without_schema
-from mcp_baton.workflow.sources import Constant, PromptArg, parts_of, placeholders
+from mcp_baton.workflow.sources import Constant, PromptArg, parts_of
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import IO, Any, Final, override
 from rich.text import Text
 
 from mcp_baton.local.clean_text import CleanConsole, escaped
-from mcp_baton.server.access import CALLBACKS, LINKS
+from mcp_baton.protocol.paths import CALLBACKS, LINKS
 
 _TOKEN: Final = re.compile(rf"({CALLBACKS}|{LINKS})[^\s?]+")
 

@@ -14,13 +14,13 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.local.log import Entry, Status, one_line, without_token
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods import Method, call_method
-from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import paused_step
 from mcp_baton.tools.asking import InputRequired
 from mcp_baton.tools.running.tool_threads import CallerGone
 from mcp_baton.transport.adapter import JOB
 from mcp_baton.workflow.engine_host import START_MARGIN_MS
 from mcp_baton.workflow.pause import DeadlineExceeded, parse_pause
+from mcp_baton.workflow.request import Request
 
 if TYPE_CHECKING:
     from mcp_baton.local.gateway import InvocationContext

@@ -16,12 +16,14 @@ from typing import Any, Final
 from mcp_baton.hints import did_you_mean
 from mcp_baton.local.faults import Definitions, Fault, Site, function_site
 from mcp_baton.server.server import Server
+from mcp_baton.tools.secrets import strings_in
+from mcp_baton.tools.templates import as_text, placeholders
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.checking import output_of
 from mcp_baton.workflow.definition import Step, ToolFunction, Workflow
 from mcp_baton.workflow.resolve import kinds_at
-from mcp_baton.workflow.secrets import contains_argument, strings_in
-from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, as_text, placeholders
+from mcp_baton.workflow.secrets import contains_argument
+from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput
 
 SCALARS: Final = {"number", "integer", "boolean"}
 NAMES: Final = {

@@ -9,29 +9,19 @@ from typing import Final, Protocol
 
 from msgspec import Struct, structs
 
-from mcp_baton.approvals.approval import denied_call
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced, json_size
-from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, Step, Workflow
-from mcp_baton.workflow.host import MAX_FIELDS
+from mcp_baton.tools.approval import denied_call
+from mcp_baton.tools.arguments import TASK_ID
+from mcp_baton.tools.outcomes import MAX_FIELDS
+from mcp_baton.tools.quoting import LONGEST, encoded_uri, is_long, one_line, quoted_guidance
+from mcp_baton.tools.secrets import secret_placeholder
+from mcp_baton.tools.templates import as_text, encoded, fill, placeholders
+from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, Step, Workflow
 from mcp_baton.workflow.items import item_name
 from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, UnresolvedDependency, Waiting, refused_arguments
 from mcp_baton.workflow.plan import Plan
-from mcp_baton.workflow.quoting import LONGEST, encoded_uri, is_long, one_line, quoted_guidance
 from mcp_baton.workflow.resolve import Known, NoElement, NoField, NoneOf, NoOutput, NotGiven, NoVariable, Resolution
-from mcp_baton.workflow.secrets import secret_placeholder
-from mcp_baton.workflow.sources import (
-    Constant,
-    Found,
-    Item,
-    PromptArg,
-    Source,
-    StepOutput,
-    TaskVariable,
-    as_text,
-    encoded,
-    fill,
-    placeholders,
-)
+from mcp_baton.workflow.sources import Constant, Found, Item, PromptArg, Source, StepOutput, TaskVariable
 
 MAKE_THESE_CALLS: Final = "To continue the workflow, make these tool calls:"
 CORRECTED_MAKE_THESE_CALLS: Final = "When the cause is corrected, make these tool calls:"

@@ -13,15 +13,18 @@ from msgspec import Struct
 from mcp_baton.present.handoff import Handle, RemainingCalls, Requirements, call_that_shows, uris_of
 from mcp_baton.protocol.json import Json, dumps_spaced
 from mcp_baton.tasks.record import StepStatus, TaskStatus
-from mcp_baton.workflow.definition import TASK_ID, Step, Workflow
-from mcp_baton.workflow.host import Failed, FetchedResource, Skipped, Succeeded
+from mcp_baton.tools.arguments import TASK_ID
+from mcp_baton.tools.outcomes import Failed, FetchedResource, Succeeded
+from mcp_baton.tools.quoting import LONGEST, one_line, quoted_error, quoted_guidance
+from mcp_baton.tools.templates import as_text
+from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.host import Skipped
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason
-from mcp_baton.workflow.quoting import LONGEST, one_line, quoted_error, quoted_guidance
 from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice, repeats_text
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Content, EndedRun, Persisted, StepTrace, UnreadResource
-from mcp_baton.workflow.sources import as_text, source_text
+from mcp_baton.workflow.sources import source_text
 from mcp_baton.workflow.wait import duration_text
 
 TAKEN_OVER = "This run was superseded: its claim expired, and another run has taken over the task."

@@ -9,7 +9,6 @@ from typing import cast
 
 from msgspec import Struct
 
-from mcp_baton.background.dispatching import wake_waiting_jobs
 from mcp_baton.exceptions import BatonError, ProtocolError, StoreBusy, StoreError, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.present.handoff import RemainingCalls, uris_of
 from mcp_baton.present.run_text import LIMIT, SHORT, cut
@@ -33,14 +32,16 @@ from mcp_baton.present.workflow_tools import (
 )
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced, json_size
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import RESULT_PREFIX, WAITED, StepProgress, StepStatus, TaskRecord, paused_step, timestamp
 from mcp_baton.tasks.values import weight_of
+from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.content import error_result
+from mcp_baton.tools.quoting import LONGEST, one_line, quoted_error
 from mcp_baton.tools.resource import value_uri
 from mcp_baton.workflow.continuations import plan_of
-from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT, Step
+from mcp_baton.workflow.definition import TASK_ACTION, TASK_RESULT, Step
 from mcp_baton.workflow.definition_changes import conflicting_steps
+from mcp_baton.workflow.dispatching import wake_waiting_jobs
 from mcp_baton.workflow.pause import (
     ApprovalExpired,
     ApprovalGranted,
@@ -49,8 +50,8 @@ from mcp_baton.workflow.pause import (
     Waiting,
     parse_pause,
 )
-from mcp_baton.workflow.quoting import LONGEST, one_line, quoted_error
 from mcp_baton.workflow.repeats import may_have_run
+from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.runs import TaskUnreadable, WrongWorkflow
 from mcp_baton.workflow.sources import PromptArg
 from mcp_baton.workflow.stored_calls import shown_call

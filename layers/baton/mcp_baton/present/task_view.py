@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field, structs
 
-from mcp_baton.approvals.record import ApprovalState
+from mcp_baton.approvals.record import ApprovalState, approvals_of
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json, JsonObject, json_size
-from mcp_baton.server.execution import Execution
-from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import (
     APPROVAL_PREFIX,
     EARLY_PREFIX,
@@ -44,6 +42,7 @@ from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tasks.values import FINAL_RESULT, Weight, read_ahead, weight_of
 from mcp_baton.tools.content import with_meta
 from mcp_baton.tools.resource import value_uri
+from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.items import stored_items
 from mcp_baton.workflow.pause import (
     WAIT_BEGINS,
@@ -55,6 +54,7 @@ from mcp_baton.workflow.pause import (
     Waiting,
     parse_pause,
 )
+from mcp_baton.workflow.request import Request
 
 if TYPE_CHECKING:
     from mcp_baton.workflow.repeats import Repeat
@@ -316,7 +316,7 @@ def with_decision(task: TaskRecord, store: TaskStore | None) -> TaskRecord:
     if store is None or task.status.terminal or not isinstance(reason, ApprovalRequired):
         return task
     try:
-        record = store.approvals.get(reason.approval_id)
+        record = approvals_of(store).get(reason.approval_id)
     except StoreError:
         logger.warning("task %s: its approval cannot be read", task.task_id, exc_info=True)
         return task
@@ -342,7 +342,7 @@ def _with_decided_message(task: TaskRecord, job: Job, store: TaskStore | None) -
     try:
         workflow_task = job.work.workflow_task
         if workflow_task is None:
-            if store.approvals.waiting(task.task_id):
+            if approvals_of(store).waiting(task.task_id):
                 return task
             # Tasks in lists do not have it.
             read_job = store.get(task.owner, task.task_id).job

@@ -21,21 +21,22 @@ from mcp_baton.present.run_text import (
 from mcp_baton.present.task_view import read_variable, task_meta
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced, json_size
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.execution import Execution
-from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, has_value, steps_of, timestamp
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
+from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.content import LONG_CONTENT, ResourceLink, error_result
+from mcp_baton.tools.outcomes import FetchedResource, Succeeded
+from mcp_baton.tools.quoting import quoted_error
 from mcp_baton.tools.resource import value_uri
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused, named
 from mcp_baton.workflow.batch import run_result
-from mcp_baton.workflow.definition import ANSWERS, NEW_TASK, TASK_ACTION, TASK_ID, TASK_RESULT, Workflow
+from mcp_baton.workflow.definition import ANSWERS, NEW_TASK, TASK_ACTION, TASK_RESULT, Workflow
 from mcp_baton.workflow.engine_host import ServerHost
-from mcp_baton.workflow.host import FetchedResource, Succeeded
+from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.pause import ApprovalRequired
-from mcp_baton.workflow.quoting import quoted_error
 from mcp_baton.workflow.repeats import may_have_run, may_have_run_twice
 from mcp_baton.workflow.repetitions import REPEATS, RepeatedCall, Starter, starter_of
+from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.runs import (

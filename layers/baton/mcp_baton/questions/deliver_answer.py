@@ -1,29 +1,33 @@
 """Delivers a client's answer to the invocation or task that asked (revisions up to 2025-11-25)."""
 
 import logging
+from collections.abc import Callable
 
 from mcp_baton.exceptions import StoreError, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.http import HttpResponse
 from mcp_baton.protocol.json import Json
 from mcp_baton.protocol.jsonrpc import Response
-from mcp_baton.server.access import refusal
-from mcp_baton.server.services import Services
 from mcp_baton.tasks.ids import digest_of, is_question, parse_task_question
-from mcp_baton.tasks.record import TaskStatus
+from mcp_baton.tasks.record import TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.asking import REFUSED
+from mcp_baton.transport.reply import refusal
 
 logger = logging.getLogger(__name__)
 
 
-def deliver_answer(store: TaskStore | None, owner: str | None, response: Response, services: Services) -> HttpResponse:
+type Dispatch = Callable[[TaskRecord], object]
+"""Sends a task to the worker."""
+
+
+def deliver_answer(store: TaskStore | None, owner: str | None, response: Response, dispatch: Dispatch) -> HttpResponse:
     """Store an answer for the invocation that waits for it, or give it to the task that asked."""
     question = str(response.id)
     try:
         if store is None or owner is None:
             raise TaskNotFound
         if parse_task_question(question) is not None:
-            _give_to_task(store, owner, response, services)
+            _give_to_task(store, owner, response, dispatch)
         elif is_question(question):
             answer: dict[str, Json] = (
                 {"result": response.result} if response.error is None else {"error": response.error}
@@ -41,10 +45,8 @@ def deliver_answer(store: TaskStore | None, owner: str | None, response: Respons
     return HttpResponse(202)
 
 
-def _give_to_task(store: TaskStore, owner: str, response: Response, services: Services) -> None:
+def _give_to_task(store: TaskStore, owner: str, response: Response, dispatch: Dispatch) -> None:
     """Pass an answer to its task, and invoke the worker after the last one."""
-    from mcp_baton.background.dispatching import dispatch
-
     task_id, digest = parse_task_question(str(response.id)) or ("", "")
     job = store.get(owner, task_id).job
     key = next((key for key in job.open if digest_of(key) == digest), None) if job else None
@@ -59,4 +61,4 @@ def _give_to_task(store: TaskStore, owner: str, response: Response, services: Se
     if task is None:
         raise TaskNotFound
     if task.status is TaskStatus.WORKING:
-        dispatch(services, task)
+        dispatch(task)

@@ -17,7 +17,7 @@ from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, TASK_ID_KEY, Envel
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, missing_capability
 from mcp_baton.protocol.state import LIFETIME_S, ForgedState, Seal, binding_of
-from mcp_baton.questions.answers import AnswerStore, growing_pauses
+from mcp_baton.tasks.answers import AnswerStore, growing_pauses
 from mcp_baton.tools.asking import (
     URL_ELICITATION,
     Identity,

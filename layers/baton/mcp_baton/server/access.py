@@ -7,19 +7,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.http import HEADER_NAME, HttpRequest, HttpResponse
-from mcp_baton.protocol.jsonrpc import INVALID_REQUEST, error_message
-from mcp_baton.server.reply import json_response
+from mcp_baton.protocol.paths import APPROVALS, CALLBACKS, CONSOLE, CONSOLE_CLIENT, LINKS, PATH
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.texts import to_text
+from mcp_baton.transport.reply import refusal
 
-PATH: Final = "/mcp"
-CONSOLE: Final = "/console"
-CONSOLE_CLIENT: Final = "/console/client.json"
-APPROVALS: Final = "/approvals"
-LINKS: Final = "/approve/"
-CALLBACKS: Final = "/callbacks/"
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 METHODS: Final = "POST"
 """The methods that a page may use. `GET` needs no permission: the page can read the 405."""
@@ -171,7 +164,3 @@ def early_answer(request: HttpRequest, page: Page | None, settings: Settings) ->
 def is_approvals(path: str) -> bool:
     """Whether a path belongs to the approvals API."""
     return path == APPROVALS or path.startswith(f"{APPROVALS}/")
-
-
-def refusal(status: int, message: str) -> HttpResponse:
-    return json_response(status, error_message(None, ProtocolError(INVALID_REQUEST, message)))

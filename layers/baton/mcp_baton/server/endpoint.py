@@ -1,7 +1,6 @@
 """The MCP endpoint: it answers HTTP requests (docs/http.md). Only the task store has state between two requests."""
 
 import logging
-from functools import partial
 from typing import Final
 
 from mcp_baton.exceptions import ProtocolError
@@ -21,17 +20,19 @@ from mcp_baton.protocol.jsonrpc import (
     parse_body,
     result_message,
 )
+from mcp_baton.protocol.paths import CALLBACKS, LINKS
 from mcp_baton.questions.deliver_answer import deliver_answer
-from mcp_baton.server.access import CALLBACKS, LINKS, ForeignPage, Origins, early_answer, is_approvals, refusal
+from mcp_baton.server.access import ForeignPage, Origins, early_answer, is_approvals
 from mcp_baton.server.methods import METHODS, Method, call_method
 from mcp_baton.server.methods.lifecycle import complete_result
-from mcp_baton.server.reply import Reply, json_response
-from mcp_baton.server.request import Request
-from mcp_baton.server.services import Services
+from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.telemetry import INTERNAL_ERRORS
 from mcp_baton.tools.asking import InputRequired
 from mcp_baton.tools.content import result_without_links
 from mcp_baton.tools.running.tool_threads import CallerGone
+from mcp_baton.transport.reply import Reply, json_response, refusal
+from mcp_baton.workflow.request import Request
+from mcp_baton.workflow.services import Services
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +152,7 @@ class Endpoint:
             return json_response(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
         if isinstance(message, Response):
             _, tasks = self._services.for_caller(request.claims, exchange)
-            return deliver_answer(tasks, request.owner, message, self._services)
+            return deliver_answer(tasks, request.owner, message, self._dispatch)
         try:
             envelope = classify(message, request.headers)
         except ProtocolError as error:
@@ -186,6 +187,11 @@ class Endpoint:
         )
         return self._serve(mcp_request)
 
+    def _dispatch(self, task: TaskRecord) -> bool:
+        from mcp_baton.workflow.dispatching import dispatch
+
+        return dispatch(self._services, task)
+
     def _serve(self, request: Request) -> HttpResponse | None:
         message, envelope, exchange, reply = request.message, request.envelope, request.exchange, request.reply
         try:
@@ -199,10 +205,8 @@ class Endpoint:
             self._services.telemetry.add(INTERNAL_ERRORS)
             data: Json = {"correlationId": exchange.request_id}
             return reply.error(200, error_message(message.id, ProtocolError(INTERNAL_ERROR, "Internal error", data)))
-        if request.approvals:
-            from mcp_baton.approvals.notifying import notify
-
-            self._services.later(partial(notify, request))
+        if request.notifications:
+            self._services.later(request.notify)
         final_result = complete_result(request, result) if envelope.era is Era.STATELESS else result
         if envelope.revision == REVISION_WITHOUT_HEADER:
             final_result = result_without_links(final_result)

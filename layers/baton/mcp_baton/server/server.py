@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
 
 from msgspec import structs
 
-from mcp_baton.approvals.approval import Approval, ApprovalListener
+from mcp_baton.approvals.record import ApprovalListener
 from mcp_baton.definition_errors import collector, defining, refuse
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.protocol.budget import PLACEHOLDER_BYTES
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.view import REPEATS, Options, ServerView, TaskIds
+from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.completion import Completer, Completion, completion_of
 from mcp_baton.tools.labels import (
     TOOL_OPTIONS,
@@ -31,6 +31,7 @@ from mcp_baton.tools.prompt import Prompt
 from mcp_baton.tools.resource import APP_URI, SCHEME, Resource, is_reserved
 from mcp_baton.tools.tool import Tool, ToolOptions, task_support
 from mcp_baton.workflow.definition import ToolFunction, Workflow
+from mcp_baton.workflow.server_view import REPEATS, Options, ServerView, TaskIds
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 if TYPE_CHECKING:

@@ -14,13 +14,12 @@ from msgspec.structs import replace
 
 from mcp_baton.exceptions import Conflict, StoreError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.questions.answers import AnswerStore
+from mcp_baton.tasks.answers import AnswerStore
 from mcp_baton.tasks.record import Claim, NewTask, StepStatus, TaskPage, TaskRecord, TaskStanding
 
 if TYPE_CHECKING:
-    from mcp_baton.approvals.record import ApprovalStore
-    from mcp_baton.background.jobs import JobStore
-    from mcp_baton.callbacks.addresses import CallbackStore
+    from mcp_baton.tasks.callbacks import CallbackStore
+    from mcp_baton.tasks.jobs import JobStore
     from mcp_baton.tasks.starts import StartStore
 
 
@@ -126,9 +125,6 @@ class TaskStore(Protocol):
 
     @property
     def jobs(self) -> "JobStore": ...
-
-    @property
-    def approvals(self) -> "ApprovalStore": ...
 
     @property
     def callbacks(self) -> "CallbackStore": ...

@@ -10,7 +10,7 @@ from mcp_baton import Server, ToolError
 from mcp_baton.present.task_view import variables_in
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.access import CALLBACKS
+from mcp_baton.protocol.paths import CALLBACKS
 from mcp_baton.tasks.record import PROGRESS, WORKFLOW_TASK
 from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.function import Clock, Function, Invocations, Kill
@@ -20,7 +20,8 @@ from mcp_baton.testing.script import FixedResult, Script
 from mcp_baton.testing.store import Store
 from mcp_baton.testing.wire import ROUNDS, Era, JsonRpcError, Wire
 from mcp_baton.testing.workers import WaitingEvent, Worker, WorkerRun
-from mcp_baton.workflow.definition import ANSWERS, TASK_ID
+from mcp_baton.tools.arguments import TASK_ID
+from mcp_baton.workflow.definition import ANSWERS
 
 
 def pages(request: Callable[[str, JsonObject], JsonObject], method: str, key: str) -> list[dict[str, Any]]:

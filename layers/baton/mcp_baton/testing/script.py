@@ -15,11 +15,11 @@ from mcp_baton import Server
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.testing.answers import Answers
 from mcp_baton.testing.function import Invocations
+from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.tools.prompt import Prompt
 from mcp_baton.tools.resource import Resource
 from mcp_baton.tools.schema.schema import InputSchema
 from mcp_baton.tools.tool import Tool
-from mcp_baton.workflow.host import Succeeded
 
 _arguments: ContextVar[JsonObject] = ContextVar("mcp_baton.testing.arguments")
 """The arguments of the next call, as they were sent."""

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.workflow.keys import Key, own_key
+from mcp_baton.tasks.keys import Key, own_key
 
 URL_ELICITATION = "elicitation.url"
 

@@ -9,11 +9,11 @@ from msgspec import Struct, field
 from mcp_baton.exceptions import Abandoned, ToolError
 from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.tasks.keys import Key, own_key
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.asking import Asker, Question, TaskBegins, supports
 from mcp_baton.tools.content import ResourceContent
-from mcp_baton.workflow.keys import Key, own_key
-from mcp_baton.workflow.secrets import NO_SECRETS, Secrets
+from mcp_baton.tools.secrets import NO_SECRETS, Secrets
 
 if TYPE_CHECKING:
     from mcp_baton.tools.questions import Elicited, Roots, Sampled, SamplingContent, Schema

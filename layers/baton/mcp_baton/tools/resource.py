@@ -20,11 +20,11 @@ from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tools.content import base64_of
 from mcp_baton.tools.labels import Labels
+from mcp_baton.tools.outcomes import Failed, FetchedResource, Mismatch, ResourceUnavailable
 from mcp_baton.tools.schema.plain import to_json
-from mcp_baton.tools.schema.schema import InputSchema
+from mcp_baton.tools.schema.schema import InputSchema, explain
 from mcp_baton.tools.schema.signature import read_signature
 from mcp_baton.tools.uris import canonical, encoded, escaped, folded, key, other_forms
-from mcp_baton.workflow.host import FetchedResource
 
 _EXPRESSION = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)(\*?)\}")
 _DOTS = frozenset({".", ".."})
@@ -243,3 +243,28 @@ def find_in(resources: Mapping[str, Resource], uri: str) -> tuple[Resource, dict
         if arguments is not None:
             return resource, arguments
     return None
+
+
+def contents_of_outcome(uri: str, outcome: FetchedResource | Mismatch | Failed) -> FetchedResource:
+    """Return the contents that a resource's function has returned. Raises `ResourceUnavailable`."""
+    match outcome:
+        case Mismatch() as mismatch:
+            raise ResourceUnavailable(f"{uri}: {explain(mismatch)}")
+        case Failed(error) as failure:
+            raise ResourceUnavailable(error, failure.error_id)
+        case contents:
+            return contents
+
+
+def mismatch_reason(resources: Mapping[str, Resource], uri: str) -> str:
+    """Explain to the author of a workflow why a URI does not match the resource that the author probably means."""
+    if len(uri) > MAX_URI:
+        return f": it is longer than {MAX_URI} characters"
+    for resource in resources.values():
+        name = resource.unsafe_variable(uri)
+        if name is not None:
+            return (
+                f": {{{name}}} of {resource.uri} takes one name, without a slash, a backslash or a NUL, and not '.' or "
+                f"'..'. A resource whose URI has {{+{name}}} takes paths, too"
+            )
+    return ""

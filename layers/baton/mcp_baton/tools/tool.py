@@ -9,12 +9,14 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from mcp_baton.approvals.approval import Approval
 from mcp_baton.exceptions import RegistrationError, WrongResult
 from mcp_baton.hints import allowed_name, did_you_mean, source_location
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tools.approval import Approval
+from mcp_baton.tools.arguments import NAME, TASK_ID, is_portable_name
 from mcp_baton.tools.content import CONTENT_TYPES, ToolResult
 from mcp_baton.tools.labels import AllLabels, Labels
+from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.tools.param_headers import Header, mirrored
 from mcp_baton.tools.published_schema import optional, published
 from mcp_baton.tools.schema.plain import to_json
@@ -28,9 +30,7 @@ from mcp_baton.tools.schema.signature import (
     shown_type,
     type_without_schema,
 )
-from mcp_baton.workflow.definition import NAME, TASK_ID, is_portable_name
-from mcp_baton.workflow.host import Succeeded
-from mcp_baton.workflow.sources import as_text
+from mcp_baton.tools.templates import as_text
 
 type Support = Literal["forbidden", "optional", "required"]
 type Start = Literal["call", "explicit"]

@@ -20,8 +20,9 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.workflow.definition_changes import Move, obsolete_variables, statuses_under
-from mcp_baton.workflow.host import Skipped, Succeeded, status_of, stored_result
+from mcp_baton.workflow.host import Skipped, status_of, stored_result
 from mcp_baton.workflow.items import Items, stored_items
 from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.run import StepTrace

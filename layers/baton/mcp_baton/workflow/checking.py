@@ -10,18 +10,16 @@ from msgspec import Struct, structs
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.hints import closest, did_you_mean
 from mcp_baton.protocol.json import dumps
+from mcp_baton.tools.arguments import NAME, TASK_ID, Argument, is_portable_name
+from mcp_baton.tools.templates import placeholders
 from mcp_baton.workflow.definition import (
     ANSWERS,
-    NAME,
     TASK_ACTION,
-    TASK_ID,
     TASK_RESULT,
     WORKFLOW_NAME,
-    Argument,
     Step,
     ToolFunction,
     Workflow,
-    is_portable_name,
     value_text,
 )
 from mcp_baton.workflow.resolve import InvalidPath, Schema, invalid_path, kinds_at
@@ -38,7 +36,6 @@ from mcp_baton.workflow.sources import (
     TaskVariable,
     constant,
     parts_of,
-    placeholders,
     prompt_arg,
     source_text,
     sources_in,

@@ -16,11 +16,12 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import EXTRA_PREFIX, ITEMS_PREFIX, StepProgress, StepStatus, pause_of, paused_step
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite, Timing
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.host import Failed, Outcome, Succeeded, status_of, stored_result
+from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
+from mcp_baton.tools.quoting import one_line
+from mcp_baton.workflow.host import status_of, stored_result
 from mcp_baton.workflow.items import Items, failed_items, item_name, stored_items
 from mcp_baton.workflow.pause import FailedItem, StepFailed, parse_pause, pause_after
 from mcp_baton.workflow.plan import Comparison, Plan, Planned
-from mcp_baton.workflow.quoting import one_line
 from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice
 from mcp_baton.workflow.sources import Found
 from mcp_baton.workflow.stored_calls import stored_call

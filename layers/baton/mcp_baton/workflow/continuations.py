@@ -9,23 +9,26 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mcp_baton.approvals.approval import AFTER_APPROVAL, NotApproved
 from mcp_baton.exceptions import Conflict, OutcomeUnknown, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.present.handoff import next_calls
 from mcp_baton.present.task_view import notes_meta, task_meta, with_decision
 from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.json import Json, JsonObject, json_size
-from mcp_baton.server.execution import AskerFactory
-from mcp_baton.server.request import Request
 from mcp_baton.tasks.ids import new_token
+from mcp_baton.tasks.keys import step_key
 from mcp_baton.tasks.record import ITEMS_PREFIX, StepStatus, TaskRecord, pause_of, paused_step, statuses_of
 from mcp_baton.tasks.store import Batch, SetPause, Timing, write_decided
 from mcp_baton.tasks.values import weight_of
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import RECORDINGS_LOST
+from mcp_baton.tools.approval import AFTER_APPROVAL, NotApproved
 from mcp_baton.tools.asking import Identity, identity_for_task
+from mcp_baton.tools.calls import NO_PLACE, Attempt, Place
+from mcp_baton.tools.outcomes import Failed, Failure, Outcome
+from mcp_baton.tools.running.caller import AskerFactory
 from mcp_baton.tools.running.runner import CallOptions
 from mcp_baton.tools.schema.prompt_arguments import check_arguments
+from mcp_baton.tools.secrets import oversized_secret
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.continuation import (
     Candidate,
@@ -39,8 +42,6 @@ from mcp_baton.workflow.continuation import (
 )
 from mcp_baton.workflow.definition import Workflow, random_fraction
 from mcp_baton.workflow.definition_changes import declared_arguments
-from mcp_baton.workflow.host import NO_PLACE, Attempt, Failed, Failure, Outcome, Place
-from mcp_baton.workflow.keys import step_key
 from mcp_baton.workflow.pause import approval_pause
 from mcp_baton.workflow.placeholders import (
     CHANGED,
@@ -51,7 +52,7 @@ from mcp_baton.workflow.placeholders import (
 )
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.repeats import Repeat
-from mcp_baton.workflow.secrets import oversized_secret
+from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.sources import PromptArg
 
 logger = logging.getLogger(__name__)

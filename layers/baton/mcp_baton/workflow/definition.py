@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -13,11 +12,13 @@ from typing import Any, Final, Literal, cast
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from mcp_baton.approvals.approval import Approval
 from mcp_baton.definition_errors import collector, refuse
 from mcp_baton.exceptions import RegistrationError, ToolError, WorkflowError
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
+from mcp_baton.tools.approval import Approval
+from mcp_baton.tools.arguments import Argument
+from mcp_baton.tools.templates import placeholders
 from mcp_baton.workflow.reference import Reference, source_of
 from mcp_baton.workflow.sources import (
     Condition,
@@ -28,17 +29,10 @@ from mcp_baton.workflow.sources import (
     as_source,
     condition_of,
     parts_of,
-    placeholders,
     source_json,
     source_text,
 )
 from mcp_baton.workflow.wait import Callback, duration_text, milliseconds
-
-NAME: Final = "1 to 64 of A-Z a-z 0-9 _ -, a letter or _ first"
-"""The rule, in words."""
-
-TASK_ID: Final = "task_id"
-"""The argument of a tool, or of a prompt, that names a task (docs/workflows.md, As a tool)."""
 
 NEW_TASK: Final = "new"
 """The task id with which a call of a workflow's tool always starts a new task (docs/workflows.md, Repeated calls)."""
@@ -54,13 +48,6 @@ TASK_RESULT: Final = "task_result"
 
 WORKFLOW_NAME: Final = "__baton_workflow_name__"
 """The attribute of a workflow function that has the workflow's name."""
-
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-
-
-def is_portable_name(name: str) -> bool:
-    """Whether every host accepts this name."""
-    return _NAME.fullmatch(name) is not None
 
 
 class ToolFunction(str):
@@ -141,36 +128,6 @@ def _check_number(field: str, value: object, least: float) -> None:
 
 def _error(field: str, value: object, remedy: str) -> RegistrationError:
     return RegistrationError(f"Retry({field}={value!r}): give {remedy}")
-
-
-class Argument(Struct, frozen=True):
-    """A prompt argument.
-
-    Attributes:
-        name: Its name. A workflow function takes it from the parameter: `Annotated[str, Argument(secret=True)]`.
-        description: What it is, for the person or model that fills it in.
-        required: Whether the prompt can be used without it.
-        type: What the string that a client sends is converted to: any type that pydantic knows.
-        default: The value of an optional argument that is left out, as JSON: it is converted as if the client had sent
-            it. `None` for no default.
-        secret: Its value is never stored. `<secret NAME>` is shown instead of it, and it must be given again with a
-            resume (docs/workflows.md, Secret arguments).
-        other_names: Further names by which a caller may give it. A workflow function takes them from `AliasChoices`.
-    """
-
-    name: str = ""
-    description: str = ""
-    required: bool = False
-    type: Any = str
-    default: Json = None
-    secret: bool = False
-    other_names: tuple[str, ...] = ()
-
-    @property
-    def shown_description(self) -> str:
-        """The description that lists show."""
-        note = "Secret: it is not stored, and must be given again when the task is resumed." if self.secret else ""
-        return " ".join(text for text in (self.description, note) if text)
 
 
 class Ask(Struct, frozen=True):
@@ -430,6 +387,15 @@ class Step(_Cached):
             # The end of a wait that has started stays when the definition changes.
             parts.append({"wait": self.waits_for, "returns": str(self.callback.returns) if self.callback else None})
         return parts
+
+    @property
+    def max_calls(self) -> int:
+        """How often the step is called at most if each call fails cleanly."""
+        return self.retry.attempts if self.retry else 1 + self.retryable
+
+    def may_repeat(self, error: BaseException | None) -> bool:
+        """Whether the step may be called again after its tool has raised this."""
+        return self.retryable or (self.retry is not None and isinstance(error, self.retry.on))
 
     @property
     def fingerprint(self) -> str:

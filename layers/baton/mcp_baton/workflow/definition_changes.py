@@ -19,8 +19,8 @@ from mcp_baton.tasks.record import (
     statuses_of,
     steps_of,
 )
+from mcp_baton.tools.secrets import is_hidden
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.secrets import is_hidden
 
 
 class Move(Struct, frozen=True):

@@ -14,7 +14,6 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from mcp_baton.approvals.approval import GRACE_MS, denied_call
 from mcp_baton.exceptions import (
     ClaimLost,
     OutcomeUnknown,
@@ -28,6 +27,7 @@ from mcp_baton.exceptions import (
 from mcp_baton.present.handoff import RemainingCalls, uris_of
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
+from mcp_baton.tasks.keys import Key, own_key, step_key
 from mcp_baton.tasks.record import (
     ITEMS_PREFIX,
     RESULT_PREFIX,
@@ -42,25 +42,14 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.store import Batch, TaskStore, Timing, write_decided
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.tools.approval import GRACE_MS, denied_call
+from mcp_baton.tools.calls import Attempt, Place
+from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Outcome, Prepared, ResourceUnavailable, Succeeded
 from mcp_baton.workflow.batch import merged_items, run_batch
 from mcp_baton.workflow.definition import Step, Workflow, random_fraction
 from mcp_baton.workflow.definition_changes import move_to, statuses_under
-from mcp_baton.workflow.host import (
-    Attempt,
-    Failed,
-    Failure,
-    FetchedResource,
-    Host,
-    Outcome,
-    Place,
-    Prepared,
-    ResourceUnavailable,
-    Skipped,
-    Succeeded,
-    Threads,
-)
+from mcp_baton.workflow.host import Host, Skipped, Threads
 from mcp_baton.workflow.items import Items, item_name
-from mcp_baton.workflow.keys import Key, own_key, step_key
 from mcp_baton.workflow.lease import Lease, Over, StartTime, Superseded, TaskOver, ThreadLease, lease_end, release_claim
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, Remedy, Waiting, approval_pause, pause_after
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat

@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.execution import DetachedExecution, Execution
-from mcp_baton.server.methods.resources import contents_of_outcome, find_resource, mismatch_reason
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.tools.arguments import Argument
+from mcp_baton.tools.calls import FIRST, Attempt
+from mcp_baton.tools.outcomes import Failed, FetchedResource, Outcome, Prepared, ResourceUnavailable
+from mcp_baton.tools.resource import contents_of_outcome, find_in, mismatch_reason
 from mcp_baton.tools.running.runner import BoundTools, CallOptions, bound_resource, call, run
-from mcp_baton.tools.running.tool_threads import KEEP_ALIVE_S, Listener, no_pulse
-from mcp_baton.workflow.definition import Argument
-from mcp_baton.workflow.host import FIRST, Attempt, Failed, FetchedResource, Outcome, Prepared, ResourceUnavailable
+from mcp_baton.tools.running.tool_threads import Listener, no_pulse
+from mcp_baton.transport.reply import KEEP_ALIVE_S
+from mcp_baton.workflow.execution import DetachedExecution, Execution
 from mcp_baton.workflow.parallel_calls import ParallelCalls
 from mcp_baton.workflow.workflow_tool import argument_schemas
 
@@ -66,9 +68,11 @@ class ServerHost:
             return Failed(error.message, cause=error)
 
     def read(self, uri: str) -> Sequence[FetchedResource]:
-        match = find_resource(self._execution.server, uri)
+        match = find_in(self._execution.server.resources, uri)
         if match is None:
-            raise ResourceUnavailable(f"there is no resource {uri}{mismatch_reason(self._execution.server, uri)}")
+            raise ResourceUnavailable(
+                f"there is no resource {uri}{mismatch_reason(self._execution.server.resources, uri)}"
+            )
         resource, arguments = match
         try:
             target = bound_resource(resource, uri)

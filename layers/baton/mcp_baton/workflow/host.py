@@ -1,30 +1,16 @@
 """The interface between the engine and the server: tools, resources, a clock, notifications, and their results."""
 
-from collections.abc import Callable, Collection, Sequence
-from enum import StrEnum
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
 
-from mcp_baton.approvals.approval import Approval, NotApproved
-from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import StepStatus, TaskRecord
+from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.keys import Key
-from mcp_baton.workflow.secrets import NO_SECRETS, Secrets
-
-
-class Succeeded(Struct, frozen=True):
-    """A tool's value, as JSON; `None` for a step that only fetched resources.
-
-    Attributes:
-        shown: The MCP result, if the tool has returned one itself.
-    """
-
-    value: Json
-    shown: JsonObject | None = None
+from mcp_baton.tools.arguments import Argument
+from mcp_baton.tools.calls import FIRST, Attempt
+from mcp_baton.tools.outcomes import FetchedResource, Mismatch, Outcome, Prepared, Succeeded
 
 
 class Skipped(Struct, frozen=True):
@@ -35,105 +21,6 @@ class Skipped(Struct, frozen=True):
     """
 
     timed_out: bool = False
-
-
-class Failure(StrEnum):
-    """How a call failed.
-
-    Attributes:
-        INVALID: Its arguments or its value do not match its signature.
-        TIMED_OUT: It was abandoned. It may still have an effect.
-    """
-
-    RAISED = "raised"
-    INVALID = "invalid"
-    TIMED_OUT = "timed out"
-    NOT_STARTED = "not started"
-
-
-class Failed(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
-    """The tool reported an error, raised, or timed out.
-
-    Attributes:
-        asks_client: The tool asked the client for input. It can do that if the client calls it, but not in a step.
-        error_id: Identifies the error in the server's log, if its text is hidden from clients.
-        not_approved: The approval that the call needs, if that is why it was not made.
-        is_refused: Whether a guard refused the call. Nothing was run, and nothing is recorded.
-    """
-
-    error: str
-    asks_client: bool = False
-    kind: Failure = Failure.RAISED
-    cause: BaseException | None = None
-    error_id: str | None = None
-    not_approved: NotApproved | None = None
-    is_refused: bool = False
-
-    def __eq__(self, other: object) -> bool:
-        """Whether the client sees the same."""
-        return isinstance(other, Failed) and (self.error, self.asks_client) == (other.error, other.asks_client)
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the tool has said that the same call will fail again."""
-        return isinstance(self.cause, ToolError) and not self.cause.retryable
-
-
-class Place(Struct, frozen=True):
-    """Where a call belongs. Guards check it.
-
-    Attributes:
-        workflow: The workflow of the task that the call names.
-        step: The step, if the definition has it.
-        name: The step's name; for an element of a list, with its index.
-        task: The task; `None` for a call without a task.
-        is_turn: Whether it is the step's turn.
-        is_item: Whether the call is one of several of its step.
-        by: Names the attempt; empty to make a new name.
-        before: The attempt that this one repeats: the earlier round of a call that asked the client.
-        secrets: The secrets of the run, which people must not see.
-    """
-
-    workflow: Workflow | None = None
-    step: Step | None = None
-    name: str | None = None
-    task: TaskRecord | None = None
-    is_turn: bool = False
-    is_item: bool = False
-    by: str = ""
-    before: str | None = None
-    secrets: Secrets = NO_SECRETS
-
-    @property
-    def approval(self) -> Approval | None:
-        """The approval that the step adds to its tool."""
-        return self.step.approval if self.step else None
-
-    def allows(self, only_in: Collection[str]) -> bool:
-        """Whether a tool that runs only in these workflows may run here."""
-        return self.is_turn and self.workflow is not None and self.workflow.name in only_in
-
-
-NO_PLACE = Place()
-
-
-class Attempt(Struct, frozen=True):
-    """One of the calls of a tool.
-
-    Attributes:
-        key: The idempotency key of all attempts; `None` for a call that gets a key of its own.
-    """
-
-    number: int = 1
-    key: Key | None = None
-    place: Place = NO_PLACE
-
-
-FIRST = Attempt()
-
-
-type Outcome = Succeeded | Failed
-"""How a call ended."""
 
 
 def status_of(outcome: Outcome | Skipped) -> StepStatus:
@@ -153,49 +40,6 @@ def stored_result(outcome: Outcome | Skipped) -> Json:
         case Skipped():
             return None
     return {"error": outcome.error}
-
-
-MAX_FIELDS = 20
-"""Invalid fields that are reported: enough to see what is wrong."""
-
-
-class InvalidField(Struct, frozen=True):
-    """A field that does not satisfy the tool's input schema, and why."""
-
-    field: str
-    problem: str
-
-
-class Mismatch(Struct, frozen=True):
-    """How arguments fail to satisfy a tool's input schema."""
-
-    missing: tuple[str, ...] = ()
-    invalid: tuple[InvalidField, ...] = ()
-
-
-class Prepared(Struct, frozen=True):
-    """A call whose arguments satisfy the function's input schema."""
-
-    name: str
-    arguments: JsonObject
-    bound: dict[str, Any]
-
-
-class FetchedResource(Struct, frozen=True):
-    """One content of a resource: text, or base64 of its bytes."""
-
-    uri: str
-    mime_type: str | None
-    text: str | None = None
-    blob: str | None = None
-
-
-class ResourceUnavailable(Exception):
-    """A resource could not be fetched."""
-
-    def __init__(self, reason: str, error_id: str | None = None) -> None:
-        super().__init__(reason)
-        self.error_id = error_id
 
 
 class Host(Protocol):

@@ -10,7 +10,8 @@ from typing import Any
 
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tools.running.tool_threads import KEEP_ALIVE_S, Listener, run_in_thread
+from mcp_baton.tools.running.tool_threads import Listener, run_in_thread
+from mcp_baton.transport.reply import KEEP_ALIVE_S
 from mcp_baton.workflow.host import Host
 
 type Job = Callable[[], object]

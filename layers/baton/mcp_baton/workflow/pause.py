@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Final, Self, get_args
 
 from msgspec import Struct, ValidationError, convert, field, structs, to_builtins
 
-from mcp_baton.approvals.approval import NotApproved
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tools.approval import NotApproved
+from mcp_baton.tools.outcomes import MAX_FIELDS, Failed, Failure, InvalidField
+from mcp_baton.tools.quoting import encoded_uri, one_line, quoted_error
+from mcp_baton.tools.templates import fill, placeholders
 from mcp_baton.workflow.definition import Step
-from mcp_baton.workflow.host import MAX_FIELDS, Failed, Failure, InvalidField
-from mcp_baton.workflow.quoting import encoded_uri, one_line, quoted_error
-from mcp_baton.workflow.sources import fill, placeholders
 
 NOTHING_TO_DO: Final = "Until then, nothing needs to be done."
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import StoreError, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.tasks.keys import canonical_text
 from mcp_baton.tasks.record import (
     CALL_PREFIX,
     RESULT_PREFIX,
@@ -20,14 +21,14 @@ from mcp_baton.tasks.record import (
     steps_of,
 )
 from mcp_baton.tasks.values import holds, outside_bytes
+from mcp_baton.tools.secrets import Secrets, secret_placeholder
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.definition_changes import given_secrets, has_secrets
 from mcp_baton.workflow.items import Items
-from mcp_baton.workflow.keys import canonical_text
 from mcp_baton.workflow.pause import PauseReason, parse_pause, refused_arguments
 from mcp_baton.workflow.repeats import INTERRUPTED, NOT_RECORDED, Canonical, Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, NotGiven
-from mcp_baton.workflow.secrets import Secrets, contains_argument, hidden_in, secret_placeholder, secrets_in_call
+from mcp_baton.workflow.secrets import contains_argument, hidden_in, secrets_in_call
 from mcp_baton.workflow.sources import Found, Source, StepOutput, TaskVariable
 from mcp_baton.workflow.stored_calls import restore_call
 

@@ -5,9 +5,9 @@ import logging
 from mcp_baton.exceptions import ProtocolError, StoreError
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.execution import Execution
-from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import TaskRecord, steps_of
+from mcp_baton.workflow.execution import Execution
+from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.task_ids import InvalidTaskReference, named_task
 
 logger = logging.getLogger(__name__)

@@ -11,16 +11,17 @@ from typing import Final, cast
 from mcp_baton.exceptions import BatonError, StoreBusy, StoreError, StoreUnavailable, TaskNotFound
 from mcp_baton.protocol.json import JsonObject, dumps, dumps_spaced
 from mcp_baton.protocol.state import KeyUnavailable
-from mcp_baton.server.request import Request
-from mcp_baton.server.view import may_use
 from mcp_baton.tasks.record import PAUSE_REASON, TaskRecord, TaskStatus, epoch_ms
 from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import REPEATED_CALLS
+from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.asking import declares
-from mcp_baton.workflow.definition import NEW_TASK, TASK_ID, Workflow
+from mcp_baton.workflow.definition import NEW_TASK, Workflow
 from mcp_baton.workflow.lease import lease_end
 from mcp_baton.workflow.pause import AnswersRequired, parse_pause
+from mcp_baton.workflow.request import Request
+from mcp_baton.workflow.server_view import may_use
 from mcp_baton.workflow.wait import milliseconds
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 

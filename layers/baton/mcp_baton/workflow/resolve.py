@@ -11,8 +11,12 @@ from msgspec import Struct, field, structs
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import RESULT_PREFIX, WAIT_PREFIX, StepStatus, is_early
+from mcp_baton.tools.outcomes import InvalidField, Mismatch, Prepared
+from mcp_baton.tools.quoting import LONGEST, is_long, one_line
+from mcp_baton.tools.secrets import NO_SECRETS, Secrets, shown_texts
+from mcp_baton.tools.templates import as_text, copy_json, fill, fill_json, fill_uri, placeholders
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.host import Host, InvalidField, Mismatch, Prepared
+from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.items import Items, list_of, stored_items
 from mcp_baton.workflow.pause import (
     AnswersRequired,
@@ -22,8 +26,7 @@ from mcp_baton.workflow.pause import (
     UnresolvableParams,
     UnresolvedDependency,
 )
-from mcp_baton.workflow.quoting import LONGEST, is_long, one_line
-from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, hidden_argument, shown_texts
+from mcp_baton.workflow.secrets import hidden_argument
 from mcp_baton.workflow.sources import (
     Condition,
     Constant,
@@ -34,16 +37,10 @@ from mcp_baton.workflow.sources import (
     Source,
     StepOutput,
     TaskVariable,
-    as_text,
     compare,
-    copy_json,
-    fill,
-    fill_json,
-    fill_uri,
     lookup,
     missing_field_text,
     parts_of,
-    placeholders,
     source_text,
 )
 from mcp_baton.workflow.wait import time_of

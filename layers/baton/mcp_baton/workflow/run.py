@@ -27,19 +27,11 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import Timing
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Outcome, Succeeded
+from mcp_baton.tools.secrets import secrets_of, stored_arguments
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.definition_changes import Move
-from mcp_baton.workflow.host import (
-    Failed,
-    Failure,
-    FetchedResource,
-    Host,
-    Outcome,
-    Skipped,
-    Succeeded,
-    status_of,
-    stored_result,
-)
+from mcp_baton.workflow.host import Host, Skipped, status_of, stored_result
 from mcp_baton.workflow.items import Items, failed_items
 from mcp_baton.workflow.lease import Lease, Over, StartTime, Superseded, TaskOver
 from mcp_baton.workflow.pause import (
@@ -54,7 +46,6 @@ from mcp_baton.workflow.pause import (
 )
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.secrets import secrets_of, stored_arguments
 
 
 class RunInput(Struct, frozen=True):

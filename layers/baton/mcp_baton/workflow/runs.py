@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from mcp_baton.approvals.approval import GRACE_MS
 from mcp_baton.exceptions import (
     BatonError,
     ClaimLost,
@@ -20,26 +19,29 @@ from mcp_baton.exceptions import (
 )
 from mcp_baton.present.task_view import notes_meta, task_meta
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.server.execution import Execution
-from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, waiting_jobs
 from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
+from mcp_baton.tools.approval import GRACE_MS
+from mcp_baton.tools.arguments import Argument
+from mcp_baton.tools.outcomes import Failed, Succeeded
 from mcp_baton.tools.schema.prompt_arguments import (
     ArgumentRefused,
     check_answers,
     check_arguments,
     is_empty,
 )
-from mcp_baton.workflow.definition import ANSWERS, Argument, Workflow
+from mcp_baton.tools.secrets import secret_placeholder
+from mcp_baton.tools.templates import as_text
+from mcp_baton.workflow.definition import ANSWERS, Workflow
 from mcp_baton.workflow.definition_changes import conflicting_steps, declared_arguments, given_secrets, statuses_under
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.engine_host import ServerHost
-from mcp_baton.workflow.host import Failed, Skipped, Succeeded
+from mcp_baton.workflow.execution import Execution
+from mcp_baton.workflow.host import Skipped
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import ApprovalRequired, Waiting
+from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.run import EndedRun, RunInput
-from mcp_baton.workflow.secrets import secret_placeholder
-from mcp_baton.workflow.sources import as_text
 from mcp_baton.workflow.wait import milliseconds
 from mcp_baton.workflow.workflow_tool import takes_null
 
@@ -98,7 +100,7 @@ def answer_with_run(
     start = partial(run_workflow, request, workflow, host=host, ttl_ms=ttl_ms, starter=starter, named=named)
     if not workflow.ask and not any(step.ask and step.ask.of == "user" for step in workflow.steps):
         return start(arguments, task_id, takes_over=takes_over)
-    from mcp_baton.questions.client_questions import run_asking
+    from mcp_baton.workflow.client_questions import run_asking
 
     def run(task_id: str | None, arguments: JsonObject, answers: Mapping[str, JsonObject]) -> EndedRun:
         nonlocal takes_over
@@ -169,7 +171,7 @@ def _wake_waiting_jobs(execution: Execution, run: EndedRun, task: TaskRecord) ->
     is_waiting = isinstance(run.pause, ApprovalRequired | Waiting)
     has_continued = any(not trace.replayed and isinstance(trace.outcome, Succeeded | Skipped) for trace in run.traces)
     if execution.store is not None and (task.status.terminal or (is_waiting and has_continued)):
-        from mcp_baton.background.dispatching import wake_waiting_jobs
+        from mcp_baton.workflow.dispatching import wake_waiting_jobs
 
         wake_waiting_jobs(execution.services, execution.store, task, but=execution.job_id)
 
@@ -212,8 +214,8 @@ def split_answers(
 def _refuse_placeholders(workflow: Workflow, values: JsonObject, kind: str) -> None:
     if "<" not in dumps(values):
         return
+    from mcp_baton.tools.quoting import quoted_error
     from mcp_baton.workflow.placeholders import unreplaced_in_own_call
-    from mcp_baton.workflow.quoting import quoted_error
 
     unknown = unreplaced_in_own_call(values, workflow)
     if unknown is not None:

@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping
 from typing import Final, TypeGuard
 
 from mcp_baton.protocol.json import Json, JsonObject, json_size
+from mcp_baton.tasks.keys import digest
 from mcp_baton.tasks.record import CALL_PREFIX
-from mcp_baton.workflow.keys import digest
-from mcp_baton.workflow.secrets import is_hidden, stored_arguments
+from mcp_baton.tools.secrets import is_hidden, stored_arguments
 
 CALL_BYTES: Final = 8_192
 """The longest JSON text of arguments that are stored whole, bytes."""

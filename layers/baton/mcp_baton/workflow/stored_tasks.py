@@ -3,20 +3,19 @@ Check stored tasks; Resume many tasks)."""
 
 from types import MappingProxyType
 
-from mcp_baton.approvals.notifying import notify
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.protocol.envelope import STATELESS_REVISIONS, Envelope, Era
 from mcp_baton.protocol.http import Exchange
-from mcp_baton.server.execution import DetachedExecution
-from mcp_baton.server.reply import Reply
-from mcp_baton.server.services import Services
-from mcp_baton.server.view import ServerView
 from mcp_baton.tasks.record import TaskRecord, statuses_of
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
+from mcp_baton.transport.reply import Reply
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.engine_host import ServerHost
+from mcp_baton.workflow.execution import DetachedExecution
 from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.runs import DefinitionChanged, resumed_input, run_workflow
+from mcp_baton.workflow.server_view import ServerView
+from mcp_baton.workflow.services import Services
 
 
 def why_refused(server: ServerView, task: TaskRecord) -> str | None:
@@ -82,4 +81,4 @@ def resume_stored(services: Services, workflow: Workflow, owner: str, task_id: s
     try:
         return run_workflow(execution, workflow, {}, task_id, ServerHost(execution))
     finally:
-        notify(execution)
+        execution.notify()

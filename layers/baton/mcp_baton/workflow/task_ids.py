@@ -2,9 +2,10 @@
 
 from mcp_baton.present.handoff import Handle
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.request import Request
-from mcp_baton.server.view import ServerView
-from mcp_baton.workflow.definition import NEW_TASK, TASK_ID, Workflow
+from mcp_baton.tools.arguments import TASK_ID
+from mcp_baton.workflow.definition import NEW_TASK, Workflow
+from mcp_baton.workflow.request import Request
+from mcp_baton.workflow.server_view import ServerView
 
 
 class InvalidTaskReference(Exception):

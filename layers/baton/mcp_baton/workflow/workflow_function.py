@@ -7,16 +7,17 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import Annotated, Any, Concatenate, Final, Literal, NoReturn, TypedDict, Unpack, overload
 
-from mcp_baton.approvals.approval import Approval
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.protocol.json import Json
+from mcp_baton.tools.approval import Approval
+from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.context import Context
 from mcp_baton.tools.labels import name_of
 from mcp_baton.tools.schema.signature import NO_ANNOTATION, Parameter, is_async, read_signature
-from mcp_baton.workflow.definition import WORKFLOW_NAME, Argument, Ask, Retry, Step, Workflow
+from mcp_baton.tools.secrets import strings_in
+from mcp_baton.workflow.definition import WORKFLOW_NAME, Ask, Retry, Step, Workflow
 from mcp_baton.workflow.description_call import describe, enclosing_block
 from mcp_baton.workflow.reference import REFERENCE_TEXT, REFUSED_METHODS, Reference, reference_to, workflow_of
-from mcp_baton.workflow.secrets import strings_in
 from mcp_baton.workflow.sources import (
     Condition,
     Constant,

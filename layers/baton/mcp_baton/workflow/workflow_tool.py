@@ -5,13 +5,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tools.arguments import TASK_ID, Argument
 from mcp_baton.tools.published_schema import optional, published
 from mcp_baton.tools.resource import APP_URI
 from mcp_baton.tools.schema.plain import Definitions, NotPlain, plain_type
 from mcp_baton.tools.schema.prompt_arguments import convert
 from mcp_baton.tools.schema.schema import schema_generator
 from mcp_baton.tools.tool import TaskSupport, Tool
-from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, TASK_RESULT, Argument, Step, Workflow
+from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_RESULT, Step, Workflow
 
 if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaMode

@@ -12,7 +12,8 @@ from mcp_baton import Approval, Argument, Server, Step, Workflow, prompt_arg
 from mcp_baton.approvals.gate import _new_request
 from mcp_baton.protocol.state import Seal
 from mcp_baton.tasks.record import SALT
-from mcp_baton.workflow.host import Place, Prepared
+from mcp_baton.tools.calls import Place
+from mcp_baton.tools.outcomes import Prepared
 
 ARGUMENTS = {"order": "A-17", "pin": "1234"}
 

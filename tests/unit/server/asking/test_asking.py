@@ -14,8 +14,8 @@ from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
 from mcp_baton.protocol.state import Seal
-from mcp_baton.questions.answers import FIRST_WAIT_S, LONGEST_WAIT_S, growing_pauses
 from mcp_baton.questions.rounds import Rounds, StoreAsker, open_rounds
+from mcp_baton.tasks.answers import FIRST_WAIT_S, LONGEST_WAIT_S, growing_pauses
 from mcp_baton.tools.asking import CannotAsk, InputRequired, Question, declares, supports
 
 SEAL = Seal(lambda: (b"k" * 32,))

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from mcp_baton.background.dispatching import dispatch, redispatch_at_poll
 from mcp_baton.exceptions import NotDispatched, StoreUnavailable, TaskFinished, TaskNotFound
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import Claim, Job, JobSpec, TaskRecord, TaskStatus
 from mcp_baton.telemetry import DISPATCHES_FAILED, TASKS_DISPATCHED, TASKS_GIVEN_UP, WAKE_UP_DELAY, Collector, Metric
+from mcp_baton.workflow.dispatching import dispatch, redispatch_at_poll
+from mcp_baton.workflow.request import Request
 from tests.fakes import request_of
 
 TASK = TaskRecord(

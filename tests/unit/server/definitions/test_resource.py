@@ -21,7 +21,7 @@ from mcp_baton.tools.resource import (
     value_uri,
     variables_of,
 )
-from mcp_baton.workflow.sources import fill_uri
+from mcp_baton.tools.templates import fill_uri
 
 
 def match(template: str, uri: str) -> dict[str, str] | None:

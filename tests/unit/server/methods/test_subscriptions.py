@@ -10,10 +10,10 @@ from mcp_baton import ProtocolError
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.json import Json
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, RequestId
-from mcp_baton.server import reply
 from mcp_baton.server.methods import subscriptions
 from mcp_baton.server.methods.subscriptions import SUBSCRIPTION_KEY, listen
 from mcp_baton.settings import Settings
+from mcp_baton.transport import reply
 from tests.fakes import Line, request_of
 
 RESERVE_MS = Settings().write_reserve_ms

@@ -14,19 +14,19 @@ from mcp_baton.exceptions import Abandoned, ProtocolError
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.methods.calling import call_alone, outcome_alone
 from mcp_baton.server.methods.prompts import get_prompt
-from mcp_baton.server.methods.resources import find_resource, read
-from mcp_baton.server.request import Request
+from mcp_baton.server.methods.resources import read
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import ABANDONED_THREADS, SILENT, Collector, Telemetry
 from mcp_baton.tools.labels import Labels
+from mcp_baton.tools.outcomes import Failed, FetchedResource, Outcome, ResourceUnavailable, Succeeded
 from mcp_baton.tools.prompt import Prompt, messages_of
-from mcp_baton.tools.resource import Resource
+from mcp_baton.tools.resource import Resource, find_in
 from mcp_baton.tools.running.runner import CallOptions, bound_prompt
 from mcp_baton.tools.tool import Tool
+from mcp_baton.workflow.direct_calls import call_alone, outcome_alone
 from mcp_baton.workflow.engine_host import ServerHost
-from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, ResourceUnavailable, Succeeded
+from mcp_baton.workflow.request import Request
 from tests.fakes import Line, request_of
 
 
@@ -266,13 +266,13 @@ def test_the_progress_of_a_run_only_increases(server: Server) -> None:
 
 
 def test_a_resource_with_the_exact_uri_is_found_before_a_template(server: Server) -> None:
-    faq, shoes = find_resource(server.full_view, "docs://faq"), find_resource(server.full_view, "docs://shoes")
+    faq, shoes = find_in(server.full_view.resources, "docs://faq"), find_in(server.full_view.resources, "docs://shoes")
 
     assert faq is not None
     assert (faq[0].uri, faq[1]) == ("docs://faq", {})
     assert shoes is not None
     assert (shoes[0].uri, shoes[1]) == ("docs://{topic}", {"topic": "shoes"})
-    assert find_resource(server.full_view, "other://x") is None
+    assert find_in(server.full_view.resources, "other://x") is None
 
 
 def test_no_step_starts_near_the_end_of_the_functions_time(server: Server) -> None:

@@ -23,7 +23,7 @@ from mcp_baton.tasks.store import TaskStore
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+    from mcp_baton.stores import DynamoDBStore
 
 REACH: Final = f"Check the network. {SET_REGION}"
 
@@ -88,7 +88,7 @@ def table(name: str, owner: str | None, url: str | None) -> Iterator[Table]:
 
 
 @contextmanager
-def table_store(name: str, url: str | None) -> "Iterator[DynamoDBTaskStore]":
+def table_store(name: str, url: str | None) -> "Iterator[DynamoDBStore]":
     """Open the store of a table. `url` names a DynamoDB other than AWS's.
 
     Raises:
@@ -117,7 +117,7 @@ def table_store(name: str, url: str | None) -> "Iterator[DynamoDBTaskStore]":
     # The environment has the deployment's shards and bucket, as for its function.
     settings = structs.replace(Settings.from_environment(os.environ), table=name)
     try:
-        yield cast("DynamoDBTaskStore", dynamodb_store(name, settings, connect=connect))
+        yield cast("DynamoDBStore", dynamodb_store(name, settings, connect=connect))
     except StoreUnavailable as error:
         cause = error.__cause__
         code = cause.response.get("Error", {}).get("Code", "") if isinstance(cause, ClientError) else ""

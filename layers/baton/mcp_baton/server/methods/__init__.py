@@ -11,7 +11,7 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.envelope import Era
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.protocol.jsonrpc import METHOD_NOT_FOUND
-from mcp_baton.server.request import Request
+from mcp_baton.workflow.request import Request
 
 type Method = Callable[[Request], JsonObject]
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 from mcp_baton.exceptions import ProtocolError, ToolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
-from mcp_baton.server.methods.calling import call_alone
-from mcp_baton.server.request import Request
 from mcp_baton.tools.completion import Completion
+from mcp_baton.tools.outcomes import Failed, Mismatch
 from mcp_baton.tools.running.runner import BoundFunction
 from mcp_baton.tools.schema.schema import explain
-from mcp_baton.workflow.host import Failed, Mismatch
+from mcp_baton.workflow.direct_calls import call_alone
+from mcp_baton.workflow.request import Request
 
 MAX_VALUES: Final = 100
 """The most suggestions in one reply (MCP)."""

@@ -24,9 +24,9 @@ from mcp_baton.protocol.envelope import (
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.methods.lists import cacheable
-from mcp_baton.server.request import Request
 from mcp_baton.tools.asking import declares
 from mcp_baton.tools.content import with_meta
+from mcp_baton.workflow.request import Request
 
 
 def initialize(request: Request) -> JsonObject:

@@ -8,10 +8,10 @@ from typing import Final
 from mcp_baton.exceptions import ProtocolError, RegistrationError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.request import Request
 from mcp_baton.tools.labels import Labels
 from mcp_baton.tools.prompt import definition_of_prompt
 from mcp_baton.tools.tool import TaskSupport, Tool, definition_with_approval
+from mcp_baton.workflow.request import Request
 
 logger = logging.getLogger(__name__)
 

@@ -8,17 +8,17 @@ from mcp_baton.present.run_text import Message, messages
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
-from mcp_baton.server.methods.calling import call_alone
-from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import PROGRESS, timestamp
+from mcp_baton.tools.outcomes import Failed, Mismatch
 from mcp_baton.tools.running.runner import bound_prompt
 from mcp_baton.tools.schema.prompt_arguments import check_arguments
 from mcp_baton.tools.schema.schema import explain
 from mcp_baton.tools.uris import encoded
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.direct_calls import call_alone
 from mcp_baton.workflow.engine_host import ServerHost
-from mcp_baton.workflow.host import Failed, Mismatch
 from mcp_baton.workflow.removed import unknown_name
+from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.runs import (
     NOT_RESUMED,
     DefinitionChanged,

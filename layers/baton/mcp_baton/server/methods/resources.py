@@ -8,17 +8,15 @@ from mcp_baton.protocol.budget import ANSWER_BYTES
 from mcp_baton.protocol.envelope import APP_TYPE
 from mcp_baton.protocol.json import Json, JsonObject, escaped, json_size
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RESOURCE_NOT_FOUND
-from mcp_baton.server.methods.calling import call_alone
-from mcp_baton.server.request import Request
-from mcp_baton.server.view import ServerView
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.texts import VALUE_BYTES
 from mcp_baton.tasks.values import FINAL_RESULT, text_of, weight_of
-from mcp_baton.tools.resource import APP_URI, MAX_URI, Resource, find_in, is_reserved, parse_value_uri
+from mcp_baton.tools.outcomes import FetchedResource, ResourceUnavailable
+from mcp_baton.tools.resource import APP_URI, Resource, contents_of_outcome, find_in, is_reserved, parse_value_uri
 from mcp_baton.tools.running.runner import CallOptions, bound_resource
-from mcp_baton.tools.schema.schema import explain
 from mcp_baton.tools.uris import encoded
-from mcp_baton.workflow.host import Failed, FetchedResource, Mismatch, ResourceUnavailable
+from mcp_baton.workflow.direct_calls import call_alone
+from mcp_baton.workflow.request import Request
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +105,7 @@ def _app(request: Request) -> JsonObject:
 
 
 def _read_published(request: Request, uri: str) -> FetchedResource | None:
-    match = find_resource(request.server, uri)
+    match = find_in(request.server.resources, uri)
     if match is None:
         return None
     try:
@@ -122,17 +120,6 @@ def read(request: Request, resource: Resource, uri: str, arguments: JsonObject) 
     )
 
 
-def contents_of_outcome(uri: str, outcome: FetchedResource | Mismatch | Failed) -> FetchedResource:
-    """Return the contents that a resource's function has returned. Raises `ResourceUnavailable`."""
-    match outcome:
-        case Mismatch() as mismatch:
-            raise ResourceUnavailable(f"{uri}: {explain(mismatch)}")
-        case Failed(error) as failure:
-            raise ResourceUnavailable(error, failure.error_id)
-        case contents:
-            return contents
-
-
 def contents_to_json(contents: FetchedResource) -> dict[str, Json]:
     result: dict[str, Json] = {"uri": encoded(contents.uri)}
     if contents.mime_type:
@@ -143,24 +130,6 @@ def contents_to_json(contents: FetchedResource) -> dict[str, Json]:
 def subscribe(request: Request) -> JsonObject:
     """Acknowledge a subscription to a resource, or its end. No updates are sent: the capability is not declared."""
     uri = request.text("uri")
-    if find_resource(request.server, uri) is None:
+    if find_in(request.server.resources, uri) is None:
         raise ProtocolError(RESOURCE_NOT_FOUND, f"Unknown resource: {uri}", {"uri": uri})
     return {}
-
-
-def find_resource(server: ServerView, uri: str) -> tuple[Resource, dict[str, str]] | None:
-    return find_in(server.resources, uri)
-
-
-def mismatch_reason(server: ServerView, uri: str) -> str:
-    """Explain to the author of a workflow why a URI does not match the resource that the author probably means."""
-    if len(uri) > MAX_URI:
-        return f": it is longer than {MAX_URI} characters"
-    for resource in server.resources.values():
-        name = resource.unsafe_variable(uri)
-        if name is not None:
-            return (
-                f": {{{name}}} of {resource.uri} takes one name, without a slash, a backslash or a NUL, and not '.' or "
-                f"'..'. A resource whose URI has {{+{name}}} takes paths, too"
-            )
-    return ""

@@ -14,17 +14,17 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mcp_baton.background.dispatching import WatchedTask
 from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
 from mcp_baton.present.task_view import options_of, poll_interval_ms, task_summary, task_view, with_decision
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST
 from mcp_baton.server.methods.tasks import check_extension, from_store
-from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.content import with_meta
-from mcp_baton.tools.running.tool_threads import KEEP_ALIVE_S
+from mcp_baton.transport.reply import KEEP_ALIVE_S
+from mcp_baton.workflow.dispatching import WatchedTask
+from mcp_baton.workflow.request import Request
 
 logger = logging.getLogger(__name__)
 

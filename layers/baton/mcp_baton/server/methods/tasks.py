@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from mcp_baton.background.dispatching import WatchedTask, dispatch, redispatch_at_poll, wake_waiting_jobs
 from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.present.task_view import (
     ALL,
@@ -27,10 +26,11 @@ from mcp_baton.present.task_view import (
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, missing_capability
-from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.running.tool_threads import CallerGone
+from mcp_baton.workflow.dispatching import WatchedTask, dispatch, redispatch_at_poll, wake_waiting_jobs
+from mcp_baton.workflow.request import Request
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def get_task(request: Request) -> JsonObject:
     def read(store: TaskStore, owner: str) -> JsonObject:
         task = redispatch_at_poll(request, store.get(owner, request.text("taskId")))
         if task.status is TaskStatus.INPUT_REQUIRED and not request.stateless:
-            from mcp_baton.questions.task_questions import send_questions
+            from mcp_baton.background.task_questions import send_questions
 
             send_questions(request, task)
         return task_view(with_decision(task, store), options)
@@ -195,7 +195,7 @@ MAX_UNSTREAMED_WAIT_S: Final = 25.0
 
 
 def _wait_for_end(request: Request, store: TaskStore, task: TaskRecord) -> TaskRecord:
-    from mcp_baton.questions.task_questions import ask_open_questions
+    from mcp_baton.background.task_questions import ask_open_questions
 
     watched_task, since_s = WatchedTask(request, store, task), request.began_s
     while not watched_task.task.status.terminal:

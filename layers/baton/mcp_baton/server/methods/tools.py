@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import HEADER_MISMATCH
-from mcp_baton.server.methods.calling import outcome_alone, outcome_of, result_of
-from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.content import with_meta, with_note
+from mcp_baton.tools.outcomes import Failed, Outcome
 from mcp_baton.tools.param_headers import header_mismatch
 from mcp_baton.tools.tool import Tool, free_name
-from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID
-from mcp_baton.workflow.host import Failed, Outcome
+from mcp_baton.workflow.definition import TASK_ACTION
+from mcp_baton.workflow.direct_calls import outcome_alone, outcome_of, result_of
+from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 

@@ -62,10 +62,6 @@ from mcp_baton.tasks.store import Batch, Written
 from mcp_baton.tasks.texts import VALUE_BYTES, ZipWithin, to_text
 
 if TYPE_CHECKING:
-    from mcp_baton.approvals.items import DynamoDBApprovalStore
-    from mcp_baton.background.items import DynamoDBJobStore
-    from mcp_baton.callbacks.items import DynamoDBCallbackStore
-    from mcp_baton.questions.items import DynamoDBAnswerStore
     from mcp_baton.tasks.dynamodb.outside import Mover
     from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
 
@@ -75,31 +71,7 @@ STATUS_ATTRIBUTES = ("status", "expires_at", "version", RUN)
 
 
 class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
-    """A `TaskStore`."""
-
-    @property
-    def answers(self) -> "DynamoDBAnswerStore":
-        from mcp_baton.questions.items import DynamoDBAnswerStore
-
-        return DynamoDBAnswerStore(self.table)
-
-    @property
-    def jobs(self) -> "DynamoDBJobStore":
-        from mcp_baton.background.items import DynamoDBJobStore
-
-        return DynamoDBJobStore(self)
-
-    @property
-    def approvals(self) -> "DynamoDBApprovalStore":
-        from mcp_baton.approvals.items import DynamoDBApprovalStore
-
-        return DynamoDBApprovalStore(self.table, self.limits.audit_days)
-
-    @property
-    def callbacks(self) -> "DynamoDBCallbackStore":
-        from mcp_baton.callbacks.items import DynamoDBCallbackStore
-
-        return DynamoDBCallbackStore(self.table)
+    """A `TaskStore` without the parts of the features."""
 
     @property
     def starts(self) -> "DynamoDBStartStore":

@@ -9,21 +9,24 @@ from base64 import b64decode
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from traceback import format_exception
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from msgspec import Struct, structs
 
-from mcp_baton.approvals.approval import Approval
 from mcp_baton.exceptions import ProtocolError, ToolError, WrongResult
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.execution import AskerFactory, Execution
+from mcp_baton.tasks.keys import own_key
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import ABANDONED_THREADS
+from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.asking import AskedInWorkflow, InputRequired, TaskBegins
+from mcp_baton.tools.calls import FIRST, Attempt
 from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.context import Call, Context, ProgressMap
+from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Mismatch, Prepared, Succeeded
 from mcp_baton.tools.prompt import Prompt, messages_of
 from mcp_baton.tools.resource import Resource, contents_of, find_in
+from mcp_baton.tools.running.caller import AskerFactory, Caller, Grant
 from mcp_baton.tools.running.event_loop import RUNNING
 from mcp_baton.tools.running.tool_threads import (
     MAX_ABANDONED,
@@ -40,23 +43,8 @@ from mcp_baton.tools.running.tool_threads import (
 )
 from mcp_baton.tools.schema.schema import InvalidArguments
 from mcp_baton.tools.schema.signature import Signature
+from mcp_baton.tools.secrets import NO_SECRETS, Secrets
 from mcp_baton.tools.tool import Tool
-from mcp_baton.workflow.host import (
-    FIRST,
-    Attempt,
-    Failed,
-    Failure,
-    FetchedResource,
-    Mismatch,
-    Place,
-    Prepared,
-    Succeeded,
-)
-from mcp_baton.workflow.keys import own_key
-from mcp_baton.workflow.secrets import NO_SECRETS, Secrets
-
-if TYPE_CHECKING:
-    from mcp_baton.approvals.gate import Grant
 
 logger = logging.getLogger(__name__)
 
@@ -145,26 +133,24 @@ STANDALONE = CallOptions()
 
 
 def call[T](
-    execution: Execution,
+    caller: Caller,
     target: BoundFunction[T],
     arguments: JsonObject,
     asking: AskerFactory,
     options: CallOptions = STANDALONE,
 ) -> T | Mismatch | Failed:
-    prepared = prepare_call(execution, target, arguments)
+    prepared = prepare_call(caller, target, arguments)
     if isinstance(prepared, Prepared):
-        return run(execution, target, prepared, asking, options)
+        return run(caller, target, prepared, asking, options)
     return prepared
 
 
-def prepare_call[T](
-    execution: Execution, target: BoundFunction[T], arguments: JsonObject
-) -> Prepared | Mismatch | Failed:
-    return _call_author_code(execution, target, target.prepare, arguments)
+def prepare_call[T](caller: Caller, target: BoundFunction[T], arguments: JsonObject) -> Prepared | Mismatch | Failed:
+    return _call_author_code(caller, target, target.prepare, arguments)
 
 
 def run[T](
-    execution: Execution,
+    caller: Caller,
     target: BoundFunction[T],
     prepared: Prepared,
     asking: AskerFactory,
@@ -179,32 +165,32 @@ def run[T](
             "Tell the user that the server needs its operator.",
             kind=Failure.NOT_STARTED,
         )
-    grant = _check_guards(execution, target, prepared, options)
+    grant = _check_guards(caller, target, prepared, options)
     if isinstance(grant, Failed):
         return structs.replace(grant, is_refused=True)
-    outcome = _outcome(execution, target, prepared, asking, options)
+    outcome = _outcome(caller, target, prepared, asking, options)
     if grant is not None and isinstance(outcome, Failed):
         grant.end(outcome)
     return outcome
 
 
 def _outcome[T](
-    execution: Execution, target: BoundFunction[T], prepared: Prepared, asking: AskerFactory, options: CallOptions
+    caller: Caller, target: BoundFunction[T], prepared: Prepared, asking: AskerFactory, options: CallOptions
 ) -> T | Failed:
-    ending, secrets = _run_function(execution, target, prepared.bound, asking, options)
+    ending, secrets = _run_function(caller, target, prepared.bound, asking, options)
     match ending:
         case Returned():
-            return hide_secrets(_call_author_code(execution, target, target.shape, ending.value), secrets)
+            return hide_secrets(_call_author_code(caller, target, target.shape, ending.value), secrets)
         case Raised(InputRequired() | TaskBegins() | ProtocolError() as answer):
             raise answer
         case Raised(error):
-            return hide_secrets(_failed_outcome(execution, target.name, error, Failure.RAISED, secrets), secrets)
+            return hide_secrets(_failed_outcome(caller, target.name, error, Failure.RAISED, secrets), secrets)
         case TimedOut(limit_s):
             if options.variables is not None:
                 options.variables.close()
-            return Failed(_timeout_text(execution, target, limit_s), kind=Failure.TIMED_OUT)
+            return Failed(_timeout_text(caller, target, limit_s), kind=Failure.TIMED_OUT)
         case NotStarted(waits_for):
-            return Failed(_not_started_text(execution, target, waits_for), kind=Failure.NOT_STARTED)
+            return Failed(_not_started_text(caller, target, waits_for), kind=Failure.NOT_STARTED)
 
 
 def hide_secrets[T](outcome: T | Failed, secrets: Secrets) -> T | Failed:
@@ -218,8 +204,8 @@ def hide_secrets[T](outcome: T | Failed, secrets: Secrets) -> T | Failed:
 
 
 def _check_guards(
-    execution: Execution, target: BoundFunction[Any], prepared: Prepared, options: CallOptions
-) -> "Failed | Grant | None":
+    caller: Caller, target: BoundFunction[Any], prepared: Prepared, options: CallOptions
+) -> Failed | Grant | None:
     """Check the guards of a tool, just before it runs. Returns why it must not run, or the approval that it uses."""
     place = options.attempt.place
     if target.only_in and not place.allows(target.only_in):
@@ -227,9 +213,7 @@ def _check_guards(
     approval = target.approval or place.approval
     if approval is None:
         return None
-    from mcp_baton.approvals.gate import refusal_without_approval
-
-    return refusal_without_approval(execution, target.name, approval, prepared, place, options.variables)
+    return caller.guard(target.name, approval, prepared, place, options.variables)
 
 
 def _not_its_turn_text(tool: str, only_in: Sequence[str]) -> str:
@@ -240,11 +224,11 @@ def _not_its_turn_text(tool: str, only_in: Sequence[str]) -> str:
     )
 
 
-def _timeout_text(execution: Execution, target: BoundFunction[Any], limit_s: float) -> str:
+def _timeout_text(caller: Caller, target: BoundFunction[Any], limit_s: float) -> str:
     """Return the error text of a call that timed out. It has the time limit, how to raise it, and the function that
     blocked the event loop."""
-    blocker_text = _blocker_text(execution, target)
-    reserve_s = execution.services.settings.write_reserve_ms / 1000
+    blocker_text = _blocker_text(caller, target)
+    reserve_s = caller.services.settings.write_reserve_ms / 1000
     return (
         f"{TIMED_OUT}it had {limit_s:.3g} s, which is what was left of the function's time without the last "
         f"{reserve_s:.3g} s, in which results are stored (raise FunctionTimeout, in the background WorkerTimeout; with "
@@ -252,14 +236,14 @@ def _timeout_text(execution: Execution, target: BoundFunction[Any], limit_s: flo
     )
 
 
-def _not_started_text(execution: Execution, target: BoundFunction[Any], waits_for: str | None) -> str:
-    cause = _blocker_text(execution, target)
+def _not_started_text(caller: Caller, target: BoundFunction[Any], waits_for: str | None) -> str:
+    cause = _blocker_text(caller, target)
     if waits_for and not cause:
         cause = f"its dependency {waits_for!r} was not ready"
     return f"{NOT_STARTED}the time for this request was over{f': {cause}' if cause else ''}. Nothing was run."
 
 
-def _blocker_text(execution: Execution, target: BoundFunction[Any]) -> str:
+def _blocker_text(caller: Caller, target: BoundFunction[Any]) -> str:
     """If the function is asynchronous, return which function blocks the event loop; otherwise, or if none does, an
     empty text."""
     if not target.signature.is_async:
@@ -273,14 +257,14 @@ def _blocker_text(execution: Execution, target: BoundFunction[Any]) -> str:
     if label == target.label:
         return f"it blocks the event loop ({UNBLOCK})"
     # Callers who lack a function's scopes must not learn its name.
-    server = execution.server
+    server = caller.server
     visible = (*(f"tool {name}" for name in server.tools), *(f"prompt {name}" for name in server.prompts))
     public_name = label if label in (*visible, *(f"resource {uri}" for uri in server.resources)) else "another function"
     return f"{public_name} blocks the event loop, on which all async functions run ({UNBLOCK})"
 
 
 def _call_author_code[T, G, V](
-    execution: Execution, target: BoundFunction[T], author_code: Callable[[G], V], argument: G
+    caller: Caller, target: BoundFunction[T], author_code: Callable[[G], V], argument: G
 ) -> V | Failed:
     """Run a validator, serializer or generator. Its exception becomes the outcome, except `ProtocolError`."""
     try:
@@ -288,43 +272,43 @@ def _call_author_code[T, G, V](
     except ProtocolError:
         raise
     except Exception as error:  # noqa: BLE001 - the exception becomes the outcome, and `_failed_outcome` logs it
-        return _failed_outcome(execution, target.name, error, Failure.INVALID)
+        return _failed_outcome(caller, target.name, error, Failure.INVALID)
 
 
 def _failed_outcome(
-    execution: Execution, name: str, error: BaseException, kind: Failure, secrets: Secrets = NO_SECRETS
+    caller: Caller, name: str, error: BaseException, kind: Failure, secrets: Secrets = NO_SECRETS
 ) -> Failed:
     if isinstance(error, WrongResult):
         # The text names the line of the tool. The traceback would only have frames of Baton.
-        logger.error("request %s: %s", execution.exchange.request_id, error, exc_info=error.__cause__)
+        logger.error("request %s: %s", caller.exchange.request_id, error, exc_info=error.__cause__)
     elif not isinstance(error, ToolError):
         has_secret = any(secret in "".join(format_exception(error)) for secret in secrets.names_by_text)
         note = ": its traceback has a callback's address, and is not logged" if has_secret else ""
         logger.error(
             "request %s: internal error in %s%s",
-            execution.exchange.request_id,
+            caller.exchange.request_id,
             name,
             note,
             exc_info=None if has_secret else error,
         )
     return Failed(
-        execution.client_error_text(name, error),
+        caller.client_error_text(name, error),
         isinstance(error, AskedInWorkflow),
         kind,
         error,
-        execution.error_id(error),
+        caller.error_id(error),
     )
 
 
 def _run_function[T](
-    execution: Execution, target: BoundFunction[T], bound: dict[str, Any], asking: AskerFactory, options: CallOptions
+    caller: Caller, target: BoundFunction[T], bound: dict[str, Any], asking: AskerFactory, options: CallOptions
 ) -> tuple[Ending, Secrets]:
     """Run the function. Returns how it ended, and the callback addresses that it has created."""
     mailbox, signature, start = Mailbox(), target.signature, StartTicket()
     function = start.guard(target.function)
     call_state: Call | None = None
     if signature.context or signature.dependencies:
-        call_state = _new_call(execution, asking, mailbox, options)
+        call_state = _new_call(caller, asking, mailbox, options)
         if signature.context:
             bound = bound | {signature.context: Context(call_state)}
         if signature.dependencies:
@@ -334,15 +318,15 @@ def _run_function[T](
     thread = None if signature.is_async else THREADS.watch(target.own_function, function)
     try:
         RUNNING.set(target.label)
-        with execution.services.telemetry.span(target.label) as span:
+        with caller.services.telemetry.span(target.label) as span:
             ending = run_and_deliver(
                 thread or function,
                 bound,
                 mailbox,
-                execution.listener,
+                caller.listener,
                 start,
                 is_async=signature.is_async,
-                left_s=execution.left_s,
+                left_s=caller.left_s,
                 stay=options.stay,
                 pulse=options.pulse,
             )
@@ -357,33 +341,27 @@ def _run_function[T](
             thread.abandon()
         abandoned_count = THREADS.take_count()
         if abandoned_count:
-            execution.services.telemetry.add(ABANDONED_THREADS, abandoned_count)
+            caller.services.telemetry.add(ABANDONED_THREADS, abandoned_count)
 
 
-def _new_call(execution: Execution, asking: AskerFactory, mailbox: Mailbox, options: CallOptions) -> Call:
+def _new_call(caller: Caller, asking: AskerFactory, mailbox: Mailbox, options: CallOptions) -> Call:
     call_state = Call(
-        request_id=execution.exchange.request_id,
-        owner=execution.owner,
-        envelope=execution.envelope,
-        remaining_ms=execution.exchange.remaining_ms,
+        request_id=caller.exchange.request_id,
+        owner=caller.owner,
+        envelope=caller.envelope,
+        remaining_ms=caller.exchange.remaining_ms,
         emit=mailbox.notify,
         asker=asking(mailbox.request, lambda: not call_state.abandoned),
         variables=options.variables,
         progress=options.progress,
         attempt=options.attempt.number,
         key=options.attempt.key or own_key(),
-        read=partial(read_for_tool, execution.server.resources),
-        claims=execution.claims,
+        read=partial(read_for_tool, caller.server.resources),
+        claims=caller.claims,
         starts_task=options.starts_task,
-        callback_url=lambda step: _callback_url(execution, options.attempt.place, step),
+        callback_url=partial(caller.callback_url, options.attempt.place),
     )
     return call_state
-
-
-def _callback_url(execution: Execution, place: Place, step: str) -> str:
-    from mcp_baton.callbacks.endpoint import callback_url
-
-    return callback_url(execution, place, step)
 
 
 def _has_failed(ending: Ending) -> bool:

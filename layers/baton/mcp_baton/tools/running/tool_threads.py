@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.transport.reply import KEEP_ALIVE_S
 
 MAX_ABANDONED: Final = 10
 """A function with this many abandoned threads is not called again."""
@@ -95,9 +96,6 @@ class WatchedThread:
 
 THREADS = AbandonedThreads()
 """The threads of this process."""
-
-KEEP_ALIVE_S = 15.0
-"""The longest silence of a stream, seconds (docs/http.md)."""
 
 
 class SentNotification(Struct, frozen=True):

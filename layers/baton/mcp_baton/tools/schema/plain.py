@@ -15,7 +15,7 @@ from typing import Any, Literal, NoReturn, Protocol, cast
 
 from mcp_baton.protocol.json import MAX_LEVELS, Json, text_is_deeper_than
 from mcp_baton.tools.schema.signature import Parameter, is_field
-from mcp_baton.workflow.sources import copy_json
+from mcp_baton.tools.templates import copy_json
 
 EXACT_INTEGERS = 2**53
 """Every integer up to here is exact as a float."""

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.tools.arguments import Argument
+from mcp_baton.tools.outcomes import Mismatch
 from mcp_baton.tools.schema.nulls import validate
 from mcp_baton.tools.schema.plain import EXACT_INTEGERS
 from mcp_baton.tools.schema.schema import explain, mismatch_of, not_finite
 from mcp_baton.tools.schema.sent_values import dumped_value, infinite_numbers
 from mcp_baton.tools.schema.signature import by_first_name
-from mcp_baton.workflow.definition import Argument
-from mcp_baton.workflow.host import Mismatch
-from mcp_baton.workflow.secrets import oversized_secret
-from mcp_baton.workflow.sources import as_text, matches_template
+from mcp_baton.tools.secrets import oversized_secret
+from mcp_baton.tools.templates import as_text, matches_template
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -14,6 +14,8 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.keys import canonical_text
+from mcp_baton.tools.outcomes import MAX_FIELDS, InvalidField, Mismatch
 from mcp_baton.tools.schema.defaults import is_changeable
 from mcp_baton.tools.schema.nulls import MAX_ERRORS, validate
 from mcp_baton.tools.schema.plain import (
@@ -43,8 +45,6 @@ from mcp_baton.tools.schema.signature import (
     type_without_schema,
     without_alias,
 )
-from mcp_baton.workflow.host import MAX_FIELDS, InvalidField, Mismatch
-from mcp_baton.workflow.keys import canonical_text
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError

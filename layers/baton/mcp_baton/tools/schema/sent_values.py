@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Final, cast
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.workflow.keys import canonical_text
+from mcp_baton.tasks.keys import canonical_text
 
 type Path = tuple[str | int, ...]
 

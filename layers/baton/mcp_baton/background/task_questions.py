@@ -11,12 +11,12 @@ from typing import Final
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ToolError
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, SESSION_HEADER, STATELESS_REVISIONS, Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.questions.answers import LONGEST_WAIT_S, growing_pauses
-from mcp_baton.server.request import Request
+from mcp_baton.tasks.answers import LONGEST_WAIT_S, growing_pauses
 from mcp_baton.tasks.ids import digest_of, new_task_question, sent_mark
 from mcp_baton.tasks.record import Job, JobSpec, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.asking import REFUSED, InputRequired, Question, refuse_undeclared
+from mcp_baton.workflow.request import Request
 
 
 def ask_open_questions(request: Request, task: TaskRecord) -> TaskRecord | None:

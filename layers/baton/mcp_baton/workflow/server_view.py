@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mcp_baton.approvals.approval import GRACE_MS
 from mcp_baton.exceptions import TaskNotFound, WorkflowError
 from mcp_baton.protocol.budget import PLACEHOLDER_BYTES
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import EXTRA_PREFIX, ITEMS_PREFIX, StepStatus, TaskPage, TaskRecord, steps_of
 from mcp_baton.tasks.store import TaskStore
+from mcp_baton.tools.approval import GRACE_MS
+from mcp_baton.tools.arguments import TASK_ID, Argument
 from mcp_baton.tools.completion import Completion
 from mcp_baton.tools.prompt import Prompt
 from mcp_baton.tools.resource import Resource
 from mcp_baton.tools.tool import Tool
-from mcp_baton.workflow.definition import TASK_ID, Argument, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.wait import hours_text, milliseconds
 from mcp_baton.workflow.workflow_tool import TASK_ID_DESCRIPTION, WorkflowTool
 
 if TYPE_CHECKING:
-    from mcp_baton.background.jobs import JobStore
+    from mcp_baton.tasks.jobs import JobStore
 
 type TaskIds = Literal["meta", "text"]
 """Where clients read and write a task's id: only in `_meta`, or also in prompts' texts and arguments."""

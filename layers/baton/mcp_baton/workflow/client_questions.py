@@ -10,16 +10,16 @@ from mcp_baton.exceptions import Abandoned, BatonError, ProtocolError, ToolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.questions.rounds import Rounds
-from mcp_baton.server.request import Request
 from mcp_baton.tasks.ids import digest_of
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tools.asking import Identity, declares
 from mcp_baton.tools.questions import Elicited, Field, elicitation, form_field, inline_references
-from mcp_baton.tools.running.tool_threads import KEEP_ALIVE_S
 from mcp_baton.tools.schema.prompt_arguments import is_empty
+from mcp_baton.transport.reply import KEEP_ALIVE_S
 from mcp_baton.workflow.definition import ANSWERS, Step, Workflow
 from mcp_baton.workflow.engine_host import ServerHost
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason, UnresolvableParams
+from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.secrets import contains_argument

@@ -14,12 +14,12 @@ from mcp_baton.callbacks.items import PREFIX as CALLBACK_PREFIX
 from mcp_baton.exceptions import SettingsError, StoreError, StoreUnavailable
 from mcp_baton.protocol.json import Json
 from mcp_baton.questions.items import QUESTION_KEY
+from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.attributes import Item, decode
 from mcp_baton.tasks.dynamodb.items import OWNER_PREFIX, TASK_PREFIX, owner_of
 from mcp_baton.tasks.dynamodb.outside import VALUE_PREFIX, expiring_pointers, owner_digest
 from mcp_baton.tasks.dynamodb.s3 import RETENTION_DAYS, S3ObjectStore
 from mcp_baton.tasks.dynamodb.starts import PREFIX as START_PREFIX
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.texts import to_text
 
 NOT_EXPORTED: Final = ("large_values", "source")
@@ -29,7 +29,7 @@ class OwnerItems:
     """The items of an owner: tasks, counts, questions and values; the starts of its calls and events; the addresses of
     callbacks to its tasks; and the approvals that it has requested, with their links."""
 
-    def __init__(self, store: DynamoDBTaskStore, owner: str) -> None:
+    def __init__(self, store: DynamoDBStore, owner: str) -> None:
         self._store = store
         self._owner = owner
 

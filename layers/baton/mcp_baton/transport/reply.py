@@ -9,10 +9,10 @@ import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.http import ClientGone, Exchange, HttpResponse, StreamSink
 from mcp_baton.protocol.json import Json, JsonObject, dumps, escaped
-from mcp_baton.protocol.jsonrpc import notification_message, request_message
-from mcp_baton.tools.running.tool_threads import KEEP_ALIVE_S
+from mcp_baton.protocol.jsonrpc import INVALID_REQUEST, error_message, notification_message, request_message
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +24,9 @@ STREAM_HEADERS: Mapping[str, str] = MappingProxyType(
         "X-Accel-Buffering": "no",
     }
 )
+
+KEEP_ALIVE_S = 15.0
+"""The longest silence of a stream, seconds (docs/http.md)."""
 
 PIECE_CHARACTERS = 65_536
 """The characters of a long text that are written at once."""
@@ -161,3 +164,7 @@ _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 def _on_one_line(text: str) -> str:
     """Escape the line ends in a JSON text."""
     return text if text.isascii() else text.translate(_LINE_ENDS)
+
+
+def refusal(status: int, message: str) -> HttpResponse:
+    return json_response(status, error_message(None, ProtocolError(INVALID_REQUEST, message)))

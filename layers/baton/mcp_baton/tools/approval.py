@@ -10,12 +10,10 @@ from msgspec import Struct, convert
 
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.record import APPROVAL_PREFIX
-from mcp_baton.workflow.keys import canonical_text
-from mcp_baton.workflow.quoting import one_line, quoted_error
-from mcp_baton.workflow.shortening import shortened
-from mcp_baton.workflow.sources import fill, placeholders
+from mcp_baton.tools.quoting import one_line, quoted_error
+from mcp_baton.tools.shortening import shortened
+from mcp_baton.tools.templates import fill, placeholders
 
 logger = logging.getLogger(__name__)
 
@@ -107,11 +105,6 @@ def _argument_text(value: Json) -> str:
     return value if isinstance(value, str) and (_WORD.fullmatch(value) or value in STANDS_FOR) else one_line(value)
 
 
-def digest_of(value: Json) -> str:
-    """The SHA-256 digest of a value's canonical JSON, hex. Equal values have equal digests."""
-    return text_digest(canonical_text(value))
-
-
 class NotApproved(Struct, frozen=True):
     """A call that did not run, because a person has not approved it.
 
@@ -163,19 +156,3 @@ def denied_call(variables: Mapping[str, Json], name: str) -> NotApproved | None:
     note = variables.get(f"{APPROVAL_PREFIX}{name}")
     denied = note.get("denied") if isinstance(note, Mapping) else None
     return None if denied is None else convert(denied, NotApproved)
-
-
-class ApprovalRequest(Struct, frozen=True):
-    """An approval that waits for a person.
-
-    Attributes:
-        record: As `GET /approvals/<id>` shows it.
-        link: The address of a page that decides the approval without further credentials; `None` if links are off, or
-            if the address of the API is not known (BATON_BASE_URL).
-    """
-
-    record: JsonObject
-    link: str | None = None
-
-
-type ApprovalListener = Callable[[ApprovalRequest], object]

@@ -1,30 +1,22 @@
 """What an author's function can use while it runs, in a request or in a background job."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from mcp_baton.exceptions import TaskNotFound, ToolError
 from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.http import Exchange
-from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.services import Services
-from mcp_baton.server.view import ServerView
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.tools.asking import AskedInWorkflow, Asker, CannotAsk
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.tools.approval import Approval
+from mcp_baton.tools.asking import AskedInWorkflow, CannotAsk
+from mcp_baton.tools.calls import Place
+from mcp_baton.tools.outcomes import Failed, Prepared
+from mcp_baton.tools.running.caller import AskerFactory, Grant
 from mcp_baton.tools.running.tool_threads import Listener
-
-if TYPE_CHECKING:
-    from mcp_baton.approvals.record import ApprovalRecord
-    from mcp_baton.workflow.host import Failed
-
-type SendQuestion = Callable[[str, str, JsonObject], None]
-"""Sends the client a question: id, method, params. From any thread."""
-
-type AskerFactory = Callable[[SendQuestion, Callable[[], bool]], Asker]
-"""Creates the asker of a running function. Arguments: the function that sends its questions; and a function that
-returns whether the request still waits for the running function."""
+from mcp_baton.workflow.server_view import ServerView
+from mcp_baton.workflow.services import Services
 
 
 class Execution(Struct, frozen=True, kw_only=True):
@@ -33,7 +25,7 @@ class Execution(Struct, frozen=True, kw_only=True):
 
     Attributes:
         base_url: The address of the API, for links to it; empty if it is not known.
-        approvals: Requested approvals of which people must still be notified.
+        notifications: Notify people of the approvals that this execution has requested. Each handles its errors.
         waits_for: The ids of the approvals for which calls of this execution wait.
         full: For each task that can request no approval now: the outcome of a call that needs one.
     """
@@ -46,9 +38,9 @@ class Execution(Struct, frozen=True, kw_only=True):
     envelope: Envelope
     exchange: Exchange
     base_url: str = ""
-    approvals: list["ApprovalRecord"] = field(default_factory=list)
+    notifications: list[Callable[[], None]] = field(default_factory=list)
     waits_for: set[str] = field(default_factory=set)
-    full: dict[str, "Failed"] = field(default_factory=dict)
+    full: dict[str, Failed] = field(default_factory=dict)
 
     @property
     def listener(self) -> Listener:
@@ -89,6 +81,20 @@ class Execution(Struct, frozen=True, kw_only=True):
         """Return the id of an exception in the log; `None` if clients may see its text."""
         is_masked = self.server.options.mask_errors and not isinstance(error, ToolError)
         return self.exchange.request_id if is_masked else None
+
+    def guard(
+        self, tool: str, approval: Approval, prepared: Prepared, place: Place, variables: TaskVariables | None
+    ) -> Failed | Grant | None:
+        """Return why a call with this approval must not run now, or the permission that it uses."""
+        return self.services.features.guard(self, tool, approval, prepared, place, variables)
+
+    def callback_url(self, place: Place, step: str) -> str:
+        """Make a new address for a waiting step of the call's task."""
+        return self.services.features.callback_url(self, place, step)
+
+    def notify(self) -> None:
+        while self.notifications:
+            self.notifications.pop()()
 
     def now_ms(self) -> int:
         """Return the store's time, by which claims expire, epoch milliseconds; 0 without a store."""

@@ -3,16 +3,18 @@
 from msgspec import structs
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.execution import AskerFactory, Execution
-from mcp_baton.server.request import Request
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tools.asking import identity_for_task
+from mcp_baton.tools.calls import NO_PLACE, Place
 from mcp_baton.tools.content import error_result
+from mcp_baton.tools.outcomes import Failed, Mismatch, Outcome
+from mcp_baton.tools.running.caller import AskerFactory
 from mcp_baton.tools.running.runner import STANDALONE, BoundFunction, CallOptions, bound_tool, call
 from mcp_baton.tools.schema.schema import explain
 from mcp_baton.tools.tool import APPROVAL, Tool, takes_approval
-from mcp_baton.workflow.host import NO_PLACE, Failed, Mismatch, Outcome, Place
+from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.pause import approval_pause
+from mcp_baton.workflow.request import Request
 
 
 def call_alone[T](

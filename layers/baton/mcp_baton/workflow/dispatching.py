@@ -2,15 +2,15 @@
 
 import logging
 
-from mcp_baton.background.jobs import event_of
 from mcp_baton.exceptions import NotDispatched, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
-from mcp_baton.server.request import Request
-from mcp_baton.server.services import Services
+from mcp_baton.tasks.jobs import event_of
 from mcp_baton.tasks.record import Job, TaskRecord, TaskStanding, TaskStatus, waiting_jobs
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import DISPATCHES_FAILED, TASKS_DISPATCHED, TASKS_GIVEN_UP, WAKE_UP_DELAY
+from mcp_baton.workflow.request import Request
+from mcp_baton.workflow.services import Services
 
 logger = logging.getLogger(__name__)
 

@@ -60,3 +60,8 @@ def step_key(task_id: str, step: str, arguments: Callable[[], JsonObject]) -> Ke
         return digest(parts)
 
     return make
+
+
+def digest_of(value: Json) -> str:
+    """The SHA-256 digest of a value's canonical JSON, hex. Equal values have equal digests."""
+    return text_digest(canonical_text(value))

@@ -9,10 +9,11 @@ from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, RELATED_TASK_KEY, 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.questions.rounds import Rounds, StoreAsker, open_rounds
-from mcp_baton.server.execution import AskerFactory, Execution
-from mcp_baton.server.reply import Reply
 from mcp_baton.tasks.ids import new_question
+from mcp_baton.tools.running.caller import AskerFactory
+from mcp_baton.transport.reply import Reply
 from mcp_baton.workflow.definition import NEW_TASK
+from mcp_baton.workflow.execution import Execution
 
 
 class Request(Execution, frozen=True, kw_only=True):

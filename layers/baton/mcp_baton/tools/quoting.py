@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from mcp_baton.protocol.json import Json, dumps_spaced
-from mcp_baton.workflow.sources import fill
+from mcp_baton.tools.templates import fill
 
 LONGEST = 500
 """Characters of JSON that a value may have in an assistant's message, and characters of an error that are shown."""

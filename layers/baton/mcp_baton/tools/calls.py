@@ -1,0 +1,97 @@
+"""Which call this is: of which task and step, and which attempt."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from mcp_baton.tasks.keys import Key
+from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tools.approval import Approval
+from mcp_baton.tools.secrets import NO_SECRETS, Secrets
+
+
+class CalledStep(Protocol):
+    """What a guard must know of the step of a call."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def arguments(self) -> Mapping[str, Any]: ...
+
+    @property
+    def approval(self) -> Approval | None: ...
+
+    @property
+    def max_calls(self) -> int:
+        """How often the call is made at most if it fails cleanly each time."""
+
+    def may_repeat(self, error: BaseException | None) -> bool:
+        """Whether the call may be made again after it has raised this."""
+
+
+class CalledWorkflow(Protocol):
+    """What a guard must know of the workflow of a call."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def secrets(self) -> frozenset[str]: ...
+
+
+class Place(Struct, frozen=True):
+    """Where a call belongs. Guards check it.
+
+    Attributes:
+        workflow: The workflow of the task that the call names.
+        step: The step, if the definition has it.
+        name: The step's name; for an element of a list, with its index.
+        task: The task; `None` for a call without a task.
+        is_turn: Whether it is the step's turn.
+        is_item: Whether the call is one of several of its step.
+        by: Names the attempt; empty to make a new name.
+        before: The attempt that this one repeats: the earlier round of a call that asked the client.
+        secrets: The secrets of the run, which people must not see.
+    """
+
+    workflow: CalledWorkflow | None = None
+    step: CalledStep | None = None
+    name: str | None = None
+    task: TaskRecord | None = None
+    is_turn: bool = False
+    is_item: bool = False
+    by: str = ""
+    before: str | None = None
+    secrets: Secrets = NO_SECRETS
+
+    @property
+    def approval(self) -> Approval | None:
+        """The approval that the step adds to its tool."""
+        return self.step.approval if self.step else None
+
+    def allows(self, only_in: Collection[str]) -> bool:
+        """Whether a tool that runs only in these workflows may run here."""
+        return self.is_turn and self.workflow is not None and self.workflow.name in only_in
+
+
+NO_PLACE = Place()
+
+
+class Attempt(Struct, frozen=True):
+    """One of the calls of a tool.
+
+    Attributes:
+        key: The idempotency key of all attempts; `None` for a call that gets a key of its own.
+    """
+
+    number: int = 1
+    key: Key | None = None
+    place: Place = NO_PLACE
+
+
+FIRST = Attempt()

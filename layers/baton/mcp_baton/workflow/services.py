@@ -1,0 +1,107 @@
+"""The parts of a process that its requests and background jobs share."""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from msgspec import Struct
+
+from mcp_baton.protocol.http import Exchange
+from mcp_baton.protocol.state import Seal
+from mcp_baton.settings import Settings
+from mcp_baton.tasks.store import TaskStore
+from mcp_baton.telemetry import SILENT, Telemetry
+from mcp_baton.workflow.server_view import CallersTasks, ServerView
+
+if TYPE_CHECKING:
+    from mcp_baton.tasks.jobs import Dispatcher
+    from mcp_baton.tasks.variables import TaskVariables
+    from mcp_baton.tools.approval import Approval
+    from mcp_baton.tools.calls import Place
+    from mcp_baton.tools.outcomes import Failed, Prepared
+    from mcp_baton.tools.running.caller import Grant
+    from mcp_baton.tools.tool import Tool
+    from mcp_baton.workflow.definition import Workflow
+
+
+def run_now(work: Callable[[], None]) -> None:
+    work()
+
+
+class ProcessServer(Protocol):
+    """The server of a process."""
+
+    @property
+    def full_view(self) -> ServerView:
+        """What a caller with all scopes sees."""
+
+    @property
+    def tools(self) -> "Mapping[str, Tool]": ...
+
+    @property
+    def workflows(self) -> "Mapping[str, Workflow]": ...
+
+    @property
+    def approval_listeners(self) -> Sequence[Callable[[Any], object]]: ...
+
+    def visible_to(self, claims: Mapping[str, object]) -> ServerView:
+        """Return what a caller with these claims sees."""
+
+
+class Features[E](Protocol):
+    """What the features add to runs. They are above this room, so the handler plugs them in. `E` is
+    `Execution`, which is made with these services."""
+
+    def guard(
+        self,
+        execution: E,
+        tool: str,
+        approval: "Approval",
+        prepared: "Prepared",
+        place: "Place",
+        variables: "TaskVariables | None",
+    ) -> "Failed | Grant | None":
+        """Return why a call with an approval must not run now, or the permission that it uses."""
+
+    def callback_url(self, execution: E, place: "Place", step: str) -> str:
+        """Make a new address for a waiting step of the call's task."""
+
+    def waiting_approvals(self, store: TaskStore, task_id: str) -> Collection[str]:
+        """Return the ids of the approvals that wait for a decision and belong to a task: one `Query`."""
+
+
+class Publisher(Protocol):
+    """Publishes messages for the people who decide approvals."""
+
+    def publish(self, message: str) -> None:
+        """Publish a JSON text. Raises an error of the service if it was not accepted."""
+
+
+class Services(Struct, frozen=True, kw_only=True):
+    """The services of one process. Without `store`, workflows run without tasks; without `dispatcher`, no tool runs
+    in the background. `later` runs work after the response."""
+
+    server: ProcessServer
+    store: TaskStore | None
+    settings: Settings
+    seal: Seal
+    features: Features[Any]
+    telemetry: Telemetry = SILENT
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    dispatcher: "Dispatcher | None" = None
+    publisher: Publisher | None = None
+    later: Callable[[Callable[[], None]], None] = run_now
+
+    @property
+    def notifies(self) -> bool:
+        """Whether the server notifies people of approvals that wait for them."""
+        return self.publisher is not None or bool(self.server.approval_listeners)
+
+    def for_caller(self, claims: Mapping[str, object], exchange: Exchange) -> tuple[ServerView, TaskStore | None]:
+        """Return the server as a caller sees it, and the tasks that the caller may use."""
+        server = self.server.visible_to(claims)
+        store = self.store.within(exchange.remaining_ms) if self.store else None
+        if store is None or not server.lacks_tools:
+            return server, store
+        return server, cast("TaskStore", CallersTasks(store, server))
