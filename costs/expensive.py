@@ -196,7 +196,6 @@ class Costs:
         return Cost(len(body), self._meter.take(), counter.count + len(response.body.encode()), wait_s)
 
 
-OLD = {"MCP-Protocol-Version": "2025-03-26"}
 HANDSHAKE = {"MCP-Protocol-Version": "2025-11-25"}
 STATELESS = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"}
 STATELESS_META = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}}
@@ -215,14 +214,6 @@ def compact_json(messages: object) -> str:
 def single(method: str, params: dict[str, Any]) -> str:
     """Return the body of one request."""
     return compact_json(message(method, params))
-
-
-def batch(method: str, params: dict[str, Any]) -> str:
-    """Return a batch with as many copies of a request as fit."""
-    messages: list[dict[str, Any]] = []
-    while len(compact_json([*messages, message(method, params)])) <= MAX_REQUEST_BYTES:
-        messages.append(message(method, params, len(messages)))
-    return compact_json(messages)
 
 
 @contextmanager
@@ -255,13 +246,9 @@ def requests(costs: Costs) -> Iterator[tuple[str, str, dict[str, str]]]:
         HANDSHAKE,
     )
     yield "`tasks/list`", single("tasks/list", {}), HANDSHAKE
-    yield "`tasks/list`, a batch", batch("tasks/list", {}), OLD
     yield "`tasks/get` with all variables", single("tasks/get", all_variables), HANDSHAKE
-    yield "`tasks/get` with all variables, a batch", batch("tasks/get", all_variables), OLD
     yield "`resources/read` of a stored value", single("resources/read", value), HANDSHAKE
-    yield "`resources/read` of a stored value, a batch", batch("resources/read", value), OLD
     yield "`tasks/result` of a task that is not over", single("tasks/result", {"taskId": open_tasks[0]}), HANDSHAKE
-    yield "`tasks/result`, a batch", batch("tasks/result", {"taskId": open_tasks[0]}), OLD
     subscription = {"notifications": {"taskIds": open_tasks[:32]}, "_meta": STATELESS_META}
     yield "`subscriptions/listen` to 32 tasks", single("subscriptions/listen", subscription), STATELESS
     yield "`tools/call` with `<output from …>` of a stored value", single("tools/call", echo_call), HANDSHAKE
@@ -272,11 +259,8 @@ def requests(costs: Costs) -> Iterator[tuple[str, str, dict[str, str]]]:
     )
     yield "`prompts/get` of a workflow that stores 5.9 MB", single("prompts/get", {"name": "flow"}), HANDSHAKE
     rows: str = costs.client(is_open=False).request("prompts/get", {"name": "list"}).meta["task_id"]
-    calls = [{"name": "use", "arguments": {"number": number}, "_meta": {TASK_ID_KEY: rows}} for number in range(12)]
-    yield "`tools/call` of one element of a stored list of 5.9 MB", single("tools/call", calls[0]), HANDSHAKE
-    messages = [message("tools/call", call, number) for number, call in enumerate(calls[1:])]
-    yield "`tools/call` of one element of a stored list, a batch", compact_json(messages), OLD
-    yield "`tasks/cancel`, a batch", batch("tasks/cancel", {"taskId": task}), OLD
+    call = {"name": "use", "arguments": {"number": 0}, "_meta": {TASK_ID_KEY: rows}}
+    yield "`tools/call` of one element of a stored list of 5.9 MB", single("tools/call", call), HANDSHAKE
 
 
 def table() -> list[str]:

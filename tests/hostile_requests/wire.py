@@ -104,8 +104,8 @@ def is_refused(answer: Answer) -> bool:
 
 
 def last_message(answer: Answer) -> dict[str, Any]:
-    """Return the message that answers the request. Return an empty object for a batch."""
-    return {} if answer.body.startswith("[") else answer.messages[-1]
+    """Return the message that answers the request."""
+    return answer.messages[-1]
 
 
 def check(answer: Answer) -> None:
@@ -115,13 +115,6 @@ def check(answer: Answer) -> None:
     answer.body.encode()
     if answer.status in {202, 204}:
         assert answer.body == ""
-        return
-    if answer.body.startswith("["):
-        assert answer.status == 200
-        replies = json.loads(answer.body)
-        assert replies
-        for reply in replies:
-            check_reply(reply)
         return
     messages = answer.messages
     for message in messages[:-1]:

@@ -24,7 +24,6 @@ WORKER = "arn:aws:lambda:eu-west-1:123456789012:function:baton-worker:live"
         ({"BATON_ALLOW_ANONYMOUS": "True"}, replace(DEFAULT, allow_anonymous=True)),
         ({"BATON_ALLOW_ANONYMOUS": "0"}, DEFAULT),
         ({"BATON_STREAMING": "off"}, replace(DEFAULT, streaming=False)),
-        ({"BATON_TRUST_SESSION_NAMES": "on"}, replace(DEFAULT, trust_session_names=True)),
         ({"AWS_SAM_LOCAL": "true"}, SAM_LOCAL),
         ({"AWS_SAM_LOCAL": "true", "BATON_STREAMING": "on"}, SAM_LOCAL),
         ({"AWS_SAM_LOCAL": "true", "BATON_ALLOW_ANONYMOUS": ""}, SAM_LOCAL),

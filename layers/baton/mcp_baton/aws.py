@@ -161,7 +161,6 @@ def compose(
         _with_warnings(endpoint, first_warnings) if first_warnings else endpoint,
         allow_anonymous=settings.allow_anonymous,
         streaming=settings.streaming,
-        trust_session_names=settings.trust_session_names,
         event_handlers={JOB: endpoint.work, SWEEP: endpoint.sweep, CALLBACK: endpoint.callback},
         start=endpoint.start,
     )

@@ -151,14 +151,6 @@ class Settings(Struct, frozen=True):
             "`off`; under `sam local`, which authenticates no caller, `on`",
         ),
     ] = False
-    trust_session_names: Annotated[
-        bool,
-        Setting(
-            _switch,
-            "`on`: each session name of an IAM role is a separate owner. Only for roles whose callers cannot "
-            "choose their session name, such as roles of IAM Identity Center",
-        ),
-    ] = False
     streaming: Annotated[bool, Setting(_switch, "`off`: responses are never streamed. `sam local` never streams")] = (
         True
     )

@@ -128,23 +128,14 @@ def test_an_invalid_ttl_is_refused(client: Client, ttl: Any) -> None:
     assert client.request("prompts/get", params).refusal == (200, INVALID_PARAMS)
 
 
-def test_a_batch_of_the_first_revision_is_answered_message_by_message(client: Client, script: Script) -> None:
-    notification = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    bad = [{"jsonrpc": "2.0", "id": 2, "method": "nothing"}, 5, notification]
-    batch = json.dumps([message("tools/call", name="work", arguments={"amount": 1.0}), *bad])
-    answer = client.post(batch, {"MCP-Protocol-Version": "2025-03-26"})
-    first, second, third = json.loads(answer.body)
-    assert first["result"]["structuredContent"] == {"result": 1.0}
-    assert (second["id"], second["error"]["code"]) == (2, METHOD_NOT_FOUND)
-    assert (third["id"], third["error"]["code"]) == (None, INVALID_REQUEST)
-    assert script.take() == ["work"]
-
-
 @pytest.mark.usefixtures("no_changes")
-def test_a_batch_of_notifications_has_an_empty_reply(client: Client) -> None:
-    notification = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    answer = client.post(json.dumps([notification, notification]))
-    assert (answer.status, answer.body) == (202, "")
+@pytest.mark.parametrize("size", [0, 1, 2])
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2026-07-28"])
+def test_a_batch_gets_one_error_that_says_what_to_do(client: Client, revision: str, size: int) -> None:
+    calls = [message("tools/call", name="work", arguments={"amount": 1.0})] * size
+    answer = client.post(json.dumps(calls), {"MCP-Protocol-Version": revision})
+    assert answer.refusal == (400, INVALID_REQUEST)
+    assert "send each message by itself" in answer.body
 
 
 def run_message() -> str:

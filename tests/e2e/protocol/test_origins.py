@@ -75,7 +75,7 @@ ANSWERS: dict[str, tuple[int, str, Callable[[Client], Answer]]] = {
     "a result": (200, '"tools":', lambda client: client.request("tools/list", headers=FROM_PAGE)),
     "an error": (0, "-32602", lambda client: client.request("tools/call", {"name": "nothing"}, headers=FROM_PAGE)),
     "a fault": (200, "-32603", lambda client: client.request("prompts/get", {"name": "breaks"}, headers=FROM_PAGE)),
-    "a batch's": (200, "},{", lambda client: client.post(json.dumps([PING, PING]), FROM_PAGE)),
+    "a refusal": (400, "-32600", lambda client: client.post(json.dumps([PING, PING]), FROM_PAGE)),
     "a notification's": (202, "", lambda client: client.post(json.dumps(NOTIFICATION), FROM_PAGE)),
 }
 

@@ -4,7 +4,6 @@ sent back).
 A pure function finds the value of each placeholder. It is tested in tests/unit/workflow/test_placeholders.py.
 """
 
-import json
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -328,17 +327,6 @@ def test_a_server_can_set_the_limit_for_the_values_of_placeholders(make_client: 
     client = make_client(library.server, remaining_ms=clock)
     assert client.call_tool("echo", {"text": LARGE}, task=write_texts(client, clock)).meta["recorded"] is True
     assert library.prints == [1_100_000]
-
-
-def test_values_of_placeholders_count_against_the_budget_of_a_batch(make_client: MakeClient) -> None:
-    library, clock = Library(placeholder_bytes=1_200_000), Clock()
-    client = make_client(library.server, remaining_ms=clock)
-    task = write_texts(client, clock)
-    params = {"name": "echo", "arguments": {"text": LARGE}, "_meta": task_meta(task)}
-    messages = [{"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params} for number in range(6)]
-    answers = json.loads(client.post(json.dumps(messages)).body)
-    assert library.prints == [1_100_000] * 3
-    assert [answer["result"].get("isError", False) for answer in answers] == [False] * 3 + [True] * 3
 
 
 def test_a_call_is_compared_with_large_values_without_reading_them(make_client: MakeClient, requests: Requests) -> None:

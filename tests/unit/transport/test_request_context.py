@@ -64,20 +64,19 @@ def test_users_of_an_identity_pool_are_distinguished_even_with_a_shared_role(con
 
 @pytest.mark.parametrize("event", [rest_context, http_context])
 @pytest.mark.parametrize(
-    ("unique_id", "owner", "owner_with_session_names"),
+    ("unique_id", "owner"),
     [
-        pytest.param(USER, USER, USER, id="user"),
-        pytest.param(ACCOUNT, ACCOUNT, ACCOUNT, id="root user"),
-        pytest.param(f"{ROLE}:kim", ROLE, f"{ROLE}:kim", id="role"),
-        pytest.param(f"{ACCOUNT}:kim", f"{ACCOUNT}:", f"{ACCOUNT}:", id="federated user"),
-        pytest.param(":kim", None, None, id="a session name without an id"),
+        pytest.param(USER, USER, id="user"),
+        pytest.param(ACCOUNT, ACCOUNT, id="root user"),
+        pytest.param(f"{ROLE}:kim", ROLE, id="role"),
+        pytest.param(f"{ACCOUNT}:kim", f"{ACCOUNT}:", id="federated user"),
+        pytest.param(":kim", None, id="a session name without an id"),
     ],
 )
-def test_an_iam_caller_is_its_unique_id_and_session_names_count_only_if_trusted(
-    event: Callable[[str], dict[str, Any]], unique_id: str, owner: str | None, owner_with_session_names: str | None
+def test_an_iam_caller_is_its_unique_id_without_the_name_of_its_session(
+    event: Callable[[str], dict[str, Any]], unique_id: str, owner: str | None
 ) -> None:
     assert resolve_owner(event(unique_id), allow_anonymous=False) == owner
-    assert resolve_owner(event(unique_id), allow_anonymous=False, trust_session_names=True) == owner_with_session_names
 
 
 @pytest.mark.parametrize("context", [{"identity": {"caller": USER}}, {"authorizer": {"iam": {"callerId": USER}}}])

@@ -42,9 +42,6 @@ MAX_VALUES = 400_000
 """The most values of a body (docs/http.md). A value of three bytes takes hundreds of bytes of memory in the copies of
 a call."""
 
-MAX_BATCH = 100
-"""The most messages of a batch. Without this limit, a body of a few megabytes could request gigabytes."""
-
 type RequestId = str | int
 
 
@@ -77,12 +74,12 @@ class Malformed(Struct, frozen=True):
 type Message = Request | Notification | Response | Malformed
 
 
-def parse_body(body: bytes) -> Message | list[Message]:
-    """Return the message in a body, or the messages of a batch.
+def parse_body(body: bytes) -> Message:
+    """Return the message in a body.
 
     Raises:
-        ProtocolError: the body is not JSON in UTF-8 (`-32700`); or it is nested too deep, has too many values, or
-            is an empty or too long batch (`-32600`).
+        ProtocolError: the body is not JSON in UTF-8 (`-32700`); or it is nested too deep, has too many values, or is a
+            batch (`-32600`).
     """
     try:
         value = loads(body, MAX_DEPTH)
@@ -96,11 +93,10 @@ def parse_body(body: bytes) -> Message | list[Message]:
         message = f"Invalid request: the body has more than {MAX_VALUES:,} values; send fewer, or longer texts"
         raise ProtocolError(INVALID_REQUEST, message)
     if isinstance(value, list):
-        if not value:
-            raise ProtocolError(INVALID_REQUEST, "Invalid request: the batch is empty")
-        if len(value) > MAX_BATCH:
-            raise ProtocolError(INVALID_REQUEST, f"Invalid request: a batch has {MAX_BATCH} messages at most")
-        return [parse_message(item) for item in value]
+        # Only revision 2025-03-26 has batches, and no known client sends them.
+        raise ProtocolError(
+            INVALID_REQUEST, "Invalid request: this server takes no batches; send each message by itself"
+        )
     return parse_message(value)
 
 

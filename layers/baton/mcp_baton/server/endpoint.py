@@ -1,11 +1,10 @@
 """The MCP endpoint: it answers HTTP requests (docs/http.md). Only the task store has state between two requests."""
 
 import logging
-from typing import Final
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol import jsonrpc
-from mcp_baton.protocol.budget import Budget, batch_budget, no_room
+from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, Envelope, Era, classify
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject
@@ -35,8 +34,6 @@ from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.services import Services
 
 logger = logging.getLogger(__name__)
-
-NOT_RUN: Final = "Not run: the time for this batch was over. Send this message again."
 
 
 class Endpoint:
@@ -82,9 +79,7 @@ class Endpoint:
             message = parse_body(request.body)
         except ProtocolError as error:
             return json_response(HTTP_STATUS[error.code], error_message(None, error))
-        if isinstance(message, list):
-            return self._answer_batch(message, request, exchange)
-        return self._answer(message, request, exchange, Budget(), self._services.clock())
+        return self._answer(message, request, exchange)
 
     def work(self, event: JsonObject, exchange: Exchange) -> JsonObject:
         from mcp_baton.background.worker import work
@@ -107,47 +102,7 @@ class Endpoint:
 
         return sweep(self._services, exchange)
 
-    def _answer_batch(self, messages: list[Message], request: HttpRequest, exchange: Exchange) -> HttpResponse:
-        """Answer a batch, in order. Only revision 2025-03-26 has batches. The messages share the size limit and the
-        time of one answer, which is not streamed."""
-        revision = request.headers.get("mcp-protocol-version", REVISION_WITHOUT_HEADER)
-        if revision != REVISION_WITHOUT_HEADER:
-            return refusal(400, f"Invalid request: revision {revision} has no batches; send each message by itself")
-        budget, began_s = batch_budget(), self._services.clock()
-        answers = [self._answer_in_batch(message, request, exchange, budget, began_s) for message in messages]
-        bodies = [answer.body for answer in answers if answer is not None and answer.body]
-        if not bodies:
-            return HttpResponse(202)
-        return HttpResponse(200, {"Content-Type": "application/json"}, b"[" + b",".join(bodies) + b"]")
-
-    def _answer_in_batch(
-        self, message: Message, request: HttpRequest, exchange: Exchange, budget: Budget, began_s: float
-    ) -> HttpResponse | None:
-        """Answer a message. If no space or time is left, the answer is an error."""
-        remaining_ms = exchange.remaining_ms()
-        is_over = remaining_ms is not None and remaining_ms <= self._services.settings.write_reserve_ms
-        if is_over and isinstance(message, jsonrpc.Request | Response):
-            message_id = message.id if isinstance(message, jsonrpc.Request) else None
-            return json_response(200, error_message(message_id, ProtocolError(INTERNAL_ERROR, NOT_RUN)))
-        if isinstance(message, jsonrpc.Request) and budget.left <= 0:
-            return json_response(200, error_message(message.id, no_room(was_run=False)))
-        answer = self._answer(message, request, exchange, budget, began_s, in_batch=True)
-        if answer is not None and isinstance(message, jsonrpc.Request):
-            if budget.refuses(message.method, len(answer.body)):
-                return json_response(200, error_message(message.id, no_room(was_run=True)))
-            budget.take(len(answer.body))
-        return answer
-
-    def _answer(
-        self,
-        message: Message,
-        request: HttpRequest,
-        exchange: Exchange,
-        budget: Budget,
-        began_s: float,
-        *,
-        in_batch: bool = False,
-    ) -> HttpResponse | None:
+    def _answer(self, message: Message, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
         if isinstance(message, Malformed):
             return json_response(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
         if isinstance(message, Response):
@@ -161,7 +116,7 @@ class Endpoint:
         if isinstance(message, Notification):
             return HttpResponse(202)
         wants_messages = envelope.progress_token is not None or envelope.log_level is not None
-        takes_stream = request.accepts("text/event-stream") and not in_batch
+        takes_stream = request.accepts("text/event-stream")
         streams = (wants_messages or message.method == "subscriptions/listen") and takes_stream
         may_stream = envelope.era is Era.HANDSHAKE and takes_stream
         takes_json = request.accepts("application/json")
@@ -180,8 +135,8 @@ class Endpoint:
             message=message,
             headers=request.headers,
             reply=reply,
-            budget=budget,
-            began_s=began_s,
+            budget=Budget(),
+            began_s=self._services.clock(),
             base_url=self._services.settings.base_url or request.base_url,
             arrived_ms=request.arrived_ms,
         )

@@ -53,7 +53,6 @@ class LambdaAdapter:
         allow_anonymous: As for `resolve_owner`.
         streaming: Whether responses may be streamed if the caller of the handler supports it (`stream_opener`).
             Otherwise they are returned whole.
-        trust_session_names: As for `resolve_owner`.
         event_handlers: Handle asynchronous events, by the name of their member.
         start: Handles the events that start workflows: a whole event, or an array of events.
     """
@@ -64,13 +63,11 @@ class LambdaAdapter:
         *,
         allow_anonymous: bool,
         streaming: bool,
-        trust_session_names: bool = False,
         event_handlers: Mapping[str, EventHandler] = MappingProxyType({}),
         start: StartHandler | None = None,
     ) -> None:
         self._app = app
         self._allow_anonymous = allow_anonymous
-        self._trust_session_names = trust_session_names
         self._streaming = streaming
         self._event_handlers = event_handlers
         self._start = start
@@ -109,11 +106,7 @@ class LambdaAdapter:
             http.path,
             http.headers,
             http.body,
-            resolve_owner(
-                http.request_context,
-                allow_anonymous=self._allow_anonymous,
-                trust_session_names=self._trust_session_names,
-            ),
+            resolve_owner(http.request_context, allow_anonymous=self._allow_anonymous),
             claims_in(http.request_context),
             http.query,
             base_url(http.request_context),

@@ -9,23 +9,17 @@ from collections.abc import Iterator, Mapping
 
 from mcp_baton.protocol.http import ANONYMOUS, GROUPS_CLAIM, SCOPE_CLAIMS
 
-ROLE = "AROA"
-"""The prefix of the unique ids of roles (IAM User Guide, "IAM identifiers", Understanding unique ID prefixes)."""
 
-
-def resolve_owner(
-    request_context: Mapping[str, object], *, allow_anonymous: bool, trust_session_names: bool = False
-) -> str | None:
+def resolve_owner(request_context: Mapping[str, object], *, allow_anonymous: bool) -> str | None:
     """Return the owner: the claim `sub`, else the IAM principal, else the id of the API key, else anonymous.
 
     The `principalId` of a Lambda authorizer counts as a principal. Empty values and other types than strings count as
-    absent. For a caller with a token, only the token's `sub` counts. With `trust_session_names`, each session name of a
-    role is a separate owner.
+    absent. For a caller with a token, only the token's `sub` counts.
 
     Returns:
         The owner; `None` for an unauthenticated caller if `allow_anonymous` is false.
     """
-    return next(_identities(request_context, trust_session_names), ANONYMOUS if allow_anonymous else None)
+    return next(_identities(request_context), ANONYMOUS if allow_anonymous else None)
 
 
 def correlation_id(request_context: object, context: object) -> str:
@@ -103,7 +97,7 @@ def _split_scopes(name: str, value: object) -> object:
 _NOT_CLAIMS = ("claims", "jwt", "lambda", "iam", "integrationLatency")
 
 
-def _identities(context: Mapping[str, object], trust_session_names: bool) -> Iterator[str]:
+def _identities(context: Mapping[str, object]) -> Iterator[str]:
     authorizer = _object(context, "authorizer")
     identity = _object(context, "identity")
     if authorizer:
@@ -118,8 +112,7 @@ def _identities(context: Mapping[str, object], trust_session_names: bool) -> Ite
     if authorizer:
         yield from _text(_object(_object(authorizer, "iam"), "cognitoIdentity"), "identityId")
     yield from _text(identity, "cognitoIdentityId")
-    principals = (_principal(unique_id, trust_session_names) for unique_id in _unique_ids(authorizer, identity))
-    yield from filter(None, principals)
+    yield from filter(None, map(_principal, _unique_ids(authorizer, identity)))
     yield from _text(identity, "apiKeyId")
 
 
@@ -146,16 +139,14 @@ def _unique_ids(authorizer: Mapping[str, object], identity: Mapping[str, object]
     yield from _text(identity, "caller")
 
 
-def _principal(unique_id: str, trust_session_names: bool) -> str:
+def _principal(unique_id: str) -> str:
     """Return the owner for a unique id (IAM User Guide, "IAM policy elements: Variables and tags", `aws:userid`).
 
     The id of a user is `AIDA…`, that of the root user is the account number. A session of a role has `AROA…:session
     name`, a session of `GetFederationToken` has `account:name`. Callers choose these names, so they prove nothing.
     """
     prefix, colon, _ = unique_id.partition(":")
-    if not colon or (trust_session_names and prefix.startswith(ROLE)):
-        return unique_id
-    return f"{prefix}:" if prefix.isdigit() else prefix  # the number alone is the root user
+    return f"{prefix}:" if colon and prefix.isdigit() else prefix  # the number alone is the root user
 
 
 def _object(members: Mapping[str, object], name: str) -> Mapping[str, object]:

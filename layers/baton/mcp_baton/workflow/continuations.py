@@ -12,13 +12,11 @@ from msgspec.structs import replace
 from mcp_baton.exceptions import Conflict, OutcomeUnknown, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.present.handoff import next_calls
 from mcp_baton.present.task_view import notes_meta, task_meta, with_decision
-from mcp_baton.protocol.budget import Budget
-from mcp_baton.protocol.json import Json, JsonObject, json_size
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.keys import step_key
-from mcp_baton.tasks.record import ITEMS_PREFIX, StepStatus, TaskRecord, pause_of, paused_step, statuses_of
+from mcp_baton.tasks.record import StepStatus, TaskRecord, pause_of, paused_step, statuses_of
 from mcp_baton.tasks.store import Batch, SetPause, Timing, write_decided
-from mcp_baton.tasks.values import weight_of
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import RECORDINGS_LOST
 from mcp_baton.tools.approval import AFTER_APPROVAL, NotApproved
@@ -189,8 +187,6 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
         return RefusedCall(Failed(CHANGED), _refused_recording(request, task_id, target))
     # This includes finished tasks: a late call is not recorded, but needs the same key, so that nothing is paid twice.
     ranking = candidates(plan, tool.name, replacement.arguments, replacement.names) if plan else []
-    if problem := _expensive_list(plan, ranking, budget):
-        return RefusedCall(Failed(f"Nothing was run. {problem}"), _refused_recording(request, task_id, target))
     identity = earlier_identity or _identity(ranking, tool, replacement, task_id)
     place = place_of(target, tool, ranking, identity.step, identity.by) if isinstance(target, Plan) else NO_PLACE
     if rounds:
@@ -201,22 +197,6 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
     call = ContinuationCall(tool.name, replacement.arguments, step, replacement.names)
     asker_factory, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()
     return Continuation(request, target, call, identity, variables, asker_factory, ranking, now_ms, now_s, place)
-
-
-def _expensive_list(plan: Plan | None, ranking: Sequence[Candidate], budget: Budget) -> str | None:
-    """Why a call of one element must not be made in this batch: recording it writes the whole list."""
-    candidate = choose(ranking)
-    if plan is None or candidate is None or candidate.item is None:
-        return None
-    step, items = candidate.step["name"], plan.items_of(candidate.step["name"])
-    weight = weight_of(plan.task, f"{ITEMS_PREFIX}{step}")
-    size = weight.text_bytes if weight else json_size(items.elements if items else [])
-    if budget.rewrite(size):
-        return None
-    return (
-        f"Recording it would write the list of step '{step}' again, {size} bytes, which is more than is left to this "
-        "batch. Send the call by itself, or resume the workflow."
-    )
 
 
 def _oversized_secret(plan: Plan | None, tool: Tool, arguments: JsonObject) -> str | None:

@@ -17,8 +17,13 @@ from mcp_baton.workflow.execution import Execution
 
 
 class Request(Execution, frozen=True, kw_only=True):
-    """One MCP request. The messages of a batch share `budget`, which limits Baton's own answers, and `began_s`, the
-    time at which the function got them. `arrived_ms` is when API Gateway received the request, if it says so."""
+    """One MCP request.
+
+    Attributes:
+        budget: Limits Baton's own answers.
+        began_s: When the function got the request, on `Services.clock`.
+        arrived_ms: When API Gateway received the request, epoch milliseconds, if it says so.
+    """
 
     message: jsonrpc.Request
     headers: Mapping[str, str]
