@@ -1,19 +1,19 @@
 """The tasks that a caller may use, by the scopes of the caller's token (docs/tools.md, Scopes)."""
 
-import inspect
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import mcp_baton
 from mcp_baton import Context, Server, Step, ToolError, Workflow
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.ids import new_task_id
-from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus
-from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.resource import value_uri
-from mcp_baton.workflow.server_view import CHECKED_METHODS, may_use
+from mcp_baton.workflow.server_view import may_use
 from tests.e2e.background_support import Background, MakeBackground
 from tests.e2e.protocol.test_questions import FORM, respond
 from tests.e2e.support import Answer, Client, JsonDict
@@ -220,11 +220,30 @@ def test_the_check_adds_no_request_for_a_caller_with_all_scopes_and_one_read_bef
     assert requests.take() == ["GetItem", "UpdateItem"]
 
 
-@pytest.mark.parametrize(
-    ("protocol", "exempt"), [(TaskStore, {"get", "read_status"}), (JobStore, {"claim", "read_listed", "wake"})]
-)
-def test_every_store_method_that_takes_a_task_id_is_checked(protocol: type, exempt: set[str]) -> None:
-    methods = inspect.getmembers(protocol, inspect.isfunction)
-    methods_with_id = {name for name, method in methods if "task_id" in inspect.signature(method).parameters}
+ROOMS_OF_REQUESTS = ("server", "present", "workflow", "background", "questions")
+UNCHECKED = re.compile(r"store\.(?:get|list|take|cancel|complete)\(|\bjobs\.answer\(")
+CHECKED_BEFORE = {
+    "workflow/execution.py": 2,  # own_task and own_page check it
+    "workflow/engine.py": 2,  # the run's own task; its callers call check_own
+    "workflow/dispatching.py": 1,  # the task was read before
+    "workflow/lease.py": 1,  # the same
+    "workflow/repetitions.py": 1,  # `may_use` follows
+    "questions/deliver_answer.py": 2,  # `hides` follows
+    "present/task_view.py": 2,  # tasks to which the caller's task refers
+    "present/task_actions.py": 2,  # check_own, or own_task, precedes
+    "server/methods/tasks.py": 3,  # check_own precedes
+    "background/creating.py": 3,  # the request has created the task
+    "background/task_questions.py": 1,  # the task was read before
+    "background/waiting.py": 1,  # the worker's own task
+    "background/sweep.py": 1,  # an operator's event
+    "background/start_events.py": 1,  # the event's own task
+}
+"""The places that read or write a task by its id in another way than `Execution.own_task`, and why they may."""
 
-    assert methods_with_id - CHECKED_METHODS == exempt
+
+def test_each_place_that_uses_a_task_by_its_id_checks_the_scopes() -> None:
+    package = Path(mcp_baton.__file__).parent
+    modules = [path for room in ROOMS_OF_REQUESTS for path in (package / room).rglob("*.py")]
+    counts = {path.relative_to(package).as_posix(): len(UNCHECKED.findall(path.read_text())) for path in modules}
+
+    assert {module: count for module, count in counts.items() if count} == CHECKED_BEFORE

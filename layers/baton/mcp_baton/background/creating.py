@@ -318,9 +318,8 @@ def _cancel_unused(store: TaskStore, task: TaskRecord) -> None:
 
 def _check_resumable(request: Request, workflow: Workflow, task_id: str, arguments: JsonObject) -> None:
     """Report errors of a resume that are known already. The worker, which claims the task, checks again."""
-    store, owner = request.own_tasks()
     try:
-        task = store.get(owner, task_id)
+        task = request.own_task(task_id)
         if task.workflow != workflow.name:
             raise WrongWorkflow(task)
         if task.status.terminal:

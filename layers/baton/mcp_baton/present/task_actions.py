@@ -110,10 +110,11 @@ def _perform(request: Request, tool: WorkflowTool, action: str, task_id: str, re
         store, owner = request.own_tasks()
         match action:
             case "cancel":
+                request.check_own(task_id)
                 task = store.cancel(owner, task_id)
             case _:
                 # A task's workflow never changes, so the check below still holds at the write.
-                task = store.get(owner, task_id)
+                task = request.own_task(task_id)
                 if action == "complete" and task.job is not None:
                     return error_result(
                         f"This task is a call of {task.job.work.tool} in the background: only its worker completes it. "
@@ -398,8 +399,8 @@ class RemainingBytes:
 def _list_tasks(request: Request) -> JsonObject:
     """List the newest tasks of the owner, including those of tools and of other workflows, as in `tasks/list`."""
     try:
-        store, owner = request.own_tasks()
-        page = store.list(owner)
+        store, _ = request.own_tasks()
+        page = request.own_page()
     except TaskNotFound:
         return _list_result([], "This server keeps no tasks for this caller.")
     except StoreBusy as error:

@@ -16,18 +16,23 @@ from mcp_baton.transport.reply import refusal
 logger = logging.getLogger(__name__)
 
 
+type Hides = Callable[[TaskRecord], bool]
+"""Whether the caller must not use a task."""
+
 type Dispatch = Callable[[TaskRecord], object]
 """Sends a task to the worker."""
 
 
-def deliver_answer(store: TaskStore | None, owner: str | None, response: Response, dispatch: Dispatch) -> HttpResponse:
+def deliver_answer(
+    store: TaskStore | None, owner: str | None, response: Response, hides: Hides, dispatch: Dispatch
+) -> HttpResponse:
     """Store an answer for the invocation that waits for it, or give it to the task that asked."""
     question = str(response.id)
     try:
         if store is None or owner is None:
             raise TaskNotFound
         if parse_task_question(question) is not None:
-            _give_to_task(store, owner, response, dispatch)
+            _give_to_task(store, owner, response, hides, dispatch)
         elif is_question(question):
             answer: dict[str, Json] = (
                 {"result": response.result} if response.error is None else {"error": response.error}
@@ -45,10 +50,11 @@ def deliver_answer(store: TaskStore | None, owner: str | None, response: Respons
     return HttpResponse(202)
 
 
-def _give_to_task(store: TaskStore, owner: str, response: Response, dispatch: Dispatch) -> None:
+def _give_to_task(store: TaskStore, owner: str, response: Response, hides: Hides, dispatch: Dispatch) -> None:
     """Pass an answer to its task, and invoke the worker after the last one."""
     task_id, digest = parse_task_question(str(response.id)) or ("", "")
-    job = store.get(owner, task_id).job
+    task = store.get(owner, task_id)
+    job = None if hides(task) else task.job
     key = next((key for key in job.open if digest_of(key) == digest), None) if job else None
     if key is None:
         raise TaskNotFound
@@ -57,8 +63,8 @@ def _give_to_task(store: TaskStore, owner: str, response: Response, dispatch: Di
     else:
         message: Json = response.error.get("message")
         answer = {REFUSED: message if isinstance(message, str) and message else "it gave no reason"}
-    task = store.jobs.answer(owner, task_id, {key: answer})
-    if task is None:
+    answered_task = store.jobs.answer(owner, task_id, {key: answer})
+    if answered_task is None:
         raise TaskNotFound
-    if task.status is TaskStatus.WORKING:
-        dispatch(task)
+    if answered_task.status is TaskStatus.WORKING:
+        dispatch(answered_task)

@@ -106,8 +106,8 @@ class Endpoint:
         if isinstance(message, Malformed):
             return json_response(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
         if isinstance(message, Response):
-            _, tasks = self._services.for_caller(request.claims, exchange)
-            return deliver_answer(tasks, request.owner, message, self._dispatch)
+            server, store = self._services.for_caller(request.claims, exchange)
+            return deliver_answer(store, request.owner, message, server.hides, self._dispatch)
         try:
             envelope = classify(message, request.headers)
         except ProtocolError as error:

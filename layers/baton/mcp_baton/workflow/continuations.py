@@ -254,8 +254,7 @@ def _identity(ranking: Sequence[Candidate], tool: Tool, replacement: ReplacedArg
 def _find(request: Request, task_id: str) -> tuple[Plan | None, PlanOrMeta]:
     """Return the plan of the task, which has the values for placeholders; and where the call can be recorded."""
     try:
-        store, owner = request.own_tasks()
-        task = store.get(owner, task_id)
+        task = request.own_task(task_id)
     except StoreError as error:
         return None, _error_meta(request, task_id, error)
     plan = plan_of(request, task)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from mcp_baton.exceptions import TaskNotFound, ToolError
 from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.http import Exchange
+from mcp_baton.tasks.record import TaskPage, TaskRecord
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.approval import Approval
@@ -60,6 +61,26 @@ class Execution(Struct, frozen=True, kw_only=True):
         if self.store is None or self.owner is None:
             raise TaskNotFound
         return self.store, self.owner
+
+    def own_task(self, task_id: str) -> TaskRecord:
+        """Read a task that the caller names: one `GetItem`. Raises `TaskNotFound` if the caller may not use it."""
+        store, owner = self.own_tasks()
+        task = store.get(owner, task_id)
+        if self.server.hides(task):
+            raise TaskNotFound
+        return task
+
+    def check_own(self, task_id: str) -> None:
+        """Raise `TaskNotFound` if the caller lacks the scopes of a task. Call this before a write to a task that the
+        caller names. A caller with all scopes costs no request: the write checks the owner."""
+        if self.server.lacks_tools:
+            self.own_task(task_id)
+
+    def own_page(self, cursor: str | None = None) -> TaskPage:
+        """Read a page of the tasks that the caller may use."""
+        store, owner = self.own_tasks()
+        page = store.list(owner, cursor)
+        return structs.replace(page, tasks=[task for task in page.tasks if not self.server.hides(task)])
 
     def asking_in_workflow(self) -> AskerFactory:
         """Return how a step of a workflow asks the client. By default it cannot, because the step would run again from

@@ -55,7 +55,7 @@ def _named_task(request: Request, arguments: JsonObject) -> TaskRecord | None:
         task_id, _ = named_task(request, arguments)
         if task_id is None or request.store is None or request.owner is None:
             return None
-        return request.store.get(request.owner, task_id)
+        return request.own_task(task_id)
     except (InvalidTaskReference, ProtocolError):
         return None
     except StoreError:

@@ -354,6 +354,7 @@ def _claim(
 ) -> TaskRecord:
     _, owner = execution.own_tasks()
     try:
+        execution.check_own(task_id)
         return engine.take(workflow, owner, task_id, named=named, takes_over=takes_over)
     except (TaskNotFound, TaskFinished, TaskHeld, StoreBusy):
         raise

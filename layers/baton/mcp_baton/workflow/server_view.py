@@ -5,16 +5,14 @@ One owner may have several tokens with different scopes.
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Final, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from mcp_baton.exceptions import TaskNotFound, WorkflowError
+from mcp_baton.exceptions import WorkflowError
 from mcp_baton.protocol.budget import PLACEHOLDER_BYTES
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.record import EXTRA_PREFIX, ITEMS_PREFIX, StepStatus, TaskPage, TaskRecord, steps_of
-from mcp_baton.tasks.store import TaskStore
+from mcp_baton.tasks.record import EXTRA_PREFIX, ITEMS_PREFIX, StepStatus, TaskRecord, steps_of
 from mcp_baton.tools.approval import GRACE_MS
 from mcp_baton.tools.arguments import TASK_ID, Argument
 from mcp_baton.tools.completion import Completion
@@ -24,9 +22,6 @@ from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.wait import hours_text, milliseconds
 from mcp_baton.workflow.workflow_tool import TASK_ID_DESCRIPTION, WorkflowTool
-
-if TYPE_CHECKING:
-    from mcp_baton.tasks.jobs import JobStore
 
 type TaskIds = Literal["meta", "text"]
 """Where clients read and write a task's id: only in `_meta`, or also in prompts' texts and arguments."""
@@ -73,6 +68,10 @@ class ServerView(Struct, frozen=True):
     workflow_tools: dict[str, WorkflowTool]
     is_filtered: bool = False
     lacks_tools: bool = False
+
+    def hides(self, task: TaskRecord) -> bool:
+        """Whether the caller lacks a scope of a task, so that it must not use it."""
+        return self.lacks_tools and not may_use(self, task)
 
     @property
     def tools_with_task_id(self) -> frozenset[str]:
@@ -202,43 +201,3 @@ def may_use(view: ServerView, task: TaskRecord) -> bool:
     }
     extra_tools = {name.removeprefix(EXTRA_PREFIX) for name in task.variables if name.startswith(EXTRA_PREFIX)}
     return run_tools | extra_tools <= view.tools.keys()
-
-
-CHECKED_METHODS: Final = frozenset({"take", "cancel", "complete", "answer"})
-"""The methods of a store and its jobs for which the task is read first: all that take a task id, except `read_status`,
-which only returns the status, and `claim` and `wake`, which no call of the owner uses."""
-
-
-class CallersTasks:
-    """A `TaskStore`, or its jobs, for a caller who lacks scopes. Tasks that the caller may not use do not exist for it.
-
-    For writes this is one more `GetItem`. The tool and the workflow of a task never change.
-    """
-
-    def __init__(self, store: TaskStore, view: ServerView, jobs: "JobStore | None" = None) -> None:
-        self._store = store
-        self._view = view
-        self._methods = jobs or store
-
-    def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self._methods, name)
-        if name == "jobs":
-            return CallersTasks(self._store, self._view, attribute)
-        if name not in CHECKED_METHODS:
-            return attribute
-
-        def checked_method(owner: str, task_id: str, *arguments: Any, **keywords: Any) -> Any:
-            self.get(owner, task_id)
-            return attribute(owner, task_id, *arguments, **keywords)
-
-        return checked_method
-
-    def get(self, owner: str, task_id: str) -> TaskRecord:
-        task = self._store.get(owner, task_id)
-        if not may_use(self._view, task):
-            raise TaskNotFound
-        return task
-
-    def list(self, owner: str, cursor: str | None = None) -> TaskPage:
-        page = self._store.list(owner, cursor)
-        return replace(page, tasks=[task for task in page.tasks if may_use(self._view, task)])

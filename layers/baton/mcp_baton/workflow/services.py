@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -11,7 +11,7 @@ from mcp_baton.protocol.state import Seal
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Telemetry
-from mcp_baton.workflow.server_view import CallersTasks, ServerView
+from mcp_baton.workflow.server_view import ServerView
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.jobs import Dispatcher
@@ -99,9 +99,6 @@ class Services(Struct, frozen=True, kw_only=True):
         return self.publisher is not None or bool(self.server.approval_listeners)
 
     def for_caller(self, claims: Mapping[str, object], exchange: Exchange) -> tuple[ServerView, TaskStore | None]:
-        """Return the server as a caller sees it, and the tasks that the caller may use."""
+        """Return the server as a caller sees it, and the store."""
         server = self.server.visible_to(claims)
-        store = self.store.within(exchange.remaining_ms) if self.store else None
-        if store is None or not server.lacks_tools:
-            return server, store
-        return server, cast("TaskStore", CallersTasks(store, server))
+        return server, self.store.within(exchange.remaining_ms) if self.store else None

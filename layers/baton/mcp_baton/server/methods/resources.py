@@ -29,7 +29,7 @@ def stored_text(request: Request, uri: str) -> tuple[str, JsonObject] | None:
         return None
     task_id, name = target
     try:
-        task = request.store.get(request.owner, task_id)
+        task = request.own_task(task_id)
         text = _text(request, task, name, uri)
         return None if text is None else (text, result_mark(task) if name == FINAL_RESULT else {})
     except TaskNotFound:

@@ -150,11 +150,11 @@ def _find(request: Request, ids: list[str]) -> dict[str, _ReportedTask]:
     if not ids or request.store is None or request.owner is None:
         return {}
 
-    def find(store: TaskStore, owner: str) -> dict[str, _ReportedTask]:
+    def find(store: TaskStore, _owner: str) -> dict[str, _ReportedTask]:
         reported_tasks: dict[str, _ReportedTask] = {}
         for task_id in list(dict.fromkeys(ids))[:MAX_TASKS]:
             with suppress(TaskNotFound):
-                reported_tasks[task_id] = _ReportedTask(WatchedTask(request, store, store.get(owner, task_id)))
+                reported_tasks[task_id] = _ReportedTask(WatchedTask(request, store, request.own_task(task_id)))
         return reported_tasks
 
     return from_store(request, find)

@@ -39,8 +39,8 @@ def get_task(request: Request) -> JsonObject:
     """Return the view of a task: its variables are in `_meta`; in the 2026 era it contains the result."""
     options = _options(request)
 
-    def read(store: TaskStore, owner: str) -> JsonObject:
-        task = redispatch_at_poll(request, store.get(owner, request.text("taskId")))
+    def read(store: TaskStore, _owner: str) -> JsonObject:
+        task = redispatch_at_poll(request, request.own_task(request.text("taskId")))
         if task.status is TaskStatus.INPUT_REQUIRED and not request.stateless:
             from mcp_baton.background.task_questions import send_questions
 
@@ -81,7 +81,7 @@ def list_tasks(request: Request) -> JsonObject:
     if request.store is None or request.owner is None:
         return {"tasks": []}
     try:
-        page = from_store(request, lambda store, owner: store.list(owner, cursor))
+        page = from_store(request, lambda _store, _owner: request.own_page(cursor))
     except ValueError as error:
         message = "Invalid params: `cursor` was not returned by this list"
         raise ProtocolError(INVALID_PARAMS, message) from error
@@ -96,8 +96,8 @@ def task_result(request: Request) -> JsonObject:
     """Return the result of a task. If a worker runs the task, wait for its end. A paused workflow waits for this
     client, so the answer is an error at once."""
 
-    def read(store: TaskStore, owner: str) -> JsonObject:
-        task = store.get(owner, request.text("taskId"))
+    def read(store: TaskStore, _owner: str) -> JsonObject:
+        task = request.own_task(request.text("taskId"))
         if task.job is not None:
             task = _wait_for_end(request, store, task)
         if not task.status.terminal:
@@ -113,6 +113,7 @@ def cancel_task(request: Request) -> JsonObject:
     task_id, result = request.text("taskId"), _client_result(request)
 
     def finish(store: TaskStore, owner: str) -> TaskRecord:
+        request.check_own(task_id)
         finished_task = store.cancel(owner, task_id) if result is None else store.complete(owner, task_id, result)
         wake_waiting_jobs(request.services, store, finished_task)
         return finished_task
@@ -139,13 +140,18 @@ def update_task(request: Request) -> JsonObject:
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `inputResponses.{key}` must be an object")
     task_id = request.text("taskId")
     task = None
+
+    def answer(store: TaskStore, owner: str) -> TaskRecord | None:
+        request.check_own(task_id)
+        return store.jobs.answer(owner, task_id, responses)
+
     if responses:
         try:
-            task = from_store(request, lambda store, owner: store.jobs.answer(owner, task_id, responses))
+            task = from_store(request, answer)
         except TaskFinished:
             return {}
     if task is None:
-        from_store(request, lambda store, owner: redispatch_at_poll(request, store.get(owner, task_id)))
+        from_store(request, lambda _store, _owner: redispatch_at_poll(request, request.own_task(task_id)))
     elif task.status is TaskStatus.WORKING:
         dispatch(request.services, task)
     return {}
