@@ -5,12 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, TypeAdapter
 
 from mcp_baton import Argument, Step, Workflow, prompt_arg
 from mcp_baton.local.log import without_token
 from mcp_baton.protocol.envelope import decode_header
 from mcp_baton.protocol.json import MAX_LEVELS
 from mcp_baton.tools.quoting import one_line
+from mcp_baton.tools.schema.nulls import validate
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused, check_answers
 from mcp_baton.tools.secrets import secrets_of
 from mcp_baton.tools.templates import fill, matches_template
@@ -51,11 +53,28 @@ def hide(value: Any) -> None:
     secrets_of({"a", "b"}, {"a": "[[1]]", "b": "secret"}, {"a": [[1]], "b": "secret"}).hide(value)
 
 
+class Line(BaseModel):
+    count: int = 1
+
+
+LINES = TypeAdapter(list[Line])
+
+
+def leave_out(value: Any) -> None:
+    """Leave out the nulls that the type does not accept."""
+    validate(LINES, value, LINES.json_schema)
+
+
+def with_nulls(size: int) -> list[Any]:
+    return [{}] * 50 * size + [{"count": None}] * size
+
+
 SEARCHES: dict[str, tuple[Callable[[Any], object], Callable[[int], Any], int]] = {
     "an answer": (answer, lambda size: "<" + ": of for " * size + ">", 10_000),
     "a template": (lambda text: matches_template("{a} x {b} x {c} y", text), lambda size: " x " * size + "!", 10_000),
     "a placeholder of a field": (is_placeholder, lambda size: "<field '" + "' from " * size + "\n>", 10_000),
     "the placeholders of a call": (replace, lambda size: size, 4_000),
+    "nulls for optional fields": (leave_out, with_nulls, 120),
     "a secret in a text": (hide, lambda size: "secre " * size + "secret" * size, 20_000),
     "a secret in a deep value": (hide, lambda size: nested(["x"] * size), 5_000),
     "a quoted text": (one_line, lambda size: "\u2028" * size, 5_000),

@@ -414,8 +414,8 @@ APPROVALS = (
             (
                 "a condition of an approval with positions",
                 approved("'treasury', when=lambda amount, /, **_: amount > 100"),
-                ("needs 'amount'",),
-                "",
+                ("takes 'amount' by position, and gets it by name",),
+                "leave out the /",
             ),
             (
                 "an asynchronous condition of an approval",
@@ -433,7 +433,7 @@ APPROVALS = (
         + function(
             "step(refund, approval=Approval('a', when=lambda amount: amount > 1))(order_id='A', amount=1.0)  # here"
         ),
-        ("step 'refund'", "does not take 'order_id'"),
+        ("step 'refund': when of its approval does not take 'order_id'",),
         "lambda amount, **_: …",
     ),
     Mistake(
@@ -498,6 +498,24 @@ SUGGESTIONS = (
         function("step(refund)(order_id='A {total} B', amount=1.0)  # here"),
         ("{total}", "gets it as it is"),
         "give the tool a parameter",
+    ),
+    (
+        "a field of a result in a fixed text",
+        function("step(refund)(order_id='A {order.total} B', amount=1.0)  # here"),
+        ("{order.total}", "gets it as it is"),
+        "give a result to a parameter of the tool",
+    ),
+    (
+        "a format in a fixed text",
+        function("step(refund)(order_id='{\"a\": 1} {order_id:>10} {color:red}', amount=1.0)  # here"),
+        ("{order_id:>10}", "gets it as it is"),
+        "write {order_id}:",
+    ),
+    (
+        "a field of an argument in guidance",
+        function("step(refund, guidance='Refund {order_id[0]}.')(order_id='A', amount=1.0)  # here"),
+        ("no argument fills {order_id[0]} in its guidance",),
+        "write {order_id}:",
     ),
     (
         "an unknown argument in a constant",
@@ -1119,6 +1137,18 @@ OF_PYTHON = (
         "a library function",
         function("import json", "json.dumps({'total': order.total})  # here"),
         "no value",
+        "in a tool",
+    ),
+    (
+        "references that are joined",
+        function("', '.join(order.email)  # here"),
+        "can only join an iterable. A reference has no value",
+        "in a tool",
+    ),
+    (
+        "a field that is set",
+        function("order.total = 5  # here"),
+        "has no attribute 'total'",
         "in a tool",
     ),
     (

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Mapping
+from datetime import date
 from typing import Annotated, Any
 
 import pytest
+from pydantic import AliasChoices, BaseModel, Field, Secret
 
 from mcp_baton import Approval, ApprovalRequest, Argument, Server, step
 from mcp_baton.testing import Client, Connect
@@ -147,3 +149,37 @@ def test_a_record_is_the_same_from_the_list_and_by_its_id(baton: Connect) -> Non
     read: Mapping[str, Any] = kim(client).wire.http("GET", f"/approvals/{record['approvalId']}")
 
     assert read == record
+
+
+class Card(BaseModel):
+    pin: Secret[int] = Field(alias="PIN")
+    expires: Secret[date] | None = Field(default=None, validation_alias=AliasChoices("until", "end"))
+    limit: int = 1
+
+
+def test_a_secret_of_another_type_than_text_is_hidden_from_people(baton: Connect) -> None:
+    server, calls = Server("bank"), list[Any]()
+
+    @server.tool(approval=Approval("refunds", message="Change {pin}?"))
+    def change(pin: Secret[int], others: dict[str, list[Secret[float]]], card: Card) -> None:
+        calls.append((pin.get_secret_value(), card.pin.get_secret_value()))
+
+    client = baton(server)
+    arguments: dict[str, Any] = {
+        "pin": 17,
+        "others": {"a": [18]},
+        "card": {"PIN": "19", "end": "2026-01-02", "limit": "20"},
+    }
+    client.call_tool("change", arguments)
+    [record] = kim(client).approvals()
+
+    assert record["message"] == "Change <secret>?"
+    assert record["arguments"] == {
+        "pin": "<secret>",
+        "others": {"a": ["<secret>"]},
+        "card": {"PIN": "<secret>", "end": "<secret>", "limit": 20},
+    }
+    approve_all(client)
+    assert client.call_tool("change", arguments | {"pin": 18}).is_error
+    assert not client.call_tool("change", arguments).is_error
+    assert calls == [(17, 19)]

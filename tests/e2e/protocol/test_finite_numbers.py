@@ -1,13 +1,15 @@
 """Numbers are finite: NaN and infinities are refused everywhere, also as texts, and the error names the field
 (docs/tools.md, What a tool may return)."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import InitVar, dataclass
 from decimal import Decimal
+from operator import methodcaller
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Json
 
 from mcp_baton import Approval, Context, Server, ask_model, step
 from mcp_baton.exceptions import BatonError
@@ -83,6 +85,56 @@ def test_a_tool_gets_no_number_that_is_not_finite(
 
     assert (result.is_error, values) == (True, [])
     assert f"{field}: " in result.text
+
+
+OTHER_TEXTS: list[tuple[Any, Any, str]] = [
+    (float, "n_an", "value"),  # pydantic reads a number with underscores between its characters
+    (list[Decimal], ["in_f"], "value.0"),
+    (complex, "nan+1j", "value"),
+    (dict[str, list[complex]], {"a": ["1+infj"]}, "value.a.0"),
+    (dict[complex, int], {"infj": 1}, "value"),
+    (set[complex], ["nanj"], "value"),
+    (Annotated[list[float], Json], '[1, "nan"]', "value"),
+    (Annotated[Any, Json], "[NaN]", "value"),
+    (list[Annotated[Any, Json]], ['{"a": 1e999}'], "value.0"),
+    (Annotated[float, BeforeValidator(methodcaller("removesuffix", " EUR"))], "nan EUR", "value"),
+]
+
+
+@pytest.mark.parametrize(("annotation", "sent", "field"), OTHER_TEXTS, ids=lambda part: str(part)[:40])
+def test_a_tool_gets_no_such_number_from_another_text(baton: Connect, annotation: Any, sent: Any, field: str) -> None:
+    server, values = Server("bank"), list[Any]()
+
+    def pay(value: Any) -> str:
+        values.append(value)
+        return "paid"
+
+    pay.__annotations__["value"] = annotation
+    server.add_tool(pay)
+    result = baton(server).call_tool("pay", {"value": sent})
+
+    assert (result.is_error, values) == (True, [])
+    assert f"{field}: {NOT_FINITE}" in result.text
+
+
+@dataclass
+class Filter:
+    name: str
+    at_most: float = math.inf
+
+
+def test_the_author_may_choose_an_infinite_default(baton: Connect) -> None:
+    server, values = Server("shop"), list[Any]()
+
+    @server.tool
+    def find(where: Filter, other: dict[str, Filter], at_least: float = -math.inf) -> None:
+        values.append((where, other, at_least))
+
+    client = baton(server)
+
+    assert not client.call_tool("find", {"where": {"name": "nan"}, "other": {"inf": {"name": "1e999"}}}).is_error
+    assert values == [(Filter("nan"), {"inf": Filter("1e999")}, -math.inf)]
+    assert client.list_tools()[0]["inputSchema"]["properties"]["at_least"]["default"] is None
 
 
 @pytest.mark.parametrize("annotation", [str, Any, float | str, list[str] | float])

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_baton import Context, Server, ask_user, step
 from mcp_baton.protocol.json import Json
-from mcp_baton.testing import connect
+from mcp_baton.testing import Unanswered, connect
 
 
 class Level(IntEnum):
@@ -73,6 +73,29 @@ def test_a_background_workflow_asks_for_objects_by_forms(era: Literal["2025", "2
     with connect(shop(background=True), era=era) as client:
         client.answers(ANSWERS)
         assert "A HIGH, B LOW, HIGH" in str(client.start_task("ship", {}).wait())
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+@pytest.mark.parametrize("background", [False, True])
+def test_the_test_client_takes_objects_by_the_names_of_the_questions(
+    era: Literal["2025", "2026"], background: bool
+) -> None:
+    with connect(shop(background=background), era=era) as client:
+        client.answers({"sender": {"street": "A", "level": 2}, "level": 2, "receiver": {"street": "B"}})
+        assert "A HIGH, B LOW, HIGH" in client.call_workflow("ship", {}).text
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_a_form_of_an_object_without_an_answer_is_declined(era: Literal["2025", "2026"]) -> None:
+    with connect(shop(background=False), era=era) as client:
+        run = client.call_workflow("ship", {})
+        assert (run.pause.type, run.pause.step) == ("answersRequired", "sender")
+        run = run.answer(sender={"street": "A"}, level=1, receiver={"street": "B", "level": 2})
+        assert "A LOW, B HIGH, LOW" in run.text
+
+        client.answers({"sendr": {"street": "A"}})
+        with pytest.raises(Unanswered, match="the answers 'sendr' do not answer 'sender'"):
+            client.call_workflow("ship", {})
 
 
 def test_a_form_of_a_question_has_the_fields_of_the_form_of_a_tool() -> None:

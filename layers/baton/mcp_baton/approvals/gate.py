@@ -154,7 +154,7 @@ def _new_request(
     """Return the approval of a call as it would be requested now."""
     tool = execution.server.tools[name]
     arguments = tool.input.complete(prepared.arguments, prepared.bound)
-    visible = _without_secrets(tool, arguments, place)
+    visible = _without_secrets(tool, arguments, prepared.bound, place)
     secret_names = [name for name, value in arguments.items() if visible[name] != value]
     readable = _in_order(tool.signature, visible)
     message = approval.question(name, readable)
@@ -208,15 +208,19 @@ def _task_ends_ms(execution: Execution, place: Place) -> int:
     return task.created_ms + max(task.ttl_ms, longest_ms)
 
 
-def _without_secrets(tool: Tool, arguments: JsonObject, place: Place) -> dict[str, Json]:
+def _without_secrets(tool: Tool, arguments: JsonObject, bound: Mapping[str, Any], place: Place) -> dict[str, Json]:
     """Return the arguments without the secrets of the workflow and those of the parameters' types."""
     secret_names = frozenset[str]()
     if place.workflow is not None and place.step is not None:
         secret_names = hidden_in(arguments, place.step.arguments, place.workflow.secrets)
     visible: dict[str, Json] = {}
+    converted = {parameter.published_name: bound.get(parameter.name) for parameter in tool.signature.parameters}
     for name, value in arguments.items():
+        if name in secret_names:
+            visible[name] = SECRET
+            continue
         schema = {} if tool.input.is_plain else tool.input.schema_of(name)
-        visible[name] = SECRET if name in secret_names else place.secrets.hide(without_secrets(value, schema, SECRET))
+        visible[name] = place.secrets.hide(without_secrets(value, converted.get(name), schema, SECRET))
     return visible
 
 

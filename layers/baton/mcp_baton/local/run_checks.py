@@ -7,7 +7,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import CodeType, ModuleType
@@ -65,10 +65,9 @@ class WorkflowChecks:
     def suggestions(self) -> Iterator[Fault]:
         arguments = [argument.name for argument in self.workflow.arguments]
         for step in self.workflow.steps:
-            for name in sorted(placeholders(step.guidance or "").difference(arguments)):
-                if name.isidentifier():
-                    hint = did_you_mean(name, arguments).removeprefix("; ") or "the workflow has no arguments"
-                    yield self._fault(step, f"no argument fills {{{name}}} in its guidance", hint)
+            for text, hint in _unfilled_in([step.guidance or ""], arguments):
+                remedy = hint or "the workflow has no arguments"
+                yield self._fault(step, f"no argument fills {text} in its guidance", remedy)
         for step, tool in self._calls:
             for name, source in step.arguments.items():
                 problem = self._mismatch(tool, name, source, certain=False)
@@ -174,14 +173,10 @@ class WorkflowChecks:
         """Yield placeholders in fixed texts that no argument fills."""
         for name, source in step.arguments.items():
             texts = strings_in(source.value) if isinstance(source, Constant) else ()
-            unknown = frozenset[str]().union(*map(placeholders, texts)).difference(arguments)
-            for placeholder in sorted(filter(str.isidentifier, unknown)):
-                hint = did_you_mean(placeholder, arguments).removeprefix("; ") if arguments else ""
+            for placeholder, hint in _unfilled_in(texts, arguments):
                 remedy = "give the tool a parameter for it; a fixed text takes only arguments of the workflow"
-                problem = (
-                    f"no argument fills {{{placeholder}}} in the text for {name!r}, so {step.tool!r} gets it as it is"
-                )
-                yield self._fault(step, problem, hint if "did you mean" in hint else remedy)
+                problem = f"no argument fills {placeholder} in the text for {name!r}, so {step.tool!r} gets it as it is"
+                yield self._fault(step, problem, hint if hint.startswith(_HINTS) else remedy)
 
     def _unknown_callbacks(self, step: Step, tool: Tool) -> Iterator[Fault]:
         """Yield addresses that a tool makes for a step that does not wait for a callback."""
@@ -242,6 +237,27 @@ class WorkflowChecks:
                         f"write step({ast.unparse(call.func)})(…)",
                         Site(site.file, call.lineno),
                     )
+
+
+_IN_BRACES: Final = re.compile(r"([^\W\d]\w*)(?:[.\[!].*|:\S.*)?", re.DOTALL)
+"""What authors write in the braces of a text: a name, perhaps with a field or a format. JSON and CSS are no names."""
+
+_HINTS: Final = ("did you mean", "write ")
+
+
+def _unfilled_in(texts: Iterable[str], arguments: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the placeholders in texts that no argument fills, in braces, each with a hint."""
+    for placeholder in sorted(frozenset[str]().union(*map(placeholders, texts)).difference(arguments)):
+        match = _IN_BRACES.fullmatch(placeholder)
+        if match is None:
+            continue
+        name, rest = match[1], placeholder.removeprefix(match[1])
+        if rest and name in arguments:
+            yield f"{{{placeholder}}}", f"write {{{name}}}: a text takes a whole argument, without a format"
+        elif not rest:
+            yield f"{{{placeholder}}}", did_you_mean(name, arguments).removeprefix("; ")
+        elif not rest.startswith(":"):
+            yield f"{{{placeholder}}}", "write an argument of the workflow; give a result to a parameter of the tool"
 
 
 def _tree_of(function: object) -> ast.AST | None:

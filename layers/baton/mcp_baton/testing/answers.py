@@ -1,11 +1,12 @@
 """A client's answers to questions of tools (MCP client/elicitation, client/sampling, client/roots)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mcp_baton import Context
 from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.tools.templates import matches_template
 
 if TYPE_CHECKING:
     from mcp_baton.tools.asking import Question
@@ -29,15 +30,15 @@ class Unanswered(Exception):
 class Answers:
     """Answers, by a question's key or text.
 
-    A form for the workflows' own questions (`workflow_questions`) that has no answer is declined: the workflow then
-    pauses, and `Run.answer` answers it. Without `declines`, it stays open. `open` has the server's requests without an
-    answer, by id: it does not repeat them soon.
+    A form for the workflows' own questions (`workflow_questions`, texts by name) that has no answer is declined: the
+    workflow then pauses, and `Run.answer` answers it. Without `declines`, it stays open. `open` has the server's
+    requests without an answer, by id: it does not repeat them soon.
     """
 
     can_answer: bool = True
     keys: dict[str, str] = field(default_factory=dict)
     open: dict[str, JsonObject] = field(default_factory=dict)
-    workflow_questions: frozenset[str] = frozenset()
+    workflow_questions: Mapping[str, str] = field(default_factory=dict)
     declines: bool = True
     _by_name: dict[str, Json] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
@@ -65,11 +66,15 @@ class Answers:
         """Return the client's result for a question."""
         method, params = str(question["method"]), question.get("params", {})
         params = params if isinstance(params, Mapping) else {}
-        text, key = text_of(method, params), key or self.keys.get(_identity(method, params))
+        text, tool_key = text_of(method, params), self.keys.get(_identity(method, params))
+        key = key or tool_key
         schema = params.get("requestedSchema")
         fields = schema.get("properties") if isinstance(schema, Mapping) else None
-        if isinstance(fields, Mapping) and bool(fields) and fields.keys() <= self.workflow_questions:
-            return self._form_result(fields, key, text)
+        if isinstance(fields, Mapping) and fields and tool_key is None:
+            if fields.keys() <= self.workflow_questions.keys():
+                return self._form_result(fields, key, text)
+            if (name := self._object_question(text)) is not None:
+                return self._object_result(name, key, text)
         for name in (key, text):
             if name is not None and name in self._by_name:
                 self._used.add(name)
@@ -98,10 +103,28 @@ class Answers:
                 break
         if content.keys() == fields.keys():
             return {"action": "accept", "content": content}
-        if not content and not self.declines:
+        return self._declined(fields.keys() - content.keys(), key, text, is_partial=bool(content))
+
+    def _object_question(self, text: str) -> str | None:
+        """Return the name of the workflow's question with this text: the fields of its form are those of an object."""
+        questions = self.workflow_questions.items()
+        return next((name for name, template in questions if matches_template(template, text)), None)
+
+    def _object_result(self, name: str, key: str | None, text: str) -> JsonObject:
+        """Return the result for a form whose fields are those of one answer. Raises `Unanswered` as `_form_result`."""
+        known = next((known for known in (name, key, text) if known in self._by_name), None)
+        if known is None:
+            return self._declined({name}, key, text, is_partial=False)
+        self._used.add(known)
+        answer = self._by_name[known]
+        return self._reply("elicitation/create", {}, answer, Unanswered(key, text, WRONG["elicitation/create"]))
+
+    def _declined(self, names: Set[str], key: str | None, text: str, *, is_partial: bool) -> JsonObject:
+        """Return the result for a form of a workflow without answers to the questions with these names."""
+        if not is_partial and not self.declines:
             raise Unanswered(key, text)
-        if content or self._by_name.keys() - self._used:
-            given, asked = (", ".join(map(repr, names)) for names in (self._by_name, fields.keys() - content.keys()))
+        if is_partial or self._by_name.keys() - self._used:
+            given, asked = (", ".join(map(repr, some)) for some in (self._by_name, names))
             remedy = "name each question by its name or its text, or 'decline' one"
             raise Unanswered(key, text, f"the answers {given} do not answer {asked}: {remedy}")
         return {"action": "decline"}

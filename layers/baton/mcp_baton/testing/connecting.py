@@ -98,7 +98,7 @@ def _database() -> "DynamoDBClient":
 
 def _stage(server: Server, settings: Settings, database: "DynamoDBClient", workers: Workers) -> Stage:
     questions = (step for workflow in server.workflows.values() for step in workflow.steps if step.ask)
-    users = frozenset(step.name for step in questions if step.ask and step.ask.of == "user")
+    users = {step.name: step.ask.question for step in questions if step.ask and step.ask.of == "user"}
     clock, answers = Clock(), Answers(workflow_questions=users)
     invocations, events = Invocations(clock), Events(clock)
     store, workflow_of_task = Store(database, invocations), dict[str, str]()

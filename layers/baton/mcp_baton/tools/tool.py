@@ -274,8 +274,12 @@ def _check_when(when: Callable[..., object], subject: str, names: Sequence[str])
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     named = [item for item in parameters if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)]
     by_position = [item for item in parameters if item.kind is item.POSITIONAL_ONLY]
-    for parameter in (*by_position, *named):
-        if parameter.default is parameter.empty and (parameter in by_position or parameter.name not in names):
+    for parameter in by_position:
+        raise RegistrationError(
+            f"{condition} takes {parameter.name!r} by position, and gets it by name; leave out the /"
+        )
+    for parameter in named:
+        if parameter.default is parameter.empty and parameter.name not in names:
             hint = did_you_mean(parameter.name, sorted(names))
             raise RegistrationError(f"{condition} needs {parameter.name!r}, which is no argument of the tool{hint}")
     if not takes_all and (missing := sorted(set(names) - {parameter.name for parameter in named})):

@@ -39,7 +39,8 @@ _TEST_OPCODES: Final = frozenset(
         *("MATCH_CLASS", "MATCH_MAPPING", "MATCH_SEQUENCE"),
     )
 )
-_REFERENCE: Final = re.compile(rf"\bReference\b|{REFERENCE_TEXT}")
+_REFERENCE: Final = re.compile(rf"\bReference\b|{REFERENCE_TEXT}|can only join an iterable")
+"""What an error of Python says about a reference. `str.join` replaces the error of the reference by its own."""
 _HANDLER: Final = dis.opmap["PUSH_EXC_INFO"]
 _WITH: Final = dis.opmap["WITH_EXCEPT_START"]
 
@@ -72,7 +73,7 @@ def describe(
         if (cause := _undefined(function, error)) is None:
             raise
         raise WorkflowError(workflow, cause) from error
-    except (TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         if isinstance(error, WorkflowError) or not _REFERENCE.search(str(error)):
             raise
         cause = f"{_last_line(error)}: {error}. A reference has no value before the workflow runs; {IN_A_TOOL}"

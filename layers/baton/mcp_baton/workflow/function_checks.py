@@ -91,10 +91,11 @@ def _approval_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool
                 )
                 yield WorkflowError(workflow.name, f"{cause}; leave out the step's approval", step.name)
             elif step.approval is not None and tool is not None:
+                subject = f"step {step.name!r}"
                 try:
-                    check_approval(step.approval, f"step {step.name!r}", tool.signature)
+                    check_approval(step.approval, subject, tool.signature)
                 except RegistrationError as error:
-                    yield WorkflowError(workflow.name, str(error), step.name)
+                    yield WorkflowError(workflow.name, str(error).removeprefix(f"{subject}: "), step.name)
             if not workflow.durable and (step.approval or (tool and tool.approval)):
                 cause = f"{step.tool!r} needs an approval, and the workflow has no tasks; leave out durable=False"
                 yield WorkflowError(workflow.name, cause, step.name)

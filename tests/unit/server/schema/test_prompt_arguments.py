@@ -1,6 +1,9 @@
 """Prompt arguments: strings from the client, checked and converted before the prompt runs."""
 
 import datetime
+import math
+import re
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import hypothesis
@@ -100,6 +103,32 @@ def test_an_argument_that_does_not_convert_is_refused_with_its_name(kind: Any, v
     assert error_info.value.code == INVALID_PARAMS
     assert "'amount'" in error_info.value.message
     assert "'fine'" not in error_info.value.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "problem"),
+    [
+        (list[int], '[1, "x"]', "1: Input should be a valid integer"),
+        (list[Decimal | None], '[null, "nan"]', "1: Input should be a finite number"),
+        (list[float], "[NaN]", "NaN is not JSON"),
+        (Line, '{"sku": 1}', "sku: Input should be a valid string"),
+        (list[int], "x", "value: Input should be a valid list"),
+        (list[int], "5", "value: Input should be a valid list"),
+    ],
+)
+def test_an_error_in_a_json_text_names_the_part_inside(kind: Any, text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match="^" + re.escape(problem)):
+        convert(text, kind)
+
+
+class Filter(BaseModel):
+    name: str
+    at_most: float = math.inf
+
+
+def test_an_infinite_default_is_kept_and_not_sent() -> None:
+    assert convert('{"name": "nan"}', Filter) == {"name": "nan"}
+    assert convert({"name": "shoes", "at_most": "3"}, Filter) == {"name": "shoes", "at_most": 3}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import re
 import types
 import typing
 from collections.abc import Sequence
+from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_baton.exceptions import ProtocolError
@@ -137,10 +138,16 @@ def convert(value: Json, target: Any) -> Json:
         first_error = error
     text = value if isinstance(value, str) else ""
     try:
-        converted = adapter.validate_json(text)
-    except ValidationError:
+        inner = loads(text)
+    except JSONDecodeError:
         raise ValueError(explain(mismatch_of(first_error))) from first_error
-    return _dump(adapter, loads(text), converted)
+    try:
+        converted = adapter.validate_json(text)
+    except ValidationError as error:
+        # A list or an object in JSON is what the client has meant; another text is probably no JSON.
+        shown = error if isinstance(inner, list | dict) else first_error
+        raise ValueError(explain(mismatch_of(shown))) from error
+    return _dump(adapter, inner, converted)
 
 
 class NotFinite(ValueError):
@@ -187,8 +194,11 @@ def _dump(adapter: "TypeAdapter[Any]", sent: Json, converted: object) -> Json:
     except PydanticSerializationError as error:
         # This is a `ValueError`, but the client did not cause it: the author's type failed.
         raise RuntimeError("an argument's serializer failed") from error
-    # `dumps` refuses NaN and infinities. Otherwise the tool would get null.
-    result = dumped_value(sent, loads(dumps(result)), adapter.json_schema)
+    try:
+        result = loads(dumps(result))
+    except ValueError:  # a default is infinite, which JSON cannot represent
+        return sent
+    result = dumped_value(sent, result, adapter.json_schema)
     return result if not isinstance(result, dict | list) or _accepts(adapter, result) else sent
 
 

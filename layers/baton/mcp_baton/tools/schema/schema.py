@@ -33,6 +33,7 @@ from mcp_baton.tools.schema.sent_values import (
     NOT_FINITE,
     canonical_value,
     infinite_numbers,
+    is_finite,
 )
 from mcp_baton.tools.schema.signature import (
     NO_ANNOTATION,
@@ -359,6 +360,11 @@ def schema_generator(*, own_aliases: bool = False) -> Any:
                 different = [kind for number, kind in enumerate(kinds) if kind not in kinds[:number]]
                 result["items"] = different[0] if len(different) == 1 else {"anyOf": different} if different else {}
             return result
+
+        def default_schema(self, schema: Any) -> dict[str, Any]:
+            """Leaves out a default such as `math.inf`, which JSON cannot represent."""
+            result: dict[str, Any] = super().default_schema(schema)
+            return result if is_finite(result.get("default")) else {**result, "default": None}
 
         def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
             return False

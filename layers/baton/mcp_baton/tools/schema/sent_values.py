@@ -5,7 +5,7 @@ each process, and an iterator can be read once. So calls are compared and shown 
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from enum import Enum
 from typing import Any, Final, cast
@@ -76,9 +76,11 @@ def is_secret(options: Sequence[JsonObject]) -> bool:
     return any(option.get("writeOnly") is True or option.get("format") == "password" for option in options)
 
 
-def without_secrets(value: Json, schema: JsonObject, replacement: Json) -> Json:
-    """Return a value with each secret replaced."""
+def without_secrets(value: Json, converted: object, schema: JsonObject, replacement: Json) -> Json:
+    """Return a value with each secret replaced: what its schema describes as secret, and what was converted to a type
+    such as `Secret[int]`, whose schema does not say so."""
     paths = {path for path, _, options in described_parts(value, schema) if is_secret(options)}
+    paths |= {path for path, _, part in converted_parts(value, converted) if hasattr(part, "get_secret_value")}
     return _replaced(value, paths, lambda _: replacement)
 
 
@@ -156,13 +158,32 @@ def _number_in(text: str) -> object:
     return None
 
 
+def converted_parts(sent: Json, converted: object, path: Path = ()) -> Iterator[tuple[Path, Json, object]]:
+    """Yield a value and its parts, each with its path and what it was converted into. The order of a set and the parts
+    of an iterator are not known."""
+    open_parts = [(path, sent, converted)]
+    while open_parts:
+        path, sent, converted = open_parts.pop()
+        yield path, sent, converted
+        if isinstance(sent, Mapping):
+            open_parts += [((*path, key), item, _part(converted, key)) for key, item in sent.items()]
+        elif isinstance(sent, list) and isinstance(converted, list | tuple) and len(sent) == len(converted):
+            pairs = enumerate(zip(sent, converted, strict=True))
+            open_parts += [((*path, index), item, part) for index, (item, part) in pairs]
+
+
 def _part(converted: object, key: str) -> object:
     if isinstance(converted, Mapping):
         return converted.get(key)
-    field = getattr(type(converted), "__pydantic_fields__", {}).get(key)
-    if getattr(field, "validation_alias", None) not in (None, key):
-        return None  # another field was sent by this name
+    fields = getattr(type(converted), "__pydantic_fields__", {})
+    field = fields.get(key)
+    if field is None or field.validation_alias not in (None, key):
+        key = next((name for name, field in fields.items() if key in _aliases(field.validation_alias)), key)
     return vars(converted).get(key) if hasattr(converted, "__dict__") else getattr(converted, key, None)
+
+
+def _aliases(alias: Any) -> Sequence[object]:
+    return getattr(alias, "choices", (alias,))
 
 
 NO_STATIC_DEFAULT: Final = object()
@@ -199,40 +220,53 @@ def infinite_numbers(
         read_schema: Returns the schema of what was sent. It is called only if there is such a text.
         path: Where the value belongs.
     """
-    if not _has_infinite_text(sent):
+    if next(_texts(sent), None) is None:
         return []
-    try:
-        schema = read_schema()
-    except Exception:  # noqa: BLE001 - some types can be converted and have no schema
-        schema = {}
-    # The schema describes fields that converted values hide. Converted values show numbers that may be sent as texts.
-    paths = [
-        (*path, *inner)
-        for inner, part, options in described_parts(sent, schema)
-        if isinstance(part, str) and _is_infinite_text(part) and _is_only_a_number(options)
-    ]
-    if not paths and not _is_finite(converted):
-        paths = [path]
+    paths = list[Path]()
+    if any(map(_is_infinite_text, _texts(sent))):
+        try:
+            schema = read_schema()
+        except Exception:  # noqa: BLE001 - some types can be converted and have no schema
+            schema = {}
+        # The schema describes fields that converted values hide.
+        paths = [
+            (*path, *inner)
+            for inner, part, options in described_parts(sent, schema)
+            if isinstance(part, str) and _is_infinite_text(part) and _is_only_a_number(options)
+        ]
+    # Converted values show numbers of which the schema knows nothing: "nan+1j" for a complex number, "[NaN]" for JSON.
+    if not paths:
+        paths = [
+            inner for inner, part, value in converted_parts(sent, converted, path) if _became_infinite(part, value)
+        ]
     return [".".join(map(str, item)) or "value" for item in paths]
 
 
-def _has_infinite_text(sent: Json) -> bool:
-    open_parts = [sent]
+def _texts(value: Json) -> Iterator[str]:
+    """Yield all texts in a value, also the names of members."""
+    open_parts = [value]
     while open_parts:
         part = open_parts.pop()
         if isinstance(part, str):
-            if _is_infinite_text(part):
-                return True
+            yield part
         elif isinstance(part, Mapping):
             open_parts += [*part, *part.values()]
         elif isinstance(part, list):
             open_parts += part
-    return False
+
+
+def _became_infinite(sent: Json, converted: object) -> bool:
+    """Whether a text, or the name of a member, was converted to a number that is not finite, or has one in it."""
+    if isinstance(sent, str):
+        return not (isinstance(converted, str) or is_finite(converted))
+    if isinstance(sent, Mapping) and isinstance(converted, Mapping):
+        return not is_finite(list(converted))
+    return isinstance(sent, list) and isinstance(converted, Set) and not is_finite(converted)
 
 
 def _is_infinite_text(text: str) -> bool:
     try:
-        return not math.isfinite(float(text))
+        return not math.isfinite(float(text.replace("_", "")))  # pydantic accepts underscores between all characters
     except ValueError:
         return False
 
@@ -247,13 +281,15 @@ def _is_only_a_number(options: list[JsonObject]) -> bool:
     return bool(types & {"number", "integer"}) and "string" not in types
 
 
-def _is_finite(value: object) -> bool:
+def is_finite(value: object) -> bool:
     """Whether all numbers in a converted value are finite."""
     from numbers import Number
 
     open_parts, seen = [value], set[int]()
     while open_parts:
         part = open_parts.pop()
+        if type(part) in (str, int, bool):  # most parts are; the checks below are slow
+            continue
         if isinstance(part, Number):
             if not _is_finite_number(part):
                 return False
