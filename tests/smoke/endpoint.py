@@ -11,10 +11,10 @@ import httpx
 from msgspec.structs import replace
 
 from mcp_baton.cli.options import is_loopback
+from mcp_baton.cli.remote.access import Access
 from mcp_baton.cli.remote.client import Receive, Remote
 from mcp_baton.cli.remote.http import HttpTransport, signer
 from mcp_baton.cli.remote.printing import Progress
-from mcp_baton.cli.remote.profiles import Access
 from mcp_baton.cli.remote.questions import Terminal
 from tests.smoke.report import Finding, failed, held, not_checked
 
@@ -70,17 +70,17 @@ class Endpoint:
     def refuses_others(self) -> Iterator[Finding]:
         """Check that callers with missing or wrong credentials are rejected."""
         caller = self.access
-        if not (caller.api_key or caller.token or caller.auth):
+        if not (caller.api_key or caller.token or caller.aws):
             yield not_checked("you gave no credentials (KEY, TOKEN or --aws), so there are none that could be missing")
             return
-        bare = replace(caller, api_key=None, token=None, auth=None)
+        bare = replace(caller, api_key=None, token=None, aws=False)
         callers = {"without credentials": bare}
         if caller.api_key:
             callers["with a wrong key"] = replace(bare, api_key="wrong")
         if caller.token:
             callers["with a wrong token"] = replace(bare, token="wrong")
             callers["with a token whose signature is wrong"] = replace(bare, token=_forged(caller.token))
-        if caller.auth:
+        if caller.aws:
             callers["with a wrong signature"] = replace(bare, headers={**bare.headers, "Authorization": BAD_SIGNATURE})
         for name, access in callers.items():
             with http_client(access) as client:
@@ -224,7 +224,7 @@ def http_client(access: Access) -> httpx.Client:
         headers["x-api-key"] = access.api_key
     if access.token:
         headers["Authorization"] = f"Bearer {access.token}"
-    return httpx.Client(auth=signer(access) if access.auth else None, headers=headers, timeout=TIMEOUT_S)
+    return httpx.Client(auth=signer(access) if access.aws else None, headers=headers, timeout=TIMEOUT_S)
 
 
 def _forged(token: str) -> str:

@@ -12,7 +12,7 @@ from mcp_baton import (
     Step,
     ToolError,
     Workflow,
-    ask_model,
+    ask_user,
     item,
     prompt_arg,
     step,
@@ -116,7 +116,7 @@ server.add_workflow(Workflow(name="pay", description="pay", arguments=[account, 
 @server.workflow
 def tell(order: str) -> None:
     """Tell a customer."""
-    copies = ask_model("copies", "How many copies of {order}?", returns=int)
+    copies = ask_user("copies", "How many copies of {order}?", returns=int)
     step(notify)(email="a@example.com", text=order, copies=copies)
 
 
@@ -132,18 +132,6 @@ def pack(article: str) -> str:
 def pack_all() -> None:
     """Pack all articles."""
     step(pack, each=["lamp", "desk", "book"])(article=item())
-
-
-@server.tool
-def unlock(pin: str, door: str) -> str:
-    """Unlock a door."""
-    return f"{door} is {'open' if pin == '4711' else 'closed'}"
-
-
-@server.workflow
-def enter(pin: Annotated[str, Argument(secret=True)]) -> None:
-    """Enter a house."""
-    step(unlock)(pin=pin, door=ask_model("door", "Which door?"))
 
 
 lambda_handler = handler(server)

@@ -1,4 +1,4 @@
-"""The commands that operators run directly on the table (docs/commands.md, Where: URLs, files and profiles)."""
+"""The commands that operators run directly on the table (docs/commands.md, Where: URLs and files)."""
 
 import json
 from collections.abc import Callable, Iterator

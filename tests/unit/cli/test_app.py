@@ -33,7 +33,6 @@ QUEUE = ("--queue", "https://sqs.eu-west-1.amazonaws.com/123456789012/dead-lette
         (["callback", "http://example.com/mcp", "token", "{}"], "without encryption"),
         (["tasks", "http://example.com/mcp", "--header", "X-User:kim"], "without encryption"),
         (["approve", "http://example.com/mcp", "a", "--token", "t"], "without encryption"),
-        (["install", "vscode", "http://example.com/mcp", "--header", "x-api-key"], "without encryption"),
         (["tasks", "app.py"], "name the URL of its `baton serve`"),
         (["show", "app.py:server", "01"], "name the URL of its `baton serve`"),
         (["cancel", "shop.mcp:server", "01"], "name the URL of its `baton serve`"),

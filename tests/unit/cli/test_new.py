@@ -1,19 +1,18 @@
 """`baton new`: the files, the questions, and the errors before the first write."""
 
-import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile
 
 import pytest
 
 from mcp_baton.cli.app import main
-from mcp_baton.cli.new import SOURCES, USER_FILES
+from mcp_baton.cli.new import SOURCES, WHEEL_SOURCE
 from tests.starter import needs_the_starter
 
 ROOT = Path(__file__).parents[3]
@@ -37,23 +36,19 @@ def create(*options: str) -> Path:
     return Path("shop")
 
 
-def record(project: Path) -> dict[str, Any]:
-    """Return what `.baton/project.json` stores about a project."""
-    record_json: dict[str, Any] = json.loads((project / ".baton/project.json").read_bytes())
-    return record_json
+def region_and_auth(project: Path) -> tuple[str, str]:
+    """Return the region and the `Auth` of a project's first stage."""
+    sam = tomllib.loads((project / "samconfig.toml").read_text())["default"]
+    [auth, *_] = sam["deploy"]["parameters"]["parameter_overrides"]
+    return sam["global"]["parameters"]["region"], auth
 
 
 def files(project: Path) -> set[str]:
     return {path.relative_to(project).as_posix() for path in project.rglob("*") if path.is_file()}
 
 
-def test_a_project_has_every_file_of_the_template_and_a_copy_for_upgrades() -> None:
-    project = create()
-
-    generated_copies = {path: f".baton/generated/{path}.base" for path in set(SOURCES) - USER_FILES}
-    assert files(project) == {*SOURCES, ".baton/project.json", *generated_copies.values()}
-    for path, copy in generated_copies.items():
-        assert (project / path).read_bytes() == (project / copy).read_bytes()
+def test_a_project_has_every_file_of_the_template() -> None:
+    assert files(create()) == set(SOURCES)
 
 
 def test_files_without_settings_are_those_of_this_repository() -> None:
@@ -77,8 +72,6 @@ def test_a_project_depends_on_this_version_and_has_the_chosen_settings() -> None
     assert sam["default"]["global"]["parameters"] == {"stack_name": "shop", "region": "eu-central-1"}
     assert sam["production"]["global"]["parameters"] == {"stack_name": "shop-production", "region": "eu-central-1"}
     assert sam["default"]["deploy"]["parameters"]["parameter_overrides"] == ["Auth=IAM", "ReservedConcurrency=none"]
-    settings = {"name": "shop", "region": "eu-central-1", "auth": "IAM"}
-    assert record(shop) == {"version": own_version, "wheel": None, **settings}
 
 
 def test_with_auth_none_the_production_stage_still_needs_iam() -> None:
@@ -116,7 +109,7 @@ def test_the_command_asks_two_questions_and_uses_the_answers() -> None:
     assert (process.returncode, process.stderr) == (0, "")
     assert "AWS region [us-east-1]" in process.stdout
     assert "Who may call (API_KEY, IAM, NONE) [API_KEY]" in process.stdout
-    assert record(Path("shop")).items() >= {"region": "eu-west-1", "auth": "NONE"}.items()
+    assert region_and_auth(Path("shop")) == ("eu-west-1", "Auth=NONE")
 
 
 def test_without_a_terminal_the_options_are_named_and_nothing_is_written() -> None:
@@ -130,7 +123,7 @@ def test_without_a_terminal_the_options_are_named_and_nothing_is_written() -> No
 def test_the_region_of_the_environment_is_suggested(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "ap-southeast-2")
 
-    assert record(create())["region"] == "ap-southeast-2"
+    assert region_and_auth(create()) == ("ap-southeast-2", "Auth=API_KEY")
 
 
 @pytest.mark.parametrize(
@@ -176,7 +169,7 @@ def test_a_folder_with_only_a_git_repository_is_accepted(capsys: pytest.CaptureF
 
     assert main(["new", "shop", "--yes", "--no-lock"]) == 2
 
-    assert "shop is already a project: `baton upgrade shop` updates it" in capsys.readouterr().err
+    assert "shop is not empty" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("missing", ["uv", "make"])
@@ -246,7 +239,20 @@ def test_make_check_refuses_packages_without_a_hash_and_names_the_remedy(
         process = make(target)
         assert (process.returncode, "mcp-baton==" in process.stdout) == (2, True), process.stdout + process.stderr
         assert "no hash" in process.stderr
-        assert "uv run baton upgrade --lock --wheel FILE" in process.stderr
+        assert "copy it to layers/baton" in process.stderr
 
-    assert main(["upgrade", "shop", "--wheel", str(wheel), "--lock"]) == 0
-    assert [make(target).returncode for target in ("check", "build")] == [0, 0]
+    # The remedy of the message.
+    shutil.copyfile(wheel, Path("shop/layers/baton", wheel.name))
+    with Path("shop/pyproject.toml").open("a") as project:
+        project.write(WHEEL_SOURCE.format(wheel=wheel.name))
+    assert [make(target).returncode for target in ("lock", "check", "build")] == [0, 0, 0]
+
+
+def test_a_project_that_is_made_with_a_wheel_uses_it(tmp_path: Path) -> None:
+    wheel = toy_wheel(tmp_path / "wheels", "mcp_baton", version("mcp-baton"))
+
+    project = create("--wheel", str(wheel))
+
+    assert (project / "layers/baton" / wheel.name).read_bytes() == wheel.read_bytes()
+    source = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["uv"]["sources"]["mcp-baton"]
+    assert source == {"path": f"layers/baton/{wheel.name}"}

@@ -9,9 +9,9 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from mcp_baton.cli.remote.access import Access
 from mcp_baton.cli.remote.errors import Denied, Unreachable
 from mcp_baton.cli.remote.http import HttpTransport, SigV4, signer
-from mcp_baton.cli.remote.profiles import Access
 from mcp_baton.exceptions import BatonError
 
 KEY, SECRET, TOKEN = "AKIDEXAMPLE", "wJalrXUtnFEMI", "session-token"
@@ -57,7 +57,7 @@ def signature(request: httpx.Request, service: str, region: str) -> str:
 
 
 OTHER = "http://server.example.com/mcp"
-CREDENTIALS: list[dict[str, Any]] = [{"api_key": "k"}, {"token": "t"}, {"headers": {"X-Key": "k"}}, {"auth": "aws"}]
+CREDENTIALS: list[dict[str, Any]] = [{"api_key": "k"}, {"token": "t"}, {"headers": {"X-Key": "k"}}, {"aws": True}]
 
 
 @pytest.mark.usefixtures("credentials")
@@ -135,15 +135,15 @@ def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("access", "service", "region"),
     [
-        (Access(API, auth="aws"), "execute-api", "eu-central-1"),
-        (Access("https://x.lambda-url.us-west-2.on.aws/mcp", auth="aws"), "lambda", "us-west-2"),
-        (Access("https://mcp.example.com/mcp?a=b c", auth="aws", region="eu-west-1"), "execute-api", "eu-west-1"),
-        (Access("https://mcp.example.com/mcp", auth="aws", region="eu-west-1", service="x"), "x", "eu-west-1"),
+        (Access(API, aws=True), "execute-api", "eu-central-1"),
+        (Access("https://x.lambda-url.us-west-2.on.aws/mcp", aws=True), "lambda", "us-west-2"),
+        (Access("https://mcp.example.com/mcp?a=b c", aws=True), "execute-api", "eu-west-1"),
     ],
 )
 def test_botocore_computes_the_same_signature_for_the_received_request(
     access: Access, service: str, region: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")  # for URLs that do not name their region
     request = send(access, monkeypatch)
     authorization = request.headers["authorization"]
     assert authorization.startswith(f"AWS4-HMAC-SHA256 Credential={KEY}/")
@@ -160,11 +160,12 @@ def test_a_key_or_token_is_sent_in_its_header(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("credentials")
-def test_a_missing_region_or_profile_is_named() -> None:
+def test_a_missing_region_or_profile_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BatonError, match="the region to sign requests for is not known"):
-        signer(Access("https://mcp.example.com/mcp", auth="aws"))
+        signer(Access("https://mcp.example.com/mcp", aws=True))
+    monkeypatch.setenv("AWS_PROFILE", "no-such")
     with pytest.raises(BatonError, match="no-such"):
-        signer(Access(API, auth="aws", aws_profile="no-such"))
+        signer(Access(API, aws=True))
 
 
 @pytest.mark.usefixtures("credentials")
@@ -173,7 +174,7 @@ def test_missing_credentials_are_an_error(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(Denied, match="there are no AWS credentials"):
-        signer(Access(API, auth="aws"))
+        signer(Access(API, aws=True))
 
 
 def test_credentials_are_read_for_each_request() -> None:

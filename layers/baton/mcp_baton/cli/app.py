@@ -16,15 +16,12 @@ from mcp_baton.cli.callback import callback
 from mcp_baton.cli.check import check
 from mcp_baton.cli.dynamodb import dynamodb
 from mcp_baton.cli.graph import graph
-from mcp_baton.cli.install import install
 from mcp_baton.cli.new import new
 from mcp_baton.cli.owner_data import export, forget
-from mcp_baton.cli.publish import publish
 from mcp_baton.cli.redrive import redrive
 from mcp_baton.cli.run import resume, run
 from mcp_baton.cli.serve import serve
 from mcp_baton.cli.tasks import cancel, complete, show, tasks
-from mcp_baton.cli.upgrade import upgrade
 from mcp_baton.exceptions import BatonError
 
 WRONG_USAGE: Final = 2
@@ -42,7 +39,7 @@ app = typer.Typer(
 )
 
 _TASK_COMMANDS = (run, call, tasks, show, resume, complete, cancel, approvals, approve, deny, callback)
-COMMANDS = (new, upgrade, serve, check, graph, *_TASK_COMMANDS, export, forget, install, publish, dynamodb, redrive)
+COMMANDS = (new, serve, check, graph, *_TASK_COMMANDS, export, forget, dynamodb, redrive)
 for command in COMMANDS:
     app.command()(command)
 

@@ -67,7 +67,7 @@ def deny(
 
 def open_http(connection: ConnectionOptions, *, has_secret_path: bool = False) -> "closing[HttpTransport]":
     """Connect to the HTTP API of the server at WHERE. `has_secret_path` is whether a path is a credential."""
-    from mcp_baton.cli.remote.connection import access_of
+    from mcp_baton.cli.remote.access import access_of
     from mcp_baton.cli.remote.http import HttpTransport
 
     connection.refuse_target()

@@ -1,4 +1,4 @@
-"""The AWS region of commands (docs/commands.md, Where: URLs, files and profiles)."""
+"""The AWS region of commands (docs/commands.md, Where: URLs and files)."""
 
 import os
 import re

@@ -1,17 +1,32 @@
 """`baton new`: a project that depends on Baton as a package (docs/projects.md)."""
 
 import os
+import re
 import shlex
 import shutil
-from collections.abc import Mapping
+import subprocess
+from dataclasses import dataclass
+from importlib.metadata import requires, version
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Final
 
 import typer
 
-from mcp_baton.cli import project as projects
-from mcp_baton.cli.project import Answers
+from mcp_baton.cli.aws_region import REGION
 from mcp_baton.exceptions import BatonError
+
+AUTHS: Final = ("API_KEY", "IAM", "NONE")
+"""The values of the template's parameter Auth that need no other parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The settings of a project. `wheel` is a file name in `layers/baton/`; `None` for the package index."""
+
+    name: str
+    region: str
+    auth: str
+    wheel: str | None = None
 
 
 def new(
@@ -32,25 +47,23 @@ def new(
     lock: Annotated[bool, typer.Option("--lock/--no-lock", help="Lock the project's packages with uv.")] = True,
 ) -> int:
     """Create a project: a server, its tests, and its deployment."""
-    from importlib.metadata import version
-
     from mcp_baton.local.clean_text import echo
 
     baton_version = version("mcp-baton")
     # All checks are made before the first question and before the first file.
-    check_folder(folder)
-    project_name = projects.checked_name(folder.resolve().name if name is None else name)
-    package = projects.checked_wheel(wheel, baton_version) if wheel else None
+    _check_folder(folder)
+    project_name = _checked_name(folder.resolve().name if name is None else name)
+    package = _checked_wheel(wheel, baton_version) if wheel else None
     if lock:
-        projects.check_tools()
+        _check_tools()
     # As the AWS CLI reads it.
     default_region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
-    project_region = projects.checked_region(_answer("AWS region", region, default_region, yes))
-    project_auth = projects.checked_auth(_answer("Who may call (API_KEY, IAM, NONE)", auth, "API_KEY", yes))
+    project_region = _checked_region(_answer("AWS region", region, default_region, yes))
+    project_auth = _checked_auth(_answer("Who may call (API_KEY, IAM, NONE)", auth, "API_KEY", yes))
     answers = Answers(project_name, project_region, project_auth, package.name if package else None)
-    make(folder, answers, baton_version, package)
+    _write(folder, answers, baton_version, package)
     if lock:
-        projects.lock(folder)
+        _lock(folder)
     echo(f"{project_name} is ready: an MCP server with two tools and a workflow, on mcp-baton {baton_version}.\n")
     for command, meaning in (
         (f"cd {shlex.quote(str(folder))}", ""),
@@ -113,12 +126,8 @@ SOURCES: Final = {
 }
 """The source of each file of a project: its path in Baton's repository, by its path in the project."""
 
-USER_FILES: Final = frozenset({"README.md", "functions/mcp/app.py", "tests/test_app.py"})
-"""Files that belong to the user. Upgrades do not change them."""
-
-WHEELS: Final = "layers/baton"
 WHEEL_SOURCE: Final = """
-# Baton comes from a file. `baton upgrade --wheel FILE` replaces it, `--wheel none` uses the package index.
+# Baton comes from a file. Without these lines, it comes from the package index. Run `make lock` after a change.
 [tool.uv.sources]
 mcp-baton = {{ path = "layers/baton/{wheel}" }}
 """
@@ -144,10 +153,6 @@ def generate_files(answers: Answers, version: str) -> dict[str, bytes]:
     return files
 
 
-def upgradable(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    return {path: content for path, content in files.items() if path not in USER_FILES}
-
-
 def _replacements(answers: Answers, version: str) -> dict[str, dict[str, str]]:
     """Return the texts that differ between projects, by file. Each occurs once."""
     region = f'region = "{answers.region}"\n'
@@ -166,23 +171,97 @@ def _replacements(answers: Answers, version: str) -> dict[str, dict[str, str]]:
     }
 
 
-def check_folder(project: Path) -> None:
+def _check_folder(project: Path) -> None:
     """Check that the folder does not exist, or is empty except for version control."""
-    if projects.is_project(project):
-        raise BatonError(f"{project} is already a project: `baton upgrade {shlex.quote(str(project))}` updates it")
     if project.exists() and not project.is_dir():
         raise BatonError(f"{project} is a file: name a folder for the project")
     if project.is_dir() and any(path.name != ".git" for path in project.iterdir()):
         raise BatonError(f"{project} is not empty: name a new folder, or an empty one")
 
 
-def make(project: Path, answers: Answers, version: str, wheel: Path | None) -> None:
-    files = generate_files(answers, version)
+def _write(project: Path, answers: Answers, version: str, wheel: Path | None) -> None:
     try:
-        for path, content in files.items():
-            projects.write_file(project, path, content)
-        projects.write_record(project, projects.Record(version, answers, upgradable(files)))
+        for path, content in generate_files(answers, version).items():
+            file = project.joinpath(*PurePosixPath(path).parts)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
         if wheel:
-            shutil.copyfile(wheel, projects.path_in_project(project, f"{WHEELS}/{wheel.name}"))
+            shutil.copyfile(wheel, project / "layers" / "baton" / wheel.name)
     except OSError as error:
         raise BatonError(f"the project cannot be written: {error}") from error
+
+
+def _checked_name(name: str) -> str:
+    """Return a name that is valid for a package (PEP 508) and for a CloudFormation stack with a suffix."""
+    if not re.fullmatch(r"[a-z](?:[a-z0-9]|-(?=[a-z0-9])){1,39}", name):
+        raise BatonError(
+            f"{name!r} is not a valid project name: use 2 to 40 of a-z 0-9 -, begin with a letter, and do not end with "
+            "'-' or repeat it. --name sets a name that differs from the folder's"
+        )
+    dependencies = {re.split(r"[^A-Za-z0-9_.-]", line)[0].lower() for line in requires("mcp-baton") or []}
+    if name in {"mcp-baton", "pytest", *dependencies}:
+        raise BatonError(f"{name!r} is a package that the project depends on: use another name with --name")
+    return name
+
+
+def _checked_region(region: str) -> str:
+    if not re.fullmatch(REGION, region):
+        raise BatonError(f"{region!r} is not the name of an AWS region, such as eu-central-1: use --region")
+    return region
+
+
+def _checked_auth(auth: str) -> str:
+    """Return the value in capital letters."""
+    if auth.upper() not in AUTHS:
+        raise BatonError(
+            f"{auth!r} is not a value of --auth: use {', '.join(AUTHS)}. COGNITO and JWT need more parameters: create "
+            "the project with another value, and then see docs/deploying.md"
+        )
+    return auth.upper()
+
+
+def _checked_wheel(wheel: Path, version: str) -> Path:
+    if not wheel.is_file():
+        raise BatonError(f"there is no file {wheel}: --wheel needs a wheel of mcp-baton, from `uv build --wheel`")
+    if not re.fullmatch(rf"mcp_baton-{re.escape(version)}-\S+\.whl", wheel.name):
+        raise BatonError(
+            f"{wheel.name} is not a wheel of mcp-baton {version}, the version of this command: "
+            f"use the command of that wheel, `uvx --from {wheel} baton`"
+        )
+    return wheel
+
+
+def _check_tools() -> None:
+    if not shutil.which(_uv()):
+        raise BatonError(
+            "uv, which locks the project's packages, is missing: install it "
+            "(https://docs.astral.sh/uv/getting-started/installation/) or use --no-lock"
+        )
+    if not shutil.which("make"):
+        raise BatonError("make, which locks and builds the project, is missing: install it or use --no-lock")
+
+
+def _lock(project: Path) -> None:
+    """Run the project's `make lock`, which locks its packages and writes the layer's `requirements.txt`."""
+    # These describe the process that called this one, and must not reach the project's make.
+    prefixes = ("MAKE", "MFLAGS", "ARGS", "VIRTUAL_ENV")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+    process = subprocess.run(
+        ["make", "--silent", "lock"],  # noqa: S607 - the user's own make
+        cwd=project,
+        env={**environment, "UV": _uv()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if process.returncode:
+        hint = ". If mcp-baton is not in the package index, use --wheel FILE" if "mcp-baton" in process.stderr else ""
+        raise BatonError(
+            f"the files are written, but their packages are not locked. uv says:\n{process.stderr.strip()}\n"
+            f"Correct this, then run `make lock` in {project}{hint}"
+        )
+
+
+def _uv() -> str:
+    """Return the command of uv: the one that runs this process, if there is one."""
+    return os.environ.get("UV") or "uv"

@@ -35,21 +35,8 @@ queue = _matching(
     r"https?://[^\s/?#]+/\S+", "is not a queue's URL: https://sqs.<region>.amazonaws.com/<account>/<name>"
 )
 alias = _matching(ALIAS, "is not a function's alias: use its ARN, or name:alias")
-server_name = _matching(r"[A-Za-z0-9_-]{1,32}", "is not a server's name: use 1 to 32 of A-Z a-z 0-9 _ -")
-registry_name = _matching(
-    r"(?=.{3,200}$)[A-Za-z0-9.-]+/[A-Za-z0-9._-]+", "is not a name in a registry such as io.github.kim/shop"
-)
 # RFC 9110, section 5.1
 header_name = _matching(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", "is not the name of a header")
-
-
-def endpoint(text: str) -> str:
-    """The URL of an MCP server, without secrets."""
-    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", text):
-        raise typer.BadParameter(f"{text!r} is not a server's URL such as https://example.com/mcp")
-    if not re.fullmatch(r"https?://[^/]+/.+", text):
-        raise typer.BadParameter(f"{text!r} has no path: a Baton server answers at {text.rstrip('/')}/mcp")
-    return text
 
 
 def is_loopback(host: str) -> bool:
@@ -78,8 +65,7 @@ def check_encryption(url: str, *, insecure_http: bool) -> None:
     # Parsers disagree about the host before a backslash.
     if scheme != "https" and not insecure_http and ("\\" in url or not is_loopback(host)):
         raise BatonError(
-            f"the credentials would reach {host} without encryption: use an https:// URL. --insecure-http allows it "
-            "(in a profile: insecure_http = true)"
+            f"the credentials would reach {host} without encryption: use an https:// URL. --insecure-http allows it"
         )
 
 
@@ -168,25 +154,16 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 Where = Annotated[
     str,
-    typer.Argument(metavar="WHERE", help="A URL, a file or module with a Server (app.py:server), or a profile's name."),
+    typer.Argument(metavar="WHERE", help="A URL, or a file or module with a Server (app.py:server)."),
 ]
-Served = Annotated[str, typer.Argument(metavar="WHERE", help="A URL, or a profile's name.")]
-ServedOrTarget = Annotated[
-    str, typer.Argument(metavar="WHERE", help="A URL, or a profile's name. With --all, the Server: app.py:server.")
-]
-WhereOrTask = Annotated[
-    str, typer.Argument(metavar="WHERE", help="A URL, or a profile's name. With --table, the task's id instead.")
-]
-WhereOrTable = Annotated[
-    str | None, typer.Argument(metavar="WHERE", help="A URL, or a profile's name; not with --table.")
-]
+Served = Annotated[str, typer.Argument(metavar="WHERE", help="The server's URL.")]
+ServedOrTarget = Annotated[str, typer.Argument(metavar="WHERE", help="A URL. With --all, the Server: app.py:server.")]
+WhereOrTask = Annotated[str, typer.Argument(metavar="WHERE", help="A URL. With --table, the task's id instead.")]
+WhereOrTable = Annotated[str | None, typer.Argument(metavar="WHERE", help="A URL; not with --table.")]
 Task = Annotated[str | None, typer.Argument(metavar="TASK", help="The task's id, or a unique prefix of it.")]
 Arguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="key=text, key:=JSON, or key=@FILE for the file's text."),
-]
-Continue = Annotated[
-    bool, typer.Option("--continue", help="At a pause, ask at the terminal for what the server needs to continue.")
 ]
 
 Table = Annotated[

@@ -16,17 +16,16 @@ def run(
     connection: options.ConnectionOptions,
     workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="The name of a workflow or another prompt.")],
     arguments: options.Arguments = None,
-    interactive: options.Continue = False,
     *,
     as_json: bool,
 ) -> int:
     """Run a workflow and show its steps and result.
 
-    If it pauses, the command prints how to continue; --continue asks for what the server needs.
+    If it pauses, the command prints how to continue.
 
     Exit code 0: completed; 1: failed; 3: paused; 4: the server does not answer or rejects you.
     """
-    return _run(connection, workflow, None, arguments, interactive=interactive, as_json=as_json)
+    return _run(connection, workflow, None, arguments, as_json=as_json)
 
 
 @options.uses_server(options.ServedOrTarget, table=True)
@@ -34,7 +33,6 @@ def resume(
     connection: options.ConnectionOptions,
     task: options.Task = None,
     arguments: options.Arguments = None,
-    interactive: options.Continue = False,
     everything: Annotated[
         bool, typer.Option("--all", help="Resume many tasks of --table here, with the Server of a file.")
     ] = False,
@@ -77,7 +75,7 @@ def resume(
     if task is None:
         raise BatonError("the task is missing: name WHERE, and then the task's id")
     connection.refuse_target()
-    return _run(connection, None, task, arguments, interactive=interactive, as_json=as_json)
+    return _run(connection, None, task, arguments, as_json=as_json)
 
 
 def _resume_all(
@@ -141,7 +139,6 @@ def _run(
     task: str | None,
     arguments: list[str] | None,
     *,
-    interactive: bool,
     as_json: bool,
 ) -> int:
     from mcp_baton.cli.remote.arguments import for_prompt, parse_arguments
@@ -151,8 +148,6 @@ def _run(
 
     parsed_arguments = parse_arguments(arguments or ())
     with open_connection(connection, as_json=as_json) as remote:
-        if interactive and not remote.terminal.interactive:
-            raise BatonError("--continue asks questions: it needs a terminal and cannot be used with --json")
         task_id = None
         if workflow is None:
             task_id, workflow = remote.workflow_of(task or "")
@@ -160,17 +155,10 @@ def _run(
         prompt_arguments = for_prompt(parsed_arguments, prompt.get("arguments", ()))
         result = remote.run_with_secrets(workflow, prompt_arguments, task_id)
         remote.progress.stop()
-        is_continued = interactive and result.paused
-        if is_continued:
-            from mcp_baton.cli.remote.continue_run import Continuation
-
-            result = Continuation(remote, result, prompt_arguments).run()
-            remote.progress.stop()
         if as_json:
             print_json(result.to_json())
             return result.code
-        if not (is_continued and result.paused):  # its state is already printed
-            print_run(result, console())
+        print_run(result, console())
         if result.paused:
             _print_next_command(result, connection)
         return result.code
@@ -187,13 +175,11 @@ def _print_next_command(result: "RunResult", connection: options.ConnectionOptio
         return
     shown, hidden = connection.shown_options()
     prefix = result.task.task_id[:PREFIX]
-    command = shlex.join(["baton", "resume", connection.where or "", prefix, *shown, "--continue"])
+    command = shlex.join(["baton", "resume", connection.where or "", prefix, *shown])
     hint = f", with the same {' and '.join(hidden)}" if hidden else ""
     condition = " after the wait" if still_waits(result.task) else ""
     text = f"To continue here{condition}{hint}: {command}"
     if connection.is_target:
-        text = (
-            f"The task ends with this command: serve {connection.where} with `baton serve`, or run it with --continue"
-        )
+        text = f"The task ends with this command: serve {connection.where} with `baton serve`, and run it there"
     # One line: a command that is broken into two lines cannot be copied.
     console(errors=True).print(Text(plain(text), style="dim"), soft_wrap=True)

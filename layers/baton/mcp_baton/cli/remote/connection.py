@@ -1,23 +1,21 @@
-"""The connection to WHERE: a URL, a profile, or a file or module that is served in this process."""
+"""The connection to WHERE: a URL, or a file or module that is served in this process."""
 
 import json
 import logging
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from traceback import extract_tb
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from msgspec.structs import replace
-
-from mcp_baton.cli.options import ConnectionOptions, header_name
+from mcp_baton.cli.options import ConnectionOptions
+from mcp_baton.cli.remote.access import access_of
 from mcp_baton.cli.remote.client import Receive, Remote
 from mcp_baton.cli.remote.errors import protocol_error
 from mcp_baton.cli.remote.printing import Progress, short
-from mcp_baton.cli.remote.profiles import Access, profile, profiles_file, secret
 from mcp_baton.cli.remote.questions import Terminal, at_terminal
 from mcp_baton.exceptions import BatonError
 from mcp_baton.local.log import TerminalHandler
@@ -57,38 +55,6 @@ def open_connection(connection: ConnectionOptions, *, as_json: bool) -> Iterator
                 raise protocol_error(f"{where} gave an answer that cannot be used ({short(problem)})") from error
     finally:
         progress.stop()
-
-
-def access_of(connection: ConnectionOptions) -> Access:
-    """Return the URL and the credentials. Options replace the fields of the profile."""
-    where = connection.where or ""
-    if "://" in where:
-        if not where.startswith(("http://", "https://")):
-            raise BatonError(f"{where} is not an HTTP URL: begin it with http:// or https://")
-        access = Access(where)
-    else:
-        access = profile(where, profiles_file())
-    if connection.api_key is not None:
-        access = replace(access, api_key=secret(connection.api_key, "--api-key"))
-    if connection.token is not None:
-        access = replace(access, token=secret(connection.token, "--token"))
-    auth: Literal["aws"] | None = "aws" if connection.aws else access.auth
-    access = replace(access, auth=auth, headers={**access.headers, **_headers(connection.header or ())})
-    access = replace(access, insecure_http=connection.insecure_http or access.insecure_http)
-    if access.auth and access.token:
-        raise BatonError("a request is either signed or has a bearer token: omit --token or --aws (auth)")
-    return access
-
-
-def _headers(texts: Sequence[str]) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for text in texts:
-        name, colon, value = text.partition(":")
-        if not colon:
-            # The message does not repeat the text, which may be a secret.
-            raise BatonError("--header is NAME:VALUE, and one has no colon")
-        headers[header_name(name.strip())] = value.strip()
-    return headers
 
 
 @contextmanager

@@ -9,9 +9,9 @@ import httpx
 
 from mcp_baton.cli.aws_region import environment_region
 from mcp_baton.cli.options import check_encryption, is_loopback
+from mcp_baton.cli.remote.access import Access
 from mcp_baton.cli.remote.client import Receive
 from mcp_baton.cli.remote.errors import Denied, Failure, Unreachable, protocol_error
-from mcp_baton.cli.remote.profiles import Access
 from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.json import MAX_LEVELS, Json, TooDeep, loads
 from mcp_baton.testing.wire import EventReader
@@ -38,11 +38,11 @@ MAX_TEXT: Final = 200
 class HttpTransport:
     def __init__(self, access: Access) -> None:
         headers, has_password = _headers(access), "@" in access.url.partition("://")[2].partition("/")[0]
-        if headers or access.auth or has_password:
+        if headers or access.aws or has_password:
             check_encryption(access.url, insecure_http=access.insecure_http)
         self._url = access.url
         self._client = httpx.Client(
-            auth=signer(access) if access.auth else None,
+            auth=signer(access) if access.aws else None,
             headers=headers,
             timeout=httpx.Timeout(CONNECT_S, read=QUIET_S),
             # A proxy is another machine.
@@ -98,7 +98,7 @@ class HttpTransport:
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
             raise Denied(
                 f"{self._url} answered {response.status_code}{_reason(self._body(response))}: the credentials are "
-                "missing, wrong, or do not allow this (--api-key, --token, --aws, or a profile)"
+                "missing, wrong, or do not allow this (--api-key, --token, --aws)"
             )
         if response.status_code == httpx.codes.NOT_FOUND:
             raise Unreachable(f"there is no MCP endpoint at {self._url}{_reason(self._body(response))}")
@@ -157,7 +157,7 @@ def _headers(access: Access) -> dict[str, str]:
         if not (value.isascii() and value.isprintable()):
             raise BatonError(
                 f"the header {name!r} for {access.url} has a character that is not printable ASCII: correct the option "
-                "or the profile that sets it"
+                "that sets it"
             )
     return headers
 
@@ -201,17 +201,15 @@ def signer(access: Access) -> SigV4:
     from botocore.exceptions import BotoCoreError
 
     try:
-        session = botocore.session.Session(profile=access.aws_profile)
+        session = botocore.session.Session()
         host_match = re.fullmatch(AWS_HOST, httpx.URL(access.url).host)
-        region = access.region or (
-            host_match["region"] if host_match else environment_region() or session.get_config_variable("region")
-        )
+        region = host_match["region"] if host_match else environment_region() or session.get_config_variable("region")
         credentials = session.get_credentials()
     except BotoCoreError as error:
         raise BatonError(f"the AWS configuration cannot be used: {error}") from error
     if credentials is None:
         raise Denied("there are no AWS credentials to sign requests with: log in, or set AWS_PROFILE")
     if not region:
-        raise BatonError("the region to sign requests for is not known: set `region` in the profile, or AWS_REGION")
-    default_service = "lambda" if host_match and host_match["service"] == "lambda-url" else "execute-api"
-    return SigV4(credentials, access.service or default_service, region)
+        raise BatonError("the region to sign requests for is not known: set AWS_REGION")
+    service = "lambda" if host_match and host_match["service"] == "lambda-url" else "execute-api"
+    return SigV4(credentials, service, region)
