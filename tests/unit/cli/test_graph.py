@@ -1,6 +1,6 @@
 """`baton graph`: the chosen workflow, the format and the errors."""
 
-import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -55,16 +55,6 @@ def test_the_only_workflow_is_drawn_as_mermaid_with_its_missing_arguments(
     printed = capsys.readouterr().out
     assert printed.startswith("flowchart TB\n")
     assert "1. greet<br/>calls greet<br/>pauses for tone" in printed
-
-
-def test_json_prints_one_document(server_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["graph", str(server_file), "--json"]) == 0
-
-    document = json.loads(capsys.readouterr().out)
-    assert [node["id"] for node in document["nodes"]] == ["argument:name", "step:greet"]
-    assert document["edges"] == [
-        {"from": "argument:name", "to": "step:greet", "flow": "value", "argument": "name", "path": None}
-    ]
 
 
 @pytest.mark.parametrize(
@@ -133,14 +123,12 @@ def order(amount: float) -> None:
 def test_approvals_and_waits_are_pauses(server_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     server_file.write_text(WAITING)
 
-    assert main(["graph", str(server_file), "--json"]) == 0
+    assert main(["graph", str(server_file)]) == 0
 
-    nodes = json.loads(capsys.readouterr().out)["nodes"]
-    assert {
-        node["name"]: [(pause["argument"], pause["because"]) for pause in node["pauses"]] for node in nodes[1:]
-    } == {
-        "pay": [("an approval by treasury", "depending on its arguments")],
-        "send": [("an approval by mailers", None)],
-        "delivered": [("a callback", None)],
-        "review": [("a time", None)],
-    }
+    lines = re.findall(r'\["(\d\. .*)"\]:::pauses', capsys.readouterr().out)
+    assert [line.partition("pauses for ")[2] for line in lines] == [
+        "an approval by treasury, depending on its arguments",
+        "an approval by mailers",
+        "a callback",
+        "a time",
+    ]

@@ -1,6 +1,6 @@
 """`baton graph`: a diagram of a workflow (docs/commands.md, Draw a workflow)."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,26 +17,15 @@ def graph(
         str | None,
         typer.Argument(metavar="WORKFLOW", help="The workflow's name; optional if there is only one."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the nodes and edges as JSON.")] = False,
 ) -> int:
     """Draw the data flow of a workflow and where it may pause."""
-    from msgspec import to_builtins
-
-    from mcp_baton.cli.workflow_graph import graph_of, mermaid
-    from mcp_baton.local.clean_text import print_json
+    from mcp_baton.cli.workflow_graph import mermaid
     from mcp_baton.local.loader import load
     from mcp_baton.server.server import Server
 
     server = load(target, Server)
     server.check()
-    definition = _select_workflow(server, workflow)
-    required: dict[str, Any] = {name: tool.input_schema.get("required", ()) for name, tool in server.tools.items()}
-    approvals = {name: tool.approval for name, tool in server.tools.items() if tool.approval is not None}
-    diagram = graph_of(definition, required, {name: tool.sets for name, tool in server.tools.items()}, approvals)
-    if as_json:
-        print_json(to_builtins(diagram))
-    else:
-        typer.echo(mermaid(diagram), nl=False)
+    typer.echo(mermaid(_select_workflow(server, workflow), server.tools), nl=False)
     return 0
 
 
