@@ -141,18 +141,21 @@ def test_an_empty_list_prints_no_approvals(baton: Run) -> None:
     assert baton("lee", "approvals", text=True) == (0, "no approvals\n")
 
 
+@pytest.mark.parametrize("columns", [80, 40])
 def test_the_end_of_a_long_word_and_everything_after_it_are_on_the_screen(
-    baton: Run, monkeypatch: pytest.MonkeyPatch
+    baton: Run, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    account = "A" * 700 + "-END"
+    monkeypatch.setenv("COLUMNS", str(columns))
+    account = "A" * 700 + f"-END-{columns}"
     baton("ann", "call", "pay", f"order={account}", "amount=987654")
     approval_id = next(
         record["approvalId"]
         for record in baton("kim", "approvals")[1]["approvals"]
         if account in str(record["arguments"])
     )
+    assert approval_id in "".join(baton("kim", "approvals", text=True)[1].split())
     _, output = baton("kim", "deny", approval_id, "--yes", text=True)
+    assert max(map(len, output.splitlines())) <= columns
     words = "".join(output.split())
 
     assert account in words.partition("arguments")[2]

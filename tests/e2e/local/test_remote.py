@@ -120,7 +120,8 @@ def test_output_fits_80_columns_and_texts_are_not_markup(baton: Run) -> None:
     assert re.search(r"1\. refund order=A-1 --task (\w{37})\n +Ask a supervisor\.\n +2\. paused task_id=\1\n", output)
     assert "\x1b" not in output
     list_output = baton("tasks", json_=False)[1]
-    assert "refund (toolError)" in list_output
+    assert max(map(len, list_output.splitlines())) <= 80
+    assert "refund" in list_output
     assert "working, paused:" in list_output
     task_output = baton("show", list_output.splitlines()[1].split()[0], json_=False)[1]
     assert "\x1b" not in task_output
@@ -128,12 +129,29 @@ def test_output_fits_80_columns_and_texts_are_not_markup(baton: Run) -> None:
     assert max(map(len, task_output.splitlines())) <= 80
 
 
+def test_in_40_columns_nothing_is_cut_off_and_only_calls_are_longer(
+    baton: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    task = baton("run", "paused", "order=A-1")[1]["taskId"]
+    words = "working, paused at refund: waits for the model"
+    for output, texts in (
+        (baton("run", "paused", "order=A-1", json_=False)[1], [words, "result 41 bytes", "[bold]approved[/bold]"]),
+        (baton("show", task, json_=False)[1], [words, task, "step notify status pending"]),
+        (baton("tasks", json_=False)[1], [f"task {task[:16]}", "what paused", "at refund (toolError)"]),
+        (baton("call", "notify", f"email={'a' * 100}", "text=b", json_=False)[1], [f"{'a' * 100}: b (0)"]),
+    ):
+        lines = [line for line in output.splitlines() if not re.match(r" +\d\. |a{100}", line)]
+        assert max(map(len, lines), default=0) <= 40
+        assert all(text in " ".join(output.split()) for text in texts), output
+
+
 def test_each_next_call_is_one_line_that_can_be_pasted(
     baton: Run, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     task = baton("run", "pay", "account=A 1's", "pin=4711")[1]["taskId"]
     monkeypatch.setenv("COLUMNS", "20")
-    printed_lines = [line for line in baton("show", task, json_=False)[1].splitlines() if " sign " in line]
+    printed_lines = [line for line in baton("show", task, json_=False)[1].splitlines() if ". sign " in line]
     command = ["call", url, "sign", "account=A 1's", "kind=now", "--task", task]
     assert main([*command, "--header", "X-Owner: test_each_next_call_is_one_line_that_can_be_pasted"]) == 0
     printed_lines += [line for line in capsys.readouterr().err.splitlines() if line.startswith("Next: ")]

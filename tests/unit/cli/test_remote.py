@@ -11,7 +11,8 @@ from mcp_baton.cli.app import main
 from mcp_baton.cli.remote.arguments import for_tool, parse_arguments
 from mcp_baton.cli.remote.client import Remote
 from mcp_baton.cli.remote.errors import Failure
-from mcp_baton.cli.remote.printing import call_line, plain
+from mcp_baton.cli.remote.printing import call_line
+from mcp_baton.local.clean_text import cleaned
 from mcp_baton.testing import Client, connect
 
 URL = "https://api.example.com/mcp"
@@ -86,7 +87,7 @@ VALUES: dict[str, Any] = {
 
 
 def test_a_printed_call_can_be_pasted_into_a_shell() -> None:
-    line = plain(call_line({"tool": "book expense", "arguments": VALUES}))
+    line = cleaned(call_line({"tool": "book expense", "arguments": VALUES}))
 
     process = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True, timeout=30)
     tool, *words = process.stdout.decode().split("\0")[:-1]

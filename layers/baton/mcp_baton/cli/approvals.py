@@ -1,7 +1,6 @@
 """`baton approvals`, `approve` and `deny`: the approvals that wait for people (docs/approvals.md)."""
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -13,6 +12,7 @@ from mcp_baton.cli.remote.errors import DONE, FAILED
 from mcp_baton.exceptions import BatonError
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
     from mcp_baton.cli.remote.http import HttpTransport
@@ -36,6 +36,7 @@ def approvals(
 ) -> int:
     """List the approvals of your groups, newest first."""
     from mcp_baton.cli.remote.printing import console
+    from mcp_baton.cli.remote.printing import watch as keep_watching
     from mcp_baton.local.clean_text import print_json
 
     with open_http(connection) as server:
@@ -45,7 +46,7 @@ def approvals(
         elif not watch:
             console().print(_table_of(records) if records else "no approvals")
         else:
-            _watch(server, state)
+            keep_watching(lambda: _table_of(_list_approvals(server, state)), WATCH_S)
     return DONE
 
 
@@ -114,33 +115,12 @@ def _decide(
     return DONE
 
 
-def _watch(server: "HttpTransport", state: State) -> None:
-    from rich.live import Live
+def _table_of(approvals: Sequence[Mapping[str, Any]]) -> "Group":
+    from mcp_baton.cli.remote.printing import records
 
-    from mcp_baton.cli.remote.printing import console
-
-    with Live(_table_of(_list_approvals(server, state)), console=console(), auto_refresh=False) as live:
-        try:
-            while True:
-                time.sleep(WATCH_S)
-                live.update(_table_of(_list_approvals(server, state)), refresh=True)
-        except KeyboardInterrupt:
-            return
-
-
-def _table_of(records: Sequence[Mapping[str, Any]]) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    from mcp_baton.cli.remote.printing import plain
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("approval", "question", "requested by", "expires"):
-        table.add_column(name, overflow="fold", no_wrap=name == "approval")
-    for record in records:
-        cells = (record["approvalId"], record["message"], record["owner"], record["expiresAt"])
-        table.add_row(*(Text(plain(cell)) for cell in cells))
-    return table
+    members = ("approvalId", "message", "owner", "expiresAt")
+    rows = [[record[member] for member in members] for record in approvals]
+    return records(("approval", "question", "requested by", "expires"), rows)
 
 
 _DETAILS: Final = {
@@ -159,17 +139,10 @@ _DETAILS: Final = {
 
 def _details_of(record: Mapping[str, Any]) -> "Table":
     """Return the call with everything that the server shows of it. Nothing is cut off: the end of a word may matter."""
-    from rich.table import Table
-    from rich.text import Text
+    from mcp_baton.cli.remote.printing import details
 
-    from mcp_baton.cli.remote.printing import plain
-
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, member in _DETAILS.items():
-        if member in record:
-            value = record[member]
-            text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
-            table.add_row(Text(name, style="dim"), Text(plain(text)))
-    return table
+    values = {name: record[member] for name, member in _DETAILS.items() if member in record}
+    return details(
+        (name, value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False))
+        for name, value in values.items()
+    )

@@ -87,18 +87,16 @@ def _deliver(connection: options.ConnectionOptions, tool: str | None, file: Path
 
 
 def _print(result: Mapping[str, Any], task_id: str | None) -> None:
-    from rich.text import Text
+    from mcp_baton.cli.remote.printing import call_line, console, content_lines
 
-    from mcp_baton.cli.remote.printing import call_line, console, content_lines, plain
-
-    is_error, meta, out = bool(result.get("isError")), result.get("_meta", {}), console()
+    meta, out = result.get("_meta", {}), console()
     for line in content_lines(result.get("content", ())):
-        out.print(Text(line, style="red" if is_error else ""), soft_wrap=True)
+        out.print(line, style="red" if result.get("isError") else "", soft_wrap=True)
     if "recorded" not in meta:
         return
     errors = console(errors=True)
     if meta["recorded"] is not True:
-        errors.print(Text(f"Not recorded: {plain(meta.get('record_error', ''))}", style="yellow"))
+        errors.print(f"Not recorded: {meta.get('record_error', '')}", style="yellow")
     for index, entry in enumerate(meta.get("next", ())):
-        line = f"{'Next: ' if index == 0 else '      '}{plain(call_line(entry, task_id))}"
-        errors.print(Text(line, style="dim"), soft_wrap=True)
+        line = f"{'Next: ' if index == 0 else '      '}{call_line(entry, task_id)}"
+        errors.print(line, style="dim", soft_wrap=True)

@@ -167,9 +167,7 @@ def _run(
 def _print_next_command(result: "RunResult", connection: options.ConnectionOptions) -> None:
     import shlex
 
-    from rich.text import Text
-
-    from mcp_baton.cli.remote.printing import PREFIX, console, plain, still_waits
+    from mcp_baton.cli.remote.printing import PREFIX, console, still_waits
 
     if result.task is None:
         return
@@ -182,4 +180,4 @@ def _print_next_command(result: "RunResult", connection: options.ConnectionOptio
     if connection.is_target:
         text = f"The task ends with this command: serve {connection.where} with `baton serve`, and run it there"
     # One line: a command that is broken into two lines cannot be copied.
-    console(errors=True).print(Text(plain(text), style="dim"), soft_wrap=True)
+    console(errors=True).print(text, style="dim", soft_wrap=True)

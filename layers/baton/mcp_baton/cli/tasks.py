@@ -12,7 +12,7 @@ from mcp_baton.cli.remote.errors import DONE
 from mcp_baton.exceptions import BatonError
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+    from rich.console import Group
 
     from mcp_baton.cli.remote.client import Remote
     from mcp_baton.cli.remote.table import Table
@@ -34,6 +34,7 @@ def tasks(
     import sys
 
     from mcp_baton.cli.remote.printing import console
+    from mcp_baton.cli.remote.printing import watch as keep_watching
     from mcp_baton.local.clean_text import print_json
 
     if watch and (as_json or not sys.stdout.isatty()):
@@ -45,7 +46,7 @@ def tasks(
         if as_json:
             print_json({"tasks": source.tasks(limit)})
         elif watch:
-            _watch(lambda: source.tasks(limit))
+            keep_watching(lambda: _table_of(source.tasks(limit)), WATCH_S)
         else:
             console().print(_table_of(records) if (records := source.tasks(limit)) else "no tasks")
     return DONE
@@ -125,33 +126,12 @@ def _print_task(
     return DONE
 
 
-def _watch(list_tasks: Callable[[], list[dict[str, Any]]]) -> None:
-    from rich.live import Live
+def _table_of(tasks: Sequence[Mapping[str, Any]]) -> "Group":
+    from mcp_baton.cli.remote.printing import PREFIX, STYLES, age, paused_text, records, status_text
 
-    from mcp_baton.cli.remote.printing import console
-
-    with Live(_table_of(list_tasks()), console=console(), auto_refresh=False) as live:
-        try:
-            while True:
-                time.sleep(WATCH_S)
-                live.update(_table_of(list_tasks()), refresh=True)
-        except KeyboardInterrupt:
-            return
-
-
-def _table_of(records: Sequence[Mapping[str, Any]]) -> "RichTable":
-    from rich.table import Table
-    from rich.text import Text
-
-    from mcp_baton.cli.remote.printing import PREFIX, STYLES, age, paused_text, plain, status_text
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("task", "what", "status", "at", "age", "changed"):
-        table.add_column(
-            name, no_wrap=name not in ("at", "status"), justify="right" if name in ("age", "changed") else "left"
-        )
     now_ms = time.time_ns() // 1_000_000
-    for task in records:
+    rows = []
+    for task in tasks:
         meta = task.get("_meta", {})
         pause = meta.get("pause_reason")
         status = status_text(task["status"])
@@ -159,12 +139,7 @@ def _table_of(records: Sequence[Mapping[str, Any]]) -> "RichTable":
             status = status.append(f", {paused_text(task.get('statusMessage'))}", style=STYLES["paused"])
         position = meta.get("step") or task.get("statusMessage") or ""
         position = f"{position} ({pause['type']})" if pause else position
-        table.add_row(
-            Text(task["taskId"][:PREFIX]),
-            Text(plain(meta.get("workflow") or meta.get("tool") or "")),
-            status,
-            Text(plain(position)),
-            age(task.get("createdAt", ""), now_ms),
-            age(task.get("lastUpdatedAt", ""), now_ms),
-        )
-    return table
+        what = meta.get("workflow") or meta.get("tool") or ""
+        times = [age(task.get(name, ""), now_ms) for name in ("createdAt", "lastUpdatedAt")]
+        rows.append((task["taskId"][:PREFIX], what, status, position, *times))
+    return records(("task", "what", "status", "at", "age", "changed"), rows, right=("age", "changed"))

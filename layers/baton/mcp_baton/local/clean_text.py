@@ -15,14 +15,19 @@ UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 lone surrogates, and line and paragraph separators."""
 
 
+@lru_cache(maxsize=4096)
+def _is_unsafe(character: str) -> bool:
+    return unicodedata.category(character) in UNSAFE and character not in "\n\t"
+
+
 def cleaned(text: str) -> str:
     """Return a text for a terminal: unsafe characters become U+FFFD. Line breaks and tabs stay."""
-    return "".join(map(_clean, text))
+    return "".join("\ufffd" if _is_unsafe(character) else character for character in text)
 
 
 def escaped(document: str) -> str:
     """Return a JSON document with unsafe characters in its strings as `\\u…`."""
-    return "".join(map(_escape, document))
+    return "".join(json.dumps(character)[1:-1] if _is_unsafe(character) else character for character in document)
 
 
 def print_json(value: Any) -> None:
@@ -33,9 +38,7 @@ def print_json(value: Any) -> None:
 
 def echo(text: str, *, err: bool = False) -> None:
     """Print a cleaned line on the standard output, or on the standard error."""
-    stream = sys.stderr if err else sys.stdout
-    stream.write(f"{cleaned(text)}\n")
-    stream.flush()
+    print(cleaned(text), file=sys.stderr if err else sys.stdout, flush=True)
 
 
 class CleanConsole(Console):
@@ -51,17 +54,3 @@ class CleanConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=cleaned(segment.text))
-
-
-@lru_cache(maxsize=4096)
-def _clean(character: str) -> str:
-    return "\N{REPLACEMENT CHARACTER}" if _is_unsafe(character) else character
-
-
-@lru_cache(maxsize=4096)
-def _escape(character: str) -> str:
-    return json.dumps(character)[1:-1] if _is_unsafe(character) else character
-
-
-def _is_unsafe(character: str) -> bool:
-    return unicodedata.category(character) in UNSAFE and character not in "\n\t"

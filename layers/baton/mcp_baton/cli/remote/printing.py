@@ -1,19 +1,23 @@
-"""The output of the commands. `CleanConsole` cleans the text of servers; text is never read as markup."""
+"""What the commands print, by rich. `CleanConsole` cleans the texts of servers, and reads none of them as markup."""
 
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.filesize import decimal
+from rich.live import Live
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from mcp_baton.cli.remote.task import RunResult, StepState, TaskState, text_of
-from mcp_baton.local.clean_text import CleanConsole, cleaned
+from mcp_baton.local.clean_text import CleanConsole
 from mcp_baton.tasks.record import PAUSED, WAITED, paused_step
 from mcp_baton.workflow.pause import Waiting, parse_pause
 
@@ -39,43 +43,73 @@ PREFIX: Final = 16
 MAX_RESULT: Final = 4_000
 """The maximum number of characters of a result."""
 
+NARROW: Final = 60
+"""The width below which a terminal shows no tables, characters."""
+
+UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
+
 
 def console(*, errors: bool = False) -> Console:
     return CleanConsole(stderr=errors)
 
 
-def plain(value: object) -> str:
-    return cleaned(str(value))
+def records(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], right: Collection[str] = ()) -> Group:
+    """Return rows as a table, or in a narrow terminal below each other. Nothing is cut off."""
+    if console().width < NARROW:
+        pairs = [[(name, cell) for name, cell in zip(columns, row, strict=True) if cell] for row in rows]
+        return Group(*(part for row in pairs for part in (details(row), "")))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in columns:
+        # The first column identifies the row, so that it is folded last.
+        table.add_column(
+            name,
+            justify="right" if name in right else "left",
+            overflow="fold",
+            no_wrap=name == columns[0] or name in right,
+        )
+    for row in rows:
+        table.add_row(*row)
+    return Group(table)
+
+
+def details(rows: Iterable[tuple[str, RenderableType]]) -> Table:
+    """Return texts with a label before each. Nothing is cut off."""
+    grid = Table.grid("", "", padding=(0, 2, 0, 0))
+    grid.columns[0].style, grid.columns[0].no_wrap, grid.columns[1].overflow = "bold", True, "fold"
+    for label, text in rows:
+        grid.add_row(label, text)
+    return grid
+
+
+def watch(draw: Callable[[], RenderableType], every_s: float) -> None:
+    """Keep a drawing on the screen and update it, until the user interrupts the command."""
+    with Live(draw(), console=console(), auto_refresh=False) as live:
+        try:
+            while True:
+                time.sleep(every_s)
+                live.update(draw(), refresh=True)
+        except KeyboardInterrupt:
+            return
 
 
 def short(value: Any, limit: int = MAX_TEXT) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = " ".join(plain(text).split())
+    text = " ".join(text.split())
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def status_text(status: str) -> Text:
-    return Text(plain(status), style=STYLES.get(status, ""))
+    return Text(status, style=STYLES.get(status, ""))
 
 
 def duration(ms: int | None) -> str:
-    """Return a duration: `12 ms`, `1.2 s`, `2 min 5 s`, `3 h 4 min`."""
+    """Return a duration: `12 ms`, `1.2 s`, `2 min 5 s`, `3 h 4 min`, `2 d 5 h`."""
     if ms is None:
         return ""
-    if ms < 60_000:
-        return f"{ms} ms" if ms < 1_000 else f"{ms / 1000:.1f} s"
-    if ms < 3_600_000:
-        return f"{ms // 60_000} min {ms % 60_000 // 1000} s"
-    return f"{ms // 3_600_000} h {ms % 3_600_000 // 60_000} min"
-
-
-def size(count: int | None) -> str:
-    """Return a length: `120 B`, `2.0 KB`, `1.2 MB`."""
-    if count is None:
-        return ""
-    if count < 1_000:
-        return f"{count} B"
-    return f"{count / 1000:.1f} KB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
+    for (unit, unit_ms), (smaller, smaller_ms) in pairwise(UNITS_MS):
+        if ms >= unit_ms:
+            return f"{ms // unit_ms} {unit} {ms % unit_ms // smaller_ms} {smaller}"
+    return f"{ms} ms" if 0 < ms < 1_000 else f"{ms / 1_000:.3g} s"
 
 
 def epoch_ms(timestamp: str) -> int | None:
@@ -87,13 +121,9 @@ def epoch_ms(timestamp: str) -> int | None:
 
 
 def age(timestamp: str, now_ms: int) -> str:
-    """Return the time since a timestamp: `12 s`, `3 min`, `2 h`, `5 d`."""
+    """Return the time since a timestamp, without parts of a second."""
     time_ms = epoch_ms(timestamp)
-    seconds = 0 if time_ms is None else max(0, now_ms - time_ms) // 1000
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds // length} {unit}"
-    return f"{seconds} s"
+    return "" if time_ms is None else duration(max(0, now_ms - time_ms) // 1_000 * 1_000)
 
 
 def clock(at_ms: int | None) -> str:
@@ -108,21 +138,6 @@ PAUSED_BEGINS = "paused: "
 def paused_text(message: str | None) -> str:
     """Return what a paused task waits for, from its status message: `paused: waits for the model`."""
     return short(message) if message and message.startswith(PAUSED_BEGINS) else PAUSED
-
-
-def steps_table(steps: tuple[StepState, ...]) -> Padding:
-    """Return the steps with their status, start (UTC), duration, and length of the result or progress of the list."""
-    table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
-    for name in ("step", "status", "began", "took", "result"):
-        table.add_column(name, justify="right" if name in ("took", "result") else "left", no_wrap=name != "step")
-    for step in steps:
-        result = size(step.bytes)
-        if step.elements:
-            ended, total = step.elements["done"], step.elements["total"]
-            result = f"{ended} of {total} {'element' if total == 1 else 'elements'}"
-        cells = (clock(step.at_ms), duration(step.ms), result)
-        table.add_row(Text(plain(step.name)), status_text(step.status), *cells)
-    return Padding(table, (0, 0, 0, 2), expand=False)
 
 
 def pause_text(pause: Mapping[str, Any]) -> str:
@@ -168,24 +183,21 @@ class Progress:
         self._last = ""
 
     def notify(self, params: Mapping[str, Any]) -> None:
+        total = "" if params.get("total") is None else f"/{params['total']}"
         message = params.get("message")
-        if message is None:
-            total = params.get("total")
-            message = f"{params.get('progress')}" + ("" if total is None else f"/{total}")
-        self.say(short(str(message)))
+        self.say(short(f"{params.get('progress')}{total}" if message is None else str(message)))
 
     def say(self, message: str) -> None:
         if not self._shown or message == self._last:
             return
         self._last = message
-        text = Text(plain(message), style="dim")
         if not sys.stderr.isatty():
-            self._console.print(text)
+            self._console.print(message, style="dim")
         elif self._status is None:
-            self._status = self._console.status(text)
+            self._status = self._console.status(Text(message, style="dim"))
             self._status.start()
         else:
-            self._status.update(text)
+            self._status.update(Text(message, style="dim"))
 
     def stop(self) -> None:
         if self._status is not None:
@@ -197,77 +209,88 @@ def print_run(result: RunResult, out: Console) -> None:
     """Print a run: its steps, and the result or the next calls. A task without suggested calls has only a handoff."""
     if result.task is None:
         for message in result.messages:
-            out.print(Text(f"{plain(message.get('role', ''))}:", style="bold"))
-            _print_indented(out, Text(plain(text_of(message))))
+            out.print(f"{message.get('role', '')}:", style="bold")
+            _print_indented(text_of(message), out)
         return
-    _print_lines(result.task, out)
+    _print_head(result.task, out)
     if result.persisted is not True:
         state = "was not stored" if result.persisted is False else "may not have been stored"
-        command = f"`baton show WHERE {plain(result.task.task_id)}`"
-        out.print(Text(f"The result of this run {state}. Use {command} before you repeat it.", style="yellow"))
+        command = f"`baton show WHERE {result.task.task_id}`"
+        out.print(f"The result of this run {state}. Use {command} before you repeat it.", style="yellow")
     if result.note:
-        out.print(Text(plain(result.note), style="yellow"))
+        out.print(result.note, style="yellow")
     if result.paused and result.task.following:
         _print_pause(result.task, out)
     elif result.handoff:
-        out.print()
-        out.print(Text(plain(result.handoff)))
+        out.print(f"\n{result.handoff}")
     elif result.task.status == "completed":
         _print_results(result.task, out)
 
 
 def print_task(task: TaskState, out: Console, now_ms: int) -> None:
     """Print a task: its steps, the pause reason, the next calls, its result."""
-    _print_lines(task, out)
+    _print_head(task, out)
     if not task.ended:
         _print_pause(task, out)
     if task.error:
-        out.print(Text("Failed  ", style="bold red").append(short(task.error.get("message", "")), style="not bold red"))
+        out.print(details([("Failed", short(task.error.get("message", "")))]))
     if task.ended:
         _print_results(task, out)
     if task.others:
-        others = ", ".join(f"{plain(name)} ({size(length)})" for name, length in task.others.items())
-        out.print(Text("Variables  ", style="bold").append(others, style="not bold"))
-    out.print(Text(_times(task, now_ms), style="dim"))
+        others = ", ".join(f"{name} ({decimal(length)})" for name, length in task.others.items())
+        out.print(details([("Variables", others)]))
+    out.print(_times(task, now_ms), style="dim")
 
 
-def _print_pause(task: TaskState, out: Console) -> None:
-    if task.pause and task.message != WAITED:
-        out.print(Text("Paused  ", style="bold").append(plain(pause_text(task.pause)), style="not bold"))
-    for key, question in task.questions.items():
-        out.print(Text("Asks  ", style="bold").append(f"{plain(key)}: {_question_text(question)}", style="not bold"))
-    if task.following:
-        out.print(Text("After the wait" if still_waits(task) else "Next", style="bold"))
-        for number, entry in enumerate(task.following, 1):
-            # In one line: a command that is broken into two lines cannot be copied.
-            out.print(Text(f"  {number}. {plain(call_line(entry, task.task_id))}"), soft_wrap=True)
-            if entry.get("guidance"):
-                _print_indented(out, Text(plain(entry["guidance"]), style="dim"), 5)
-
-
-def _print_lines(task: TaskState, out: Console) -> None:
-    name = Text().append(plain(task.workflow or "a tool's task"), style="bold")
-    out.print(name.append(f"  {task.task_id}", style="dim"))
+def _print_head(task: TaskState, out: Console) -> None:
+    """Print the workflow, the id, the status and the steps of a task."""
+    out.print(Text().append(task.workflow or "a tool's task", style="bold").append(f"  {task.task_id}", style="dim"))
     line = status_text(task.status)
     if task.pause and not task.ended:
         step = paused_step(task.pause) or task.step
-        place = f" at {plain(step)}" if step else ""
+        place = f" at {step}" if step else ""
         line.append(f", paused{place}: {paused_text(task.message).removeprefix(PAUSED_BEGINS)}", style=STYLES["paused"])
     if task.message and not task.message.startswith(PAUSED_BEGINS):
         line.append(f": {short(task.message)}")
     out.print(line)
     if task.steps:
-        out.print(steps_table(task.steps))
+        out.print(Padding(_steps_table(task.steps), (0, 0, 0, 2), expand=False))
+
+
+def _steps_table(steps: tuple[StepState, ...]) -> Group:
+    """Return the steps with their status, start (UTC), duration, and length of the result or progress of the list."""
+    rows = []
+    for step in steps:
+        size = "" if step.bytes is None else decimal(step.bytes)
+        if step.elements:
+            ended, total = step.elements["done"], step.elements["total"]
+            size = f"{ended} of {total} {'element' if total == 1 else 'elements'}"
+        rows.append((step.name, status_text(step.status), clock(step.at_ms), duration(step.ms), size))
+    return records(("step", "status", "began", "took", "result"), rows, right=("took", "result"))
+
+
+def _print_pause(task: TaskState, out: Console) -> None:
+    rows = [("Paused", pause_text(task.pause))] if task.pause and task.message != WAITED else []
+    rows += [("Asks", f"{key}: {_question_text(question)}") for key, question in task.questions.items()]
+    if rows:
+        out.print(details(rows))
+    if task.following:
+        out.print("After the wait" if still_waits(task) else "Next", style="bold")
+        for number, entry in enumerate(task.following, 1):
+            # In one line: a command that is broken into two lines cannot be copied.
+            out.print(f"  {number}. {call_line(entry, task.task_id)}", soft_wrap=True)
+            if entry.get("guidance"):
+                _print_indented(Text(entry["guidance"], style="dim"), out, 5)
 
 
 def _print_results(task: TaskState, out: Console) -> None:
     results = [(step.name, task.results[step.name]) for step in task.steps if step.name in task.results and step.tool]
     for name, value in results[-1:]:
-        out.print(Text(f"Result of {plain(name)}", style="bold"))
-        _print_indented(out, Text(_pretty(value)))
+        out.print(f"Result of {name}", style="bold")
+        _print_indented(_pretty(value), out)
     if task.result is not None and (task.result_by or not (results and _is_summary(task.result))):
-        out.print(Text("Result, supplied by a client" if task.result_by else "Result", style="bold"))
-        _print_indented(out, Text(_pretty(task.result)))
+        out.print("Result, supplied by a client" if task.result_by else "Result", style="bold")
+        _print_indented(_pretty(task.result), out)
 
 
 def _is_summary(result: Any) -> bool:
@@ -276,7 +299,7 @@ def _is_summary(result: Any) -> bool:
 
 
 def _pretty(value: Any) -> str:
-    text = plain(value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False))
+    text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
     return text if len(text) <= MAX_RESULT else f"{text[:MAX_RESULT]}… ({len(text)} characters; --json has all)"
 
 
@@ -285,9 +308,8 @@ def _question_text(question: Any) -> str:
     return short(params.get("message", question))
 
 
-def _print_indented(out: Console, text: Text, indent: int = 2) -> None:
-    for line in text.wrap(out, max(20, out.width - indent)):
-        out.print(Text(" " * indent).append_text(line))
+def _print_indented(text: RenderableType, out: Console, indent: int = 2) -> None:
+    out.print(Padding(text, (0, 0, 0, indent), expand=False))
 
 
 def _times(task: TaskState, now_ms: int) -> str:
@@ -305,14 +327,12 @@ def content_lines(content: Iterable[Any]) -> list[str]:
     lines: list[str] = []
     for block in content:
         match block:
-            case {"type": "text", "text": str(text)}:
-                lines.append(plain(text))
+            case {"type": "text", "text": str(text)} | {"type": "resource", "resource": {"text": str(text)}}:
+                lines.append(text)
             case {"type": "resource_link", "uri": uri}:
-                lines.append(f"[resource {plain(uri)}]")
-            case {"type": "resource", "resource": {"text": str(text)}}:
-                lines.append(plain(text))
+                lines.append(f"[resource {uri}]")
             case {"type": kind, **rest}:
-                lines.append(f"[{plain(kind)} {plain(rest.get('mimeType', ''))}]")
+                lines.append(f"[{kind} {rest.get('mimeType', '')}]")
             case _:
                 lines.append(short(block))
     return lines

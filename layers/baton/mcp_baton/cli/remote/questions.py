@@ -2,14 +2,13 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
-
-from rich.text import Text
 
 from mcp_baton.cli.remote.arguments import ArgumentError, choices_of, choices_text, from_text, kinds_of
 from mcp_baton.cli.remote.errors import Failure
-from mcp_baton.cli.remote.printing import console, plain
+from mcp_baton.cli.remote.printing import console
+from mcp_baton.local.clean_text import cleaned
 
 
 class Stopped(Exception):
@@ -31,11 +30,11 @@ class Terminal:
 
     def say(self, text: str, style: str = "") -> None:
         self._quiet()
-        self._console.print(Text(plain(text), style=style))
+        self._console.print(text, style=style)
 
     def line(self, prompt: str) -> str:
         self._quiet()
-        self._console.print(Text(plain(prompt), style="bold"), end=" ")
+        self._console.print(prompt, style="bold", end=" ")
         text = sys.stdin.readline()
         if not text:
             raise Stopped
@@ -47,7 +46,7 @@ class Terminal:
 
         self._quiet()
         try:
-            return getpass(f"{plain(name)} (secret): ")
+            return getpass(f"{cleaned(name)} (secret): ")
         except EOFError as error:
             raise Stopped from error
 
@@ -55,27 +54,23 @@ class Terminal:
         """Return the result for a question of the server: the fields of a form, or a refusal if no user can answer."""
         method, params = question.get("method"), question.get("params", {})
         if method != "elicitation/create":
-            raise Failure(f"the server asks for {plain(method)}, which this client does not support")
+            raise Failure(f"the server asks for {method}, which this client does not support")
         if not self.interactive or params.get("mode", "form") != "form":
             return {"action": "decline"}
         self.say(f"The server asks: {params.get('message', '')}")
-        schema = params.get("requestedSchema", {})
         try:
             if self.line("Answer? [Y/n]").strip().lower() in ("n", "no"):
                 return {"action": "decline"}
-            return {"action": "accept", "content": self.fields(schema, schema.get("properties", {}))}
+            return {"action": "accept", "content": self._fields(params.get("requestedSchema", {}))}
         except Stopped:
             return {"action": "cancel"}
 
-    def fields(
-        self, schema: Mapping[str, Any], names: Iterable[str], current: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """Ask for values of a schema's fields. Optional ones may stay empty; an empty line keeps the current value."""
+    def _fields(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask for the values of a schema's fields. Optional ones may stay empty; an empty line means the default."""
         values: dict[str, Any] = {}
-        for name in names:
-            field = schema.get("properties", {}).get(name, {})
-            default = current[name] if current and name in current else field.get("default")
-            value = self._field(name, field, schema, default, required=name in schema.get("required", ()))
+        for name, field in schema.get("properties", {}).items():
+            required = name in schema.get("required", ())
+            value = self._field(name, field, schema, field.get("default"), required=required)
             if value is not None:
                 values[name] = value
         return values
