@@ -1,5 +1,5 @@
 """Background tools with the clients that support tasks: FastMCP's in the 2026 era, and ext-tasks in both eras. The
-workers run in their own processes, as on Lambda.
+workers run at the same time, as on Lambda.
 """
 
 import re

@@ -85,7 +85,7 @@ def node() -> Path:
 
 @pytest.fixture(scope="module")
 def one_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of `baton serve`. One process answers all requests; worker processes run background calls."""
+    """The address of `baton serve`. One process answers all requests and runs background calls."""
     command = [Path(sys.executable).parent / "baton", "serve", HERE / "server.py", "--port", "0"]
     with served(list(map(str, command)), tmp_path_factory.mktemp("serve") / "log") as url:
         yield url

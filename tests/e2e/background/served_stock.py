@@ -1,4 +1,4 @@
-"""A server for tests of worker processes: a long workflow in which one step kills its process.
+"""A server for the test of a killed process: a long workflow in which one step kills it once.
 
 The steps write their effects to the folder in the environment variable `STOCK`.
 """
@@ -14,7 +14,6 @@ STEPS = 12
 FATAL = 4
 server = Server("stock", version="1.0.0")
 folder = Path(os.environ["STOCK"])
-Path(folder, f"process-{os.getpid()}").touch()
 
 
 @server.tool

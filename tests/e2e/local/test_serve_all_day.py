@@ -1,4 +1,4 @@
-"""`baton serve` during development: files change, the process is killed and restarted, and the log is read."""
+"""`baton serve` during development: files change, processes are killed, and the log is read."""
 
 import json
 import re
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import httpx
 import pytest
 
 from tests.e2e.local.test_serve import BOUND_S, Baton, start_serve
@@ -53,22 +54,24 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_each_request_is_logged_and_changed_files_are_served_without_losing_tasks(project: Path) -> None:
-    app, rates, data = project / "app.py", project / "rates.py", project / "tasks.db"
-    with serve(str(app), "--reload", "--data", str(data), folder=project) as (baton, log):
+def test_changed_files_are_served_without_losing_tasks_or_connections(project: Path) -> None:
+    app, rates = project / "app.py", project / "rates.py"
+    with serve(str(app), "--reload", folder=project) as (baton, log):
         task = baton.call("prompts/get", name="buy")["_meta"]["task_id"]
         line = r"^\d\d:\d\d:\d\d prompts/get +buy …\w{8} \d+ ms paused at pay: missing approved_by\n$"
-        assert re.match(line, log.readline())
+        assert re.match(line, next_line(log, "prompts/get"))
 
         rates.write_text("def rate(:\n")
-        assert "rates.py has changed, and cannot be served: SyntaxError" in next_line(log, "rates.py")
-        assert "uses the old code until this is corrected" in log.readline()
-        assert baton.tool("quote")["result"] == 1
+        assert "rates.py has changed: restarting" in next_line(log, "rates.py")
+        assert "the server cannot be started: " in next_line(log, "cannot be started")
+        assert "rates.py" in next_line(log, "rates.py")
+        assert "SyntaxError" in next_line(log, "SyntaxError")
+        assert next_line(log, "The server starts again when a Python file changes.")
         rates.write_text("def rate():\n    return open('/absent/rates')\n")
-        assert "rates.py has changed: reloaded" in next_line(log, "reloaded")
+        # The request waits until the server has started again.
         assert baton.call("tools/call", name="quote", arguments={})["isError"]
-        trace: list[str] = []
-        while "left out" not in (trace[-1] if trace else ""):
+        trace = [next_line(log, "Traceback")]
+        while "left out" not in trace[-1]:
             trace.append(log.readline())
         text = "".join(trace)
         assert 'rates.py", line 2, in rate' in text
@@ -76,13 +79,31 @@ def test_each_request_is_logged_and_changed_files_are_served_without_losing_task
         assert "mcp_baton/" not in text
         assert re.search(r"tools/call +quote <?\d+ ms internal error in quote", log.readline())
         assert [task_entry["taskId"] for task_entry in baton.call("tasks/list")["tasks"]] == [task]
+
+
+def test_with_reload_the_server_ends_with_its_parent_even_if_that_is_killed(project: Path) -> None:
+    with serve(str(project / "app.py"), "--reload", folder=project) as (baton, log):
+        assert baton.tool("quote")["result"] == 1
         baton.process.send_signal(signal.SIGKILL)
         baton.process.wait(BOUND_S)
+        log.read()  # to its end: the child has closed it, too
+        with pytest.raises(httpx.TransportError):
+            baton.tool("quote")
 
-    rates.write_text(RATES)
-    with serve("app:server", "--data", str(data), "--json", folder=project) as (baton, log):
-        assert baton.call("tasks/get", taskId=task)["_meta"]["_workflow.result.quote"] == 1
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_with_reload_a_signal_ends_both_processes(project: Path, number: signal.Signals) -> None:
+    with serve(str(project / "app.py"), "--reload", folder=project) as (baton, log):
+        assert baton.tool("quote")["result"] == 1
+        baton.process.send_signal(number)
+        assert baton.process.wait(BOUND_S) == 0
+        assert "stopping" in log.read()
+
+
+def test_with_json_a_request_is_logged_as_an_object(project: Path) -> None:
+    with serve("app:server", "--json", folder=project) as (baton, log):
+        task = baton.call("prompts/get", name="buy")["_meta"]["task_id"]
         entry = json.loads(log.readline())
-        assert (entry["method"], entry["task"], entry["status"]) == ("tasks/get", task, "waiting")
+        assert (entry["method"], entry["task"], entry["status"]) == ("prompts/get", task, "waiting")
         baton.process.send_signal(signal.SIGINT)
         assert baton.process.wait(BOUND_S) == 130

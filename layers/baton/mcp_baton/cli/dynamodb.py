@@ -23,13 +23,13 @@ def dynamodb(
     """
     from mcp_baton.local.clean_text import echo
     from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine
-    from mcp_baton.local.http_server import bind, dynamodb_app, run
+    from mcp_baton.local.http_server import LocalServer, dynamodb_app, listen, run
     from mcp_baton.local.log import log_to_stderr
 
     log_to_stderr()
     engine = embedded_engine()
     create_table(embedded_client(engine), table)
-    server = bind(host, port, dynamodb_app(engine))
+    server = LocalServer(host, port, dynamodb_app(engine), listen(host, port))
     if not server.is_private:
         logger.warning("listening on %s: everyone who can connect can change every table", server.server_name)
     url = f"http://127.0.0.1:{server.server_port}"

@@ -1,6 +1,5 @@
 """`baton serve`: an MCP server on this machine (docs/commands.md, Serve)."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,11 +11,7 @@ def serve(
     target: options.Target,
     port: options.Port = 8000,
     host: options.Host = "127.0.0.1",
-    reload: Annotated[bool, typer.Option("--reload", help="Load the files again when a Python file changes.")] = False,
-    data: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Keep the tasks in this file for the next start; created if missing."),
-    ] = None,
+    reload: Annotated[bool, typer.Option("--reload", help="Restart when a Python file changes.")] = False,
     log_level: Annotated[
         options.LogLevel,
         typer.Option(
@@ -81,7 +76,6 @@ def serve(
         timeout_s=timeout,
         worker_timeout_s=worker_timeout,
         retry_after_s=options.delays(worker_retries),
-        data=data,
         reload=reload,
         log=LogStyle(log_level, as_json),
     )

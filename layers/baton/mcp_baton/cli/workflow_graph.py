@@ -101,7 +101,7 @@ def _pauses(
     optional = {name for name, item in arguments.items() if not item.required and item.default is None}
     if step.ask:
         yield step.name
-    if (approval := step.approval or (tool and tool.approval)) is not None:
+    if (approval := step.approval or (tool.approval if tool else None)) is not None:
         yield f"an approval by {approval.audience}{', depending on its arguments' if approval.when else ''}"
     if step.is_wait:
         yield f"a {step.waits_for}"

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from botocore.config import Config
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from mcp_baton.local.data_file import DataFile
     from mcp_baton.local.embedded import EmbeddedEngine
 
 REGION = "us-east-1"
@@ -23,14 +22,14 @@ CLIENT_LOCK = Lock()
 """Held while an embedded client is made: they share a session, which is not thread-safe."""
 
 
-def embedded_engine(file: "DataFile | None" = None) -> "EmbeddedEngine":
-    """Return a DynamoDB in this process. Its items are lost with it, unless a file keeps them."""
+def embedded_engine() -> "EmbeddedEngine":
+    """Return a DynamoDB in this process. Its items are lost with it."""
     try:
         from mcp_baton.local.embedded import EmbeddedEngine
     except ModuleNotFoundError as error:
         remedy = "install mcp-baton[local], or name an endpoint with --dynamodb URL"
         raise SettingsError(f"the embedded DynamoDB needs the package {error.name!r}: {remedy}") from error
-    return EmbeddedEngine(file)
+    return EmbeddedEngine()
 
 
 def embedded_client(engine: "EmbeddedEngine | None" = None) -> "DynamoDBClient":

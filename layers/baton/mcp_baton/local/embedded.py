@@ -6,31 +6,24 @@ client go to one private backend.
 
 import copy
 import json
-import logging
-import sqlite3
 import sys
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from moto.core.botocore_stubber import MockRawResponse
 from moto.core.request import normalize_request
 from moto.dynamodb.exceptions import ItemSizeToUpdateTooLarge
 from moto.dynamodb.models import DynamoDBBackend
-from moto.dynamodb.models.dynamo_type import DynamoType, Item, LimitedSizeDict
+from moto.dynamodb.models.dynamo_type import Item, LimitedSizeDict
 from moto.dynamodb.parsing.validators import ActionCountValidator, OverlappingPathsValidator
 from moto.dynamodb.responses import DynamoHandler, DynamoResult
 from werkzeug.exceptions import HTTPException
 
 from mcp_baton.tasks.dynamodb.values import item_size
-
-if TYPE_CHECKING:
-    from mcp_baton.local.data_file import DataFile, Key
-
-logger = logging.getLogger(__name__)
 
 ACCOUNT = "123456789012"
 ITEM_BYTES = 409_600
@@ -39,24 +32,17 @@ FRAMES = 10_000
 DISPATCH_LOCK = Lock()
 """Held while an engine answers: moto is not atomic, and the recursion limit applies to the whole process."""
 
-WRITE_FAILED = json.dumps({"__type": "InternalServerError", "message": "the data file cannot be written"})
-
 
 class EmbeddedEngine:
     """A DynamoDB with its own tables.
 
     moto reads, checks the condition and writes without a lock: of 1600 conditional writes by 16 threads up to 458
     were lost. One lock around the whole dispatch makes each request atomic, as DynamoDB's are.
-
-    Args:
-        file: Keeps the items; `None` for none. A request that it cannot write fails and changes nothing.
     """
 
-    def __init__(self, file: "DataFile | None" = None) -> None:
-        self._backend = AtomicBackend("us-east-1", ACCOUNT)
-        self._file = file
+    def __init__(self) -> None:
         self._handler: type[DynamoHandler] = type(
-            "EmbeddedHandler", (FastHandler,), {"dynamodb_backend": self._backend}
+            "EmbeddedHandler", (FastHandler,), {"dynamodb_backend": AtomicBackend("us-east-1", ACCOUNT)}
         )
 
     def answer(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
@@ -67,29 +53,7 @@ class EmbeddedEngine:
                 status, headers, body = self._handler.dispatch(normalized, normalized.raw_url, normalized.headers)
             except HTTPException as error:
                 status, headers, body = error.code or 500, dict(error.get_headers()), error.get_body()
-            if not self._save_changes():
-                status, headers, body = 500, {"Content-Type": "application/x-amz-json-1.0"}, WRITE_FAILED
         return AWSResponse(request.url, status, headers, MockRawResponse(body))
-
-    def put(self, table: str, item: dict[str, Any]) -> None:
-        """Put an item into an existing table, but not into the file."""
-        with DISPATCH_LOCK:
-            self._backend.put_any_size(table, item)
-
-    def _save_changes(self) -> bool:
-        """Write the changed items to the file. On failure, restore them from it and return false."""
-        changed_keys = self._backend.changed_keys
-        try:
-            if self._file is not None and changed_keys:
-                self._file.write({key: self._backend.item_at(key) for key in changed_keys})
-            return True
-        except sqlite3.Error:
-            logger.exception("the embedded DynamoDB cannot save its changes")
-            for key in changed_keys:
-                self._backend.restore(key, self._file.item(key) if self._file else None)
-            return False
-        finally:
-            changed_keys.clear()
 
 
 def _only_at_root(check: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -124,21 +88,6 @@ class FastHandler(DynamoHandler):
         return 200, headers, json.dumps(result, default=_base64)
 
 
-def _with_bytes(value: Any) -> Any:
-    """Return an attribute value in moto's form: with bytes instead of base64."""
-    match value:
-        case {"B": str(text)}:
-            return {"B": b64decode(text)}
-        case {"BS": list(texts)}:
-            return {"BS": [b64decode(text) for text in texts]}
-        case {"L": list(values)}:
-            return {"L": [_with_bytes(item) for item in values]}
-        case {"M": dict(members)}:
-            return {"M": {name: _with_bytes(member) for name, member in members.items()}}
-        case _:
-            return value
-
-
 def _base64(value: bytes) -> str:
     return b64encode(value).decode()
 
@@ -149,20 +98,9 @@ class AtomicBackend(DynamoDBBackend):
     moto counts compressed values in base64, stops at 405,000 bytes, and leaves a rejected update half applied.
     """
 
-    def __init__(self, region: str, account: str) -> None:
-        super().__init__(region, account)
-        self.changed_keys: set[Key] = set()
-
     def put_item(self, table_name: str, item_attrs: dict[str, Any], *args: Any, **kwargs: Any) -> Item:
         item = super().put_item(table_name, item_attrs, *args, **kwargs)
         item.attrs = UnlimitedAttributes(item.attrs)
-        self.changed_keys.add(_key(table_name, item))
-        return item
-
-    def delete_item(self, table_name: str, *args: Any, **kwargs: Any) -> Item | None:
-        item = super().delete_item(table_name, *args, **kwargs)
-        if item is not None:
-            self.changed_keys.add(_key(table_name, item))
         return item
 
     def update_item(self, table_name: str, key: dict[str, dict[str, Any]], *args: Any, **kwargs: Any) -> Item:
@@ -177,35 +115,7 @@ class AtomicBackend(DynamoDBBackend):
             if item is not None and old_attributes is not None:
                 item.attrs = UnlimitedAttributes(old_attributes)
             raise
-        self.changed_keys.add(_key(table_name, updated))
         return updated
-
-    def put_any_size(self, table_name: str, attributes: dict[str, Any]) -> None:
-        """Put an item of any size that was in a table before."""
-        table = self.get_table(table_name)
-        keys = {name: attributes[name] for name in (table.hash_key_attr, table.range_key_attr) if name}
-        item = super().put_item(table_name, keys)
-        item.attrs = UnlimitedAttributes({name: DynamoType(_with_bytes(value)) for name, value in attributes.items()})
-
-    def restore(self, key: "Key", old_item: dict[str, Any] | None) -> None:
-        """Put an earlier item back, or delete the item if there was none."""
-        table_name, pk, sk = key
-        if old_item is not None:
-            self.put_any_size(table_name, old_item)
-        elif (table := self.tables.get(table_name)) is not None:
-            table.delete_item(DynamoType({"S": pk}), DynamoType({"S": sk}))
-
-    def item_at(self, key: "Key") -> dict[str, Any] | None:
-        """Return an item in DynamoDB's JSON; `None` if there is none."""
-        table_name, pk, sk = key
-        table = self.tables.get(table_name)
-        item = table.get_item(DynamoType({"S": pk}), DynamoType({"S": sk})) if table else None
-        if item is None:
-            return None
-        document: dict[str, Any] = json.loads(
-            json.dumps({name: value.to_regular_json() for name, value in item.attrs.items()}, default=_base64)
-        )
-        return document
 
 
 class UnlimitedAttributes(LimitedSizeDict):
@@ -213,10 +123,6 @@ class UnlimitedAttributes(LimitedSizeDict):
 
     def __setitem__(self, key: str, value: Any) -> None:
         dict.__setitem__(self, key, value)
-
-
-def _key(table_name: str, item: Item) -> "Key":
-    return table_name, item.hash_key.value, item.range_key.value if item.range_key else ""
 
 
 @contextmanager

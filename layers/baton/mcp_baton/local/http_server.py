@@ -50,17 +50,20 @@ _FOLD: Final = re.compile(r"\r?\n[ \t]*")
 
 
 class LocalServer(ThreadedWSGIServer):
-    """Serves an application. The constructor binds the address; port 0 selects a free port (`server_port`)."""
+    """Serves an application.
+
+    The constructor binds the address, unless it gets a socket that is already bound. Port 0 selects a free port
+    (`server_port`).
+    """
 
     block_on_close = False
 
-    def __init__(self, host: str, port: int, app: "WSGIApplication") -> None:
+    def __init__(self, host: str, port: int, app: "WSGIApplication", listener: socket.socket | None = None) -> None:
         self._busy = 0
         self._idle = threading.Condition()
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # werkzeug exits the process if an address is taken. It duplicates a socket that is already bound.
-        with socket.create_server(address[:2], family=family, backlog=128) as bound_socket:
-            super().__init__(str(address[0]), port, app, RequestHandler, fd=bound_socket.fileno())
+        with listener or _bound_socket(host, port) as bound_socket:
+            super().__init__(bound_socket.getsockname()[0], port, app, RequestHandler, fd=bound_socket.fileno())
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     @property
@@ -144,9 +147,19 @@ class RequestHandler(WSGIRequestHandler):
         logger.info("%s: %r", self.address_string(), format % args)
 
 
-def bind(host: str, port: int, app: "WSGIApplication") -> LocalServer:
+def _bound_socket(host: str, port: int) -> socket.socket:
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    return socket.create_server(address[:2], family=family, backlog=128)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on an address.
+
+    Raises:
+        BatonError: the address is not available.
+    """
     try:
-        return LocalServer(host, port, app)
+        return _bound_socket(host, port)
     except OSError as error:
         remedy = f": use --port {port + 1}, or --port 0 for a free port" if error.errno == errno.EADDRINUSE else ""
         # Python's message repeats the address.

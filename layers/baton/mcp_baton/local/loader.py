@@ -13,7 +13,7 @@ from typing import Final
 from mcp_baton.definition_errors import collecting
 from mcp_baton.exceptions import BatonError, WorkflowError
 from mcp_baton.hints import closest
-from mcp_baton.local.faults import Definitions, fault_of, last_user_line
+from mcp_baton.local.faults import Definitions, fault_of
 from mcp_baton.local.log import user_frames
 from mcp_baton.transport.adapter import LambdaAdapter
 
@@ -22,10 +22,6 @@ _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 class LoadError(BatonError):
     """A file cannot be served. The message gives the reason and the remedy."""
-
-    def __init__(self, text: str, summary: str = "") -> None:
-        super().__init__(text)
-        self.summary = summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +124,7 @@ def _import(location: TargetLocation, definitions: Definitions) -> ModuleType:
         sys.modules.pop(location.name, None)
         if fault is not None:
             raise LoadError(str(fault)) from error
-        text = f"{type(error).__name__}: {error}"
-        line = last_user_line(error)
-        place = f"{line.file.name}, line {line.line}," if line else location.label
-        brief = text if isinstance(error, SyntaxError) else f"{place} {text}"
-        trace = user_frames(error, remedy="")
-        raise LoadError(f"{location.label} cannot be imported:\n{trace}", " ".join(brief.split())) from error
+        raise LoadError(f"{location.label} cannot be imported:\n{user_frames(error, remedy='')}") from error
 
 
 def _put_first(folder: str) -> None:

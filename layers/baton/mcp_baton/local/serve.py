@@ -3,32 +3,27 @@
 import logging
 import os
 import shlex
-import sqlite3
+import socket
 import sys
 import threading
-import time
 from collections.abc import Callable
-from contextlib import closing
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.exceptions import BatonError, RegistrationError, SettingsError
 from mcp_baton.local.clock import Clock
-from mcp_baton.local.data_file import DataFile
 from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine, http_client
 from mcp_baton.local.faults import Definitions
-from mcp_baton.local.http_server import GRACE_S, LOOPBACK, Function, LambdaHandler, LocalServer, bind, dynamodb_app, run
+from mcp_baton.local.http_server import GRACE_S, LOOPBACK, Function, LocalServer, dynamodb_app, listen, run
 from mcp_baton.local.loader import find, load
 from mcp_baton.local.log import PLAIN, LogStyle
-from mcp_baton.local.reload import ReloadingHandler, Watcher
-from mcp_baton.local.request_log import with_refusal_log, with_request_log
+from mcp_baton.local.reload import restart_on_changes
+from mcp_baton.local.request_log import with_refusal_log, with_request_log, with_task_log
 from mcp_baton.local.worker_pool import Pool
-from mcp_baton.local.worker_process import Launch
 from mcp_baton.protocol.json import dumps
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings, unknown_settings
@@ -37,7 +32,6 @@ from mcp_baton.workflow.engine_host import START_MARGIN_MS
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from mcp_baton.local.embedded import EmbeddedEngine
     from mcp_baton.local.gateway import InvocationContext
 
 logger = logging.getLogger(__name__)
@@ -58,7 +52,6 @@ class Options:
     timeout_s: float
     worker_timeout_s: float = 900.0
     retry_after_s: tuple[float, ...] = (60.0, 120.0)
-    data: Path | None = None
     reload: bool = False
     log: LogStyle = PLAIN
 
@@ -70,9 +63,16 @@ def serve(options: Options) -> int:
     _check_time(environment, "--worker-timeout", options.worker_timeout_s)
     for warning in unknown_settings(os.environ):
         logger.warning("%s", warning)
-    find(options.target)
-    with closing(open_database(options.dynamodb, options.table, options.data)) as database:
-        return _serve_from(options, _settings(options, environment, database), database)
+    folder = find(options.target).folder
+    # States that clients hold stay valid when the server restarts after a change.
+    state_key = os.urandom(32)
+    with listen(options.host, options.port) as listener:
+        client, url = open_database(options.dynamodb, options.table)
+        if not options.reload:
+            return _serve_tasks(options, state_key, client, listener)
+        child_options = replace(options, dynamodb=url(), port=listener.getsockname()[1])
+        restart_on_changes(folder, options.log, listener, partial(_serve_again, child_options, state_key))
+        return 0
 
 
 def _check_time(settings: Settings, option: str, timeout_s: float) -> None:
@@ -85,57 +85,42 @@ def _check_time(settings: Settings, option: str, timeout_s: float) -> None:
         )
 
 
-def _settings(options: Options, environment: Settings, database: "Database") -> Settings:
-    merged = replace(
-        environment,
+def _settings(options: Options, state_key: bytes) -> Settings:
+    settings = structs.replace(
+        Settings.from_environment(os.environ),
         table=options.table,
         allow_anonymous=options.owner_header is None,
         local_only=True,
         observed=False,
         console=True,
     )
-    if merged.state_key is not None or merged.state_key_secret is not None:
-        return merged
-    # States that clients hold stay valid after a reload and, with a data file, after a restart.
-    return replace(merged, state_key=database.state_key or os.urandom(32))
+    has_key = settings.state_key is not None or settings.state_key_secret is not None
+    return settings if has_key else structs.replace(settings, state_key=state_key)
 
 
-def _serve_from(options: Options, settings: Settings, database: "Database") -> int:
-    # The address is known once a port is bound, and requests are served after the server is loaded.
+def _serve_again(options: Options, state_key: bytes, listener: socket.socket) -> int:
+    """Serve in a child process. `options` names the DynamoDB by its URL."""
+    return _serve_tasks(options, state_key, http_client(options.dynamodb), listener)
+
+
+def _serve_tasks(options: Options, state_key: bytes, client: "DynamoDBClient", listener: socket.socket) -> int:
+    server, settings = load_checked(options.target), _settings(options, state_key)
+
     def invoke(event: dict[str, Any], context: "InvocationContext") -> dict[str, Any]:
-        return current_handler(event, context)
+        return handler(event, context)
 
-    local = bind(options.host, options.port, Function(invoke, options.timeout_s, options.owner_header))
-    settings = replace(settings, base_url=settings.base_url or _address(options.host, local.server_port))
-
-    def launch() -> Launch:
-        return Launch(options.target, options.table, database.url(), settings, options.log, tuple(sys.path))
-
-    workers = Pool(launch, options.worker_timeout_s, options.retry_after_s)
-    store = dynamodb_store(options.table, settings, connect=lambda: database.client)
-
-    def make() -> LambdaHandler:
-        server = load_checked(options.target)
-        handler = compose(server, settings, store=store, dispatcher=workers, call_method=with_request_log())
-        return with_refusal_log(handler)
-
-    if options.reload:
-        # Python would use the compiled old form of a file that changes twice within a second and keeps its length.
-        sys.dont_write_bytecode = True
-    try:
-        current_handler = ReloadingHandler(make, workers.renew)
-    except BaseException:
-        local.server_close()
-        raise
+    local = LocalServer(options.host, options.port, Function(invoke, options.timeout_s, options.owner_header), listener)
+    settings = structs.replace(settings, base_url=settings.base_url or _address(options.host, local.server_port))
+    workers = Pool(with_task_log(invoke), options.worker_timeout_s, options.retry_after_s)
+    store = dynamodb_store(options.table, settings, connect=lambda: client)
+    log = with_request_log()
+    handler = with_refusal_log(compose(server, settings, store=store, dispatcher=workers, call_method=log))
     if not local.is_private:
         logger.warning("listening on %s: everyone who can connect can call every tool as any owner", local.server_name)
-    watcher = Watcher(find(options.target).folder, current_handler.reload_if_changed) if options.reload else None
-    clock = Clock(current_handler, options.timeout_s) if settings.sweep else None
+    clock = Clock(handler, options.timeout_s) if settings.sweep else None
     # Workers may finish while the last requests are answered.
     stop_thread = threading.Thread(target=workers.stop, args=(GRACE_S,), name="stop workers")
     code = run(local, lambda: _announce(options, local.server_port), stop_thread.start)
-    if watcher is not None:
-        watcher.stop()
     if clock is not None:
         clock.stop()
     stop_thread.join()
@@ -168,64 +153,19 @@ def _announce(options: Options, port: int) -> None:
     sys.stdout.flush()
 
 
-@dataclass(frozen=True, slots=True)
-class Database:
-    """The DynamoDB with the tasks. `url` is for other processes; `state_key` comes from the data file."""
-
-    client: "DynamoDBClient"
-    url: Callable[[], str]
-    state_key: bytes | None = None
-    close: Callable[[], None] = lambda: None
-
-
-def open_database(location: str, table: str, data: Path | None) -> Database:
-    """Return the DynamoDB, embedded or at a URL, with the task table, which is created if missing."""
+def open_database(location: str, table: str) -> "tuple[DynamoDBClient, Callable[[], str]]":
+    """Return a client of the DynamoDB, embedded or at a URL, and what returns its URL for other processes. The task
+    table is created if missing."""
     from botocore.exceptions import BotoCoreError, ClientError
 
-    if data is not None and location != EMBEDDED:
-        raise SettingsError("--data is for the embedded DynamoDB: omit --data or --dynamodb")
+    if location == EMBEDDED:
+        engine = embedded_engine()
+        client = embedded_client(engine)
+        create_table(client, table)
+        return client, lambda: f"http://{LocalServer(LOOPBACK, 0, dynamodb_app(engine)).start().address}"
     try:
-        if location == EMBEDDED:
-            return _embedded(table, data)
         client = http_client(location)
         create_table(client, table)
     except (BotoCoreError, ClientError, ValueError) as error:
         raise BatonError(f"the table {table!r} is not available in DynamoDB at {location}: {error}") from error
-    return Database(client, lambda: location)
-
-
-def _embedded(table: str, data: Path | None) -> Database:
-    file = None if data is None else DataFile(data)
-    try:
-        engine = embedded_engine(file)
-        client = embedded_client(engine)
-        create_table(client, table)
-        if file is not None:
-            _fill(engine, client, file, {table})
-    except BaseException:
-        if file is not None:
-            file.close()
-        raise
-
-    @cache
-    def url() -> str:
-        return f"http://{LocalServer(LOOPBACK, 0, dynamodb_app(engine)).start().address}"
-
-    return Database(client, url) if file is None else Database(client, url, file.state_key(), file.close)
-
-
-def _fill(engine: "EmbeddedEngine", client: "DynamoDBClient", file: DataFile, tables: set[str]) -> None:
-    """Put the items of the file into the engine, except expired ones: DynamoDB would have deleted them."""
-    expired_keys: dict[tuple[str, str, str], None] = {}
-    for table, item in file.items():
-        if float(item.get("expires_at", {}).get("N", "inf")) <= time.time():
-            expired_keys[table, item["pk"]["S"], item["sk"]["S"]] = None
-            continue
-        if table not in tables:
-            create_table(client, table)
-            tables.add(table)
-        engine.put(table, item)
-    try:
-        file.write(expired_keys)
-    except sqlite3.Error as error:
-        logger.warning("expired tasks stay in the data file, which cannot be written: %s", error)
+    return client, lambda: location
