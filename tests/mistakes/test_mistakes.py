@@ -12,7 +12,7 @@ import pytest
 from mcp_baton import RegistrationError, Step
 from mcp_baton.cli.app import main
 from mcp_baton.exceptions import BatonError
-from mcp_baton.local.serve import load_checked
+from mcp_baton.local.checking import load_checked
 from tests.mistakes.table import (
     COUNT,
     EPILOGUE,

@@ -99,11 +99,15 @@ ONE_AND_OTHER = "one = Fraction(1)\nother = 5"
         (ONE_AND_OTHER, ":other", ["'other' in orders_app.py is of type int, not Fraction", "holds one: choose one"]),
         (ONE_AND_OTHER, ":oen", ["has no 'oen'; did you mean 'one'?"]),
         ("def make() -> Fraction: ...", "", ["but a function that makes one: add server = make() at its end"]),
-        ("def make() -> Fraction: ...", ":make", ["is a function: call it at the top level (server = make())"]),
+        (
+            "def make() -> Fraction: ...",
+            ":make",
+            ["is of type function, not Fraction", "add server = make() at its end"],
+        ),
         (
             "from mcp_baton import Server\nfrom mcp_baton.aws import handler\nbegin = handler(Server('shop'))",
             ":begin",
-            ["'begin' in orders_app.py is the Lambda handler"],
+            ["'begin' in orders_app.py is of type LambdaAdapter, not Fraction"],
         ),
     ],
 )

@@ -20,11 +20,9 @@ def graph(
 ) -> int:
     """Draw the data flow of a workflow and where it may pause."""
     from mcp_baton.cli.workflow_graph import mermaid
-    from mcp_baton.local.loader import load
-    from mcp_baton.server.server import Server
+    from mcp_baton.local.checking import load_checked
 
-    server = load(target, Server)
-    server.check()
+    server = load_checked(target)
     typer.echo(mermaid(_select_workflow(server, workflow), server.tools), nl=False)
     return 0
 

@@ -98,9 +98,9 @@ def _resume_all(
     from mcp_baton.aws import services_of
     from mcp_baton.cli.remote.table import table_store
     from mcp_baton.cli.stored_tasks import Resumes, Selection, Verdicts
+    from mcp_baton.local.checking import load_checked
     from mcp_baton.local.clean_text import echo, print_json
     from mcp_baton.local.log import log_to_stderr
-    from mcp_baton.local.serve import load_checked
     from mcp_baton.settings import Settings
     from mcp_baton.workflow.pause import reasons_by_type
 

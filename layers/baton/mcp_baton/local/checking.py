@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import shlex
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from mcp_baton import Server, Settings, Workflow
-from mcp_baton.exceptions import SettingsError, WorkflowError
+from mcp_baton.exceptions import BatonError, RegistrationError, SettingsError, WorkflowError
 from mcp_baton.local.faults import Definitions, Fault, Site, fault_of, function_site
 from mcp_baton.local.framework_types import difficulties
 from mcp_baton.local.loader import LoadError, find, load
@@ -204,6 +205,23 @@ class CheckResult:
     published: Mapping[str, int]
     is_complete: bool
     server: Server | None = None
+
+
+def load_checked(target: str) -> Server:
+    """Return the server that a target names, after a full check.
+
+    Raises:
+        BatonError: a file cannot be loaded, or the handler would refuse the server.
+    """
+    definitions = Definitions()
+    server = load(target, Server, definitions)
+    try:
+        server.check()
+    except RegistrationError as error:
+        first, *others = [*map(str, server_faults(server, definitions))] or [str(error)]
+        hint = f"\n{len(others)} more: baton check {shlex.quote(target)}" if others else ""
+        raise BatonError(f"{first}{hint}") from error
+    return server
 
 
 def check_target(target: str, environment: Mapping[str, str]) -> CheckResult:

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from inspect import isfunction
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Final
 
 from mcp_baton.definition_errors import collecting
@@ -15,7 +15,6 @@ from mcp_baton.exceptions import BatonError, WorkflowError
 from mcp_baton.hints import closest
 from mcp_baton.local.faults import Definitions, fault_of
 from mcp_baton.local.log import user_frames
-from mcp_baton.transport.adapter import LambdaAdapter
 
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -84,11 +83,7 @@ def load[Kind](target: str, kind: type[Kind], definitions: Definitions | None = 
     definitions = Definitions() if definitions is None else definitions
     with collecting(definitions):
         module = _import(location, definitions)
-    return (
-        _only_object(module, location, kind)
-        if location.attribute is None
-        else _named_object(module, location, location.attribute, kind)
-    )
+    return _object(module, location, kind)
 
 
 def _in_package(path: Path) -> tuple[Path, str]:
@@ -161,55 +156,27 @@ def _by_name(location: TargetLocation) -> ModuleType:
     return module
 
 
-def _named_object[Kind](module: ModuleType, location: TargetLocation, attribute: str, kind: type[Kind]) -> Kind:
-    if not hasattr(module, attribute):
-        candidate = closest(attribute, _candidates(module, kind))
+def _object[Kind](module: ModuleType, location: TargetLocation, kind: type[Kind]) -> Kind:
+    """Return the only object of a kind, or the one that the target names."""
+    objects = {name: value for name, value in vars(module).items() if isinstance(value, kind)}
+    attribute, label, problem = location.attribute, location.label, ""
+    if attribute in objects:
+        return objects[attribute]
+    if attribute is None and len({id(value) for value in objects.values()}) == 1:
+        return next(iter(objects.values()))
+    if attribute is not None and hasattr(module, attribute):
+        kind_name = type(getattr(module, attribute)).__name__
+        problem = f"{attribute!r} in {label} is of type {kind_name}, not {kind.__name__}. "
+    elif attribute is not None:
+        candidate = closest(attribute, objects)
         hint = f"; did you mean {candidate!r}?" if candidate else "."
-        raise LoadError(f"{location.label} has no {attribute!r}{hint} {_available_objects(module, location, kind)}")
-    value = getattr(module, attribute)
-    if not isinstance(value, kind):
-        raise LoadError(f"{_wrong_type(attribute, value, location, kind)} {_available_objects(module, location, kind)}")
-    return value
-
-
-def _wrong_type(attribute: str, value: object, location: TargetLocation, kind: type[object]) -> str:
-    if isinstance(value, ModuleType):
-        return f"{attribute!r} in {location.label} is a module."
-    if isinstance(value, LambdaAdapter):
-        return (
-            f"{attribute!r} in {location.label} is the Lambda handler: name the {kind.__name__} from which it is made."
-        )
-    if isfunction(value):
-        call = f"server = {attribute}()"
-        return (
-            f"{attribute!r} in {location.label} is a function: call it at the top level ({call}), and name the result."
-        )
-    return f"{attribute!r} in {location.label} is of type {type(value).__name__}, not {kind.__name__}."
-
-
-def _only_object[Kind](module: ModuleType, location: TargetLocation, kind: type[Kind]) -> Kind:
-    objects = {id(value): value for value in _candidates(module, kind).values()}
-    if len(objects) != 1:
-        raise LoadError(_available_objects(module, location, kind))
-    return next(iter(objects.values()))
-
-
-def _available_objects[Kind](module: ModuleType, location: TargetLocation, kind: type[Kind]) -> str:
-    names = list(_candidates(module, kind))
-    if names:
-        target = location.name if location.path is None else location.path
-        return f"{location.label} holds {', '.join(names)}: choose one, as in {target}:{names[0]}"
-    factories = [name for name, value in vars(module).items() if isfunction(value) and _returns_kind(value, kind)]
-    if factories:
-        call = f"server = {factories[0]}()"
-        return f"{location.label} holds no {kind.__name__}, but a function that makes one: add {call} at its end"
-    return f"{location.label} holds no {kind.__name__}: make one at the top level of the file"
-
-
-def _returns_kind(function: FunctionType, kind: type[object]) -> bool:
-    annotation = function.__annotations__.get("return")
-    return annotation is kind or annotation == kind.__name__
-
-
-def _candidates[Kind](module: ModuleType, kind: type[Kind]) -> dict[str, Kind]:
-    return {name: value for name, value in vars(module).items() if isinstance(value, kind)}
+        problem = f"{label} has no {attribute!r}{hint} "
+    functions = {name: value for name, value in vars(module).items() if isfunction(value)}
+    for name, function in functions.items():
+        if not objects and function.__annotations__.get("return") in (kind, kind.__name__):
+            remedy = f"but a function that makes one: add server = {name}() at its end"
+            raise LoadError(f"{problem}{label} holds no {kind.__name__}, {remedy}")
+    if not objects:
+        raise LoadError(f"{problem}{label} holds no {kind.__name__}: make one at the top level of the file")
+    target = location.name if location.path is None else location.path
+    raise LoadError(f"{problem}{label} holds {', '.join(objects)}: choose one, as in {target}:{next(iter(objects))}")

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shlex
 import socket
 import sys
 import threading
@@ -14,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from mcp_baton.aws import compose, dynamodb_store
-from mcp_baton.exceptions import BatonError, RegistrationError, SettingsError
+from mcp_baton.exceptions import BatonError, SettingsError
+from mcp_baton.local.checking import load_checked
 from mcp_baton.local.clock import Clock
 from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine, http_client
-from mcp_baton.local.faults import Definitions
 from mcp_baton.local.http_server import GRACE_S, LOOPBACK, Function, LocalServer, dynamodb_app, listen, run
-from mcp_baton.local.loader import find, load
+from mcp_baton.local.loader import find
 from mcp_baton.local.log import PLAIN, LogStyle
 from mcp_baton.local.reload import restart_on_changes
 from mcp_baton.local.request_log import with_refusal_log, with_request_log, with_task_log
 from mcp_baton.local.worker_pool import Pool
 from mcp_baton.protocol.json import dumps
-from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings, unknown_settings
 from mcp_baton.workflow.engine_host import START_MARGIN_MS
 
@@ -125,21 +123,6 @@ def _serve_tasks(options: Options, state_key: bytes, client: "DynamoDBClient", l
         clock.stop()
     stop_thread.join()
     return code
-
-
-def load_checked(target: str) -> Server:
-    """Return the server that a target names, after a full check."""
-    definitions = Definitions()
-    server = load(target, Server, definitions)
-    try:
-        server.check()
-    except RegistrationError as error:
-        from mcp_baton.local.checking import server_faults
-
-        first, *others = [*map(str, server_faults(server, definitions))] or [str(error)]
-        hint = f"\n{len(others)} more: baton check {shlex.quote(target)}" if others else ""
-        raise BatonError(f"{first}{hint}") from error
-    return server
 
 
 def _address(host: str, port: int) -> str:

@@ -19,7 +19,6 @@ from mcp_baton.cli.remote.printing import Progress, short
 from mcp_baton.cli.remote.questions import Terminal, at_terminal
 from mcp_baton.exceptions import BatonError
 from mcp_baton.local.log import TerminalHandler
-from mcp_baton.server.server import Server
 from mcp_baton.testing.client import Client
 from mcp_baton.testing.connecting import connect
 from mcp_baton.testing.wire import Stream
@@ -60,11 +59,11 @@ def open_connection(connection: ConnectionOptions, *, as_json: bool) -> Iterator
 @contextmanager
 def local_client(target: str) -> Iterator[Client]:
     """Serve the server of a file or module in this process."""
-    from mcp_baton.local.loader import load
+    from mcp_baton.local.checking import load_checked
 
     # Without a handler, Python would print errors of tools with unsafe characters.
     logging.basicConfig(level=logging.WARNING, handlers=[TerminalHandler(sys.stderr, in_full=False, remedy="")])
-    with connect(load(target, Server), owner="local") as client:
+    with connect(load_checked(target), owner="local") as client:
         yield client
 
 
