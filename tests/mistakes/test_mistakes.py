@@ -294,7 +294,11 @@ def test_strict_mode_fails_for_warnings(check: Check) -> None:
     assert (check(target)[0], check(target, "--strict")[0]) == (0, 1)
 
 
-def test_the_terminal_shows_each_fault_in_two_lines(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("columns", ["80", "40"])
+def test_the_terminal_shows_each_fault_in_two_lines(
+    columns: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
     target = write(PRELUDE + "@server.tool\ndef stock(sku: str, ctx) -> int:\n" + COUNT + EPILOGUE)
     line = PRELUDE.count("\n") + 1
 

@@ -66,7 +66,7 @@ def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]
             database = loopback_server(MemoryDynamoDB())
             stack.callback(database.close)
             database_url = f"http://{database.address}"
-        options = ("--port", "0", "--dynamodb", database_url, "--worker-retries", "0.1,0.1", "--owner-header", "X-User")
+        options = ("--port", "0", "--dynamodb", database_url, "--owner-header", "X-User")
         process = stack.enter_context(
             subprocess.Popen([*COMMAND, "serve", SERVED, *options], stdout=subprocess.PIPE, text=True)
         )
@@ -101,7 +101,7 @@ def test_a_worker_makes_the_call_and_does_not_outlive_its_server(
     assert service.process.wait(BOUND_S) == code
 
 
-@pytest.mark.parametrize("option", ["--worker-timeout=5", "--worker-retries=soon", "--worker-timeout=0"])
+@pytest.mark.parametrize("option", ["--worker-timeout=5", "--worker-timeout=0"])
 def test_invalid_worker_options_are_refused(option: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", str(SERVED), option]) == 2
     assert option.partition("=")[0] in capfd.readouterr().err

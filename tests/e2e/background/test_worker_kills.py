@@ -93,7 +93,7 @@ class Chaos:
 
 SERVED = f"{Path(__file__).with_name('served_stock.py')}:server"
 BATON = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())", "serve"]
-OPTIONS = ["--port", "0", "--worker-timeout", "8", "--worker-retries", "3,3,3,3,3"]
+OPTIONS = ["--port", "0", "--worker-timeout", "8"]
 SERVED_STEPS, FATAL = 12, 4
 POLLS = 240
 

@@ -81,17 +81,6 @@ def seconds(value: object) -> float:
     return number
 
 
-def delays(text: str) -> tuple[float, ...]:
-    """Times in seconds, separated by commas; `none` for none."""
-    return () if text == "none" else tuple(seconds(part) for part in text.split(","))
-
-
-def delays_as_text(text: str) -> str:
-    """Check that `delays` can read the text. An option of Typer cannot be a tuple of any length."""
-    delays(text)
-    return text
-
-
 # Without a scheme: `127.0.0.1:8000/mcp`.
 _HOST: Final = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|\[[0-9a-fA-F:]+\]):\d+(?:/.*)?")
 

@@ -47,15 +47,6 @@ def serve(
         float,
         typer.Option(parser=options.seconds, metavar="SECONDS", help="The time limit of a worker's invocation."),
     ] = 900.0,
-    worker_retries: Annotated[
-        str,
-        typer.Option(
-            callback=options.delays_as_text,
-            metavar="SECONDS,SECONDS",
-            help="The time before each retry of a failed invocation of a worker; 'none' for no retries. The default "
-            "is Lambda's.",
-        ),
-    ] = "60,120",
 ) -> int:
     """Serve a Server on this machine, over HTTP at /mcp.
 
@@ -75,7 +66,6 @@ def serve(
         owner_header=owner_header,
         timeout_s=timeout,
         worker_timeout_s=worker_timeout,
-        retry_after_s=options.delays(worker_retries),
         reload=reload,
         log=LogStyle(log_level, as_json),
     )

@@ -49,7 +49,6 @@ class Options:
     owner_header: str | None
     timeout_s: float
     worker_timeout_s: float = 900.0
-    retry_after_s: tuple[float, ...] = (60.0, 120.0)
     reload: bool = False
     log: LogStyle = PLAIN
 
@@ -109,7 +108,7 @@ def _serve_tasks(options: Options, state_key: bytes, client: "DynamoDBClient", l
 
     local = LocalServer(options.host, options.port, Function(invoke, options.timeout_s, options.owner_header), listener)
     settings = structs.replace(settings, base_url=settings.base_url or _address(options.host, local.server_port))
-    workers = Pool(with_task_log(invoke), options.worker_timeout_s, options.retry_after_s)
+    workers = Pool(with_task_log(invoke), options.worker_timeout_s)
     store = dynamodb_store(options.table, settings, connect=lambda: client)
     log = with_request_log()
     handler = with_refusal_log(compose(server, settings, store=store, dispatcher=workers, call_method=log))
