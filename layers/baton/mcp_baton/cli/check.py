@@ -69,23 +69,17 @@ def check(
 
 
 def _to_json(target: str, result: "CheckResult") -> dict[str, Any]:
+    def as_json(fault: "Fault") -> dict[str, Any]:
+        file, line = (str(fault.site.file), fault.site.line) if fault.site else (None, None)
+        return {"problem": fault.problem, "remedy": fault.remedy, "file": file, "line": line}
+
     return {
         "target": target,
         "ok": not result.errors,
-        "errors": [_as_json(fault) for fault in result.errors],
-        "warnings": [_as_json(fault) for fault in result.warnings],
+        "errors": [*map(as_json, result.errors)],
+        "warnings": [*map(as_json, result.warnings)],
         "published": dict(result.published),
         "whole": result.is_complete,
-    }
-
-
-def _as_json(fault: "Fault") -> dict[str, Any]:
-    site = fault.site
-    return {
-        "problem": fault.problem,
-        "remedy": fault.remedy,
-        "file": str(site.file) if site else None,
-        "line": site.line if site else None,
     }
 
 
@@ -97,14 +91,13 @@ def _print(target: str, result: "CheckResult") -> None:
     console = CleanConsole(soft_wrap=True)
     for word, style, faults in (("error", "bold red", result.errors), ("warning", "bold yellow", result.warnings)):
         for fault in faults:
-            line = Text(f"{fault.site}: " if fault.site else "")
-            line.append(f"{word}: ", style=style).append(fault.problem)
-            console.print(line)
+            place = f"{fault.site}: " if fault.site else ""
+            console.print(Text.assemble(place, (f"{word}: ", style), fault.problem))
             if fault.remedy:
-                console.print(Text(f"  {fault.remedy}"))
+                console.print(f"  {fault.remedy}")
     if result.errors or result.warnings:
         console.print()
-    console.print(Text(_summary(target, result)))
+    console.print(_summary(target, result))
 
 
 def _summary(target: str, result: "CheckResult") -> str:

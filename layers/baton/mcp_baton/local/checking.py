@@ -16,7 +16,7 @@ from mcp_baton.exceptions import BatonError, RegistrationError, SettingsError, W
 from mcp_baton.local.faults import Definitions, Fault, Site, fault_of, function_site
 from mcp_baton.local.framework_types import difficulties
 from mcp_baton.local.loader import LoadError, find, load
-from mcp_baton.local.run_checks import WorkflowChecks, blocking_calls, undefined_names
+from mcp_baton.local.run_checks import WorkflowChecks, blocking_calls, schema_or_empty, undefined_names
 from mcp_baton.settings import approver_warnings, unknown_settings
 from mcp_baton.tools.schema.signature import shown_type
 from mcp_baton.tools.templates import placeholders
@@ -111,20 +111,13 @@ def _untyped(tool: Tool) -> set[str]:
 
 def _framework_advice(label: str, make: Callable[[], Any], site: Site | None) -> Iterator[Fault]:
     """Yield the types that some agent frameworks cannot use."""
-    try:
-        schema = make()
-    except Exception:  # noqa: BLE001 - code of the author's type runs; another fault reports the error
-        return
-    for parameter, problem, remedy in difficulties(schema):
+    for parameter, problem, remedy in difficulties(schema_or_empty(make)):
         yield Fault(f"{label}: {'' if parameter is None else f'the type of {parameter!r} '}{problem}", remedy, site)
 
 
 def _is_described(tool: Tool, parameter: str) -> bool:
     """Whether a parameter has a description. A tool whose schema cannot be made has another fault."""
-    try:
-        schema: Any = tool.input_schema
-    except Exception:  # noqa: BLE001 - code of the author's type runs and may raise anything
-        return True
+    schema: Any = schema_or_empty(lambda: tool.input_schema)
     return bool(schema.get("properties", {}).get(parameter, {"description": "none"}).get("description"))
 
 

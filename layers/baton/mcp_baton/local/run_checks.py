@@ -158,7 +158,7 @@ class WorkflowChecks:
 
     def _missing(self, step: Step, tool: Tool) -> Iterator[Fault]:
         """Yield required parameters without a value. Guidance shows that the model is meant to fill them in."""
-        required = _schema(lambda: tool.input_schema).get("required", [])
+        required = schema_or_empty(lambda: tool.input_schema).get("required", [])
         names = [name for name in required if name not in step.arguments]
         if names and not step.guidance:
             texts, first = " and ".join(map(repr, names)), names[0]
@@ -325,7 +325,7 @@ def _problem(tool: Tool, name: str, value: Any) -> str | None:
         return None
 
 
-def _schema(make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+def schema_or_empty(make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
     try:
         return make()
     except Exception:  # noqa: BLE001 - code of the author's type runs; another fault reports the error
@@ -340,7 +340,7 @@ def _schema_of(kind: Any) -> Mapping[str, Any]:
 
 def _kinds(make: Callable[[], Mapping[str, Any]], path: str | None) -> set[str] | None:
     """Return the JSON types at a path of a schema; `None` if they are unknown."""
-    kinds = kinds_at(_schema(make), path)
+    kinds = kinds_at(schema_or_empty(make), path)
     return None if kinds is None or not kinds <= NAMES.keys() else kinds
 
 
