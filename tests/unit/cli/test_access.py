@@ -17,8 +17,12 @@ def test_the_repr_does_not_contain_secrets() -> None:
 def test_options_give_the_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY", "k-2")
     monkeypatch.setenv("TOKEN", "t-2")
-    connection = ConnectionOptions(URL, api_key="env:KEY", token="env:TOKEN", header=["B: 2", "C:3"])
-    assert access_of(connection) == Access(URL, api_key="k-2", token="t-2", headers={"B": "2", "C": "3"})
+    connection = ConnectionOptions(
+        URL, api_key="env:KEY", token="env:TOKEN", header=["B: 2", "C:3", "D: env:KEY", "E:"]
+    )
+    assert access_of(connection) == Access(
+        URL, api_key="k-2", token="t-2", headers={"B": "2", "C": "3", "D": "k-2", "E": ""}
+    )
     assert access_of(ConnectionOptions(URL, api_key="k-1", aws=True)) == Access(URL, api_key="k-1", aws=True)
 
 
@@ -31,6 +35,7 @@ def test_options_give_the_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
         (ConnectionOptions(URL, token="t", aws=True), "either signed or has a bearer token"),
         (ConnectionOptions(URL, api_key="env:NO_SUCH"), "--api-key comes from the variable NO_SUCH"),
         (ConnectionOptions(URL, token=""), "--token is empty"),
+        (ConnectionOptions(URL, header=["A: env:NO_SUCH"]), "--header comes from the variable NO_SUCH"),
     ],
 )
 def test_invalid_options_are_refused(connection: ConnectionOptions, complaint: str) -> None:

@@ -181,7 +181,12 @@ _CREDENTIALS: Final[dict[str, Any]] = {
     ],
     "aws": Annotated[bool, typer.Option("--aws", help="Sign the requests with AWS credentials (Signature Version 4).")],
     "header": Annotated[
-        list[str] | None, typer.Option("--header", metavar="NAME:VALUE", help="One more header; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--header",
+            metavar="NAME:VALUE",
+            help="One more header; may be repeated. The value env:NAME reads a variable.",
+        ),
     ],
     "insecure_http": InsecureHttp,
 }

@@ -69,9 +69,9 @@ def _secret(value: str | None, option: str) -> str | None:
 def _headers(texts: Sequence[str]) -> dict[str, str]:
     headers: dict[str, str] = {}
     for text in texts:
-        name, colon, value = text.partition(":")
+        name, colon, value = map(str.strip, text.partition(":"))
         if not colon:
             # The message does not repeat the text, which may be a secret.
             raise BatonError("--header is NAME:VALUE, and one has no colon")
-        headers[header_name(name.strip())] = value.strip()
+        headers[header_name(name)] = _secret(value or None, "--header") or ""
     return headers
