@@ -81,6 +81,22 @@ def test_changed_files_are_served_without_losing_tasks_or_connections(project: P
         assert [task_entry["taskId"] for task_entry in baton.call("tasks/list")["tasks"]] == [task]
 
 
+def test_files_may_change_while_the_server_starts(project: Path) -> None:
+    with serve(str(project / "app.py"), "--reload", folder=project) as (baton, log):
+        lines: list[str] = []
+        for number in range(2, 5):
+            (project / "rates.py").write_text(f"def rate():\n    return {number}\n")
+            lines.append(log.readline())
+            while "rates.py has changed: restarting" not in lines[-1]:
+                lines.append(log.readline())
+            lines.append("")
+        while baton.tool("quote")["result"] != 4:
+            pass
+        baton.process.send_signal(signal.SIGTERM)
+        lines += log.readlines()
+        assert [line for line in lines if "Traceback" in line or "Interrupt" in line] == []
+
+
 def test_with_reload_the_server_ends_with_its_parent_even_if_that_is_killed(project: Path) -> None:
     with serve(str(project / "app.py"), "--reload", folder=project) as (baton, log):
         assert baton.tool("quote")["result"] == 1

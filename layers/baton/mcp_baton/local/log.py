@@ -217,5 +217,6 @@ def log_to_stderr(style: LogStyle = PLAIN) -> None:
     else:
         handler = TerminalHandler(sys.stderr, in_full=in_full)
     logging.basicConfig(level=style.level.upper(), handlers=[handler])
-    for logger_name in ("asyncio", "boto3", "botocore", "moto", "urllib3", "watchfiles", "werkzeug"):
+    logging.getLogger("watchfiles").setLevel(logging.ERROR)  # it warns of signals
+    for logger_name in ("asyncio", "boto3", "botocore", "moto", "urllib3", "werkzeug"):
         logging.getLogger(logger_name).setLevel(logging.WARNING)

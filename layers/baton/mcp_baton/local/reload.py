@@ -7,40 +7,61 @@ while the server restarts. The server is a child process.
 import logging
 import multiprocessing
 import os
+import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Final
 
 from mcp_baton.exceptions import BatonError, SettingsError
-from mcp_baton.local.http_server import end_by_force
+from mcp_baton.local.http_server import GRACE_S, end_by_force
 from mcp_baton.local.log import LogStyle, log_to_stderr
 
 logger = logging.getLogger(__name__)
 
-AGAIN = "The server starts again when a Python file changes."
+AGAIN: Final = "The server starts again when a Python file changes."
+
+type Serve = Callable[[socket.socket], int]
 
 
-def restart_on_changes(
-    folder: Path, log: LogStyle, listener: socket.socket, serve: Callable[[socket.socket], int]
-) -> None:
+def restart_on_changes(folder: Path, log: LogStyle, listener: socket.socket, serve: Serve) -> None:
     """Run `serve` in a child process, and again after each change of a Python file in the folder, until a signal."""
     try:
-        from watchfiles import PythonFilter, run_process
+        from watchfiles import PythonFilter, watch
     except ModuleNotFoundError as error:
         raise SettingsError("--reload needs the package 'watchfiles': install mcp-baton[local]") from error
 
-    run_process(
-        folder,
-        target=_serve_in_child,
-        args=(log, listener, serve),
-        watch_filter=PythonFilter(),
-        callback=lambda changes: logger.info("%s has changed: restarting", Path(min(changes)[1]).name),
-    )
+    start = partial(_start, log, listener, serve)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both signals end `watch`
+    process = start()
+    try:
+        # Not `run_process`: it stops a child by SIGINT, for which a child that still starts prints a traceback.
+        for changes in watch(folder, watch_filter=PythonFilter(), raise_interrupt=False):
+            logger.info("%s has changed: restarting", Path(min(changes)[1]).name)
+            _stop(process)
+            process = start()
+    finally:
+        _stop(process)
 
 
-def _serve_in_child(log: LogStyle, listener: socket.socket, serve: Callable[[socket.socket], int]) -> None:
+def _start(log: LogStyle, listener: socket.socket, serve: Serve) -> BaseProcess:
+    process = multiprocessing.get_context("spawn").Process(target=_serve_in_child, args=(log, listener, serve))
+    process.start()
+    return process
+
+
+def _stop(process: BaseProcess) -> None:
+    process.terminate()
+    process.join(2 * GRACE_S + 1)  # requests and workers have one grace period, and the end of the process another one
+    process.kill()
+    process.join()
+
+
+def _serve_in_child(log: LogStyle, listener: socket.socket, serve: Serve) -> None:
     log_to_stderr(log)
     # Python would use the compiled old form of a file that changes twice within a second and keeps its length.
     sys.dont_write_bytecode = True
