@@ -11,7 +11,7 @@ from mcp_baton.cli.app import main
 from mcp_baton.cli.remote.arguments import for_tool, parse_arguments
 from mcp_baton.cli.remote.client import Remote
 from mcp_baton.cli.remote.errors import Failure
-from mcp_baton.cli.remote.printing import call_line
+from mcp_baton.cli.remote.printing import age, call_line, duration
 from mcp_baton.local.clean_text import cleaned
 from mcp_baton.testing import Client, connect
 
@@ -99,3 +99,23 @@ def test_a_printed_call_can_be_pasted_into_a_shell() -> None:
 
 def test_a_resource_is_printed_with_read() -> None:
     assert call_line({"resource": "docs://a"}) == "read docs://a"
+
+
+@pytest.mark.parametrize(
+    ("ms", "text", "age_text"),
+    [
+        (0, "0 ms", "1 s"),
+        (999, "999 ms", "1 s"),
+        (1_230, "1.23 s", "1 s"),
+        (59_999, "60 s", "59 s"),
+        (125_000, "2 min 5 s", "2 min"),
+        (11_070_000, "3 h 4 min", "3 h"),
+        (190_800_000, "2 d 5 h", "2 d"),
+    ],
+)
+def test_a_duration_has_two_units_and_an_age_one(ms: int, text: str, age_text: str) -> None:
+    assert (duration(ms), age("1970-01-01T00:00:00.000Z", ms)) == (text, age_text)
+
+
+def test_without_a_time_nothing_is_shown() -> None:
+    assert (duration(None), age("yesterday", 0)) == ("", "")

@@ -109,7 +109,7 @@ def duration(ms: int | None) -> str:
     for (unit, unit_ms), (smaller, smaller_ms) in pairwise(UNITS_MS):
         if ms >= unit_ms:
             return f"{ms // unit_ms} {unit} {ms % unit_ms // smaller_ms} {smaller}"
-    return f"{ms} ms" if 0 < ms < 1_000 else f"{ms / 1_000:.3g} s"
+    return f"{ms} ms" if ms < 1_000 else f"{ms / 1_000:.3g} s"
 
 
 def epoch_ms(timestamp: str) -> int | None:
@@ -121,9 +121,10 @@ def epoch_ms(timestamp: str) -> int | None:
 
 
 def age(timestamp: str, now_ms: int) -> str:
-    """Return the time since a timestamp, without parts of a second."""
+    """Return the time since a timestamp in its largest unit: `12 s`, `3 min`, `2 h`, `5 d`."""
     time_ms = epoch_ms(timestamp)
-    return "" if time_ms is None else duration(max(0, now_ms - time_ms) // 1_000 * 1_000)
+    text = "" if time_ms is None else duration(max(1_000, now_ms - time_ms) // 1_000 * 1_000)
+    return " ".join(text.split()[:2])
 
 
 def clock(at_ms: int | None) -> str:
