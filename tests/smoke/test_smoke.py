@@ -58,7 +58,7 @@ def outcomes(reports: Mapping[str, list[str]], name: str) -> list[str]:
 
 def unfinished_tasks(url: str) -> list[str]:
     """Return the ids of the tasks that are not cancelled."""
-    command = [BATON, "tasks", url, "--json"]
+    command: list[str | Path] = [BATON, "tasks", url, "--json"]
     process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=WITHIN_S)
     return [task["taskId"] for task in json.loads(process.stdout)["tasks"] if task["status"] != "cancelled"]
 

@@ -107,4 +107,4 @@ def test_the_repr_of_the_settings_does_not_contain_keys() -> None:
     ],
 )
 def test_an_unknown_variable_with_batons_prefix_is_reported(name: str, warning: str) -> None:
-    assert unknown_settings({name: "on", "BATON_TABLE": "tasks", "BATON_PROFILES": "p", "PATH": "/bin"}) == [warning]
+    assert unknown_settings({name: "on", "BATON_TABLE": "tasks", "PATH": "/bin"}) == [warning]

@@ -18,8 +18,6 @@ SWITCH = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false
 KEY_CHARACTERS = 32
 AUTO, FIRST, INIT = "auto", "first", "init"
 PREFIX = "BATON_"
-NOT_SETTINGS = ("BATON_PROFILES", "BATON_LOCAL_WORKER")
-"""Variables of the command line."""
 NOT_IN_SAM_LOCAL = frozenset({"BATON_STREAMING", "BATON_STATE_KEY_SECRET", "BATON_WORKER"})
 """`sam local` streams nothing, creates no secret and invokes nothing asynchronously."""
 ALIAS = r"(arn:[^:\s]+:lambda:[^:\s]+:[0-9]+:function:)?[A-Za-z0-9_-]{1,64}:[A-Za-z0-9_-]{1,128}"
@@ -315,7 +313,7 @@ def unknown_settings(env: Mapping[str, str]) -> list[str]:
 
     Such a variable has no effect. It is not an error, because it may belong to another program.
     """
-    unknown_names = [name for name in env if name.startswith(PREFIX) and name not in (*SETTINGS, *NOT_SETTINGS)]
+    unknown_names = [name for name in env if name.startswith(PREFIX) and name not in SETTINGS]
     if not unknown_names:
         return []
     from mcp_baton.hints import closest
