@@ -485,7 +485,41 @@ WITH_PIN = function(
     header="@server.workflow\ndef refund_order(order_id: Annotated[str, 'Which'], "
     "pin: Annotated[str, Argument(description='PIN', secret=True)])",
 )
+FIND = """\
+@server.tool
+def find_mail(order_id: Annotated[str, "Which order"]) -> dict[str, str | None]:
+    \"\"\"Find an address.\"\"\"
+    return {"mail": None}
+
+
+"""
+MAIL = "mail = step(find_mail)(order_id=order_id)['mail']"
+IS_NULL = ("the field 'mail' of the output of 'find_mail' may be null", "'order_id' of 'refund'")
 SUGGESTIONS = (
+    (
+        "a default for a field that may be null",
+        FIND
+        + function(
+            "from mcp_baton import or_default",
+            MAIL,
+            "step(refund)(order_id=or_default(mail, 'x'), amount=1.0)  # here",
+            "step(refund, name='b', when=mail != None)(order_id=or_default(mail, 'x'), amount=1.0)",
+        ),
+        IS_NULL,
+        "when=… != None",
+    ),
+    (
+        "exists of a field that may be null",
+        FIND
+        + function(
+            "from mcp_baton import exists",
+            MAIL,
+            "step(refund, when=exists(mail) & (order.total > 1))(order_id=mail, amount=1.0)  # here",
+            "step(refund, name='b', when=exists(mail) & (mail != None))(order_id=mail, amount=1.0)",
+        ),
+        IS_NULL,
+        "when=… != None",
+    ),
     # The name, the lines, texts of the message, and the remedy.
     (
         "a misspelt argument in a fixed text",

@@ -23,7 +23,7 @@ from mcp_baton.workflow.checking import output_of
 from mcp_baton.workflow.definition import Step, ToolFunction, Workflow
 from mcp_baton.workflow.resolve import kinds_at
 from mcp_baton.workflow.secrets import contains_argument
-from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput
+from mcp_baton.workflow.sources import Condition, Constant, FirstOf, PromptArg, Source, StepOutput
 
 SCALARS: Final = {"number", "integer", "boolean"}
 NAMES: Final = {
@@ -75,6 +75,7 @@ class WorkflowChecks:
                     yield self._fault(step, *problem)
             yield from self._missing(step, tool)
             yield from self._unfilled(step, arguments)
+            yield from self._nulls(step, tool)
             yield from self._unknown_callbacks(step, tool)
             yield from self._returned_secrets(step, tool)
         if self.workflow.durable:
@@ -178,6 +179,25 @@ class WorkflowChecks:
                 problem = f"no argument fills {placeholder} in the text for {name!r}, so {step.tool!r} gets it as it is"
                 yield self._fault(step, problem, hint if hint.startswith(_HINTS) else remedy)
 
+    def _nulls(self, step: Step, tool: Tool) -> Iterator[Fault]:
+        """Yield fields that may be null although the author has provided for a missing value: null is a value."""
+        tested, compared = (
+            {(source.binding, source.path) for source in _operands(step.when, operator)}
+            for operator in ("exists", "!=")
+        )
+        for name, source in step.arguments.items():
+            sources = source.sources if isinstance(source, FirstOf) else (source,)
+            accepted = _kinds(lambda: tool.input_schema, name) if name in tool.signature.required else None
+            if accepted is None or "null" in accepted:
+                continue
+            for part in sources:
+                if not isinstance(part, StepOutput) or (place := (part.binding, part.path)) in compared:
+                    continue
+                if (isinstance(source, FirstOf) or place in tested) and "null" in (self._kinds_of(part) or ()):
+                    problem = f"{self._source_text(part)} may be null, which counts as a value, and {name!r} of "
+                    remedy = "test it with when=… != None, or let the tool accept null"
+                    yield self._fault(step, f"{problem}{tool.name!r} does not accept null", remedy)
+
     def _unknown_callbacks(self, step: Step, tool: Tool) -> Iterator[Fault]:
         """Yield addresses that a tool makes for a step that does not wait for a callback."""
         names = [other.name for other in self.workflow.steps if other.callback is not None]
@@ -237,6 +257,15 @@ class WorkflowChecks:
                         f"write step({ast.unparse(call.func)})(…)",
                         Site(site.file, call.lineno),
                     )
+
+
+def _operands(condition: object, operator: str) -> Iterator[StepOutput]:
+    """Yield the outputs of steps to which a condition applies an operator."""
+    if isinstance(condition, Condition):
+        for operand in condition.operands:
+            if isinstance(operand, StepOutput) and condition.operator == operator:
+                yield operand
+            yield from _operands(operand, operator)
 
 
 _IN_BRACES: Final = re.compile(r"([^\W\d]\w*)(?:[.\[!].*|:\S.*)?", re.DOTALL)
