@@ -29,6 +29,7 @@ settings.load_profile("baton")
 if SHIFT_DAYS := float(os.environ.get("SHIFT_DAYS", "0")):
     time_machine.travel(time.time() + SHIFT_DAYS * 86_400).start()
 
+NIGHTLY = os.environ.get("NIGHTLY") == "1"
 MINISTACK = Path(__file__).parent / "ministack"
 MAX_WORKERS = 9
 COLLECTOR = (20_000, 20, 20)
@@ -42,8 +43,13 @@ def pytest_xdist_auto_num_workers() -> int:
     return min((os.cpu_count() or 1) + 1, MAX_WORKERS)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests marked `first` first. They take longest, and would otherwise run alone at the end."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run the tests marked `first` first. They take longest, and would otherwise run alone at the end. Leave out the
+    tests marked `nightly`."""
+    nightly = [] if NIGHTLY else [item for item in items if item.get_closest_marker("nightly")]
+    if nightly:
+        config.hook.pytest_deselected(items=nightly)
+        items[:] = [item for item in items if item not in nightly]
     items.sort(key=lambda item: item.get_closest_marker("first") is None)
 
 

@@ -10,6 +10,7 @@ def figures(line: str) -> tuple[str, list[float]]:
     return name, [float(cell.replace(",", "")) for cell in cells]
 
 
+@pytest.mark.nightly
 def test_the_table_of_the_most_expensive_requests_matches_a_measurement() -> None:
     block = expensive.PAGE.read_text().partition(expensive.BEGIN)[2].partition(expensive.END)[0]
     reported = [figures(line) for line in block.strip().splitlines()[2:]]

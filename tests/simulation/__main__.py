@@ -21,7 +21,18 @@ TRACES = 3
 FRESH = 10**9
 """The first seed is a random number below this."""
 
-ALONE = ("background", "questions", "parallel", "lists", "approvals", "waits", "background-waits", "starts")
+ALONE = (
+    "background",
+    "questions",
+    "parallel",
+    "lists",
+    "approvals",
+    "waits",
+    "background-waits",
+    "starts",
+    "background-starts",
+    "events",
+)
 SHARES = {"workflows": 3, "jobs": 3, **dict.fromkeys(ALONE, 1)}
 """The relative number of seeds of each kind."""
 

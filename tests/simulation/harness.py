@@ -29,6 +29,7 @@ from mcp_baton.transport import reply
 from mcp_baton.workflow import parallel_calls
 from tests.simulation.approvals import ApprovalWorld
 from tests.simulation.invariants import Violation
+from tests.simulation.job_starts import EventWorld, JobStartWorld
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
 from tests.simulation.journal import BrokenInvariant
@@ -253,6 +254,8 @@ KINDS: Mapping[str, type[World]] = {
     "waits": WaitWorld,
     "background-waits": BackgroundWaitWorld,
     "starts": StartWorld,
+    "background-starts": JobStartWorld,
+    "events": EventWorld,
 }
 
 

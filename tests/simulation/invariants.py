@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 TASK = "TASK#"
 REPEATS_MS = 31_000
-LONGEST_MS = 3 * 86_400_000
-"""No item of a simulation is needed for longer."""
 CHANGED = "The workflow has changed since the task was started"
 
 
@@ -57,6 +55,8 @@ class Judge:
     simulation."""
 
     lease_ms: int = LEASE_MS
+    longest_ms: int = 3 * 86_400_000
+    """No item of a simulation is needed for longer."""
 
     def __init__(self, world: "World", *, strict: bool) -> None:
         self.world = world
@@ -112,7 +112,7 @@ class Judge:
         if change.key[0].startswith("VALUE#"):
             self.world.incidents.add("a value was kept outside its task's item")
         lives_ms = int(after["expires_at"]["N"]) * 1000 - now_ms if "expires_at" in after else float("inf")
-        if lives_ms > LONGEST_MS:
+        if lives_ms > self.longest_ms:
             self.wrong(7, f"{change.key[1][:40]} of {change.key[0][:20]} is kept for {lives_ms / 3_600_000:g} h")
         if change.key[1].startswith(TASK):
             for name, expires_s in self.world.values_of(change.key, after):

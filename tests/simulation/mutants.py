@@ -16,21 +16,24 @@ from mcp_baton.approvals import gate
 from mcp_baton.approvals.decisions import Approvals
 from mcp_baton.approvals.gate import _Gate
 from mcp_baton.approvals.record import ApprovalRecord, UseAgain
+from mcp_baton.background import creating, start_events, sweep, waiting, workflow_worker
 from mcp_baton.background import items as jobs
-from mcp_baton.background import sweep, waiting, workflow_worker
 from mcp_baton.background.job import JobExecution
+from mcp_baton.background.start_events import StartEvent
 from mcp_baton.background.waiting import Write
 from mcp_baton.callbacks import endpoint as callbacks
+from mcp_baton.exceptions import StoreError, TaskNotFound
 from mcp_baton.present import task_view, workflow_tools
 from mcp_baton.present.task_view import ViewOptions
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods import prompts, subscriptions, tasks
+from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.callbacks import Pointer
 from mcp_baton.tasks.dynamodb import expressions, items, listing, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
 from mcp_baton.tasks.dynamodb.table import RetryPolicy
-from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord, TaskStanding
+from mcp_baton.tasks.record import RESULT_PREFIX, Claim, NewTask, StepStatus, TaskRecord, TaskStanding, epoch_ms
 from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.outcomes import Failed
@@ -40,12 +43,14 @@ from mcp_baton.workflow.continuations import recorded_meta
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Skipped
 from mcp_baton.workflow.lease import Lease, StartTime
-from mcp_baton.workflow.repetitions import RepeatedCall
+from mcp_baton.workflow.repetitions import RepeatedCall, Starter
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Call, EndedRun, Run, RunInput, StepTrace, new_task
 from mcp_baton.workflow.services import Services
+from mcp_baton.workflow.workflow_tool import WorkflowTool
 from tests.simulation.approvals import ApprovalWorld
 from tests.simulation.harness import Outcome, simulate, simulating
+from tests.simulation.job_starts import EventWorld, JobStartWorld
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
 from tests.simulation.questions import QuestionWorld
@@ -58,6 +63,7 @@ MOST_SEEDS = 3_000
 _task_view, _run_meta, _pause_s = task_view.task_view, runs.run_meta, RetryPolicy.pause_s
 _suspend_run = waiting.suspend_run
 _outbox_entry, _not_written = items.outbox_entry, Engine._not_written  # noqa: SLF001
+_job_of, _was_started = creating.job_of, start_events._was_started  # noqa: SLF001
 _begin, _new_task, _answer_repeated = DynamoDBStartStore.begin, new_task, workflow_tools._answer_repeated  # noqa: SLF001
 
 type Patch = Callable[[pytest.MonkeyPatch], None]
@@ -219,6 +225,14 @@ def _without_wakes(services: Services, store: TaskStore, task: TaskRecord) -> bo
     return dispatching.redispatch_if_due(services, store, task) is not task
 
 
+class Unknown(StoreError):
+    """Is never raised."""
+
+
+def _changed_ms(task: TaskRecord) -> int:
+    return epoch_ms(task.updated_at)
+
+
 def _ended_start(store: DynamoDBStartStore, *args: Any) -> Start | None:
     found = _begin(store, *args)
     return found and structs.replace(found, until_ms=0)
@@ -232,6 +246,41 @@ def _begin_any_lease(
 
 def _other_id(workflow: Workflow, run_input: RunInput, *args: Any) -> object:
     return _new_task(workflow, structs.replace(run_input, start=None), *args)
+
+
+def _expires_early(
+    store: DynamoDBStartStore, owner: str, digest: str, start: Start, instead_of: Start | None, _lives_ms: object = None
+) -> Start | None:
+    return _begin(store, owner, digest, start, instead_of, 60_000)
+
+
+def _timed_after_read(starter: Starter, start: Start) -> TaskRecord | None:
+    task = starter._read(start.task_id)  # noqa: SLF001
+    now_ms = starter._store.now_ms()  # noqa: SLF001
+    if task is None and now_ms < start.until_ms:
+        raise RepeatedCall(start, None, now_ms - start.asked_ms, is_running=True)
+    return task
+
+
+def _expired_after_read(store: DynamoDBStore, owner: str, task_id: str) -> TaskRecord:
+    item = store.table.get(store.key(owner, task_id))
+    if item is None or items.expired(item, store.now_ms()):
+        raise TaskNotFound
+    return store.record(owner, item)
+
+
+def _started_after_read(store: TaskStore, event: StartEvent, found: Start, call: str) -> bool:
+    """Take the time after the read of the task."""
+    try:
+        store.get(event.owner, found.task_id)
+    except TaskNotFound:
+        if store.now_ms() >= found.until_ms and not found.created:
+            return False
+    return _was_started(store, event, found, call)
+
+
+def _job_with_own_id(*args: Any, **spec: Any) -> NewTask:
+    return structs.replace(_job_of(*args, **spec), task_id=None)
 
 
 def _no_takeover(*args: Any, **options: Any) -> RepeatedCall:
@@ -436,6 +485,55 @@ MUTANTS = (
             ("a run that died is not continued", None, replaced(repetitions, RepeatedCall=_no_takeover), False),
             ("a takeover takes any claim", without_condition(r"run\.until>", context="lapsed="), None, True),
             ("each repetition resumes", None, replaced(workflow_tools, _answer_repeated=_always_take_over), False),
+            ("a cancelled task is repeated", None, replaced(repetitions, _is_clients=lambda task: task.named), True),
+            ("a start without a task stays", None, replaced(Starter, forget=lambda *_: None), False),
+            ("a start expires before its task", None, replaced(DynamoDBStartStore, begin=_expires_early), False),
+            ("a start is judged by a late clock", None, replaced(Starter, _task=_timed_after_read), True),
+        )
+    ),
+    *(
+        Mutant(name, rewrite, patch, is_rare=is_rare, kind=JobStartWorld)
+        for name, rewrite, patch, is_rare in (
+            ("any background call replaces a start", without_condition(r"\(attribute_not_exists\(task"), None, False),
+            ("a start without a job does not wait", None, replaced(DynamoDBStartStore, begin=_ended_start), False),
+            ("a job that is created too late runs", None, replaced(creating, lasts=lambda *_: True), True),
+            ("a job has another id than its start", None, replaced(creating, job_of=_job_with_own_id), False),
+            ("an open job is not repeated", None, replaced(repetitions, _end_of_run=_changed_ms), False),
+            ("slow jobs are not repeated", None, replaced(repetitions, SLOW_MS=10**9), False),
+            ("fast jobs are repeated", None, replaced(repetitions, SLOW_MS=0), False),
+            ("a cancelled job is repeated", None, replaced(repetitions, _is_clients=lambda task: task.named), False),
+            (
+                "a job whose workflow was named is repeated",
+                None,
+                replaced(Starter, _has_named_workflow=lambda *_: False),
+                False,
+            ),
+            ("a start without a job stays", None, replaced(Starter, forget=lambda *_: None), False),
+            ("a job of an unknown outcome is forgotten", None, replaced(creating, OutcomeUnknown=Unknown), True),
+            ("a start expires before its job", None, replaced(DynamoDBStartStore, begin=_expires_early), False),
+            ("a start without a job is judged by a late clock", None, replaced(Starter, _task=_timed_after_read), True),
+            ("a job that is extended has expired", None, replaced(DynamoDBStore, get=_expired_after_read), True),
+        )
+    ),
+    *(
+        Mutant(name, rewrite, patch, is_rare=is_rare, kind=EventWorld)
+        for name, rewrite, patch, is_rare in (
+            ("any event replaces a start", without_condition(r"\(attribute_not_exists\(task"), None, False),
+            ("a delivery does not wait", None, replaced(DynamoDBStartStore, begin=_ended_start), False),
+            ("a job of an event that is created too late runs", None, replaced(creating, lasts=lambda *_: True), True),
+            ("a job of an event has another id", None, replaced(creating, job_of=_job_with_own_id), False),
+            ("other arguments are repeated", None, replaced(WorkflowTool, canonical=lambda *_: {}), False),
+            ("an event is not confirmed", None, replaced(DynamoDBStartStore, confirm=lambda *_: None), False),
+            ("an event is known for an hour", None, replaced(start_events, KNOWN_MS=3_600_000), False),
+            ("each start has started its event", None, replaced(start_events, _was_started=lambda *_: True), False),
+            ("a cancelled event starts again", None, replaced(start_events, TOO_LATE=None), True),
+            ("an event of an unknown outcome is forgotten", None, replaced(start_events, OutcomeUnknown=Unknown), True),
+            (
+                "a start of an event is judged by a late clock",
+                None,
+                replaced(start_events, _was_started=_started_after_read),
+                True,
+            ),
         )
     ),
 )

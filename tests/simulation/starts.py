@@ -4,8 +4,9 @@
 27. No equal call starts another run while a run makes calls, in the two minutes after a slow run, or in the two minutes
 after the claim of a run that died. Exceptions: `"new"`; a task that a client knows or that has no result; a start or a
 task that the store did not store; clocks that differ by more than a second. 28. A repetition starts nothing, and
-continues a task only if its run has died. No later call has named the task, and its reply was slow. 29. When the faults
-end, a call starts a task or replies with one. Two minutes later, an equal call starts another one.
+continues a task only if its run has died. No client has named or ended the task, and its reply was slow. 29. When the
+faults end, a call starts a task or replies with one. Two minutes later, an equal call starts another one. 30. A call
+that says that nothing was run leaves no start that blocks the next one. 31. A start is kept as long as its task.
 """
 
 from dataclasses import dataclass
@@ -20,13 +21,17 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import BY_CLIENT, NAMED
 from mcp_baton.tasks.dynamodb.starts import PREFIX
 from mcp_baton.tasks.record import epoch_ms
+from mcp_baton.workflow.lease import SAFETY_MS
 from mcp_baton.workflow.repetitions import REPEATS, SLOW_MS
+from tests.simulation.client import SentRequest
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
+from tests.simulation.faults import Fault
 from tests.simulation.heads import TERMINAL, claim_of, status_of
 from tests.simulation.invariants import TASK, Judge
 from tests.simulation.invocations import Trigger, task_message
 from tests.simulation.journal import Process, ToolCall
+from tests.simulation.replies import SHORT_MS
 from tests.simulation.scheduler import Actor
 from tests.simulation.servers import Plan, look, pay
 from tests.simulation.world import Rewrite, World
@@ -74,6 +79,8 @@ class StartWorld(World):
         self.deployed_ms = None
         self.stateless = self.rng.random() < 0.5
         self.stalled_s: dict[str, float] = {}
+        # Most errors need a call that stands still before it creates its task, or after it has read another one's.
+        self.freeze_chance = self.rng.choice((0.0, 0.0, 0.4))
         self.judge: StartJudge = StartJudge(self, strict=strict)
 
     def run(self) -> None:
@@ -108,6 +115,13 @@ class StartWorld(World):
             self.stalled_s[process.name] = self.stalled_s.get(process.name, 0) + seconds
         super().stall(actor, seconds)
 
+    def choose_fault(self, request: SentRequest) -> Fault | None:
+        is_first_call = request.process.kind in ARGUMENTS and request.partition.startswith("OWNER#")
+        fault = {"PutItem": Fault.STALLED_BEFORE, "GetItem": Fault.STALLED_AFTER}.get(request.operation)
+        if fault and is_first_call and not self.weather.is_over and self.rng.random() < self.freeze_chance:
+            return fault
+        return super().choose_fault(request)
+
     def _take_time(self, actor: Actor) -> None:
         super()._take_time(actor)
         self.sleep(self.rng.choice(CALL_TIMES_S))
@@ -119,11 +133,13 @@ class StoredStart:
 
     Attributes:
         number: The number of the write.
+        group: The partition of the item. Equal calls have the same.
     """
 
     number: int
     process: Process
     task_id: str
+    group: str
 
 
 class StartJudge(Judge):
@@ -134,12 +150,17 @@ class StartJudge(Judge):
         self.start_world = world
         self.tasks: dict[str, Item] = {}
         self.starts: list[StoredStart] = []
+        self.stored: dict[str, Item] = {}
+        """The stored start, by its partition."""
         self.held: dict[str, str] = {}
         """The task that a process has created or claimed, by the process's name."""
         self.protected: dict[str, bool] = {}
         """Whether the start and the task of a process were stored at its first call."""
+        self.created_ms: dict[str, float] = {}
+        """When each task was created, by the clock of its process."""
         self.named: dict[str, str] = {}
-        self.named_at_ms: dict[str, float] = {}
+        self.known_at_ms: dict[str, float] = {}
+        """When a client has named or ended a task, or the task has failed."""
         self.asked_ms: dict[str, int] = {}
 
     # Events.
@@ -148,11 +169,29 @@ class StartJudge(Judge):
         number = len(self.changes)
         self.changes.append((change, process))
         self._check_item(change, now_ms)
+        if change.key[0].startswith(PREFIX) and change.after:
+            self.stored[change.key[0]] = change.after
         if change.key[1].startswith(TASK):
+            created_ms = now_ms if process is None else process.wall_clock_ms(now_ms)
+            self.created_ms.setdefault(change.key[1].removeprefix(TASK), created_ms)
             self._note_task(number, change, process, now_ms)
+            if change.after is not None:
+                self._check_lifetime(change.key[1].removeprefix(TASK), change.after)
         elif change.key[0].startswith(PREFIX) and process is not None and change.after and "task" in change.after:
             self._check_start(number, change, process, now_ms)
         return number
+
+    def _check_lifetime(self, task_id: str, task: Item) -> None:
+        """Check that the start of a task is kept as long as the task."""
+        for start in self.stored.values():
+            if "task" in start and start["task"]["S"] == task_id and not self._is_late(task_id, start):
+                shorter_s = int(task["expires_at"]["N"]) - int(start["expires_at"]["N"])
+                if shorter_s > 0:
+                    self.wrong(31, f"the start of {task_id} expires {shorter_s} s before the task")
+
+    def _is_late(self, task_id: str, start: Item) -> bool:
+        """Whether a task was created when its claim had almost ended. Its process cancels it, and runs nothing."""
+        return self.created_ms.get(task_id, 0.0) > int(start["until"]["N"]) - SAFETY_MS - MARGIN_MS
 
     def _note_task(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
         task_id, after = change.key[1].removeprefix(TASK), change.after
@@ -160,8 +199,8 @@ class StartJudge(Judge):
             self.tasks.pop(task_id, None)
             return
         self.tasks[task_id] = after
-        if NAMED in after:
-            self.named_at_ms.setdefault(task_id, now_ms)
+        if NAMED in after or BY_CLIENT in after or status_of(after) in {"cancelled", "failed"}:
+            self.known_at_ms.setdefault(task_id, now_ms)
         before_claim, claim = claim_of(change.before) if change.before else None, claim_of(after)
         if process is None or claim is None or (before_claim and before_claim[0] == claim[0]):
             return
@@ -176,8 +215,10 @@ class StartJudge(Judge):
         task_id = str(after["task"]["S"])
         self.asked_ms[task_id] = int(after["asked"]["N"])
         before = change.before
-        self.starts.append(StoredStart(number, process, task_id))
-        if before is None or "task" not in before or before["task"]["S"] == task_id:
+        if before is not None and "task" in before and before["task"]["S"] == task_id:
+            return
+        self.starts.append(StoredStart(number, process, task_id, change.key[0]))
+        if before is None or "task" not in before:
             return
         if process.kind == NEW:
             self.world.incidents.add('"new" started a task')
@@ -194,6 +235,8 @@ class StartJudge(Judge):
             is_early = int(start["until"]["N"]) - now_ms > MARGIN_MS
             return "whose task may still be created" if is_early else None
         claim = claim_of(task)
+        if self._is_late(str(start["task"]["S"]), start):
+            return None
         is_clients = NAMED in task or BY_CLIENT in task or status_of(task) in {"cancelled", "failed"}
         if claim is None or claim[1] > 1 or is_clients:
             return None
@@ -240,7 +283,22 @@ class StartJudge(Judge):
         if not process.stalled and process.answer is None:
             self.wrong(11, f"{process.name} did not answer within its time")
 
+    def check_nothing_run(self, process: Process) -> None:
+        """Check that a call that says that nothing was run has left no start, unless a fault hit its removal, or its
+        function had no time left."""
+        has_no_time = process.ends_ms is not None and process.ends_ms - self.world.scheduler.now_ms < SHORT_MS
+        is_error = isinstance(process.answer, ProtocolError) or (process.answer or {}).get("isError") is True
+        if not is_error or "othing was run" not in str(process.answer) or has_no_time:
+            return
+        requests = [request for request in process.requests if request.partition.startswith(PREFIX)]
+        for start in self.starts:
+            stored = self.stored[start.group].get("task")
+            is_left = start.process is process and stored is not None and stored["S"] == start.task_id
+            if is_left and requests[-1].has_outcome:
+                self.wrong(30, f"{process.name} says that nothing was run, and leaves the start of {start.task_id}")
+
     def check_reply(self, process: Process) -> None:
+        self.check_nothing_run(process)
         if process.meta.get(REPEATS) is not True:
             return
         self.world.incidents.add("a call was a repetition")
@@ -252,8 +310,8 @@ class StartJudge(Judge):
         began_ms, task = process.began_ms - MARGIN_MS, self.tasks.get(task_id)
         if process.kind == NEW:
             self.wrong(28, f'{process.name} is "new", and repeats a call')
-        if self.named_at_ms.get(task_id, float("inf")) < began_ms:
-            self.wrong(28, f"{process.name} repeats the call of {task_id}, which a later call has named")
+        if self.known_at_ms.get(task_id, float("inf")) < began_ms:
+            self.wrong(28, f"{process.name} repeats the call of {task_id}, which a client has named or ended")
         if task is None or self.held.get(process.name) == task_id or self._clocks_differ():
             return
         claim = claim_of(task)

@@ -25,6 +25,8 @@ SEEDS = {
     "waits": 750,
     "background-waits": 500,
     "starts": 250,
+    "background-starts": 250,
+    "events": 250,
 }
 CHUNK = 250
 

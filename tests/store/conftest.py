@@ -13,6 +13,7 @@ from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
 from msgspec.structs import replace
 
+from costs.places import Place, by_consumed_capacity, by_sizes
 from emulators.s3 import Bucket, embedded_s3, http_s3, new_bucket
 from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
 from mcp_baton.protocol.json import Json
@@ -131,6 +132,27 @@ def memory_engine() -> Iterator[Engine]:
     memory.create(TABLE)
     with closing(memory_client(memory)) as client, closing(embedded_s3()) as s3:
         yield Engine("memory", client, s3)
+
+
+@pytest.fixture(scope="session")
+def dynamodb_place(dynamodb_local_url: str) -> Iterator[Place]:
+    """Units that DynamoDB Local reports."""
+    with by_consumed_capacity(dynamodb_local_url) as place:
+        yield place
+
+
+@pytest.fixture(scope="session")
+def size_place() -> Iterator[Place]:
+    """Units computed from item sizes."""
+    with by_sizes() as place:
+        yield place
+
+
+@pytest.fixture(params=["dynamodb_place", "size_place"])
+def place(request: pytest.FixtureRequest) -> Place:
+    """Both ways of counting, in turn."""
+    selected_place: Place = request.getfixturevalue(request.param)
+    return selected_place
 
 
 @pytest.fixture(params=["memory", "embedded", "dynamodb_local"])

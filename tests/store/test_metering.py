@@ -1,31 +1,16 @@
 """The units of `benchmarks/metering.py`: those computed from item sizes equal those that DynamoDB Local reports."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from costs.metering import Unmetered, Usage
-from costs.places import Place, by_consumed_capacity, by_sizes
+from costs.places import Place
 from costs.workloads import TYPICAL, Driver, Kind, Workload, chain, text_of, value, zipped_share
 from mcp_baton.local.dynamodb import create_table
 
 # Computed sizes are a few bytes too large (numbers with trailing zeros). No item here is close to a whole unit.
 WIDE = replace(TYPICAL, name="wide", value_bytes=25_000, before=4, by_client=2, polls=1)
-
-
-@pytest.fixture(scope="module")
-def dynamodb_place(dynamodb_local_url: str) -> Iterator[Place]:
-    """Units that DynamoDB Local reports."""
-    with by_consumed_capacity(dynamodb_local_url) as place:
-        yield place
-
-
-@pytest.fixture(scope="module")
-def size_place() -> Iterator[Place]:
-    """Units computed from item sizes."""
-    with by_sizes() as place:
-        yield place
 
 
 def units(usage: Usage) -> tuple[float, ...]:
@@ -54,13 +39,6 @@ def test_a_list_costs_the_same_both_ways(dynamodb_place: Place, size_place: Plac
 
     assert units(pages[0]) == units(pages[1])
     assert pages[0].reads > 0
-
-
-@pytest.fixture(params=["dynamodb_place", "size_place"])
-def place(request: pytest.FixtureRequest) -> Place:
-    """Both ways of counting, in turn."""
-    selected_place: Place = request.getfixturevalue(request.param)
-    return selected_place
 
 
 def test_a_write_whose_condition_fails_is_billed_by_the_stored_item(place: Place) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from emulators.s3 import SLOW_DOWN, Bucket
-from mcp_baton.exceptions import ValueLost
+from mcp_baton.exceptions import TaskNotFound, ValueLost
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.values import pointer_in
 from mcp_baton.tasks.record import TaskRecord
@@ -15,7 +15,7 @@ from tests.e2e.throttling import Virtual
 from tests.hanging import Hang, values_in
 from tests.noise import noise
 from tests.sent import Requests
-from tests.store.conftest import Engine
+from tests.store.conftest import AfterRead, Clock, Engine
 from tests.store.fixture_types import ON_MEMORY, Begin, Store, Stores
 from tests.store.steps import completion, result
 from tests.store.test_overflow import BIG
@@ -49,6 +49,17 @@ def test_reading_ahead_has_a_memory_limit(
     assert requests.take() == []
     assert [result(task, 2) for _ in range(2)] == [noise(6_000, 2)] * 2
     assert requests.take() == ["GetItem"] * 2
+
+
+def test_a_task_that_expires_just_after_it_was_read_is_found(
+    store: Store, begin: Begin, clock: Clock, after_read: AfterRead
+) -> None:
+    task = begin(ttl_ms=60_000)
+    after_read.run = lambda: setattr(clock, "ms", clock.ms + 61_000)
+    # A worker may have extended it meanwhile.
+    assert store.get(task.owner, task.task_id).task_id == task.task_id
+    with pytest.raises(TaskNotFound):
+        store.get(task.owner, task.task_id)
 
 
 def test_pieces_are_joined_in_order(stores: Stores, engine: Engine, begin: Begin) -> None:

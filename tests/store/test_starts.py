@@ -2,7 +2,9 @@
 
 from functools import partial
 
+from mcp_baton.tasks.record import NewTask
 from mcp_baton.tasks.starts import Start
+from tests.store.conftest import Clock
 from tests.store.fixture_types import Rounds, Store, Threads
 from tests.store.steps import call_at_once
 
@@ -39,6 +41,18 @@ def test_one_of_eight_equal_calls_at_once_replaces_a_start(
         winners = [own for own, other in zip(starts, found, strict=True) if other is None]
         assert len(winners) == 1
         assert [other for other in found if other is not None] == winners * (CALLERS - 1)
+
+
+def test_a_start_is_kept_as_long_as_a_task_that_is_created_late_and_extended(
+    store: Store, owner: str, clock: Clock
+) -> None:
+    first = start(store, store.new_task_id())
+    assert store.starts.begin(owner, owner, first, None) is None
+    clock.ms = first.until_ms - 1
+    task = store.create(NewTask(owner, {}, ttl_ms=store.limits.max_ttl_ms, task_id=first.task_id))
+    clock.ms += task.ttl_ms - 1_000
+    assert store.get(owner, first.task_id).task_id == first.task_id
+    assert store.starts.begin(owner, owner, start(store, "second"), None) == first
 
 
 def test_a_start_that_was_forgotten_blocks_no_call(store: Store, owner: str) -> None:

@@ -8,9 +8,12 @@ import pytest
 
 from mcp_baton import Server, ask_user, step
 from mcp_baton.background import creating
-from mcp_baton.exceptions import EventError, OutcomeUnknown, StoreBusy
+from mcp_baton.background.start_events import StillStarting
+from mcp_baton.exceptions import EventError, OutcomeUnknown, StoreBusy, TaskNotFound
 from mcp_baton.protocol.json import Json
+from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
+from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.testing import Client, connect
 
 DAY = timedelta(days=1)
@@ -169,6 +172,65 @@ def test_a_slow_delivery_that_cannot_cancel_its_task_leaves_it_to_the_next_one(
             client.send_event(event())
     assert client.send_event(event())["outcome"] == "repeated"
     client.clock.advance(120)
+    assert len(client.calls("charge")) == 1
+
+
+@pytest.fixture
+def unconfirmed(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Client, str]]:
+    """A client, and the job of an event whose delivery died just after it had created the job."""
+    with connect(shop(), workers="by hand") as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(DynamoDBStartStore, "confirm", lambda *_: None)
+            job_id = str(client.send_event(event())["taskId"])
+        yield client, job_id
+
+
+def test_a_delivery_that_stood_still_after_it_found_no_task_starts_nothing(
+    unconfirmed: tuple[Client, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, job_id = unconfirmed
+    get = DynamoDBStore.get
+
+    def find_nothing_and_stand_still(*_: object) -> TaskRecord:
+        monkeypatch.setattr(DynamoDBStore, "get", get)
+        client.clock.advance(60)
+        raise TaskNotFound  # the task was created after this read
+
+    monkeypatch.setattr(DynamoDBStore, "get", find_nothing_and_stand_still)
+    with pytest.raises(StillStarting):
+        client.send_event(event())
+    assert client.send_event(event()) == {"id": "e-1", "taskId": job_id, "outcome": "repeated"}
+
+
+def test_an_event_whose_task_the_owner_has_cancelled_does_not_start_again(unconfirmed: tuple[Client, str]) -> None:
+    client, job_id = unconfirmed
+    client.cancel(job_id)
+    client.clock.advance(60)
+    assert client.send_event(event()) == {"id": "e-1", "taskId": job_id, "outcome": "repeated"}
+
+
+def test_other_arguments_start_the_workflow_if_the_first_delivery_died_before_it_started(client: Client) -> None:
+    with client.killed_after("UpdateItem"):
+        client.send_event(event(arguments={"order": "B"}))
+    client.clock.advance(60)
+    assert client.send_event(event())["outcome"] == "started"
+    with pytest.raises(EventError, match="other arguments"):
+        client.send_event(event(arguments={"order": "B"}))
+    assert client.calls("charge") == [{"order": "A", "amount": 1}]
+
+
+@pytest.mark.parametrize("text", ["\ud800", "ä" * 500, " ", "#", "\x00"])
+def test_owners_and_ids_are_any_texts(client: Client, text: str) -> None:
+    odd = client.as_owner(text)
+    assert client.send_event(event(owner=text, id=text))["outcome"] == "started"
+    assert client.send_event(event(owner=text, id=text))["outcome"] == "repeated"
+    assert {task.status for task in odd.tasks()} == {"completed"}
+
+
+def test_an_event_of_an_array_that_the_store_refuses_does_not_keep_the_others_from_starting(client: Client) -> None:
+    events: list[Json] = [event(id="1", owner="o" * 3_000), event(id="2")]
+    with pytest.raises(EventError, match=r"1 of 2 events.*event 0"):
+        client.send_event(events)
     assert len(client.calls("charge")) == 1
 
 

@@ -1,22 +1,28 @@
 """Repeated first calls of a workflow's tool (docs/workflows.md, Repeated calls)."""
 
+import logging
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
 from mcp_baton import Approval, Server, ToolError, ask_model, ask_user, step
-from mcp_baton.exceptions import OutcomeUnknown
+from mcp_baton.aws import compose
+from mcp_baton.exceptions import OutcomeUnknown, TaskNotFound
 from mcp_baton.protocol.json import JsonObject
+from mcp_baton.settings import Settings
+from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
 from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.telemetry import Telemetry
 from mcp_baton.testing import Client, connect
-from mcp_baton.testing.wire import Era
+from mcp_baton.testing.wire import Era, JsonRpcError
 from mcp_baton.workflow.engine import Engine
+from tests.e2e.support import Client as WireClient
 
 
 def shop(**options: Any) -> Server:
@@ -136,6 +142,79 @@ def test_null_for_an_argument_without_a_default_is_the_same_as_leaving_it_out() 
         assert not is_repeat(call(client, order="A", note="red"))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "are_equal"),
+    [
+        ({"amount": "2"}, True),
+        ({"amount": 2.0}, True),
+        ({"share": 1}, True),
+        ({"share": "1.0"}, True),
+        ({"loud": "true"}, True),
+        ({"answers": {"reason": None}}, True),
+        ({"answers": {"reason": "", "count": None}}, True),
+        ({"amount": 3}, False),
+        ({"loud": False}, False),
+        ({"answers": {"count": 1}}, False),
+    ],
+)
+def test_calls_are_equal_if_their_tools_receive_the_same(arguments: dict[str, Any], are_equal: bool) -> None:
+    server = Server("shop")
+
+    @server.tool
+    def charge(amount: int, share: float, loud: bool) -> str:
+        """Charge a card."""
+        return f"{amount} {share} {loud}"
+
+    @server.tool
+    def note(reason: str, count: int) -> str:
+        """Note why."""
+        return reason * count
+
+    @server.workflow
+    def fulfil(amount: int = 2, share: float = 1.0, loud: Annotated[bool, "Ring"] = True) -> None:
+        """Fulfil an order."""
+        step(charge)(amount=amount, share=share, loud=loud)
+        step(note)(reason=ask_model("reason", "Why?"), count=ask_model("count", "How often?", returns=int))
+
+    with connect(server) as client:
+        slow(client)
+        call(client)
+        assert is_repeat(call(client, **arguments)) is are_equal
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "arguments"),
+    [
+        ("repetition", "slow", {}),
+        ("takeover", "killed", {}),
+        ("new", "slow", {"task_id": "new"}),
+        ("new", "", {"task_id": "new"}),
+    ],
+)
+def test_each_repetition_takeover_and_new_is_logged_and_counted(
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    kind: str,
+    before: str,
+    arguments: dict[str, Any],
+) -> None:
+    counted: list[object] = []
+    monkeypatch.setattr(Telemetry, "add", lambda _self, metric, *_, of="": counted.append((metric.name, of)))
+    if before == "killed":
+        with client.killed_after("charge"):
+            call(client, order="A")
+        client.clock.advance(46)
+    elif before == "slow":
+        slow(client)
+        call(client, order="A")
+    assert ("RepeatedCalls", kind) not in counted
+    with caplog.at_level(logging.INFO, "mcp_baton"):
+        call(client, order="A", **arguments)
+    assert counted.count(("RepeatedCalls", kind)) == 1
+    assert [record for record in caplog.records if f"repeated call: {kind}" in record.getMessage()]
+
+
 def test_another_owner_starts_a_task_of_their_own(client: Client) -> None:
     slow(client)
     call(client, order="A")
@@ -216,6 +295,23 @@ def test_a_start_that_has_no_task_yet_is_waited_for_until_its_lease_ends(client:
     assert is_repeat(second)
     assert "The equal call is starting. Nothing was run" in text(second)
     assert client.calls("charge") == []
+
+
+def test_a_call_that_stood_still_after_it_found_no_task_looks_again(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with client.killed_after("charge"):
+        call(client, order="A")
+    get = DynamoDBStore.get
+
+    def find_nothing_and_stand_still(*_: object) -> TaskRecord:
+        monkeypatch.setattr(DynamoDBStore, "get", get)
+        client.clock.advance(46)
+        raise TaskNotFound  # the task was created after this read
+
+    monkeypatch.setattr(DynamoDBStore, "get", find_nothing_and_stand_still)
+    assert is_repeat(call(client, order="A"))
+    assert len(client.tasks()) == 1
 
 
 def test_the_pause_of_a_slow_call_answers_its_repetition() -> None:
@@ -405,16 +501,20 @@ def test_nothing_is_run_while_the_task_of_an_equal_call_cannot_be_read(client: C
     assert len(client.calls("charge")) == 1
 
 
-def test_a_start_whose_response_was_lost_is_found(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def lose_responses_of_starts(patch: pytest.MonkeyPatch) -> None:
     begin = DynamoDBStartStore.begin
 
     def lose(store: DynamoDBStartStore, *args: Any) -> None:
         begin(store, *args)
         raise OutcomeUnknown("the response was lost")
 
+    patch.setattr(DynamoDBStartStore, "begin", lose)
+
+
+def test_a_start_whose_response_was_lost_is_found(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     slow(client)
     with monkeypatch.context() as patch:
-        patch.setattr(DynamoDBStartStore, "begin", lose)
+        lose_responses_of_starts(patch)
         call(client, order="A")
     assert is_repeat(call(client, order="A"))
     assert len(client.calls("charge")) == 1
@@ -488,6 +588,68 @@ def test_a_repeated_background_call_gets_the_same_task_until_two_minutes_after_i
         assert len(client.calls("charge")) == 1
 
 
+@pytest.mark.parametrize("era", ["2026", "2025"])
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [("ThrottlingException", "busy; nothing was run"), (None, "The task could not be created; nothing was run")],
+)
+@pytest.mark.parametrize("operation", ["PutItem", "UpdateItem"])
+def test_a_background_call_that_the_store_refuses_leaves_nothing_that_blocks_the_next_one(
+    era: Era, error: str | None, problem: str, operation: str
+) -> None:
+    with connect(background_shop(), era=era, workers="by hand") as client:
+        # A start that was refused and not throttled may still arrive. The job is created nevertheless.
+        goes_on = operation == "UpdateItem" and error is None
+        client.store.fails(operation, times=None, **({"error": error} if error else {}))
+        if goes_on:
+            start(client)
+        else:
+            with pytest.raises(JsonRpcError, match=problem):
+                start(client)
+        client.store.fails(operation, times=0)
+        _, again = start(client)
+        assert not is_repeat(again)
+        for _ in range(2 if goes_on else 1):
+            client.run_worker()
+        assert len(client.calls("charge")) == (2 if goes_on else 1)
+
+
+@pytest.mark.parametrize("era", ["2026", "2025"])
+def test_a_background_start_whose_response_was_lost_is_found(era: Era, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connect(background_shop(), era=era, workers="by hand") as client:
+        with monkeypatch.context() as patch:
+            lose_responses_of_starts(patch)
+            first_id, _ = start(client)
+        second_id, second = start(client)
+        assert (second_id, is_repeat(second)) == (first_id, True)
+
+
+@pytest.mark.parametrize("era", ["2026", "2025"])
+def test_without_a_table_each_call_runs(era: Era) -> None:
+    orders: list[str] = []
+    server = Server("shop")
+
+    @server.tool
+    def charge(order: str) -> None:
+        """Charge a card."""
+        orders.append(order)
+
+    for background in (False, True):
+
+        @server.workflow(name=f"fulfil_{background}", background=background)
+        def fulfil(order: str) -> None:
+            """Fulfil an order."""
+            step(charge)(order=order)
+
+    wire = WireClient(compose(server, Settings()), era=era)
+    for name in ("fulfil_False", "fulfil_True"):
+        for arguments in ({"order": name}, {"order": name}, {"order": name, "task_id": "new"}):
+            result = wire.call_tool(name, arguments).result
+            assert not is_repeat(result)
+            assert result["isError"] is False
+        assert orders.count(name) == 3
+
+
 def test_a_background_call_whose_workflow_a_later_call_has_named_is_not_repeated() -> None:
     with connect(background_shop(), workers="by hand") as client:
         client.tool_raises("charge", ToolError("no funds"), times=1)
@@ -502,6 +664,29 @@ def test_a_background_call_whose_workflow_a_later_call_has_named_is_not_repeated
         third_id, third = start(client)
         assert not is_repeat(third)
         assert third_id != first_id
+
+
+def test_a_background_call_whose_question_the_client_has_answered_is_not_repeated() -> None:
+    server = Server("shop")
+
+    @server.tool
+    def charge(order: str, reason: str) -> str:
+        """Charge a card."""
+        return f"charged {order}: {reason}"
+
+    @server.workflow(background=True)
+    def fulfil(order: str) -> None:
+        """Fulfil an order."""
+        step(charge)(order=order, reason=ask_user("reason", "Why?"))
+
+    with connect(server) as client:
+        task = client.start_task("fulfil", {"order": "A"})
+        assert task.status == "input_required"
+        assert client.start_task("fulfil", {"order": "A"}).task_id == task.task_id
+        task.answer({"reason": "late"})
+        client.clock.advance(9)
+        assert task.status == "completed"
+        assert client.start_task("fulfil", {"order": "A"}).task_id != task.task_id
 
 
 def test_a_background_call_and_a_plain_one_are_not_equal() -> None:

@@ -2,6 +2,7 @@
 answers and cancels."""
 
 from dataclasses import dataclass
+from dataclasses import replace as changed
 from random import Random
 from typing import Any, ClassVar
 
@@ -62,7 +63,51 @@ LATE_S = (0.0, 0.0, 0.05, 1.0, 20.0, 46.0, 100.0, 400.0)
 SILENCE_S = 1.0
 
 
-class JobWorld(World):
+class QueueWorld(World):
+    """A world with workers, which Lambda's queue invokes.
+
+    Attributes:
+        loss_chance: The probability that an event is lost.
+        double_chance: The probability that an event comes twice.
+        retries: How often Lambda delivers the event of a failed invocation again.
+    """
+
+    loss_chance: float
+    double_chance: float
+    retries: int
+
+    def _handle(self, process: Process, trigger: Trigger) -> None:
+        if trigger.event is None:
+            invoke(self, process, trigger)
+            return
+        try:
+            invoke(self, process, trigger)
+        except (StoreError, StillHeld, NotDispatched):
+            self._deliver_again(trigger)
+        except Killed:
+            self._deliver_again(trigger)
+            raise
+
+    def _time_limit_s(self, trigger: Trigger) -> float | None:
+        return self.rng.choice(TIME_LIMITS_S) if trigger.event else super()._time_limit_s(trigger)
+
+    def deliver(self, event: JsonObject) -> None:
+        if self.weather.is_over:
+            self._invoke(Trigger("work", last=True, event=event))
+            return
+        deliveries = 0 if self.rng.random() < self.loss_chance else 1 + (self.rng.random() < self.double_chance)
+        self.incidents.add(("an event was lost", "an event came", "an event came twice")[deliveries])
+        for _ in range(deliveries):
+            self._invoke(Trigger("work", event=event), self.rng.choice(LATE_S) * 1000)
+
+    def _deliver_again(self, trigger: Trigger) -> None:
+        if self.scheduler.failure is None and trigger.deliveries <= self.retries:
+            self.incidents.add("an event was delivered again")
+            wait_ms = AGAIN_AFTER_S[trigger.deliveries - 1] * 1000
+            self._invoke(changed(trigger, deliveries=trigger.deliveries + 1), wait_ms)
+
+
+class JobWorld(QueueWorld):
     runs = frozenset[str]()
     stateless = True
     delays_ms = DELAYS_MS
@@ -191,21 +236,6 @@ class JobWorld(World):
                 10, f"the faults have stopped and the client has polled, but the job is still {head_in(item_after)}"
             )
 
-    def _handle(self, process: Process, trigger: Trigger) -> None:
-        if trigger.event is None:
-            invoke(self, process, trigger)
-            return
-        try:
-            invoke(self, process, trigger)
-        except (StoreError, StillHeld, NotDispatched):
-            self._deliver_again(trigger)
-        except Killed:
-            self._deliver_again(trigger)
-            raise
-
-    def _time_limit_s(self, trigger: Trigger) -> float | None:
-        return self.rng.choice(TIME_LIMITS_S) if trigger.event else super()._time_limit_s(trigger)
-
     def register_request(self, operation: str, partition: str) -> SentRequest:
         """Register a request. A poll may be slow, so that its data is old."""
         request = super().register_request(operation, partition)
@@ -235,23 +265,6 @@ class JobWorld(World):
             for _ in range(self._update_count):
                 self._invoke(Trigger("update"), self.rng.choice(ANSWERS_AFTER_MS))
 
-    # Lambda.
-
-    def deliver(self, event: JsonObject) -> None:
-        if self.weather.is_over:
-            self._invoke(Trigger("work", last=True, event=event))
-            return
-        deliveries = 0 if self.rng.random() < self.loss_chance else 1 + (self.rng.random() < self.double_chance)
-        self.incidents.add(("an event was lost", "an event came", "an event came twice")[deliveries])
-        for _ in range(deliveries):
-            self._invoke(Trigger("work", event=event), self.rng.choice(LATE_S) * 1000)
-
-    def _deliver_again(self, trigger: Trigger) -> None:
-        if self.scheduler.failure is None and trigger.deliveries <= self.retries:
-            self.incidents.add("an event was delivered again")
-            wait_ms = AGAIN_AFTER_S[trigger.deliveries - 1] * 1000
-            self._invoke(Trigger("work", trigger.last, event=trigger.event, deliveries=trigger.deliveries + 1), wait_ms)
-
     def _take_time(self, actor: Actor) -> None:
         if self.busy_s:
             self.sleep(self.busy_s)
@@ -271,7 +284,7 @@ def _is_unchanged(head: Head, item: dict[str, Any]) -> bool:
 class Queue:
     """Lambda's queue (a `Dispatcher`). It may reject an event."""
 
-    world: "JobWorld"
+    world: QueueWorld
 
     def dispatch(self, event: JsonObject) -> None:
         """Send an event."""

@@ -15,6 +15,7 @@ from mcp_baton.exceptions import (
     ProtocolError,
     StoreBusy,
     StoreError,
+    StoreUnavailable,
     TaskFinished,
     TaskHeld,
     TaskNotFound,
@@ -58,6 +59,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_AFTER_MS: Final = 1_000
+
+TOO_LATE: Final = "It was created too late, and nothing was run."
+"""The status message of a task that its own call has cancelled."""
 
 MODEL_TEXT_KEY: Final = "io.modelcontextprotocol/model-immediate-response"
 """The member of `_meta` with a text that the host may give its model at once (MCP 2025-11-25, basic/utilities/tasks,
@@ -289,7 +293,13 @@ def create_workflow_job(
     Raises:
         StoreError: as `TaskStore.create`. Nothing runs, except after `OutcomeUnknown`.
     """
-    workflow_task = store.create(new_task(tool.workflow, run_input, execution.owner or "", None))
+    try:
+        workflow_task = store.create(new_task(tool.workflow, run_input, execution.owner or "", None))
+    except OutcomeUnknown as error:
+        # No job names the task, so nothing runs in any case.
+        if error.current is not None:
+            _cancel_unused(store, error.current)
+        raise StoreUnavailable(str(error)) from error
     answers: JsonObject = {ANSWERS: arguments[ANSWERS]} if ANSWERS in arguments else {}
     task_id = None if start is None else start.task_id
     try:
@@ -300,7 +310,7 @@ def create_workflow_job(
     if start and not lasts(start.until_ms, store.now_ms(), execution.exchange.remaining_ms):
         # The function stood still. An equal call may have found no task, and may have started another one.
         try:
-            store.cancel(job.owner, job.task_id)
+            store.cancel(job.owner, job.task_id, message=TOO_LATE)
         except StoreError as error:
             # A sweep will start the job. So the next equal call must find it.
             raise OutcomeUnknown("the task was created too late, and could not be cancelled", job) from error

@@ -17,6 +17,7 @@ from mcp_baton.tasks.dynamodb.expressions import (
     finish_update,
     guarded_update,
     live_update,
+    note_named,
     renew_claim,
     require_claim,
     set_message,
@@ -176,6 +177,8 @@ class DynamoDBJobStore:
         _require_version(update, task)
         for key, answer in texts.items():
             update.set(update.path("answers", to_text(key)), update.value(answer))
+        # The client has the task's id, so an equal call is no repetition (docs/workflows.md, Repeated calls).
+        note_named(update)
         if not job.asked.keys() - job.answers.keys() - new_answers.keys():
             update.set(update.name("status"), update.text(TaskStatus.WORKING))
             _dispatch(update, now_ms + FIRST_DISPATCH_MS)

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from mcp_baton.background.creating import create_workflow_job
+from mcp_baton.background.creating import TOO_LATE, create_workflow_job
 from mcp_baton.exceptions import BatonError, EventError, OutcomeUnknown, StoreError, TaskNotFound
 from mcp_baton.present.workflow_tools import InvalidToolArguments, first_arguments
 from mcp_baton.protocol.envelope import STATELESS_REVISIONS, Envelope, Era
@@ -88,7 +88,8 @@ def _start(services: Services, event: object, exchange: Exchange) -> dict[str, J
     earlier = None
     while (found := store.starts.begin(request.owner, key, start, earlier, KNOWN_MS)) is not None:
         if _was_started(store, request, found, call):
-            store.starts.confirm(key, found)
+            if not found.created:
+                store.starts.confirm(key, found)
             return {"id": request.id, "taskId": found.task_id, "outcome": "repeated"}
         earlier = found
     try:
@@ -114,22 +115,29 @@ def _was_started(store: TaskStore, event: StartEvent, found: Start, call: str) -
         EventError: the earlier event had other arguments.
         StillStarting: the earlier delivery may still create the task.
     """
+    if not found.created and not _has_task(store, event, found):
+        return False
     if found.call != call:
         raise EventError(
             f"`{START}.id`: an event with the id {event.id!r} has started this workflow with other arguments"
         )
-    if found.created:
-        return True
+    return True
+
+
+def _has_task(store: TaskStore, event: StartEvent, found: Start) -> bool:
+    """Whether an earlier delivery has created its task, and not cancelled it again."""
+    # The time is taken before the read: this delivery may stand still after it, and the task be created meanwhile.
+    now_ms = store.now_ms()
     try:
         task = store.get(event.owner, found.task_id)
     except TaskNotFound:
-        if store.now_ms() < found.until_ms:
+        if now_ms < found.until_ms:
             raise StillStarting(
                 f"`{START}.id`: another delivery of the event {event.id!r} is being processed"
             ) from None
         return False
     # A delivery that was too slow cancels its task (`create_workflow_job`). It may have died after that.
-    return task.status is not TaskStatus.CANCELLED or task.claim is not None
+    return task.status is not TaskStatus.CANCELLED or task.status_message != TOO_LATE
 
 
 def _read(event: object) -> StartEvent:

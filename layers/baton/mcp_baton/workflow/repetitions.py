@@ -116,8 +116,6 @@ class Starter:
         starts, earlier = self._store.starts, None
         until_ms = lease_end(self._store, self._request.exchange.remaining_ms)
         start = Start(self._store.new_task_id(), self._request.asked_ms(), until_ms)
-        if self._anew:
-            self._note("new", start.task_id)
         for _ in range(ATTEMPTS):
             try:
                 if self._anew:
@@ -147,12 +145,8 @@ class Starter:
         """Return if the call starts a new task. Raises `RepeatedCall` if it repeats the call of this start."""
         task, now_ms = self._task(found), self._store.now_ms()
         age_ms = now_ms - found.asked_ms
-        if task is None:
-            if now_ms >= found.until_ms:
-                return  # the first call died before it created the task, or the task has expired
-            self._note("repetition", found.task_id)
-            raise RepeatedCall(found, None, age_ms, is_running=True)
-        if not may_use(self._request.server, task) or _is_clients(task):
+        # Without a task, the first call died before it created the task, or the task has expired.
+        if task is None or not may_use(self._request.server, task) or _is_clients(task):
             return
         ended_ms, claim = _end_of_run(task), task.claim
         takes_over = ended_ms is None and task.job is None and claim is not None and claim.lapsed_at(now_ms)
@@ -188,17 +182,23 @@ class Starter:
         return workflow_task is not None and _is_clients(workflow_task)
 
     def _task(self, start: Start) -> TaskRecord | None:
-        """Return the task of a start. Waits a little if the first call is creating it at this moment."""
-        services = self._request.services
-        waited_s = min(max(self._store.now_ms() - self._request.asked_ms(), 0) / 1_000, CREATION_S)
+        """Return the task of a start; `None` if there is none, and none can be created any more. Waits a little if the
+        first call is creating it at this moment, and then raises `RepeatedCall`."""
+        services, asked_ms = self._request.services, self._request.asked_ms()
+        waited_s = min(max(self._store.now_ms() - asked_ms, 0) / 1_000, CREATION_S)
         ends_s, pause_s = services.clock() + CREATION_S - waited_s, FIRST_LOOK_S
-        while (task := self._read(start.task_id)) is None:
+        while True:
+            # The time is taken before the read: this call may stand still after it, and the task be created meanwhile.
+            now_ms = self._store.now_ms()
+            task = self._read(start.task_id)
+            if task is not None or now_ms >= start.until_ms:
+                return task
             left_s = ends_s - services.clock()
-            if self._store.now_ms() >= start.until_ms or left_s <= 0:
-                return None
+            if left_s <= 0:
+                self._note("repetition", start.task_id)
+                raise RepeatedCall(start, None, now_ms - start.asked_ms, is_running=True)
             services.sleep(min(pause_s, left_s))
             pause_s *= 2
-        return task
 
     def _read(self, task_id: str) -> TaskRecord | None:
         """Return a task, or `None` if there is none. There is no check of the scopes, which would hide the task and so
@@ -213,8 +213,12 @@ class Starter:
             raise StoreBusy(f"task {task_id}: it cannot be read: {error}", RETRY_AFTER_MS) from error
 
     def _note(self, kind: str, task_id: str) -> None:
-        self._request.services.telemetry.add(REPEATED_CALLS, of=kind)
-        logger.info("request %s: repeated call: %s, task %s", self._request.exchange.request_id, kind, task_id)
+        note(self._request, kind, f"task {task_id}")
+
+
+def note(request: Request, kind: str, subject: str) -> None:
+    request.services.telemetry.add(REPEATED_CALLS, of=kind)
+    logger.info("request %s: repeated call: %s, %s", request.exchange.request_id, kind, subject)
 
 
 def _is_clients(task: TaskRecord) -> bool:
@@ -236,11 +240,13 @@ def starter_of(
 ) -> Starter | None:
     """Return the starter of a first call; `None` if its repetitions do not count as such."""
     workflow, store, owner = tool.workflow, request.store, request.owner
+    if request.params.get("requestState") is not None:
+        return None  # a later round of the same call
+    if anew:
+        note(request, "new", f"workflow {workflow.name}")
     repeats = request.server.options.repeats if workflow.repeats is None else workflow.repeats
     if store is None or owner is None or not repeats or tool.only_reads:
         return None
-    if request.params.get("requestState") is not None:
-        return None  # a later round of the same call
     digest = _digest(request, tool, arguments, as_task=as_task)
     if digest is None:
         return None

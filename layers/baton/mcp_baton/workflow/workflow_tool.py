@@ -9,7 +9,7 @@ from mcp_baton.tools.arguments import TASK_ID, Argument
 from mcp_baton.tools.published_schema import optional, published
 from mcp_baton.tools.resource import APP_URI
 from mcp_baton.tools.schema.plain import Definitions, NotPlain, plain_type
-from mcp_baton.tools.schema.prompt_arguments import convert
+from mcp_baton.tools.schema.prompt_arguments import canonical_argument, convert, is_empty
 from mcp_baton.tools.schema.schema import schema_generator
 from mcp_baton.tools.tool import TaskSupport, Tool
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_RESULT, Step, Workflow
@@ -281,13 +281,24 @@ class WorkflowTool:
         return published({"$defs": definitions, "type": "object", "properties": properties})
 
     def canonical(self, arguments: JsonObject) -> dict[str, Json]:
-        """Return the arguments of a first call with the declared defaults: equal for calls that do the same."""
-        defaults = {item.name: item.default for item in self.workflow.arguments}
-        return {
-            name: value
-            for name, value in {**defaults, **arguments}.items()
-            if (value, defaults.get(name)) != (None, None)
+        """Return the arguments of a first call in one form, so that equal calls have equal ones: with the declared
+        defaults, with converted numbers and booleans, and without empty answers."""
+        given = {item.name: arguments.get(item.name, item.default) for item in self.workflow.arguments}
+        canonical: dict[str, Json] = {
+            item.name: canonical_argument(item, given[item.name])
+            for item in self.workflow.arguments
+            if given[item.name] is not None or item.default is not None
         }
+        answers = arguments.get(ANSWERS)
+        if not isinstance(answers, Mapping):
+            return canonical
+        questions = {question.name: question for question in self.workflow.questions}
+        given_answers: JsonObject = {
+            name: canonical_argument(questions[name], value) if name in questions else value
+            for name, value in answers.items()
+            if not is_empty(value)
+        }
+        return canonical | ({ANSWERS: given_answers} if given_answers else {})
 
     @cached_property
     def without_null(self) -> frozenset[str]:

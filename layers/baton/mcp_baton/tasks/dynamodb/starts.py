@@ -63,8 +63,9 @@ class DynamoDBStartStore:
         update.remove(update.name("created"))
         if start.call:
             update.set(update.name("call"), update.text(start.call))
-        # A worker may extend the task, at most up to this lifetime. The start must not expire before the task does.
-        ends_ms = max(now_ms + (lives_ms or self._limits.max_ttl_ms), start.until_ms)
+        # The task may be created until the claim ends, and a worker may extend it up to the longest lifetime. The start
+        # must not expire before the task does.
+        ends_ms = max(now_ms, start.until_ms) + self._limits.max_ttl_ms if lives_ms is None else now_ms + lives_ms
         update.set(update.name("expires_at"), update.number(-(-ends_ms // 1000)))
         self._table.update(start_key(digest), update, CREATE)
 

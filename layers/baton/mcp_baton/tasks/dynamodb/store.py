@@ -116,8 +116,10 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             raise StoreError(f"the task is too large: {item_size(item)} bytes") from error
 
     def get(self, owner: str, task_id: str) -> TaskRecord:
+        # The time is taken before the read: a worker may extend the task while this process stands still after it.
+        now_ms = self.now_ms()
         item = self.table.get(self.key(owner, task_id))
-        if item is None or expired(item, self.now_ms()):
+        if item is None or expired(item, now_ms):
             raise TaskNotFound
         return self.record(owner, item)
 
@@ -238,8 +240,10 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             _log_not_stored(written_task, name)
         return Written(written_task, changes.oversized)
 
-    def cancel(self, owner: str, task_id: str, claim: Claim | None = None) -> TaskRecord:
+    def cancel(self, owner: str, task_id: str, claim: Claim | None = None, message: str | None = None) -> TaskRecord:
         update = finish_update(self.now_ms(), new_token(), TaskStatus.CANCELLED)
+        if message is not None:
+            set_message(update, message)
         if claim is not None:
             require_claim(update, claim)
         return self._finish(owner, task_id, update)

@@ -150,6 +150,24 @@ def convert(value: Json, target: Any) -> Json:
     return _dump(adapter, inner, converted)
 
 
+def canonical_argument(argument: Argument, sent: Json) -> Json:
+    """Return what was sent, but a number or a boolean as it is converted: `"5"` and `5.0` for an `int` become `5`."""
+    if sent is None or not _is_number_or_boolean(argument.type):
+        return sent
+    try:
+        return convert(sent, argument.type)
+    except Exception:  # noqa: BLE001 - the call is refused; a validator of the author may raise anything
+        return sent
+
+
+def _is_number_or_boolean(target: Any) -> bool:
+    if typing.get_origin(target) is typing.Annotated:
+        target = typing.get_args(target)[0]
+    is_union = typing.get_origin(target) in (typing.Union, types.UnionType)
+    options = [option for option in typing.get_args(target) if option is not types.NoneType] if is_union else [target]
+    return len(options) == 1 and options[0] in (int, float, bool)
+
+
 class NotFinite(ValueError):
     """A value has numbers that are not finite."""
 

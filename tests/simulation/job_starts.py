@@ -1,0 +1,413 @@
+"""Simulations of calls and of events that start a workflow in the background (docs/workflows.md, Repeated calls;
+docs/events.md). The start names the job, the task of the call or of the event. Workers run it.
+
+27. No equal call starts another job while a job is open, or in the two minutes after the end of a slow job. Exceptions:
+as in `starts.py`, and a job whose workflow a client knows. 28. A repetition starts nothing. Its job was open or slow,
+and no client has ended it, or has named or ended its workflow's task. 29. When the faults end, a call starts a job or
+replies with one, and each job ends. Two minutes later, an equal call starts another job. 30. A call that says that
+nothing was run leaves no start that blocks the next one. 31. A start is kept as long as its task, also if a worker
+extends the task.
+
+32. An event starts at most one job that makes calls, however often and late it is delivered. Exception: clocks that
+differ by more than a second. 33. The outcome of a delivery is right: `started` names the job that it has created, and
+`repeated` one of an earlier delivery with equal arguments. 34. When the faults end, the next delivery finds the job or
+starts it, and the job makes its calls or pauses, unless its owner has ended it. Six days later, the next delivery still
+starts nothing.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from msgspec.structs import replace
+
+from mcp_baton import Argument, Server, Step, Workflow, constant, prompt_arg
+from mcp_baton.background.start_events import StillStarting
+from mcp_baton.exceptions import EventError, ProtocolError, StoreError
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.dynamodb.items import BY_CLIENT, NAMED
+from mcp_baton.tasks.record import PAUSE_REASON, WORKFLOW_TASK
+from mcp_baton.workflow.repetitions import REPEATS, SLOW_MS
+from tests.simulation.dynamodb.database import Change
+from tests.simulation.dynamodb.paths import Item
+from tests.simulation.heads import decoded, status_of, variables_of
+from tests.simulation.invariants import TASK
+from tests.simulation.invocations import OWNER, SimulatedExchange, Trigger, task_message
+from tests.simulation.jobs.heads import head_in
+from tests.simulation.jobs.world import MINUTE_MS, Queue, QueueWorld
+from tests.simulation.journal import Process, ToolCall
+from tests.simulation.scheduler import Killed
+from tests.simulation.servers import look, pay
+from tests.simulation.starts import (
+    ARGUMENTS,
+    DELAYS_MS,
+    EQUAL,
+    MARGIN_MS,
+    NEW,
+    OTHER,
+    REPEATS_MS,
+    StartJudge,
+    StartWorld,
+    ended_ms_of,
+    is_open,
+)
+from tests.simulation.world import Rewrite
+
+CALL_KINDS = (EQUAL,) * 9 + (OTHER, NEW, "resume", "poll", "poll", "cancel", "complete", "sweep", "sweep")
+EVENT, CONFLICT, ARRAY = "event", "conflict", "array"
+EVENT_KINDS = (EVENT,) * 8 + (CONFLICT, CONFLICT, ARRAY, ARRAY, "poll", "cancel", "sweep", "sweep", "sweep")
+LIFETIMES_MS = (60_000, 200_000, 3_600_000, 3_600_000)
+MOST_SWEEPS = 40
+DAY_MS = 86_400_000
+INVALID = "batonStart.owner"
+
+
+@cache
+def background_server() -> Server:
+    server = Server("simulated")
+    for tool in (look, pay):
+        server.add_tool(tool)
+    steps = [
+        Step("look", {"key": prompt_arg("key")}, tool=look),
+        Step("pay", {"amount": constant(7)}, tool=pay, checkpoint=True),
+    ]
+    key = [Argument("key", "What to buy", required=True)]
+    server.add_workflow(Workflow(name="buy", description="buy", arguments=key, steps=steps, background=True))
+    server.check()
+    return server
+
+
+@dataclass(slots=True)
+class StartedJob:
+    """A job that a call or an event has created.
+
+    Attributes:
+        of: What started it: equal calls and deliveries have the same.
+        is_protected: Whether its start was stored before.
+        calls: How many calls of tools its workers have made.
+    """
+
+    task_id: str
+    process: Process
+    of: str
+    is_protected: bool
+    calls: int = 0
+
+
+class JobStartWorld(QueueWorld, StartWorld):
+    kinds: tuple[str, ...] = CALL_KINDS
+    first = EQUAL
+
+    def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
+        super().__init__(seed, rewrite=rewrite, strict=strict)
+        rng = self.rng
+        self.loss_chance, self.double_chance = rng.choice((0.0, 0.0, 0.3, 0.7)), rng.choice((0.0, 0.0, 0.3))
+        self.retries = rng.choice((0, 2, 2))
+        self.limits = replace(self.limits, default_ttl_ms=rng.choice(LIFETIMES_MS))
+        self.dispatcher = Queue(self)
+        self.judge = self.job_judge = self._judge(strict=strict)
+
+    def _judge(self, *, strict: bool) -> "JobStartJudge":
+        return JobStartJudge(self, strict=strict)
+
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
+        return background_server()
+
+    def run(self) -> None:
+        self._invoke(Trigger(self.first))
+        for _ in range(self.rng.randrange(1, 9)):
+            self._invoke(Trigger(self.rng.choice(type(self).kinds)), self.rng.choice(DELAYS_MS))
+        self.scheduler.run()
+        self.weather.is_over = True
+        self.failure_chance = 0
+        self._last_starts()
+
+    def _last_starts(self) -> None:
+        for wait_ms in (2 * self.judge.lease_ms + self.fast_ms, REPEATS_MS + MARGIN_MS + self.fast_ms):
+            self._last(EQUAL, wait_ms)
+            self._sweep_until_all_have_ended()
+        self.judge.check_last()
+
+    def _last(self, kind: str, wait_ms: float) -> None:
+        self.scheduler.now_ms += wait_ms
+        self._invoke(Trigger(kind, last=True))
+        self.scheduler.run()
+
+    def _sweep_until_all_have_ended(self) -> None:
+        for _ in range(MOST_SWEEPS):
+            if not self.job_judge.open_jobs():
+                return
+            self._last("sweep", MINUTE_MS)
+        self.judge.wrong(29, f"sweeps do not end {self.job_judge.open_jobs()}")
+
+    def message(self, _process: Process, trigger: Trigger) -> tuple[str, dict[str, Json]]:
+        as_task: dict[str, Json] = {} if self.stateless else {"task": {}}
+        if trigger.kind in ARGUMENTS:
+            return "tools/call", {"name": "buy", "arguments": dict(ARGUMENTS[trigger.kind]), **as_task}
+        if trigger.kind == "resume":
+            workflow_tasks = sorted(set(self.job_judge.workflow_tasks.values()))
+            task_id = self.rng.choice(workflow_tasks) if workflow_tasks else "0" * 24
+            return "tools/call", {"name": "buy", "arguments": {"task_id": task_id}, **as_task}
+        return task_message(self.rng.choice(self.known_ids) if self.known_ids else "0" * 24, trigger.kind)
+
+    def _handle(self, process: Process, trigger: Trigger) -> None:
+        if trigger.event is not None:
+            event: Any = trigger.event["batonTask"]
+            process.task_id = event["taskId"]
+        super()._handle(process, trigger)
+
+
+class JobStartJudge(StartJudge):
+    def __init__(self, world: JobStartWorld, *, strict: bool) -> None:
+        super().__init__(world, strict=strict)
+        self.jobs: dict[str, StartedJob] = {}
+        self.workflow_tasks: dict[str, str] = {}
+        """The task of its workflow, by job."""
+
+    def open_jobs(self) -> list[str]:
+        now_ms = self.world.scheduler.now_ms
+        jobs = {task_id for task_id in self.workflow_tasks if self._living(task_id, now_ms) is not None}
+        return sorted(task_id for task_id in jobs if is_open(self.tasks[task_id]))
+
+    # Writes.
+
+    def _note_task(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
+        task_id, after = change.key[1].removeprefix(TASK), change.after
+        if after is None:
+            self.tasks.pop(task_id, None)
+            return
+        self.tasks[task_id] = after
+        if NAMED in after or BY_CLIENT in after or status_of(after) in {"cancelled", "failed"}:
+            self.known_at_ms.setdefault(task_id, now_ms)
+        if change.before is None and "allowed" in after and process is not None:
+            self.workflow_tasks[task_id] = str(decoded(variables_of(after)[WORKFLOW_TASK]))
+            self._note_job(number, task_id, process)
+
+    def _note_job(self, _number: int, task_id: str, process: Process) -> None:
+        if process.kind in ARGUMENTS:
+            is_protected = any(start.task_id == task_id for start in self.starts)
+            self.jobs[task_id] = StartedJob(task_id, process, process.kind, is_protected)
+
+    def _repeats(self, start: Item, now_ms: float) -> str | None:
+        task_id = str(start["task"]["S"])
+        task = self._living(task_id, now_ms)
+        if task is None:
+            is_early = int(start["until"]["N"]) - now_ms > MARGIN_MS
+            return "whose job may still be created" if is_early else None
+        if self._is_known(task_id) or self._is_late(task_id, start):
+            return None
+        if is_open(task):
+            return "whose job has not ended"
+        ended_ms = ended_ms_of(task)
+        is_slow = ended_ms - int(start["asked"]["N"]) >= SLOW_MS + MARGIN_MS
+        return "whose job was slow" if is_slow and now_ms - ended_ms < REPEATS_MS - MARGIN_MS else None
+
+    def _living(self, task_id: str, now_ms: float) -> Item | None:
+        task = self.tasks.get(task_id)
+        return task if task is not None and int(task["expires_at"]["N"]) * 1000 > now_ms else None
+
+    def _is_known(self, task_id: str, before_ms: float = math.inf) -> bool:
+        """Whether a client has ended a job, or has named or ended the task of its workflow, before this time."""
+        if self.known_at_ms.get(task_id, math.inf) < before_ms:
+            return True
+        workflow_task = self.workflow_tasks.get(task_id, "")
+        # The task of the workflow may expire before the job does. Then nobody knows any more who has ended it.
+        is_found = before_ms == math.inf or self._living(workflow_task, self.world.scheduler.now_ms) is not None
+        return is_found and self.known_at_ms.get(workflow_task, math.inf) < before_ms
+
+    # Calls and replies.
+
+    def check_call(self, call: ToolCall) -> None:
+        job = self.jobs.get(call.process.task_id) if call.process.kind == "work" else None
+        if job is not None:
+            job.calls += 1
+            self._check_only(call, job)
+
+    def _check_only(self, call: ToolCall, job: StartedJob) -> None:
+        """Check that no other job of an equal call runs."""
+        if not job.is_protected or self._clocks_differ() or self._is_known(job.task_id):
+            return
+        has_new = any(start.process.kind == NEW for start in self.starts)
+        for other in self.jobs.values():
+            is_equal = other is not job and other.of == job.of and other.is_protected and other.calls > 0
+            task = self._living(other.task_id, self.world.scheduler.now_ms)
+            if is_equal and task is not None and is_open(task) and not has_new and not self._is_known(other.task_id):
+                self.wrong(27, f"{call.process.name} calls {call.tool} for {job.task_id}, and {other.task_id} is open")
+
+    def check_stopped(self, process: Process) -> None:
+        if process.kind in ARGUMENTS:
+            super().check_stopped(process)
+
+    def check_reply(self, process: Process) -> None:
+        self.check_nothing_run(process)
+        if process.meta.get(REPEATS) is not True:
+            return
+        self.world.incidents.add("a call was a repetition")
+        if process.kind == NEW:
+            self.wrong(28, f'{process.name} is "new", and repeats a call')
+        if process.created is not None:
+            self.wrong(28, f"{process.name} repeats a call, and creates {process.created}")
+        task_id, began_ms = task_id_in(process.answer), process.began_ms - MARGIN_MS
+        if self._is_known(task_id, began_ms):
+            self.wrong(28, f"{process.name} repeats the call of {task_id}, which a client has named or ended")
+        task = self.tasks.get(task_id)
+        if task is None or is_open(task) or self._clocks_differ():
+            return
+        ended_ms = ended_ms_of(task)
+        if ended_ms < began_ms and ended_ms - self.asked_ms[task_id] < SLOW_MS:
+            self.wrong(28, f"{process.name} repeats the call of {task_id}, which was fast")
+
+    def describe(self, change: Change) -> str:
+        if change.key[1].startswith(TASK) and change.after is not None and "allowed" in change.after:
+            head = head_in(change.after)
+            return f"job {head.status} run {head.holder[:6]} n={head.started} u={head.until_ms % 10**9}"
+        return super().describe(change)
+
+    def check_last(self) -> None:
+        calls = [process for process in self.world.processes.values() if process.kind == EQUAL][-2:]
+        for process in calls:
+            if not task_id_in(process.answer):
+                self.wrong(29, f"{process.name} starts no task, and replies with none: {process.answer}")
+        if calls[-1].meta.get(REPEATS) is True:
+            self.wrong(29, f"{calls[-1].name} repeats a call of more than two minutes ago")
+
+
+def task_id_in(answer: JsonObject | ProtocolError | None) -> str:
+    """Return the id of the task that a reply consists of."""
+    match answer:
+        case {"taskId": str(task_id)} | {"task": {"taskId": str(task_id)}}:
+            return task_id
+        case _:
+            return ""
+
+
+def event(key: str = "A", start_id: str = "e-1", **members: Json) -> dict[str, Json]:
+    return {"batonStart": {"workflow": "buy", "arguments": {"key": key}, "owner": OWNER, "id": start_id, **members}}
+
+
+EVENTS: dict[str, Json] = {
+    EVENT: event(),
+    CONFLICT: event("B"),
+    ARRAY: [event(start_id="e-2"), event(owner=""), event()],
+}
+
+
+class EventWorld(JobStartWorld):
+    """Deliveries of events: repeated, late and at once, also with other arguments and in arrays."""
+
+    kinds = EVENT_KINDS
+    first = EVENT
+
+    def _judge(self, *, strict: bool) -> "EventJudge":
+        self.event_judge = EventJudge(self, strict=strict)
+        return self.event_judge
+
+    def _handle(self, process: Process, trigger: Trigger) -> None:
+        if trigger.kind not in EVENTS:
+            super()._handle(process, trigger)
+            return
+        try:
+            outcome = self.endpoint(process).start(EVENTS[trigger.kind], SimulatedExchange(self, process))
+        except (EventError, StillStarting, StoreError) as error:
+            self.note(process.actor, f"fails: {error}")
+            self.event_judge.check_error(process, error)
+            self._deliver_again(trigger)
+        except Killed:
+            self._deliver_again(trigger)
+            raise
+        else:
+            self.note(process.actor, f"ends: {outcome}")
+            self.event_judge.check_outcome(process, outcome)
+
+    def _last_starts(self) -> None:
+        self._last(EVENT, 2 * self.judge.lease_ms + self.fast_ms)
+        self._sweep_until_all_have_ended()
+        self.judge.check_last()
+        self._last(EVENT, 6 * DAY_MS)
+        self._sweep_until_all_have_ended()
+        self.judge.check_last()
+
+
+class EventJudge(JobStartJudge):
+    longest_ms = 8 * DAY_MS
+
+    def __init__(self, world: EventWorld, *, strict: bool) -> None:
+        super().__init__(world, strict=strict)
+        self.outcomes: dict[str, list[tuple[str, str]]] = {}
+        """By process: the outcome and the task of each event that it has delivered."""
+        self.refused: set[str] = set()
+        """The processes whose events another delivery with other arguments has started."""
+        self.began_ms = world.scheduler.now_ms
+        self.ended_by_owner: set[str] = set()
+
+    def _note_task(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
+        super()._note_task(number, change, process, now_ms)
+        if change.after is not None and status_of(change.after) == "cancelled" and process is not None:
+            is_owner = process.kind not in EVENTS
+            self.ended_by_owner |= {change.key[1].removeprefix(TASK)} if is_owner else set()
+
+    def _note_job(self, number: int, task_id: str, process: Process) -> None:
+        group = next((start.group for start in self.starts if start.task_id == task_id), None)
+        if group is None:
+            self.wrong(32, f"write #{number} of {process.name} creates {task_id}, whose start is not stored")
+            return
+        self.jobs[task_id] = StartedJob(task_id, process, group, is_protected=True)
+
+    def _repeats(self, start: Item, now_ms: float) -> str | None:
+        task_id = str(start["task"]["S"])
+        if int(start["until"]["N"]) - now_ms > MARGIN_MS:
+            return "whose job may still be created"
+        if task_id in self.ended_by_owner:
+            return "whose job its owner has ended"
+        return "whose job has made calls" if task_id in self.jobs and self.jobs[task_id].calls else None
+
+    def _check_only(self, call: ToolCall, job: StartedJob) -> None:
+        others = [other.task_id for other in self.jobs.values() if other.of == job.of and other.calls]
+        if others != [job.task_id] and not self._clocks_differ():
+            self.wrong(32, f"{call.process.name} calls {call.tool} for {job.task_id}; the event has started {others}")
+
+    def check_outcome(self, process: Process, outcome: JsonObject) -> None:
+        members: Any = outcome.get("events", [outcome])
+        outcomes = [(str(member["outcome"]), str(member["taskId"])) for member in members]
+        self.outcomes[process.name] = outcomes
+        for name, task_id in outcomes:
+            self.world.incidents.add(f"an event was {name}")
+            job = self.jobs.get(task_id)
+            if job is None or (job.process is process) is not (name == "started"):
+                self.wrong(33, f"{process.name} says that {task_id} was {name}, which is {job}")
+            elif (job.process.kind == CONFLICT) is not (process.kind == CONFLICT):
+                self.wrong(33, f"{process.name} says that {task_id} was {name}, which has other arguments")
+
+    def check_error(self, process: Process, error: Exception) -> None:
+        text = str(error)
+        if "with other arguments" in text:
+            self.world.incidents.add("an event had other arguments")
+            self.refused.add(process.name)
+        if process.kind == ARRAY and INVALID not in text:
+            self.wrong(33, f"{process.name} does not name the invalid event: {text}")
+        if process.kind != ARRAY and isinstance(error, EventError) and process.name not in self.refused:
+            self.wrong(33, f"{process.name} refuses a valid event: {text}")
+
+    def check_reply(self, process: Process) -> None:
+        """Clients only poll and cancel."""
+
+    def check_last(self) -> None:
+        process = [process for process in self.world.processes.values() if process.kind == EVENT][-1]
+        if process.name in self.refused:
+            # Another event with the same id has started the workflow, and other arguments are refused each time.
+            return
+        match self.outcomes.get(process.name):
+            case [(name, task_id)]:
+                if name == "started" and self.world.scheduler.now_ms > self.began_ms + DAY_MS:
+                    self.wrong(34, f"{process.name} starts the event again, six days later")
+                if not self.jobs[task_id].calls and not self._has_ended(task_id):
+                    self.wrong(34, f"{process.name} says that {task_id} was {name}, which has made no calls")
+            case outcomes:
+                self.wrong(34, f"{process.name} has delivered {outcomes}, and not one event")
+
+    def _has_ended(self, task_id: str) -> bool:
+        """Whether a job may have ended without a call: the owner has ended it or its workflow, one of them has expired,
+        or the worker had no time left and the workflow is paused."""
+        tasks = [self._living(task, self.world.scheduler.now_ms) for task in (task_id, self.workflow_tasks[task_id])]
+        return self._is_known(task_id) or any(task is None or PAUSE_REASON in variables_of(task) for task in tasks)
