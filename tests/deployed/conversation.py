@@ -185,5 +185,21 @@ def ask(
     return HttpAnswer(response.status_code, dict(response.headers), response.text)
 
 
+def result_of(stack: Stack, caller: Caller, tool: str, **arguments: Any) -> Any:
+    """Call a tool. Return the result."""
+    params = {"name": tool, "arguments": arguments}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    response = ask(stack.endpoint, caller, body.encode(), mcp_protocol_version=REVISIONS["2025"])
+    return json.loads(response.body)["result"]
+
+
+def tasks_of(stack: Stack, caller: Caller) -> list[dict[str, Any]]:
+    """Return the tasks that the caller sees in their list."""
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tasks/list", "params": {}}).encode()
+    response = ask(stack.endpoint, caller, body, mcp_protocol_version=REVISIONS["2025"])
+    tasks: list[dict[str, Any]] = json.loads(response.body)["result"]["tasks"]
+    return tasks
+
+
 def statuses(meta: Mapping[str, Any]) -> list[str]:
     return [step["status"] for step in meta["steps"]]

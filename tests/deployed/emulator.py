@@ -7,6 +7,8 @@
   domain name.
 - Gateway responses in an API's definition.
 - Settings of an alias for asynchronous invocations. MiniStack reads only the function's.
+- Rules and schedules invoke functions asynchronously, with retries and dead letters. MiniStack invokes them once.
+- Schedules are checked each second. MiniStack checks them every ten.
 - The reserved concurrency of a function also limits its aliases. MiniStack limits only the unpublished function.
 - Requests count as made over TLS. The policies of the bucket and the queue deny others.
 - Policies are checked for the ECS service that is updated, and for the sender of a mail. MiniStack checks the cluster,
@@ -27,7 +29,7 @@ from docker.errors import NotFound
 from docker.types import Mount
 from ministack.core import iam_actions
 from ministack.core.responses import get_region
-from ministack.services import apigateway_v1, lambda_svc
+from ministack.services import apigateway_v1, eventbridge, lambda_svc, scheduler
 
 from ministack import app
 
@@ -112,15 +114,23 @@ def patch_gateway_responses() -> None:
 
 
 def patch_asynchronous_invocations() -> None:
-    """Apply an alias's settings to asynchronous invocations. Each function has one such alias."""
+    """Apply an alias's settings to asynchronous invocations, also to those of rules and schedules. Each function has at
+    most one alias with settings.
+    """
     invoke = lambda_svc.invoke_async_with_retry
 
     def invoke_alias(function: dict[str, Any], event: dict[str, Any]) -> None:
         name = function["config"]["FunctionName"]
-        [settings] = lambda_svc._functions[name]["event_invoke_configs"].values()
+        settings = next(iter(lambda_svc._functions[name].get("event_invoke_configs", {}).values()), {})
         invoke({**function, "event_invoke_config": settings}, event)
 
+    def invoke_target(arn: str, payload: str) -> None:
+        function, config, _ = lambda_svc._get_func_record_for_ref(arn)
+        invoke_alias(lambda_svc._execution_record_for_config(function, config), json.loads(payload))
+
     lambda_svc.invoke_async_with_retry = invoke_alias
+    eventbridge._dispatch_to_lambda = invoke_target
+    scheduler._SCHEDULE_TICK_INTERVAL = 1
 
 
 def patch_reserved_concurrency() -> None:
