@@ -67,8 +67,8 @@ class Session:
 
 
 @asynccontextmanager
-async def connect(url: str, caller: Caller, era: Era = "2025", answer: str = "Kim") -> AsyncIterator[Session]:
-    """Connect the official client. It answers every elicitation with the name `answer`."""
+async def connect(url: str, caller: Caller, era: Era = "2025", answer: str | None = "Kim") -> AsyncIterator[Session]:
+    """Connect the official client. It answers every elicitation with the name `answer`; without, it supports none."""
     progress: list[str] = []
 
     async def on_message(message: object) -> None:
@@ -84,7 +84,7 @@ async def connect(url: str, caller: Caller, era: Era = "2025", answer: str = "Ki
             streamable_http_client(url, http_client=http),
             mode=MODES[era],
             message_handler=on_message,
-            elicitation_callback=on_elicitation,
+            elicitation_callback=None if answer is None else on_elicitation,
             extensions=[advertise(EXTENSION)],
             cache=None,
             read_timeout_seconds=TIMEOUT_S,
@@ -95,7 +95,7 @@ async def connect(url: str, caller: Caller, era: Era = "2025", answer: str = "Ki
 
 
 def in_session[Result](
-    stack: Stack, conversation: Callable[[Session], Awaitable[Result]], era: Era = "2025", answer: str = "Kim"
+    stack: Stack, conversation: Callable[[Session], Awaitable[Result]], era: Era = "2025", answer: str | None = "Kim"
 ) -> Result:
     """Connect to a stack's endpoint with the stack's API key, run `conversation`, and return its result."""
 

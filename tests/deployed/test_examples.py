@@ -1,10 +1,10 @@
-"""The examples of real jobs, deployed as their READMEs say, with the services that they call."""
+"""The examples of real jobs, with the changes in their READMEs, and with the services that they call."""
 
 import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -12,9 +12,8 @@ import pytest
 
 from tests.deployed.callers import Caller
 from tests.deployed.conversation import ask, result_of, tasks_of
-from tests.deployed.deployment import Emulator, Stack, sam
-from tests.deployed.machine import REGION, ROOT, architecture
-from tests.deployed.page import PATH
+from tests.deployed.deployment import Emulator, Stack
+from tests.deployed.machine import REGION
 from tests.deployed.test_background import item_of, start_task_as, wait_until
 from tests.deployed.test_waits import message, status
 from tests.example_readmes import ExampleReadme
@@ -33,18 +32,29 @@ SUMMARY = {"subject": "Sales of November", "text": "November was good. Berlin le
 
 
 def deploy(
-    emulator: Emulator,
-    folder: Path,
+    stack: Stack,
     name: str,
     change: Callable[[ExampleReadme], ExampleReadme] = lambda readme: readme,
     **parameters: str,
 ) -> Stack:
-    """Deploy an example with the changes in its README, by `sam build` and `sam deploy`."""
-    readme, template, build = change(ExampleReadme.read(name)), folder / "template.yaml", folder / "build"
-    template.write_text(readme.template())
-    command = ["build", "--template", str(template), "--base-dir", str(ROOT), "--build-dir", str(build)]
-    sam([*command, "--parameter-overrides", f"Architecture={architecture()}"], BATON_APP=str(readme.app), PATH=PATH)
-    return emulator.deploy(build, name, **parameters)
+    """Deploy an example with the changes in its README. It has the layer and the authorizer of `stack`, because a new
+    build would take long and change nothing in them.
+    """
+    readme = change(ExampleReadme.read(name))
+
+    def with_locations(packaged: str) -> str:
+        [code, authorizer] = dict.fromkeys(re.findall(r"CodeUri: (s3://\S+)", packaged))
+        [layer] = re.findall(r"ContentUri: (s3://\S+)", packaged)
+        template = readme.template()
+        for folder, location in {
+            "functions/mcp/": code,
+            "functions/authorizer/": authorizer,
+            "layers/baton/": layer,
+        }.items():
+            template = template.replace(f"Uri: {folder}\n", f"Uri: {location}\n")
+        return template
+
+    return stack.copy(name, readme.app, with_locations, **parameters)
 
 
 def paused_for_answers(stack: Stack, caller: Caller, workflow: str, **arguments: Any) -> tuple[str, str]:
@@ -104,15 +114,14 @@ class Incident:
 
 
 @pytest.fixture(scope="module")
-def incident(emulator: Emulator, image: str, tmp_path_factory: pytest.TempPathFactory) -> Incident:
+def incident(stack: Stack) -> Incident:
     """Deploy the incident once: the names in its README exist once in an account."""
-    gateway = emulator.client("apigateway")
+    gateway = stack.emulator.client("apigateway")
     keys = [gateway.create_api_key(name=f"incident-{name}", enabled=True) for name in ("kim", "ada", "team")]
     ada_id, team_id = (key["id"] for key in keys[1:])
-    shop = Shop(emulator)
-    stack = deploy(
-        emulator,
-        tmp_path_factory.mktemp("incident"),
+    shop = Shop(stack.emulator)
+    copy = deploy(
+        stack,
         "incident",
         # The emulator takes no events of AWS's own sources.
         lambda readme: replace(
@@ -122,11 +131,11 @@ def incident(emulator: Emulator, image: str, tmp_path_factory: pytest.TempPathFa
         MessageTopic="on",
         Approvers=json.dumps({"on-call": [ada_id]}),
     )
-    [plan] = stack.resources("AWS::ApiGateway::UsagePlan").values()
+    [plan] = copy.resources("AWS::ApiGateway::UsagePlan").values()
     for key in keys:
         gateway.create_usage_plan_key(usagePlanId=plan, keyId=key["id"], keyType="API_KEY")
-    shop.subscribe(stack.outputs["MessageTopicArn"])
-    return Incident(stack, shop, *(stack.caller(x_api_key=key["value"]) for key in keys))
+    shop.subscribe(copy.outputs["MessageTopicArn"])
+    return Incident(copy, shop, *(copy.caller(x_api_key=key["value"]) for key in keys))
 
 
 def test_an_approved_restart_is_checked_and_reported_to_the_team(incident: Incident) -> None:
@@ -169,16 +178,16 @@ def test_an_alarm_starts_the_workflow_for_its_owner(incident: Incident) -> None:
     [entry] = stack.emulator.client("events").put_events(Entries=[alarm])["Entries"]
     assert "ErrorCode" not in entry
 
-    def pauses() -> list[Any]:
-        return [task["_meta"].get("pause_reason", {}).get("type") for task in tasks_of(stack, incident.team)]
+    def pauses() -> list[str]:
+        """The pauses of the owner's tasks. The list also contains the background call that started the workflow."""
+        reasons = [task["_meta"].get("pause_reason") for task in tasks_of(stack, incident.team)]
+        return [reason["type"] for reason in reasons if reason]
 
     wait_until(lambda: pauses() == ["answersRequired"])
 
 
-def test_the_sales_of_a_month_are_summed_and_the_summary_is_sent(
-    emulator: Emulator, image: str, tmp_path: Path
-) -> None:
-    stack = deploy(emulator, tmp_path, "report")
+def test_the_sales_of_a_month_are_summed_and_the_summary_is_sent(stack: Stack) -> None:
+    emulator, stack = stack.emulator, deploy(stack, "report")
     kim = stack.caller(x_api_key=stack.api_key)
     s3 = emulator.client("s3")
     s3.create_bucket(Bucket="shop-sales", CreateBucketConfiguration={"LocationConstraint": REGION})
