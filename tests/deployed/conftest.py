@@ -33,8 +33,14 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Move the tests marked `last` to the end: they wait for something that runs beside the other tests."""
-    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+    """Move the tests marked `first` to the start, and those marked `last` to the end: the first ones start something
+    that runs beside the other tests, and the last ones wait for its end.
+    """
+
+    def position(item: pytest.Item) -> int:
+        return -1 if item.get_closest_marker("first") else 1 if item.get_closest_marker("last") else 0
+
+    items.sort(key=position)
 
 
 @pytest.hookimpl(wrapper=True)

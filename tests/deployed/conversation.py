@@ -67,8 +67,8 @@ class Session:
 
 
 @asynccontextmanager
-async def connect(url: str, caller: Caller, era: Era = "2025", answer: str = "Kim") -> AsyncIterator[Session]:
-    """Connect the official client. It answers every elicitation with the name `answer`."""
+async def connect(url: str, caller: Caller, era: Era = "2025", answer: str | None = "Kim") -> AsyncIterator[Session]:
+    """Connect the official client. It answers every elicitation with the name `answer`; without, it supports none."""
     progress: list[str] = []
 
     async def on_message(message: object) -> None:
@@ -84,7 +84,7 @@ async def connect(url: str, caller: Caller, era: Era = "2025", answer: str = "Ki
             streamable_http_client(url, http_client=http),
             mode=MODES[era],
             message_handler=on_message,
-            elicitation_callback=on_elicitation,
+            elicitation_callback=None if answer is None else on_elicitation,
             extensions=[advertise(EXTENSION)],
             cache=None,
             read_timeout_seconds=TIMEOUT_S,
@@ -95,7 +95,7 @@ async def connect(url: str, caller: Caller, era: Era = "2025", answer: str = "Ki
 
 
 def in_session[Result](
-    stack: Stack, conversation: Callable[[Session], Awaitable[Result]], era: Era = "2025", answer: str = "Kim"
+    stack: Stack, conversation: Callable[[Session], Awaitable[Result]], era: Era = "2025", answer: str | None = "Kim"
 ) -> Result:
     """Connect to a stack's endpoint with the stack's API key, run `conversation`, and return its result."""
 
@@ -183,6 +183,22 @@ def ask(
     all_headers = {**JSON, **{name.replace("_", "-"): value for name, value in headers.items()}}
     response = httpx2.request(method, url, content=body, headers=all_headers, auth=caller, timeout=TIMEOUT_S)
     return HttpAnswer(response.status_code, dict(response.headers), response.text)
+
+
+def result_of(stack: Stack, caller: Caller, tool: str, **arguments: Any) -> Any:
+    """Call a tool. Return the result."""
+    params = {"name": tool, "arguments": arguments}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    response = ask(stack.endpoint, caller, body.encode(), mcp_protocol_version=REVISIONS["2025"])
+    return json.loads(response.body)["result"]
+
+
+def tasks_of(stack: Stack, caller: Caller) -> list[dict[str, Any]]:
+    """Return the tasks that the caller sees in their list."""
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tasks/list", "params": {}}).encode()
+    response = ask(stack.endpoint, caller, body, mcp_protocol_version=REVISIONS["2025"])
+    tasks: list[dict[str, Any]] = json.loads(response.body)["result"]["tasks"]
+    return tasks
 
 
 def statuses(meta: Mapping[str, Any]) -> list[str]:

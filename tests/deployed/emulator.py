@@ -6,7 +6,11 @@
 - The API key of a request and the API's domain name in the function's event. The function builds addresses from the
   domain name.
 - Gateway responses in an API's definition.
+- Mock integrations in an API's definition, and their templates.
+- HTTP APIs that forward to a REST API under its AWS address, with a part of the path.
 - Settings of an alias for asynchronous invocations. MiniStack reads only the function's.
+- Rules and schedules invoke functions asynchronously, with retries and dead letters. MiniStack invokes them once.
+- Schedules are checked each second. MiniStack checks them every ten.
 - The reserved concurrency of a function also limits its aliases. MiniStack limits only the unpublished function.
 - Requests count as made over TLS. The policies of the bucket and the queue deny others.
 - Policies are checked for the ECS service that is updated, and for the sender of a mail. MiniStack checks the cluster,
@@ -18,16 +22,19 @@ Runs as its own process: `python emulator.py`, with MiniStack's variables (`GATE
 """
 
 import json
+import os
+import re
 import sys
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
+import airspeed
 from docker.errors import NotFound
 from docker.types import Mount
 from ministack.core import iam_actions
 from ministack.core.responses import get_region
-from ministack.services import apigateway_v1, lambda_svc
+from ministack.services import apigateway, apigateway_v1, eventbridge, lambda_svc, scheduler
 
 from ministack import app
 
@@ -111,16 +118,72 @@ def patch_gateway_responses() -> None:
     apigateway_v1._import_rest_api = import_with_responses
 
 
+def patch_mock_integrations() -> None:
+    """Keep the responses of the mock integrations of an imported API definition, and render their templates, with the
+    variables of the context that the stack's template uses.
+    """
+    import_operation, execute = apigateway_v1._import_operation, apigateway_v1.handle_execute
+    mock = apigateway_v1._invoke_mock_v1
+    request_of: ContextVar[tuple[str, str]] = ContextVar("request_of")
+
+    def import_with_responses(api_id: str, resource_id: str, method: str, operation: Any, *rest: Any) -> None:
+        import_operation(api_id, resource_id, method, operation, *rest)
+        definition = operation["x-amazon-apigateway-integration"]
+        if definition["type"] == "mock":
+            integration = apigateway_v1._resources[api_id][resource_id]["resourceMethods"][method]["methodIntegration"]
+            integration["requestTemplates"] = definition["requestTemplates"]
+            integration["integrationResponses"] = {
+                status: {**response, "selectionPattern": status} for status, response in definition["responses"].items()
+            }
+
+    async def execute_in_context(api_id: str, stage: str, method: str, path: str, *request: Any) -> Any:
+        request_of.set((api_id, f"/{stage}{path}"))
+        return await execute(api_id, stage, method, path, *request)
+
+    def rendered_mock(integration: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
+        status, headers, body = mock(integration)
+        api_id, path = request_of.get()
+        context = {"domainName": f"{api_id}.execute-api.{get_region()}.amazonaws.com", "path": path}
+        return status, headers, airspeed.Template(body.decode()).merge({"context": context}).encode()
+
+    apigateway_v1._import_operation = import_with_responses
+    apigateway_v1.handle_execute = execute_in_context
+    apigateway_v1._invoke_mock_v1 = rendered_mock
+
+
+def patch_forwarding() -> None:
+    """Forward requests for a REST API's AWS address to this emulator. Put the end of the path into the address."""
+    forward = apigateway._invoke_http_proxy
+
+    async def forward_here(integration: dict[str, Any], path: str, *request: Any) -> Any:
+        match = re.fullmatch(
+            r"https://(\w+)\.execute-api\.[\w.-]+\.amazonaws\.com(/.*)\{proxy\}", integration["integrationUri"]
+        )
+        assert match, integration
+        url = f"http://127.0.0.1:{os.environ['GATEWAY_PORT']}/_aws/execute-api/{match[1]}{match[2]}"
+        return await forward({**integration, "integrationUri": url}, f"/{path.rpartition('.well-known/')[2]}", *request)
+
+    apigateway._invoke_http_proxy = forward_here
+
+
 def patch_asynchronous_invocations() -> None:
-    """Apply an alias's settings to asynchronous invocations. Each function has one such alias."""
+    """Apply an alias's settings to asynchronous invocations, also to those of rules and schedules. Each function has at
+    most one alias with settings.
+    """
     invoke = lambda_svc.invoke_async_with_retry
 
     def invoke_alias(function: dict[str, Any], event: dict[str, Any]) -> None:
         name = function["config"]["FunctionName"]
-        [settings] = lambda_svc._functions[name]["event_invoke_configs"].values()
+        settings: Any = next(iter(lambda_svc._functions[name].get("event_invoke_configs", {}).values()), {})
         invoke({**function, "event_invoke_config": settings}, event)
 
+    def invoke_target(arn: str, payload: str) -> None:
+        function, config, _ = lambda_svc._get_func_record_for_ref(arn)
+        invoke_alias(lambda_svc._execution_record_for_config(function, config), json.loads(payload))
+
     lambda_svc.invoke_async_with_retry = invoke_alias
+    eventbridge._dispatch_to_lambda = invoke_target
+    scheduler._SCHEDULE_TICK_INTERVAL = 1
 
 
 def patch_reserved_concurrency() -> None:
@@ -200,6 +263,8 @@ if __name__ == "__main__":
     patch_api_keys()
     patch_domain_names()
     patch_gateway_responses()
+    patch_mock_integrations()
+    patch_forwarding()
     patch_asynchronous_invocations()
     patch_reserved_concurrency()
     patch_tls()

@@ -1,5 +1,5 @@
 """The probe: a function deployed instead of the sample. It asks its client, names its container, runs background tasks,
-waits for callbacks, and returns large results.
+waits for callbacks, returns large results, and has the workflows that the events of docs/events.md start.
 """
 
 import logging
@@ -120,6 +120,43 @@ def slow_purchase(label: str) -> None:
     sleep_until("transport", timedelta(minutes=2))
     parcel = wait_for_callback("delivery", Parcel, within=timedelta(hours=1))
     step(unpack)(weight=parcel.weight)
+
+
+@server.workflow
+def doze(seconds: float) -> None:
+    """Rest once, while the client waits."""
+    step(rest)(seconds=seconds, number=0)
+
+
+@server.tool
+def note(text: str) -> str:
+    """Return the text."""
+    return text
+
+
+@server.workflow
+def settle_day(day: str) -> None:
+    """Settle a day."""
+    step(note)(text=day)
+
+
+@server.workflow
+def handle_alarm(alarm: str) -> None:
+    """Handle an alarm."""
+    step(note)(text=alarm)
+
+
+@server.workflow
+def fulfil_order(order_id: str) -> None:
+    """Fulfil an order."""
+    step(note)(text=order_id)
+
+
+@server.workflow
+def book_invoice(bucket: str, key: str) -> None:
+    """Book the invoice in a file."""
+    step(note, name="bucket")(text=bucket)
+    step(note, name="key")(text=key)
 
 
 lambda_handler = handler(server)

@@ -1,21 +1,19 @@
-"""The examples of real jobs, deployed as their READMEs say, with the services that they call."""
+"""The examples of real jobs, with the changes in their READMEs, and with the services that they call."""
 
 import json
 import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
 from tests.deployed.callers import Caller
-from tests.deployed.conversation import REVISIONS, ask
-from tests.deployed.deployment import Emulator, Stack, sam
-from tests.deployed.machine import REGION, ROOT, architecture
-from tests.deployed.page import PATH
+from tests.deployed.conversation import ask, result_of, tasks_of
+from tests.deployed.deployment import Emulator, Stack
+from tests.deployed.machine import REGION
 from tests.deployed.test_background import item_of, start_task_as, wait_until
 from tests.deployed.test_waits import message, status
 from tests.example_readmes import ExampleReadme
@@ -34,26 +32,29 @@ SUMMARY = {"subject": "Sales of November", "text": "November was good. Berlin le
 
 
 def deploy(
-    emulator: Emulator,
-    folder: Path,
+    stack: Stack,
     name: str,
     change: Callable[[ExampleReadme], ExampleReadme] = lambda readme: readme,
     **parameters: str,
 ) -> Stack:
-    """Deploy an example with the changes in its README, by `sam build` and `sam deploy`."""
-    readme, template, build = change(ExampleReadme.read(name)), folder / "template.yaml", folder / "build"
-    template.write_text(readme.template())
-    command = ["build", "--template", str(template), "--base-dir", str(ROOT), "--build-dir", str(build)]
-    sam([*command, "--parameter-overrides", f"Architecture={architecture()}"], BATON_APP=str(readme.app), PATH=PATH)
-    return emulator.deploy(build, name, **parameters)
+    """Deploy an example with the changes in its README. It has the layer and the authorizer of `stack`, because a new
+    build would take long and change nothing in them.
+    """
+    readme = change(ExampleReadme.read(name))
 
+    def with_locations(packaged: str) -> str:
+        [code, authorizer] = dict.fromkeys(re.findall(r"CodeUri: (s3://\S+)", packaged))
+        [layer] = re.findall(r"ContentUri: (s3://\S+)", packaged)
+        template = readme.template()
+        for folder, location in {
+            "functions/mcp/": code,
+            "functions/authorizer/": authorizer,
+            "layers/baton/": layer,
+        }.items():
+            template = template.replace(f"Uri: {folder}\n", f"Uri: {location}\n")
+        return template
 
-def result_of(stack: Stack, caller: Caller, tool: str, **arguments: Any) -> Any:
-    """Call a tool. Return the result."""
-    params = {"name": tool, "arguments": arguments}
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
-    response = ask(stack.endpoint, caller, body.encode(), mcp_protocol_version=REVISIONS["2025"])
-    return json.loads(response.body)["result"]
+    return stack.copy(name, readme.app, with_locations, **parameters)
 
 
 def paused_for_answers(stack: Stack, caller: Caller, workflow: str, **arguments: Any) -> tuple[str, str]:
@@ -101,25 +102,6 @@ class Shop:
         return [entry["Body"] for entry in response.get("Messages", [])]
 
 
-def starting(resources: str, owner: str) -> str:
-    """The resources of the incident, and the schedule of docs/events.md, which starts the incident's workflow at once.
-
-    The emulator takes no events of AWS's own sources, and does not replace the time of a schedule.
-    """
-    text = (ROOT / "docs" / "events.md").read_text()
-    schedule: str
-    [schedule] = re.findall(r"^```yaml\n(SettleSchedule:\n.*?)^```", text, re.MULTILINE | re.DOTALL)
-    for old, new in {
-        "cron(0 1 * * ? *)": "at(2026-01-01T00:00:00)",
-        "settle_day": "handle_incident",
-        '{"day": "<aws.scheduler.scheduled-time>"}': '{"service": "checkout"}',
-        '"finance"': f'"{owner}"',
-    }.items():
-        assert old in schedule
-        schedule = schedule.replace(old, new)
-    return resources.replace("aws.cloudwatch", "shop.cloudwatch").replace("ON-CALL", owner) + schedule
-
-
 @dataclass(frozen=True, slots=True)
 class Incident:
     """The deployed incident, its shop, and the API keys of two people and of the team's client."""
@@ -132,26 +114,28 @@ class Incident:
 
 
 @pytest.fixture(scope="module")
-def incident(emulator: Emulator, image: str, tmp_path_factory: pytest.TempPathFactory) -> Incident:
+def incident(stack: Stack) -> Incident:
     """Deploy the incident once: the names in its README exist once in an account."""
-    gateway = emulator.client("apigateway")
+    gateway = stack.emulator.client("apigateway")
     keys = [gateway.create_api_key(name=f"incident-{name}", enabled=True) for name in ("kim", "ada", "team")]
     ada_id, team_id = (key["id"] for key in keys[1:])
-    # Before the stack, because its schedule starts the workflow at once.
-    shop = Shop(emulator)
-    stack = deploy(
-        emulator,
-        tmp_path_factory.mktemp("incident"),
+    shop = Shop(stack.emulator)
+    copy = deploy(
+        stack,
         "incident",
-        lambda readme: replace(readme, resources=starting(readme.resources, team_id)),
+        # The emulator takes no events of AWS's own sources.
+        lambda readme: replace(
+            readme,
+            resources=readme.resources.replace("aws.cloudwatch", "shop.cloudwatch").replace("ON-CALL", team_id),
+        ),
         MessageTopic="on",
         Approvers=json.dumps({"on-call": [ada_id]}),
     )
-    [plan] = stack.resources("AWS::ApiGateway::UsagePlan").values()
+    [plan] = copy.resources("AWS::ApiGateway::UsagePlan").values()
     for key in keys:
         gateway.create_usage_plan_key(usagePlanId=plan, keyId=key["id"], keyType="API_KEY")
-    shop.subscribe(stack.outputs["MessageTopicArn"])
-    return Incident(stack, shop, *(stack.caller(x_api_key=key["value"]) for key in keys))
+    shop.subscribe(copy.outputs["MessageTopicArn"])
+    return Incident(copy, shop, *(copy.caller(x_api_key=key["value"]) for key in keys))
 
 
 def test_an_approved_restart_is_checked_and_reported_to_the_team(incident: Incident) -> None:
@@ -187,27 +171,23 @@ def test_an_approved_restart_is_checked_and_reported_to_the_team(incident: Incid
     assert shop.messages(shop.team) == [report]
 
 
-def test_an_alarm_and_a_schedule_start_the_workflow_for_its_owner(incident: Incident) -> None:
+def test_an_alarm_starts_the_workflow_for_its_owner(incident: Incident) -> None:
     stack = incident.stack
-
-    def paused_tasks() -> list[Any]:
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tasks/list", "params": {}}).encode()
-        response = ask(stack.endpoint, incident.team, body, mcp_protocol_version=REVISIONS["2025"])
-        tasks: list[Any] = json.loads(response.body)["result"]["tasks"]
-        return [task for task in tasks if task["_meta"].get("pause_reason", {}).get("type") == "answersRequired"]
-
-    wait_until(lambda: len(paused_tasks()) == 1)  # the schedule
     detail = json.dumps({"alarmName": "checkout", "state": {"value": "ALARM"}})
     alarm = {"Source": "shop.cloudwatch", "DetailType": "CloudWatch Alarm State Change", "Detail": detail}
     [entry] = stack.emulator.client("events").put_events(Entries=[alarm])["Entries"]
     assert "ErrorCode" not in entry
-    wait_until(lambda: len(paused_tasks()) == 2)
+
+    def pauses() -> list[str]:
+        """The pauses of the owner's tasks. The list also contains the background call that started the workflow."""
+        reasons = [task["_meta"].get("pause_reason") for task in tasks_of(stack, incident.team)]
+        return [reason["type"] for reason in reasons if reason]
+
+    wait_until(lambda: pauses() == ["answersRequired"])
 
 
-def test_the_sales_of_a_month_are_summed_and_the_summary_is_sent(
-    emulator: Emulator, image: str, tmp_path: Path
-) -> None:
-    stack = deploy(emulator, tmp_path, "report")
+def test_the_sales_of_a_month_are_summed_and_the_summary_is_sent(stack: Stack) -> None:
+    emulator, stack = stack.emulator, deploy(stack, "report")
     kim = stack.caller(x_api_key=stack.api_key)
     s3 = emulator.client("s3")
     s3.create_bucket(Bucket="shop-sales", CreateBucketConfiguration={"LocationConstraint": REGION})

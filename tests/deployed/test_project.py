@@ -40,7 +40,8 @@ def test_the_workflow_of_a_deployed_new_project_pauses_resumes_and_completes(boo
         _, meta = await session.call("borrow", {"task_id": task_id})
         return [step["status"] for step in meta["steps"]], meta["task_status"]
 
-    assert in_session(bookshop, borrow_book, era) == (["completed"] * 3, "completed")
+    # The emulator does not stream, so a 2025 client would get a question only when the server no longer waits for it.
+    assert in_session(bookshop, borrow_book, era, answer=None) == (["completed"] * 3, "completed")
 
 
 def test_a_new_project_rejects_calls_without_its_key(bookshop: Stack) -> None:

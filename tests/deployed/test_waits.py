@@ -97,6 +97,7 @@ def slow(shop: Stack) -> str:
     return start_task(shop, "slow_purchase", label="slow")
 
 
+@pytest.mark.first
 def test_a_callback_address_is_a_url_of_the_api(shop: Stack, slow: str) -> None:
     address = address_of(shop, "slow")
     assert address.url == f"{shop.outputs['BaseUrl']}/callbacks/{address.token}"

@@ -22,14 +22,15 @@ NEVER = {"asyncio", "boto3", "multiprocessing", "s3transfer"}
 """Modules that no first request needs."""
 CLIENT = {"botocore", "email", "hashlib", "hmac", "http.client", "ssl", "urllib3"}
 """Modules that an AWS client loads."""
-RARE = {"importlib.metadata", "ipaddress", "random", "urllib.parse"}
+RARE = {"importlib.metadata", "ipaddress", "mcp_baton.console", "random", "urllib.parse"}
 """Modules that only some requests need, but no first request."""
-ENGINE = {f"mcp_baton.{name}" for name in ("server.methods.prompts", "server.running.runner", "workflow.engine")}
+ENGINE = {f"mcp_baton.{name}" for name in ("server.methods.prompts", "tools.running.runner", "workflow.engine")}
 """The modules that run tools and workflows. Lists do not need them."""
 POWERTOOLS = {"aws_lambda_powertools", "aws_xray_sdk"}
 """The packages that write metrics and traces after the response."""
 STORE_RARE = {
-    f"mcp_baton.tasks.dynamodb.{name}" for name in (*("counting", "jobs", "listing", "outside", "parallel", "s3"),)
+    "mcp_baton.background.items",
+    *(f"mcp_baton.tasks.dynamodb.{name}" for name in ("counting", "listing", "outside", "parallel", "s3")),
 }
 """The modules that the store needs only for large values, lists, counts and background tasks."""
 PYDANTIC = {"annotated_types", "pydantic", "pydantic_core"}

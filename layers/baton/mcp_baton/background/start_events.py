@@ -90,6 +90,9 @@ def _start(services: Services, event: object, exchange: Exchange) -> dict[str, J
         if _was_started(store, request, found, call):
             if not found.created:
                 store.starts.confirm(key, found)
+            logger.info(
+                "task %s: the event %r has started the workflow %s before", found.task_id, request.id, request.workflow
+            )
             return {"id": request.id, "taskId": found.task_id, "outcome": "repeated"}
         earlier = found
     try:
