@@ -220,8 +220,8 @@ def _patch_values(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{STORE}.parallel.SimpleQueue", SimulatedQueue)
     patch.setattr(f"{STORE}.outside.BUNDLE_BYTES", PIECE_BYTES)
     # The sixteen queries of a real sweep would take most of the time.
-    for module in ("items", "jobs"):
-        patch.setattr(f"{STORE}.{module}.OUTBOX_SHARDS", OUTBOX_SHARDS)
+    for module in (f"{STORE}.items", "mcp_baton.background.items"):
+        patch.setattr(f"{module}.OUTBOX_SHARDS", OUTBOX_SHARDS)
 
 
 def failures(seeds: Iterable[int], counts: Counter[str] | None = None, kind: type[World] = World) -> Iterator[Outcome]:
