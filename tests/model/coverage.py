@@ -10,7 +10,6 @@ def features_of(plan: Plan, world: World) -> set[str]:
     """Return the features of a plan and its world."""
     features = {f"as a {plan.way}", f"era {plan.era}"}
     features |= {"parallel steps"} if plan.parallel > 1 else set()
-    features |= {"secret argument"} if plan.secret else set()
     features |= {"left-out argument"} if "b" not in world.arguments else set()
     for line in plan.lines:
         features |= features_of_line(line, plan)
@@ -22,6 +21,10 @@ def features_of(plan: Plan, world: World) -> set[str]:
     features |= {"denied approval"} if guarded & set(world.denied) else set()
     features |= {"expired approval"} if guarded & set(world.expiring) else set()
     features |= {"early answer"} if world.early else set()
+    features |= {"form"} if world.form else set()
+    features |= {"changed definition"} if world.changes else set()
+    features |= {f"{world.meanwhile} during a run"} if world.meanwhile else set()
+    features |= {"kill"} if world.kills else set()
     return features
 
 
@@ -34,6 +37,7 @@ def features_of_line(line: Line, plan: Plan) -> set[str]:
         "retry": line.retry is not None and line.retry.wait_s < 60,
         "long retry": line.retry is not None and line.retry.wait_s > 60,
         "retryable": line.retryable,
+        "secret in a call": ("secret",) in line.arguments.values(),
         "checkpoint": line.checkpoint,
         "question to model": line.kind == "model",
         "question to user": line.kind == "user",
