@@ -45,7 +45,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--print", type=int, default=3, help="how many failing plans are shrunk and printed")
     parser.add_argument("--kills", action="store_true", help="kill functions")
-    parser.add_argument("--coverage", action="store_true", help="print the table of feature pairs")
+    parser.add_argument("--coverage", action="store_true", help="print the table of the feature pairs of these seeds")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     began, seeds = time.monotonic(), range(options.first, options.first + options.seeds)

@@ -127,9 +127,9 @@ class Task:
         if self.status != "working":
             return
         stops: dict[str, Stop] = {}
-        for line in self.plan.lines:
-            if line.name in self.early and self.may_settle(line):
-                self.statuses[line.name], self.values[line.name] = "completed", self.early.pop(line.name)
+        for name in [line.name for line in self.plan.lines if line.name in self.early]:
+            if self.may_settle(self.plan.line(name)):
+                self.statuses[name], self.values[name] = "completed", self.early.pop(name)
         while (line := self.next_line(stops)) is not None:
             try:
                 self.run_line(line, now)

@@ -20,10 +20,12 @@ from mcp_baton.tools.secrets import Secrets
 from mcp_baton.workflow import checking, client_questions, continuation, engine, pause, resolve, runs
 from mcp_baton.workflow.continuation import Rank
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.definition_changes import statuses_under
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.items import Items
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import ListRun, Run
+from mcp_baton.workflow.wait import Callback
 from tests.model.driver import Difference
 from tests.model.examples import EXAMPLES
 from tests.model.kills import drive_with_kills
@@ -99,7 +101,6 @@ LIST = plan_of(call("s0", arguments={"x": ("item", None)}, each=("constant", [3,
 _uses, _questions, _pause, _ready = Step.uses, Known.open_questions, ListRun.pause, Workflow.ready
 _ranked_items: Callable[..., Any] = continuation._ranked_items  # noqa: SLF001
 _may_retry: Callable[..., bool] = engine._may_retry  # noqa: SLF001
-_statuses_under = engine.statuses_under
 Gate = gate._Gate  # noqa: SLF001
 
 
@@ -331,7 +332,7 @@ WAITS = (
     ),
     Mutant(
         "a callback that does not come skips its step in any case",
-        engine.Callback,
+        Callback,
         "on_timeout",
         property(lambda _: "skip"),
         plan_of(call("s0"), Line("s1", "callback", within_s=7200.0), t0={"callback": "s1"}),
@@ -445,7 +446,7 @@ CHANGES = (
         "a resume runs completed steps again",
         engine,
         "statuses_under",
-        lambda task, workflow: dict.fromkeys(_statuses_under(task, workflow), StepStatus.PENDING),
+        lambda task, workflow: dict.fromkeys(statuses_under(task, workflow), StepStatus.PENDING),
         plan_of(call("s0"), call("s1"), t1={"fails": 1}),
     ),
     Mutant(

@@ -37,11 +37,11 @@ class Views:
     """The views of one task at one moment."""
 
     def __init__(self, client: Client, task_id: str) -> None:
-        self.got: Any = client.request("tasks/get", {"taskId": task_id}, {NEXT: True})
+        self.got: dict[str, Any] = {**client.request("tasks/get", {"taskId": task_id}, {NEXT: True})}
         self.shown: Any = client.call_tool("flow", {"task_id": task_id, "task_action": "show"}).structured
         listed: Any = client.call_tool("flow", {"task_action": "list"}).structured
         self.listed = next(task for task in listed["tasks"] if task["task_id"] == task_id)
-        self.meta = self.got["_meta"]
+        self.meta: dict[str, Any] = self.got["_meta"]
         items: Any = client.store.client
         self.stored = next(item for (_, key), item in items.database.items.items() if key == f"TASK#{task_id}")
         self.state = state_of(self.got)
@@ -85,7 +85,8 @@ class Views:
         if self.got["status"] == "working" and self.got.get("statusMessage") != WAITED:
             views.append(self.shown["board"]["pause"])
         pauses = [None if view is None else (view["type"], _step_of(view)) for view in views]
-        return [*pauses, None if self.listed.get("pause_type") is None else (self.listed["pause_type"], pauses[0][1])]
+        step = pauses[0][1] if pauses[0] else ""
+        return [*pauses, None if self.listed.get("pause_type") is None else (self.listed["pause_type"], step)]
 
     def _messages(self) -> list[str | None]:
         board = self.shown["board"]["task"].get("status_message")
@@ -93,10 +94,10 @@ class Views:
 
     def _pause_contradictions(self) -> Iterator[str]:
         pause = self.meta.get(PAUSE)
-        kind = None if pause is None else pause["type"]
+        kind: str | None = None if pause is None else pause["type"]
         stored = self.stored["variables"]["M"].get(PAUSE)
         stored_kind = None if stored is None else stored["M"]["type"]["S"]
-        if kind not in {stored_kind, "interrupted"} and kind not in COMPUTED.get(stored_kind, ()):
+        if kind not in {stored_kind, "interrupted"} and kind not in COMPUTED.get(str(stored_kind), ()):
             yield f"the store has the pause {stored_kind}, and tasks/get {kind}"
         message = self.got.get("statusMessage")
         begins = MESSAGES.get(kind, ("paused: waits for the model",))
