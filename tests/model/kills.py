@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
+from datetime import datetime
 from random import Random
 from typing import Any
 
@@ -40,6 +41,9 @@ def random_plan_to_kill(seed: int) -> tuple[Plan, World]:
     world.arguments.setdefault("b", 3)
     for tool in plan.tools.values():
         tool.fails = 0
+    for approval in [*(tool.approval for tool in plan.tools.values()), *(line.approval for line in plan.lines)]:
+        if approval is not None:
+            approval.expires_s = 48 * HOUR  # no approval expires while a wait ends
     for line in plan.lines:
         if line.kind == "tool":
             line.arguments.setdefault("x", ("constant", 7))
@@ -169,7 +173,8 @@ class KillDriver:
     def call(self, arguments: dict[str, Any]) -> None:
         answers = {"answers": self.world.answers} if self.world.answers and self.plan.way != "prompt" else {}
         if self.plan.way == "task":
-            self.client.start_task("flow", {**arguments, **answers})
+            with suppress(ValueError):  # the workflow has ended meanwhile
+                self.client.start_task("flow", {**arguments, **answers})
         elif self.plan.way == "prompt" and "task_id" not in arguments:
             self.client.get_prompt("flow", {name: str(value) for name, value in arguments.items()})
         else:
@@ -186,13 +191,16 @@ class KillDriver:
             self.approved += 1
             self.trace(f"person: approves {approvals[0]['step']}")
             self.people.approve(approvals[0]["approvalId"])
-        elif task.paused and task.pause.type == "waiting" and self.rng.random() < 0.7:
-            self.trace("clock: an hour passes")
-            self.client.clock.advance(HOUR)  # a callback is waited for longer
         else:
-            self.trace("continue")
-            pin = {"pin": PIN} if self.plan.secret else {}
-            self.call({"task_id": self.task_id, **pin})
+            if task.paused and task.pause.type == "waiting":
+                left_s = datetime.fromisoformat(task.pause.until).timestamp() - self.client.clock.now_ms() / 1000
+                seconds = min(HOUR, max(left_s, 0) + 1)  # a callback is waited for longer than an hour
+                self.trace(f"clock: {seconds:.0f} s pass")
+                self.client.clock.advance(seconds)
+            # A kill before the call's task was created leaves the workflow to its client.
+            if self.plan.way != "task" or not task.paused or task.pause.type != "waiting" or self.rng.random() < 0.1:
+                self.trace("continue")
+                self.call({"task_id": self.task_id, **({"pin": PIN} if self.plan.secret else {})})
         if self.plan.way == "task":
             self.client.clock.advance(SWEEP_S)
 
