@@ -1,4 +1,7 @@
-"""`python -m tests.model --seeds 1000 --first 0` drives random plans, and prints each failing one, shrunk."""
+"""`python -m tests.model --seeds 1000 --first 0` drives random plans, and prints each failing one, shrunk.
+
+`--kills` also kills functions.
+"""
 
 import argparse
 import logging
@@ -8,17 +11,26 @@ from collections import Counter
 from multiprocessing import Pool
 
 from tests.model.coverage import pairs_of, table
-from tests.model.differences import known_difference
-from tests.model.driver import fast_connections
+from tests.model.driver import Difference, fast_connections
+from tests.model.kills import drive_with_kills, random_plan_to_kill
 from tests.model.random_plans import random_plan
-from tests.model.shrink import difference, report, shrunk
+from tests.model.shrink import outcome, report, shrunk
 
 
 def check(seed: int) -> tuple[int, list[str], str, str]:
-    """Return a seed, its features, the known difference that excludes it, and its difference."""
+    """Return a seed, its pairs of features, the known difference that it has met, and its difference."""
     plan, world = random_plan(seed)
-    known = known_difference(plan, world)
-    return seed, pairs_of(plan, world), known, "" if known else difference(plan, world)
+    return seed, pairs_of(plan, world), *outcome(plan, world)
+
+
+def check_with_kills(seed: int) -> tuple[int, list[str], str, str]:
+    plan, world = random_plan_to_kill(seed)
+    events: list[str] = []
+    try:
+        completes = drive_with_kills(plan, world, trace=events.append)
+    except Difference as error:
+        return seed, pairs_of(plan, world), "", "\n  ".join([str(error), *events])
+    return seed, pairs_of(plan, world), "" if completes else "a plan that does not complete without kills", ""
 
 
 def _print(text: str) -> None:
@@ -32,27 +44,29 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--print", type=int, default=3, help="how many failing plans are shrunk and printed")
-    parser.add_argument("--coverage", action="store_true", help="print the table of feature pairs")
+    parser.add_argument("--kills", action="store_true", help="kill functions")
+    parser.add_argument("--coverage", action="store_true", help="print the table of the feature pairs of these seeds")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     began, seeds = time.monotonic(), range(options.first, options.first + options.seeds)
     failed, known, pairs = list[tuple[int, str]](), Counter[str](), Counter[str]()
+    run = check_with_kills if options.kills else check
     with fast_connections(), Pool(options.processes) as pool:
-        results = pool.imap_unordered(check, seeds) if options.processes > 1 else map(check, seeds)
-        for seed, features, excluded, text in results:
-            if excluded:
-                known[excluded] += 1
+        results = pool.imap_unordered(run, seeds) if options.processes > 1 else map(run, seeds)
+        for seed, features, met, text in results:
+            if met:
+                known[met] += 1
                 continue
             pairs.update(features)
             if text:
                 failed.append((seed, text))
-                _print(f"seed {seed}: {text[:200]}")
-        for seed, _ in failed[: options.print]:
+                _print(f"seed {seed}: {text if options.kills else text[:200]}")
+        for seed, _ in failed[: 0 if options.kills else options.print]:
             _print(f"\n# Seed {seed}\n{report(*shrunk(*random_plan(seed)))}")
     seconds, count = time.monotonic() - began, options.seeds - known.total()
     _print(f"{count} plans in {seconds:.0f} s, {count / seconds * 60:.0f} a minute; {len(failed)} differ")
     for name, number in known.most_common():
-        _print(f"  {number} not run: {name}")
+        _print(f"  {number} ended at: {name}")
     if options.coverage:
         _print(table(pairs))
     return 1 if failed else 0

@@ -127,6 +127,8 @@ def source_code(source: Source) -> str:
             return repr(value)
         case ("argument", name):
             return str(name)
+        case ("secret",):
+            return "pin"
         case ("output", step, path):
             keys = path.split(".") if path else []
             return str(step) + "".join(f"[{key}]" if key.isdigit() else f"[{key!r}]" for key in keys)

@@ -1,16 +1,18 @@
-"""Which features plans combine."""
+"""Which features plans combine. `python -m tests.model.coverage` prints how often two of them meet."""
 
+import sys
 from collections import Counter
 from itertools import combinations
 
+from tests.model.kills import random_plan_to_kill
 from tests.model.plan import Line, Plan, World, outputs_of
+from tests.model.random_plans import random_plan
 
 
 def features_of(plan: Plan, world: World) -> set[str]:
     """Return the features of a plan and its world."""
     features = {f"as a {plan.way}", f"era {plan.era}"}
     features |= {"parallel steps"} if plan.parallel > 1 else set()
-    features |= {"secret argument"} if plan.secret else set()
     features |= {"left-out argument"} if "b" not in world.arguments else set()
     for line in plan.lines:
         features |= features_of_line(line, plan)
@@ -22,6 +24,10 @@ def features_of(plan: Plan, world: World) -> set[str]:
     features |= {"denied approval"} if guarded & set(world.denied) else set()
     features |= {"expired approval"} if guarded & set(world.expiring) else set()
     features |= {"early answer"} if world.early else set()
+    features |= {"form"} if world.form else set()
+    features |= {"changed definition"} if world.changes else set()
+    features |= {f"{world.meanwhile} during a run"} if world.meanwhile else set()
+    features |= {"kill"} if world.kills else set()
     return features
 
 
@@ -34,6 +40,7 @@ def features_of_line(line: Line, plan: Plan) -> set[str]:
         "retry": line.retry is not None and line.retry.wait_s < 60,
         "long retry": line.retry is not None and line.retry.wait_s > 60,
         "retryable": line.retryable,
+        "secret in a call": ("secret",) in line.arguments.values(),
         "checkpoint": line.checkpoint,
         "question to model": line.kind == "model",
         "question to user": line.kind == "user",
@@ -62,5 +69,23 @@ def pairs_of(plan: Plan, world: World) -> list[str]:
 
 
 def table(pairs: Counter[str]) -> str:
-    """Return the counts of the pairs, the rarest first."""
-    return "\n".join(f"{count:6} {pair}" for pair, count in sorted(pairs.items(), key=lambda item: item[1]))
+    """Return the counts of the pairs as a table in Markdown."""
+    names = sorted({name for pair in pairs for name in pair.split(" + ")})
+    rows = [f"| | {' | '.join(str(number) for number in range(1, len(names)))} |", f"|---|{'--:|' * (len(names) - 1)}"]
+    for number, name in enumerate(names, 1):
+        counts = [str(pairs[f"{other} + {name}"] or "-") for other in names[: number - 1]]
+        rows.append(f"| {' | '.join([f'{number} {name}', *counts])} |")
+    return "\n".join(rows)
+
+
+def main() -> None:
+    """Print how often two features meet in the plans of the first 5,000 seeds of both kinds."""
+    pairs = Counter[str]()
+    for seed in range(5000):
+        pairs.update(pairs_of(*random_plan(seed)))
+        pairs.update(pair for pair in pairs_of(*random_plan_to_kill(seed)) if "kill" in pair.split(" + "))
+    sys.stdout.write(f"{table(pairs)}\n\nThe rarest: {min(pairs.items(), key=lambda item: item[1])}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from datetime import datetime
 from functools import partial
 from random import Random
@@ -11,16 +12,19 @@ import pytest
 
 from mcp_baton import BatonError, Server
 from mcp_baton.settings import Settings
-from mcp_baton.testing import connect, connecting
+from mcp_baton.testing import connect, connecting, wire
 from mcp_baton.testing.client import Client, StartedTask
 from mcp_baton.testing.function import Clock
-from tests.memory_dynamodb import memory_database
+from mcp_baton.testing.wire import result_in
+from tests.model.changes import changed_plan
 from tests.model.code import code_of
+from tests.model.database import DirectClient
 from tests.model.language import Failed, Request, Stopped, Task
-from tests.model.plan import Line, Plan, Value, World, key_of
+from tests.model.plan import PIN, Line, Plan, Value, World, key_of
 from tests.model.tools import Tools
+from tests.model.views import JOB_MESSAGES, Views
 
-MOST_EVENTS = 60
+MOST_EVENTS = 100
 SETTLE_S = 70.0
 """How long a task in the background may take to continue, seconds."""
 
@@ -32,9 +36,15 @@ EXPIRY_S = 660.0
 
 DAY_MS = 86_400_000
 
+type Known = Callable[[Task], str | None]
+
 
 class Difference(AssertionError):
     """The package does something else than the model."""
+
+
+class Met(Exception):
+    """The plan has met a known difference. Raised with its name."""
 
 
 class VirtualClock(Clock):
@@ -56,28 +66,51 @@ class VirtualClock(Clock):
         return self._advanced_s
 
 
+SENT: list[str] = []
+"""What the server has sent to clients of plans with a secret since the last check."""
+
+
+def note_sent(messages: list[Any], status: int) -> Any:
+    SENT.append(repr(messages))
+    return result_in(messages, status)
+
+
 @contextmanager
 def fast_connections() -> Iterator[None]:
     """Let `connect` use the fast database and the virtual clock."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connecting, "_database", memory_database)
+        patch.setattr(connecting, "_database", DirectClient)
+        patch.setattr(wire, "result_in", note_sent)
         patch.setattr(connecting, "Clock", VirtualClock)
         yield
 
 
-def drive(plan: Plan, world: World, *, trace: Callable[[str], None] = lambda _: None) -> "Driver":
+def drive(
+    plan: Plan, world: World, *, trace: Callable[[str], None] = lambda _: None, known: Known = lambda _: None
+) -> "Driver":
     """Run a plan in a world to its end.
+
+    Args:
+        known: Gives the name of the known difference that a task meets.
 
     Raises:
         Difference: the package does something else than the model, or the plan does not end.
+        Met: the plan meets a known difference.
     """
+    with connected(plan, world) as (client, tools):
+        driver = Driver(client, plan, world, tools, trace, known)
+        driver.run()
+        return driver
+
+
+@contextmanager
+def connected(plan: Plan, world: World) -> Iterator[tuple[Client, Tools]]:
+    """A client of a new server with the workflow of a plan, and what its tools do."""
+    SENT.clear()
     tools = Tools(plan, world)
     settings = Settings(default_ttl_ms=20 * DAY_MS, max_ttl_ms=30 * DAY_MS)
     with connect(server_of(plan, tools), owner="kim", era=plan.era, settings=settings) as client:
-        tools.sleep = client.clock.sleep
-        driver = Driver(client, plan, world, tools, trace)
-        driver.run()
-        return driver
+        yield client, tools
 
 
 def server_of(plan: Plan, tools: Tools) -> Server:
@@ -90,8 +123,17 @@ def server_of(plan: Plan, tools: Tools) -> Server:
 class Driver:
     """The client's model, the people, the other systems and the clock of one plan."""
 
-    def __init__(self, client: Client, plan: Plan, world: World, tools: Tools, trace: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        plan: Plan,
+        world: World,
+        tools: Tools,
+        trace: Callable[[str], None],
+        known: Known,
+    ) -> None:
         self.client, self.plan, self.world, self.tools, self.trace = client, plan, world, tools, trace
+        self.known = known
         self.people = client.as_owner("ada", scopes=["people"])
         self.rng = Random(world.seed)
         self.task = Task(plan, world, in_background=plan.way == "task")
@@ -101,13 +143,16 @@ class Driver:
         self.recorded = 0
         """How many calls of the client succeeded."""
         self.has_called = False
+        self.made_meanwhile: Line | None = None
+        self.changes_left = world.changes
         self.is_fresh = True
         """Whether a run has followed the last event."""
 
     # The loop
 
     def run(self) -> None:
-        self.client.answers(None)
+        users = [line.name for line in self.plan.lines if line.kind == "user"]
+        self.client.answers({name: self.world.answers[name] for name in users} if self.world.form else None)
         self.start()
         for _ in range(MOST_EVENTS):
             self.compare()
@@ -123,12 +168,17 @@ class Driver:
         callbacks = [line for line in self.plan.lines if line.kind == "callback" and self.can_call_back(line)]
         events: list[Callable[[], None]] = [partial(self.decide, request) for request in requests]
         events += [partial(self.call_back, line) for line in callbacks]
+        if self.changes_left and self.rng.random() < 0.3:
+            self.changes_left -= 1
+            self.deploy()
+            return
         is_idle = not events
         if self.is_working_alone:
             if is_idle or self.rng.random() < 0.2:
                 events.append(self.wait)
         else:
-            events.append(self.follow)
+            if is_idle or not self.task.suspends or self.rng.random() < 0.3:
+                events.append(self.follow)
             if self.task.due(self.now):
                 events.append(self.wait)
         self.rng.choice(events)()
@@ -145,8 +195,7 @@ class Driver:
     # The client's model
 
     def arguments(self) -> dict[str, Any]:
-        pin = {"pin": PIN} if self.plan.secret else {}
-        return {**self.world.arguments, **pin}
+        return {**self.world.arguments, **self.pin()}
 
     def start(self) -> None:
         arguments = self.arguments()
@@ -159,6 +208,8 @@ class Driver:
         """Call the workflow in the plan's way: as a prompt, as a tool, or as a background task."""
         self.trace(f"{note}: flow {key_of(arguments)} as a {self.plan.way}")
         began = self.now
+        if self.is_fresh:  # a task that moves to another definition has its old steps during the run
+            self.plan_meanwhile()
         as_prompt = self.plan.way == "prompt" and "answers" not in arguments
         if self.plan.way == "task":
             self.job = self.client.start_task("flow", arguments)
@@ -178,10 +229,78 @@ class Driver:
             self.replies = [run]
         self.run_model(began)
 
+    def plan_meanwhile(self) -> None:
+        """Let something happen in the next call of a tool: a call of the client, or a callback."""
+        # A form that is answered within a request starts a second run. The call must be in a known one.
+        asks = self.world.form and any(
+            line.kind == "user" and not self.task.is_settled(line.name) for line in self.plan.lines
+        )
+        if self.world.meanwhile == "call" and not asks:
+            lines = [line for line in self.plan.lines if self.can_be_called_meanwhile(line)]
+            if lines and self.task_id:
+                line = self.rng.choice(lines)
+                self.tools.meanwhile = (line.tool, partial(self.call_meanwhile, line))
+        elif self.world.meanwhile == "callback":
+            lines = [line for line in self.plan.lines if line.kind == "callback" and self.can_call_back(line)]
+            if lines and self.task_id:
+                self.tools.meanwhile = ("", partial(self.call_back_meanwhile, lines[0], self.rng.randint(0, 9)))
+
+    def can_be_called_meanwhile(self, line: Line) -> bool:
+        """Whether a step is called in a simple way, so that its call during a run can only be that step's."""
+        if line.kind != "tool" or line.each is not None or line.when is not None or line.approval is not None:
+            return False
+        tool, sources = self.plan.tools[line.tool], line.arguments
+        is_alone = sum(other.tool == line.tool for other in self.plan.lines) == 1
+        is_known = "x" in sources and all(source[0] == "constant" for source in sources.values())
+        is_plain = not (tool.approval or tool.only_in or tool.fails or tool.callback or tool.sets)
+        return is_alone and is_known and is_plain and not self.task.is_settled(line.name)
+
+    def call_meanwhile(self, line: Line) -> None:
+        arguments = self.task.arguments_of(line, None)
+        self.trace(f"during the run: {line.tool} {key_of(arguments)} of the task")
+        self.made_meanwhile = line
+        result = self.client.call_tool(line.tool, arguments, self.task_id)
+        self.expect(bool(result.recorded), f"the call of {line.tool} during a run is not recorded: {result.meta}")
+
+    def call_back_meanwhile(self, line: Line, body: int) -> None:
+        self.trace(f"during the run: callback {body} for {line.name}")
+        self.client.send_callback(self.task_id, line.name, body)
+        self.task.call_back(line.name, body)
+
+    def deploy(self) -> None:
+        """Deploy another definition. The next run moves the task to it, or is refused."""
+        plan = changed_plan(self.rng, self.task)
+        self.use(plan)
+        self.trace(f"deploy: {code_of(plan).partition('def flow')[2]}")
+        if not deepcopy(self.task).move(plan):
+            run = self.client.call_workflow("flow", {"task_id": self.task_id, **self.pin()})
+            self.expect(run.is_error, f"a completed step has changed, and the task is not refused: {run.text}")
+            self.use(self.task.plan)
+            return
+        self.task.move(plan)
+        self.plan, self.is_fresh = plan, False
+        if not self.is_working_alone:
+            self.call_workflow({"task_id": self.task_id, **self.pin()}, "continue")
+
+    def use(self, plan: Plan) -> None:
+        self.tools.plan = plan
+        self.client = self.client.deployed(server_of(plan, self.tools))
+        self.people = self.client.as_owner("ada", scopes=["people"])
+
+    def pin(self) -> dict[str, Any]:
+        return {"pin": PIN} if self.plan.secret else {}
+
     def run_model(self, now: float) -> None:
-        self.task.run(now)
+        self.tools.meanwhile = None
+        self.run_task(now, self.made_meanwhile)
+        self.made_meanwhile = None
         self.is_fresh, self.has_called = True, False
         self.catch_up()
+
+    def run_task(self, now: float, meanwhile: Line | None = None) -> None:
+        self.task.run(now, meanwhile)
+        if name := self.known(self.task):
+            raise Met(name)
 
     def catch_up(self) -> None:
         """Let a task in the background continue, at most a minute after what it waited for."""
@@ -196,7 +315,7 @@ class Driver:
         requests = len(self.task.requests)
         while is_alone and self.task.suspends and (due := self.task.due(began)) is not None and due <= now:
             began = due
-            self.task.run(due)
+            self.run_task(due)
         if len(self.task.requests) > requests and seconds < EXPIRY_S:
             self.advance(EXPIRY_S)
         if is_alone and self.task.suspends and (due := self.task.due(now)) is not None and due - now < SETTLE_S:
@@ -234,17 +353,19 @@ class Driver:
             arguments["answers"] = {name: self.world.answers[name] for name in some}
             for name in some:
                 self.task.answer(name, self.world.answers[name])
-        if self.plan.secret:
-            arguments["pin"] = PIN
-        self.call_workflow(arguments, "continue")
+        self.call_workflow({**arguments, **self.pin()}, "continue")
 
     def call(self, tool: str, suggested: dict[str, Any]) -> None:
         arguments = {name: value for name, value in suggested.items() if name != "task_id"}
         for name, value in arguments.items():
-            if isinstance(value, str) and value.startswith("<"):
+            if value == "<secret pin>":
+                arguments[name] = PIN
+            elif isinstance(value, str) and value.startswith("<"):
                 arguments[name] = self.missing_value
         self.trace(f"call: {tool} {key_of(arguments)} of the task")
         result = self.client.call_tool(tool, {**arguments, "task_id": self.task_id})
+        if PIN in arguments.values():
+            SENT.pop()  # the error of a call may quote the call's own arguments
         self.is_fresh = self.has_called = True
         try:
             step = self.task.client_calls(tool, arguments, self.now)
@@ -260,7 +381,7 @@ class Driver:
         recorded or denied. (A call that equals a recorded one repeats it.)"""
         if self.world.gives is not None:
             return self.world.gives
-        return 5 + self.recorded + sum(request.state == "denied" for request in self.task.requests)
+        return 50 + self.recorded + sum(request.state == "denied" for request in self.task.requests)
 
     def read(self, uri: str) -> None:
         self.trace(f"read: {uri}")
@@ -297,7 +418,13 @@ class Driver:
         self.happened(is_alone=is_alone)
 
     def is_same(self, approval: dict[str, Any], request: Request) -> bool:
-        if approval["tool"] != request.tool or {"y": 0, **approval["arguments"]} != request.arguments:
+        names = [line.name for line in self.plan.lines if line.name == request.place.partition("[")[0]]
+        sources = self.plan.line(names[0]).arguments if names else {}
+        shown = {
+            name: "<secret>" if value == PIN or sources.get(name) == ("secret",) else value
+            for name, value in request.arguments.items()
+        }
+        if approval["tool"] != request.tool or {"y": 0, **approval["arguments"]} != shown:
             return False
         return str(approval.get("step") or "").partition("[")[0] == request.place.partition("[")[0]
 
@@ -311,7 +438,7 @@ class Driver:
     def can_call_back(self, line: Line) -> bool:
         """Whether another system has the address of a callback, and has not used it."""
         has_address = any(self.plan.tools[tool].callback == line.name for tool, _ in self.succeeded_calls())
-        is_open = not self.task.is_settled(line.name) and line.name not in self.task.callbacks
+        is_open = not self.task.is_settled(line.name) and line.name not in self.task.early
         in_time = self.now < self.task.ends.get(line.name, self.now + 1) and self.task.statuses[line.name] != "failed"
         return has_address and is_open and in_time and line.name not in self.world.silent
 
@@ -358,6 +485,8 @@ class Driver:
         model = sorted(map(key_of, self.task.calls))
         real = sorted(key_of(call) for call in self.tools.calls)
         self.expect(model == real, f"calls: the model has {self.task.calls}, the server {self.tools.calls}")
+        self.compare_views()
+        self.find_secrets()
         if not self.is_fresh:
             return
         task = self.client.task(self.task_id)
@@ -367,6 +496,29 @@ class Driver:
         if self.task.status == "working":
             self.compare_pause(task)
         self.compare_ends(task)
+
+    def compare_views(self) -> None:
+        """All views of the task say the same, and so does the call's task."""
+        views = Views(self.client, self.task_id)
+        for text in views.contradictions():
+            raise Difference(f"views: {text}")
+        if self.job is None or self.has_called or not self.is_fresh:
+            return
+        state = self.job.poll()
+        self.expect(state.over is not self.task.suspends, f"call: it is {state!r}; the model has {self.task.stops}")
+        if self.task.suspends:
+            stop = self.task.stops[0]
+            begin = JOB_MESSAGES.get(stop.type) or JOB_MESSAGES[self.plan.line(stop.step).kind]
+            self.expect(str(state.status_message).startswith(begin), f"call: it says {state.status_message!r}")
+
+    def find_secrets(self) -> None:
+        """The secret argument is neither stored nor sent."""
+        if self.plan.secret:
+            database: Any = self.client.store.client
+            stored = [repr(item) for item in database.database.items.values()]
+            found = [text for text in [*SENT, *stored] if PIN in text]
+            self.expect(not found, f"secret: it is stored or sent: {found[:1]}")
+        SENT.clear()
 
     def compare_ends(self, task: Any) -> None:
         """Each wait ends when the model says, or up to a minute later: a sweep may have begun it late."""
@@ -384,10 +536,9 @@ class Driver:
     def compare_step(self, step: str, status: str, task: Any) -> None:
         real = task.steps[step]
         text = f"step {step}: the model has {status}, the server {real}; {task!r}"
-        if status == "pending" and (step in self.task.answers or step in self.task.callbacks) and real == "completed":
-            self.expect(not self.task.is_ruled_out(self.plan.line(step)), text)
-            return
-        self.expect(real == status, text)
+        # A value that came early is shown, and not used yet.
+        is_shown = status == "pending" and step in self.task.early and real == "completed"
+        self.expect(real == status or is_shown, text)
         if status == "completed":
             value = task.variables.get(f"_workflow.result.{step}")
             text = f"step {step}: the model has the value {self.task.values[step]}, the server {value}"
@@ -411,6 +562,3 @@ class Driver:
         if self.job is not None and self.task.status == "completed":
             state = self.job.poll()
             self.expect(state.status == "completed", f"the workflow is completed, and its call is {state!r}")
-
-
-PIN = "pin-48151623"

@@ -108,4 +108,75 @@ EXAMPLES: tuple[Example, ...] = (
             way="task",
         ),
     ),
+    Example(
+        "an early answer settles a question before the steps that it follows",
+        "With parallel, the same holds before the steps that the waiting step needs are settled (docs/workflows.md, "
+        "Conditions).",
+        Plan(
+            [
+                Line("s0", "user"),
+                Line("s1", "sleep", within_s=10800.0),
+                Line("s2", "model", after=("s1",)),
+                Line("s3", tool="t3", arguments={"x": ("constant", 5)}, after=("s2",)),
+            ],
+            {"t3": Tool("t3")},
+            parallel=2,
+        ),
+        World(answers={"s0": 4, "s2": 2}, early=("s2",)),
+    ),
+    Example(
+        "an early callback completes a step whose condition has no result",
+        "If the step has a condition, no step uses the callback before the condition holds (docs/waiting.md, "
+        "Callbacks).",
+        Plan(
+            [
+                Line("s0", tool="t0", arguments={"x": ("constant", 5)}),
+                Line("s1", "fetch", arguments={"v": ("constant", 5)}),
+                Line("s2", "callback", within_s=7200.0, when=("!=", ("output", "s0", "list.9"), ("constant", 1))),
+            ],
+            {"t0": Tool("t0", callback="s2")},
+        ),
+        World(unreadable={"s1": 1}, seed=1),
+    ),
+    Example(
+        "a retryable list whose arguments have no value never ends",
+        "If the arguments of an element's call have no value, its call counts as failed, and the step is not retryable "
+        "(docs/workflows.md, Lists).",
+        Plan(
+            [Line("s0", tool="t0", arguments={"x": ("argument", "b")}, each=("constant", [3, 8]), retryable=True)],
+            {"t0": Tool("t0")},
+        ),
+    ),
+    Example(
+        "the handoff has an empty line for a question, and suggests a call whose condition is not decided",
+        "A step with a condition runs only if the condition holds (docs/workflows.md, Conditions).",
+        Plan(
+            [
+                Line("s0", tool="t0", arguments={"x": ("constant", 5)}),
+                Line("s1", "model", arguments={"v": ("output", "s0", "list.9")}),
+                Line(
+                    "s2",
+                    tool="t2",
+                    arguments={"x": ("constant", 5)},
+                    when=(">", ("output", "s1", None), ("constant", 5)),
+                ),
+                Line("s3", tool="t3", arguments={"x": ("constant", 5)}),
+            ],
+            {"t0": Tool("t0"), "t2": Tool("t2"), "t3": Tool("t3")},
+        ),
+    ),
+    Example(
+        "a callback that comes during the run that skips its step keeps the task from completing",
+        "If the condition is false, the step is skipped, and the callback is not used (docs/waiting.md, Callbacks).",
+        Plan(
+            [
+                Line("s0", tool="t0", arguments={"x": ("constant", 5)}),
+                Line("s1", tool="t1", arguments={"x": ("constant", 5)}),
+                Line("s2", "callback", within_s=7200.0, when=(">", ("output", "s0", "n"), ("constant", 9))),
+                Line("s3", tool="t3", arguments={"x": ("constant", 5)}),
+            ],
+            {"t0": Tool("t0", callback="s2"), "t1": Tool("t1", fails=1), "t3": Tool("t3", fails=1)},
+        ),
+        World(meanwhile="callback", seed=0),
+    ),
 )

@@ -8,17 +8,20 @@ decision, a callback. Between events, nothing happens, and `due` says when the n
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from tests.model.plan import (
-    Approval,
+    PIN,
     Condition,
     Line,
     Plan,
     Source,
     Value,
     World,
+    equal,
+    is_number,
+    is_same,
     key_of,
+    needs_approval,
     outputs_of,
     value_of,
 )
@@ -78,6 +81,7 @@ class Request:
         until: When it expires.
         uses: How often the call was made with it.
         may_be_used: How often the call may be made with it.
+        definition: The step. An approval does not cover a changed one.
     """
 
     place: str
@@ -85,6 +89,7 @@ class Request:
     arguments: dict[str, Value]
     until: float
     may_be_used: int
+    definition: str
     state: str = "waiting"
     uses: int = 0
 
@@ -103,8 +108,7 @@ class Task:
     stops: list[Stop] = field(default_factory=list)
     calls: list[tuple[str, dict[str, Value]]] = field(default_factory=list)
     made: dict[str, dict[str, Value]] = field(default_factory=dict)
-    answers: dict[str, Value] = field(default_factory=dict)
-    callbacks: dict[str, Value] = field(default_factory=dict)
+    early: dict[str, Value] = field(default_factory=dict)
     variables: dict[str, Value] = field(default_factory=dict)
     ends: dict[str, float] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
@@ -117,31 +121,48 @@ class Task:
 
     # A run
 
-    def run(self, now: float) -> None:
-        """Run each step that can run. Without `parallel`, stop at the first one that cannot."""
+    def run(self, now: float, meanwhile: Line | None = None) -> None:
+        """Run each step that can run. Without `parallel`, stop at the first one that cannot. `meanwhile` is a step that
+        a call of the client completes during the run. The run does not notice it before its end."""
         if self.status != "working":
             return
         stops: dict[str, Stop] = {}
+        for name in [line.name for line in self.plan.lines if line.name in self.early]:
+            if self.may_settle(self.plan.line(name)):
+                self.statuses[name], self.values[name] = "completed", self.early.pop(name)
         while (line := self.next_line(stops)) is not None:
             try:
                 self.run_line(line, now)
             except Stopped as stop:
                 stops[line.name] = Stop(line.name, *stop.args)
+        if meanwhile is not None:
+            self.client_calls(meanwhile.tool, self.arguments_of(meanwhile, None), now)
         self.stops = [self.with_questions(stops[line.name]) for line in self.plan.lines if line.name in stops]
-        if all(status in SETTLED for status in self.statuses.values()):
+        if all(map(self.is_settled, self.statuses)):
             self.status = "completed"
+        if self.stops and self.world.form and self.plan.line(self.stops[0].step).kind in ("model", "user"):
+            self.fill_form(now)
+
+    def fill_form(self, now: float) -> None:
+        """The user answers the open questions of a form, and the run goes on."""
+        names = [name for name in self.stops[0].questions if self.plan.line(name).kind == "user"]
+        for name in names:
+            self.answer(name, self.world.answers[name])
+        if names:
+            self.run(now)
+
+    def move(self, plan: Plan) -> bool:
+        """A run with another definition: the task moves to it, unless it differs in settled steps. Returns whether."""
+        lines = {line.name: line for line in plan.lines}
+        if any(self.is_settled(line.name) and not is_same(line, lines.get(line.name)) for line in self.plan.lines):
+            return False
+        self.plan = plan
+        self.statuses = {line.name: self.statuses.get(line.name, "pending") for line in plan.lines}
+        return True
 
     def next_line(self, stops: dict[str, Stop]) -> Line | None:
-        for line in self.plan.lines:
-            if self.is_settled(line.name) or line.name in stops:
-                if self.plan.parallel == 1 and line.name in stops:
-                    return None
-                continue
-            if all(map(self.is_settled, self.needs(line))):
-                return line
-            if self.plan.parallel == 1:
-                return None
-        return None
+        open_lines = [line for line in self.plan.lines if not self.is_settled(line.name) and line.name not in stops]
+        return next((line for line in open_lines if all(map(self.is_settled, self.needs(line)))), None)
 
     def is_settled(self, step: str) -> bool:
         return self.statuses[step] in SETTLED
@@ -163,12 +184,12 @@ class Task:
 
     def run_line(self, line: Line, now: float) -> None:
         """Run one step. Its condition comes first: an answer or a callback for a skipped step is ignored."""
-        if not self.holds_for(line):
-            self.statuses[line.name] = "skipped"
-            self.values.pop(line.name, None)
-            return
         try:
-            value = self.value_for(line, now)
+            if line.when is not None and not self.holds(line.when):
+                self.statuses[line.name] = "skipped"
+                self.early.pop(line.name, None)
+                return
+            value = self.early.pop(line.name) if line.name in self.early else self.value_for(line, now)
         except Missing as missing:
             raise Stopped(missing.args[0]) from None
         except Failed as failed:
@@ -177,19 +198,18 @@ class Task:
         if self.statuses[line.name] != "skipped":
             self.statuses[line.name], self.values[line.name] = "completed", value
 
-    def holds_for(self, line: Line) -> bool:
+    def decided(self, line: Line) -> bool | None:
+        """Whether the condition of a step holds; `None` if that is not known yet."""
         try:
             return line.when is None or self.holds(line.when)
-        except Missing as missing:
-            raise Stopped(missing.args[0]) from None
+        except Missing:
+            return None
 
     def value_for(self, line: Line, now: float) -> Value:
         match line.kind:
             case "model" | "user":
                 self.question_values(line)
-                if line.name not in self.answers:
-                    raise Stopped("answersRequired")
-                return self.answers[line.name]
+                raise Stopped("answersRequired")
             case "fetch":
                 self.question_values(line)
                 self.reads[line.name] = self.reads.get(line.name, 0) + 1
@@ -231,31 +251,26 @@ class Task:
         return Stop(stop.step, stop.type, questions)
 
     def is_asked(self, line: Line) -> bool:
-        if line.kind not in ("model", "user") or self.is_settled(line.name) or line.name in self.answers:
+        if line.kind not in ("model", "user") or self.is_settled(line.name) or line.name in self.early:
             return False
         try:
             self.question_values(line)
-            return line.when is None or self.holds(line.when)
         except Missing:
             return False
+        return self.decided(line) is True
 
     # Waits
 
     def wait(self, line: Line, now: float) -> Value:
         """A wait ends once: with its callback or at its time, which counts from the first run that reaches the step."""
-        if line.kind == "callback" and line.name in self.callbacks:
-            return self.callbacks[line.name]
         if now < self.ends.setdefault(line.name, now + line.within_s):
             raise Stopped("waiting")
         if line.kind == "callback" and not line.skips:
-            raise Stopped("toolError", (), (), True) if self.fail(line) else AssertionError
+            self.statuses[line.name] = "failed"
+            raise Stopped("toolError", (), (), True)
         if line.kind == "callback":
             self.statuses[line.name] = "skipped"
         return None
-
-    def fail(self, line: Line) -> bool:
-        self.statuses[line.name] = "failed"
-        return True
 
     # Calls
 
@@ -264,16 +279,15 @@ class Task:
         place = line.name if index is None else f"{line.name}[{index}]"
         if now < self.ends.get(place, now):
             raise Stopped("waiting")
-        number = 1 + self.attempts.pop(place, 0)
+        number = 1 + self.attempts.get(place, 0)
         while True:
-            self.permit(line, place, line.tool, arguments, now)
             try:
-                value = self.call(line.tool, arguments)
+                value = self.call_once(line, place, line.tool, arguments, now)
             except Failed:
                 wait_s = line.retry.wait_s if line.retry else 0
-                if line.retry is None or number >= line.retry.attempts or self.plan.tools[line.tool].masked:
-                    raise
-                if wait_s > LONGEST_WAIT_S and not self.in_background:
+                is_last = line.retry is None or number >= line.retry.attempts or self.plan.tools[line.tool].masked
+                if is_last or (wait_s > LONGEST_WAIT_S and not self.in_background):
+                    self.attempts.pop(place, None)
                     raise
                 if wait_s > LONGEST_WAIT_S:
                     self.ends[place], self.attempts[place] = now + wait_s, number
@@ -311,7 +325,8 @@ class Task:
         if failed:
             raise Failed(tuple(failed))
         if stops:
-            raise stops[0]
+            # The list can continue as long as a decision is awaited.
+            raise next((stop for stop in stops if stop.args[0] == "approvalRequired"), stops[0])
         del self.lists[line.name]
         return [results[index] for index in range(len(elements))]
 
@@ -354,39 +369,48 @@ class Task:
 
     # Approvals
 
-    def permit(
-        self,
-        line: Line | None,
-        place: str,
-        tool: str,
-        arguments: dict[str, Value],
-        now: float,
-        *,
-        is_client: bool = False,
-    ) -> None:
-        """Stop, unless the call needs no approval or has one. A call uses its approval up. With a `Retry` it covers all
-        attempts, and with `retryable` a second call, as long as the calls fail cleanly."""
+    def call_once(self, line: Line | None, place: str, tool: str, arguments: dict[str, Value], now: float) -> Value:
+        """Make a call, unless it needs an approval and has none. An approval is used once. After a clean failure it can
+        be used again: with a `Retry` for its attempts, with `retryable` alone once."""
+        request = self.request_of(line, place, tool, arguments, now)
+        is_clean = False
+        try:
+            return self.call(tool, arguments)
+        except Failed:
+            is_repeated = line is not None and line.retry is not None and not self.plan.tools[tool].masked
+            is_clean = line is not None and (line.retryable or is_repeated)
+            raise
+        finally:
+            if request is not None:
+                request.uses += 1
+                request.may_be_used = request.may_be_used if is_clean else request.uses
+
+    def request_of(
+        self, line: Line | None, place: str, tool: str, arguments: dict[str, Value], now: float
+    ) -> Request | None:
+        """The approval of a call; `None` if it needs none. A call without one stops, and requests it."""
         approval = self.plan.tools[tool].approval or (line.approval if line else None)
         if approval is None or not needs_approval(approval, arguments):
-            return
-        request = self.request_for(place, tool, arguments, now)
-        if request is not None and request.uses and is_client:
-            request.may_be_used, request = request.uses, None
+            return None
+        uses = 1 if line is None else line.retry.attempts if line.retry else 1 + line.retryable
+        definition = "" if line is None else repr((line.arguments, line.when, line.each))
+        wanted = Request(place, tool, arguments, now + approval.expires_s, uses, definition)
+        request = self.request_like(wanted, now)
         if request is None:
             if len(self.waiting_requests(now)) < WAITING_APPROVALS:
-                uses = 1 if line is None else line.retry.attempts if line.retry else 2 if line.retryable else 1
-                self.requests.append(Request(place, tool, arguments, now + approval.expires_s, uses))
+                self.requests.append(wanted)
             raise Stopped("approvalRequired")
         if request.state == "denied":
             raise Stopped("approvalDenied", (), (), True)
         if request.state != "approved":
             raise Stopped("approvalRequired")
-        request.uses += 1
+        return request
 
-    def request_for(self, place: str, tool: str, arguments: dict[str, Value], now: float) -> Request | None:
+    def request_like(self, wanted: Request, now: float) -> Request | None:
         """The request for a call that still counts. A denial stays; an expired or used one does not count."""
         for request in reversed(self.requests):
-            if (request.place, request.tool, request.arguments) == (place, tool, arguments):
+            call = request.place, request.arguments, request.definition
+            if call == (wanted.place, wanted.arguments, wanted.definition):
                 if request.state == "denied":
                     return request
                 is_over = now >= request.until or request.uses >= request.may_be_used
@@ -406,11 +430,10 @@ class Task:
                 return self.world.arguments[name]
             case ("argument", _):
                 raise NotGiven
+            case ("secret",):
+                return PIN
             case ("default", inner, value):
-                try:
-                    return self.resolve(inner, element)
-                except (Missing, NotGiven):
-                    return value
+                return self.resolved_or(inner, value, element)
             case ("item", path):
                 return followed(element, path)
             case ("variable", name) if name in self.variables:
@@ -419,13 +442,19 @@ class Task:
                 return followed(self.output(step), path)
         raise Missing("unresolvableParams")
 
+    def resolved_or(self, source: Source, value: Value, element: Value) -> Value:
+        """The value of a source, or another one in place of a missing one. An open step may still give a value."""
+        if not all(map(self.is_settled, outputs_of(source))):
+            raise Missing("unresolvedDependency")
+        try:
+            return self.resolve(source, element)
+        except (Missing, NotGiven):
+            return value
+
     def output(self, step: str) -> Value:
-        """A step's result. An answer or a callback that came early is known, unless the step may be skipped."""
+        """A step's result. One that came early does not count yet."""
         if self.statuses[step] == "completed":
             return self.values[step]
-        early = {**self.answers, **self.callbacks}
-        if step in early and self.plan.line(step).when is None:
-            return early[step]
         raise Missing("unresolvedDependency")
 
     def filled(self, value: Value) -> Value:
@@ -458,14 +487,8 @@ class Task:
 
     def exists(self, source: Source) -> bool:
         """Whether a source has a value. A step that is still open may give it one."""
-        for step in outputs_of(source):
-            if not self.is_settled(step):
-                raise Missing("unresolvedDependency")
-        try:
-            self.resolve(source)
-        except (Missing, NotGiven):
-            return False
-        return True
+        missing = object()
+        return self.resolved_or(source, missing, None) is not missing
 
     # Calls of clients
 
@@ -475,9 +498,8 @@ class Task:
         arguments = {"y": 0, **arguments}
         line, index = self.match(tool, arguments)
         place = "" if line is None else line.name if index is None else f"{line.name}[{index}]"
-        self.permit(line, place, tool, arguments, now, is_client=True)
         try:
-            value = self.call(tool, arguments)
+            value = self.call_once(line, place, tool, arguments, now)
         except Failed:
             if line is None or self.statuses[line.name] == "completed":
                 raise
@@ -507,6 +529,8 @@ class Task:
 
     def record_failure(self, line: Line, index: int | None) -> None:
         failed: set[int] = set()
+        if self.plan.parallel == 1:
+            self.stops = [stop for stop in self.stops if stop.step == line.name]
         if index is None:
             self.statuses[line.name] = "failed"
         else:
@@ -524,7 +548,7 @@ class Task:
     def match(self, tool: str, arguments: dict[str, Value]) -> tuple[Line | None, int | None]:
         """The step, and the element of its list, that a call means (docs, Which step a continuation means)."""
         lines = [line for line in self.plan.lines if line.tool == tool and self.statuses[line.name] != "skipped"]
-        lines = [line for line in lines if not self.is_ruled_out(line)]
+        lines = [line for line in lines if self.is_settled(line.name) or self.decided(line) is not False]
         plain = [line for line in lines if line.each is None]
         if len(lines) == 1 and plain:
             return plain[0], None
@@ -533,7 +557,7 @@ class Task:
             return max(equals, key=lambda match: match[0])[1:]
         open_lines = [line for line in plain if not self.is_settled(line.name)]
         done = [line for line in reversed(plain) if self.statuses[line.name] == "completed"]
-        repeated = [line for line in done if self.made.get(line.name) == arguments]
+        repeated = [line for line in done if self.is_call_of(line, arguments)]
         if repeated:
             return repeated[0], None
         possible = list(self.possible_places(lines, arguments))
@@ -548,11 +572,11 @@ class Task:
             if line.each is None and not self.is_settled(line.name):
                 known = self.known_arguments(line, None)
                 if (known or not line.arguments) and self.is_equal(known, arguments):
-                    yield len(known), line, None
+                    yield len(known.keys() & line.arguments), line, None
             for index, element in self.open_elements(line):
                 known = self.known_arguments(line, element)
                 if known and self.is_equal(known, arguments):
-                    yield len(known), line, index
+                    yield len(known.keys() & line.arguments), line, index
 
     def possible_places(self, lines: list[Line], arguments: dict[str, Value]) -> Iterator[tuple[Line, int | None]]:
         """The open steps that a call does not contradict, and the elements of which nothing is known, unless the call
@@ -571,19 +595,23 @@ class Task:
                     if not self.known_arguments(line, element)
                 )
 
-    def is_ruled_out(self, line: Line) -> bool:
-        """Whether the condition of an open step is known to be false."""
-        try:
-            return not self.is_settled(line.name) and line.when is not None and not self.holds(line.when)
-        except Missing:
-            return False
+    def is_call_of(self, line: Line, arguments: dict[str, Value]) -> bool:
+        """Whether a completed step was called with equal arguments. Secret ones do not count."""
+        secrets = {name for name, source in line.arguments.items() if source == ("secret",)}
+        made = self.made.get(line.name, {})
+        return {name: value for name, value in made.items() if name not in secrets} == {
+            name: value for name, value in arguments.items() if name not in secrets
+        }
 
     def is_equal(self, known: dict[str, Value], arguments: dict[str, Value]) -> bool:
         return all(name in arguments and arguments[name] == value for name, value in known.items())
 
     def known_arguments(self, line: Line, element: Value) -> dict[str, Value]:
+        """The arguments of a call that can be resolved now, without secret ones."""
         known: dict[str, Value] = {}
         for name, source in line.arguments.items():
+            if source == ("secret",):
+                continue
             try:
                 known[name] = self.resolve(source, element)
             except (Missing, NotGiven):
@@ -605,17 +633,25 @@ class Task:
     # People, other systems and the clock
 
     def answer(self, step: str, value: Value) -> None:
-        """An answer counts when the run reaches its question. One for a skipped question is ignored."""
+        """An answer counts in the run that its call starts. One for a skipped question is ignored."""
         if not self.is_settled(step):
-            self.answers[step] = value
+            self.early[step] = value
+
+    def may_settle(self, line: Line) -> bool:
+        """Whether an answer or a callback settles its step, although the run may not have reached it."""
+        is_due = self.plan.parallel == 1 or all(map(self.is_settled, self.needs(line)))
+        return is_due and self.decided(line) is True
 
     def decide(self, request: Request, decision: str) -> None:
         request.state = decision
 
     def call_back(self, step: str, body: Value) -> None:
         """A callback may come before the run reaches its step; then the step does not wait."""
-        if not self.is_settled(step):
-            self.callbacks[step] = body
+        line = self.plan.line(step)
+        if step in self.ends or (line.when is None and (self.plan.parallel == 1 or not self.needs(line))):
+            self.statuses[step], self.values[step] = "completed", body
+        elif not self.is_settled(step):
+            self.early[step] = body
 
     def cancel(self) -> None:
         """The client ends the task. Its approvals are withdrawn."""
@@ -639,27 +675,18 @@ class Task:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether nothing can complete the workflow: a person has denied a call, a callback has not come, or a question
-        or a resource needs a value that does not exist."""
-        needs_value = ("unresolvableParams", "unresolvedDependency")
-        return any(
-            stop.is_final or (stop.type in needs_value and self.plan.line(stop.step).kind != "tool")
-            for stop in self.stops
-        )
+        """Whether nothing can complete the workflow: a person has denied a call, a callback has not come, or a value is
+        missing that a question, a resource, or the condition of a call that clients cannot make needs."""
+        return any(stop.is_final or self.lacks_value(stop) for stop in self.stops)
 
-
-def needs_approval(approval: Approval, arguments: dict[str, Value]) -> bool:
-    x = arguments["x"]
-    return approval.above is None or not isinstance(x, int | float) or x > approval.above
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def equal(left: Value, right: Value) -> bool:
-    """Equal as JSON: `true` is not 1."""
-    return key_of(left) == key_of(right)
+    def lacks_value(self, stop: Stop) -> bool:
+        if stop.type not in ("unresolvableParams", "unresolvedDependency"):
+            return False
+        line = self.plan.line(stop.step)
+        if line.kind != "tool":
+            return True
+        is_callable = line.each is None and not self.plan.tools[line.tool].only_in
+        return not is_callable and self.decided(line) is None
 
 
 def followed(value: Value, path: str | None) -> Value:

@@ -1,8 +1,9 @@
 """Plans and worlds of the model: plain data, without any import from the package.
 
-A source is `("constant", value)`, `("argument", name)`, `("output", step, path)`, `("default", source, value)`,
-`("item", path)` or `("variable", name)`. A condition is `(operator, source, source)`, `("exists", source)`,
-`("not", condition)`, `("and", condition, condition)` or `("or", condition, condition)`. Paths are dotted, or `None`.
+A source is `("constant", value)`, `("argument", name)`, `("secret",)`, `("output", step, path)`,
+`("default", source, value)`, `("item", path)` or `("variable", name)`. A condition is `(operator, source, source)`,
+`("exists", source)`, `("not", condition)`, `("and", condition, condition)` or `("or", condition, condition)`. Paths are
+dotted, or `None`.
 """
 
 import json
@@ -15,6 +16,8 @@ type Condition = Any
 type Value = Any
 
 MINUTE, HOUR = 60.0, 3600.0
+PIN = "pin-48151623"
+"""The value of the secret argument `pin`."""
 
 
 @dataclass
@@ -130,6 +133,8 @@ class World:
         unreadable: How often the resource of a `fetch` cannot be read at first.
         seed: Chooses what the driver does.
         kills: How often a function is killed.
+        changes: How often another definition is deployed while the task waits.
+        meanwhile: What happens during runs, in the call of a tool: a `call` of the client, or a `callback`.
         gives: The value that the client's model gives for each missing argument; `None` for different values.
     """
 
@@ -143,6 +148,8 @@ class World:
     unreadable: dict[str, int] = field(default_factory=dict)
     seed: int = 0
     kills: int = 0
+    changes: int = 0
+    meanwhile: str = ""
     gives: int | None = None
 
 
@@ -165,6 +172,26 @@ def outputs_of(source: Source) -> set[str]:
         case ("default", inner, _):
             return outputs_of(inner)
     return set()
+
+
+def is_same(line: Line, other: Line | None) -> bool:
+    """Whether a step is the same in another definition."""
+    names = ("kind", "tool", "arguments", "when", "each", "within_s")
+    return other is not None and all(getattr(line, name) == getattr(other, name) for name in names)
+
+
+def needs_approval(approval: Approval, arguments: dict[str, Value]) -> bool:
+    x = arguments["x"]
+    return approval.above is None or not isinstance(x, int | float) or x > approval.above
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def equal(left: Value, right: Value) -> bool:
+    """Equal as JSON: `true` is not 1."""
+    return key_of(left) == key_of(right)
 
 
 def key_of(value: Value) -> str:

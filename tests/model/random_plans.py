@@ -1,6 +1,5 @@
 """Random plans and worlds over all features."""
 
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -15,17 +14,16 @@ def random_plan(seed: int) -> tuple[Plan, World]:
     way = rng.choice(["prompt", "tool", "tool", "task", "task"])
     plan = Plan([], {}, way=way, era=rng.choice(["2025", "2026"]))
     plan.parallel = rng.choice([1, 1, 2, 8])
-    plan.secret = way != "task" and rng.random() < 0.15
+    plan.secret = way != "task" and rng.random() < 0.4
     for number in range(rng.randint(1, MOST_LINES)):
         plan.lines.append(random_line(rng, plan, f"s{number}"))
-    if plan.way == "prompt" and rng.random() < 0.5:
-        plan.way = "prompt"
     without_ambiguity(plan)
+    without_races(plan)
     return plan, random_world(rng, plan, seed)
 
 
 def random_line(rng: Random, plan: Plan, name: str) -> Line:
-    kinds = ["tool"] * 9 + ["fetch", "model", "user", "callback", "sleep"]
+    kinds = ["tool"] * 9 + ["fetch", "model", "user", "callback", "callback", "sleep"]
     line = Line(name, rng.choice(kinds))
     earlier = [other.name for other in plan.lines if other.kind not in ("fetch", "sleep")]
     match line.kind:
@@ -70,9 +68,13 @@ def random_call(rng: Random, plan: Plan, line: Line, earlier: list[str]) -> None
         if line.each[0] == "output":
             line.each = with_default(plan, line.each, [1])
         line.parallel = rng.choice([1, 1, 4])
+        if rng.random() < 0.12:
+            line.each = ("constant", [{"n": 3}, {"n": 8}, {"odd": 5}][: rng.randint(1, 3)])
     for name in ["x", "y"] if rng.random() < 0.4 else ["x"]:
-        line.arguments[name] = random_source(rng, plan, earlier, in_list=line.each is not None)
-    if rng.random() < 0.06 and line.each is None:
+        line.arguments[name] = random_source(
+            rng, plan, earlier, in_list=line.each is not None, is_call=True, is_of_objects="{" in repr(line.each)
+        )
+    if rng.random() < 0.14 and line.each is None:
         del line.arguments["x"]
     if rng.random() < 0.2:
         line.retry = Retry(rng.randint(2, 3), rng.choice([1.0, HOUR]))
@@ -83,12 +85,12 @@ def random_call(rng: Random, plan: Plan, line: Line, earlier: list[str]) -> None
 
 def random_tool(rng: Random, name: str) -> Tool:
     tool = Tool(name)
-    if rng.random() < 0.2:
+    if rng.random() < 0.25:
         tool.approval = random_approval(rng)
     tool.fails = rng.choice([0, 0, 0, 1, 1, 2, 3])
-    tool.sets = f"v{name}" if rng.random() < 0.15 else None
+    tool.sets = f"v{name}" if rng.random() < 0.3 else None
     tool.only_in = rng.random() < 0.1
-    tool.masked = rng.random() < 0.15
+    tool.masked = rng.random() < 0.25
     return tool
 
 
@@ -101,14 +103,24 @@ def is_plain_tool(plan: Plan, name: str) -> bool:
     return line.kind == "tool" and line.each is None
 
 
-def random_source(rng: Random, plan: Plan, earlier: list[str], *, in_list: bool = False) -> Source:
+def random_source(
+    rng: Random,
+    plan: Plan,
+    earlier: list[str],
+    *,
+    in_list: bool = False,
+    is_call: bool = False,
+    is_of_objects: bool = False,
+) -> Source:
+    if plan.secret and is_call and not in_list and rng.random() < 0.5:
+        return ("secret",)
     kinds = ["constant", "constant", "argument"] + ["item"] * 3 * in_list + ["output"] * 4 * bool(earlier)
     setters = [tool.sets for tool in plan.tools.values() if tool.sets is not None]
-    match rng.choice([*kinds, *(["variable"] if setters else [])]):
+    match rng.choice([*kinds, *(["variable"] * 2 if setters else [])]):
         case "argument":
             return rng.choice([("argument", "a"), ("default", ("argument", "b"), 6), ("argument", "b")])
         case "item":
-            return ("item", None)
+            return ("item", rng.choice([None, "n"]) if is_of_objects else None)
         case "variable":
             return rng.choice([("variable", rng.choice(setters)), ("default", ("variable", rng.choice(setters)), 4)])
         case "output":
@@ -171,9 +183,23 @@ def without_ambiguity(plan: Plan) -> None:
                 line.approval = None
             for line in lines:
                 line.arguments.setdefault("x", ("constant", 7))
+                if line.arguments["x"] == ("secret",):
+                    line.arguments["x"] = ("constant", 7)
         for line in lines:
             if line.each is not None and (tool.approval or line.approval):
                 line.arguments["x"] = ("item", None)
+
+
+def without_races(plan: Plan) -> None:
+    """Make sure that no call at the same time or later sets a task variable that a step uses."""
+    for index, line in enumerate(plan.lines):
+        later = {other.tool for other in plan.lines[index:] if other.kind == "tool"}
+        names = {tool.sets for tool in plan.tools.values() if tool.name in later}
+        if plan.parallel > 1 or line.parallel > 1:
+            for name, source in line.arguments.items():
+                variable = source[1] if source[0] == "default" else source
+                if variable[0] == "variable" and variable[1] in names:
+                    line.arguments[name] = ("constant", 4)
 
 
 def random_world(rng: Random, plan: Plan, seed: int) -> World:
@@ -183,10 +209,13 @@ def random_world(rng: Random, plan: Plan, seed: int) -> World:
     questions = [line.name for line in plan.lines if line.kind in ("model", "user")]
     world.answers = {name: rng.randint(0, 9) for name in questions}
     if plan.way != "prompt":
-        world.early = tuple(name for name in questions if rng.random() < 0.2)
+        world.early = tuple(name for name in questions if rng.random() < 0.35)
     names = [line.name for line in plan.lines]
-    world.denied = tuple(name for name in names if rng.random() < 0.08)
-    world.expiring = tuple(name for name in names if rng.random() < 0.1)
+    world.denied = tuple(name for name in names if rng.random() < 0.2)
+    world.expiring = tuple(name for name in names if rng.random() < 0.2)
     world.silent = tuple(name for name in names if rng.random() < 0.3)
     world.unreadable = {line.name: rng.choice([0, 1, 2]) for line in plan.lines if line.kind == "fetch"}
-    return replace(world)
+    world.form = plan.way != "task" and bool(questions) and rng.random() < 0.6
+    world.changes = rng.choice([0, 0, 1, 2])
+    world.meanwhile = rng.choice(["", "", "call", "callback"])
+    return world

@@ -1,5 +1,6 @@
 """What the tools and resources of a plan's server do, and the calls that they have noted."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -15,6 +16,7 @@ class Tools:
     Attributes:
         calls: Each call with its arguments, in order.
         keys: The idempotency keys of the calls.
+        meanwhile: What happens once, in the next call of another tool than this.
     """
 
     plan: Plan
@@ -25,6 +27,7 @@ class Tools:
     failures: dict[str, int] = field(default_factory=dict)
     reads: dict[str, int] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
+    meanwhile: tuple[str, Callable[[], None]] | None = None
 
     def call(self, ctx: Context, name: str, x: Value, y: Value) -> Value:
         tool, arguments = self.plan.tools[name], {"x": x, "y": y}
@@ -33,6 +36,11 @@ class Tools:
             self.keys.append(ctx.idempotency_key)
             key = key_of([name, arguments])
             self.failures[key] = self.failures.get(key, 0) + 1
+            other, self.meanwhile = self.meanwhile, None
+            if other is not None and other[0] == name:
+                other, self.meanwhile = None, other
+        if other is not None:
+            other[1]()
         if self.failures[key] <= tool.fails:
             raise (
                 RuntimeError(f"{name} has no time for {x}") if tool.masked else ToolError(f"{name} has no time for {x}")

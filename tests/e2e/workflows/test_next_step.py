@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 
 import pytest
 
-from mcp_baton import Approval, Argument, Server, Step, ToolError, Workflow, prompt_arg, step, step_output
+from mcp_baton import Approval, Argument, Server, Step, ToolError, Workflow, ask_model, prompt_arg, step, step_output
 from mcp_baton.tasks.record import PAUSED
 from mcp_baton.testing import Client, Connect, Era, Result, Run
 
@@ -311,3 +311,30 @@ def test_a_task_that_waits_for_a_person_says_so(baton: Connect, era: Era) -> Non
     assert view.startswith("This task of refund_order waits for a person; 1 of 3 steps done. ")
     assert "working, paused: waits for an approval of refunds (approvalRequired) at step" in list_text
     assert status == "paused: waits for an approval of refunds"
+
+
+def test_an_interrupted_task_suggests_that_the_server_continues_and_not_what_an_older_pause_needed(
+    baton: Connect, era: Era
+) -> None:
+    server = Server("shop")
+
+    @server.tool
+    def pay(amount: int) -> str:
+        """Pay an amount."""
+        return f"paid {amount}"
+
+    @server.workflow
+    def refund() -> None:
+        """Refund an order."""
+        amount = ask_model("amount", "How much?", returns=int)
+        step(pay)(amount=amount)
+
+    client = baton(server, era=era)
+    run = client.call_workflow("refund")
+    with client.killed_after("pay"):
+        client.call_workflow("refund", {"task_id": run.task_id, "answers": {"amount": 30}})
+    client.clock.advance(46)
+    read: Any = client.request("tasks/get", {"taskId": run.task_id}, {"mcp-baton/next": True})
+    shown: Any = client.call_tool("refund", {"task_id": run.task_id, "task_action": "show"}).structured
+    resume = [{"tool": "refund", "arguments": {"task_id": run.task_id}}]
+    assert (read["_meta"]["mcp-baton/next"], shown["next"]) == (resume, resume)

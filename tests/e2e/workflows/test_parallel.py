@@ -1,6 +1,6 @@
 """Steps that run at the same time (docs/workflows.md, Parallel steps).
 
-The order of the steps and the end of each plan are tested in tests/unit/workflow/test_plans.py.
+The order of the steps and the end of each plan are tested in tests/model.
 """
 
 import threading

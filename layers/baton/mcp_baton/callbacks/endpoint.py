@@ -191,6 +191,7 @@ def _store(
     if step is None or step.callback is None:
         raise Refused(410, "The task no longer waits for this callback.")
     value = _convert_body(step, callback.body)
+    is_always_due = step.when is None and (workflow is None or workflow.parallel == 1 or not workflow.needs(step))
 
     def decide(current: TaskRecord) -> Batch:
         if not _is_new(current, pointer, callback, store.now_ms()):
@@ -202,7 +203,7 @@ def _store(
         jobs = waiting_jobs(current.variables) or ((pointer.job_id,) if pointer.job_id else ())
         # A worker may suspend the workflow at this moment. Then its job must be woken.
         is_unsure = not jobs and workflow is not None and workflow.background
-        is_reached = step.when is None or f"{WAIT_PREFIX}{pointer.step}" in current.variables
+        is_reached = is_always_due or f"{WAIT_PREFIX}{pointer.step}" in current.variables
         variables: JsonObject = {} if is_reached else {f"{EARLY_PREFIX}{pointer.step}": True}
         return Batch(steps=(write,), variables=variables, wakes=jobs, same_version=is_unsure)
 

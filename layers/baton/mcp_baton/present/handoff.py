@@ -178,8 +178,16 @@ class RemainingCalls(Struct, frozen=True):
         paused_step = next((step for step in open_steps if step.name == pause.step), None)
         if paused_step is None:
             return []
+        if paused_step.tool is not None:
+            return [paused_step]
         # The model's reading of a resource is not recorded, so the server would stop there again.
-        return [paused_step] if paused_step.tool is not None else open_steps
+        steps = [step for step in open_steps if self.known.decide_condition(step) is True]
+        return [step for step in steps if step.ask is None and not step.is_wait and self._has_calls(step)]
+
+    def _has_calls(self, step: Step) -> bool:
+        """Whether a step is no list, or one that may have elements without a result."""
+        items = None if step.each is None else self.known.items_of(step)
+        return items is None or bool(items.open)
 
     def _visible_count(self, steps: Sequence[Step]) -> int:
         """How many calls a model can make without the task: up to the first one that uses the result of a callback,

@@ -7,6 +7,7 @@ from typing import cast
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import (
     CALL_PREFIX,
+    EARLY_PREFIX,
     ITEMS_PREFIX,
     PROGRESS,
     RESULT_PREFIX,
@@ -58,13 +59,16 @@ def run_batch(
     """
     pending_move = move if move and move.concerns(task) else None
     statuses = statuses_under(task, pending_move.workflow) if pending_move else statuses_of(task)
-    early_names = {name for name in statuses if is_early(task.variables, name)}
+    completed_names = (name for name, status in statuses.items() if status is StepStatus.COMPLETED)
+    early_names = {name for name in completed_names if is_early(task.variables, name)}
+    still_early = {name for name in early_names if variables.changed.get(f"{EARLY_PREFIX}{name}") is not False}
     writes = tuple(_writes(traces, statuses, items, early_names))
     written_names = {write.name for write in writes}
     users = {user for trace in traces if trace.step.name in written_names for user in trace.users}
     unchanged = sorted((users.union(watched) - written_names) & statuses.keys())
     places = {name: index for index, name in enumerate(statuses)}
-    new_statuses = statuses | {write.name: write.status for write in writes}
+    new_statuses = statuses | dict.fromkeys(still_early, StepStatus.PENDING)
+    new_statuses |= {write.name: write.status for write in writes}
     completed = finished and all(status.settled for status in new_statuses.values())
     names = {name: f"{ITEMS_PREFIX}{name}" for name in items}
     open_items = {names[name]: entry.to_json() for name, entry in items.items() if not _is_settled(new_statuses, name)}

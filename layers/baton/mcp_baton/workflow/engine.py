@@ -22,6 +22,7 @@ from mcp_baton.exceptions import (
     StoreUnavailable,
     TaskFinished,
     TaskNotFound,
+    ToolError,
     ValueLost,
 )
 from mcp_baton.present.handoff import RemainingCalls, uris_of
@@ -468,7 +469,9 @@ class Engine:
             return CallEnded(call, stop=decision)
         if not isinstance(decision, Ready):
             if call.index is not None:
-                return CallEnded(call, failed=Failed(decision.without_secrets(run.secrets.hide_text).cause()))
+                cause = decision.without_secrets(run.secrets.hide_text).cause()
+                # The same call would lack the value again, also if the step is retryable.
+                return CallEnded(call, failed=Failed(cause, cause=ToolError(cause, retryable=False)))
             blocked = Blocked(step, fetched.contents, fetched.read_resources)
             return CallEnded(call, stop=_missing_value(run, step, decision), blocked=blocked)
         if decision.call is None:

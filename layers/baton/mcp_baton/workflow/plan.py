@@ -174,7 +174,7 @@ class Plan:
         # A step that is new in the definition is pending. No step uses a value before the condition of its step holds.
         statuses = {
             step.name: StepStatus.PENDING
-            if is_early(self.task.variables, step.name)
+            if is_early(self.task.variables, step.name) and stored_statuses.get(step.name) is not StepStatus.SKIPPED
             else stored_statuses.get(step.name, StepStatus.PENDING)
             for step in self.workflow.steps
         }

@@ -383,6 +383,13 @@ class Known(Struct, frozen=True):
         problem = resolution if isinstance(resolution, str) else self._why_not_found(source, resolution)
         return UnresolvableParams(step.name, source_text(source), step.tool or "", problem, str(step.when))
 
+    def may_settle(self, step: Step) -> bool:
+        """Whether an answer or a callback settles its step now: its condition holds, and with `parallel` the steps that
+        it needs are settled. Without `parallel`, the steps before it run first in any case."""
+        if self.workflow.parallel > 1 and not all(self.statuses[name].settled for name in self.workflow.needs(step)):
+            return False
+        return self.decide_condition(step) is True
+
     def _evaluate(self, condition: Condition) -> bool | tuple[Source, Resolution | str]:
         """Whether a condition holds; or the source without a usable value, and the reason.
 

@@ -330,7 +330,7 @@ class Run:
         stops: Why steps could not be settled, by step, and what was read for them.
         is_over: Whether the run cannot write to its task any more.
         lists: The calls of steps with `each`, by step.
-        early: The answers and callbacks that came before the conditions of their steps were decided, by step.
+        early: The answers and callbacks that came before their steps were reached, by step.
     """
 
     def __init__(
@@ -587,7 +587,9 @@ class Run:
             return []
         statuses = statuses_of(task)
         steps = (step for step in self.workflow.steps if step.name in self.stops)
-        return [step for step in steps if statuses.get(step.name) is StepStatus.COMPLETED]
+        steps = (step for step in steps if statuses.get(step.name) is StepStatus.COMPLETED)
+        # A value that came early stays unused as long as the condition of its step has no result.
+        return [step for step in steps if not is_early(task.variables, step.name) or self.known.may_settle(step)]
 
     def waiting_for_callbacks(self) -> list[str]:
         """The stopped steps that wait for callbacks."""
@@ -611,32 +613,30 @@ class Run:
     def take_answers(self) -> None:
         """Settle the questions that this invocation answers. An answer counts as the step's result.
 
-        An answer to a question that is skipped is ignored. One whose condition is not decided is stored, and waits.
+        An answer to a question that is skipped is ignored. One whose question is not reached is stored, and waits.
         """
         for name, arguments in self.input.answers.items():
             step = self.workflow.step(name)
-            if step is None or step.ask is None or (decision := self.known.decide_condition(step)) is False:
+            if step is None or step.ask is None or self.known.decide_condition(step) is False:
                 continue
+            is_reached = self.known.may_settle(step)
             users = tuple(user.name for user in self.workflow.steps if user.uses(step.binding))
             self.discard(step)
             self.settle(StepTrace(step, None, (), Succeeded(arguments[name]), users=users))
-            self._note_early(step, is_early=decision is not True)
+            self._note_early(step, is_early=not is_reached)
         self.hold_early()
 
     def hold_early(self) -> None:
-        """Reopen the steps whose values came before their conditions were decided. No step uses such a value before
-        the condition holds. A step whose condition is false is skipped."""
+        """Reopen the steps whose values came before their conditions were decided, or before the steps that they need
+        were settled. No step uses such a value earlier."""
         for step in self.workflow.steps:
             if not is_early(self.variables, step.name) or step.name not in self.outputs:
                 continue
-            decision = self.known.decide_condition(step)
-            if decision is True:
+            if self.known.may_settle(step):
                 self._note_early(step, is_early=False)
                 continue
             self.early[step.name] = self.outputs.pop(step.name)
             self.statuses[step.name] = StepStatus.PENDING
-            if decision is False:
-                self.skip(step)
 
     def skip(self, step: Step) -> None:
         """Skip a step whose condition is false. A value that came before is dropped."""

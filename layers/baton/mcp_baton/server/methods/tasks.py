@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from msgspec import structs
+
 from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.present.task_view import (
     ALL,
@@ -19,6 +21,7 @@ from mcp_baton.present.task_view import (
     poll_interval_ms,
     related_task,
     result_view,
+    shown_pause,
     task_summary,
     task_view,
     with_decision,
@@ -65,8 +68,10 @@ def _options(request: Request) -> ViewOptions:
     from mcp_baton.workflow.continuations import plan_of, remaining_calls
 
     def next_calls(task: TaskRecord) -> list[JsonObject]:
-        # They are for people, who can correct a call that has failed.
-        return remaining_calls(request, plan_of(request, task), with_failed=True)
+        # They are for people, who can correct a call that has failed. If a run was interrupted, the reason that an
+        # earlier one has stored does not count.
+        shown = structs.replace(task, decided_pause=shown_pause(task, request.now_ms))
+        return remaining_calls(request, plan_of(request, shown), with_failed=True)
 
     return options_of(request, values=values, next_calls=next_calls)
 

@@ -1,0 +1,543 @@
+"""Faults of the engine, mostly of combinations, each with a plan in which the model notices it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+from mcp_baton import Step
+from mcp_baton.approvals import decisions, gate
+from mcp_baton.background import waiting
+from mcp_baton.background.items import DynamoDBJobStore
+from mcp_baton.callbacks import endpoint as callbacks
+from mcp_baton.present import task_view
+from mcp_baton.present.handoff import RemainingCalls
+from mcp_baton.server.methods import tasks as task_methods
+from mcp_baton.tasks.keys import own_key
+from mcp_baton.tasks.record import StepStatus
+from mcp_baton.tools.calls import Place
+from mcp_baton.tools.secrets import Secrets
+from mcp_baton.workflow import checking, client_questions, continuation, engine, pause, resolve, runs
+from mcp_baton.workflow.continuation import Rank
+from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.definition_changes import statuses_under
+from mcp_baton.workflow.engine import Engine
+from mcp_baton.workflow.items import Items
+from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.run import ListRun, Run
+from mcp_baton.workflow.wait import Callback
+from tests.model.driver import Difference
+from tests.model.examples import EXAMPLES
+from tests.model.kills import drive_with_kills
+from tests.model.plan import Approval, Line, Plan, Retry, Tool, World
+from tests.model.shrink import difference
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault: `target.name` is replaced by `value`.
+
+    Attributes:
+        example: The example that notices it, instead of `plan` and `world`.
+    """
+
+    fault: str
+    target: object
+    name: str
+    value: Any
+    plan: Plan = field(default_factory=lambda: Plan([], {}))
+    world: World = field(default_factory=World)
+    example: str = ""
+
+
+def is_noticed(mutant: Mutant) -> bool:
+    with patch.object(mutant.target, mutant.name, mutant.value):
+        return bool(difference_of(mutant))
+
+
+def difference_of(mutant: Mutant) -> str:
+    """Return the difference of the mutant's plan, or an empty text."""
+    plan, world = mutant.plan, mutant.world
+    if mutant.example:
+        found = next(example for example in EXAMPLES if example.name == mutant.example)
+        plan, world = found.plan, found.world
+    if not world.kills:
+        return difference(plan, world)
+    try:
+        drive_with_kills(plan, world)
+    except Difference as error:
+        return str(error)
+    return ""
+
+
+FIVE = {"x": ("constant", 5)}
+ALWAYS = (">=", ("output", "s0", "n"), ("constant", 0))
+NEVER = (">", ("output", "s0", "n"), ("constant", 9))
+
+
+def call(name: str, **options: Any) -> Line:
+    """A step that calls the tool of the same number."""
+    return Line(name, tool=name.replace("s", "t"), **{"arguments": FIVE, **options})
+
+
+def plan_of(
+    *lines: Line, parallel: int = 1, way: str = "tool", secret: bool = False, **options: dict[str, Any]
+) -> Plan:
+    """A plan whose tools have these options."""
+    names = {line.tool for line in lines if line.tool}
+    return Plan(
+        list(lines), {name: Tool(name, **options.get(name, {})) for name in names}, parallel, way, secret=secret
+    )
+
+
+GUARDED = {"approval": Approval()}
+LONG_RETRY = Retry(2, 3600.0)
+APPROVAL_IN_BACKGROUND = plan_of(call("s0"), way="task", t0=GUARDED)
+SLEEP_IN_BACKGROUND = plan_of(Line("s0", "sleep", within_s=3600.0), way="task")
+TWO_AFTER_ANOTHER = plan_of(call("s0"), call("s1", arguments={"x": ("output", "s0", "n")}), parallel=2)
+SECRET_MISSING = plan_of(call("s0", arguments={"y": ("secret",)}), secret=True)
+LIST = plan_of(call("s0", arguments={"x": ("item", None)}, each=("constant", [3, 8])))
+
+_uses, _questions, _pause, _ready = Step.uses, Known.open_questions, ListRun.pause, Workflow.ready
+_ranked_items: Callable[..., Any] = continuation._ranked_items  # noqa: SLF001
+_may_retry: Callable[..., bool] = engine._may_retry  # noqa: SLF001
+Gate = gate._Gate  # noqa: SLF001
+
+
+CONDITIONS = (
+    Mutant(
+        "a condition is never false",
+        Known,
+        "decide_condition",
+        lambda *_: True,
+        plan_of(call("s0"), call("s1", when=NEVER)),
+    ),
+    Mutant(
+        "exists is always true",
+        resolve,
+        "_exists",
+        lambda *_: True,
+        plan_of(call("s0", when=("exists", ("argument", "b")))),
+    ),
+    Mutant(
+        "a default is used before its step is settled",
+        Known,
+        "may_come",
+        lambda *_: False,
+        plan_of(
+            Line("s0", "model"),
+            call("s1"),
+            Line("s2", "model", arguments={"v": ("default", ("output", "s1", "n"), 7)}),
+        ),
+        World(answers={"s0": 1, "s2": 2}),
+    ),
+    Mutant(
+        "a step in or_default(…) does not know which tool sets its variable",
+        checking,
+        "with_setters",
+        lambda step, _: step,
+        example="a step that uses a task variable in or_default(…) needs all earlier steps",
+    ),
+)
+
+PARALLEL = (
+    Mutant(
+        "parallel steps ignore after",
+        Step,
+        "follows",
+        lambda step, other: _uses(step, other.binding),
+        plan_of(Line("s0", "sleep", within_s=300.0), call("s1", after=("s0",)), parallel=2),
+    ),
+    Mutant("parallel steps ignore data flow", Step, "uses", lambda *_: False, TWO_AFTER_ANOTHER),
+    Mutant(
+        "only the first open step runs, although others need nothing of it",
+        Workflow,
+        "ready",
+        lambda self, statuses, started=(), first=0: (
+            step for step in list(_ready(self, statuses, (), first))[:1] if step.name not in started
+        ),
+        plan_of(Line("s0", "sleep", within_s=300.0), call("s1"), parallel=2),
+    ),
+    Mutant(
+        "a pause lists questions as the run has stopped at them",
+        Run,
+        "update_questions",
+        lambda *_: None,
+        example="a pause of parallel steps lists only some of the open questions",
+    ),
+)
+
+EARLY = (
+    Mutant(
+        "a pause lists only the first question",
+        Known,
+        "open_questions",
+        lambda known: dict(list(_questions(known).items())[:1]),
+        plan_of(Line("s0", "model"), Line("s1", "user")),
+        World(answers={"s0": 1, "s1": 2}),
+    ),
+    Mutant(
+        "a form is not shown",
+        client_questions,
+        "unanswered_questions",
+        lambda _: None,
+        plan_of(Line("s0", "user"), call("s1")),
+        World(answers={"s0": 1}, form=True),
+    ),
+    Mutant(
+        "a resume uses early values at once",
+        Run,
+        "hold_early",
+        lambda _: None,
+        example="an answer that comes early settles a question whose condition is false",
+    ),
+    Mutant(
+        "an early value settles its step before those that it follows",
+        Known,
+        "may_settle",
+        lambda known, step: known.decide_condition(step) is True,
+        example="an early answer settles a question before the steps that it follows",
+    ),
+    Mutant(
+        "an early value is not used",
+        Run,
+        "use_early",
+        lambda *_: False,
+        plan_of(call("s0"), Line("s1", "model", when=ALWAYS)),
+        World(answers={"s1": 1}, early=("s1",)),
+    ),
+    Mutant(
+        "a callback never counts as early",
+        callbacks,
+        "EARLY_PREFIX",
+        "_workflow.other.",
+        example="an early callback completes a step whose condition has no result",
+    ),
+    Mutant(
+        "a run does not go on with a callback that comes while it runs",
+        Run,
+        "settled_meanwhile",
+        lambda *_: [],
+        plan_of(
+            call("s0"),
+            call("s1"),
+            Line("s2", "callback", within_s=7200.0),
+            call("s3"),
+            t0={"callback": "s2"},
+            t1={"fails": 1},
+        ),
+        World(meanwhile="callback", seed=0),
+    ),
+)
+
+LISTS = (
+    Mutant(
+        "the results of a list are in the wrong order",
+        Items,
+        "in_order",
+        property(lambda items: [items.results[index] for index in reversed(range(len(items.elements)))]),
+        LIST,
+    ),
+    Mutant(
+        "an element of which nothing is known takes no call",
+        continuation,
+        "_ranked_items",
+        lambda *arguments: (found for found in _ranked_items(*arguments) if found.rank is Rank.EQUAL),
+        example="a retryable list whose arguments have no value never ends",
+    ),
+    Mutant(
+        "a continuation never means an element of a list",
+        continuation,
+        "_ranked_items",
+        lambda *_: iter(()),
+        plan_of(call("s0", arguments={"x": ("item", None)}, each=("constant", [3, 8])), t0={"fails": 1}),
+        World(seed=1),
+    ),
+    Mutant(
+        "a list forgets the elements that failed",
+        ListRun,
+        "pause",
+        lambda run: None if run.unapproved_count else _pause(run),
+        example="the pause of a list says that an element has failed, although it waits for an approval",
+    ),
+    Mutant(
+        "the elements and results of the first run do not stay",
+        resolve,
+        "stored_items",
+        lambda *_: None,
+        plan_of(
+            call("s0", arguments={"x": ("item", None)}, each=("constant", [3, 8])), t0={"approval": Approval(above=4)}
+        ),
+    ),
+    Mutant(
+        "an element that lacks a value makes its step retryable",
+        engine,
+        "ToolError",
+        lambda text, **_: ValueError(text),
+        example="a retryable list whose arguments have no value never ends",
+    ),
+)
+
+RETRIES = (
+    Mutant(
+        "a failed call is not retried",
+        engine,
+        "_may_retry",
+        lambda *_: False,
+        plan_of(call("s0", retry=Retry(2, 1.0)), t0={"fails": 1}),
+    ),
+    Mutant(
+        "a call is retried once too often",
+        engine,
+        "_may_retry",
+        lambda step, failed, attempts: _may_retry(step, failed, attempts - 1),
+        plan_of(call("s0", retry=Retry(2, 1.0)), t0={"fails": 3}),
+    ),
+    Mutant(
+        "a call with a masked error is retried",
+        engine,
+        "_may_retry",
+        lambda step, _, attempts: step.retry is not None and attempts < step.retry.attempts,
+        plan_of(call("s0", retry=Retry(2, 1.0)), t0={"fails": 1, "masked": True}),
+    ),
+    Mutant(
+        "attempts are counted from 1 after a long wait",
+        engine,
+        "_earlier_attempts",
+        lambda *_: 0,
+        plan_of(call("s0", retry=LONG_RETRY), way="task", t0={"fails": 3}),
+    ),
+    Mutant(
+        "a long retry does not become a wait",
+        Engine,
+        "_postpone_attempt",
+        lambda *_: False,
+        plan_of(call("s0", retry=LONG_RETRY), way="task", t0={"fails": 1}),
+    ),
+    Mutant(
+        "a run that wakes for another step makes the next attempt, too",
+        Engine,
+        "_next_attempt_ms",
+        lambda *_: None,
+        plan_of(call("s0", retry=LONG_RETRY), call("s1"), parallel=2, way="task", t0={"fails": 1}, t1=GUARDED),
+    ),
+)
+
+WAITS = (
+    Mutant(
+        "a sweep finds no call whose wait has ended", DynamoDBJobStore, "due", lambda _: iter(()), SLEEP_IN_BACKGROUND
+    ),
+    Mutant(
+        "a wait ends at once", Engine, "_end_of_wait", lambda _self, _run, _until, now_ms: now_ms, SLEEP_IN_BACKGROUND
+    ),
+    Mutant(
+        "a callback that does not come skips its step in any case",
+        Callback,
+        "on_timeout",
+        property(lambda _: "skip"),
+        plan_of(call("s0"), Line("s1", "callback", within_s=7200.0), t0={"callback": "s1"}),
+        World(silent=("s1",)),
+    ),
+    Mutant(
+        "a call in the background does not know that its steps wait",
+        waiting,
+        "Waiting",
+        pause.DeadlineExceeded,
+        SLEEP_IN_BACKGROUND,
+    ),
+    Mutant("a decision does not wake a call", decisions, "wake", lambda *_: True, APPROVAL_IN_BACKGROUND),
+    Mutant(
+        "a call whose first step waits for an approval waits for nothing else",
+        waiting,
+        "LONGEST_DISPATCH_MS",
+        10**9,
+        plan_of(call("s0"), way="task", t0={"approval": Approval(expires_s=3600.0)}),
+        World(expiring=("s0",)),
+    ),
+)
+
+APPROVALS = (
+    Mutant(
+        "an approval is used once, also after a clean failure",
+        Gate,
+        "_most_uses",
+        property(lambda _: 1),
+        example="an approval is not used again after a clean failure",
+    ),
+    Mutant(
+        "an approval covers each failed call",
+        Gate,
+        "_most_uses",
+        property(lambda _: 99),
+        plan_of(call("s0", retryable=True), t0={"approval": Approval(), "fails": 3}),
+    ),
+    Mutant(
+        "an approval is not freed after a clean failure",
+        gate.Grant,
+        "end",
+        lambda *_: None,
+        plan_of(call("s0", retry=Retry(3, 1.0)), t0={"approval": Approval(), "fails": 1}),
+    ),
+    Mutant(
+        "an approval covers all elements of a list",
+        gate,
+        "digest_of",
+        lambda _: "0" * 64,
+        plan_of(call("s0", arguments={"x": ("item", None)}, each=("constant", [3, 8])), t0=GUARDED),
+    ),
+    Mutant(
+        "the model cannot supply an argument of a tool with only_in",
+        Place,
+        "allows",
+        lambda place, _: place.by.startswith("run:"),
+        plan_of(call("s0", arguments={}), t0={"only_in": True}),
+    ),
+)
+
+CONTINUATIONS = (
+    Mutant(
+        "a call means the step of which least is known",
+        continuation.Candidate,
+        "match_quality",
+        property(lambda candidate: (candidate.rank, candidate.equal)),
+        Plan(
+            [
+                Line("s0", tool="t0", arguments={"x": ("constant", 5), "y": ("argument", "b")}),
+                Line("s1", tool="t0", arguments={"x": ("constant", 5), "y": ("constant", 0)}),
+            ],
+            {"t0": Tool("t0", fails=1)},
+        ),
+        World(seed=1),
+    ),
+    Mutant(
+        "the result of a call does not settle its step",
+        continuation,
+        "status_of",
+        lambda _: StepStatus.PENDING,
+        plan_of(call("s0", arguments={})),
+    ),
+    Mutant(
+        "a call leaves the pause of its step",
+        continuation,
+        "paused_step",
+        lambda _: None,
+        plan_of(call("s0", arguments={}), call("s1")),
+    ),
+    Mutant(
+        "a run overwrites what a call has recorded meanwhile by nothing",
+        engine,
+        "WRITE_ATTEMPTS",
+        0,
+        plan_of(call("s0"), call("s1"), call("s2"), t0={"fails": 1}, t1={"fails": 1}),
+        World(meanwhile="call", seed=1),
+    ),
+)
+
+CHANGES = (
+    Mutant(
+        "a changed completed step is accepted",
+        runs,
+        "conflicting_steps",
+        lambda *_: [],
+        plan_of(call("s0"), Line("s1", "model")),
+        World(answers={"s1": 1}, changes=9, seed=1),
+    ),
+    Mutant(
+        "a resume runs completed steps again",
+        engine,
+        "statuses_under",
+        lambda task, workflow: dict.fromkeys(statuses_under(task, workflow), StepStatus.PENDING),
+        plan_of(call("s0"), call("s1"), t1={"fails": 1}),
+    ),
+    Mutant(
+        "a resume does not move the task to a changed definition",
+        engine,
+        "move_to",
+        lambda *_: None,
+        plan_of(call("s0"), Line("s1", "model")),
+        World(answers={"s1": 1}, changes=9, seed=4),
+    ),
+)
+
+SECRETS = (
+    Mutant(
+        "an error has the secret that it quotes",
+        Secrets,
+        "hide_text",
+        lambda _, text: text,
+        plan_of(call("s0", arguments={"x": ("secret",)}), secret=True, t0={"fails": 1}),
+    ),
+    Mutant("a call is stored with its secrets", continuation, "stored_call", lambda made, _: made, SECRET_MISSING),
+    Mutant(
+        "people see a secret",
+        gate,
+        "hidden_in",
+        lambda *_: frozenset(),
+        plan_of(call("s0", arguments={"x": ("secret",)}), secret=True, t0=GUARDED),
+    ),
+)
+
+VIEWS = (
+    Mutant(
+        "tasks/get does not see a decision",
+        task_methods,
+        "with_decision",
+        lambda task, _: task,
+        plan_of(call("s0"), t0=GUARDED),
+    ),
+    Mutant(
+        "a status message says that a person is waited for",
+        task_view,
+        "PAUSED",
+        "paused: waits for an approval of people",
+        plan_of(call("s0", arguments={})),
+    ),
+    Mutant(
+        "next has a call that failed and fails again",
+        RemainingCalls,
+        "_fails_again",
+        property(lambda _: False),
+        plan_of(call("s0"), t0={"fails": 1}),
+    ),
+    Mutant(
+        "the handoff lists a question among the calls",
+        RemainingCalls,
+        "_steps",
+        lambda calls: calls.known.open_steps,
+        example="the handoff has an empty line for a question, and suggests a call whose condition is not decided",
+    ),
+)
+
+KILLS = (
+    Mutant(
+        "each attempt has an idempotency key of its own",
+        engine,
+        "step_key",
+        lambda *_: own_key(),
+        plan_of(call("s0"), call("s1")),
+        World(kills=2, seed=2),
+    ),
+    Mutant(
+        "an interrupted task looks paused",
+        task_view,
+        "Interrupted",
+        pause.DeadlineExceeded,
+        plan_of(call("s0"), call("s1")),
+        World(kills=2, seed=2),
+    ),
+)
+
+MUTANTS = (
+    *CONDITIONS,
+    *PARALLEL,
+    *EARLY,
+    *LISTS,
+    *RETRIES,
+    *WAITS,
+    *APPROVALS,
+    *CONTINUATIONS,
+    *CHANGES,
+    *SECRETS,
+    *VIEWS,
+    *KILLS,
+)
