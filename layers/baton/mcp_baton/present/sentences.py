@@ -72,15 +72,13 @@ class PauseSentences(Struct, frozen=True):
         short: The reason in a few words, as templates: `{member}` is replaced by a member of the stored form. The first
             template whose members all have values is used. The last one has no members.
         happened: The reason in one or two sentences, for the handoff.
-        details: The error or the invalid fields, after the short form.
         waits: What the task does, as in "This task waits for the model".
-        brief: The short form, if templates cannot express it.
+        brief: The short form with what templates cannot express, such as the error.
         in_status: Whether the status message has the short form; otherwise it says what the task waits for.
     """
 
     short: tuple[str, ...]
     happened: Callable[[Any], str]
-    details: Callable[[Any], str] = lambda _: ""
     waits: str = WAITS_FOR_MODEL
     in_status: bool = False
     brief: Callable[[Any], str] | None = None
@@ -109,6 +107,11 @@ def _failed(reason: StepFailed) -> str:
     call = " Its tool was not called." if reason.suggested_tool else ""
     unread = f"the resource {encoded_uri(reason.resource)} could not be read"
     return f"Step '{reason.step}' failed: {unread}: {error}.{call} {failure_hint(reason)}"
+
+
+def _failed_briefly(reason: StepFailed) -> str:
+    cause = "the step failed" if reason.resource is None else f"cannot read {reason.resource}"
+    return f"{cause}: {reason.error}"
 
 
 def failure_hint(reason: StepFailed) -> str:
@@ -185,9 +188,7 @@ PAUSES: Final[Mapping[type[Reason], PauseSentences]] = {
     SchemaMismatch: PauseSentences(
         ("missing {missingFields}", "a value is missing or invalid"), _mismatch, brief=SchemaMismatch.as_error
     ),
-    StepFailed: PauseSentences(
-        ("cannot read {resource}", "the step failed"), _failed, lambda reason: f": {reason.error}"
-    ),
+    StepFailed: PauseSentences(("cannot read {resource}", "the step failed"), _failed, brief=_failed_briefly),
     UnresolvedDependency: PauseSentences(
         ("needs {missingOutput} of step {producingStep}", "an earlier result is missing"), _dependency
     ),
@@ -234,7 +235,7 @@ def short_form(reason: PauseReason) -> str:
         return sentences.brief(reason)
     members = {name: _joined(value) for name, value in reason.to_json().items() if value}
     template = next(candidate for candidate in sentences.short if placeholders(candidate) <= members.keys())
-    return fill(template, members) + sentences.details(reason)
+    return fill(template, members)
 
 
 def waits_text(reason: PauseReason | None) -> str:

@@ -161,11 +161,11 @@ def _other_task_error(execution: Execution, tool: WorkflowTool, task: TaskRecord
         return error_result(
             f"This task is a call of {name} in the background. {NOTHING_RUN}: call {name} with {arguments}."
         )
-    problem = f"This task is not one of this workflow. {NOTHING_RUN}"
     other_workflow = execution.server.workflows.get(task.workflow or "")
     if other_workflow is not None and other_workflow.has_workflow_tool:
-        return error_result(f"{problem}: call {task.workflow} with this {TASK_ID}.")
-    return error_result(f"{problem}: call {tool.workflow.name} without {TASK_ID} to start anew.")
+        known = f"This task is not one of this workflow. {NOTHING_RUN}: call {task.workflow} with this {TASK_ID}."
+        return error_result(known)
+    return error_result(refusal_of(WrongWorkflow(task), tool.workflow, task.task_id, execution.now_ms()).text)
 
 
 def text_in(result: JsonObject) -> str:
