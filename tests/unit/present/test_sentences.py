@@ -55,7 +55,7 @@ from mcp_baton.testing.results import Pause
 from mcp_baton.tools.outcomes import InvalidField
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.tools.templates import placeholders
-from mcp_baton.workflow.continuations import NotMade, NotRecorded, Recorded
+from mcp_baton.workflow.continuations import NotMade, NotRecorded, Recorded, Recording, plan_of
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.host import Skip, Skipped
@@ -221,11 +221,17 @@ def test_an_approval_waits_for_no_reader_after_its_decision(store: Any, message:
         text_in(list_result(execution, [paused_task])),
         pause_text(view_in_result(task_view(paused_task, options))),
     ]
-    _, recorded = show_recording(execution, Recorded(paused_task, Batch(), (), {}), in_text=True)
+    plan = plan_of(execution.server, paused_task)
+    states: list[Recording] = [
+        Recorded(paused_task, Batch(), (), {}),
+        NotRecorded("t", Conflict(paused_task)),
+        NotMade("t", plan),
+    ]
+    recorded: list[Any] = [show_recording(execution, state, in_text=False)[0]["pause_reason"] for state in states]
 
     assert texts[0] == texts[1] == message
     assert [("waits for" in str(text)) for text in texts] == ["waits" in message] * len(texts)
-    assert "waits" not in recorded
+    assert [pause["type"] == "approvalRequired" for pause in recorded] == ["waits" in message] * len(recorded)
 
 
 def test_a_wait_that_is_over_waits_for_no_reader() -> None:
