@@ -54,7 +54,7 @@ def show_recording(execution: Execution, recording: Recording, *, in_text: bool)
             # `next` does not name the call that was not made.
             plan = _plan(execution, target.task)
             calls = [entry for entry in _next_calls(execution, plan) if not _may_be(entry, recording.call)]
-            meta = _state(execution, plan.task, calls) | {"recorded": False, "record_error": NOT_MADE}
+            meta = _state(execution, plan, calls) | {"recorded": False, "record_error": NOT_MADE}
     return meta, _not_made_text(execution, recording, str(meta["record_error"])) if in_text else ""
 
 
@@ -62,7 +62,7 @@ def recorded_meta(
     execution: Execution, plan: Plan, oversized: Sequence[str], repeats: Sequence[Repeat] = ()
 ) -> dict[str, Json]:
     """Return the `_meta` of a continuation that was recorded: the task after the write."""
-    meta = _state(execution, plan.task, _next_calls(execution, plan)) | {"recorded": True}
+    meta = _state(execution, plan, _next_calls(execution, plan)) | {"recorded": True}
     return meta | notes_meta(plan.repeats(), repeats, oversized)
 
 
@@ -70,17 +70,16 @@ def _failure_meta(execution: Execution, task_id: str, error: StoreError) -> dict
     """Return the `_meta` of a call that was not recorded, or may not have been. It has the task and its suggested calls
     if the state of the task is known."""
     meta: dict[str, Json] = {"task_id": task_id}
-    if isinstance(error, TaskFinished):
-        meta = _state(execution, error.current, [])
-    elif isinstance(error, Conflict):
+    if isinstance(error, TaskFinished | Conflict):
         plan = _plan(execution, error.current)
-        meta = _state(execution, plan.task, _next_calls(execution, plan))
+        meta = _state(execution, plan, _next_calls(execution, plan))
     recorded = "unknown" if isinstance(error, OutcomeUnknown) else False
     return meta | {"recorded": recorded, "record_error": unrecorded_reason(error)}
 
 
-def _state(execution: Execution, task: TaskRecord, calls: Sequence[Json]) -> dict[str, Json]:
-    return task_meta(view_of(task, execution.now_ms()), stateless=execution.stateless) | {"next": calls}
+def _state(execution: Execution, plan: Plan, calls: Sequence[Json]) -> dict[str, Json]:
+    view = view_of(plan.task, execution.now_ms(), steps=plan.steps)
+    return task_meta(view, stateless=execution.stateless) | {"next": calls}
 
 
 def _plan(execution: Execution, task: TaskRecord) -> Plan:

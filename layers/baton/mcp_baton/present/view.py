@@ -23,6 +23,7 @@ from mcp_baton.tasks.record import (
     WAITS,
     WAITS_FOR,
     Job,
+    StepProgress,
     StepStatus,
     TaskRecord,
     TaskStatus,
@@ -174,12 +175,15 @@ class TaskView(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
 # Of a stored task
 
 
-def view_of(task: TaskRecord, now_ms: int, store: TaskStore | None = None) -> TaskView:
+def view_of(
+    task: TaskRecord, now_ms: int, store: TaskStore | None = None, steps: Sequence[StepProgress] | None = None
+) -> TaskView:
     """Return a stored task as it is shown, without its values.
 
     Args:
         now_ms: The time by which claims expire, epoch milliseconds.
         store: Has the approval for which the task waits; `None` if it was requested just now.
+        steps: The steps of the task, if the caller has decoded them.
     """
     task = with_decision(task, store)
     pause = shown_pause(task, now_ms)
@@ -193,7 +197,7 @@ def view_of(task: TaskRecord, now_ms: int, store: TaskStore | None = None) -> Ta
         created=task.created_at,
         updated=task.updated_at,
         ttl_ms=task.ttl_ms,
-        steps=tuple(StepView(step["name"], step["status"], step.get("tool")) for step in steps_of(task)),
+        steps=tuple(StepView(step["name"], step["status"], step.get("tool")) for step in steps or steps_of(task)),
         pause=pause,
         running_until=None if claim is None else timestamp(claim.until_ms),
         result_by="client" if task.by_client else None,
