@@ -23,7 +23,7 @@ from mcp_baton import Server, Settings, Step, ToolError, Workflow, item, step_ou
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.embedded import EmbeddedEngine
-from mcp_baton.present.task_view import VARIABLES_KEY
+from mcp_baton.present.mcp_task import VARIABLES_KEY
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASK_ID_KEY, TASKS_EXTENSION, VERSION_KEY
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import RESULT_PREFIX

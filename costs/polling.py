@@ -7,7 +7,7 @@ memory come from `costs/prices.py`. Logs and outgoing data are not included.
 from math import ceil
 
 from costs.prices import API_REQUEST, GB_SECOND, LAMBDA_REQUEST, MEMORY_GB, MILLION, READ_UNIT, WRITE_UNIT
-from mcp_baton.present.task_view import INTERVALS_MS, WAITING_MS
+from mcp_baton.present.mcp_task import INTERVALS_MS, WAITING_MS
 from mcp_baton.server.methods.tasks import READ_INTERVAL_S
 from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
 

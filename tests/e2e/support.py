@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mcp_baton import ToolError
 from mcp_baton.aws import LambdaContext
-from mcp_baton.present.run_text import REQUESTS
-from mcp_baton.present.task_view import VARIABLES_KEY, variables_in
+from mcp_baton.present.mcp_task import VARIABLES_KEY
+from mcp_baton.present.prompt_messages import REQUESTS
+from mcp_baton.present.view import variables_in
 from mcp_baton.protocol.envelope import (
     CAPABILITIES_KEY,
     RELATED_TASK_KEY,

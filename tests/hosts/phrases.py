@@ -20,9 +20,9 @@ NUMBERED = re.compile(rf"^\d+\. {READ}[Cc]all ([\w-]+) with (?=\{{[\x22}}])", re
 OPENINGS = r"(?:^(?:Or|Then) call|^Call|\. Call|When the cause is corrected, call|After the decision, call)"
 CONTINUE = re.compile(rf"{OPENINGS} ([\w-]+) with (?=\{{[\x22}}][^\n]*\}} to let the server continue\.)", re.MULTILINE)
 NEXT = re.compile(rf"Next: {READ}call ([\w-]+) with (?=\{{[\x22}}])")
-FINISH = re.compile(r"All \d+ steps are done\. Call ([\w-]+) with (?=\{[\x22}])")
-DONE = re.compile(r"^Done: \d+ of \d+ steps?\.", re.MULTILINE)
-LEFT_TO_CLIENT = re.compile(r"All \d+ steps are done[.;] [Tt]he client completes the task\.")
+FINISH = re.compile(r"All \d+ steps are done(?:, \d+ of them skipped)?\. Call ([\w-]+) with (?=\{[\x22}])")
+DONE = re.compile(r"^Done: \d+ of \d+ steps?(?:, \d+ of them skipped)?\.", re.MULTILINE)
+LEFT_TO_CLIENT = re.compile(r"All \d+ steps are done(?:, \d+ of them skipped)?[.;] [Tt]he client completes the task\.")
 WAITS = re.compile(r"waits for an approval: .*You cannot decide it\. Tell the user", re.DOTALL)
 END = re.compile(
     r"Do not make the same call again\. Tell the user\.\s+To end the task, call ([\w-]+) with (?=\{[\x22}])"

@@ -10,9 +10,7 @@ from mcp_baton.approvals import decisions, gate
 from mcp_baton.background import waiting
 from mcp_baton.background.items import DynamoDBJobStore
 from mcp_baton.callbacks import endpoint as callbacks
-from mcp_baton.present import task_view
-from mcp_baton.present.handoff import RemainingCalls
-from mcp_baton.server.methods import tasks as task_methods
+from mcp_baton.present import mcp_task, sentences, view
 from mcp_baton.tasks.keys import own_key
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.calls import Place
@@ -23,6 +21,7 @@ from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import statuses_under
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.items import Items
+from mcp_baton.workflow.remaining import RemainingCalls
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import ListRun, Run
 from mcp_baton.workflow.wait import Callback
@@ -480,14 +479,14 @@ SECRETS = (
 VIEWS = (
     Mutant(
         "tasks/get does not see a decision",
-        task_methods,
-        "with_decision",
-        lambda task, _: task,
+        mcp_task,
+        "view_of",
+        lambda task, now_ms, *_: view.view_of(task, now_ms),
         plan_of(call("s0"), t0=GUARDED),
     ),
     Mutant(
         "a status message says that a person is waited for",
-        task_view,
+        sentences,
         "PAUSED",
         "paused: waits for an approval of people",
         plan_of(call("s0", arguments={})),
@@ -519,7 +518,7 @@ KILLS = (
     ),
     Mutant(
         "an interrupted task looks paused",
-        task_view,
+        view,
         "Interrupted",
         pause.DeadlineExceeded,
         plan_of(call("s0"), call("s1")),

@@ -4,7 +4,7 @@ tasks, and the command line."""
 from collections.abc import Iterator
 from typing import Any
 
-from mcp_baton.cli.remote.task import state_of
+from mcp_baton.present.view import view_in_result
 from mcp_baton.testing.client import Client
 
 PROGRESS, PAUSE, NEXT = "_workflow.progress", "_workflow.pause_reason", "mcp-baton/next"
@@ -44,7 +44,7 @@ class Views:
         self.meta: dict[str, Any] = self.got["_meta"]
         items: Any = client.store.client
         self.stored = next(item for (_, key), item in items.database.items.items() if key == f"TASK#{task_id}")
-        self.state = state_of(self.got)
+        self.state = view_in_result(self.got)
 
     @property
     def next(self) -> list[dict[str, Any]]:

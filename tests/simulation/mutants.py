@@ -23,10 +23,11 @@ from mcp_baton.background.start_events import StartEvent
 from mcp_baton.background.waiting import Write
 from mcp_baton.callbacks import endpoint as callbacks
 from mcp_baton.exceptions import StoreError, TaskNotFound
-from mcp_baton.present import task_view, workflow_tools
-from mcp_baton.present.task_view import ViewOptions
+from mcp_baton.present import mcp_task, recording, view
+from mcp_baton.present.mcp_task import ViewOptions
+from mcp_baton.present.recording import recorded_meta
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.methods import prompts, subscriptions, tasks
+from mcp_baton.server.methods import prompts, subscriptions, tasks, workflow_tools
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.callbacks import Pointer
 from mcp_baton.tasks.dynamodb import expressions, items, listing, table
@@ -38,10 +39,9 @@ from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.outcomes import Failed
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
-from mcp_baton.workflow import continuations, dispatching, engine, repetitions, runs
-from mcp_baton.workflow.continuations import recorded_meta
+from mcp_baton.workflow import dispatching, engine, repetitions, runs
 from mcp_baton.workflow.engine import Engine
-from mcp_baton.workflow.host import Skipped
+from mcp_baton.workflow.host import Skip, Skipped
 from mcp_baton.workflow.lease import Lease, StartTime
 from mcp_baton.workflow.repetitions import RepeatedCall, Starter
 from mcp_baton.workflow.resolve import Known
@@ -60,7 +60,7 @@ from tests.simulation.waits import BackgroundWaitWorld, WaitWorld
 from tests.simulation.world import Rewrite, World
 
 MOST_SEEDS = 3_000
-_task_view, _run_meta, _pause_s = task_view.task_view, runs.run_meta, RetryPolicy.pause_s
+_task_view, _run_meta, _pause_s = mcp_task.task_view, view.run_meta, RetryPolicy.pause_s
 _suspend_run = waiting.suspend_run
 _outbox_entry, _not_written = items.outbox_entry, Engine._not_written  # noqa: SLF001
 _job_of, _was_started = creating.job_of, start_events._was_started  # noqa: SLF001
@@ -111,12 +111,12 @@ def _no_statuses(_task: object, workflow: Workflow) -> dict[str, StepStatus]:
 
 
 def _another_status(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
-    view = _task_view(task, options)
-    return view | {"status": "working" if view["status"] == "completed" else view["status"]}
+    shown = _task_view(task, options)
+    return shown | {"status": "working" if shown["status"] == "completed" else shown["status"]}
 
 
 def _without_variables(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
-    return _task_view(task, structs.replace(options, values=task_view.NONE))
+    return _task_view(task, structs.replace(options, values=mcp_task.NONE))
 
 
 def _all_completed(*args: Any) -> dict[str, Json]:
@@ -169,7 +169,7 @@ def _unconditional_counts(operation: str, request: Mapping[str, Any]) -> Mapping
 
 def _timed_out(engine: Engine, run: Run, call: Call, callback: Callback, _until_ms: int) -> None:
     if callback.on_timeout == "skip":
-        run.settle(StepTrace(call.step, None, (), Skipped()))
+        run.settle(StepTrace(call.step, None, (), Skipped(Skip.CONDITION)))
     else:
         failed_trace = engine._failed(run, call, Failed(callback.timed_out), "")  # noqa: SLF001
         engine._end(run, failed_trace)  # noqa: SLF001
@@ -296,14 +296,16 @@ def _always_take_over(
 
 OLD_SET = replaced(expressions, old_set_at=lambda now_ms: expressions.set_at(now_ms - expressions.SPAN_MS))
 POLL = replaced(tasks, task_view=_another_status)
-NO_MARK = replaced(task_view, facts_of=lambda _task: {}, result_mark=lambda _task: {})
+NO_MARK = replaced(mcp_task, facts_of=lambda _task: {}, result_mark=lambda _task: {})
 EACH_MARK = replaced(
-    task_view,
+    mcp_task,
     facts_of=lambda _task: {"result_by": "client"},
-    result_mark=lambda _task: {task_view.RESULT_BY_KEY: "client"},
+    result_mark=lambda _task: {view.RESULT_BY_KEY: "client"},
 )
-UNKNOWN_CALL = replaced(continuations, recorded_meta=lambda *args: recorded_meta(*args) | {"recorded": "unknown"})
-UNKNOWN_RUN = replaced(prompts, run_meta=lambda *args: _run_meta(*args) | {"persisted": "unknown"})
+UNKNOWN_CALL = replaced(recording, recorded_meta=lambda *args: recorded_meta(*args) | {"recorded": "unknown"})
+UNKNOWN_RUN = replaced(
+    prompts, run_meta=lambda *args, **options: _run_meta(*args, **options) | {"persisted": "unknown"}
+)
 NO_CHECK = replaced(Lease, begin=lambda self: StartTime(self._store.now_ms(), self._clock()), pulse=lambda _self: 15.0)
 LATE_ENTRIES = replaced(items, outbox_entry=lambda task_id, at_ms: _outbox_entry(task_id, at_ms + 1_000))
 USE, DECIDE = "used_by=", "decided="
@@ -337,7 +339,7 @@ MUTANTS = (
     Mutant("a result that a client supplied is not marked", patch=NO_MARK),
     Mutant("a job's result that a client supplied is not marked", patch=NO_MARK, kind=JobWorld),
     Mutant("every result is marked as a client's", patch=EACH_MARK),
-    Mutant("a continuation calls all steps completed", patch=replaced(continuations, recorded_meta=_all_completed)),
+    Mutant("a continuation calls all steps completed", patch=replaced(recording, recorded_meta=_all_completed)),
     Mutant("a continuation is always uncertain", patch=UNKNOWN_CALL),
     Mutant("a run is always uncertain", patch=UNKNOWN_RUN),
     Mutant("values never expire, because their expiry is in milliseconds", _expiry(lambda seconds: seconds * 1000)),
@@ -348,7 +350,7 @@ MUTANTS = (
     Mutant(
         "a list has the tasks of one shard", patch=replaced(listing, shard_names=lambda _shards: items.shard_names(1))
     ),
-    Mutant("a list does not show the state of tasks", patch=replaced(task_view, listed_meta=lambda _task, _now_ms: {})),
+    Mutant("a list does not show the state of tasks", patch=replaced(mcp_task, listed_meta=lambda _view: {})),
     Mutant("an owner may have any number of tasks", patch=replaced(LiveTasks, enter=lambda *_: None), is_rare=True),
     Mutant("ended tasks count against the limit", patch=replaced(LiveTasks, leave=lambda *_: None)),
     Mutant("tasks that were never counted are subtracted", _unconditional_counts),

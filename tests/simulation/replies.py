@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.present.task_view import HIDDEN_PREFIXES
+from mcp_baton.present.mcp_task import HIDDEN_PREFIXES
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS

@@ -27,10 +27,10 @@ ROOMS = (
     "tools",
     "questions",
     "workflow",
-    "console",
     "approvals",
     "callbacks",
     "present",
+    "console",
     "background",
     "server",
 )
@@ -52,21 +52,6 @@ ROOTS = ("__init__.py", "aws.py", "features.py", "stores.py", "cli/*", "local/*"
 
 STORED = ("tasks/dynamodb/*", "*/*items.py", "stores.py")
 """The modules that know the items of the table: its primitives, and the items of each feature."""
-
-NOT_CUT_YET: dict[str, tuple[str, ...]] = {
-    "present/workflow_tools.py": ("background.creating",),
-    "workflow/continuation.py": ("present.handoff",),
-    "workflow/continuations.py": (
-        "present.handoff",
-        "present.task_view",
-    ),
-    "workflow/engine.py": ("present.handoff",),
-    "workflow/placeholders.py": ("present.handoff",),
-    "workflow/runs.py": ("present.task_view",),
-    "workflow/task_ids.py": ("present.handoff",),
-}
-"""Imports from a higher room, by module. They remain from the layout by level; each is to be cut with an
-interface that the lower room owns. Add none."""
 
 NOT_DEPLOYED = ("cli/*", "local/*", "testing/*")
 """Modules that are not in the layer, so that their imports do not slow a cold start."""
@@ -140,7 +125,7 @@ def below(room: str) -> tuple[str, ...]:
 
 
 def upward(module: str, imports_found: Sequence[Import]) -> Iterator[str]:
-    """Yield imports from a room that this room must not import, except those of `NOT_CUT_YET`."""
+    """Yield imports from a room that this room must not import."""
     if matches(module, ROOTS) or module.removesuffix(".py") in SHARED:
         return
     room = module.split("/", maxsplit=1)[0]
@@ -148,7 +133,7 @@ def upward(module: str, imports_found: Sequence[Import]) -> Iterator[str]:
         yield "is in no room: move it to one, or give it a rule of its own in this test"
         return
     allowed = PARTS[room] if room in PARTS else below(room)
-    allowed_packages = tuple(f"mcp_baton.{name}" for name in (*allowed, *SHARED, *NOT_CUT_YET.get(module, ())))
+    allowed_packages = tuple(f"mcp_baton.{name}" for name in (*allowed, *SHARED))
     for item in imports_found:
         if is_within(item.name, ("mcp_baton",)) and not (
             is_within(item.name, allowed_packages) or item.name == "mcp_baton"
@@ -203,15 +188,6 @@ def test_a_module_imports_only_lower_rooms() -> None:
     violations_by_module = {module: violations(module, source) for module, source in SOURCES.items()}
 
     assert {module: texts for module, texts in violations_by_module.items() if texts} == {}
-
-
-def test_each_import_that_is_not_cut_yet_exists() -> None:
-    found = {
-        module: {item.name.removeprefix("mcp_baton.") for item in imported(SOURCES.get(module, ""))}
-        for module in NOT_CUT_YET
-    }
-
-    assert {module: {*names} - found[module] for module, names in NOT_CUT_YET.items() if {*names} - found[module]} == {}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ HOSTILE = '<img src=x onerror="document.title=1"></script><script>document.title
 DISGUISE = "\u202e\u200b\u2028"
 """Characters that reverse, hide or break a text."""
 ESCAPED = r"\u202e\u200b\u2028"
-LINK_PAGE = Path(__file__).parents[3] / "layers/baton/mcp_baton/console/approve.html"
+LINK_PAGE = Path(__file__).parents[3] / "layers/baton/mcp_baton/approvals/approve.html"
 
 
 @pytest.fixture

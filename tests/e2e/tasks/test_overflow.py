@@ -6,7 +6,7 @@ import pytest
 
 from emulators.s3 import SLOW_DOWN, Bucket
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
-from mcp_baton.present.task_view import variables_in
+from mcp_baton.present.view import variables_in
 from mcp_baton.workflow.sources import task_variable
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Client, Era, Table

@@ -20,10 +20,10 @@ from mcp_baton import (
     prompt_arg,
     step_output,
 )
-from mcp_baton.present.workflow_tools import MAX_TOTAL_BYTES
+from mcp_baton.present.fit import MAX_TOTAL_BYTES
+from mcp_baton.present.sentences import PAUSED
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY
 from mcp_baton.tasks.ids import new_task_id
-from mcp_baton.tasks.record import PAUSED
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
 from mcp_baton.tools.resource import value_uri
 from tests.e2e.conftest import MakeClient

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from mcp_baton import Server, Step, ToolError, Workflow
+from mcp_baton.present.sentences import PAUSED
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from mcp_baton.tasks.ids import new_task_id
-from mcp_baton.tasks.record import PAUSED
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Era, JsonDict, Table, related_meta
 

@@ -8,7 +8,7 @@ import pytest
 
 from emulators.s3 import Bucket
 from mcp_baton import Context, RegistrationError, Server, Step, ToolError, Workflow, step_output
-from mcp_baton.present.task_view import variables_in
+from mcp_baton.present.view import variables_in
 from mcp_baton.protocol.budget import ANSWER_BYTES
 from mcp_baton.protocol.json import dumps, loads
 from mcp_baton.tasks.ids import new_task_id

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 import pytest
 
 from mcp_baton import Approval, Argument, Server, Step, ToolError, Workflow, ask_model, prompt_arg, step, step_output
-from mcp_baton.tasks.record import PAUSED
+from mcp_baton.present.sentences import PAUSED
 from mcp_baton.testing import Client, Connect, Era, Result, Run
 
 

@@ -1,7 +1,7 @@
 """Pauses: the fields of the pause reasons, what is stored, and the handoff (docs/workflows.md).
 
 Pure functions decide the texts of the handoff, its placeholders and what blocks a step. They are tested in
-tests/unit/workflow/test_handoff.py and test_resolve.py.
+tests/unit/present/test_handoff.py and tests/unit/workflow/test_resolve.py.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Workflows that are called as a tool, for hosts whose models only call tools (docs/workflows.md, As a tool).
 
-The texts and the list entry of a workflow tool are tested in tests/unit/workflow/test_workflow_tool_text.py and
+The texts and the list entry of a workflow tool are tested in tests/unit/present/test_tool_result.py and
 tests/unit/server/definitions/test_workflow_tool.py.
 """
 

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from mcp_baton.console import page
+from mcp_baton.transport.page_policy import policy
 
 MAX_BYTES = 100_000
 NAMESPACE = "http://www.w3.org/2000/svg"
@@ -79,11 +80,11 @@ def test_a_page_that_signs_in_may_also_call_the_authorization_server() -> None:
 def test_each_script_has_its_own_hash() -> None:
     html = "<script>one()</script><SCRIPT type=module>\ntwo()\n</SCRIPT ><style>p {}</style>"
 
-    sources = directives(page.policy(html))
+    sources = directives(policy(html))
 
     assert sources["script-src"] == [source_of("one()"), source_of("\ntwo()\n")]
     assert sources["style-src"] == [source_of("p {}")]
-    assert directives(page.policy("<p>nothing"))["script-src"] == ["'none'"]
+    assert directives(policy("<p>nothing"))["script-src"] == ["'none'"]
 
 
 def test_the_page_obeys_its_policy() -> None:

@@ -7,14 +7,15 @@ import pytest
 from msgspec.structs import replace
 
 from mcp_baton import Argument, Step, Workflow, constant, prompt_arg, step_output
-from mcp_baton.present.handoff import Handle, next_calls
+from mcp_baton.present.recording import RESULT_LOST, recorded_text
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import PAUSE_REASON, RESULT_PREFIX, StepStatus, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 from mcp_baton.tools.quoting import LONGEST
-from mcp_baton.workflow.continuation import RESULT_LOST, RecordedCall, recorded_text
+from mcp_baton.workflow.continuations import Recorded
 from mcp_baton.workflow.pause import PauseReason, StepFailed
 from mcp_baton.workflow.plan import Plan
+from mcp_baton.workflow.remaining import Handle, next_calls
 from tests.fakes import ScriptedHost, plan_of, task_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
@@ -53,7 +54,8 @@ def remaining(task_plan: Plan, handle: Handle | None = None) -> list[JsonObject]
 
 def text(task_plan: Plan, *writes: StepWrite, pause: SetPause | None = None, oversized: Sequence[str] = ()) -> str:
     handle = Handle("T-1", task_plan.workflow or flow(), {"get", "put"}.__contains__)
-    return recorded_text(RecordedCall(task_plan, Batch(writes, pause), remaining(task_plan, handle), handle, oversized))
+    recorded = Recorded(task_plan.task, Batch(writes, pause), oversized, {})
+    return recorded_text(recorded, task_plan, remaining(task_plan, handle), handle)
 
 
 def write_of(name: str, status: StepStatus = COMPLETED) -> StepWrite:
@@ -134,8 +136,8 @@ def test_resources_to_read_come_before_the_next_call() -> None:
 
 def test_a_tool_that_does_not_accept_the_task_id_does_not_get_it() -> None:
     assert text(plan("cscp", workflow=flow(tool=False)), write_of("put")) == (
-        "Recorded as step 'put' (3 of 4 done). Next: read the resource docs://before, then call end with "
-        '{"of": "<output from put>", "n": "A-17"}'
+        "Recorded as step 'put' (3 of 4 done, 1 of them skipped). Next: read the resource docs://before, "
+        'then call end with {"of": "<output from put>", "n": "A-17"}'
     )
 
 
@@ -162,7 +164,7 @@ def test_a_failure_says_whether_the_call_may_be_repeated(retryable: bool, hint: 
 
 
 def test_an_extra_call_also_says_that_all_steps_are_done() -> None:
-    task_plan = plan("ccsc")
+    task_plan = plan("cccc")
     end = 'All 4 steps are done. Call flow with {"task_id": "T-1"} to finish.'
     assert text(task_plan, write_of("get")) == end
     assert text(task_plan) == f"Recorded as an extra call, not as a step (4 of 4 done). {end}"

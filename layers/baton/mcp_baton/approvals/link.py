@@ -5,18 +5,20 @@ address, and a button posts the decision.
 """
 
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 from mcp_baton.approvals.api import answer_decision, answer_safely, body_of, decision_in
 from mcp_baton.approvals.decisions import Approvals
 from mcp_baton.approvals.record import ApprovalRecord, approvals_of
-from mcp_baton.console.page import FILE, policy
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.paths import LINKS
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.transport.json_api import Refused, reply
+from mcp_baton.transport.page_policy import policy
 from mcp_baton.workflow.services import Services
 
+PAGE: Final = Path(__file__).with_name("approve.html")
 GONE: Final = "This link is not valid: it was used, it has expired, or it does not exist."
 
 
@@ -49,7 +51,7 @@ def _record(approvals: Approvals, token: str) -> ApprovalRecord:
 
 @cache
 def page() -> str:
-    return FILE.with_name("approve.html").read_text(encoding="utf-8")
+    return PAGE.read_text(encoding="utf-8")
 
 
 def _headers(html: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ from mcp_baton.exceptions import (
     TooLarge,
     TooManyTasks,
 )
-from mcp_baton.present.task_view import options_of, task_summary
+from mcp_baton.present.mcp_task import options_of, task_summary
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import (
@@ -47,10 +47,11 @@ from mcp_baton.workflow.direct_calls import outcome_alone, result_of
 from mcp_baton.workflow.dispatching import dispatch
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.lease import lasts
+from mcp_baton.workflow.refusals import WrongWorkflow, unreadable
 from mcp_baton.workflow.repetitions import REPEATS, Starter
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.run import RunInput, new_task
-from mcp_baton.workflow.runs import TaskUnreadable, WrongWorkflow, new_input, resumed_input
+from mcp_baton.workflow.runs import new_input, resumed_input
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 if TYPE_CHECKING:
@@ -340,4 +341,4 @@ def _check_resumable(request: Request, workflow: Workflow, task_id: str, argumen
     except (TaskNotFound, TaskFinished, TaskHeld, StoreBusy):
         raise
     except StoreError as error:
-        raise TaskUnreadable(error) from error
+        raise unreadable(task_id, error) from error

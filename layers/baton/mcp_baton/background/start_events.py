@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from mcp_baton.background.creating import TOO_LATE, create_workflow_job
 from mcp_baton.exceptions import BatonError, EventError, OutcomeUnknown, StoreError, TaskNotFound
-from mcp_baton.present.workflow_tools import InvalidToolArguments, first_arguments
 from mcp_baton.protocol.envelope import STATELESS_REVISIONS, Envelope, Era
 from mcp_baton.protocol.http import START_EVENT as START
 from mcp_baton.protocol.http import Exchange
@@ -26,7 +25,7 @@ from mcp_baton.workflow.execution import DetachedExecution
 from mcp_baton.workflow.lease import lease_end
 from mcp_baton.workflow.runs import new_input
 from mcp_baton.workflow.services import Services
-from mcp_baton.workflow.workflow_tool import WorkflowTool
+from mcp_baton.workflow.workflow_tool import InvalidToolArguments, WorkflowTool
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +75,7 @@ def _start(services: Services, event: object, exchange: Exchange) -> dict[str, J
     request = _read(event)
     tool, execution, store = _target(services, request, exchange)
     try:
-        arguments = first_arguments(tool, request.arguments)
+        arguments = tool.first_arguments(request.arguments)
         run_input = new_input(execution, tool.workflow, arguments)
     except ArgumentRefused as error:
         raise EventError(f"`{START}.arguments`: {error.problem}") from error

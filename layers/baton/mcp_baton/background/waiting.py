@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mcp_baton.background.job import JobExecution
-from mcp_baton.tasks.record import LONGEST_DISPATCH_MS, WAITS, statuses_of
+from mcp_baton.tasks.record import LONGEST_DISPATCH_MS, WAITS, WAITS_FOR, statuses_of
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.approval import GRACE_MS
 from mcp_baton.workflow.dispatching import wake
@@ -28,7 +28,7 @@ def suspend_run(execution: JobExecution, lease: Lease, run: EndedRun, write: Wri
     pause = run.pause
     message = _message(pause) if isinstance(pause, ApprovalRequired) else FOR_WAIT
     if isinstance(pause, Waiting):
-        message = f"{pause.short_form()} (step {pause.step})"
+        message = f"{WAITS_FOR[pause.waits_for]} {pause.until} (step {pause.step})"
     approvals_ms = {stop.approval_id: _epoch_ms(stop.expires_at) for stop in _approvals(run.stops)}
     task_id = run.task.task_id if run.task else None
     waits = {stop.step: stop.until_ms for stop in run.stops if isinstance(stop, Waiting)}

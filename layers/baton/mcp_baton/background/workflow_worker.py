@@ -22,7 +22,7 @@ from mcp_baton.exceptions import (
     ToolError,
     ValueLost,
 )
-from mcp_baton.present.workflow_tools import not_run, result_of_run
+from mcp_baton.present.tool_result import not_run, result_of_run
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import Job, TaskRecord
@@ -40,8 +40,9 @@ from mcp_baton.workflow.dispatching import dispatch
 from mcp_baton.workflow.engine_host import ServerHost
 from mcp_baton.workflow.lease import Lease, release_claim
 from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, Reason, Remedy, Waiting
+from mcp_baton.workflow.refusals import NOT_RESUMED, TaskUnreadable
 from mcp_baton.workflow.run import EndedRun
-from mcp_baton.workflow.runs import NOT_RESUMED, TaskUnreadable, run_workflow
+from mcp_baton.workflow.runs import run_workflow
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 FRESH_SHARE: Final = 0.1

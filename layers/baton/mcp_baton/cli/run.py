@@ -101,8 +101,8 @@ def _resume_all(
     from mcp_baton.local.checking import load_checked
     from mcp_baton.local.clean_text import echo, print_json
     from mcp_baton.local.log import log_to_stderr
+    from mcp_baton.present.sentences import reasons_by_type
     from mcp_baton.settings import Settings
-    from mcp_baton.workflow.pause import reasons_by_type
 
     if connection.table is None or workflow is None or pause is None or task is not None:
         raise BatonError("--all resumes the tasks that --table, --workflow and --pause select: name all three, no task")

@@ -7,7 +7,8 @@ from typing import Any, ClassVar, override
 from mcp_baton.cli.remote.errors import DONE, FAILED, PAUSED, message_of
 from mcp_baton.cli.remote.table_scan import Scan
 from mcp_baton.exceptions import StoreError, StoreUnavailable, TaskFinished, TaskHeld, TaskNotFound
-from mcp_baton.present.task_view import shown_pause, with_decision
+from mcp_baton.present.sentences import what_happened
+from mcp_baton.present.view import view_of
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import owner_of, task_id_of
@@ -16,7 +17,7 @@ from mcp_baton.tasks.record import TaskRecord, paused_step
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.transport.adapter import LambdaExchange
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.runs import NOT_RESUMED, TaskUnreadable
+from mcp_baton.workflow.refusals import NOT_RESUMED, TaskUnreadable
 from mcp_baton.workflow.server_view import ServerView
 from mcp_baton.workflow.services import Services
 from mcp_baton.workflow.stored_tasks import refusal_text, resume_stored, why_refused
@@ -38,7 +39,7 @@ class Selection:
             return False
         if self.pause is None and self.step is None:
             return True
-        pause = shown_pause(with_decision(task, store), store.now_ms) or {}
+        pause = view_of(task, store.now_ms(), store).pause or {}
         return self.pause in (None, pause.get("type")) and self.step in (None, paused_step(pause))
 
 
@@ -178,5 +179,5 @@ class Resumes(Verdicts):
         if not result.stored or result.persisted is not True:
             return "not stored", "its result is not stored: look at the task before you resume it again"
         if result.pause is not None:
-            return "paused", f"step {result.pause.step!r}: {result.pause.type}: {result.pause.what_happened()}"
+            return "paused", f"step {result.pause.step!r}: {result.pause.type}: {what_happened(result.pause)}"
         return ("completed", "") if result.stop is None else ("skipped", "another request ended it or took it over")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mcp_baton.cli.remote.client import Remote
     from mcp_baton.cli.remote.table import Table
-    from mcp_baton.cli.remote.task import TaskState
+    from mcp_baton.present.view import TaskView
 
 WATCH_S: Final = 2.0
 PAGE: Final = 50
@@ -106,7 +106,7 @@ def _open(connection: ConnectionOptions, *, as_json: bool) -> "Iterator[Remote |
 
 
 def _print_task(
-    connection: ConnectionOptions, task: str | None, act: "Callable[[Remote | Table, str], TaskState]", *, as_json: bool
+    connection: ConnectionOptions, task: str | None, act: "Callable[[Remote | Table, str], TaskView]", *, as_json: bool
 ) -> int:
     """Do something with a task and print it. With --table, the first argument of the command is the task."""
     from mcp_baton.cli.remote.printing import console, print_task

@@ -3,24 +3,22 @@
 It contains no data: it requests everything from the MCP endpoint, with its user's credentials.
 """
 
-import re
-from binascii import b2a_base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from mcp_baton.present.sentences import reasons_by_type
+from mcp_baton.present.view import WAITED
 from mcp_baton.protocol.http import HttpResponse
 from mcp_baton.protocol.json import JsonObject, dumps
-from mcp_baton.tasks.record import PAUSED_STEP, WAITED
-from mcp_baton.workflow.pause import reasons_by_type
+from mcp_baton.tasks.record import PAUSED_STEP
+from mcp_baton.transport.page_policy import policy
 
 MARKER: Final = "{ /* console/page.py puts the pause reasons here */ }"
 METHODS: Final = ("GET", "HEAD")
 FILE: Final = Path(__file__).with_name("page.html")
-_NONE: Final = "'none'"
-_ELEMENT = re.compile(r"<(script|style)\b[^>]*>(.*?)</\1\s*>", re.DOTALL | re.IGNORECASE)
 
 
 def answer(method: str, headers: Mapping[str, str], sign_in_url: str = "") -> HttpResponse:
@@ -91,30 +89,3 @@ def page_headers(sign_in_url: str = "") -> Mapping[str, str]:
         "X-Content-Type-Options": "nosniff",
         "X-Frame-Options": "DENY",
     }
-
-
-def policy(html: str, sign_in_url: str = "") -> str:
-    """The content security policy of a page: only its inline scripts and styles, and requests to its own host and to
-    the authorization server (Content Security Policy Level 3)."""
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {' '.join(_hashes(html, 'script')) or _NONE}",
-            f"style-src {' '.join(_hashes(html, 'style')) or _NONE}",
-            f"connect-src 'self' {sign_in_url}".rstrip(),
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "frame-ancestors 'none'",
-            # No text is ever read as HTML (Trusted Types).
-            "require-trusted-types-for 'script'",
-            "trusted-types 'none'",
-        )
-    )
-
-
-def _hashes(html: str, element: str) -> Iterator[str]:
-    """The hash of each element with this name, as a source in a policy."""
-    for name, content in _ELEMENT.findall(html):
-        if name.lower() == element:
-            yield f"'sha256-{b2a_base64(sha256(content.encode()).digest(), newline=False).decode()}'"

@@ -12,14 +12,15 @@ from msgspec import structs
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.local.log import Entry, Status, one_line, without_token
+from mcp_baton.present.sentences import short_form
+from mcp_baton.present.view import TaskView, view_in_meta
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods import Method, call_method
-from mcp_baton.tasks.record import paused_step
 from mcp_baton.tools.asking import InputRequired
 from mcp_baton.tools.running.tool_threads import CallerGone
 from mcp_baton.transport.adapter import JOB
 from mcp_baton.workflow.engine_host import START_MARGIN_MS
-from mcp_baton.workflow.pause import DeadlineExceeded, parse_pause
+from mcp_baton.workflow.pause import DeadlineExceeded
 from mcp_baton.workflow.request import Request
 
 if TYPE_CHECKING:
@@ -64,12 +65,12 @@ def task_of(result: Mapping[str, Any]) -> str:
     return next((task_id for task_id in ids if isinstance(task_id, str)), "")
 
 
-def pause_words(reason: JsonObject, limit_text: str) -> str:
+def pause_words(view: TaskView, limit_text: str) -> str:
     """Return the reason of a pause, such as `paused at refund: missing amount`."""
-    pause = parse_pause(reason)
-    cause = pause.short_form() if pause else reason.get("type")
-    limit = f" ({limit_text})" if isinstance(pause, DeadlineExceeded) else ""
-    return f"paused at {_short_text(paused_step(reason))}: {_short_text(cause)}{limit}"
+    reason = view.reason
+    cause = short_form(reason) if reason else (view.pause or {}).get("type")
+    limit = f" ({limit_text})" if isinstance(reason, DeadlineExceeded) else ""
+    return f"paused at {_short_text(view.step)}: {_short_text(cause)}{limit}"
 
 
 def _recording_outcome(result: Mapping[str, Any], meta: Mapping[str, Any], step: str | None) -> Outcome:
@@ -81,9 +82,8 @@ def _recording_outcome(result: Mapping[str, Any], meta: Mapping[str, Any], step:
     record = f"recorded as step {step!r}" if step else "recorded as an extra call"
     if is_error:
         return Status.FAILED, f"{record}, failed: {_text(result)}"
-    steps = meta.get("steps", ())
-    settled_count = sum(step["status"] in ("completed", "skipped") for step in steps)
-    return Status.DONE, f"{record}, {settled_count} of {len(steps)} steps done" if steps else record
+    view = view_in_meta(meta)
+    return Status.DONE, f"{record}, {view.progress}" if view.steps else record
 
 
 def _task_outcome(task: Mapping[str, Any]) -> Outcome:
@@ -95,13 +95,12 @@ def _task_outcome(task: Mapping[str, Any]) -> Outcome:
 
 
 def _run_outcome(meta: Mapping[str, Any], limit_text: str) -> Outcome:
-    reason, status = meta.get("pause_reason", {}), _short_text(meta.get("task_status", "working"))
-    words = pause_words(reason, limit_text) if reason else status
+    view = view_in_meta(meta)
+    words = pause_words(view, limit_text) if view.pause else _short_text(view.status)
     persistence = {False: "; not saved", "unknown": "; may not be saved"}.get(meta.get("persisted", True), "")
-    pause = parse_pause(reason)
-    if persistence or status == "failed" or (pause is not None and pause.is_failure):
+    if persistence or view.status == "failed" or (view.reason is not None and view.reason.is_failure):
         return Status.FAILED, words + persistence
-    return (Status.WAITING if reason else Status.DONE), words
+    return (Status.WAITING if view.pause else Status.DONE), words
 
 
 def _text(result: Mapping[str, Any]) -> str:

@@ -1,117 +1,31 @@
-"""What remains of a workflow: the handoff for the model that continues it, and the calls in `next`. Pure.
+"""The handoff: what happened in a run, and what to do next, for the model that continues it. Pure.
 
 Models trust the assistant's messages, so all values in the handoff are quoted (`quoting`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Final, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from msgspec import Struct, structs
-
-from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced, json_size
-from mcp_baton.tools.approval import denied_call
+from mcp_baton.present.fit import MAX_EVENT_BYTES, cut
+from mcp_baton.present.sentences import end_text, repeats_text, what_happened
+from mcp_baton.protocol.json import dumps_spaced
 from mcp_baton.tools.arguments import TASK_ID
-from mcp_baton.tools.outcomes import MAX_FIELDS
-from mcp_baton.tools.quoting import LONGEST, encoded_uri, is_long, one_line, quoted_guidance
-from mcp_baton.tools.secrets import secret_placeholder
-from mcp_baton.tools.templates import as_text, encoded, fill, placeholders
-from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, Step, Workflow
-from mcp_baton.workflow.items import item_name
-from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, UnresolvedDependency, Waiting, refused_arguments
-from mcp_baton.workflow.plan import Plan
-from mcp_baton.workflow.resolve import Known, NoElement, NoField, NoneOf, NoOutput, NotGiven, NoVariable, Resolution
-from mcp_baton.workflow.sources import Constant, Found, Item, PromptArg, Source, StepOutput, TaskVariable
+from mcp_baton.tools.quoting import LONGEST, one_line, quoted_guidance
+from mcp_baton.workflow.definition import TASK_ACTION, Step, Workflow
+from mcp_baton.workflow.lease import Over, Superseded
+from mcp_baton.workflow.pause import Remedy, StepFailed, UnresolvedDependency, Waiting
+from mcp_baton.workflow.remaining import Handle, RemainingCalls, uris_of
+from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.run import EndedRun
+from mcp_baton.workflow.sources import Source
 
 MAKE_THESE_CALLS: Final = "To continue the workflow, make these tool calls:"
 CORRECTED_MAKE_THESE_CALLS: Final = "When the cause is corrected, make these tool calls:"
 UNKNOWN_MAKE_THESE_CALLS: Final = "If it did not happen, make these tool calls:"
 APPROVED_MAKE_THESE_CALLS: Final = "After the approval, make these tool calls:"
 
-NOTHING: Final[JsonObject] = MappingProxyType({})
-
 SHOWN_CALLS: Final = 5
 """The most calls of one list that a text shows."""
-
-
-class Requirements(Protocol):
-    """The part of a `Host` that knows the tools' required arguments and the limit for placeholders."""
-
-    def required(self, tool: str) -> frozenset[str]:
-        """The names of a tool's required arguments."""
-
-    def carries(self, size: int) -> bool:
-        """Whether placeholders may put this many bytes into one call."""
-
-
-class Handle(Struct, frozen=True):
-    """A task's id and the calls that continue the task, for texts.
-
-    Attributes:
-        accepts_id: Whether a tool of this name accepts the id. A tool with its own parameter `task_id` does not.
-        extra_arguments: Arguments that the task has not stored, so that they must be given again.
-    """
-
-    task_id: str
-    workflow: Workflow
-    accepts_id: Callable[[str], bool] = lambda _: False
-    extra_arguments: Mapping[str, Json] = NOTHING
-
-    @property
-    def tool(self) -> str | None:
-        """The workflow's tool, which continues the task; `None` if it has none."""
-        return self.workflow.name if self.workflow.has_workflow_tool else None
-
-    @property
-    def arguments(self) -> dict[str, Json]:
-        """The arguments that continue the task: its id, those that must be given again, and a text for each secret."""
-        secrets = (argument.name for argument in self.workflow.arguments if argument.secret and argument.required)
-        return {TASK_ID: self.task_id, **self.extra_arguments, **{name: secret_placeholder(name) for name in secrets}}
-
-    def with_task_id(self, tool: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
-        """A call's arguments with the task's id, if the tool accepts it."""
-        return {**arguments, TASK_ID: self.task_id} if self.accepts_id(tool) else dict(arguments)
-
-    def resume_call(self) -> list[JsonObject]:
-        """The call that lets the server continue, for `next`; none without a workflow tool."""
-        return [] if self.tool is None else [{"tool": self.tool, "arguments": self.arguments}]
-
-    def complete_call(self) -> list[JsonObject]:
-        """The call that completes a task whose steps are all settled, for `next`; none without a workflow tool."""
-        return [] if self.tool is None else [{"tool": self.tool, "arguments": {TASK_ID: self.task_id}}]
-
-    def cancel_call(self) -> list[JsonObject]:
-        """The call that ends the task, for `next`; none without a workflow tool."""
-        return [] if self.tool is None else [{"tool": self.tool, "arguments": self._cancel_arguments}]
-
-    def cancel_text(self) -> str:
-        """The sentence that says how to end the task."""
-        if self.tool is None:
-            return f"To end the task, send tasks/cancel with {dumps_spaced({'taskId': self.task_id})}."
-        return f"To end the task, call {self.tool} with {dumps_spaced(self._cancel_arguments)}."
-
-    @property
-    def _cancel_arguments(self) -> dict[str, Json]:
-        return {TASK_ID: self.task_id, TASK_ACTION: "cancel"}
-
-    def resume_text(self, known: Known | None, *, begin: str = "Or ") -> str:
-        """The sentence that says how to let the server continue: by the workflow's tool, otherwise by its prompt.
-
-        Args:
-            known: Names the secret arguments that have values in this run; `None` to name none.
-        """
-        names = (argument.name for argument in self.workflow.arguments if argument.secret)
-        secrets = [name for name in names if known is not None and name in known.texts]
-        secrets_text = f" Give {', '.join(secrets)} again with it: secrets are not stored." if secrets else ""
-        action = f"get the prompt {self.workflow.name}" if self.tool is None else f"call {self.tool}"
-        text = f"{begin}{action} with {dumps_spaced(self.arguments)} to let the server continue.{secrets_text}"
-        return f"{text[0].upper()}{text[1:]}"
-
-    def complete_text(self) -> str:
-        """The sentence that says how to complete a task whose steps are all settled."""
-        if self.tool is None:
-            return "The client completes the task."
-        return f"Call {self.tool} with {dumps_spaced({TASK_ID: self.task_id})} to finish."
 
 
 def call_that_shows(task_id: str, workflow: Workflow | None) -> str:
@@ -121,346 +35,166 @@ def call_that_shows(task_id: str, workflow: Workflow | None) -> str:
     return f"call {workflow.name} with {dumps_spaced({TASK_ID: task_id, TASK_ACTION: 'show'})}"
 
 
-def next_calls(
-    plan: Plan, tools: Requirements, handle: Handle | None = None, *, with_failed: bool = True
-) -> list[JsonObject]:
-    """The suggested calls for a stored task, as in `RemainingCalls.entries`.
+def cancel_text(handle: Handle) -> str:
+    """The sentence that says how to end the task."""
+    if handle.tool is None:
+        return f"To end the task, send tasks/cancel with {dumps_spaced({'taskId': handle.task_id})}."
+    return f"To end the task, call {handle.tool} with {dumps_spaced(handle.cancel_arguments)}."
+
+
+def resume_text(handle: Handle, known: Known | None, *, begin: str = "Or ") -> str:
+    """The sentence that says how to let the server continue: by the workflow's tool, otherwise by its prompt.
 
     Args:
-        handle: Names the task in each call's arguments; `None` for calls that name it otherwise.
+        known: Names the secret arguments that have values in this run; `None` to name none.
     """
-    workflow, known = plan.workflow, plan.known
-    if workflow is None or known is None or plan.task.status.terminal:
+    names = (argument.name for argument in handle.workflow.arguments if argument.secret)
+    secrets = [name for name in names if known is not None and name in known.texts]
+    secrets_text = f" Give {', '.join(secrets)} again with it: secrets are not stored." if secrets else ""
+    action = f"get the prompt {handle.workflow.name}" if handle.tool is None else f"call {handle.tool}"
+    return capitalized(
+        f"{begin}{action} with {dumps_spaced(handle.arguments)} to let the server continue.{secrets_text}"
+    )
+
+
+def complete_text(handle: Handle) -> str:
+    """The sentence that says how to complete a task whose steps are all settled."""
+    if handle.tool is None:
+        return "The client completes the task."
+    return f"Call {handle.tool} with {dumps_spaced({TASK_ID: handle.task_id})} to finish."
+
+
+def handoff(remaining: RemainingCalls, notes: Sequence[str] = ()) -> str:
+    """What happened, and what to do next: at best one call that lets the server continue."""
+    introduction, steps, closing = frame(remaining)
+    calls = [f"{number}. {text_of(remaining, step)}" for number, step in enumerate(steps, 1)]
+    event = [what_happened(remaining.pause)] if remaining.pause else []
+    return "\n\n".join([*event, *lost_results(remaining), *notes, *introduction, *calls, *closing])
+
+
+def lost_results(remaining: RemainingCalls) -> Iterator[str]:
+    """A sentence for each result that later calls cannot refer to, except the one that the pause is about."""
+    for step, reason in remaining.known.lost_results.items():
+        if not (isinstance(remaining.pause, UnresolvedDependency) and remaining.pause.producing_step == step):
+            yield f"Later calls cannot refer to the result of step '{step}': {reason}."
+
+
+def frame(remaining: RemainingCalls) -> tuple[list[str], list[Step], list[str]]:
+    """The sentences before the calls, the steps whose calls the model has to make, and the sentences after."""
+    pause, known, handle, answer = remaining.pause, remaining.known, remaining.resume_handle, remaining.answer_call()
+    if answer is not None:
+        return [f"Call {answer['tool']} with {one_line(answer['arguments'])} to let the server continue."], [], []
+    remedy, steps = remaining.remedy, remaining.steps()
+    hidden = _hidden_text(remaining) if handle is None else []
+    if isinstance(pause, Waiting):
+        return (_after_wait(pause, known, handle) if handle or steps else []), steps, hidden
+    if remedy is Remedy.DECISION:
+        offer = resume_text(handle, known, begin="After the decision, ") if handle else APPROVED_MAKE_THESE_CALLS
+        return [offer], steps, hidden
+    if remedy is Remedy.NONE:
+        return [cancel_text(handle)] if handle else [], [], []
+    is_for_operator = pause is not None and pause.is_for_the_operator
+    is_unknown = isinstance(pause, StepFailed) and pause.outcome_unknown and not pause.retryable
+    offer = UNKNOWN_MAKE_THESE_CALLS if is_unknown else MAKE_THESE_CALLS
+    if handle is None:
+        offer = CORRECTED_MAKE_THESE_CALLS if is_for_operator else offer
+        return [offer] if steps or not hidden else [], steps, hidden
+    if not steps:
+        return [resume_text(handle, known, begin="When the cause is corrected, " if is_for_operator else "")], [], []
+    return [offer], steps, [resume_text(handle, known, begin="Or " if handle.tool is None else "Then ")]
+
+
+def _after_wait(pause: Waiting, known: Known, handle: Handle | None) -> list[str]:
+    begin = "After the callback, " if pause.waits_for == "callback" else "After that, "
+    if handle is None:
+        return [f"{begin}make these tool calls:"]
+    return [
+        resume_text(handle, known, begin=begin),
+        f"To check, {call_that_shows(handle.task_id, handle.workflow)}.",
+    ]
+
+
+def _hidden_text(remaining: RemainingCalls) -> list[str]:
+    """What remains after the calls that a model can make without the task."""
+    steps = [step for step in remaining.known.open_steps if step.ask is None and not step.is_wait]
+    count = remaining.visible_count(steps)
+    if remaining.handle is not None or count == len(steps):
         return []
-    resume_handle = Handle(plan.task.task_id, workflow) if workflow.has_workflow_tool else None
-    return RemainingCalls(known, tools, plan.pause, handle, resume_handle).entries(with_failed=with_failed)
+    use = f"Step '{steps[count].name}' uses the result of a callback, which only the server has."
+    prompt = remaining.known.workflow.name
+    return [f"{use} After the callback, the client gets the prompt {prompt} again, for the same task."]
 
 
-class RemainingCalls(Struct, frozen=True):
-    """The calls that remain of a workflow, as texts for the handoff and as data for `next`.
-
-    Attributes:
-        pause: Why the last run stopped; `None` if nothing stops the next one.
-        handle: Names the task in the calls of tools; `None` for calls that name it otherwise.
-        resume_handle: Names the task in the call that lets the server continue; `None` if the server cannot.
-    """
-
-    known: Known
-    tools: Requirements
-    pause: PauseReason | None = None
-    handle: Handle | None = None
-    resume_handle: Handle | None = None
-    read_resources: frozenset[str] = frozenset()
-
-    def steps(self) -> list[Step]:
-        """The remaining steps that the model has to do itself. The server runs all others when it continues. A call
-        that a person has denied is left out."""
-        return [step for step in self._steps() if not self._is_denied(step.name)]
-
-    def _is_denied(self, name: str) -> bool:
-        return denied_call(self.known.variables, name) is not None
-
-    def _open_elements(self, step: Step) -> list[int]:
-        """The elements of a step's list without a result, except those whose calls a person has denied."""
-        items = self.known.items_of(step)
-        open_elements = items.open if items else []
-        return [index for index in open_elements if not self._is_denied(item_name(step.name, index))]
-
-    def _steps(self) -> list[Step]:
-        open_steps, remedy, pause = self.known.open_steps, self._remedy, self.pause
-        if remedy is Remedy.NONE or (remedy in (Remedy.DECISION, Remedy.WAIT) and self.resume_handle is not None):
-            return []
-        if self.resume_handle is None or self.resume_handle.tool is None:
-            steps = [step for step in open_steps if step.ask is None and not step.is_wait]
-            return steps if self.handle is not None else steps[: self._visible_count(steps)]
-        if pause is None or pause.is_for_the_operator or pause.server_can_continue or pause.remedy is Remedy.ANSWERS:
-            return []
-        paused_step = next((step for step in open_steps if step.name == pause.step), None)
-        if paused_step is None:
-            return []
-        if paused_step.tool is not None:
-            return [paused_step]
-        # The model's reading of a resource is not recorded, so the server would stop there again.
-        steps = [step for step in open_steps if self.known.decide_condition(step) is True]
-        return [step for step in steps if step.ask is None and not step.is_wait and self._has_calls(step)]
-
-    def _has_calls(self, step: Step) -> bool:
-        """Whether a step is no list, or one that may have elements without a result."""
-        items = None if step.each is None else self.known.items_of(step)
-        return items is None or bool(items.open)
-
-    def _visible_count(self, steps: Sequence[Step]) -> int:
-        """How many calls a model can make without the task: up to the first one that uses the result of a callback,
-        which only the server has."""
-        callbacks = [step for step in self.known.open_steps if step.callback is not None]
-        uses = [any(step.uses(callback.binding) for callback in callbacks) for step in steps]
-        return uses.index(True) if True in uses else len(steps)
-
-    def _hidden_text(self) -> list[str]:
-        """What remains after the calls that a model can make without the task."""
-        steps = [step for step in self.known.open_steps if step.ask is None and not step.is_wait]
-        if self.handle is not None or self._visible_count(steps) == len(steps):
-            return []
-        first = steps[self._visible_count(steps)].name
-        use = f"Step '{first}' uses the result of a callback, which only the server has."
-        prompt = self.known.workflow.name
-        return [f"{use} After the callback, the client gets the prompt {prompt} again, for the same task."]
-
-    @property
-    def _remedy(self) -> Remedy | None:
-        """What lets the workflow continue. A wait that has failed cannot be repeated."""
-        step = None if self.pause is None else self.known.workflow.step(self.pause.step)
-        if step is not None and step.is_wait and isinstance(self.pause, StepFailed):
-            return Remedy.NONE
-        return self.pause.remedy if self.pause else None
-
-    def _answer_call(self) -> JsonObject | None:
-        """The call that answers all open questions. Without a task, it may have to start the workflow."""
-        if self.pause is None or self.pause.remedy is not Remedy.ANSWERS:
-            return None
-        answers: JsonObject = {name: f"<{text}>" for name, text in self.known.open_questions().items()}
-        if not answers:
-            return None
-        arguments: JsonObject = self.resume_handle.arguments if self.resume_handle else self.known.shown_texts
-        return {"tool": self.known.workflow.name, "arguments": {**arguments, ANSWERS: answers}}
-
-    # As data
-
-    def entries(self, *, with_failed: bool = True) -> list[JsonObject]:
-        """The suggested calls, in order: `{"tool", "arguments", "guidance"?}` for a call, `{"resource"}` for a resource
-        to read, before or after its step's call as the step has it. Arguments are those of the handoff. The last one is
-        a call of the workflow's tool, which lets the server continue, or complete the task.
-
-        Args:
-            with_failed: Whether the list has a call that has failed and would fail again, and the calls after it.
-        """
-        if not self.known.open_steps:
-            return self.resume_handle.complete_call() if self.resume_handle else []
-        if self.pause is not None and self.pause.remedy is Remedy.ANSWERS:
-            answer = self._answer_call()
-            return [answer] if answer else []
-        if self._remedy is Remedy.NONE:
-            return self.resume_handle.cancel_call() if self.resume_handle else []
-        resume_calls = self.resume_handle.resume_call() if self.resume_handle else []
-        steps = self.steps() if with_failed or not self._fails_again else ()
-        calls = [entry for step in steps for entry in self.entries_of(step)]
-        return [*(call for call in calls if call not in resume_calls), *resume_calls]
-
-    @property
-    def _fails_again(self) -> bool:
-        """Whether a call has failed and would fail again. Only texts suggest it, with what to correct."""
-        pause = self.pause
-        return isinstance(pause, StepFailed) and not (pause.retryable or pause.asks_client or pause.resource)
-
-    def suggests_call(self) -> bool:
-        """Whether the handoff suggests a call that continues the workflow."""
-        return self._remedy is not Remedy.NONE and bool(self.steps() or self.entries())
-
-    def entries_of(self, step: Step) -> Iterator[JsonObject]:
-        """The remaining calls of one step, as in `entries`."""
-        uris = uris_of(step, self.known)
-        yield from ({"resource": uri} for template, uri in uris.items() if not step.read_after(template))
-        resume_calls = self.resume_handle.resume_call() if self.resume_handle else []
-        if step.each is not None:
-            items = self.known.items_of(step)
-            for index in self._open_elements(step)[:MAX_FIELDS]:
-                yield from self.at(items.elements[index]).entry_of(step) if items else ()
-        elif step.tool is not None and resume_calls and self._is_too_long(step):
-            yield from resume_calls
-        else:
-            yield from self.entry_of(step)
-        yield from ({"resource": uri} for template, uri in uris.items() if step.read_after(template))
-
-    def entry_of(self, step: Step) -> Iterator[JsonObject]:
-        """The call of a step's tool, as in `entries`."""
-        if step.tool is None:
-            return
-        entry: dict[str, Json] = {"tool": step.tool, "arguments": self.call_of(step, step.tool)}
-        if step.guidance:
-            entry["guidance"] = quoted_guidance(step.guidance, self.known.shown_texts)
-        yield entry
-
-    def at(self, element: Json) -> "RemainingCalls":
-        """The same for one element of a step's list."""
-        return structs.replace(self, known=self.known.at(element))
-
-    # As texts
-
-    def handoff(self, notes: Sequence[str] = ()) -> str:
-        """What happened, and what to do next: at best one call that lets the server continue."""
-        introduction, steps, closing = self.frame()
-        calls = [f"{number}. {self.text_of(step)}" for number, step in enumerate(steps, 1)]
-        event = [self.pause.what_happened()] if self.pause else []
-        return "\n\n".join([*event, *self.lost_results(), *notes, *introduction, *calls, *closing])
-
-    def lost_results(self) -> Iterator[str]:
-        """A sentence for each result that later calls cannot refer to, except the one that the pause is about."""
-        for step, reason in self.known.lost_results.items():
-            if not (isinstance(self.pause, UnresolvedDependency) and self.pause.producing_step == step):
-                yield f"Later calls cannot refer to the result of step '{step}': {reason}."
-
-    def frame(self) -> tuple[list[str], list[Step], list[str]]:
-        """The sentences before the calls, the steps whose calls the model has to make, and the sentences after."""
-        answer, handle = self._answer_call(), self.resume_handle
-        if answer is not None:
-            call = f"Call {answer['tool']} with {one_line(answer['arguments'])}"
-            return [f"{call} to let the server continue."], [], []
-        remedy = self._remedy
-        hidden = self._hidden_text() if handle is None else []
-        if isinstance(self.pause, Waiting):
-            return (self._after_wait(self.pause) if handle or self.steps() else []), self.steps(), hidden
-        if remedy is Remedy.DECISION:
-            offer = (
-                handle.resume_text(self.known, begin="After the decision, ") if handle else APPROVED_MAKE_THESE_CALLS
-            )
-            return [offer], self.steps(), hidden
-        if remedy is Remedy.NONE:
-            return [handle.cancel_text()] if handle else [], [], []
-        is_for_operator = self.pause is not None and self.pause.is_for_the_operator
-        steps = self.steps()
-        is_unknown = isinstance(self.pause, StepFailed) and self.pause.outcome_unknown and not self.pause.retryable
-        offer = UNKNOWN_MAKE_THESE_CALLS if is_unknown else MAKE_THESE_CALLS
-        if handle is None:
-            offer = CORRECTED_MAKE_THESE_CALLS if is_for_operator else offer
-            return [offer] if steps or not hidden else [], steps, hidden
-        if not steps:
-            begin = "When the cause is corrected, " if is_for_operator else ""
-            return [handle.resume_text(self.known, begin=begin)], [], []
-        return (
-            [offer],
-            steps,
-            [handle.resume_text(self.known, begin="Or " if handle.tool is None else "Then ")],
-        )
-
-    def _after_wait(self, pause: Waiting) -> list[str]:
-        begin, handle = "After the callback, " if pause.waits_for == "callback" else "After that, ", self.resume_handle
-        if handle is None:
-            return [f"{begin}make these tool calls:"]
-        return [
-            handle.resume_text(self.known, begin=begin),
-            f"To check, {call_that_shows(handle.task_id, handle.workflow)}.",
-        ]
-
-    def text_of(self, step: Step, limit: int = LONGEST) -> str:
-        """What remains of one step, one line for each action."""
-        skip = self.read_resources if self.pause is not None and step.name == self.pause.step else frozenset()
-        uris = {name: f"read the resource {uri}" for name, uri in uris_of(step, self.known).items() if name not in skip}
-        if step.is_wait:
-            lines = [f"Wait: step '{step.name}' {one_line(step.wait_text)}"]
-        elif step.tool is None:
-            lines = [_capitalized(text) for text in uris.values()]
-        elif step.each is not None:
-            lines = self._texts_of_list(step, step.each, step.tool, limit)
-        elif self._is_too_long(step):
-            lines = [f"Let the server call {step.tool}: the values of its arguments are too long for a call of yours"]
-        else:
-            call = f"call {step.tool} with {one_line(self.call_of(step, step.tool, limit))}"
-            texts_before = [text for name, text in uris.items() if not step.read_after(name)]
-            lines = [_capitalized(", then ".join([*texts_before, call]))]
-            lines += [f"Then: {_capitalized(text)}" for name, text in uris.items() if step.read_after(name)]
-        if step.guidance:
-            lines.append(f"Note: {quoted_guidance(step.guidance, self.known.shown_texts)}")
-        return "\n   ".join(lines)
-
-    def _texts_of_list(self, step: Step, each: Source, tool: str, limit: int) -> list[str]:
-        """One line for each element that has no result; or one line for all, if the elements are not known."""
-        items = self.known.items_of(step)
-        if items is None:
-            source = self.known.placeholder(each) or "the list"
-            return [f"For each element of {source}: call {tool} with {one_line(self.call_of(step, tool, limit))}"]
-        open_elements = self._open_elements(step)
-        calls = [self.at(items.elements[index]).call_of(step, tool, limit) for index in open_elements[:SHOWN_CALLS]]
-        count = len(open_elements) - len(calls)
-        lines = [f"Call {tool} with {one_line(arguments)}" for arguments in calls]
-        return [*lines, *([f"And {count} more calls of {tool}, one for each element"] if count else [])]
-
-    # Arguments and URIs
-
-    def call_of(self, step: Step, tool: str, limit: int = LONGEST) -> dict[str, Json]:
-        """The arguments of a call that names the task, if it has to."""
-        arguments = self.arguments(step, limit)
-        return self.handle.with_task_id(tool, arguments) if self.handle else arguments
-
-    def arguments(self, step: Step, limit: int = LONGEST) -> dict[str, Json]:
-        """A call's arguments. Unknown, invalid and long values are replaced by placeholders."""
-        known = self.known
-        required, answers = self.tools.required(step.tool or ""), known.answers.get(step.name, {})
-        arguments: dict[str, Json] = {}
-        for name, source in step.arguments.items():
-            if name in answers:
-                continue
-            if (isinstance(source, Item) and known.item is None) or known.shows_placeholder(source):
-                arguments[name] = known.placeholder(source)
-                continue
-            resolution = known.resolve(source)
-            if isinstance(resolution, Found):
-                value = known.shown_value(resolution.value, source)
-                is_lost = known.is_lost(source) and is_long(value, limit)
-                arguments[name] = _missing(name) if is_lost else known.shortened(value, source, limit)
-            elif not isinstance(resolution, NotGiven) or name in required:
-                may_come = self._may_come(resolution, source, step)
-                arguments[name] = known.placeholder(source) if may_come else _missing(name)
-        for name in sorted(required - step.arguments.keys() - answers.keys()):
-            arguments[name] = _missing(name)
-        arguments |= {name: known.shown_value(value, None) for name, value in answers.items()}
-        return arguments | {name: f"<invalid: {name}>" for name in refused_arguments(step, self.pause)}
-
-    def _may_come(self, resolution: Resolution, source: Source, step: Step) -> bool:
-        """Whether a source that has no value now can get one later, so that its placeholder will work."""
-        known = self.known
-        match resolution:
-            case NoOutput(producer):
-                # A result that cannot be read now may be readable later.
-                return known.may_come(resolution) and producer.name not in known.lost_results
-            case NoField() | NoElement() | NoneOf():
-                return False
-            case NoVariable() if isinstance(source, TaskVariable):
-                if resolution.later or source.set_by:
-                    return True
-                # If no tool declares that it sets the variable, any earlier step may set it.
-                earlier_steps = known.workflow.steps[: known.workflow.steps.index(step)]
-                return any(earlier.tool and not known.statuses[earlier.name].settled for earlier in earlier_steps)
-            case _:
-                return True
-
-    def _is_too_long(self, step: Step) -> bool:
-        """Whether placeholders would put too many bytes into the step's call, as far as that is known."""
-        known, total = self.known, 0
-        for source in step.arguments.values():
-            if known.shows_placeholder(source):
-                is_field = isinstance(source, StepOutput | TaskVariable) and source.path is not None
-                total += 0 if is_field else known.stored_bytes(source)
-                continue
-            resolution = None if isinstance(source, Constant) else known.resolve(source)
-            if isinstance(resolution, Found) and not known.is_lost(source) and is_long(resolution.value):
-                total += json_size(resolution.value)
-        return not self.tools.carries(total)
+def text_of(remaining: RemainingCalls, step: Step, limit: int = LONGEST) -> str:
+    """What remains of one step, one line for each action."""
+    pause, known = remaining.pause, remaining.known
+    read = remaining.read_resources if pause is not None and step.name == pause.step else frozenset()
+    uris = {name: f"read the resource {uri}" for name, uri in uris_of(step, known).items() if name not in read}
+    if step.is_wait:
+        lines = [f"Wait: step '{step.name}' {one_line(step.wait_text)}"]
+    elif step.tool is None:
+        lines = [capitalized(text) for text in uris.values()]
+    elif step.each is not None:
+        lines = _texts_of_list(remaining, step, step.each, step.tool, limit)
+    elif remaining.is_too_long(step):
+        lines = [f"Let the server call {step.tool}: the values of its arguments are too long for a call of yours"]
+    else:
+        call = f"call {step.tool} with {one_line(remaining.call_of(step, step.tool, limit))}"
+        texts_before = [text for name, text in uris.items() if not step.read_after(name)]
+        lines = [capitalized(", then ".join([*texts_before, call]))]
+        lines += [f"Then: {capitalized(text)}" for name, text in uris.items() if step.read_after(name)]
+    if step.guidance:
+        lines.append(f"Note: {quoted_guidance(step.guidance, known.shown_texts)}")
+    return "\n   ".join(lines)
 
 
-def uris_of(step: Step, known: Known) -> dict[str, str]:
-    """The URIs of a step's resources by their templates. Unknown and long values are replaced by placeholders."""
-    return {resource: _uri_of(resource, step, known) for resource in step.resources}
+def _texts_of_list(remaining: RemainingCalls, step: Step, each: Source, tool: str, limit: int) -> list[str]:
+    """One line for each element that has no result; or one line for all, if the elements are not known."""
+    items = remaining.known.items_of(step)
+    if items is None:
+        source = remaining.known.placeholder(each) or "the list"
+        return [f"For each element of {source}: call {tool} with {one_line(remaining.call_of(step, tool, limit))}"]
+    open_elements = remaining.open_elements(step)
+    calls = [remaining.at(items.elements[index]).call_of(step, tool, limit) for index in open_elements[:SHOWN_CALLS]]
+    count = len(open_elements) - len(calls)
+    lines = [f"Call {tool} with {one_line(arguments)}" for arguments in calls]
+    return [*lines, *([f"And {count} more calls of {tool}, one for each element"] if count else [])]
 
 
-def _uri_of(resource: str, step: Step, known: Known) -> str:
-    values: dict[str, str] = {}
-    for name in placeholders(resource):
-        source = step.template_bindings.get(name, PromptArg(name))
-        resolution = None if known.shows_placeholder(source) else known.resolve(source)
-        text = None
-        if isinstance(resolution, Found):
-            text = as_text(resolution.value) if name in step.template_bindings else known.texts[name]
-        placeholder = known.placeholder(source) if text is None or is_long(text) else None
-        # A value at the beginning of the URI contains its scheme.
-        encode = encoded_uri if resource.startswith(f"{{{name}}}") else encoded
-        values[name] = placeholder or encode(text or "")
-    return fill(resource, values)
+def why_stopped(run: EndedRun, over: Over) -> str:
+    """Why the run stopped, which step ran last, and which steps were not run."""
+    names = [trace.step.name for trace in run.traces if not trace.replayed]
+    open_steps = [f"'{name}'" for name, status in run.statuses.items() if not status.settled and name not in names]
+    uncertain = run.unrecorded if isinstance(over, Superseded) else ()
+    notes = [f"Not recorded for certain: {repeats_text(uncertain)}."] if uncertain else []
+    last_step = f"Step '{names[-1]}' ran last." if names else "The run ran no step."
+    not_run = f"These steps were not run: {', '.join(open_steps)}." if open_steps else "No step was left to run."
+    return " ".join([end_text(over, run.persisted), *notes, last_step, not_run])
 
 
-def _missing(name: str) -> str:
-    """The placeholder of an argument that the model must supply."""
-    return f"<missing: {name}>"
+def not_recorded(run: EndedRun) -> list[str]:
+    """The sentences about steps that are not recorded, and that a resume would repeat."""
+    if run.task is None or run.persisted is True:
+        return []
+    if run.refused:
+        names = ", ".join(f"'{name}'" for name in run.refused)
+        return [f"The answer to {names} was not stored: another call has used the earlier answer meanwhile."]
+    noun = "step" if len(run.unrecorded) == 1 else "steps"
+    steps = f"{noun} {repeats_text(run.unrecorded)}" if run.unrecorded else "its steps"
+    if run.persisted is False:
+        return [f"The results of this run could not be recorded: if the server went on, it would repeat {steps}."]
+    check = f"{call_that_shows(run.task.task_id, run.workflow)} to see what is recorded"
+    problem = "Whether this run was recorded is not known: the task store did not answer."
+    return [f"{problem} Before you repeat {steps}, {check}."]
 
 
-def _capitalized(text: str) -> str:
+def ignored_values(run: EndedRun) -> list[str]:
+    """The sentence about values of this call that were not used."""
+    if not run.ignored:
+        return []
+    rule = "In a resume, null, an empty text or a default replaces no stored value"
+    return [cut(f"{rule}, so these were ignored: {', '.join(run.ignored)}.", MAX_EVENT_BYTES)]
+
+
+def capitalized(text: str) -> str:
     return text[0].upper() + text[1:]

@@ -33,12 +33,10 @@ SALT = "_workflow.salt"
 
 SCHEMA_VERSION = 1
 
-PAUSED = "paused: waits for the model"
-"""The status message of a paused task. Its status is `working`, because MCP has no status for it."""
-WAITED: Final = "paused: its wait is over; continue it"
-"""The status message of a paused task whose callback has arrived, or whose time has come."""
 WAITS: Final = "waits for an approval"
 """The beginning of the status message of a background task that waits for a person."""
+WAITS_FOR: Final[Mapping[str, str]] = {"callback": "waits for a callback until", "time": "waits until"}
+"""The beginning of the status message of a background task that waits, by what it waits for."""
 
 PAUSED_STEP = ("failedStep", "blockedStep")
 """The members of a pause reason that name its step: the one that failed, or the one that could not start."""
@@ -321,6 +319,12 @@ def epoch_ms(text: str) -> int:
 def is_early(variables: Mapping[str, Json], step: str) -> bool:
     """Whether a stored answer or callback came before the condition of its step was decided."""
     return variables.get(f"{EARLY_PREFIX}{step}") is True
+
+
+def is_denied(variables: Mapping[str, Json], name: str) -> bool:
+    """Whether a person has denied the last call of a step, or of an element of its list (`item_name`)."""
+    note = variables.get(f"{APPROVAL_PREFIX}{name}")
+    return isinstance(note, Mapping) and note.get("denied") is not None
 
 
 def steps_of(task: TaskRecord) -> list[StepProgress]:

@@ -7,7 +7,7 @@ from typing import Any, Self, cast
 from urllib.parse import quote
 
 from mcp_baton import Server, ToolError
-from mcp_baton.present.task_view import variables_in
+from mcp_baton.present.view import variables_in
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.paths import CALLBACKS

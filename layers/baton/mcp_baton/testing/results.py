@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from msgspec import structs
+
+from mcp_baton.present.view import ENDED, TaskView, view_in_meta, view_in_result
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, SERVER_INFO_KEY
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
-from mcp_baton.tasks.record import PAUSE_REASON, PAUSED_STEP, PROGRESS, paused_step
+from mcp_baton.tasks.record import PAUSED_STEP, paused_step
 from mcp_baton.testing.wire import JsonRpcError
 
 MAX_TEXT = 120
@@ -152,12 +155,12 @@ class Run:
     @property
     def steps(self) -> dict[str, str]:
         """The status of each step, in order."""
-        return steps_in(self.meta.get("steps"))
+        return view_in_meta(self.meta).statuses
 
     @property
     def paused(self) -> bool:
         """Whether it is paused."""
-        return "pause_reason" in self.meta
+        return view_in_meta(self.meta).pause is not None
 
     @property
     def pause(self) -> Pause:
@@ -166,7 +169,7 @@ class Run:
         Raises:
             AttributeError: it is not paused.
         """
-        return pause_in(self.meta.get("pause_reason"), self)
+        return pause_in(view_in_meta(self.meta).pause, self)
 
     @property
     def completed(self) -> bool:
@@ -191,7 +194,7 @@ class Run:
             return f"Run(error {short(self.text)})"
         status = "paused" if self.paused else str(self.meta.get("task_status", "no task"))
         note = ", not persisted" if self.meta.get("persisted") is False else ""
-        return f"Run({status}{note}{_status_text(self.meta.get('pause_reason'), self.steps)})"
+        return f"Run({status}{note}{_status_text(view_in_meta(self.meta))})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -235,7 +238,7 @@ class Result:
     @property
     def steps(self) -> dict[str, str]:
         """The status of each step of the call's task, in order; empty if the call is not recorded."""
-        return steps_in(self.meta.get("steps"))
+        return view_in_meta(self.meta).statuses
 
     def __repr__(self) -> str:
         outcome = f"error {short(self.text)}" if self.is_error else f"value {short(self.value)}"
@@ -243,7 +246,7 @@ class Result:
             return f"Result({outcome})"
         reason = f"recorded {self.meta['recorded']}: {self.meta.get('record_error')}"
         record_state = "recorded" if self.recorded else reason
-        return f"Result({outcome}, {record_state}{_status_text(None, steps_in(self.meta.get('steps')))})"
+        return f"Result({outcome}, {record_state}{_status_text(structs.replace(view_in_meta(self.meta), pause=None))})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -266,13 +269,12 @@ class Task:
     @property
     def steps(self) -> dict[str, str]:
         """The status of each step, in order; empty for a task in a list."""
-        progress = self.variables.get(PROGRESS)
-        return steps_in(progress.get("steps")) if isinstance(progress, Mapping) else {}
+        return self._view.statuses
 
     @property
     def paused(self) -> bool:
         """Whether it is paused."""
-        return PAUSE_REASON in self.variables
+        return self._view.pause is not None
 
     @property
     def pause(self) -> Pause:
@@ -281,10 +283,14 @@ class Task:
         Raises:
             AttributeError: it is not paused.
         """
-        return pause_in(self.variables.get(PAUSE_REASON), self)
+        return pause_in(self._view.pause, self)
+
+    @property
+    def _view(self) -> TaskView:
+        return view_in_result({"taskId": self.task_id, "status": self.status, "_meta": self.variables})
 
     def __repr__(self) -> str:
-        return f"Task({self.status}{_status_text(self.variables.get(PAUSE_REASON), self.steps)})"
+        return f"Task({self.status}{_status_text(self._view)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,23 +314,15 @@ class Contents:
         return cls(contents["uri"], contents.get("mimeType"), contents.get("text", ""), data)
 
 
-def steps_in(steps: object) -> dict[str, str]:
-    """Return the statuses in a list of steps."""
-    return {step["name"]: step["status"] for step in steps} if isinstance(steps, list) else {}
-
-
 def own_meta(result: JsonObject) -> dict[str, Json]:
     """Return a result's `_meta` without the members of every result."""
     meta = cast("JsonObject", result.get("_meta", {}))
     return {name: value for name, value in meta.items() if name not in {SERVER_INFO_KEY, RELATED_TASK_KEY}}
 
 
-def _status_text(reason: object, steps: dict[str, str]) -> str:
-    pause = f": {pause_in(reason, reason)!r}" if reason else ""
-    return pause + ("; " + " ".join(f"{name}={status}" for name, status in steps.items()) if steps else "")
-
-
-TERMINAL = frozenset({"completed", "failed", "cancelled"})
+def _status_text(view: TaskView) -> str:
+    pause = f": {pause_in(view.pause, view)!r}" if view.pause else ""
+    return pause + ("; " + " ".join(f"{step.name}={step.status}" for step in view.steps) if view.steps else "")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -350,7 +348,7 @@ class TaskState:
     @property
     def over(self) -> bool:
         """Whether it has ended."""
-        return self.status in TERMINAL
+        return self.status in ENDED
 
     @property
     def result(self) -> Result:

@@ -23,7 +23,7 @@ from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepW
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.workflow.definition_changes import Move, obsolete_variables, statuses_under
-from mcp_baton.workflow.host import Skipped, status_of, stored_result
+from mcp_baton.workflow.host import Skip, Skipped, status_of, stored_result
 from mcp_baton.workflow.items import Items, stored_items
 from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.run import StepTrace
@@ -162,7 +162,7 @@ def _writes(
 
 
 def _is_skipped_by_condition(trace: StepTrace) -> bool:
-    return isinstance(trace.outcome, Skipped) and not trace.outcome.timed_out
+    return isinstance(trace.outcome, Skipped) and trace.outcome.why is Skip.CONDITION
 
 
 def _pause_write(

@@ -5,24 +5,19 @@ The plan does not restrict calls: each call is recorded as the step that it matc
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import IntEnum
-from itertools import takewhile
-from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mcp_baton.present.handoff import Handle
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import EXTRA_PREFIX, ITEMS_PREFIX, StepProgress, StepStatus, pause_of, paused_step
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite, Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
-from mcp_baton.tools.quoting import one_line
 from mcp_baton.workflow.host import status_of, stored_result
-from mcp_baton.workflow.items import Items, failed_items, item_name, stored_items
-from mcp_baton.workflow.pause import FailedItem, StepFailed, parse_pause, pause_after
+from mcp_baton.workflow.items import Items, failed_items, item_name
+from mcp_baton.workflow.pause import FailedItem, StepFailed, pause_after
 from mcp_baton.workflow.plan import Comparison, Plan, Planned
-from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice
 from mcp_baton.workflow.sources import Found
 from mcp_baton.workflow.stored_calls import stored_call
 
@@ -356,115 +351,3 @@ def _pause_write(plan: Plan, write: StepWrite | None, call: ContinuationCall, ou
         return SetPause(pause_after(outcome, step, write.name, call.tool, key=key).to_json())
     stored_pause = pause_of(plan.task)
     return ClearPause(stored_pause) if stored_pause is not None and paused_step(stored_pause) == write.name else None
-
-
-CALL_MADE: Final = "The call itself was made."
-EXTRA_CALL: Final = "Recorded as an extra call, not as a step"
-RESULT_LOST: Final = "Its result could not be kept, so later calls cannot refer to it."
-
-
-class RecordedCall(Struct, frozen=True):
-    """A continuation that was recorded.
-
-    Attributes:
-        handle: Names the task in calls; `None` if the server does not have its workflow any more.
-        repeats: The recorded step, if a run may have run it before.
-    """
-
-    plan: Plan
-    batch: Batch
-    following: Sequence[JsonObject]
-    handle: Handle | None
-    oversized: Sequence[str] = ()
-    repeats: Sequence[Repeat] = ()
-
-
-def recorded_text(recorded: RecordedCall) -> str:
-    """The text of a recorded call: the step, and the next call."""
-    batch, statuses = recorded.batch, _statuses(recorded.plan)
-    count = sum(status.settled for status in statuses)
-    is_over = count == len(statuses)
-    sentences = [] if is_over and batch.steps else [f"{_position_text(batch)} ({count} of {len(statuses)} done)."]
-    sentences += may_have_run_twice(recorded.repeats, recorded.plan.why_repeated)
-    pause = parse_pause(batch.pause.reason) if isinstance(batch.pause, SetPause) else None
-    if isinstance(pause, StepFailed):
-        sentences.append(pause.hint())
-    if recorded.oversized:
-        sentences.append(RESULT_LOST)
-    if not is_over:
-        sentences += may_have_run(recorded.plan.repeats(), recorded.plan.why_repeated)
-    if pause and pause.is_for_the_operator:
-        sentences.append(
-            recorded.handle.resume_text(None, begin="When the cause is corrected, ") if recorded.handle else ""
-        )
-    else:
-        sentences.append(_completion_text(recorded, len(statuses)) if is_over else _next_text(recorded))
-    return " ".join(filter(None, sentences))
-
-
-def unrecorded_text(reason: str, *, is_made: bool = True) -> str:
-    """The text of a call that was not recorded."""
-    return f"Not recorded: {reason}." + (f" {CALL_MADE}" if is_made else "")
-
-
-def uncertain_text(check: str) -> str:
-    """The text of a call that may not be recorded."""
-    problem = f"Not recorded for certain: the task store's answer was lost. {CALL_MADE}"
-    return f"{problem} Before you make it again, {check} to see whether it is recorded."
-
-
-def _statuses(plan: Plan) -> list[StepStatus]:
-    """The statuses of the workflow's steps; without a workflow, those of the task's steps."""
-    if plan.known is not None:
-        return list(plan.known.statuses.values())
-    return [StepStatus(step["status"]) for step in plan.steps]
-
-
-def _position_text(batch: Batch) -> str:
-    variable = next((name for name in batch.variables if name.startswith(ITEMS_PREFIX)), None)
-    if variable is not None:
-        items = stored_items(batch.variables, variable.removeprefix(ITEMS_PREFIX)) or Items([], {})
-        progress = f"{len(items.results)} of its {len(items.elements)} elements have results"
-        return f"Recorded as a call of step '{variable.removeprefix(ITEMS_PREFIX)}': {progress}"
-    if not batch.steps:
-        return EXTRA_CALL
-    [write] = batch.steps
-    suffix = ", which failed" if write.status is StepStatus.FAILED else ""
-    return f"Recorded as step '{write.name}'{suffix}"
-
-
-def _completion_text(recorded: RecordedCall, total: int) -> str:
-    text = f"All {total} steps are done"
-    if recorded.following:
-        return f"{text}. {_call_text(recorded.following[0])} to finish."
-    return f"{text}; the client completes the task."
-
-
-def _next_text(recorded: RecordedCall) -> str:
-    """The next call, after the resources that must be read before it."""
-    resources = [f"read the resource {entry['resource']}" for entry in takewhile(_is_resource, recorded.following)]
-    call = next((entry for entry in recorded.following if not _is_resource(entry)), None)
-    if call is not None:
-        guidance = call.get("guidance")
-        note = f"\nNote: {guidance}" if guidance else ""
-        is_workflow_tool = recorded.plan.workflow is not None and call["tool"] == recorded.plan.workflow.name
-        suffix = ": the server continues." if is_workflow_tool else ""
-        return f"Next: {', then '.join([*resources, _lower(_call_text(call))])}{suffix}{note}"
-    if not resources:
-        return ""
-    resume_calls = recorded.handle.resume_call() if recorded.handle else []
-    if resume_calls:
-        return f"Next: {', then '.join(resources)}. {_call_text(resume_calls[0])} to let the server continue."
-    return f"Next: {', then '.join(resources)}. No call is left; the client completes the task."
-
-
-def _is_resource(entry: JsonObject) -> bool:
-    return "resource" in entry
-
-
-def _call_text(entry: JsonObject) -> str:
-    return f"Call {entry['tool']} with {one_line(entry['arguments'])}"
-
-
-def _lower(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]

@@ -2,16 +2,13 @@
 on)."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mcp_baton.exceptions import Conflict, OutcomeUnknown, StoreError, TaskFinished, TaskNotFound
-from mcp_baton.present.handoff import next_calls
-from mcp_baton.present.task_view import notes_meta, task_meta, with_decision
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.keys import step_key
@@ -19,7 +16,7 @@ from mcp_baton.tasks.record import StepStatus, TaskRecord, pause_of, paused_step
 from mcp_baton.tasks.store import Batch, SetPause, Timing, write_decided
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import RECORDINGS_LOST
-from mcp_baton.tools.approval import AFTER_APPROVAL, NotApproved
+from mcp_baton.tools.approval import NotApproved
 from mcp_baton.tools.asking import Identity, identity_for_task
 from mcp_baton.tools.calls import NO_PLACE, Attempt, Place
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome
@@ -51,33 +48,65 @@ from mcp_baton.workflow.placeholders import (
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.request import Request
+from mcp_baton.workflow.server_view import ServerView
 from mcp_baton.workflow.sources import PromptArg
 
 logger = logging.getLogger(__name__)
 
-UNKNOWN_TASK = "unknown task"
-STORE_DOWN = "the task store is not available"
-KEPT_CHANGING = "the task kept changing; make the call again"
-UNKNOWN_OUTCOME = "the task store's answer was lost; look at the task before you make the call again"
-NOTHING_RUN = "nothing was run"
-
-type PlanOrMeta = Plan | dict[str, Json]
-"""The plan of a live task, or the `_meta` that says why nothing can be recorded."""
+type Target = Plan | StoreError
+"""The plan of a live task, or why nothing can be recorded."""
 
 
-class Recording(Struct, frozen=True):
-    """Says whether a call was recorded: as members of the result's `_meta`, and as a text for models that do not see
-    `_meta`."""
+class Recorded(Struct, frozen=True):
+    """A call that was recorded.
 
-    meta: dict[str, Json]
-    text: Callable[[], str]
+    Attributes:
+        task: The task after the write.
+        oversized: The task variables whose values were too large to store.
+    """
+
+    task: TaskRecord
+    batch: Batch
+    oversized: Sequence[str]
+    arguments: JsonObject
+
+    def repeats(self, plan: Plan) -> list[Repeat]:
+        """The recorded step, if a run may have run it before. `plan` is the plan after the write."""
+        names = [step.name for step in self.batch.steps if step.expected is not StepStatus.COMPLETED]
+        return [repeat for name in names for repeat in plan.repeated(name, self.arguments)]
+
+
+class NotRecorded(Struct, frozen=True):
+    """A call that was made, but that was not recorded, or may not have been."""
+
+    task_id: str
+    error: StoreError
+    workflow: Workflow | None = None
+
+
+class NotMade(Struct, frozen=True):
+    """A call that was not made. Nothing was run.
+
+    Attributes:
+        refusal: What a person has not approved, if that is why.
+        call: The call, if a guard of its tool has refused it.
+    """
+
+    task_id: str
+    target: "Target"
+    refusal: NotApproved | None = None
+    call: ContinuationCall | None = None
+
+
+type Recording = Recorded | NotRecorded | NotMade
+"""Whether a call was recorded."""
 
 
 class RefusedCall(Struct, frozen=True):
     """A call that is refused: its tool must not run."""
 
     outcome: Failed
-    recording: Recording
+    recording: NotMade
 
 
 class Continuation(Struct, frozen=True):
@@ -94,7 +123,8 @@ class Continuation(Struct, frozen=True):
     """
 
     request: Request
-    target: PlanOrMeta
+    task_id: str
+    target: Target
     call: ContinuationCall
     identity: Identity
     variables: TaskVariables
@@ -114,10 +144,10 @@ class Continuation(Struct, frozen=True):
 
     def record(self, outcome: Outcome) -> Recording:
         if not isinstance(self.target, Plan):
-            return _failure_recording(self.target)
+            return NotRecorded(self.task_id, self.target)
         if isinstance(outcome, Failed) and outcome.is_refused:
             plan = self._with_denial(self.target, outcome.not_approved)
-            return _refused_recording(self.request, plan.task.task_id, plan, outcome.not_approved, self.call)
+            return NotMade(self.task_id, plan, outcome.not_approved, self.call)
         request, plan, batches = self.request, self.target, list[Batch]()
         timing = Timing(self.at_ms, round((request.services.clock() - self.began_s) * 1000))
         is_timed_out = isinstance(outcome, Failed) and outcome.kind is Failure.TIMED_OUT
@@ -127,7 +157,7 @@ class Continuation(Struct, frozen=True):
             if current is plan.task:
                 batch = continuation_batch(plan, call, outcome, variables, ranked=self.ranking, timing=timing)
             else:
-                current_plan = plan_of(request, current)
+                current_plan = plan_of(request.server, current)
                 batch = continuation_batch(current_plan, call, outcome, variables, self.rng, timing=timing)
             batches.append(batch)
             return replace(batch, named=True)
@@ -137,9 +167,9 @@ class Continuation(Struct, frozen=True):
             store, _ = request.own_tasks()
             result = write_decided(store, plan.task, decide, attempts=attempts)
         except StoreError as error:
-            return _failure_recording(_error_meta(request, plan.task.task_id, error), plan.workflow)
-        new_plan = plan_of(request, with_decision(result.task, store))
-        return _success_recording(request, new_plan, batches[-1], result.oversized, self.call.arguments)
+            _note_lost(request, self.task_id, error)
+            return NotRecorded(self.task_id, error, plan.workflow)
+        return Recorded(result.task, batches[-1], result.oversized, self.call.arguments)
 
     def _with_denial(self, plan: Plan, refusal: NotApproved | None) -> Plan:
         """Note in the task that a person has denied the call of its step, so that no handoff suggests it again. Returns
@@ -160,9 +190,8 @@ class Continuation(Struct, frozen=True):
 
         try:
             store, _ = self.request.own_tasks()
-            return plan_of(
-                self.request, write_decided(store, plan.task, decide, attempts=attempts_for(plan, self.call.tool)).task
-            )
+            attempts = attempts_for(plan, self.call.tool)
+            return plan_of(self.request.server, write_decided(store, plan.task, decide, attempts=attempts).task)
         except StoreError:
             logger.warning("task %s: a denial could not be noted", plan.task.task_id, exc_info=True)
             return plan
@@ -179,12 +208,12 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
     budget.read(replacement.read_bytes)
     budget.take(replacement.inserted_bytes)
     if replacement.unknown:
-        return RefusedCall(Failed(unknown_text(replacement.unknown)), _refused_recording(request, task_id, target))
+        return RefusedCall(Failed(unknown_text(replacement.unknown)), NotMade(task_id, target))
     if problem := _oversized_secret(plan, tool, arguments):
-        return RefusedCall(Failed(f"Nothing was run. {problem}"), _refused_recording(request, task_id, target))
+        return RefusedCall(Failed(f"Nothing was run. {problem}"), NotMade(task_id, target))
     earlier_identity = identity_for_task(rounds.earlier_identity, task_id) if rounds else None
     if earlier_identity and earlier_identity.values != replacement.digest:
-        return RefusedCall(Failed(CHANGED), _refused_recording(request, task_id, target))
+        return RefusedCall(Failed(CHANGED), NotMade(task_id, target))
     # This includes finished tasks: a late call is not recorded, but needs the same key, so that nothing is paid twice.
     ranking = candidates(plan, tool.name, replacement.arguments, replacement.names) if plan else []
     identity = earlier_identity or _identity(ranking, tool, replacement, task_id)
@@ -195,8 +224,8 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
     # A call that was approved as one step is not recorded as another step, even after a lost race.
     step = identity.step or (place.name if isinstance(target, Plan) and _may_need_approval(target, tool) else None)
     call = ContinuationCall(tool.name, replacement.arguments, step, replacement.names)
-    asker_factory, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()
-    return Continuation(request, target, call, identity, variables, asker_factory, ranking, now_ms, now_s, place)
+    asker, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()
+    return Continuation(request, task_id, target, call, identity, variables, asker, ranking, now_ms, now_s, place)
 
 
 def _oversized_secret(plan: Plan | None, tool: Tool, arguments: JsonObject) -> str | None:
@@ -251,127 +280,38 @@ def _identity(ranking: Sequence[Candidate], tool: Tool, replacement: ReplacedArg
     return Identity(key, task_id, step, replacement.digest)
 
 
-def _find(request: Request, task_id: str) -> tuple[Plan | None, PlanOrMeta]:
+def _find(request: Request, task_id: str) -> tuple[Plan | None, Target]:
     """Return the plan of the task, which has the values for placeholders; and where the call can be recorded."""
     try:
         task = request.own_task(task_id)
     except StoreError as error:
-        return None, _error_meta(request, task_id, error)
-    plan = plan_of(request, task)
-    return plan, _error_meta(request, task_id, TaskFinished(task)) if task.status.terminal else plan
+        _note_lost(request, task_id, error)
+        return None, error
+    plan = plan_of(request.server, task)
+    return plan, TaskFinished(task) if task.status.terminal else plan
 
 
-def _success_recording(
-    request: Request, new_plan: Plan, batch: Batch, oversized: Sequence[str], arguments: JsonObject
-) -> Recording:
-    """Return the recording of a call that was recorded. `new_plan` is the plan after the write."""
-    recorded_steps = [step.name for step in batch.steps if step.expected is not StepStatus.COMPLETED]
-    repeats = [repeat for name in recorded_steps for repeat in new_plan.repeated(name, arguments)]
-
-    def text() -> str:
-        from mcp_baton.workflow.continuation import RecordedCall, recorded_text
-        from mcp_baton.workflow.task_ids import handle_of
-
-        handle = handle_of(request.server, new_plan.workflow, new_plan.task.task_id) if new_plan.workflow else None
-        suggested_calls = next_calls(new_plan, request.server, handle)
-        return recorded_text(RecordedCall(new_plan, batch, suggested_calls, handle, oversized, repeats))
-
-    return Recording(recorded_meta(request, new_plan, oversized, repeats), text)
-
-
-def recorded_meta(
-    request: Request, plan: Plan, oversized: Sequence[str], repeats: Sequence[Repeat] = ()
-) -> dict[str, Json]:
-    """Return the `_meta` of a continuation that was recorded: the task after the write."""
-    meta = task_meta(request, plan.task, plan.steps) | {"next": remaining_calls(request, plan), "recorded": True}
-    return meta | notes_meta(plan.repeats(), repeats, oversized)
-
-
-def _failure_recording(meta: dict[str, Json], workflow: Workflow | None = None) -> Recording:
-    """Return the recording of a call whose tool ran, but which was not recorded, or may not have been."""
-
-    def text() -> str:
-        from mcp_baton.present.handoff import call_that_shows
-        from mcp_baton.workflow.continuation import uncertain_text, unrecorded_text
-
-        if meta["recorded"] == "unknown":
-            return uncertain_text(call_that_shows(str(meta["task_id"]), workflow))
-        return unrecorded_text(str(meta["record_error"]))
-
-    return Recording(meta, text)
-
-
-def _refused_recording(
-    request: Request,
-    task_id: str,
-    target: PlanOrMeta,
-    refusal: NotApproved | None = None,
-    call: ContinuationCall | None = None,
-) -> Recording:
-    """Return the recording of a call that was not made. Its `next` does not name `call`."""
-
-    def text() -> str:
-        from mcp_baton.workflow.continuation import unrecorded_text
-        from mcp_baton.workflow.task_ids import handle_of
-
-        if refusal is not None and not refusal.is_denied:
-            return f"Nothing was run or recorded. {AFTER_APPROVAL}"
-        if refusal is not None and isinstance(target, Plan) and target.workflow:
-            return f"Nothing was run or recorded. {handle_of(request.server, target.workflow, task_id).cancel_text()}"
-        return unrecorded_text(str(meta["record_error"]), is_made=False)
-
-    if isinstance(target, Plan):
-        target = plan_of(request, with_decision(target.task, request.store))
-        calls = [entry for entry in remaining_calls(request, target) if call is None or not _may_be(entry, call)]
-        meta = unrecorded_meta(request, task_id, NOTHING_RUN, target.task, calls)
-    else:
-        meta = target
-    return Recording(meta, text)
-
-
-def _may_be(entry: JsonObject, call: ContinuationCall) -> bool:
-    """Whether a suggested call may be this one: no argument of it is known to differ."""
-    arguments = entry.get("arguments")
-    if entry.get("tool") != call.tool or not isinstance(arguments, Mapping):
-        return False
-    return all(
-        value == call.arguments[name] or (isinstance(value, str) and value.startswith(("<", "{{")))
-        for name, value in arguments.items()
-        if name in call.arguments
-    )
-
-
-def plan_of(request: Request, task: TaskRecord) -> Plan:
-    workflow = request.server.workflows.get(task.workflow or "")
+def plan_of(server: ServerView, task: TaskRecord) -> Plan:
+    workflow = server.workflows.get(task.workflow or "")
 
     def canonical(tool: str, arguments: JsonObject) -> JsonObject:
-        return request.server.tools[tool].canonical(arguments)
+        return server.tools[tool].canonical(arguments)
 
     return Plan(task, workflow, partial(_prompt_arguments, workflow), canonical)
 
 
-def remaining_calls(request: Request, plan: Plan, *, with_failed: bool = False) -> list[JsonObject]:
-    return next_calls(plan, request.server, with_failed=with_failed)
-
-
-def _error_meta(request: Request, task_id: str, error: StoreError) -> dict[str, Json]:
-    if not isinstance(error, TaskNotFound | TaskFinished):
-        request.services.telemetry.add(RECORDINGS_LOST)
+def _note_lost(request: Request, task_id: str, error: StoreError) -> None:
+    """Log a call that could not be recorded, and count it."""
+    if isinstance(error, TaskNotFound | TaskFinished):
+        return
+    request.services.telemetry.add(RECORDINGS_LOST)
     match error:
-        case TaskNotFound():
-            return unrecorded_meta(request, task_id, UNKNOWN_TASK)
-        case TaskFinished():
-            return unrecorded_meta(request, task_id, str(error), error.current)
         case Conflict():
             logger.error("task %s: the call was not recorded: too many concurrent calls", task_id)
-            suggested_calls = remaining_calls(request, plan_of(request, error.current))
-            return unrecorded_meta(request, task_id, KEPT_CHANGING, error.current, suggested_calls)
         case OutcomeUnknown():
             logger.error("task %s: it is unknown whether the call was recorded", task_id, exc_info=error)
-            return unrecorded_meta(request, task_id, UNKNOWN_OUTCOME, recorded="unknown")
         case _:
             logger.error("task %s: the call was not recorded", task_id, exc_info=error)
-            return unrecorded_meta(request, task_id, STORE_DOWN)
 
 
 def _prompt_arguments(workflow: Workflow | None, task: TaskRecord) -> tuple[dict[str, str], dict[str, Json]] | None:
@@ -384,19 +324,3 @@ def _prompt_arguments(workflow: Workflow | None, task: TaskRecord) -> tuple[dict
     except Exception:  # types of the author may raise anything
         logger.warning("task %s: its prompt arguments cannot be used", task.task_id, exc_info=True)
         return None
-
-
-def unrecorded_meta(
-    request: Request,
-    task_id: str,
-    error: str,
-    task: TaskRecord | None = None,
-    suggested_calls: Sequence[Json] = (),
-    recorded: Literal[False, "unknown"] = False,
-) -> dict[str, Json]:
-    """Return the `_meta` of a continuation that was not recorded, or may not have been. It has the task and its
-    suggested calls if the state of the task is known."""
-    meta: dict[str, Json] = {"task_id": task_id}
-    if task:
-        meta = task_meta(request, task) | {"next": suggested_calls}
-    return meta | {"recorded": recorded, "record_error": error}

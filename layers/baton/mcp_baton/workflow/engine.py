@@ -25,7 +25,6 @@ from mcp_baton.exceptions import (
     ToolError,
     ValueLost,
 )
-from mcp_baton.present.handoff import RemainingCalls, uris_of
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.keys import Key, own_key, step_key
@@ -49,10 +48,11 @@ from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Outcome, 
 from mcp_baton.workflow.batch import merged_items, run_batch
 from mcp_baton.workflow.definition import Step, Workflow, random_fraction
 from mcp_baton.workflow.definition_changes import move_to, statuses_under
-from mcp_baton.workflow.host import Host, Skipped, Threads
+from mcp_baton.workflow.host import Host, Skip, Skipped, Threads
 from mcp_baton.workflow.items import Items, item_name
 from mcp_baton.workflow.lease import Lease, Over, StartTime, Superseded, TaskOver, ThreadLease, lease_end, release_claim
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, Remedy, Waiting, approval_pause, pause_after
+from mcp_baton.workflow.remaining import RemainingCalls, uris_of
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, Ready
 from mcp_baton.workflow.run import (
@@ -192,9 +192,7 @@ class Engine:
             self._replay(run, step)
         for step in workflow.steps:
             if statuses[step.name] is StepStatus.SKIPPED:
-                # A step that has waited was skipped at the end of its wait, and not by its condition.
-                outcome = Skipped(timed_out=f"{WAIT_PREFIX}{step.name}" in task.variables)
-                run.traces.append(StepTrace(step, None, (), outcome, replayed=True))
+                run.traces.append(StepTrace(step, None, (), Skipped(_why_skipped(step, task)), replayed=True))
         run.written = len(run.traces)
         run.hold_early()
         return self._finish(run)
@@ -359,7 +357,7 @@ class Engine:
         """
         step = call.step
         if callback.on_timeout == "skip":
-            result = CallEnded(call, StepTrace(step, None, (), Skipped(timed_out=True)))
+            result = CallEnded(call, StepTrace(step, None, (), Skipped(Skip.NO_CALLBACK)))
         else:
             result = self._failed(run, call, Failed(callback.timed_out), "")
         self._end(run, result)
@@ -469,7 +467,7 @@ class Engine:
             return CallEnded(call, stop=decision)
         if not isinstance(decision, Ready):
             if call.index is not None:
-                cause = decision.without_secrets(run.secrets.hide_text).cause()
+                cause = decision.without_secrets(run.secrets.hide_text).as_error()
                 # The same call would lack the value again, also if the step is retryable.
                 return CallEnded(call, failed=Failed(cause, cause=ToolError(cause, retryable=False)))
             blocked = Blocked(step, fetched.contents, fetched.read_resources)
@@ -716,6 +714,13 @@ def _missing_value(run: Run, step: Step, reason: PauseReason) -> PauseReason:
     not asked for the values again."""
     denied = denied_call(run.variables, step.name) if reason.remedy is Remedy.VALUES else None
     return reason.without_secrets(run.secrets.hide_text) if denied is None else approval_pause(step.name, denied)
+
+
+def _why_skipped(step: Step, task: TaskRecord) -> Skip:
+    """Why an earlier run has skipped a step. A step that has waited was skipped at the end of its wait. Without a
+    condition, it can have been skipped for nothing else."""
+    has_waited = step.when is None or f"{WAIT_PREFIX}{step.name}" in task.variables
+    return Skip.NO_CALLBACK if step.callback is not None and has_waited else Skip.CONDITION
 
 
 def _place(run: Run, call: Call) -> Place:

@@ -1,6 +1,7 @@
 """The interface between the engine and the server: tools, resources, a clock, notifications, and their results."""
 
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -13,14 +14,22 @@ from mcp_baton.tools.calls import FIRST, Attempt
 from mcp_baton.tools.outcomes import FetchedResource, Mismatch, Outcome, Prepared, Succeeded
 
 
-class Skipped(Struct, frozen=True):
-    """The step was skipped: its tool was not called, and it has no result.
+class Skip(StrEnum):
+    """Why a step was skipped.
 
     Attributes:
-        timed_out: Whether no callback came in time. Otherwise its condition was false.
+        CONDITION: Its condition was false.
+        NO_CALLBACK: No callback came in time, and the step may be skipped then.
     """
 
-    timed_out: bool = False
+    CONDITION = "condition"
+    NO_CALLBACK = "no callback"
+
+
+class Skipped(Struct, frozen=True):
+    """The step was skipped: its tool was not called, and it has no result."""
+
+    why: Skip
 
 
 def status_of(outcome: Outcome | Skipped) -> StepStatus:

@@ -1,7 +1,7 @@
 """Pause reasons: why a run stopped before its last step (docs/workflows.md, Pausing).
 
-One class is one reason: its members, its texts, and what lets the workflow continue. `PauseReason` lists the classes.
-All readers of reasons use it: the handoff, the command line, the request log and the console's page.
+One class is one reason: its members, and what lets the workflow continue. `PauseReason` lists the classes, and
+`present/sentences.py` has what readers are told of each.
 """
 
 from collections.abc import Callable
@@ -11,11 +11,9 @@ from typing import Any, ClassVar, Final, Self, get_args
 
 from msgspec import Struct, ValidationError, convert, field, structs, to_builtins
 
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tools.approval import NotApproved
 from mcp_baton.tools.outcomes import MAX_FIELDS, Failed, Failure, InvalidField
-from mcp_baton.tools.quoting import encoded_uri, one_line, quoted_error
-from mcp_baton.tools.templates import fill, placeholders
 from mcp_baton.workflow.definition import Step
 
 NOTHING_TO_DO: Final = "Until then, nothing needs to be done."
@@ -25,10 +23,6 @@ MAX_TEXT: Final = 4_000
 
 MAX_FIELD_TEXT: Final = 500
 """Characters of a text in a list of a stored reason."""
-
-
-WAIT_BEGINS: Final = ("waits for a callback until", "waits until")
-"""How the short forms of waits begin, also in the status message of a background task: of a callback and of a time."""
 
 
 class Remedy(StrEnum):
@@ -58,13 +52,10 @@ class Reason(Struct, frozen=True, tag_field="type", rename="camel", omit_default
 
     Attributes:
         remedy: What lets the workflow continue.
-        short: The reason in a few words, as templates: `{member}` is replaced by a member of the stored form. The first
-            template whose members all have values is used. The last one has no members.
         is_failure: Whether something went wrong. A missing value is not a failure.
     """
 
     remedy: ClassVar[Remedy]
-    short: ClassVar[tuple[str, ...]]
     is_failure: ClassVar[bool] = False
 
     @property
@@ -77,23 +68,9 @@ class Reason(Struct, frozen=True, tag_field="type", rename="camel", omit_default
         members: JsonObject = _cut(to_builtins(self), MAX_TEXT)
         return members
 
-    def what_happened(self) -> str:
-        """The reason in one or two sentences, for the handoff."""
-        raise NotImplementedError
-
-    def short_form(self) -> str:
-        """The reason in a few words, with the error or the invalid fields: `missing reader`."""
-        members = {name: _joined(value) for name, value in self.to_json().items() if value}
-        template = next(candidate for candidate in self.short if placeholders(candidate) <= members.keys())
-        return fill(template, members) + self._details()
-
-    def _details(self) -> str:
-        """The error or the invalid fields, after the short form."""
-        return ""
-
-    def cause(self) -> str:
-        """Why the call of one element of a list was not made."""
-        return self.short_form()
+    def as_error(self) -> str:
+        """The reason as the error of one call of a list, which is stored with the step."""
+        return self.type
 
     @property
     def is_for_the_operator(self) -> bool:
@@ -128,7 +105,6 @@ class UnresolvableParams(Reason, frozen=True, tag="unresolvableParams"):
     """
 
     remedy = Remedy.VALUES
-    short = ("missing {missingParam}", "a value is missing")
 
     step: str = field(name="blockedStep")
     missing_param: str
@@ -136,13 +112,7 @@ class UnresolvableParams(Reason, frozen=True, tag="unresolvableParams"):
     problem: str = ""
     condition: str = ""
 
-    def what_happened(self) -> str:
-        note = f": {self.problem}" if self.problem else ""
-        if self.condition:
-            return f"Step '{self.step}' could not start: its condition {one_line(self.condition)} has no result{note}."
-        return f"Step '{self.step}' could not start: no value was found for its argument '{self.missing_param}'{note}."
-
-    def cause(self) -> str:
+    def as_error(self) -> str:
         return f"no value for '{self.missing_param}'" + (f": {self.problem}" if self.problem else "")
 
     @property
@@ -154,29 +124,21 @@ class SchemaMismatch(Reason, frozen=True, tag="schemaMismatch"):
     """The resolved arguments do not satisfy the tool's input schema."""
 
     remedy = Remedy.VALUES
-    short = ("missing {missingFields}", "a value is missing or invalid")
 
     step: str = field(name="blockedStep")
     missing_fields: tuple[str, ...]
     invalid_fields: tuple[InvalidField, ...]
     suggested_tool: str
 
-    def what_happened(self) -> str:
-        names = ", ".join(f"'{name}'" for name in self.missing_fields)
-        value, pronoun = ("a value", "it") if len(self.missing_fields) == 1 else ("values", "them")
-        missing_text = f"Step '{self.step}' needs {value} for {names}. No earlier step provides {pronoun}."
-        refused_text = f"Step '{self.step}' could not start: its tool does not accept its arguments."
-        invalid = [
-            f"Invalid: {quoted_error(item.field)} ({quoted_error(item.problem)})." for item in self._shown_fields
-        ]
-        return " ".join([missing_text if names else refused_text, *invalid])
-
-    def _details(self) -> str:
-        invalid = ", ".join(f"{entry.field} ({entry.problem})" for entry in self._shown_fields)
-        return f"; invalid {invalid}" if invalid else ""
+    def as_error(self) -> str:
+        missing, fields = ", ".join(self.missing_fields), self.shown_fields
+        invalid = ", ".join(f"{entry.field} ({entry.problem})" for entry in fields)
+        return (f"missing {missing}" if missing else "a value is missing or invalid") + (
+            f"; invalid {invalid}" if invalid else ""
+        )
 
     @property
-    def _shown_fields(self) -> tuple[InvalidField, ...]:
+    def shown_fields(self) -> tuple[InvalidField, ...]:
         return self.invalid_fields[:MAX_FIELDS]
 
     @property
@@ -214,7 +176,6 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
     """
 
     remedy = Remedy.CALLS
-    short = ("cannot read {resource}", "the step failed")
     is_failure = True
 
     step: str = field(name="failedStep")
@@ -233,34 +194,6 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
     def to_json(self) -> JsonObject:
         return {name: value for name, value in super().to_json().items() if name != "asksClient"}
 
-    def what_happened(self) -> str:
-        error = quoted_error(self.error)
-        if self.resource is None:
-            return f"Step '{self.step}' failed: {error}. {self.hint()}"
-        call = " Its tool was not called." if self.suggested_tool else ""
-        unread = f"the resource {encoded_uri(self.resource)} could not be read"
-        return f"Step '{self.step}' failed: {unread}: {error}.{call} {self.hint()}"
-
-    def hint(self) -> str:
-        """What to do about the failure."""
-        if self.outcome_unknown:
-            key = f" (idempotency key {self.idempotency_key})" if self.idempotency_key else ""
-            again = "This step is retryable." if self.retryable else "If it did not, the same call can be made again."
-            return f"It may still have happened: check whether it happened{key}. {again}"
-        if self.asks_client:
-            return "Its tool asks the client for input. Call it as below: nothing has to be corrected first."
-        if self.is_for_the_operator:
-            return (
-                "This step is not retryable, and only the server's log says why it failed: tell the user, with the "
-                f"error id {self.error_id}."
-            )
-        if self.retryable:
-            return "This step is retryable."
-        return "This step is not retryable: correct the cause first."
-
-    def _details(self) -> str:
-        return f": {self.error}"
-
     @property
     def server_can_continue(self) -> bool:
         return self.retryable and not self.asks_client
@@ -278,7 +211,6 @@ class UnresolvedDependency(Reason, frozen=True, tag="unresolvedDependency"):
     """
 
     remedy = Remedy.VALUES
-    short = ("needs {missingOutput} of step {producingStep}", "an earlier result is missing")
 
     step: str = field(name="blockedStep")
     missing_output: str
@@ -286,10 +218,8 @@ class UnresolvedDependency(Reason, frozen=True, tag="unresolvedDependency"):
     suggested_tool: str
     reason: str = ""
 
-    def what_happened(self) -> str:
-        problem = f"is not available: {self.reason}" if self.reason else "does not exist"
-        output = f"the output '{self.missing_output}' of step '{self.producing_step}'"
-        return f"Step '{self.step}' could not start: it needs {output}, which {problem}."
+    def as_error(self) -> str:
+        return f"needs {self.missing_output} of step {self.producing_step}"
 
 
 class Question(Struct, frozen=True):
@@ -305,22 +235,10 @@ class AnswersRequired(Reason, frozen=True, tag="answersRequired"):
     """Questions to the model or the user have no answers."""
 
     remedy = Remedy.ANSWERS
-    short = ("needs an answer",)
 
     step: str = field(name="blockedStep")
     questions: tuple[Question, ...]
     suggested_tool: str
-
-    def what_happened(self) -> str:
-        questions = [_question_text(question) for question in self.questions]
-        return " ".join([f"Step '{self.step}' needs an answer.", *questions])
-
-
-def _question_text(question: Question) -> str:
-    text = quoted_error(question.question)
-    if question.of == "model":
-        return f"Question '{question.name}': {text}."
-    return f"Question '{question.name}' to the user: {text}. Ask the user, unless the conversation has the answer."
 
 
 class _ApprovalReason(Reason, frozen=True, kw_only=True):
@@ -334,16 +252,11 @@ class _ApprovalReason(Reason, frozen=True, kw_only=True):
     suggested_tool: str = ""
     reason: str | None = None
 
-    def what_happened(self) -> str:
-        approval = NotApproved(self.approval_id, self.audience, self.message, self.expires_at, self.reason)
-        return f"Step '{self.step}' did not run: {approval.denied() if approval.is_denied else approval.waits()}"
-
 
 class ApprovalRequired(_ApprovalReason, frozen=True, tag="approvalRequired"):
     """A person has to approve the step's call (docs/approvals.md)."""
 
     remedy = Remedy.DECISION
-    short = ("waits for an approval of {audience}", "waits for an approval")
 
     @property
     def server_can_continue(self) -> bool:
@@ -354,7 +267,6 @@ class ApprovalDenied(_ApprovalReason, frozen=True, tag="approvalDenied"):
     """A person has denied the step's call. `reason` is in the person's words."""
 
     remedy = Remedy.NONE
-    short = ("denied by {audience}", "denied")
 
 
 class ApprovalGranted(_ApprovalReason, frozen=True, tag="approvalGranted"):
@@ -362,24 +274,12 @@ class ApprovalGranted(_ApprovalReason, frozen=True, tag="approvalGranted"):
     stored."""
 
     remedy = Remedy.SERVER
-    short = ("approved by {audience}", "approved")
-
-    def what_happened(self) -> str:
-        message = quoted_error(self.message)
-        return f"A person of the group {self.audience!r} has approved the call of step '{self.step}': {message}."
 
 
 class ApprovalExpired(_ApprovalReason, frozen=True, tag="approvalExpired"):
     """Nobody has decided the step's call in time, or it was not made in time. Computed as `ApprovalGranted`."""
 
     remedy = Remedy.SERVER
-    short = ("the approval of {audience} has expired", "the approval has expired")
-
-    def what_happened(self) -> str:
-        return (
-            f"The approval of the call of step '{self.step}' expired at {self.expires_at}: "
-            f"{quoted_error(self.message)}. The next attempt requests another one."
-        )
 
 
 def approval_pause(step: str, approval: NotApproved) -> ApprovalRequired | ApprovalDenied:
@@ -392,7 +292,6 @@ class Waiting(Reason, frozen=True, tag="waiting"):
     """The step waits for a callback or a time. `until` is ISO 8601 in UTC."""
 
     remedy = Remedy.WAIT
-    short = ("waits until {until}", "waits")
 
     step: str = field(name="blockedStep")
     waits_for: str = field(name="for")
@@ -403,15 +302,6 @@ class Waiting(Reason, frozen=True, tag="waiting"):
     def until_ms(self) -> int:
         return round(datetime.fromisoformat(self.until).timestamp() * 1000)
 
-    def short_form(self) -> str:
-        callback, time = WAIT_BEGINS
-        return f"{callback if self.waits_for == 'callback' else time} {self.until}"
-
-    def what_happened(self) -> str:
-        if self.waits_for == "callback":
-            return f"Step '{self.step}' waits for a callback of another system, until {self.until}. {NOTHING_TO_DO}"
-        return f"Step '{self.step}' waits until {self.until}. {NOTHING_TO_DO}"
-
     @property
     def server_can_continue(self) -> bool:
         return True
@@ -421,30 +311,22 @@ class DeadlineExceeded(Reason, frozen=True, tag="deadlineExceeded"):
     """Too little of the function's time was left to start the step."""
 
     remedy = Remedy.SERVER
-    short = ("out of time",)
 
     step: str = field(name="blockedStep")
     suggested_tool: str
 
-    def what_happened(self) -> str:
-        return f"The server ran out of time before step '{self.step}'. Nothing failed."
+    def as_error(self) -> str:
+        return "out of time"
 
 
 class Interrupted(Reason, frozen=True, tag="interrupted"):
     """The run was killed: its claim expired. This reason is computed when a task is read, and never stored."""
 
     remedy = Remedy.SERVER
-    short = ("the run was interrupted",)
     is_failure = True
 
     step: str = field(name="blockedStep")
     suggested_tool: str
-
-    def what_happened(self) -> str:
-        return (
-            f"The run was interrupted at step '{self.step}' or later, and what it did was not recorded: this step and "
-            "those after it may have run. Check before you repeat them."
-        )
 
 
 type PauseReason = (
@@ -506,18 +388,6 @@ def pause_after(
     )
 
 
-def reasons_by_type() -> dict[str, dict[str, Json]]:
-    """What the console's page needs to know of each reason, by its `type`."""
-    return {
-        str(kind.__struct_config__.tag): {
-            "short": list(kind.short),
-            "remedy": kind.remedy.value,
-            "is_failure": kind.is_failure,
-        }
-        for kind in REASONS
-    }
-
-
 def _cut(value: Any, limit: int) -> Any:
     """A JSON value with texts of at most this many characters."""
     if isinstance(value, str):
@@ -528,7 +398,3 @@ def _cut(value: Any, limit: int) -> Any:
         is_of_objects = bool(value) and isinstance(value[0], dict)
         return [_cut(item, MAX_FIELD_TEXT) for item in (value[:MAX_FIELDS] if is_of_objects else value)]
     return value
-
-
-def _joined(value: Json) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

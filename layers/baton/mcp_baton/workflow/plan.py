@@ -26,7 +26,7 @@ from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.definition_changes import given_secrets, has_secrets
 from mcp_baton.workflow.items import Items
 from mcp_baton.workflow.pause import PauseReason, parse_pause, refused_arguments
-from mcp_baton.workflow.repeats import INTERRUPTED, NOT_RECORDED, Canonical, Repeat, open_repeats, repeat
+from mcp_baton.workflow.repeats import Canonical, Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, NotGiven
 from mcp_baton.workflow.secrets import contains_argument, hidden_in, secrets_in_call
 from mcp_baton.workflow.sources import Found, Source, StepOutput, TaskVariable
@@ -303,9 +303,9 @@ class Plan:
         return claim is not None and (claim.interrupted or claim.until_ms > 0)
 
     @property
-    def why_repeated(self) -> str:
-        """Why the steps in `repeats` may have run."""
-        return INTERRUPTED if self.task.claim is not None and self.task.claim.interrupted else NOT_RECORDED
+    def was_interrupted(self) -> bool:
+        """Whether an earlier run ended before it recorded what it did. Otherwise another run has the task."""
+        return self.task.claim is not None and self.task.claim.interrupted
 
     def hidden(self, name: str, call: JsonObject) -> frozenset[str]:
         """The arguments of a call of this step that must not be stored."""

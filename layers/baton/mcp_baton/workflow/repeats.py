@@ -4,9 +4,8 @@ A run that was killed may have run any open step. A run whose write failed has r
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from msgspec import Struct
 
@@ -17,13 +16,6 @@ from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.secrets import contains_argument
 
 logger = logging.getLogger(__name__)
-
-MAX_NAMED: Final = 5
-"""The most steps that a sentence names."""
-
-INTERRUPTED: Final = "an earlier run ended before it recorded what it did"
-NOT_RECORDED: Final = "another run of this task has not recorded what it did"
-
 
 type Canonical = Callable[[str, JsonObject], JsonObject]
 """From a tool's name and arguments: the arguments as the tool receives them, without those that equal their
@@ -66,28 +58,3 @@ def repeat(step: Step, arguments: JsonObject | None, known: Known, task_id: str,
     except Exception:  # the type of a parameter runs the author's code, which may raise anything
         logger.exception("step %s: its idempotency key cannot be made", step.name)
         return Repeat(step.name, None)
-
-
-def may_have_run(repeats: Sequence[Repeat], reason: str = INTERRUPTED) -> list[str]:
-    """The sentences that say which open steps may have run; none if there are no such steps."""
-    if not repeats:
-        return []
-    pronoun = "it" if len(repeats) == 1 else "them"
-    return [f"{_subject(repeats)} may already have run: {reason}. Check before you repeat {pronoun}."]
-
-
-def may_have_run_twice(repeats: Sequence[Repeat], reason: str = INTERRUPTED) -> list[str]:
-    """The sentence that says which steps a run or a call may have repeated; none if there are no such steps."""
-    return [f"{_subject(repeats)} may have run twice: {reason}."] if repeats else []
-
-
-def repeats_text(repeats: Sequence[Repeat]) -> str:
-    """The steps with their keys."""
-    names = [f"'{call.step}'" + (f" (idempotency key {call.key})" if call.key else "") for call in repeats[:MAX_NAMED]]
-    remaining = [f"{len(repeats) - MAX_NAMED} more"] if len(repeats) > MAX_NAMED else []
-    *others, last = [*names, *remaining]
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def _subject(repeats: Sequence[Repeat]) -> str:
-    return f"{'Step' if len(repeats) == 1 else 'Steps'} {repeats_text(repeats)}"

@@ -31,7 +31,7 @@ from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Outcome, 
 from mcp_baton.tools.secrets import secrets_of, stored_arguments
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.definition_changes import Move
-from mcp_baton.workflow.host import Host, Skipped, status_of, stored_result
+from mcp_baton.workflow.host import Host, Skip, Skipped, status_of, stored_result
 from mcp_baton.workflow.items import Items, failed_items
 from mcp_baton.workflow.lease import Lease, Over, StartTime, Superseded, TaskOver
 from mcp_baton.workflow.pause import (
@@ -643,7 +643,7 @@ class Run:
         self.early.pop(step.name, None)
         self._note_early(step, is_early=False)
         self.discard(step)
-        self.settle(StepTrace(step, None, (), Skipped()))
+        self.settle(StepTrace(step, None, (), Skipped(Skip.CONDITION)))
 
     def use_early(self, step: Step) -> bool:
         """Settle a step whose condition holds by the value that came before. Returns whether there is one."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from mcp_baton.exceptions import (
-    BatonError,
     ClaimLost,
     Conflict,
     StoreBusy,
@@ -17,7 +16,6 @@ from mcp_baton.exceptions import (
     TaskHeld,
     TaskNotFound,
 )
-from mcp_baton.present.task_view import notes_meta, task_meta
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, waiting_jobs
 from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
@@ -40,6 +38,7 @@ from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.host import Skipped
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import ApprovalRequired, Waiting
+from mcp_baton.workflow.refusals import DefinitionChanged, WrongWorkflow, unreadable
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.run import EndedRun, RunInput
 from mcp_baton.workflow.wait import milliseconds
@@ -47,38 +46,6 @@ from mcp_baton.workflow.workflow_tool import takes_null
 
 if TYPE_CHECKING:
     from mcp_baton.workflow.repetitions import Starter
-
-
-class WrongWorkflow(BatonError):
-    """The task belongs to another workflow, to a tool or to a background call. Nothing was run."""
-
-    def __init__(self, task: TaskRecord) -> None:
-        super().__init__("the task is not one of this workflow")
-        self.task = task
-
-
-class DefinitionChanged(BatonError):
-    """The workflow has changed in steps that the task has completed. Nothing was run."""
-
-    def __init__(self, steps: list[str]) -> None:
-        super().__init__("the workflow has changed")
-        self.steps = steps
-
-
-class TaskUnreadable(BatonError):
-    """The state of a task could not be read. Nothing was run: completed steps would have been repeated."""
-
-    def __init__(self, error: StoreError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-type NotResumed = (
-    StoreBusy | TaskNotFound | TaskFinished | TaskHeld | WrongWorkflow | DefinitionChanged | TaskUnreadable
-)
-"""Why a run was not started, except for its arguments."""
-
-NOT_RESUMED = (StoreBusy, TaskNotFound, TaskFinished, TaskHeld, WrongWorkflow, DefinitionChanged, TaskUnreadable)
 
 
 def answer_with_run(
@@ -287,7 +254,7 @@ def _resume(
     except Exception as error:
         engine.release_claim(task)
         if isinstance(error, StoreError):
-            raise TaskUnreadable(error) from error
+            raise unreadable(task.task_id, error) from error
         raise
 
 
@@ -361,7 +328,7 @@ def _claim(
     except StoreError as error:
         if isinstance(error, Conflict) and error.current.workflow != workflow.name:
             raise WrongWorkflow(error.current) from error
-        raise TaskUnreadable(error) from error
+        raise unreadable(task_id, error) from error
 
 
 def _add_metrics(execution: Execution, run: EndedRun) -> None:
@@ -383,26 +350,3 @@ def _add_metrics(execution: Execution, run: EndedRun) -> None:
     is_over = isinstance(run.stop, TaskOver | Superseded)  # then no recording was lost
     if no_task or not (run.stored or is_over):
         execution.services.telemetry.add(RECORDINGS_LOST)
-
-
-def run_meta(execution: Execution, run: EndedRun) -> dict[str, Json]:
-    """Return the `_meta` of a run; empty for a run without a task.
-
-    Stored results are shown as they are stored, the others from memory. `persisted` is `False` if the store does not
-    have all results, and `"unknown"` if that is not known.
-    """
-    if run.task is None:
-        return {}
-    meta = task_meta(execution, run.task)
-    if not run.stored:
-        meta["steps"] = [{"name": name, "status": status.value} for name, status in run.statuses.items()]
-        meta.pop("pause_reason", None)
-        if run.pause:
-            meta["pause_reason"] = run.pause.to_json()
-    if run.persisted is not True:
-        meta["persisted"] = run.persisted
-    if isinstance(run.stop, TaskOver) and run.stop.status is None:
-        del meta["task_status"]  # the task has expired
-    if isinstance(run.stop, Superseded):
-        meta["superseded"] = True
-    return meta | notes_meta(run.open_repeats, run.repeated, run.oversized)

@@ -12,8 +12,9 @@ from mcp_baton.transport.reply import Reply
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.engine_host import ServerHost
 from mcp_baton.workflow.execution import DetachedExecution
+from mcp_baton.workflow.refusals import DefinitionChanged
 from mcp_baton.workflow.run import EndedRun
-from mcp_baton.workflow.runs import DefinitionChanged, resumed_input, run_workflow
+from mcp_baton.workflow.runs import resumed_input, run_workflow
 from mcp_baton.workflow.server_view import ServerView
 from mcp_baton.workflow.services import Services
 

@@ -1,11 +1,9 @@
-"""Task ids in arguments and in texts (docs/workflows.md, As a tool)."""
+"""Task ids in arguments (docs/workflows.md, As a tool)."""
 
-from mcp_baton.present.handoff import Handle
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tools.arguments import TASK_ID
-from mcp_baton.workflow.definition import NEW_TASK, Workflow
+from mcp_baton.workflow.definition import NEW_TASK
 from mcp_baton.workflow.request import Request
-from mcp_baton.workflow.server_view import ServerView
 
 
 class InvalidTaskReference(Exception):
@@ -25,7 +23,3 @@ def named_task(request: Request, arguments: JsonObject) -> tuple[str | None, dic
     if bound_task_id is not None and bound_task_id != task_id:
         raise InvalidTaskReference(f"the arguments name one task ({TASK_ID}) and _meta names another; keep one of them")
     return task_id, other_arguments
-
-
-def handle_of(server: ServerView, workflow: Workflow, task_id: str) -> Handle:
-    return Handle(task_id, workflow, lambda tool: not server.tools[tool].has_parameter(TASK_ID))

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tools.arguments import TASK_ID, Argument
 from mcp_baton.tools.published_schema import optional, published
+from mcp_baton.tools.quoting import quoted_error
 from mcp_baton.tools.resource import APP_URI
 from mcp_baton.tools.schema.plain import Definitions, NotPlain, plain_type
-from mcp_baton.tools.schema.prompt_arguments import canonical_argument, convert, is_empty
+from mcp_baton.tools.schema.prompt_arguments import canonical_argument, convert, is_empty, named
 from mcp_baton.tools.schema.schema import schema_generator
 from mcp_baton.tools.tool import TaskSupport, Tool
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_RESULT, Step, Workflow
@@ -205,6 +206,10 @@ _BOARD: Final[JsonObject] = {"type": "object", "description": "The task as its p
 _TASKS: Final[JsonObject] = {"type": "array", "items": {"type": "object"}, "description": "The newest tasks."}
 
 
+class InvalidToolArguments(Exception):
+    """Invalid arguments of a workflow tool. The text tells the model what to do."""
+
+
 class WorkflowTool:
     def __init__(self, workflow: Workflow, tools: Mapping[str, Tool]) -> None:
         self.workflow = workflow
@@ -304,6 +309,32 @@ class WorkflowTool:
     def without_null(self) -> frozenset[str]:
         """The arguments whose type does not accept null. For these, null counts as missing."""
         return frozenset(argument.name for argument in self.workflow.arguments if not takes_null(argument))
+
+    def first_arguments(self, arguments: JsonObject) -> dict[str, Json]:
+        """Return the arguments of a call that starts a task, without those that count as left out. Raises
+        `InvalidToolArguments`."""
+        arguments = self.given_arguments(arguments)
+        given = {name: value for name, value in arguments.items() if value is not None or name not in self.without_null}
+        missing = [item.name for item in self.workflow.arguments if item.required and item.name not in given]
+        if missing:
+            raise InvalidToolArguments(f"missing: {', '.join(missing)} ({REQUIRED})")
+        return given
+
+    def given_arguments(self, arguments: JsonObject) -> dict[str, Json]:
+        """Return the arguments of a call by their names. Raises `InvalidToolArguments`."""
+        declared = [argument.name for argument in self.workflow.arguments]
+        # Some hosts send empty values for optional arguments that their model has left out.
+        optional = (TASK_ACTION, TASK_RESULT, ANSWERS)
+        given = named(self.workflow.arguments, arguments)
+        given = {name: value for name, value in given.items() if value or name not in optional}
+        names = [*declared, *([ANSWERS] if self.workflow.questions else [])]
+        unknown = sorted(given.keys() - set(names))
+        if unknown:
+            known_names = ", ".join([*names, TASK_ID])
+            raise InvalidToolArguments(
+                f"unknown arguments: {quoted_error(', '.join(unknown))}; {self.name} takes {known_names}"
+            )
+        return given
 
 
 def _property(argument: Argument, schema: Mapping[str, Any]) -> dict[str, Json]:

@@ -12,9 +12,9 @@ from mcp_baton.cli.remote.arguments import unknown
 from mcp_baton.cli.remote.errors import Failure, Rejected, Unreachable, ended_message, protocol_error
 from mcp_baton.cli.remote.printing import Progress, short
 from mcp_baton.cli.remote.questions import Stopped, Terminal
-from mcp_baton.cli.remote.task import RunResult, StepState, TaskState, state_of
+from mcp_baton.cli.remote.task import RunResult
 from mcp_baton.exceptions import BatonError
-from mcp_baton.present.task_view import NEXT_KEY
+from mcp_baton.present.view import NEXT_KEY, TaskView, view_in_meta, view_in_result
 from mcp_baton.protocol.envelope import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
@@ -144,9 +144,9 @@ class Remote:
         """Return the id of the caller's only task with this prefix."""
         return find_id(prefix, lambda: self.tasks(SEARCH_LIMIT))
 
-    def task(self, task_id: str) -> TaskState:
+    def task(self, task_id: str) -> TaskView:
         """Return a task with its suggested calls."""
-        return state_of(self.request("tasks/get", {"taskId": task_id}, {NEXT_KEY: True}))
+        return view_in_result(self.request("tasks/get", {"taskId": task_id}, {NEXT_KEY: True}))
 
     def workflow_of(self, prefix: str) -> tuple[str, str]:
         """Return the id and the workflow of a task that can be resumed.
@@ -161,7 +161,7 @@ class Remote:
             raise Failure(f"the task {state.task_id} belongs to a tool and needs no resume")
         return state.task_id, state.workflow
 
-    def end_task(self, task_id: str, result: Mapping[str, Any] | None = None) -> TaskState:
+    def end_task(self, task_id: str, result: Mapping[str, Any] | None = None) -> TaskView:
         """Cancel a task, or complete it with a result.
 
         Raises:
@@ -187,17 +187,16 @@ class Remote:
             return RunResult(name, messages, None)
         return RunResult(name, messages, self._task_after_run(meta), meta.get("persisted", True))
 
-    def _task_after_run(self, meta: Mapping[str, Any]) -> TaskState:
+    def _task_after_run(self, meta: Mapping[str, Any]) -> TaskView:
         """Return the task after a run: as it is stored, unless the changes of the run were not stored."""
-        steps = tuple(StepState(step["name"], step["status"]) for step in meta.get("steps", ()))
-        status, pause = meta.get("task_status", "working"), meta.get("pause_reason")
+        view = view_in_meta(meta)
         try:
-            stored_task = self.task(meta["task_id"])
+            stored_task = self.task(view.task_id)
         except Rejected:
-            return TaskState(meta["task_id"], status, steps=steps, pause=pause)
+            return view
         if meta.get("persisted", True) is True:
             return stored_task
-        return structs.replace(stored_task, steps=steps, status=status, pause=pause)
+        return structs.replace(stored_task, steps=view.steps, status=view.status, pause=view.pause)
 
     def run_with_secrets(self, name: str, arguments: dict[str, str], task_id: str | None = None) -> RunResult:
         """Run a workflow, or resume a task of it, and ask the user for missing secret arguments.

@@ -16,10 +16,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mcp_baton.cli.remote.task import RunResult, StepState, TaskState, text_of
+from mcp_baton.cli.remote.task import RunResult, text_of
 from mcp_baton.local.clean_text import CleanConsole
-from mcp_baton.tasks.record import PAUSED, WAITED, paused_step
-from mcp_baton.workflow.pause import Waiting, parse_pause
+from mcp_baton.present.sentences import PAUSED, what_happened
+from mcp_baton.present.view import StepView, TaskView
+from mcp_baton.workflow.pause import Waiting
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -141,15 +142,15 @@ def paused_text(message: str | None) -> str:
     return short(message) if message and message.startswith(PAUSED_BEGINS) else PAUSED
 
 
-def pause_text(pause: Mapping[str, Any]) -> str:
+def pause_text(task: TaskView) -> str:
     """Return a pause reason in words (docs/workflows.md, Pausing), or its type if this version does not know it."""
-    kind, reason = str(pause.get("type", "paused")), parse_pause(pause)
-    return f"{kind}: {reason.what_happened()}" if reason else kind
+    kind = str((task.pause or {}).get("type", "paused"))
+    return f"{kind}: {what_happened(task.reason)}" if task.reason else kind
 
 
-def still_waits(task: TaskState) -> bool:
+def still_waits(task: TaskView) -> bool:
     """Return whether a task waits for a callback or a time. A resume would pause at the same step again."""
-    return isinstance(parse_pause(task.pause), Waiting) and task.message != WAITED
+    return isinstance(task.reason, Waiting)
 
 
 def call_line(entry: Mapping[str, Any], task_id: str | None = None) -> str:
@@ -228,7 +229,7 @@ def print_run(result: RunResult, out: Console) -> None:
         _print_results(result.task, out)
 
 
-def print_task(task: TaskState, out: Console, now_ms: int) -> None:
+def print_task(task: TaskView, out: Console, now_ms: int) -> None:
     """Print a task: its steps, the pause reason, the next calls, its result."""
     _print_head(task, out)
     if not task.ended:
@@ -243,13 +244,12 @@ def print_task(task: TaskState, out: Console, now_ms: int) -> None:
     out.print(_times(task, now_ms), style="dim")
 
 
-def _print_head(task: TaskState, out: Console) -> None:
+def _print_head(task: TaskView, out: Console) -> None:
     """Print the workflow, the id, the status and the steps of a task."""
     out.print(Text().append(task.workflow or "a tool's task", style="bold").append(f"  {task.task_id}", style="dim"))
     line = status_text(task.status)
     if task.pause and not task.ended:
-        step = paused_step(task.pause) or task.step
-        place = f" at {step}" if step else ""
+        place = f" at {task.step}" if task.step else ""
         line.append(f", paused{place}: {paused_text(task.message).removeprefix(PAUSED_BEGINS)}", style=STYLES["paused"])
     if task.message and not task.message.startswith(PAUSED_BEGINS):
         line.append(f": {short(task.message)}")
@@ -258,7 +258,7 @@ def _print_head(task: TaskState, out: Console) -> None:
         out.print(Padding(_steps_table(task.steps), (0, 0, 0, 2), expand=False))
 
 
-def _steps_table(steps: tuple[StepState, ...]) -> Group:
+def _steps_table(steps: tuple[StepView, ...]) -> Group:
     """Return the steps with their status, start (UTC), duration, and length of the result or progress of the list."""
     rows = []
     for step in steps:
@@ -270,8 +270,8 @@ def _steps_table(steps: tuple[StepState, ...]) -> Group:
     return records(("step", "status", "began", "took", "result"), rows, right=("took", "result"))
 
 
-def _print_pause(task: TaskState, out: Console) -> None:
-    rows = [("Paused", pause_text(task.pause))] if task.pause and task.message != WAITED else []
+def _print_pause(task: TaskView, out: Console) -> None:
+    rows = [("Paused", pause_text(task))] if task.pause and not task.is_wait_over else []
     rows += [("Asks", f"{key}: {_question_text(question)}") for key, question in task.questions.items()]
     if rows:
         out.print(details(rows))
@@ -284,7 +284,7 @@ def _print_pause(task: TaskState, out: Console) -> None:
                 _print_indented(Text(entry["guidance"], style="dim"), out, 5)
 
 
-def _print_results(task: TaskState, out: Console) -> None:
+def _print_results(task: TaskView, out: Console) -> None:
     results = [(step.name, task.results[step.name]) for step in task.steps if step.name in task.results and step.tool]
     for name, value in results[-1:]:
         out.print(f"Result of {name}", style="bold")
@@ -313,7 +313,7 @@ def _print_indented(text: RenderableType, out: Console, indent: int = 2) -> None
     out.print(Padding(text, (0, 0, 0, indent), expand=False))
 
 
-def _times(task: TaskState, now_ms: int) -> str:
+def _times(task: TaskView, now_ms: int) -> str:
     created_ms, updated_ms = epoch_ms(task.created), epoch_ms(task.updated)
     parts = [f"created {task.created[:10]} {clock(created_ms)} UTC"] if created_ms is not None else []
     if updated_ms is not None:

@@ -13,9 +13,9 @@ from mcp_baton.aws import dynamodb_store
 from mcp_baton.cli.aws_region import SET_REGION, check_region, environment_region
 from mcp_baton.cli.remote.client import find_id
 from mcp_baton.cli.remote.errors import Denied, Unreachable
-from mcp_baton.cli.remote.task import TaskState, state_of
 from mcp_baton.exceptions import BatonError, StoreUnavailable
-from mcp_baton.present.task_view import ViewOptions, listed_view, task_view, with_decision
+from mcp_baton.present.mcp_task import ViewOptions, listed_view, task_view
+from mcp_baton.present.view import TaskView, view_in_result
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import TaskStore
@@ -37,7 +37,7 @@ class Table:
     def __init__(self, store: TaskStore, owner: str) -> None:
         self._store = store
         self._owner = owner
-        self._view_options = ViewOptions(now_ms=store.now_ms)
+        self._view_options = ViewOptions(now_ms=store.now_ms, store=store)
 
     def tasks(self, limit: int | None) -> list[dict[str, Any]]:
         """Return the tasks, newest first, as `tasks/list` shows them."""
@@ -45,7 +45,7 @@ class Table:
         cursor: str | None = None
         for _ in range(PAGES):
             page = self._store.list(self._owner, cursor)
-            entries += [dict(listed_view(with_decision(task, self._store), self._view_options)) for task in page.tasks]
+            entries += [dict(listed_view(task, self._view_options)) for task in page.tasks]
             cursor = page.cursor
             if cursor is None or (limit is not None and len(entries) >= limit):
                 break
@@ -55,10 +55,10 @@ class Table:
         """Return the id of the owner's only task with this prefix."""
         return find_id(prefix, lambda: self.tasks(None))
 
-    def task(self, task_id: str) -> TaskState:
+    def task(self, task_id: str) -> TaskView:
         return self._state(self._store.get(self._owner, task_id))
 
-    def end_task(self, task_id: str, result: Mapping[str, Any] | None = None) -> TaskState:
+    def end_task(self, task_id: str, result: Mapping[str, Any] | None = None) -> TaskView:
         """Cancel a task, or complete it with a result.
 
         Raises:
@@ -68,10 +68,8 @@ class Table:
             return self._state(self._store.cancel(self._owner, task_id))
         return self._state(self._store.complete(self._owner, task_id, dict(result)))
 
-    def _state(self, task: TaskRecord) -> TaskState:
-        return structs.replace(
-            state_of(task_view(with_decision(task, self._store), self._view_options)), workflow=task.workflow
-        )
+    def _state(self, task: TaskRecord) -> TaskView:
+        return structs.replace(view_in_result(task_view(task, self._view_options)), workflow=task.workflow)
 
 
 @contextmanager

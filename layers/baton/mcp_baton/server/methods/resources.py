@@ -3,7 +3,7 @@
 import logging
 
 from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, TaskNotFound
-from mcp_baton.present.task_view import result_mark
+from mcp_baton.present.mcp_task import result_mark
 from mcp_baton.protocol.budget import ANSWER_BYTES
 from mcp_baton.protocol.envelope import APP_TYPE
 from mcp_baton.protocol.json import Json, JsonObject, escaped, json_size

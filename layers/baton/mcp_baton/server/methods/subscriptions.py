@@ -15,7 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
-from mcp_baton.present.task_view import options_of, poll_interval_ms, task_summary, task_view, with_decision
+from mcp_baton.present.mcp_task import options_of, poll_interval_ms, task_summary, task_view
+from mcp_baton.present.view import with_decision
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST
 from mcp_baton.server.methods.tasks import check_extension, from_store
@@ -95,7 +96,7 @@ class _Subscription:
     def __init__(self, request: Request, ids: list[str], meta: JsonObject) -> None:
         self._request = request
         self._meta = meta
-        self._options = options_of(request)
+        self._options = replace(options_of(request), store=None)  # `report` reads the approvals
         self._tasks = _find(request, ids)
         self.accepted_ids = list(self._tasks)
 

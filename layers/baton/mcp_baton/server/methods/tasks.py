@@ -7,25 +7,21 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from msgspec import structs
-
 from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, TaskFinished, TaskNotFound, TooLarge
-from mcp_baton.present.task_view import (
+from mcp_baton.present.mcp_task import (
     ALL,
-    NEXT_KEY,
     NONE,
     VARIABLES_KEY,
     ViewOptions,
     listed_view,
     options_of,
     poll_interval_ms,
-    related_task,
     result_view,
-    shown_pause,
     task_summary,
     task_view,
-    with_decision,
 )
+from mcp_baton.present.sentences import UNKNOWN_TASK, unchanged_text
+from mcp_baton.present.view import NEXT_KEY, related_task
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, missing_capability
@@ -42,13 +38,13 @@ def get_task(request: Request) -> JsonObject:
     """Return the view of a task: its variables are in `_meta`; in the 2026 era it contains the result."""
     options = _options(request)
 
-    def read(store: TaskStore, _owner: str) -> JsonObject:
+    def read(_store: TaskStore, _owner: str) -> JsonObject:
         task = redispatch_at_poll(request, request.own_task(request.text("taskId")))
         if task.status is TaskStatus.INPUT_REQUIRED and not request.stateless:
             from mcp_baton.background.task_questions import send_questions
 
             send_questions(request, task)
-        return task_view(with_decision(task, store), options)
+        return task_view(task, options)
 
     return from_store(request, read)
 
@@ -65,15 +61,14 @@ def _options(request: Request) -> ViewOptions:
     values = None if choice is None else str(choice)
     if meta.get(NEXT_KEY) is not True:
         return options_of(request, values=values)
-    from mcp_baton.workflow.continuations import plan_of, remaining_calls
+    from mcp_baton.workflow.continuations import plan_of
+    from mcp_baton.workflow.remaining import next_calls
 
-    def next_calls(task: TaskRecord) -> list[JsonObject]:
-        # They are for people, who can correct a call that has failed. If a run was interrupted, the reason that an
-        # earlier one has stored does not count.
-        shown = structs.replace(task, decided_pause=shown_pause(task, request.now_ms))
-        return remaining_calls(request, plan_of(request, shown), with_failed=True)
+    def suggested_calls(task: TaskRecord) -> list[JsonObject]:
+        # They are for people, who can correct a call that has failed.
+        return next_calls(plan_of(request.server, task), request.server, with_failed=True)
 
-    return options_of(request, values=values, next_calls=next_calls)
+    return options_of(request, values=values, next_calls=suggested_calls)
 
 
 def list_tasks(request: Request) -> JsonObject:
@@ -91,9 +86,7 @@ def list_tasks(request: Request) -> JsonObject:
         message = "Invalid params: `cursor` was not returned by this list"
         raise ProtocolError(INVALID_PARAMS, message) from error
     options = options_of(request)
-    result: dict[str, Json] = {
-        "tasks": [listed_view(with_decision(task, request.store), options) for task in page.tasks]
-    }
+    result: dict[str, Json] = {"tasks": [listed_view(task, options) for task in page.tasks]}
     return result | {"nextCursor": page.cursor} if page.cursor else result
 
 
@@ -128,7 +121,7 @@ def cancel_task(request: Request) -> JsonObject:
     except TaskFinished as error:
         if request.stateless:
             return {}
-        raise ProtocolError(INVALID_PARAMS, f"The task is {error.current.status.value}: nothing changes it") from error
+        raise ProtocolError(INVALID_PARAMS, unchanged_text(error.current.status, "The task")) from error
     return {} if request.stateless else task_summary(task, options_of(request))
 
 
@@ -183,7 +176,7 @@ def from_store[T](request: Request, action: Callable[[TaskStore, str], T]) -> T:
     try:
         return action(*request.own_tasks())
     except TaskNotFound as error:
-        raise ProtocolError(INVALID_PARAMS, "Unknown task") from error
+        raise ProtocolError(INVALID_PARAMS, UNKNOWN_TASK) from error
     except TaskFinished:
         raise
     except TooLarge as error:

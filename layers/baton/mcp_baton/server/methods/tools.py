@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import HEADER_MISMATCH
-from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.content import with_meta, with_note
 from mcp_baton.tools.outcomes import Failed, Outcome
@@ -14,7 +13,6 @@ from mcp_baton.tools.tool import Tool, free_name
 from mcp_baton.workflow.definition import TASK_ACTION
 from mcp_baton.workflow.direct_calls import outcome_alone, outcome_of, result_of
 from mcp_baton.workflow.request import Request
-from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 
 def call_tool(request: Request) -> JsonObject:
@@ -24,13 +22,13 @@ def call_tool(request: Request) -> JsonObject:
     if tool is None:
         workflow_tool = request.server.workflow_tool(name)
         if workflow_tool is not None and arguments.get(TASK_ACTION):
-            from mcp_baton.present.task_actions import run_action
+            from mcp_baton.server.methods.task_actions import run_action
 
             return run_action(request, workflow_tool)
         if workflow_tool is not None:
-            from mcp_baton.present.workflow_tools import call_workflow_tool
+            from mcp_baton.server.methods.workflow_tools import call_workflow_tool
 
-            return call_workflow_tool(request, workflow_tool, _paused_result)
+            return call_workflow_tool(request, workflow_tool)
         from mcp_baton.workflow.removed import unknown_name
 
         raise unknown_name(request, "tool", name, arguments)
@@ -46,12 +44,6 @@ def call_tool(request: Request) -> JsonObject:
     except InvalidTaskReference as error:
         return result_of(tool, Failed(f"Nothing was run: {error}."))
     return _call(request, tool, other_arguments, task_id, in_text=bool(arguments[TASK_ID]))
-
-
-def _paused_result(request: Request, tool: WorkflowTool, task: TaskRecord) -> JsonObject:
-    from mcp_baton.present.task_actions import paused_result
-
-    return paused_result(request, tool, task)
 
 
 def _call(
@@ -84,19 +76,20 @@ def _unreplaced(request: Request, tool: Tool, arguments: JsonObject) -> Failed |
 
 def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str, *, in_text: bool) -> JsonObject:
     """Run the tool as without the task, then record the outcome. Recording never changes the tool's own result."""
-    from mcp_baton.workflow.continuations import Continuation, prepare
+    from mcp_baton.present.recording import show_recording
+    from mcp_baton.workflow.continuations import Continuation, Recording, prepare
 
     prepared = prepare(request, tool, arguments, task_id)
     outcome: Outcome
+    recording: Recording
     if isinstance(prepared, Continuation):
         outcome = outcome_of(request, tool, prepared.call.arguments, prepared.asker_factory, prepared.options)
         recording = prepared.record(outcome)
     else:
         outcome, recording = prepared.outcome, prepared.recording
+    meta, text = show_recording(request, recording, in_text=in_text)
     result = result_of(tool, outcome)
-    if in_text:
-        result = _with_text(result, tool, recording.text())
-    return with_meta(result, recording.meta)
+    return with_meta(_with_text(result, tool, text) if in_text else result, meta)
 
 
 def _with_text(result: JsonObject, tool: Tool, text: str) -> dict[str, Json]:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mcp_baton.present.handoff import Handle
-from mcp_baton.present.run_text import LIMIT, Value, cut, text_of_ended_task, text_of_held_task, text_of_run
+from mcp_baton.present.fit import MAX_TEXT_BYTES, cut
+from mcp_baton.present.tool_result import Value, completed_text, text_of_run
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tools.arguments import Argument
@@ -16,6 +16,7 @@ from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed
+from mcp_baton.workflow.remaining import Handle
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun, StepTrace
@@ -134,7 +135,9 @@ def test_the_server_may_continue_if_only_an_earlier_write_is_unknown() -> None:
 
 def test_the_text_of_a_completed_run_has_the_last_result() -> None:
     assert run_text(None, value={"to": "kim"}) == 'Done: 3 of 3 steps.\nResult of send_mail: {"to": "kim"}'
-    assert run_text(None, value="x", statuses=[COMPLETED, SKIPPED, COMPLETED]).startswith("Done: 3 of 3 steps.\n")
+    assert run_text(None, value="x", statuses=[COMPLETED, SKIPPED, COMPLETED]).startswith(
+        "Done: 3 of 3 steps, 1 of them skipped.\n"
+    )
 
 
 def test_a_result_is_quoted_on_one_line() -> None:
@@ -148,7 +151,7 @@ def test_a_long_result_is_a_resource_or_is_shortened() -> None:
     text = run_text(None, value="é" * 5_000)
     assert text.startswith('Done: 3 of 3 steps.\nResult of send_mail: "éé')
     assert text.endswith("é …")
-    assert LIMIT - 10 < len(text.encode()) <= LIMIT
+    assert MAX_TEXT_BYTES - 10 < len(text.encode()) <= MAX_TEXT_BYTES
 
 
 def test_calls_that_do_not_fit_are_counted() -> None:
@@ -158,7 +161,7 @@ def test_calls_that_do_not_fit_are_counted() -> None:
     assert 5 < call_count < 20
     assert f"\n\n{call_count}. Call work" in text
     assert f"\n\nAnd {99 - call_count} more after these.\n\n" in text
-    assert len(text.encode()) <= LIMIT
+    assert len(text.encode()) <= MAX_TEXT_BYTES
 
 
 def test_a_first_call_that_does_not_fit_has_placeholders() -> None:
@@ -201,24 +204,11 @@ def test_a_stopped_run_has_the_reason_and_how_to_read_the_task(stop: object, beg
     assert text.endswith(' Call refund_order with {"task_id": "t-1"} to let the server continue.') is continues
 
 
-def test_the_text_of_a_held_task_has_the_time_to_call_again() -> None:
-    workflow = Workflow(name="refund_order", description="d", steps=STEPS)
-    assert text_of_held_task(workflow, [COMPLETED, PENDING, PENDING], "2026-11-22T09:00:00.000Z", 12, "t-1") == (
-        "Another run holds this task until 2026-11-22T09:00:00.000Z or longer; 1 of 3 steps are done so far. "
-        'Nothing was run: call refund_order again in 12 s with {"task_id": "t-1"}.'
-    )
-
-
-def test_an_ended_task_shows_its_outcome() -> None:
-    workflow = Workflow(name="refund_order", description="d", steps=STEPS)
+def test_a_completed_task_shows_its_outcome() -> None:
     values = [Value("Result of the task", {"paid": True}), Value("Result of refund", None, "baton://x", 9_000)]
-    assert text_of_ended_task(workflow, TaskStatus.COMPLETED, [COMPLETED, COMPLETED, PENDING], values) == (
+    assert completed_text([COMPLETED, COMPLETED, PENDING], values) == (
         "Done: 2 of 3 steps. This task is completed; nothing was run.\n"
         'Result of the task: {"paid": true}\nResult of refund: 9000 bytes, which can be read as the resource baton://x'
-    )
-    assert text_of_ended_task(workflow, TaskStatus.CANCELLED, [COMPLETED, PENDING, PENDING], []) == (
-        "This task is cancelled; 1 of 3 steps were done. Nothing was run: "
-        "call refund_order without task_id to start anew."
     )
 
 
@@ -233,8 +223,10 @@ def test_no_text_has_more_than_2_kb(
     steps = [Step(f"s{place}", tool="work", arguments=arguments, guidance=guidance) for place in range(number)]
     failure = StepFailed("s0", error, retryable=False, suggested_tool="work")
     statuses = [FAILED, *[PENDING] * (number - 1)]
-    assert len(run_text(failure, steps=steps, handle=handle, statuses=statuses).encode(errors="replace")) <= LIMIT
-    assert len(run_text(None, steps=steps, handle=handle, value=argument).encode(errors="replace")) <= LIMIT
+    assert (
+        len(run_text(failure, steps=steps, handle=handle, statuses=statuses).encode(errors="replace")) <= MAX_TEXT_BYTES
+    )
+    assert len(run_text(None, steps=steps, handle=handle, value=argument).encode(errors="replace")) <= MAX_TEXT_BYTES
 
 
 @given(st.text(), st.integers(10, 50))

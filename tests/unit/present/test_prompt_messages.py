@@ -2,8 +2,9 @@
 
 import pytest
 
-from mcp_baton.present.run_text import Message, messages, why_stopped
-from mcp_baton.protocol.json import Json
+from mcp_baton.present.handoff import why_stopped
+from mcp_baton.present.prompt_messages import Message, messages, said
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus, TaskStatus
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
@@ -34,6 +35,7 @@ WORKFLOW = Workflow(
 )
 TEXT = FetchedResource("docs://shoes", "text/plain", text="All about shoes")
 BYTES = FetchedResource("docs://faq", "image/png", blob="iVBO")
+BYTES_JSON: JsonObject = {"uri": "docs://faq", "blob": "iVBO", "mimeType": "image/png"}
 TOOLS = {"fetch_order": "Fetch one order.", "refund": ""}
 
 
@@ -46,13 +48,19 @@ def conversation_of(
     return messages(EndedRun(known, traces, pause, None, blocked=blocked), ScriptedHost(), TOOLS.__getitem__)
 
 
+def text_of(message: Message) -> str:
+    content = message["content"]
+    assert isinstance(content, dict)
+    return str(content["text"])
+
+
 @pytest.mark.parametrize(
     ("step", "name", "announced"), [(POLICY, "policy", ["Reading docs://a, docs://faq"]), (REFUND, "refund", [])]
 )
 def test_a_step_with_an_unreadable_resource_shows_no_call(step: Step, name: str, announced: list[str]) -> None:
     conversation = conversation_of(StepTrace(step, None, (TEXT,), Failed("gone")), topic="a")
 
-    assert [message.text for message in conversation[3:]] == [
+    assert [text_of(message) for message in conversation[3:]] == [
         *announced,
         "Resource content from docs://shoes:\nAll about shoes",
         f"Error from {name}: gone",
@@ -64,8 +72,8 @@ def test_a_blocked_step_shows_its_resources_before_the_handoff() -> None:
 
     *_, resource, handoff, _ = conversation_of(pause=UnresolvableParams("refund", "amount", "refund"), blocked=blocked)
 
-    assert resource == Message("user", "Resource content from docs://shoes:\nAll about shoes")
-    assert (handoff.role, "docs://limits" in handoff.text) == ("assistant", False)
+    assert resource == said("user", "Resource content from docs://shoes:\nAll about shoes")
+    assert (handoff["role"], "docs://limits" in text_of(handoff)) == ("assistant", False)
 
 
 def test_resources_after_the_tool_are_in_the_users_messages() -> None:
@@ -74,23 +82,23 @@ def test_resources_after_the_tool_are_in_the_users_messages() -> None:
     conversation = conversation_of(StepTrace(FETCH, {}, (unread,), Succeeded(1), after=(TEXT,)))
 
     assert conversation[3:] == [
-        Message("user", "The resource docs://a could not be read: gone"),
-        Message("assistant", "Calling fetch_order with {}"),
-        Message("user", "Result from fetch_order: 1"),
-        Message("user", "Resource content from docs://shoes:\nAll about shoes"),
+        said("user", "The resource docs://a could not be read: gone"),
+        said("assistant", "Calling fetch_order with {}"),
+        said("user", "Result from fetch_order: 1"),
+        said("user", "Resource content from docs://shoes:\nAll about shoes"),
     ]
 
 
 def test_a_long_argument_is_shown_as_a_placeholder_but_a_long_constant_completely() -> None:
     conversation = conversation_of(StepTrace(REFUND, {"why": "x" * 600, "note": "y" * 600}, (), Succeeded(None)))
 
-    assert conversation[-2].text == f'Calling refund with {{"why": "<prompt arg topic>", "note": "{"y" * 600}"}}'
+    assert text_of(conversation[-2]) == f'Calling refund with {{"why": "<prompt arg topic>", "note": "{"y" * 600}"}}'
 
 
 def test_a_step_without_time_has_only_the_handoff() -> None:
     conversation = conversation_of(pause=DeadlineExceeded("fetch", "fetch_order"))
 
-    assert [message.role for message in conversation] == ["user", "assistant", "assistant", "user"]
+    assert [message["role"] for message in conversation] == ["user", "assistant", "assistant", "user"]
 
 
 @pytest.mark.parametrize("value", ["bare text", {"a": 1}, None])
@@ -103,7 +111,7 @@ def test_a_replayed_step_shows_its_call_and_stored_result_without_guidance(value
         topic="a",
     )
 
-    assert [message.text for message in conversation[2:]] == [
+    assert [text_of(message) for message in conversation[2:]] == [
         'Calling fetch_order with {"order_id": "A-17"}',
         f"Result from fetch_order: {text}",
         "Reading docs://a, docs://faq",
@@ -176,22 +184,22 @@ def test_the_messages_begin_with_the_intent_and_end_with_the_last_result() -> No
     )
 
     assert conversation == [
-        Message(
+        said(
             "user", "I want to refund an order.\n\nArguments:\n- order_id: A-17\n- topic: shoes & socks\n- amount: 30.0"
         ),
-        Message(
+        said(
             "assistant",
             "Here is the plan:\n\n1. fetch_order: Fetch one order.\n2. Read docs://{topic}, docs://faq\n3. refund",
         ),
-        Message("assistant", 'Look at "A-17" first.'),
-        Message("assistant", 'Calling fetch_order with {"order_id": "A-17"}'),
-        Message("user", 'Result from fetch_order: {"total":30.0}'),
-        Message("assistant", "Read it all."),
-        Message("assistant", "Reading docs://shoes%20%26%20socks, docs://faq"),
-        Message("user", "Resource content from docs://shoes:\nAll about shoes"),
-        Message("user", "Resource content from docs://faq:", blob=BYTES),
-        Message("assistant", "Mind {unknown}."),
-        Message("user", "Resource content from docs://shoes:\nAll about shoes"),
-        Message("assistant", "Calling refund with {}"),
-        Message("user", "Result from refund: null"),
+        said("assistant", 'Look at "A-17" first.'),
+        said("assistant", 'Calling fetch_order with {"order_id": "A-17"}'),
+        said("user", 'Result from fetch_order: {"total":30.0}'),
+        said("assistant", "Read it all."),
+        said("assistant", "Reading docs://shoes%20%26%20socks, docs://faq"),
+        said("user", "Resource content from docs://shoes:\nAll about shoes"),
+        {"role": "user", "content": {"type": "resource", "resource": BYTES_JSON}},
+        said("assistant", "Mind {unknown}."),
+        said("user", "Resource content from docs://shoes:\nAll about shoes"),
+        said("assistant", "Calling refund with {}"),
+        said("user", "Result from refund: null"),
     ]

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from mcp_baton.present.handoff import RemainingCalls
+from mcp_baton.present.handoff import handoff
+from mcp_baton.present.sentences import what_happened
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.arguments import Argument
@@ -19,6 +20,7 @@ from mcp_baton.workflow.pause import (
     UnresolvableParams,
     UnresolvedDependency,
 )
+from mcp_baton.workflow.remaining import RemainingCalls
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.sources import Source, TaskVariable, constant, prompt_arg, step_output, task_variable
 from tests.fakes import ScriptedHost, statuses_of
@@ -53,9 +55,10 @@ def text(
     outputs: dict[str, Json] = {name: ORDER for name, status in statuses.items() if status is StepStatus.COMPLETED}
     texts = {"order_id": "A-17", **arguments}
     known_values = Known(workflow, texts, texts, statuses, outputs, variables or {})
-    return RemainingCalls(
+    remaining = RemainingCalls(
         known_values, ScriptedHost(requires=frozenset(requires)), pause, read_resources=read_uris
-    ).handoff()
+    )
+    return handoff(remaining)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +106,7 @@ def text(
     ],
 )
 def test_every_pause_reason_has_its_own_sentence(pause: PauseReason, reported: str) -> None:
-    assert pause.what_happened() == reported
+    assert what_happened(pause) == reported
     assert text([Step("s", tool="t")], "p", pause).startswith(f"{reported}\n\n")
 
 

@@ -1,0 +1,323 @@
+"""A task as MCP's methods `tasks/*` show it, also on streams: its summary, its variables and its result.
+
+An answer has a budget. Values that do not fit are named only, and can be read as resources (docs/storage.md, Budgets).
+"""
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec import Struct, field, structs
+
+from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
+from mcp_baton.present.fit import fit
+from mcp_baton.present.view import FACT_PREFIX, OMITTED_KEY, RESULT_BY_KEY, TaskView, view_of
+from mcp_baton.protocol.budget import Budget
+from mcp_baton.protocol.json import Json, JsonObject, json_size
+from mcp_baton.tasks.record import (
+    APPROVAL_PREFIX,
+    EARLY_PREFIX,
+    ITEMS_PREFIX,
+    JOB,
+    PAUSE_REASON,
+    PROGRESS,
+    SALT,
+    WAITS,
+    WAITS_FOR,
+    TaskRecord,
+    TaskStatus,
+)
+from mcp_baton.tasks.store import TaskStore
+from mcp_baton.tasks.values import FINAL_RESULT, Weight, read_ahead, weight_of
+from mcp_baton.tools.content import with_meta
+from mcp_baton.tools.resource import value_uri
+from mcp_baton.workflow.items import stored_items
+from mcp_baton.workflow.pause import Waiting
+from mcp_baton.workflow.request import Request
+
+logger = logging.getLogger(__name__)
+
+HIDDEN_PREFIXES: Final = (APPROVAL_PREFIX, EARLY_PREFIX, SALT, JOB)
+"""The prefixes of variables that are not shown: they are notes of the engine."""
+
+VARIABLES_KEY: Final = f"{FACT_PREFIX}variables"
+ALL, NONE = "all", "none"
+UNREADABLE = "this value cannot be read now; ask again"
+ALWAYS_SHOWN = (PROGRESS, PAUSE_REASON)
+"""The variables that every view shows."""
+
+INTERVALS_MS: Final = ((10_000, 1_000), (60_000, 5_000), (math.inf, 15_000))
+"""The poll interval by a task's age: pairs of greatest age and interval, milliseconds."""
+
+WAIT_INTERVALS_MS: Final = (15_000, 900_000)
+"""The shortest and the longest poll interval of a task that waits: half of the time that is left, milliseconds."""
+
+PERSON_MS: Final = 60_000
+"""The poll interval of a task that waits for its client's user, milliseconds."""
+
+WAITING_MS: Final = 300_000
+"""The poll interval of a task that waits for another person, milliseconds."""
+
+
+class ViewOptions(Struct, frozen=True, kw_only=True):
+    """How a task is shown.
+
+    Attributes:
+        now_ms: The time by which claims expire, epoch milliseconds.
+        store: As in `view_of`.
+        poll_interval_s: `None` to choose it by the task's age.
+        values: `all` variables, `none`, or `None` for those in the task's item.
+        next_calls: The suggested calls of a task. `None` if they are not asked for.
+    """
+
+    now_ms: Callable[[], int]
+    store: TaskStore | None = None
+    stateless: bool = True
+    poll_interval_s: float | None = None
+    values: str | None = None
+    next_calls: Callable[[TaskRecord], list[JsonObject]] | None = None
+    budget: Budget = field(default_factory=Budget)
+
+
+def options_of(
+    request: Request, *, values: str | None = None, next_calls: Callable[[TaskRecord], list[JsonObject]] | None = None
+) -> ViewOptions:
+    return ViewOptions(
+        now_ms=request.now_ms,
+        store=request.store,
+        stateless=request.stateless,
+        poll_interval_s=request.server.options.poll_interval_s,
+        values=values,
+        next_calls=next_calls,
+        budget=request.budget,
+    )
+
+
+def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
+    """Return the result of `tasks/get`. `_meta` has a key for each variable, and the facts."""
+    shown = view_of(task, options.now_ms(), options.store)
+    view = _summary(task, shown, options)
+    if options.stateless:
+        if task.status is TaskStatus.INPUT_REQUIRED and task.job is not None:
+            view["inputRequests"] = task.job.open
+        elif task.error is not None:
+            view["error"] = task.error
+    facts = facts_of(task)
+    if options.next_calls is not None and task.workflow is not None:
+        # If an approval was decided or a run was interrupted since, the stored pause reason does not count.
+        facts["next"] = options.next_calls(structs.replace(task, decided_pause=shown.pause))
+    state: dict[str, Json] = {PROGRESS: read_variable(task, PROGRESS)} if PROGRESS in task.variables else {}
+    # A stored pause reason may be older than the run that holds the task, or that was killed.
+    state |= {PAUSE_REASON: shown.pause} if shown.pause is not None else {}
+    state |= {f"{FACT_PREFIX}{name}": value for name, value in facts.items()}
+    names = [name for name in task.variables if name not in ALWAYS_SHOWN and not name.startswith(HIDDEN_PREFIXES)]
+    names = [] if options.values == NONE else names
+    if options.stateless and weight_of(task, FINAL_RESULT):
+        names.insert(0, FINAL_RESULT)
+    weights = {name: weight for name in names if (weight := weight_of(task, name))}
+    room = options.budget.shown - json_size({**view, "_meta": state})
+    omitted = _notes_for_omitted(task, weights, room, everything=options.values == ALL)
+    # The list of what is left out, and the facts, take the place of variables with the same names. These can still be
+    # read by their URIs.
+    omitted |= {name: {} for name in (*state, *([OMITTED_KEY] if omitted else [])) if name in weights}
+    included = [name for name in weights if name not in omitted]
+    options.budget.read(sum(weights[name].text_bytes for name in included))
+    read_ahead(task.variables, included)
+    values = {name: omitted[name] if name in omitted else _value(task, name) for name in weights}
+    if FINAL_RESULT in values:
+        result = values.pop(FINAL_RESULT)
+        if task.job is not None and FINAL_RESULT in omitted:
+            result = link_to_result(omitted.pop(FINAL_RESULT))
+        view["result"] = _as_returned(task, result)
+    return {**view, "_meta": {**values, **state, **_omitted_names(omitted)}}
+
+
+def task_summary(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
+    """Return the view without variables: MCP's `Task`."""
+    return _summary(task, view_of(task, options.now_ms(), options.store), options)
+
+
+def _summary(task: TaskRecord, view: TaskView, options: ViewOptions) -> dict[str, Json]:
+    summary: dict[str, Json] = {
+        "taskId": view.task_id,
+        "status": view.status,
+        "createdAt": view.created,
+        "lastUpdatedAt": view.updated,
+    }
+    if view.message:
+        summary["statusMessage"] = view.message
+    interval_ms = _interval_ms(task, view, options)
+    if not options.stateless:
+        return summary | {"ttl": view.ttl_ms, "pollInterval": interval_ms}
+    return summary | {"ttlMs": view.ttl_ms, "pollIntervalMs": interval_ms}
+
+
+def listed_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
+    view = view_of(task, options.now_ms(), options.store)
+    meta = listed_meta(view)
+    return _summary(task, view, options) | ({"_meta": meta} if meta else {})
+
+
+def listed_meta(view: TaskView) -> dict[str, Json]:
+    """Return the state of a listed task. `pause_reason` has no `error`, because an error can have any length;
+    `tasks/get` has it."""
+    if view.workflow is None:
+        return {} if view.tool is None else {"tool": view.tool}
+    meta: dict[str, Json] = {"workflow": view.workflow}
+    if view.open_step is not None:
+        meta["step"] = view.open_step
+    if view.pause is not None:
+        meta["pause_reason"] = {name: value for name, value in view.pause.items() if name != "error"}
+    return meta
+
+
+def facts_of(task: TaskRecord) -> dict[str, Json]:
+    """Return facts about a task that are not variables.
+
+    - `timings`: when each step ran, `{"at": epoch milliseconds, "ms": milliseconds}` by the step's name.
+    - `elements`: how many elements of an unfinished list have results, by the step's name.
+    - `result_by`: `client`, if a client supplied the result.
+    """
+    facts = {"timings": _timings_of(task), "elements": _elements_of(task)}
+    return {name: fact for name, fact in facts.items() if fact} | ({"result_by": "client"} if task.by_client else {})
+
+
+def _timings_of(task: TaskRecord) -> JsonObject:
+    if "timings" not in task.large_values:
+        return {}
+    from mcp_baton.tasks.store import timings_of
+
+    try:
+        return {name: {"at": timing.at_ms, "ms": timing.ms} for name, timing in timings_of(task).items()}
+    except StoreError:
+        logger.exception("task %s: its timings cannot be read", task.task_id)
+        return {}
+
+
+def _elements_of(task: TaskRecord) -> JsonObject:
+    """Return how many elements of each stored list have results. A list is left out if it is stored outside the
+    item."""
+    counts: dict[str, Json] = {}
+    for step in (name.removeprefix(ITEMS_PREFIX) for name in task.variables if name.startswith(ITEMS_PREFIX)):
+        weight = weight_of(task, f"{ITEMS_PREFIX}{step}")
+        try:
+            items = None if weight is None or weight.outside else stored_items(task.variables, step)
+        except StoreError:
+            logger.exception("task %s: the elements of step %s cannot be read", task.task_id, step)
+            continue
+        if items is not None:
+            counts[step] = {"done": len(items.results), "total": len(items.elements)}
+    return counts
+
+
+def result_mark(task: TaskRecord) -> dict[str, Json]:
+    """Return the member of a result's `_meta` that says that a client supplied the result."""
+    return {RESULT_BY_KEY: "client"} if task.by_client else {}
+
+
+def poll_interval_ms(task: TaskRecord, options: ViewOptions) -> int:
+    """Return how long the client should wait before it reads the task again (docs/background.md, Status and
+    polling)."""
+    return _interval_ms(task, view_of(task, options.now_ms()), options)
+
+
+def _interval_ms(task: TaskRecord, view: TaskView, options: ViewOptions) -> int:
+    if options.poll_interval_s is not None:
+        return max(1, round(options.poll_interval_s * 1000))
+    if task.status is TaskStatus.INPUT_REQUIRED:
+        return PERSON_MS
+    now_ms, message, reason = options.now_ms(), task.status_message or "", view.reason
+    if task.job is not None and message.startswith(WAITS):
+        return WAITING_MS
+    until_ms = reason.until_ms if isinstance(reason, Waiting) else None
+    if task.job is not None and message.startswith(tuple(WAITS_FOR.values())):
+        until_ms = task.job.due_ms
+    if until_ms is not None:
+        shortest, longest = WAIT_INTERVALS_MS
+        return min(max((until_ms - now_ms) // 2, shortest), longest)
+    return next(interval for until, interval in INTERVALS_MS if now_ms - task.created_ms < until)
+
+
+def result_view(task: TaskRecord, meta: dict[str, Json], budget: Budget) -> dict[str, Json]:
+    """Return a task's result as the answer to `tasks/result`. `meta` has more members of its `_meta`."""
+    meta = {**meta, **result_mark(task)}
+    weight = weight_of(task, FINAL_RESULT)
+    if weight is None:
+        return {"result": None, "_meta": meta}
+    omitted = _notes_for_omitted(task, {FINAL_RESULT: weight}, budget.shown, everything=True)
+    budget.read(0 if omitted else weight.text_bytes)
+    if task.job is not None and omitted:
+        return {**link_to_result(omitted[FINAL_RESULT]), "_meta": meta}
+    result = omitted[FINAL_RESULT] if omitted else _value(task, FINAL_RESULT)
+    if task.job is not None and isinstance(result, Mapping):
+        # The result of the call itself.
+        return with_meta(result, meta)
+    return {"result": result, "_meta": {**meta, **_omitted_names(omitted)}}
+
+
+def link_to_result(note: Mapping[str, Json]) -> dict[str, Json]:
+    """Return a link in place of a call's result that is larger than an answer may be."""
+    size, uri = note["bytes"], note["uri"]
+    text = f"The result has {size} bytes, which is more than an answer may have. Read the resource {uri}."
+    link: dict[str, Json] = {"type": "resource_link", "uri": uri, "name": "result", "mimeType": "application/json"}
+    return {"content": [{"type": "text", "text": text}, link]}
+
+
+def read_variable(task: TaskRecord, name: str) -> Json:
+    """Return the value of a variable. If it cannot be read, return the reason: the other values and the status are
+    shown anyway."""
+    try:
+        return task.variables[name]
+    except StoreUnavailable:
+        logger.exception("the task variable %r cannot be read", name)
+        return {"error": UNREADABLE}
+    except StoreError as error:
+        return {"error": str(error)}
+
+
+def _as_returned(task: TaskRecord, result: Json) -> Json:
+    """Return a job's result as the call would have returned it. In the 2026 era every result names its type (MCP
+    2026-07-28, basic/index)."""
+    if task.job is None or not isinstance(result, Mapping):
+        return result
+    full_result = {"resultType": "complete", **result}
+    return with_meta(full_result, result_mark(task)) if task.by_client else full_result
+
+
+def _value(task: TaskRecord, name: str) -> Json:
+    if name != FINAL_RESULT:
+        return read_variable(task, name)
+    try:
+        return task.result
+    except ValueLost as error:
+        # The status is shown although the result is lost.
+        return {"error": str(error)}
+
+
+def _notes_for_omitted(
+    task: TaskRecord, weights: Mapping[str, Weight], room: int, *, everything: bool
+) -> dict[str, dict[str, Json]]:
+    """Return notes in place of the values that do not fit. The result has priority, then the smallest values.
+
+    Args:
+        room: The bytes of the answer that the values may take.
+        everything: Whether values outside the item are shown, too. A result always is.
+    """
+    notes: dict[str, dict[str, Json]] = {
+        name: {"bytes": weight.text_bytes, "uri": value_uri(task.task_id, name)} for name, weight in weights.items()
+    }
+    may_show = [name for name in weights if everything or name == FINAL_RESULT or not weights[name].outside]
+    may_show.sort(key=lambda name: (name != FINAL_RESULT, weights[name].text_bytes, name))
+    room -= sum(map(_entry_bytes, notes, notes.values()))
+    shown = fit(([name] for name in may_show), room, lambda name: weights[name].text_bytes - json_size(notes[name]))
+    return {name: note for name, note in notes.items() if name not in shown}
+
+
+def _entry_bytes(name: str, note: dict[str, Json]) -> int:
+    # The name appears twice, as a key and in the list of what is left out, with colon, commas and quotation marks.
+    return 2 * json_size(name) + json_size(note) + 3
+
+
+def _omitted_names(omitted: Mapping[str, Json]) -> dict[str, Json]:
+    return {OMITTED_KEY: list(omitted)} if omitted else {}

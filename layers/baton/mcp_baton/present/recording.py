@@ -1,0 +1,217 @@
+"""How a continuation was recorded: as members of the result's `_meta`, and as a text for models that do not see `_meta`
+(docs/workflows.md, Going on)."""
+
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import Final
+
+from mcp_baton.exceptions import Conflict, OutcomeUnknown, StoreError, TaskFinished
+from mcp_baton.present.handoff import call_that_shows, cancel_text, resume_text
+from mcp_baton.present.sentences import (
+    NOT_MADE,
+    all_done_text,
+    failure_hint,
+    is_settled,
+    may_have_run,
+    may_have_run_twice,
+    skipped_count,
+    unrecorded_reason,
+)
+from mcp_baton.present.view import notes_meta, task_meta, view_of, with_decision
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.record import ITEMS_PREFIX, StepStatus, TaskRecord
+from mcp_baton.tasks.store import Batch, SetPause
+from mcp_baton.tools.approval import AFTER_APPROVAL
+from mcp_baton.tools.quoting import one_line
+from mcp_baton.workflow.continuation import ContinuationCall
+from mcp_baton.workflow.continuations import NotMade, NotRecorded, Recorded, Recording, plan_of
+from mcp_baton.workflow.execution import Execution
+from mcp_baton.workflow.items import Items, stored_items
+from mcp_baton.workflow.pause import StepFailed, parse_pause
+from mcp_baton.workflow.plan import Plan
+from mcp_baton.workflow.remaining import Handle, handle_of, next_calls
+from mcp_baton.workflow.repeats import Repeat
+
+CALL_MADE: Final = "The call itself was made."
+EXTRA_CALL: Final = "Recorded as an extra call, not as a step"
+RESULT_LOST: Final = "Its result could not be kept, so later calls cannot refer to it."
+
+
+def show_recording(execution: Execution, recording: Recording, *, in_text: bool) -> tuple[dict[str, Json], str]:
+    """Return the members of `_meta`; and the text, empty unless `in_text`."""
+    match recording:
+        case Recorded():
+            plan = _plan(execution, recording.task)
+            repeats = recording.repeats(plan)
+            meta = recorded_meta(execution, plan, recording.oversized, repeats)
+            return meta, _recorded_text(execution, recording, plan, repeats) if in_text else ""
+        case NotRecorded(error=error):
+            meta = _failure_meta(execution, recording.task_id, error)
+            return meta, _failure_text(recording) if in_text else ""
+        case NotMade(target=StoreError() as error):
+            meta = _failure_meta(execution, recording.task_id, error)
+        case NotMade(target=Plan() as target):
+            # `next` does not name the call that was not made.
+            plan = _plan(execution, target.task)
+            calls = [entry for entry in _next_calls(execution, plan) if not _may_be(entry, recording.call)]
+            meta = _state(execution, plan, calls) | {"recorded": False, "record_error": NOT_MADE}
+    return meta, _not_made_text(execution, recording, str(meta["record_error"])) if in_text else ""
+
+
+def recorded_meta(
+    execution: Execution, plan: Plan, oversized: Sequence[str], repeats: Sequence[Repeat] = ()
+) -> dict[str, Json]:
+    """Return the `_meta` of a continuation that was recorded: the task after the write."""
+    meta = _state(execution, plan, _next_calls(execution, plan)) | {"recorded": True}
+    return meta | notes_meta(plan.repeats(), repeats, oversized)
+
+
+def _failure_meta(execution: Execution, task_id: str, error: StoreError) -> dict[str, Json]:
+    """Return the `_meta` of a call that was not recorded, or may not have been. It has the task and its suggested calls
+    if the state of the task is known."""
+    meta: dict[str, Json] = {"task_id": task_id}
+    if isinstance(error, TaskFinished | Conflict):
+        plan = _plan(execution, error.current)
+        meta = _state(execution, plan, _next_calls(execution, plan))
+    recorded = "unknown" if isinstance(error, OutcomeUnknown) else False
+    return meta | {"recorded": recorded, "record_error": unrecorded_reason(error)}
+
+
+def _state(execution: Execution, plan: Plan, calls: Sequence[Json]) -> dict[str, Json]:
+    view = view_of(plan.task, execution.now_ms(), steps=plan.steps)
+    return task_meta(view, stateless=execution.stateless) | {"next": calls}
+
+
+def _plan(execution: Execution, task: TaskRecord) -> Plan:
+    return plan_of(execution.server, with_decision(task, execution.store))
+
+
+def _next_calls(execution: Execution, plan: Plan) -> list[JsonObject]:
+    return next_calls(plan, execution.server, with_failed=False)
+
+
+def _failure_text(recording: NotRecorded) -> str:
+    if not isinstance(recording.error, OutcomeUnknown):
+        return f"Not recorded: {unrecorded_reason(recording.error)}. {CALL_MADE}"
+    check = call_that_shows(recording.task_id, recording.workflow)
+    problem = f"Not recorded for certain: the task store's answer was lost. {CALL_MADE}"
+    return f"{problem} Before you make it again, {check} to see whether it is recorded."
+
+
+def _not_made_text(execution: Execution, recording: NotMade, reason: str) -> str:
+    refusal, target = recording.refusal, recording.target
+    if refusal is not None and not refusal.is_denied:
+        return f"Nothing was run or recorded. {AFTER_APPROVAL}"
+    if refusal is not None and isinstance(target, Plan) and target.workflow:
+        handle = handle_of(execution.server, target.workflow, recording.task_id)
+        return f"Nothing was run or recorded. {cancel_text(handle)}"
+    return f"Not recorded: {reason}."
+
+
+def _may_be(entry: JsonObject, call: ContinuationCall | None) -> bool:
+    """Whether a suggested call may be this one: no argument of it is known to differ."""
+    arguments = entry.get("arguments")
+    if call is None or entry.get("tool") != call.tool or not isinstance(arguments, Mapping):
+        return False
+    return all(
+        value == call.arguments[name] or (isinstance(value, str) and value.startswith(("<", "{{")))
+        for name, value in arguments.items()
+        if name in call.arguments
+    )
+
+
+def _recorded_text(execution: Execution, recording: Recorded, plan: Plan, repeats: Sequence[Repeat]) -> str:
+    handle = handle_of(execution.server, plan.workflow, plan.task.task_id) if plan.workflow else None
+    return recorded_text(recording, plan, next_calls(plan, execution.server, handle), handle, repeats)
+
+
+def recorded_text(
+    recorded: Recorded,
+    plan: Plan,
+    following: Sequence[JsonObject],
+    handle: Handle | None,
+    repeats: Sequence[Repeat] = (),
+) -> str:
+    """The text of a recorded call: the step, and the next call.
+
+    Args:
+        plan: The plan after the write.
+        following: The suggested calls.
+        handle: Names the task in calls; `None` if the server does not have its workflow any more.
+        repeats: The recorded step, if a run may have run it before.
+    """
+    batch, statuses = recorded.batch, _statuses(plan)
+    count = sum(map(is_settled, statuses))
+    is_over = count == len(statuses)
+    position = f"{_position_text(batch)} ({count} of {len(statuses)} done{skipped_count(statuses)})."
+    sentences = [] if is_over and batch.steps else [position]
+    sentences += may_have_run_twice(repeats, plan.was_interrupted)
+    pause = parse_pause(batch.pause.reason) if isinstance(batch.pause, SetPause) else None
+    if isinstance(pause, StepFailed):
+        sentences.append(failure_hint(pause))
+    if recorded.oversized:
+        sentences.append(RESULT_LOST)
+    if not is_over:
+        sentences += may_have_run(plan.repeats(), plan.was_interrupted)
+    if pause and pause.is_for_the_operator:
+        sentences.append(resume_text(handle, None, begin="When the cause is corrected, ") if handle else "")
+    else:
+        sentences.append(_completion_text(following, statuses) if is_over else _next_text(plan, following, handle))
+    return " ".join(filter(None, sentences))
+
+
+def _statuses(plan: Plan) -> list[StepStatus]:
+    """The statuses of the workflow's steps; without a workflow, those of the task's steps."""
+    if plan.known is not None:
+        return list(plan.known.statuses.values())
+    return [StepStatus(step["status"]) for step in plan.steps]
+
+
+def _position_text(batch: Batch) -> str:
+    variable = next((name for name in batch.variables if name.startswith(ITEMS_PREFIX)), None)
+    if variable is not None:
+        items = stored_items(batch.variables, variable.removeprefix(ITEMS_PREFIX)) or Items([], {})
+        progress = f"{len(items.results)} of its {len(items.elements)} elements have results"
+        return f"Recorded as a call of step '{variable.removeprefix(ITEMS_PREFIX)}': {progress}"
+    if not batch.steps:
+        return EXTRA_CALL
+    [write] = batch.steps
+    suffix = ", which failed" if write.status is StepStatus.FAILED else ""
+    return f"Recorded as step '{write.name}'{suffix}"
+
+
+def _completion_text(following: Sequence[JsonObject], statuses: Sequence[StepStatus]) -> str:
+    text = all_done_text(statuses)
+    if following:
+        return f"{text}. {_call_text(following[0])} to finish."
+    return f"{text}; the client completes the task."
+
+
+def _next_text(plan: Plan, following: Sequence[JsonObject], handle: Handle | None) -> str:
+    """The next call, after the resources that must be read before it."""
+    resources = [f"read the resource {entry['resource']}" for entry in takewhile(_is_resource, following)]
+    call = next((entry for entry in following if not _is_resource(entry)), None)
+    if call is not None:
+        guidance = call.get("guidance")
+        note = f"\nNote: {guidance}" if guidance else ""
+        is_workflow_tool = plan.workflow is not None and call["tool"] == plan.workflow.name
+        suffix = ": the server continues." if is_workflow_tool else ""
+        return f"Next: {', then '.join([*resources, _lower(_call_text(call))])}{suffix}{note}"
+    if not resources:
+        return ""
+    resume_calls = handle.resume_call() if handle else []
+    if resume_calls:
+        return f"Next: {', then '.join(resources)}. {_call_text(resume_calls[0])} to let the server continue."
+    return f"Next: {', then '.join(resources)}. No call is left; the client completes the task."
+
+
+def _is_resource(entry: JsonObject) -> bool:
+    return "resource" in entry
+
+
+def _call_text(entry: JsonObject) -> str:
+    return f"Call {entry['tool']} with {one_line(entry['arguments'])}"
+
+
+def _lower(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]

@@ -1,0 +1,428 @@
+"""A task as clients and people see it. All readers use one structure: the renderers of this room, the command line, the
+request log and the testing kit. Clients read it from the results that the server makes of it."""
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct, structs, to_builtins
+
+from mcp_baton.approvals.record import ApprovalState, approvals_of
+from mcp_baton.exceptions import StoreError
+from mcp_baton.present.sentences import progress_text, short_form, status_line
+from mcp_baton.protocol.envelope import RELATED_TASK_KEY
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.record import (
+    ENGINE_PREFIX,
+    EXTRA_PREFIX,
+    PAUSE_REASON,
+    PROGRESS,
+    RESULT_PREFIX,
+    WAITS,
+    WAITS_FOR,
+    Job,
+    StepProgress,
+    StepStatus,
+    TaskRecord,
+    TaskStatus,
+    epoch_ms,
+    has_value,
+    pause_of,
+    paused_step,
+    statuses_of,
+    steps_of,
+    timestamp,
+)
+from mcp_baton.tasks.store import TaskStore
+from mcp_baton.workflow.lease import Superseded, TaskOver
+from mcp_baton.workflow.pause import (
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequired,
+    Interrupted,
+    PauseReason,
+    Waiting,
+    parse_pause,
+)
+from mcp_baton.workflow.repeats import Repeat
+from mcp_baton.workflow.run import EndedRun
+
+logger = logging.getLogger(__name__)
+
+FACT_PREFIX: Final = "mcp-baton/"
+NEXT_KEY: Final = f"{FACT_PREFIX}next"
+TIMINGS_KEY: Final = f"{FACT_PREFIX}timings"
+ELEMENTS_KEY: Final = f"{FACT_PREFIX}elements"
+RESULT_BY_KEY: Final = f"{FACT_PREFIX}result_by"
+OMITTED_KEY: Final = "omitted"
+
+WAITED: Final = "paused: its wait is over; continue it"
+"""The status message of a paused task whose callback has arrived, or whose time has come. It still has its reason."""
+
+ENDED: Final = frozenset(status.value for status in TaskStatus if status.terminal)
+
+
+class StepView(Struct, frozen=True, omit_defaults=True, rename={"at_ms": "at"}):
+    """A step. `at_ms` is its start, `ms` its duration, `bytes` the length of its result as JSON.
+
+    `elements` has `done` and `total` of an unfinished list.
+    """
+
+    name: str
+    status: str
+    tool: str | None = None
+    at_ms: int | None = None
+    ms: int | None = None
+    bytes: int | None = None
+    elements: Mapping[str, int] | None = None
+
+
+_NAMES: Final = {
+    "task_id": "taskId",
+    "message": "statusMessage",
+    "created": "createdAt",
+    "updated": "lastUpdatedAt",
+    "ttl_ms": "ttlMs",
+    "running_until": "runningUntil",
+    "following": "next",
+    "result_by": "resultBy",
+    "others": "variables",
+}
+
+
+class TaskView(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
+    """A task.
+
+    Attributes:
+        workflow: The workflow's name; `None` for a tool's task.
+        tool: The tool of a background call.
+        message: The status message.
+        steps: The workflow's steps in order; empty for a tool's task.
+        pause: Why the workflow is paused, as it is sent.
+        running_until: Until when a run holds the task.
+        following: The suggested calls (`next`).
+        result_by: `client` if a client supplied the result.
+        questions: The questions of a tool's task, by key.
+        others: The lengths of the other variables as JSON, by name.
+    """
+
+    task_id: str
+    status: str
+    workflow: str | None = None
+    tool: str | None = None
+    message: str | None = None
+    created: str = ""
+    updated: str = ""
+    ttl_ms: int | None = None
+    steps: tuple[StepView, ...] = ()
+    pause: Mapping[str, Any] | None = None
+    running_until: str | None = None
+    following: tuple[Mapping[str, Any], ...] = ()
+    results: dict[str, Any] = {}
+    result: Any = None
+    result_by: str | None = None
+    error: Mapping[str, Any] | None = None
+    questions: dict[str, Mapping[str, Any]] = {}
+    others: dict[str, int] = {}
+
+    @property
+    def ended(self) -> bool:
+        """Whether it can no longer change."""
+        return self.status in ENDED
+
+    @property
+    def open_step(self) -> str | None:
+        """The first step that is not settled."""
+        return next((step.name for step in self.steps if not StepStatus(step.status).settled), None)
+
+    @property
+    def step(self) -> str | None:
+        """The step at which it is paused, or the first one that is not settled."""
+        return (paused_step(self.pause) if self.pause else None) or self.open_step
+
+    @property
+    def statuses(self) -> dict[str, str]:
+        return {step.name: step.status for step in self.steps}
+
+    @property
+    def is_wait_over(self) -> bool:
+        """Whether the callback for which it is paused has arrived, or its time has come."""
+        return self.message == WAITED
+
+    @property
+    def reason(self) -> PauseReason | None:
+        """Why it is paused; `None` if nothing stops the next run, or if this version of Baton does not know it."""
+        return None if self.is_wait_over else parse_pause(self.pause)
+
+    @property
+    def progress(self) -> str:
+        """How many steps are settled: `2 of 3 steps done`."""
+        return progress_text([step.status for step in self.steps], " done")
+
+    @property
+    def step_statuses(self) -> list[Json]:
+        """The steps as they are in `_meta` and in structured content."""
+        return [{"name": step.name, "status": step.status} for step in self.steps]
+
+    def to_json(self) -> dict[str, Any]:
+        document: dict[str, Any] = to_builtins(self)
+        return document
+
+
+# Of a stored task
+
+
+def view_of(
+    task: TaskRecord, now_ms: int, store: TaskStore | None = None, steps: Sequence[StepProgress] | None = None
+) -> TaskView:
+    """Return a stored task as it is shown, without its values.
+
+    Args:
+        now_ms: The time by which claims expire, epoch milliseconds.
+        store: Has the approval for which the task waits; `None` if it was requested just now.
+        steps: The steps of the task, if the caller has decoded them.
+    """
+    task = with_decision(task, store)
+    pause = shown_pause(task, now_ms)
+    claim = task.claim if not task.status.terminal and task.claim and task.claim.holds_at(now_ms) else None
+    return TaskView(
+        task_id=task.task_id,
+        status=task.status.value,
+        workflow=task.workflow,
+        tool=None if task.job is None else task.job.work.tool,
+        message=_message(task, pause, now_ms),
+        created=task.created_at,
+        updated=task.updated_at,
+        ttl_ms=task.ttl_ms,
+        steps=tuple(StepView(step["name"], step["status"], step.get("tool")) for step in steps or steps_of(task)),
+        pause=pause,
+        running_until=None if claim is None else timestamp(claim.until_ms),
+        result_by="client" if task.by_client else None,
+    )
+
+
+def view_of_run(run: EndedRun, task: TaskRecord, now_ms: int) -> TaskView:
+    """Return the task of a run that has ended: as it is stored; and if the last write was not made, from memory."""
+    view = view_of(task, now_ms)
+    if run.stored:
+        return view
+    steps = tuple(StepView(name, status.value) for name, status in run.statuses.items())
+    return structs.replace(view, steps=steps, pause=run.pause.to_json() if run.pause else None)
+
+
+def _message(task: TaskRecord, pause: JsonObject | None, now_ms: int) -> str | None:
+    """The worker's report, or that the task is paused. MCP has no status for that: it is `working`."""
+    if task.job is not None and task.status.terminal and _WAITS.fullmatch(task.status_message or ""):
+        return None
+    if task.status_message or task.status is not TaskStatus.WORKING or pause is None:
+        return task.status_message
+    reason = parse_pause(pause)
+    if isinstance(reason, Waiting):
+        status = statuses_of(task).get(reason.step)
+        if reason.until_ms <= now_ms or (status and status.settled):
+            return WAITED
+    return status_line(reason)
+
+
+def shown_pause(task: TaskRecord, now_ms: int) -> JsonObject | None:
+    """Return why a task is paused (docs/workflows.md, When a run is killed).
+
+    A task is not paused while a run holds it. If a run's claim has expired and steps are not settled, the run was
+    interrupted. This replaces the pause reason that an earlier run has stored.
+    """
+    claim = None if task.status.terminal else task.claim
+    if claim is None:
+        return pause_of(task)
+    if claim.lapsed_at(now_ms):
+        for step in steps_of(task):
+            if not StepStatus(step["status"]).settled:
+                return Interrupted(step["name"], step.get("tool", "")).to_json()
+    return None if claim.holds_at(now_ms) else pause_of(task)
+
+
+# What has happened to an approval since
+
+_WAITS_FOR_APPROVAL: Final = re.compile(rf"{WAITS} of (.+) until (\S+Z)", re.DOTALL)
+_WAITS: Final = re.compile(rf"(?:{WAITS} of .+ until|{'|'.join(WAITS_FOR.values())}) \S+Z(?: \(step .+\))?", re.DOTALL)
+"""The status messages of background calls that wait. They stay in the item until the worker writes another one."""
+
+
+def with_decision(task: TaskRecord, store: TaskStore | None) -> TaskRecord:
+    """Return the task as it is shown: if it waits for an approval that was decided or has expired, its pause reason
+    says so; and if it is a background call, its status message. One `GetItem` for a task that waits for an approval;
+    for a background call one `Query` or `GetItem`, and the requests for the task of its workflow."""
+    if store is None or task.decided_pause is not None:
+        return task
+    if task.job is not None:
+        return _with_decided_message(task, task.job, store)
+    reason = None if task.status.terminal else parse_pause(pause_of(task))
+    if not isinstance(reason, ApprovalRequired):
+        return task
+    try:
+        record = approvals_of(store).get(reason.approval_id)
+    except StoreError:
+        logger.warning("task %s: its approval cannot be read", task.task_id, exc_info=True)
+        return task
+    if record is None or record.waits_at(store.now_ms()) or record.state is ApprovalState.WITHDRAWN:
+        return task
+    kind: type[ApprovalDenied | ApprovalExpired | ApprovalGranted] = ApprovalGranted
+    if record.expired_at(store.now_ms()):
+        kind = ApprovalExpired
+    if record.state is ApprovalState.DENIED:
+        kind = ApprovalDenied
+    members = {**structs.asdict(reason), "reason": record.reason or ("" if kind is ApprovalDenied else None)}
+    return structs.replace(task, decided_pause=kind(**members).to_json())
+
+
+def _with_decided_message(task: TaskRecord, job: Job, store: TaskStore) -> TaskRecord:
+    """Return the task of a background call with what became of the approval that its message names: a worker writes
+    another message only when it has started."""
+    waits = _WAITS_FOR_APPROVAL.fullmatch(task.status_message or "")
+    if task.status is not TaskStatus.WORKING or waits is None:
+        return task
+    audience, until = waits.groups()
+    message = f"the approval of {audience} {'has expired' if epoch_ms(until) <= store.now_ms() else 'was decided'}"
+    try:
+        workflow_task = job.work.workflow_task
+        if workflow_task is None:
+            if approvals_of(store).waiting(task.task_id):
+                return task
+            # Tasks in lists do not have it.
+            read_job = store.get(task.owner, task.task_id).job
+            workflow_task = read_job.work.workflow_task if read_job else None
+        if workflow_task is not None:
+            reason = parse_pause(pause_of(with_decision(store.get(task.owner, workflow_task), store)))
+            if not isinstance(reason, ApprovalDenied | ApprovalGranted | ApprovalExpired):
+                return task
+            message = short_form(reason)
+    except StoreError:
+        logger.warning("task %s: its approval cannot be read", task.task_id, exc_info=True)
+        return task
+    return structs.replace(task, status_message=message)
+
+
+# As members of `_meta`
+
+
+def task_meta(view: TaskView, *, stateless: bool) -> dict[str, Json]:
+    """Return the members of a result's `_meta` about a task (docs/workflows.md)."""
+    meta: dict[str, Json] = {"task_id": view.task_id, "task_status": view.status, "steps": view.step_statuses}
+    if view.pause is not None:
+        meta["pause_reason"] = view.pause
+    if view.result_by is not None:
+        meta["result_by"] = view.result_by
+    return meta if stateless else meta | related_task(view.task_id)
+
+
+def related_task(task_id: str) -> dict[str, Json]:
+    """Return the handshake era's standard reference to a task."""
+    return {RELATED_TASK_KEY: {"taskId": task_id}}
+
+
+def run_meta(run: EndedRun, now_ms: int, *, stateless: bool) -> dict[str, Json]:
+    """Return the `_meta` of a run; empty for a run without a task.
+
+    `persisted` is `False` if the store does not have all results, and `"unknown"` if that is not known.
+    """
+    if run.task is None:
+        return {}
+    meta = task_meta(view_of_run(run, run.task, now_ms), stateless=stateless)
+    if run.persisted is not True:
+        meta["persisted"] = run.persisted
+    if isinstance(run.stop, TaskOver) and run.stop.status is None:
+        del meta["task_status"]  # the task has expired
+    if isinstance(run.stop, Superseded):
+        meta["superseded"] = True
+    return meta | notes_meta(run.open_repeats, run.repeated, run.oversized)
+
+
+def notes_meta(
+    may_have_run: Sequence[Repeat], may_have_run_twice: Sequence[Repeat], oversized: Sequence[str]
+) -> dict[str, Json]:
+    """Return the members of `_meta` about steps that may have run more than once, with the idempotency keys of their
+    calls (docs/workflows.md, When a run is killed), and about results that were too long to store (docs/storage.md)."""
+    members: dict[str, Json] = {}
+    for name, repeats in (("may_have_run", may_have_run), ("may_have_run_twice", may_have_run_twice)):
+        if repeats:
+            members[name] = [
+                {"step": repeat.step} if repeat.key is None else {"step": repeat.step, "idempotency_key": repeat.key}
+                for repeat in repeats
+            ]
+    return members | ({"oversized": [name.removeprefix(RESULT_PREFIX) for name in oversized]} if oversized else {})
+
+
+# Read from results
+
+
+def view_in_meta(meta: Mapping[str, Any]) -> TaskView:
+    """Return the task in the `_meta` of a run or of a continuation. A client may have written it."""
+    status = meta.get("task_status", "working")
+    return TaskView(
+        task_id=str(meta.get("task_id", "")),
+        status=status if isinstance(status, str) else "?",
+        steps=tuple(StepView(step["name"], step["status"]) for step in meta.get("steps") or ()),
+        pause=meta.get("pause_reason"),
+        following=tuple(meta.get("next", ())),
+        result_by=meta.get("result_by"),
+    )
+
+
+def view_in_result(result: Mapping[str, Any]) -> TaskView:
+    """Return the task in a `tasks/get` result of either era."""
+    meta: Mapping[str, Any] = result.get("_meta", {})
+    progress, omitted = meta.get(PROGRESS) or {}, set(meta.get(OMITTED_KEY, ()))
+    timings, elements = meta.get(TIMINGS_KEY, {}), meta.get(ELEMENTS_KEY, {})
+    sizes = {name: _bytes(value, omitted=name in omitted) for name, value in meta.items()}
+    steps = tuple(
+        StepView(
+            step["name"],
+            step["status"],
+            step.get("tool"),
+            timings.get(step["name"], {}).get("at"),
+            timings.get(step["name"], {}).get("ms"),
+            sizes.get(RESULT_PREFIX + step["name"]) if has_value(step) else None,
+            elements.get(step["name"]),
+        )
+        for step in progress.get("steps", ())
+    )
+    return TaskView(
+        task_id=result["taskId"],
+        status=result["status"],
+        workflow=str(progress["goal"]).partition(": ")[0] if "goal" in progress else None,
+        message=result.get("statusMessage"),
+        created=result.get("createdAt", ""),
+        updated=result.get("lastUpdatedAt", ""),
+        ttl_ms=result.get("ttlMs", result.get("ttl")),
+        steps=steps,
+        pause=meta.get(PAUSE_REASON),
+        following=tuple(meta.get(NEXT_KEY, ())),
+        result=result.get("result"),
+        result_by=meta.get(RESULT_BY_KEY),
+        error=result.get("error"),
+        questions=result.get("inputRequests", {}),
+        results={
+            name.removeprefix(RESULT_PREFIX): value for name, value in meta.items() if name.startswith(RESULT_PREFIX)
+        },
+        others={name: size for name, size in sizes.items() if _is_other(name)},
+    )
+
+
+def _is_other(name: str) -> bool:
+    """Whether a member of `_meta` is a variable that the list of steps does not show."""
+    if name.startswith(ENGINE_PREFIX):
+        return name.startswith(EXTRA_PREFIX)
+    return name != OMITTED_KEY and not name.startswith(("io.modelcontextprotocol/", FACT_PREFIX))
+
+
+def _bytes(value: Any, *, omitted: bool) -> int:
+    if omitted and isinstance(value, Mapping):
+        return int(value.get("bytes", 0))
+    return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass"))
+
+
+def variables_in(meta: JsonObject) -> dict[str, Json]:
+    """Return the variables in the `_meta` of a view, without the facts."""
+    return {name: value for name, value in meta.items() if not name.startswith(FACT_PREFIX)}

@@ -1,0 +1,321 @@
+"""What remains of a workflow: the calls that continue it, as data (docs/workflows.md, Pausing). Pure.
+
+Values from clients and tools are quoted in guidance (`quoting`), because models trust it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from msgspec import Struct, structs
+
+from mcp_baton.protocol.json import Json, JsonObject, json_size
+from mcp_baton.tasks.record import is_denied
+from mcp_baton.tools.arguments import TASK_ID
+from mcp_baton.tools.outcomes import MAX_FIELDS
+from mcp_baton.tools.quoting import LONGEST, encoded_uri, is_long, quoted_guidance
+from mcp_baton.tools.secrets import secret_placeholder
+from mcp_baton.tools.templates import as_text, encoded, fill, placeholders
+from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, Step, Workflow
+from mcp_baton.workflow.items import item_name
+from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, refused_arguments
+from mcp_baton.workflow.plan import Plan
+from mcp_baton.workflow.resolve import Known, NoElement, NoField, NoneOf, NoOutput, NotGiven, NoVariable, Resolution
+from mcp_baton.workflow.server_view import ServerView
+from mcp_baton.workflow.sources import Constant, Found, Item, PromptArg, Source, StepOutput, TaskVariable
+
+NOTHING: Final[JsonObject] = MappingProxyType({})
+
+
+class Requirements(Protocol):
+    """The part of a `Host` that knows the tools' required arguments and the limit for placeholders."""
+
+    def required(self, tool: str) -> frozenset[str]:
+        """The names of a tool's required arguments."""
+
+    def carries(self, size: int) -> bool:
+        """Whether placeholders may put this many bytes into one call."""
+
+
+class Handle(Struct, frozen=True):
+    """A task's id and the calls that continue the task, for texts.
+
+    Attributes:
+        accepts_id: Whether a tool of this name accepts the id. A tool with its own parameter `task_id` does not.
+        extra_arguments: Arguments that the task has not stored, so that they must be given again.
+    """
+
+    task_id: str
+    workflow: Workflow
+    accepts_id: Callable[[str], bool] = lambda _: False
+    extra_arguments: Mapping[str, Json] = NOTHING
+
+    @property
+    def tool(self) -> str | None:
+        """The workflow's tool, which continues the task; `None` if it has none."""
+        return self.workflow.name if self.workflow.has_workflow_tool else None
+
+    @property
+    def arguments(self) -> dict[str, Json]:
+        """The arguments that continue the task: its id, those that must be given again, and a text for each secret."""
+        secrets = (argument.name for argument in self.workflow.arguments if argument.secret and argument.required)
+        return {TASK_ID: self.task_id, **self.extra_arguments, **{name: secret_placeholder(name) for name in secrets}}
+
+    def with_task_id(self, tool: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
+        """A call's arguments with the task's id, if the tool accepts it."""
+        return {**arguments, TASK_ID: self.task_id} if self.accepts_id(tool) else dict(arguments)
+
+    def resume_call(self) -> list[JsonObject]:
+        """The call that lets the server continue, for `next`; none without a workflow tool."""
+        return [] if self.tool is None else [{"tool": self.tool, "arguments": self.arguments}]
+
+    def complete_call(self) -> list[JsonObject]:
+        """The call that completes a task whose steps are all settled, for `next`; none without a workflow tool."""
+        return [] if self.tool is None else [{"tool": self.tool, "arguments": {TASK_ID: self.task_id}}]
+
+    def cancel_call(self) -> list[JsonObject]:
+        """The call that ends the task, for `next`; none without a workflow tool."""
+        return [] if self.tool is None else [{"tool": self.tool, "arguments": self.cancel_arguments}]
+
+    @property
+    def cancel_arguments(self) -> dict[str, Json]:
+        """The arguments of the call that ends the task."""
+        return {TASK_ID: self.task_id, TASK_ACTION: "cancel"}
+
+
+def handle_of(server: ServerView, workflow: Workflow, task_id: str) -> Handle:
+    return Handle(task_id, workflow, lambda tool: not server.tools[tool].has_parameter(TASK_ID))
+
+
+def next_calls(
+    plan: Plan, tools: Requirements, handle: Handle | None = None, *, with_failed: bool = True
+) -> list[JsonObject]:
+    """The suggested calls for a stored task, as in `RemainingCalls.entries`.
+
+    Args:
+        handle: Names the task in each call's arguments; `None` for calls that name it otherwise.
+    """
+    workflow, known = plan.workflow, plan.known
+    if workflow is None or known is None or plan.task.status.terminal:
+        return []
+    resume_handle = Handle(plan.task.task_id, workflow) if workflow.has_workflow_tool else None
+    return RemainingCalls(known, tools, plan.pause, handle, resume_handle).entries(with_failed=with_failed)
+
+
+class RemainingCalls(Struct, frozen=True):
+    """The calls that remain of a workflow, for the handoff and for `next`.
+
+    Attributes:
+        pause: Why the last run stopped; `None` if nothing stops the next one.
+        handle: Names the task in the calls of tools; `None` for calls that name it otherwise.
+        resume_handle: Names the task in the call that lets the server continue; `None` if the server cannot.
+    """
+
+    known: Known
+    tools: Requirements
+    pause: PauseReason | None = None
+    handle: Handle | None = None
+    resume_handle: Handle | None = None
+    read_resources: frozenset[str] = frozenset()
+
+    def steps(self) -> list[Step]:
+        """The remaining steps that the model has to do itself. The server runs all others when it continues. A call
+        that a person has denied is left out."""
+        return [step for step in self._steps() if not is_denied(self.known.variables, step.name)]
+
+    def open_elements(self, step: Step) -> list[int]:
+        """The elements of a step's list without a result, except those whose calls a person has denied."""
+        items = self.known.items_of(step)
+        open_elements = items.open if items else []
+        return [index for index in open_elements if not is_denied(self.known.variables, item_name(step.name, index))]
+
+    def _steps(self) -> list[Step]:
+        open_steps, remedy, pause = self.known.open_steps, self.remedy, self.pause
+        if remedy is Remedy.NONE or (remedy in (Remedy.DECISION, Remedy.WAIT) and self.resume_handle is not None):
+            return []
+        if self.resume_handle is None or self.resume_handle.tool is None:
+            steps = [step for step in open_steps if step.ask is None and not step.is_wait]
+            return steps if self.handle is not None else steps[: self.visible_count(steps)]
+        if pause is None or pause.is_for_the_operator or pause.server_can_continue or pause.remedy is Remedy.ANSWERS:
+            return []
+        paused_step = next((step for step in open_steps if step.name == pause.step), None)
+        if paused_step is None:
+            return []
+        if paused_step.tool is not None:
+            return [paused_step]
+        # The model's reading of a resource is not recorded, so the server would stop there again.
+        steps = [step for step in open_steps if self.known.decide_condition(step) is True]
+        return [step for step in steps if step.ask is None and not step.is_wait and self._has_calls(step)]
+
+    def _has_calls(self, step: Step) -> bool:
+        """Whether a step is no list, or one that may have elements without a result."""
+        items = None if step.each is None else self.known.items_of(step)
+        return items is None or bool(items.open)
+
+    def visible_count(self, steps: Sequence[Step]) -> int:
+        """How many calls a model can make without the task: up to the first one that uses the result of a callback,
+        which only the server has."""
+        callbacks = [step for step in self.known.open_steps if step.callback is not None]
+        uses = [any(step.uses(callback.binding) for callback in callbacks) for step in steps]
+        return uses.index(True) if True in uses else len(steps)
+
+    @property
+    def remedy(self) -> Remedy | None:
+        """What lets the workflow continue. A wait that has failed cannot be repeated."""
+        step = None if self.pause is None else self.known.workflow.step(self.pause.step)
+        if step is not None and step.is_wait and isinstance(self.pause, StepFailed):
+            return Remedy.NONE
+        return self.pause.remedy if self.pause else None
+
+    def answer_call(self) -> JsonObject | None:
+        """The call that answers all open questions. Without a task, it may have to start the workflow."""
+        if self.pause is None or self.pause.remedy is not Remedy.ANSWERS:
+            return None
+        answers: JsonObject = {name: f"<{text}>" for name, text in self.known.open_questions().items()}
+        if not answers:
+            return None
+        arguments: JsonObject = self.resume_handle.arguments if self.resume_handle else self.known.shown_texts
+        return {"tool": self.known.workflow.name, "arguments": {**arguments, ANSWERS: answers}}
+
+    def entries(self, *, with_failed: bool = True) -> list[JsonObject]:
+        """The suggested calls, in order: `{"tool", "arguments", "guidance"?}` for a call, `{"resource"}` for a resource
+        to read, before or after its step's call as the step has it. Arguments are those of the handoff. The last one is
+        a call of the workflow's tool, which lets the server continue, or complete the task.
+
+        Args:
+            with_failed: Whether the list has a call that has failed and would fail again, and the calls after it.
+        """
+        if not self.known.open_steps:
+            return self.resume_handle.complete_call() if self.resume_handle else []
+        if self.pause is not None and self.pause.remedy is Remedy.ANSWERS:
+            answer = self.answer_call()
+            return [answer] if answer else []
+        if self.remedy is Remedy.NONE:
+            return self.resume_handle.cancel_call() if self.resume_handle else []
+        resume_calls = self.resume_handle.resume_call() if self.resume_handle else []
+        steps = self.steps() if with_failed or not self._fails_again else ()
+        calls = [entry for step in steps for entry in self.entries_of(step)]
+        return [*(call for call in calls if call not in resume_calls), *resume_calls]
+
+    @property
+    def _fails_again(self) -> bool:
+        """Whether a call has failed and would fail again. Only texts suggest it, with what to correct."""
+        pause = self.pause
+        return isinstance(pause, StepFailed) and not (pause.retryable or pause.asks_client or pause.resource)
+
+    def suggests_call(self) -> bool:
+        """Whether the handoff suggests a call that continues the workflow."""
+        return self.remedy is not Remedy.NONE and bool(self.steps() or self.entries())
+
+    def entries_of(self, step: Step) -> Iterator[JsonObject]:
+        """The remaining calls of one step, as in `entries`."""
+        uris = uris_of(step, self.known)
+        yield from ({"resource": uri} for template, uri in uris.items() if not step.read_after(template))
+        resume_calls = self.resume_handle.resume_call() if self.resume_handle else []
+        if step.each is not None:
+            items = self.known.items_of(step)
+            for index in self.open_elements(step)[:MAX_FIELDS]:
+                yield from self.at(items.elements[index]).entry_of(step) if items else ()
+        elif step.tool is not None and resume_calls and self.is_too_long(step):
+            yield from resume_calls
+        else:
+            yield from self.entry_of(step)
+        yield from ({"resource": uri} for template, uri in uris.items() if step.read_after(template))
+
+    def entry_of(self, step: Step) -> Iterator[JsonObject]:
+        """The call of a step's tool, as in `entries`."""
+        if step.tool is None:
+            return
+        entry: dict[str, Json] = {"tool": step.tool, "arguments": self.call_of(step, step.tool)}
+        if step.guidance:
+            entry["guidance"] = quoted_guidance(step.guidance, self.known.shown_texts)
+        yield entry
+
+    def at(self, element: Json) -> "RemainingCalls":
+        """The same for one element of a step's list."""
+        return structs.replace(self, known=self.known.at(element))
+
+    def call_of(self, step: Step, tool: str, limit: int = LONGEST) -> dict[str, Json]:
+        """The arguments of a call that names the task, if it has to."""
+        arguments = self.arguments(step, limit)
+        return self.handle.with_task_id(tool, arguments) if self.handle else arguments
+
+    def arguments(self, step: Step, limit: int = LONGEST) -> dict[str, Json]:
+        """A call's arguments. Unknown, invalid and long values are replaced by placeholders."""
+        known = self.known
+        required, answers = self.tools.required(step.tool or ""), known.answers.get(step.name, {})
+        arguments: dict[str, Json] = {}
+        for name, source in step.arguments.items():
+            if name in answers:
+                continue
+            if (isinstance(source, Item) and known.item is None) or known.shows_placeholder(source):
+                arguments[name] = known.placeholder(source)
+                continue
+            resolution = known.resolve(source)
+            if isinstance(resolution, Found):
+                value = known.shown_value(resolution.value, source)
+                is_lost = known.is_lost(source) and is_long(value, limit)
+                arguments[name] = _missing(name) if is_lost else known.shortened(value, source, limit)
+            elif not isinstance(resolution, NotGiven) or name in required:
+                may_come = self._may_come(resolution, source, step)
+                arguments[name] = known.placeholder(source) if may_come else _missing(name)
+        for name in sorted(required - step.arguments.keys() - answers.keys()):
+            arguments[name] = _missing(name)
+        arguments |= {name: known.shown_value(value, None) for name, value in answers.items()}
+        return arguments | {name: f"<invalid: {name}>" for name in refused_arguments(step, self.pause)}
+
+    def _may_come(self, resolution: Resolution, source: Source, step: Step) -> bool:
+        """Whether a source that has no value now can get one later, so that its placeholder will work."""
+        known = self.known
+        match resolution:
+            case NoOutput(producer):
+                # A result that cannot be read now may be readable later.
+                return known.may_come(resolution) and producer.name not in known.lost_results
+            case NoField() | NoElement() | NoneOf():
+                return False
+            case NoVariable() if isinstance(source, TaskVariable):
+                if resolution.later or source.set_by:
+                    return True
+                # If no tool declares that it sets the variable, any earlier step may set it.
+                earlier_steps = known.workflow.steps[: known.workflow.steps.index(step)]
+                return any(earlier.tool and not known.statuses[earlier.name].settled for earlier in earlier_steps)
+            case _:
+                return True
+
+    def is_too_long(self, step: Step) -> bool:
+        """Whether placeholders would put too many bytes into the step's call, as far as that is known."""
+        known, total = self.known, 0
+        for source in step.arguments.values():
+            if known.shows_placeholder(source):
+                is_field = isinstance(source, StepOutput | TaskVariable) and source.path is not None
+                total += 0 if is_field else known.stored_bytes(source)
+                continue
+            resolution = None if isinstance(source, Constant) else known.resolve(source)
+            if isinstance(resolution, Found) and not known.is_lost(source) and is_long(resolution.value):
+                total += json_size(resolution.value)
+        return not self.tools.carries(total)
+
+
+def uris_of(step: Step, known: Known) -> dict[str, str]:
+    """The URIs of a step's resources by their templates. Unknown and long values are replaced by placeholders."""
+    return {resource: _uri_of(resource, step, known) for resource in step.resources}
+
+
+def _uri_of(resource: str, step: Step, known: Known) -> str:
+    values: dict[str, str] = {}
+    for name in placeholders(resource):
+        source = step.template_bindings.get(name, PromptArg(name))
+        resolution = None if known.shows_placeholder(source) else known.resolve(source)
+        text = None
+        if isinstance(resolution, Found):
+            text = as_text(resolution.value) if name in step.template_bindings else known.texts[name]
+        placeholder = known.placeholder(source) if text is None or is_long(text) else None
+        # A value at the beginning of the URI contains its scheme.
+        encode = encoded_uri if resource.startswith(f"{{{name}}}") else encoded
+        values[name] = placeholder or encode(text or "")
+    return fill(resource, values)
+
+
+def _missing(name: str) -> str:
+    """The placeholder of an argument that the model must supply."""
+    return f"<missing: {name}>"
