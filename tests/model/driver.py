@@ -39,6 +39,10 @@ DAY_MS = 86_400_000
 type Known = Callable[[Task], str | None]
 
 
+LONGEST_S = 16 * 86_400.0
+"""After this time the client ends the task, before it expires, seconds."""
+
+
 class Difference(AssertionError):
     """The package does something else than the model."""
 
@@ -142,6 +146,7 @@ class Driver:
         self.replies: list[Any] = []
         self.recorded = 0
         """How many calls of the client succeeded."""
+        self.began = self.now
         self.has_called = False
         self.made_meanwhile: Line | None = None
         self.changes_left = world.changes
@@ -164,6 +169,9 @@ class Driver:
 
     def do_something(self) -> None:
         """Let somebody do what a paused workflow needs: one event, chosen by the seed."""
+        if self.now - self.began > LONGEST_S:
+            self.cancel()
+            return
         requests = [request for request in self.task.waiting_requests(self.now) if not self.expires(request)]
         callbacks = [line for line in self.plan.lines if line.kind == "callback" and self.can_call_back(line)]
         events: list[Callable[[], None]] = [partial(self.decide, request) for request in requests]

@@ -173,8 +173,7 @@ class KillDriver:
     def call(self, arguments: dict[str, Any]) -> None:
         answers = {"answers": self.world.answers} if self.world.answers and self.plan.way != "prompt" else {}
         if self.plan.way == "task":
-            with suppress(ValueError):  # the workflow has ended meanwhile
-                self.client.start_task("flow", {**arguments, **answers})
+            self.client.start_task("flow", {**arguments, **answers})
         elif self.plan.way == "prompt" and "task_id" not in arguments:
             self.client.get_prompt("flow", {name: str(value) for name, value in arguments.items()})
         else:
@@ -197,6 +196,8 @@ class KillDriver:
                 seconds = min(HOUR, max(left_s, 0) + 1)  # a callback is waited for longer than an hour
                 self.trace(f"clock: {seconds:.0f} s pass")
                 self.client.clock.advance(seconds)
+                if self.client.task(self.task_id).status != "working":
+                    return
             # A kill before the call's task was created leaves the workflow to its client.
             if self.plan.way != "task" or not task.paused or task.pause.type != "waiting" or self.rng.random() < 0.1:
                 self.trace("continue")

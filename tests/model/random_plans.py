@@ -193,7 +193,9 @@ def without_ambiguity(plan: Plan) -> None:
 def without_races(plan: Plan) -> None:
     """Make sure that no call at the same time or later sets a task variable that a step uses."""
     for index, line in enumerate(plan.lines):
+        tools = [other.tool for other in plan.lines if other.kind == "tool"]
         later = {other.tool for other in plan.lines[index:] if other.kind == "tool"}
+        later |= {tool for tool in tools if tools.count(tool) > 1}
         names = {tool.sets for tool in plan.tools.values() if tool.name in later}
         if plan.parallel > 1 or line.parallel > 1:
             for name, source in line.arguments.items():
