@@ -28,7 +28,6 @@ from mcp_baton.present.mcp_task import ViewOptions
 from mcp_baton.present.recording import recorded_meta
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods import prompts, subscriptions, tasks, workflow_tools
-from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.callbacks import Pointer
 from mcp_baton.tasks.dynamodb import expressions, items, listing, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
@@ -260,13 +259,6 @@ def _timed_after_read(starter: Starter, start: Start) -> TaskRecord | None:
     if task is None and now_ms < start.until_ms:
         raise RepeatedCall(start, None, now_ms - start.asked_ms, is_running=True)
     return task
-
-
-def _expired_after_read(store: DynamoDBStore, owner: str, task_id: str) -> TaskRecord:
-    item = store.table.get(store.key(owner, task_id))
-    if item is None or items.expired(item, store.now_ms()):
-        raise TaskNotFound
-    return store.record(owner, item)
 
 
 def _started_after_read(store: TaskStore, event: StartEvent, found: Start, call: str) -> bool:
@@ -514,7 +506,6 @@ MUTANTS = (
             ("a job of an unknown outcome is forgotten", None, replaced(creating, OutcomeUnknown=Unknown), True),
             ("a start expires before its job", None, replaced(DynamoDBStartStore, begin=_expires_early), False),
             ("a start without a job is judged by a late clock", None, replaced(Starter, _task=_timed_after_read), True),
-            ("a job that is extended has expired", None, replaced(DynamoDBStore, get=_expired_after_read), True),
         )
     ),
     *(
