@@ -4,18 +4,22 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import httpx
 import pytest
 
-from tests.frameworks.model_api import JsonDict, Respond, model_api
-from tests.frameworks.scripted import SCRIPTS, Models
+from mcp_baton import Server
+from mcp_baton.aws import compose, dynamodb_store
+from mcp_baton.local.http_server import LOOPBACK, Function, LocalServer
+from mcp_baton.local.serve import EMBEDDED, open_database
+from mcp_baton.settings import Settings
+from tests.frameworks.model_api import DONE, JsonDict, Respond, Turn, model_api
+from tests.frameworks.scripted import FINISH, SCRIPTS, Models, plain_name
 from tests.hosts.phrases import Call
 from tests.once import once
 from tests.processes import free_port, missing
@@ -61,14 +65,16 @@ class Framework:
             missing(f"{self} is not installed; `make {'test' if self.is_quick else 'test-frameworks'}` does it")
         return [python, "-m", f"tests.frameworks.{self.folder}.session"]
 
-    def hold(self, url: str, scripts: Iterable[str], respond: Respond, variant: str | None = None) -> JsonDict:
-        """Hold sessions. Return what each ended with."""
+    def hold(
+        self, sessions: Iterable[tuple[str, Sequence[str]]], respond: Respond, variant: str | None = None
+    ) -> JsonDict:
+        """Hold sessions: the URL of a server, and the names of scripts. Return what each script ended with."""
         with model_api(respond) as api:
             options = {
                 "api": api,
                 "headers": {OWNER_HEADER: OWNER},
                 "variant": variant or self.variants[0],
-                "sessions": [[url, list(scripts)]],
+                "sessions": list(sessions),
             }
             process = subprocess.run(
                 [*self.command(), json.dumps(options)],
@@ -80,7 +86,7 @@ class Framework:
                 check=False,
             )
         assert process.returncode == 0, process.stderr
-        ends: JsonDict = json.loads(process.stdout.splitlines()[-1])
+        ends: JsonDict = json.loads(process.stdout.strip().splitlines()[-1])
         return ends
 
 
@@ -93,7 +99,7 @@ FRAMEWORKS: Final = (
     Framework("llama_index", ("openai",)),
     Framework("smolagents", ("openai", "structured")),
     Framework("semantic_kernel", ("openai",)),
-    Framework("autogen", ("openai",)),
+    Framework("autogen", ("openai", "tools")),
     Framework("crewai", ("openai",)),
 )
 
@@ -101,7 +107,10 @@ FRAMEWORKS: Final = (
 def chosen() -> Sequence[Framework]:
     """Return the frameworks of this run: the quick ones, or with `FRAMEWORKS=others` the others, or a list of names."""
     names = os.environ.get("FRAMEWORKS", "quick")
-    kinds = {"quick": [each for each in FRAMEWORKS if each.is_quick], "others": [each for each in FRAMEWORKS if not each.is_quick]}
+    kinds = {
+        "quick": [each for each in FRAMEWORKS if each.is_quick],
+        "others": [each for each in FRAMEWORKS if not each.is_quick],
+    }
     return kinds.get(names) or [each for each in FRAMEWORKS if each.folder in names.split(",")]
 
 
@@ -208,13 +217,11 @@ def hold_all(framework: Framework, folder: Path, scripts: Sequence[str], variant
         def effects() -> list[str]:
             return shop.effects_file.read_text().splitlines() if shop.effects_file.exists() else []
 
-        def respond(turn: Any) -> Sequence[Call]:
+        def respond(turn: Turn) -> Sequence[Call]:
             marks.setdefault(turn.script, len(effects()))
             return models.respond(turn)
 
-        ends = framework.hold(shop.url, scripts, respond, variant)
-        if "slow" in scripts:
-            time.sleep(0)
+        ends = framework.hold([(shop.url, scripts)], respond, variant)
         all_effects = effects()
     starts = [*marks.values(), len(all_effects)][1:]
     return json.dumps(
@@ -239,14 +246,52 @@ def framework(request: pytest.FixtureRequest) -> Framework:
 @pytest.fixture
 def sessions(framework: Framework, tmp_path_factory: pytest.TempPathFactory) -> Sessions:
     """The sessions of a framework. One worker holds them, and the others read the report."""
+    return sessions_of(framework, tmp_path_factory, COMMON)
+
+
+def sessions_of(
+    framework: Framework, factory: pytest.TempPathFactory, scripts: Sequence[str], variant: str | None = None
+) -> Sessions:
     framework.command()
-    report = once(
-        tmp_path_factory,
-        f"sessions-{framework}",
-        lambda: hold_all(framework, tmp_path_factory.mktemp(str(framework)), COMMON),
-    )
+    name = "-".join(["sessions", str(framework), variant or "", *(scripts if scripts != COMMON else ())])
+    report = once(factory, name, lambda: hold_all(framework, factory.mktemp(str(framework)), scripts, variant))
     return Sessions(framework, {script: _session(**fields) for script, fields in json.loads(report).items()})
 
 
 def _session(tools_seen: JsonDict, calls: list[JsonDict], texts: list[str], end: str, effects: list[str]) -> Session:
     return Session(tools_seen, [Call(**call) for call in calls], texts, end, effects)
+
+
+@contextmanager
+def served_here(server: Server) -> Iterator[str]:
+    """Serve in this process, and yield the URL."""
+    settings = Settings(table="baton", allow_anonymous=True, local_only=True, observed=False)
+    with closing(open_database(EMBEDDED, "baton", None)) as database:
+        store = dynamodb_store("baton", settings, connect=lambda: database.client)
+        local = LocalServer(LOOPBACK, 0, Function(compose(server, settings, store=store), 60)).start()
+        try:
+            yield f"http://{local.address}/mcp"
+        finally:
+            local.close()
+
+
+def published(url: str) -> dict[str, JsonDict]:
+    """Return the published input schema of each tool."""
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    answer = httpx.post(url, json=request, headers={"MCP-Protocol-Version": "2025-11-25"}).json()
+    return {tool["name"]: tool["inputSchema"] for tool in answer["result"]["tools"]}
+
+
+def converted(
+    framework: Framework, variant: str, servers: Mapping[str, str]
+) -> tuple[dict[str, dict[str, JsonDict]], dict[str, str]]:
+    """Return what a framework sends to its model's provider: the input schema of each tool, by the name of the server.
+    Also return the framework's error, by the name of the server."""
+    seen: dict[str, dict[str, JsonDict]] = {}
+
+    def respond(turn: Turn) -> Sequence[Call]:
+        seen[turn.script] = {plain_name(name): schema for name, schema in turn.tools.items() if name != FINISH}
+        return [Call(FINISH, {"answer": DONE})] if FINISH in turn.tools else []
+
+    ends = framework.hold([(url, [name]) for name, url in servers.items()], respond, variant)
+    return seen, {name: end for name, end in ends.items() if end.strip() != DONE}

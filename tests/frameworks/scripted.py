@@ -104,9 +104,11 @@ class Models:
         calls = self._next_calls(script, session, self._models[turn.script], turn)
         if not calls and FINISH in turn.tools:
             return [Call(FINISH, {"answer": DONE})]
+        first = session.calls[0].arguments if session.calls else {}
         names = {plain_name(name): name for name in turn.tools}
+        assert {call.tool for call in calls} <= names.keys(), f"the model needs {calls} and has {list(names)}"
         session.calls += calls
-        return [Call(names[call.tool], writable(call, session.tools_seen[call.tool])) for call in calls]
+        return [Call(names[call.tool], writable(call, session.tools_seen[call.tool], first)) for call in calls]
 
     def _next_calls(self, script: Script, session: SeenByModel, model: Model, turn: Turn) -> Sequence[Call]:
         if turn.number == 0:
@@ -130,33 +132,53 @@ QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTAL
 
 
 def readable(text: str) -> str:
-    """Return a text as a model reads it. LlamaIndex shows the representation of a Python object."""
-    if "content=[" not in text:
+    """Return a text as a model reads it. LlamaIndex and Semantic Kernel show the representations of Python objects."""
+    if "TextContent(" not in text:
         return text
     return "\n".join(ast.literal_eval(quoted) for quoted in QUOTED.findall(text))
 
 
-def writable(call: Call, schema: JsonDict) -> JsonDict:
-    """Return the arguments with null for what the schema requires and the call leaves out.
+def writable(call: Call, schema: JsonDict, first: JsonDict) -> JsonDict:
+    """Return the arguments with a value for everything that the schema requires: what the call leaves out is null. If
+    null is not allowed, it is an object without members or what the model wrote in its first call.
 
     Raises:
         AssertionError: the schema does not allow the call, so a model that decodes strictly could not make it.
     """
     schema = standard(schema)
-    arguments = completed(call.arguments, schema)
+    arguments = {name: value for name, value in first.items() if name in without_null(schema)} | call.arguments
+    arguments = {**completed(arguments, schema)}
     errors = [f"{error.instance_path}: {error.message}" for error in jsonschema_rs.iter_errors(schema, arguments)]
     assert not errors, f"a model cannot write {call} as {json.dumps(schema)}: {errors}"
     return arguments
 
 
+def without_null(schema: JsonDict) -> set[str]:
+    """Return the required parameters that cannot be null."""
+    properties = schema.get("properties", {})
+    return {name for name in schema.get("required", ()) if not allows_null(properties[name])}
+
+
+def allows_null(schema: JsonDict) -> bool:
+    kinds = schema.get("type", ())
+    return (
+        kinds == "null"
+        or (not isinstance(kinds, str) and "null" in kinds)
+        or any(map(allows_null, schema.get("anyOf", ())))
+    )
+
+
 def completed(value: Any, schema: JsonDict) -> Any:
-    """Add null for each required property that is missing."""
+    """Add what is required and missing."""
     if not isinstance(value, dict):
         return value
     options = [schema, *schema.get("anyOf", ())]
     properties = {name: part for option in options for name, part in option.get("properties", {}).items()}
-    required = {name: None for option in options for name in option.get("required", ())}
-    return required | {name: completed(part, properties.get(name, {})) for name, part in value.items()}
+    required: dict[str, Any] = {name: None for option in options for name in option.get("required", ())}
+    for name in required:
+        if properties[name].get("type") == "object":
+            required[name] = {}
+    return {name: completed(part, properties.get(name, {})) for name, part in (required | value).items()}
 
 
 def standard(node: Any) -> Any:

@@ -1,6 +1,6 @@
 """The server for whole sessions of agent frameworks: the sample's server with a library's tools beside its own.
 
-    BATON_APPROVERS='{"refunds": ["ada"]}' EFFECTS=FILE baton serve tests/frameworks/server.py --owner-header x-owner
+BATON_APPROVERS='{"refunds": ["ada"]}' EFFECTS=FILE baton serve tests/frameworks/server.py --owner-header x-owner
 """
 
 import os
@@ -11,11 +11,11 @@ from typing import Annotated
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "sample"))
 
-import orders  # noqa: E402, F401 - registers the refund
-import sales  # noqa: E402, F401 - registers the reports
-from mcp_baton import Context, ToolError, ask_user, step  # noqa: E402
-from mcp_baton.aws import handler  # noqa: E402
-from shop import server  # noqa: E402
+import orders  # noqa: F401 - registers the refund
+import sales  # noqa: F401 - registers the reports
+from mcp_baton import Context, ToolError, ask_user, step
+from mcp_baton.aws import handler
+from shop import server
 
 TITLES = {"Walden": "PS-3048"}
 STEP_S = 3.0

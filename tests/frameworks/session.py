@@ -24,22 +24,25 @@ def run(connected: Connected) -> None:
     options = json.loads(sys.argv[1])
 
     async def hold_all() -> dict[str, str]:
-        ends = {}
+        ends: dict[str, str] = {}
         for url, scripts in options["sessions"]:
-            async with connected(url, options["headers"], options["api"], options["variant"]) as ask:
-                for script in scripts:
-                    ends[script] = await end_of(ask, script)
+            try:
+                async with connected(url, options["headers"], options["api"], options["variant"]) as ask:
+                    for script in scripts:
+                        ends[script] = await end_of(ask, script)
+            except Exception as error:  # noqa: BLE001 - a framework may raise an error of any type
+                ends = dict.fromkeys(scripts, "".join(describe(error))) | ends
         return ends
 
-    sys.stdout.write(json.dumps(asyncio.run(hold_all())))
+    sys.stdout.write(f"\n{json.dumps(asyncio.run(hold_all()))}\n")
 
 
 async def end_of(ask: Ask, script: str) -> str:
-    """Hold one session, and return its end. A framework may raise an error of any type."""
+    """Hold one session, and return its last text or its error."""
     try:
         return str(await ask(f"Follow the script {script}."))
-    except Exception as error:  # noqa: BLE001
-        return "".join(line for line in describe(error))
+    except Exception as error:  # noqa: BLE001 - a framework may raise an error of any type
+        return "".join(describe(error))
 
 
 def describe(error: BaseException) -> list[str]:

@@ -14,7 +14,7 @@ from msgspec import structs
 from mcp_baton import Argument, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
-from mcp_baton.tools.published_schema import optional
+from mcp_baton.tools.published_schema import optional_parameter
 from mcp_baton.workflow.sources import Source
 from mcp_baton.workflow.workflow_tool import TASK_ID_DESCRIPTION
 from tests.e2e import support
@@ -109,11 +109,13 @@ def test_a_workflow_tool_is_listed_with_a_description_and_a_schema(baton: Connec
     assert tool["inputSchema"] == {
         "type": "object",
         "properties": {
-            "order_id": optional({"type": "string", "description": "The order; required unless task_id is given"}),
-            "amount": optional({"type": "number"}),
-            "note": optional({"type": "string"}),
-            "copies": optional({"type": "integer", "default": 1}),
-            "task_id": optional(
+            "order_id": optional_parameter(
+                {"type": "string", "description": "The order; required unless task_id is given"}
+            ),
+            "amount": optional_parameter({"type": "number"}),
+            "note": optional_parameter({"type": "string"}),
+            "copies": optional_parameter({"type": "integer", "default": 1}),
+            "task_id": optional_parameter(
                 {
                     "type": "string",
                     "description": TASK_ID_DESCRIPTION,

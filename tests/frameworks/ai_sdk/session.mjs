@@ -7,16 +7,18 @@ const { api, headers, sessions } = JSON.parse(process.argv[2]);
 const model = createOpenAI({ baseURL: `${api}/v1`, apiKey: "none" })("gpt-5");
 const ends = {};
 for (const [url, scripts] of sessions) {
-  const client = await createMCPClient({ transport: { type: "http", url, headers } });
-  const tools = await client.tools();
-  for (const script of scripts) {
-    try {
+  for (const script of scripts) ends[script] = "not held";
+  try {
+    const client = await createMCPClient({ transport: { type: "http", url, headers } });
+    const tools = await client.tools();
+    for (const script of scripts) {
       const prompt = `Follow the script ${script}.`;
-      ends[script] = (await generateText({ model, tools, prompt, stopWhen: isStepCount(30) })).text;
-    } catch (error) {
-      ends[script] = String(error);
+      const ask = generateText({ model, tools, prompt, stopWhen: isStepCount(30) });
+      ends[script] = await ask.then(({ text }) => text, String);
     }
+    await client.close();
+  } catch (error) {
+    for (const script of scripts) ends[script] = String(error);
   }
-  await client.close();
 }
 process.stdout.write(JSON.stringify(ends));

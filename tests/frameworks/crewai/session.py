@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 os.environ |= {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true", "CREWAI_TRACING_ENABLED": "false"}
 
-from crewai import LLM, Agent  # noqa: E402 - reads the environment
-from crewai_tools import MCPServerAdapter  # noqa: E402
+from crewai import LLM, Agent
+from crewai_tools import MCPServerAdapter
 
-from tests.frameworks.session import Ask, run  # noqa: E402
+from tests.frameworks.session import Ask, run
 
 
 @asynccontextmanager

@@ -29,10 +29,7 @@ from mcp_baton.tools.outcomes import FetchedResource, Succeeded
 from mcp_baton.tools.quoting import quoted_error
 from mcp_baton.tools.resource import value_uri
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused, named
-from mcp_baton.tasks.ids
-mcp_baton.tools.uris
-mcp_baton.tools.quoting
-mcp_baton.tools.templates import encoded
+from mcp_baton.tools.uris import encoded
 from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import ANSWERS, NEW_TASK, TASK_ACTION, TASK_RESULT, Workflow
 from mcp_baton.workflow.engine_host import ServerHost
