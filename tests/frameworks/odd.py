@@ -1,4 +1,4 @@
-"""A server of types that every framework can use, for the tests of their conversions: baton serve tests/frameworks/odd.py"""
+"""A server of types that every framework can use, for the tests of their conversions."""
 
 import enum
 from dataclasses import dataclass, field

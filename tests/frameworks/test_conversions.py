@@ -67,10 +67,6 @@ class Value:
 type Where = Callable[[Value], bool]
 
 
-def everywhere(_: Value) -> bool:
-    return True
-
-
 def in_member(value: Value) -> bool:
     return value.is_member
 
@@ -85,6 +81,11 @@ def of_any_type(value: Value) -> bool:
 
 def of_several_types(value: Value) -> bool:
     return len(value.fact.types) > 1
+
+
+def of_map(value: Value) -> bool:
+    """Whether it is an object that may have any names."""
+    return (*value.place[2:], "{}") in value.facts
 
 
 def of_object(value: Value) -> bool:
@@ -119,21 +120,34 @@ LOSSES: Final[dict[str, dict[str, Where]]] = {
     "openai_agents-strict": STRICT,
     "langchain-openai": {},
     "langchain-strict": {**STRICT, MISSING: in_map},
-    "langchain-gemini": {},
+    "langchain-gemini": {
+        "default": in_member,
+        "types": either(of_any_type, of_several_types, of_map),
+        "is_required": in_member,
+        MISSING: in_map,
+    },
     "langchain-anthropic": {},
     "pydantic_ai-openai": {},
     "pydantic_ai-strict": STRICT,
     "pydantic_ai-gemini": {},
     "pydantic_ai-anthropic": {},
-    "google_genai-gemini": {},
+    "google_genai-gemini": {"default": lambda value: in_member(value) and of_several_types(value), MISSING: in_map},
     "ai_sdk-openai": {},
-    "llama_index-openai": {MISSING: in_member},
-    "smolagents-openai": {},
-    "smolagents-structured": {},
+    "llama_index-openai": {MISSING: in_member, "description": in_member, "types": of_any_type},
+    "smolagents-openai": {MISSING: in_optional_parameter, "types": of_any_type},
+    "smolagents-structured": {MISSING: in_optional_parameter, "types": of_any_type},
     "semantic_kernel-openai": {},
     "autogen-openai": {},
-    "crewai-openai": {},
+    "autogen-tools": {},
+    "crewai-openai": {
+        **STRICT,
+        "default": in_member,
+        "types": of_any_type,
+        "description": of_object,
+        MISSING: in_map,
+    },
 }
+"""The values about which a framework may say less, by the aspect. Nothing else may be lost, and each loss occurs."""
 
 
 def variants() -> Iterator[Any]:

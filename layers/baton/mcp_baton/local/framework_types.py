@@ -6,8 +6,7 @@ from typing import Any, Final
 from mcp_baton.protocol.json import JsonObject
 
 RECURSIVE: Final = (
-    "is recursive: LlamaIndex, smolagents and mcp-use can then use no tool of the server, DSPy not this one, and AutoGen "
-    "and Semantic Kernel send a reference without its target",
+    "is recursive: LlamaIndex, smolagents, mcp-use, AutoGen and Semantic Kernel then use no tool, and DSPy not this one",
     "take a list of flat objects that name their parents, or dict[str, Any]",
 )
 LITERALS: Final = (
