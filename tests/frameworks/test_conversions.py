@@ -18,6 +18,7 @@ import pytest
 
 from mcp_baton import Server
 from mcp_baton.server.definitions.workflow_tool import REQUIRED
+from mcp_baton.workflow.definition import ANSWERS
 from tests.frameworks.conftest import ROOT, Framework, chosen, converted, published, served_here
 from tests.frameworks.facts import Fact, Place, facts_of
 from tests.frameworks.model_api import JsonDict
@@ -65,6 +66,15 @@ class Value:
 
 
 type Where = Callable[[Value], bool]
+
+
+def anywhere(_: Value) -> bool:
+    return True
+
+
+def in_object_of_answer(value: Value) -> bool:
+    """Whether it is a member of an object that answers a question."""
+    return value.place[2] == ANSWERS and len(value.place) > 4
 
 
 def in_member(value: Value) -> bool:
@@ -121,9 +131,10 @@ LOSSES: Final[dict[str, dict[str, Where]]] = {
     "langchain-openai": {},
     "langchain-strict": {**STRICT, MISSING: in_map},
     "langchain-gemini": {
-        "default": in_member,
+        "default": anywhere,
         "types": either(of_any_type, of_several_types, of_map),
-        "is_required": in_member,
+        "is_required": in_object_of_answer,
+        FORCED: in_object_of_answer,
         MISSING: in_map,
     },
     "langchain-anthropic": {},

@@ -6,7 +6,7 @@ from typing import Any, Final
 from mcp_baton.protocol.json import JsonObject
 
 RECURSIVE: Final = (
-    "is recursive: LlamaIndex, smolagents, mcp-use, AutoGen and Semantic Kernel then use no tool, and DSPy not this one",
+    "is recursive: LlamaIndex, smolagents, mcp-use, AutoGen and Semantic Kernel use no tool, DSPy not this one",
     "take a list of flat objects that name their parents, or dict[str, Any]",
 )
 LITERALS: Final = (
