@@ -98,6 +98,15 @@ def of_map(value: Value) -> bool:
     return (*value.place[2:], "{}") in value.facts
 
 
+def of_set(value: Value) -> bool:
+    """Whether it is a list without repetitions, to whose description Pydantic AI adds that."""
+    return value.fact.types == {"array"} and not value.fact.is_required
+
+
+def with_default(value: Value) -> bool:
+    return value.fact.default is not None
+
+
 def of_object(value: Value) -> bool:
     return bool(value.fact.types & {"object"}) or not value.fact.types
 
@@ -139,7 +148,13 @@ LOSSES: Final[dict[str, dict[str, Where]]] = {
     },
     "langchain-anthropic": {},
     "pydantic_ai-openai": {},
-    "pydantic_ai-strict": STRICT,
+    "pydantic_ai-strict": {
+        **STRICT,
+        "default": anywhere,
+        "description": of_set,
+        MISSING: in_map,
+        FORCED: with_default,
+    },
     "pydantic_ai-gemini": {},
     "pydantic_ai-anthropic": {},
     "google_genai-gemini": {"default": lambda value: in_member(value) and of_several_types(value), MISSING: in_map},
@@ -222,7 +237,7 @@ def can_be_left_out(fact: Fact, found: Fact) -> bool:
         fact.is_required
         or not found.is_required
         or found.accepts_null
-        or fact.default is not None
+        or found.default is not None
         or fact.types == {"object"}
         or REQUIRED in fact.description
     )
