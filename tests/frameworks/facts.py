@@ -59,7 +59,7 @@ class Reader:
             choices=frozenset(choices),
             default=next((option["default"] for option in options if option.get("default") is not None), None),
             is_required=is_required,
-            accepts_null="null" in types or not types or any(option.get("nullable") for option in options),
+            accepts_null="null" in types or not types or any(map(is_nullable_for_gemini, options)),
             description=next((option["description"] for option in options if option.get("description")), ""),
         )
         outer, self._open = self._open, (*self._open, *references(node))
@@ -87,6 +87,11 @@ def references(node: JsonDict) -> Iterator[str]:
     for part in (node, *node.get("anyOf", ())):
         if "$ref" in part:
             yield str(part["$ref"]).rpartition("/")[2]
+
+
+def is_nullable_for_gemini(option: JsonDict) -> bool:
+    """Whether an API accepts null that writes types in capitals. In JSON Schema, `nullable` means nothing."""
+    return bool(option.get("nullable")) and str(option.get("type")).isupper()
 
 
 def types_of(option: JsonDict) -> set[str]:

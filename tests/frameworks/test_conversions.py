@@ -98,11 +98,6 @@ def of_map(value: Value) -> bool:
     return (*value.place[2:], "{}") in value.facts
 
 
-def of_set(value: Value) -> bool:
-    """Whether it is a list without repetitions, to whose description Pydantic AI adds that."""
-    return value.fact.types == {"array"} and not value.fact.is_required
-
-
 def with_default(value: Value) -> bool:
     return value.fact.default is not None
 
@@ -130,7 +125,7 @@ MISSING: Final = "missing"
 FORCED: Final = "forced"
 """The aspect of a value that a model must make up."""
 
-ASPECTS: Final = ("types", "choices", "default", "is_required", "description")
+ASPECTS: Final = ("types", "choices", "default", "is_required")
 STRICT: Final[dict[str, Where]] = {"is_required": left_out}
 """Strict modes require everything. See `can_be_left_out`."""
 
@@ -151,7 +146,6 @@ LOSSES: Final[dict[str, dict[str, Where]]] = {
     "pydantic_ai-strict": {
         **STRICT,
         "default": anywhere,
-        "description": of_set,
         MISSING: in_map,
         FORCED: with_default,
     },
@@ -226,6 +220,8 @@ def lost(before: JsonDict, after: JsonDict) -> Iterator[tuple[str, Value, Fact |
                 for aspect in ASPECTS:
                     if getattr(fact, aspect) != getattr(found, aspect):
                         yield aspect, value, found
+                if fact.description not in found.description:
+                    yield "description", value, found
                 if not can_be_left_out(fact, found):
                     yield FORCED, value, found
 
