@@ -17,8 +17,8 @@ from typing import Any, Final
 import pytest
 
 from mcp_baton import Server
-from mcp_baton.server.definitions.workflow_tool import REQUIRED
 from mcp_baton.workflow.definition import ANSWERS
+from mcp_baton.workflow.workflow_tool import REQUIRED
 from tests.frameworks.conftest import ROOT, Framework, chosen, converted, published, served_here
 from tests.frameworks.facts import Fact, Place, facts_of
 from tests.frameworks.model_api import JsonDict
