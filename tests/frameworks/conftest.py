@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
@@ -116,9 +116,14 @@ def chosen() -> Sequence[Framework]:
 
 @dataclass
 class ServedShop:
-    """`baton serve`, which can be replaced while a framework has a session."""
+    """`baton serve`, which can be replaced while a framework has a session.
+
+    Attributes:
+        database: The URL of the DynamoDB, which is in this process.
+    """
 
     folder: Path
+    database: str
     port: int = field(default_factory=free_port)
     _process: "subprocess.Popen[str] | None" = None
 
@@ -135,7 +140,7 @@ class ServedShop:
             "BATON_APPROVERS": json.dumps({"refunds": [SUPERVISOR]}),
             "EFFECTS": str(self.effects_file),
         }
-        options = f"--port {self.port} --owner-header {OWNER_HEADER} --data {self.folder / 'data'} --log-level warning"
+        options = f"--port {self.port} --owner-header {OWNER_HEADER} --dynamodb {self.database} --log-level warning"
         log = self.folder / "log"
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
@@ -170,7 +175,8 @@ class ServedShop:
 
 @contextmanager
 def served_shop(folder: Path) -> Iterator[ServedShop]:
-    shop = ServedShop(folder)
+    _, address_of_database = open_database(EMBEDDED, "baton")
+    shop = ServedShop(folder, address_of_database())
     shop.start()
     try:
         yield shop
@@ -266,13 +272,13 @@ def _session(tools_seen: JsonDict, calls: list[JsonDict], texts: list[str], end:
 def served_here(server: Server) -> Iterator[str]:
     """Serve in this process, and yield the URL."""
     settings = Settings(table="baton", allow_anonymous=True, local_only=True, observed=False)
-    with closing(open_database(EMBEDDED, "baton", None)) as database:
-        store = dynamodb_store("baton", settings, connect=lambda: database.client)
-        local = LocalServer(LOOPBACK, 0, Function(compose(server, settings, store=store), 60)).start()
-        try:
-            yield f"http://{local.address}/mcp"
-        finally:
-            local.close()
+    client, _ = open_database(EMBEDDED, "baton")
+    store = dynamodb_store("baton", settings, connect=lambda: client)
+    local = LocalServer(LOOPBACK, 0, Function(compose(server, settings, store=store), 60)).start()
+    try:
+        yield f"http://{local.address}/mcp"
+    finally:
+        local.close()
 
 
 def published(url: str) -> dict[str, JsonDict]:
