@@ -99,7 +99,7 @@ FRAMEWORKS: Final = (
     Framework("llama_index", ("openai",)),
     Framework("smolagents", ("openai", "structured")),
     Framework("semantic_kernel", ("openai",)),
-    Framework("autogen", ("openai", "tools")),
+    Framework("autogen", ("openai",)),
     Framework("crewai", ("openai",)),
 )
 

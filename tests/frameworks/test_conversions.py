@@ -158,10 +158,9 @@ LOSSES: Final[dict[str, dict[str, Where]]] = {
     "smolagents-structured": {MISSING: in_optional_parameter, "types": of_any_type},
     "semantic_kernel-openai": {},
     "autogen-openai": {},
-    "autogen-tools": {},
     "crewai-openai": {
         **STRICT,
-        "default": in_member,
+        "default": anywhere,
         "types": of_any_type,
         "description": of_object,
         MISSING: in_map,

@@ -68,9 +68,8 @@ EFFECTS: Final[dict[str, dict[str, str]]] = {
     "llama_index": {"recursive": ALL_LOST, "member": CHANGED, "union": CHANGED},
     "smolagents": {"recursive": ALL_LOST, "union": CHANGED},
     "semantic_kernel": {"recursive": DANGLING, "large": DANGLING},
-    "autogen-openai": {"recursive": DANGLING, "large": DANGLING},
-    "autogen-tools": {"recursive": ALL_LOST},
-    "crewai": {},
+    "autogen": {"recursive": DANGLING, "large": DANGLING},
+    "crewai": {"recursive": CHANGED},
 }
 """What is not kept, by framework or variant."""
 

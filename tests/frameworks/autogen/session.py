@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from autogen_agentchat.agents import AssistantAgent
 from autogen_ext.models.openai import OpenAIChatCompletionClient
-from autogen_ext.tools.mcp import McpWorkbench, StreamableHttpServerParams, mcp_server_tools
+from autogen_ext.tools.mcp import McpWorkbench, StreamableHttpServerParams
 
 from tests.frameworks.session import Ask, run
 
@@ -13,13 +13,10 @@ from tests.frameworks.session import Ask, run
 @asynccontextmanager
 async def connected(url: str, headers: dict[str, str], api: str, variant: str) -> AsyncIterator[Ask]:
     client = OpenAIChatCompletionClient(model="gpt-4.1", base_url=f"{api}/v1", api_key="none")
-    server = StreamableHttpServerParams(url=url, headers=headers)
-    tools = await mcp_server_tools(server) if variant == "tools" else None
-    async with McpWorkbench(server) as workbench:
+    async with McpWorkbench(StreamableHttpServerParams(url=url, headers=headers)) as workbench:
 
         async def ask(prompt: str) -> str:
-            source = {"workbench": workbench} if tools is None else {"tools": tools}
-            agent = AssistantAgent("clerk", client, max_tool_iterations=30, **source)
+            agent = AssistantAgent("clerk", client, workbench=workbench, max_tool_iterations=30)
             return str((await agent.run(task=prompt)).messages[-1].to_text())
 
         yield ask
