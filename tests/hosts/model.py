@@ -7,10 +7,9 @@ instruction.
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from tests.hosts.host import Host
-from tests.hosts.phrases import PLACEHOLDER, Call, Reading, read
+from tests.hosts.phrases import PLACEHOLDER, Call, read
 
 MAX_CALLS = 30
 SECRET = "<secret "
@@ -21,6 +20,24 @@ TEXT_MEMBERS = ("message", "baton_next", "baton_next_")
 
 class MissingInstruction(AssertionError):
     """The texts did not tell the model how to continue."""
+
+
+class Host(Protocol):
+    """The program between a model and a server.
+
+    Attributes:
+        calls: The model's calls.
+        texts: What the host showed of the result of each.
+    """
+
+    calls: list[Call]
+    texts: list[str]
+
+    def tools(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the input schema of each tool."""
+
+    def call(self, call: Call) -> str:
+        """Make a call for the model. Return what the host shows of the result."""
 
 
 @dataclass
@@ -47,7 +64,7 @@ class Model:
 
     def follow(self, text: str) -> str:
         """Do the same, starting with a text from the user: the last message of a prompt."""
-        call = self._next_call(read(text), text, None)
+        call = self.next_call(text)
         return self.finish(call) if call else text
 
     def steps(self, call: Call | None) -> Iterator[str]:
@@ -57,9 +74,12 @@ class Model:
                 raise MissingInstruction(self.story("makes too many calls"))
             text = self.host.call(call)
             yield text
-            call = self._next_call(read(prose(text)), prose(text), call)
+            call = self.next_call(text, call)
 
-    def _next_call(self, reading: Reading, text: str, last_call: Call | None) -> Call | None:
+    def next_call(self, shown: str, last_call: Call | None = None) -> Call | None:
+        """Return the call that a text suggests after the model's last call; `None` if the workflow is done."""
+        text = prose(shown)
+        reading = read(text)
         self._continue_call = reading.continue_call or self._continue_call
         has_ended = last_call is not None and last_call.arguments.get("task_action") == "cancel"
         if reading.done or reading.left_to_client or has_ended:

@@ -652,7 +652,7 @@ FUNCTIONS = (
         "a recursive type of a parameter",
         '@dataclass\nclass Shelf:\n    name: str\n    parts: "list[Shelf]"\n\n\n@server.tool  # here\n'
         'def stock(shelf: Annotated[Shelf, "Which"]) -> int:\n' + COUNT,
-        ("tool 'stock'", "'shelf'", "recursive", "LlamaIndex", "mcp-use"),
+        ("tool 'stock'", "'shelf'", "recursive", "LlamaIndex", "mcp-use", "AutoGen"),
         "flat objects",
         warning=True,
     ),
@@ -672,7 +672,7 @@ FUNCTIONS = (
         + COUNT
         + '\n\n@server.workflow  # here\ndef count(place: Annotated[Box | Shelf, "Which"]) -> None:\n'
         '    """Count."""\n    step(stock)(place=place)\n',
-        ("workflow 'count'", "'place'", "union", "smolagents", "AutoGen"),
+        ("workflow 'count'", "'place'", "union", "smolagents", "LlamaIndex"),
         "one tool for each",
         warning=True,
     ),

@@ -13,7 +13,7 @@ import pytest
 
 CI = Path(__file__).parents[2] / ".ci"
 WITHIN_S = 60
-STEPS = "check test setup-tests setup-containers test-containers"
+STEPS = "check test setup-tests setup-containers test-containers test-frameworks"
 REST_PASSED = "── the rest passed; NOT RUN, because Docker is missing: make test-containers. "
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a daemon")
 
@@ -90,7 +90,7 @@ def write_program(path: Path, text: str) -> None:
 
 
 def targets_of(process: "subprocess.CompletedProcess[str]") -> list[str]:
-    """Return the targets that were made. Container tests come last."""
+    """Return the targets that were made. Those that run beside the others come last."""
     targets = [line.removeprefix("made ") for line in process.stdout.splitlines() if line.startswith("made ")]
     return [target for target in targets if not target.startswith("setup-")]
 
@@ -101,7 +101,7 @@ def test_a_running_daemon_is_used(checkout: Checkout) -> None:
     process = checkout.run("run", CI="1")
 
     assert (process.returncode, process.stdout.splitlines()[-1]) == (0, "── everything passed")
-    assert targets_of(process) == ["check", "test", "test-containers"]
+    assert targets_of(process) == ["check", "test", "test-containers", "test-frameworks"]
     assert checkout.calls_of("apt-get", "dockerd", "systemctl", "unshare") == []
 
 
@@ -110,7 +110,7 @@ def test_outside_ci_nothing_is_installed_and_the_last_line_names_skipped_tests(
 ) -> None:
     process = checkout.run("run", CI="")
 
-    assert (process.returncode, targets_of(process)) == (0, ["check", "test"])
+    assert (process.returncode, targets_of(process)) == (0, ["check", "test", "test-frameworks"])
     last = process.stdout.splitlines()[-1]
     assert last.startswith(f"{REST_PASSED}no Docker daemon answers (CI is empty")
     assert checkout.calls_of("apt-get", "dockerd", "systemctl") == []
@@ -136,7 +136,7 @@ def test_a_daemon_is_started_and_stopped_by_default(checkout: Checkout) -> None:
     process = checkout.run("run")
 
     assert (process.returncode, process.stdout.splitlines()[-1]) == (0, "── everything passed")
-    assert targets_of(process) == ["check", "test", "test-containers"]
+    assert targets_of(process) == ["check", "test", "test-containers", "test-frameworks"]
     assert len(checkout.calls_of("dockerd")) == 1
     assert checkout.calls_of("apt-get") == []
     assert not checkout.daemon.exists()
@@ -152,7 +152,7 @@ def test_a_failure_stops_the_container_tests_and_prints_their_output(checkout: C
 
     assert process.returncode != 0
     assert targets_of(process)[-1] == "test-containers"
-    assert "── stopped the container tests" in process.stdout
+    assert "── stopped the container tests and those with agent frameworks" in process.stdout
     assert (checkout.folder / "ended").exists()
 
 
@@ -162,7 +162,7 @@ def test_a_daemon_that_does_not_start_fails_the_run_with_its_log(checkout: Check
 
     process = checkout.run("run", CI="true")
 
-    assert (process.returncode, targets_of(process)) == (1, ["check", "test"])
+    assert (process.returncode, targets_of(process)) == (1, ["check", "test", "test-frameworks"])
     assert "no such device" in process.stdout
     vfs_calls = [call for call in checkout.calls_of("dockerd") if "--storage-driver=vfs" in call]
     assert (len(checkout.calls_of("dockerd")), len(vfs_calls)) == (2, 1)

@@ -14,7 +14,7 @@ from msgspec import structs
 from mcp_baton import Argument, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
-from mcp_baton.tools.published_schema import optional
+from mcp_baton.tools.published_schema import optional_parameter
 from mcp_baton.workflow.sources import Source
 from mcp_baton.workflow.workflow_tool import TASK_ID_DESCRIPTION
 from tests.e2e import support
@@ -109,11 +109,13 @@ def test_a_workflow_tool_is_listed_with_a_description_and_a_schema(baton: Connec
     assert tool["inputSchema"] == {
         "type": "object",
         "properties": {
-            "order_id": optional({"type": "string", "description": "The order; required unless task_id is given"}),
-            "amount": optional({"type": "number"}),
-            "note": optional({"type": "string"}),
-            "copies": optional({"type": "integer", "default": 1}),
-            "task_id": optional(
+            "order_id": optional_parameter(
+                {"type": "string", "description": "The order; required unless task_id is given"}
+            ),
+            "amount": optional_parameter({"type": "number"}),
+            "note": optional_parameter({"type": "string"}),
+            "copies": optional_parameter({"type": "integer", "default": 1}),
+            "task_id": optional_parameter(
                 {
                     "type": "string",
                     "description": TASK_ID_DESCRIPTION,
@@ -174,15 +176,11 @@ To continue the workflow, make these tool calls:
 1. Call refund with {{"order_id": "A-17", "amount": 30.0, {task_arguments[1:]}
    Note: Mind "A-17".
 
-Then call refund_order with {task_arguments} to let the server continue."""
+Then call refund_order with {task_arguments} to let the server continue.
+Resource docs://policy"""
     )
     _, link = run.messages
-    assert link.content == {
-        "type": "resource_link",
-        "uri": "docs://policy",
-        "name": "docs://policy",
-        "mimeType": "text/plain",
-    }
+    assert link.content == {"type": "text", "text": "Resource docs://policy"}
     assert structure(run)["pause_reason"] == run.pause.to_dict()
     assert run.next == [
         {"tool": "refund_order", "arguments": {"task_id": run.task_id}}
@@ -339,12 +337,7 @@ def test_long_results_are_resources_and_the_structured_content_stays_small(baton
     note = structure(run)["results"]["fetch"]
     assert note["bytes"] > 50_000
     [_, link] = run.messages
-    assert link.content == {
-        "type": "resource_link",
-        "uri": note["uri"],
-        "name": "result of fetch",
-        "mimeType": "application/json",
-    }
+    assert link.content == {"type": "text", "text": f"Resource {note['uri']}: result of fetch"}
     assert json.loads(client.read_resource(note["uri"]).text)["text"] == "x" * 50_000
     assert structure(client.call_workflow("refund_order", task=run.task_id))["results"]["fetch"] == note
     assert len(json.dumps(run.structured)) < 3_000
@@ -387,17 +380,14 @@ def test_the_structure_matches_its_schema_and_has_the_text(baton: Connect) -> No
     assert "if the server went on, it would repeat steps 'fetch' (idempotency key " in states["not written"].text
 
 
-def test_each_handshake_revision_has_workflow_tools_and_the_first_has_texts_instead_of_links(
-    make_client: MakeClient,
-) -> None:
+def test_each_handshake_revision_has_workflow_tools_whose_results_have_only_texts(make_client: MakeClient) -> None:
     server = orders_server()
     client = make_client(server)
     server.tools["fetch_order"].function = lambda **_: {"total": 1.0, "email": "k", "text": "x" * 5_000}
-    link = "resource_link"
-    for revision, kind in (("2025-03-26", "text"), ("2025-06-18", link), ("2025-11-25", link)):
+    for revision in ("2025-03-26", "2025-06-18", "2025-11-25"):
         headers = {"MCP-Protocol-Version": revision}
         answer = client.request("tools/call", {"name": "refund_order", "arguments": ORDER}, headers=headers)
-        assert [block["type"] for block in answer.result["content"]] == ["text", kind]
+        assert [block["type"] for block in answer.result["content"]] == ["text", "text"]
         tools = client.request("tools/list", headers=headers).result["tools"]
         assert (
             tools[-1]["name"] == "refund_order"

@@ -6,7 +6,7 @@ from typing import Any, Final
 from mcp_baton.protocol.json import JsonObject
 
 RECURSIVE: Final = (
-    "is recursive: LlamaIndex and mcp-use then list no tool of the server, and DSPy and smolagents not this one",
+    "is recursive: LlamaIndex, smolagents, mcp-use, AutoGen and Semantic Kernel use no tool, DSPy not this one",
     "take a list of flat objects that name their parents, or dict[str, Any]",
 )
 LITERALS: Final = (
@@ -14,7 +14,7 @@ LITERALS: Final = (
     "use texts, as in Literal['1', '2'], or Annotated[int, Field(ge=1, le=2)]",
 )
 UNION: Final = (
-    "is a union of objects: smolagents refuses each value, and AutoGen shows its model no fields",
+    "is a union of objects: smolagents refuses each value, and LlamaIndex shows its model no fields",
     "write one tool for each object, or one object with optional fields",
 )
 TOO_LARGE: Final = (

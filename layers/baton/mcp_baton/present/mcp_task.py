@@ -257,11 +257,10 @@ def result_view(task: TaskRecord, meta: dict[str, Json], budget: Budget) -> dict
 
 
 def link_to_result(note: Mapping[str, Json]) -> dict[str, Json]:
-    """Return a link in place of a call's result that is larger than an answer may be."""
+    """Return a text with a link in place of a call's result that is larger than an answer may be."""
     size, uri = note["bytes"], note["uri"]
     text = f"The result has {size} bytes, which is more than an answer may have. Read the resource {uri}."
-    link: dict[str, Json] = {"type": "resource_link", "uri": uri, "name": "result", "mimeType": "application/json"}
-    return {"content": [{"type": "text", "text": text}, link]}
+    return {"content": [{"type": "text", "text": text}]}
 
 
 def read_variable(task: TaskRecord, name: str) -> Json:

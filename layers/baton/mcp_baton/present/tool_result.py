@@ -55,11 +55,12 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 from mcp_baton.tools.arguments import TASK_ID
-from mcp_baton.tools.content import LONG_CONTENT, ResourceLink, error_result
+from mcp_baton.tools.content import LONG_CONTENT, error_result
 from mcp_baton.tools.outcomes import FetchedResource, Succeeded
 from mcp_baton.tools.quoting import LONGEST, one_line
 from mcp_baton.tools.resource import value_uri
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
+from mcp_baton.tools.uris import encoded
 from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.execution import Execution
@@ -245,12 +246,13 @@ def _tool_result(
     state: JsonObject,
     meta: JsonObject,
     results: JsonObject | None = None,
-    links: Sequence[ResourceLink] = (),
+    links: Sequence[str] = (),
     suggested_calls: Sequence[JsonObject] = (),
 ) -> dict[str, Json]:
     structure = {name: state[name] for name in OUTPUT_PROPERTIES if name in state}
     structure |= {"message": text, "results": results or {}, "next": list(suggested_calls)}
-    content: list[Json] = [{"type": "text", "text": text}, *(link.to_json() for link in links)]
+    # As a text: some frameworks refuse results with other links, or lose the rest of the result.
+    content: list[Json] = [{"type": "text", "text": part} for part in (text, "\n".join(links)) if part]
     if json_size(content) > LONG_CONTENT:
         content.append(content[0])
     result: dict[str, Json] = {"content": content, "structuredContent": structure, "isError": False}
@@ -270,17 +272,17 @@ def _known(run: EndedRun, meta: JsonObject) -> Known:
     return structs.replace(run.known, statuses=statuses)
 
 
-def _resource_links(run: EndedRun) -> list[ResourceLink]:
+def _resource_links(run: EndedRun) -> list[str]:
     """Return links to the resources that were read for the model: their contents do not fit into a text."""
     contents = [content for trace in run.traces for content in (*trace.resources, *trace.after)]
     contents += run.blocked.resources if run.blocked else ()
-    resources = {content.uri: content for content in contents if isinstance(content, FetchedResource)}
-    return [ResourceLink(uri, uri, mime_type=content.mime_type) for uri, content in resources.items()]
+    resources = dict.fromkeys(content.uri for content in contents if isinstance(content, FetchedResource))
+    return [f"Resource {encoded(uri)}" for uri in resources]
 
 
 def _results(
     sizes: Mapping[str, int], uris: Mapping[str, str], read: Callable[[str], Json]
-) -> tuple[dict[str, Json], list[ResourceLink]]:
+) -> tuple[dict[str, Json], list[str]]:
     """Return the results of completed steps, and links to those that are left out: the long ones and, if the others do
     not fit together, the longest of these."""
     names = sorted(sizes, key=lambda name: sizes[name])
@@ -290,9 +292,7 @@ def _results(
     room = MAX_UNSTORED_BYTES - sum(sizes[name] for name in stored if name in shown)
     shown += fit(([name] for name in unstored), room, sizes.__getitem__)
     omitted = {name: uris.get(name) for name in sizes if name not in shown}
-    links = [
-        ResourceLink(uri, f"result of {name}", mime_type="application/json") for name, uri in omitted.items() if uri
-    ]
+    links = [f"Resource {uri}: result of {name}" for name, uri in omitted.items() if uri]
     notes: dict[str, JsonObject] = {
         name: {"bytes": sizes[name]} | ({} if uri is None else {"uri": uri}) for name, uri in omitted.items()
     }

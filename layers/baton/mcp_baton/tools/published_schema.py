@@ -4,7 +4,7 @@ Frameworks convert input schemas for the API of a model. Many of them fail at bo
 references and at discriminators, and strict modes require each property, so an optional one must accept null.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from mcp_baton.protocol.json import JsonObject, dumps, json_size
@@ -46,8 +46,25 @@ def published(schema: JsonObject) -> Schema:
     return _Writer(root.get("$defs", {}), inline=False).root(root)
 
 
+def optional_parameter(schema: Schema) -> Schema:
+    """Return the schema of a parameter that may be null or left out.
+
+    Semantic Kernel loads no tool of a server if a parameter has several types, and smolagents takes each parameter
+    without `type` for a text. So only texts, and what null means something else for than "left out", are published
+    with null. A model in a strict mode writes the default, an object without members or the value of its first call
+    for the others, which comes to the same.
+    """
+    restriction = {key: value for key, value in schema.items() if key not in _ABOUT}
+    if not restriction:
+        return {**optional(schema), "nullable": True}
+    kind = restriction.get("type")
+    if isinstance(kind, str) and kind not in ("string", "null"):
+        return {**schema, "nullable": True} if f'"{KEYWORD}"' not in dumps(restriction) else schema
+    return {key: value for key, value in optional(schema).items() if key != "type" or kind == value}
+
+
 def optional(schema: Schema) -> Schema:
-    """Return the schema of a property that may be null or left out.
+    """Return the schema of a member that may be null or left out.
 
     The alternatives are needed by frameworks that read only one type, and `type` and `nullable` by those that read no
     alternatives. The description is repeated for frameworks that keep only the alternative.
@@ -102,7 +119,7 @@ class _Writer:
         self._inlines = inline
 
     def root(self, schema: Schema) -> Schema:
-        result = self._of({key: value for key, value in schema.items() if key != "$defs"})
+        result = self._of({key: value for key, value in schema.items() if key != "$defs"}, optional_parameter)
         definitions = {name: self._of(self._definitions[name]) for name in sorted(self._kept)}
         return {"$defs": definitions, **result} if definitions else result
 
@@ -118,7 +135,7 @@ class _Writer:
                     names.append(reference)
         return False
 
-    def _of(self, schema: Any) -> Any:
+    def _of(self, schema: Any, make_optional: Callable[[Schema], Schema] = optional) -> Any:
         if not isinstance(schema, Mapping):
             return schema
         self._nodes += 1
@@ -127,7 +144,7 @@ class _Writer:
         name = str(schema.get("$ref", "")).removeprefix(_REFERENCE)
         if name in self._definitions and name not in self._kept:
             schema = {**self._definitions[name], **{key: value for key, value in schema.items() if key != "$ref"}}
-            return self._of(schema)
+            return self._of(schema, make_optional)
         if isinstance(discriminator := schema.get("discriminator"), Mapping):
             schema = self._with_tag(schema, discriminator.get("propertyName"))
         result: Schema = {}
@@ -139,7 +156,7 @@ class _Writer:
         required = schema.get("required", ())
         if "properties" in result:
             result["properties"] = {
-                key: value if key in required or not isinstance(value, dict) else optional(value)
+                key: value if key in required or not isinstance(value, dict) else make_optional(value)
                 for key, value in result["properties"].items()
             }
         return result

@@ -18,7 +18,7 @@ from mcp_baton.tools.content import CONTENT_TYPES, ToolResult
 from mcp_baton.tools.labels import AllLabels, Labels
 from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.tools.param_headers import Header, mirrored
-from mcp_baton.tools.published_schema import optional, published
+from mcp_baton.tools.published_schema import optional_parameter, published
 from mcp_baton.tools.schema.plain import to_json
 from mcp_baton.tools.schema.schema import InputSchema, OutputSchema, tool_error
 from mcp_baton.tools.schema.signature import (
@@ -337,7 +337,7 @@ def _is_marked(annotation: Any, visited: frozenset[int] = frozenset()) -> bool:
 NEXT: Final = "baton_next"
 """The property of structured content with the outcome of a call and the next call."""
 
-_TASK_ID_SCHEMA: Final = optional(
+_TASK_ID_SCHEMA: Final = optional_parameter(
     {
         "description": "Id of the workflow task that this call continues. Leave it out if it continues none.",
         "type": "string",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tools.arguments import TASK_ID, Argument
-from mcp_baton.tools.published_schema import optional, published
+from mcp_baton.tools.published_schema import optional_parameter, published
 from mcp_baton.tools.quoting import quoted_error
 from mcp_baton.tools.resource import APP_URI
 from mcp_baton.tools.schema.plain import Definitions, NotPlain, plain_type
@@ -258,7 +258,7 @@ class WorkflowTool:
     def definition_for_apps(self) -> JsonObject:
         """The definition for a client that shows pages, with the arguments that the page uses (docs/console.md)."""
         schema: dict[str, Any] = self.input_schema
-        actions = {TASK_ACTION: optional(_ACTION), TASK_RESULT: optional(_RESULT)}
+        actions = {TASK_ACTION: optional_parameter(_ACTION), TASK_RESULT: optional_parameter(_RESULT)}
         output_properties: JsonObject = {**OUTPUT_PROPERTIES, "board": _BOARD, "tasks": _TASKS}
         return {
             **self.definition,

@@ -115,10 +115,15 @@ def test_the_discriminator_of_a_union_is_required_because_pydantic_uses_no_defau
         tool(do).input.bind({"how": {"number": "1"}})
 
 
-def test_an_optional_property_accepts_null_in_each_form_that_a_framework_reads() -> None:
-    def do(weeks: Annotated[int, "How long"] = 2, note: str | None = None, anything: Any = None) -> None: ...
+def test_an_optional_member_accepts_null_in_each_form_that_a_framework_reads() -> None:
+    class Loan(BaseModel):
+        weeks: Annotated[int, Field(description="How long")] = 2
+        note: str | None = None
+        anything: Any = None
 
-    assert schema_of(do)["properties"] == {
+    def do(loan: Loan) -> None: ...
+
+    assert schema_of(do)["properties"]["loan"]["properties"] == {
         "weeks": {
             "type": ["integer", "null"],
             "anyOf": [{"type": "integer", "description": "How long"}, {"type": "null"}],
@@ -134,6 +139,33 @@ def test_an_optional_property_accepts_null_in_each_form_that_a_framework_reads()
         },
         "anything": {"default": None},
     }
+
+
+def test_an_optional_parameter_has_at_most_one_type_and_only_texts_are_published_without_it() -> None:
+    def do(
+        weeks: Annotated[int, "How long"] = 2,
+        name: str = "x",
+        speed: Literal["slow", "fast"] = "slow",
+        limit: float | None = None,
+        tags: list[str] = [],  # noqa: B006
+        lines: list[Line] | None = None,
+        anything: Any = None,
+    ) -> None: ...
+
+    properties = schema_of(do)["properties"]
+    lines = properties.pop("lines")
+    null = {"type": "null"}
+    assert properties == {
+        "weeks": {"type": "integer", "description": "How long", "default": 2, "nullable": True},
+        "name": {"anyOf": [{"type": "string"}, null], "default": "x", "nullable": True},
+        "speed": {"anyOf": [{"type": "string", "enum": ["slow", "fast"]}, null], "default": "slow", "nullable": True},
+        "limit": {"anyOf": [{"type": "number"}, null], "default": None, "nullable": True},
+        "tags": {"type": "array", "items": {"type": "string"}, "default": [], "nullable": True},
+        "anything": {"default": None, "nullable": True},
+    }
+    assert [lines["anyOf"][0]["type"], lines["anyOf"][1:], lines["nullable"]] == ["array", [null], True]
+    for name in (*properties, "lines"):
+        assert tool(do).input.bind({name: None}) == tool(do).input.bind({})
 
 
 def test_a_choice_of_texts_or_null_is_an_enumeration_of_texts() -> None:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainValidator
 
 from mcp_baton import Argument, RegistrationError, Server, Step, Workflow, WorkflowError
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tools.published_schema import optional
+from mcp_baton.tools.published_schema import optional, optional_parameter
 from mcp_baton.workflow.workflow_tool import OUTPUT_SCHEMA, WorkflowTool
 
 READS, KEEPS = {"readOnlyHint": True}, {"destructiveHint": False}
@@ -39,6 +39,9 @@ def server_of(*annotations: JsonObject, **options: Any) -> Server:
     steps = [Step(f"s{number}", tool=f"t{number}") for number in range(len(annotations))]
     server.add_workflow(Workflow(**{"name": "flow", "description": "flow", "steps": steps, **options}))
     return server
+
+
+ANYTHING = {"default": None, "nullable": True}
 
 
 def workflow_tool_of(*types: Any) -> WorkflowTool:
@@ -77,29 +80,31 @@ def test_the_annotations_combine_those_of_all_steps(tools: list[JsonObject], hin
 
 def test_arguments_of_plain_types_are_described_as_in_tools() -> None:
     assert properties(str, int, float | None, list[str], Literal["a", "b"], dict, Any) == [
-        optional({"type": "string"}),
-        optional({"type": "integer"}),
-        optional({"type": "number"}),
-        optional({"items": {"type": "string"}, "type": "array"}),
-        optional({"enum": ["a", "b"], "type": "string"}),
-        optional({"additionalProperties": {"description": "Any JSON."}, "type": "object"}),
-        {"default": None},
+        optional_parameter({"type": "string"}),
+        optional_parameter({"type": "integer"}),
+        optional_parameter({"anyOf": [{"type": "number"}, {"type": "null"}]}),
+        optional_parameter({"items": {"type": "string"}, "type": "array"}),
+        optional_parameter({"enum": ["a", "b"], "type": "string"}),
+        optional_parameter({"additionalProperties": {"description": "Any JSON."}, "type": "object"}),
+        ANYTHING,
     ]
 
 
 def test_compound_types_are_in_the_place_where_they_are_used() -> None:
     schema: Any = workflow_tool_of(Address, list[Item], Colour).input_schema
-    address, items, colour = (schema["properties"][name]["anyOf"][0] for name in ("a0", "a1", "a2"))
-    assert address == {"properties": {"street": {"type": "string"}}, "required": ["street"], "type": "object"}
+    address, items, colour = (schema["properties"][name] for name in ("a0", "a1", "a2"))
+    assert address == optional_parameter(
+        {"properties": {"street": {"type": "string"}}, "required": ["street"], "type": "object"}
+    )
     assert items["items"]["properties"]["amount"] == optional({"type": "integer", "default": 1})
-    assert colour == {"enum": ["red"], "type": "string"}
+    assert colour == optional_parameter({"enum": ["red"], "type": "string"})
     plain: Any = workflow_tool_of(Address).input_schema
-    assert plain["properties"]["a0"]["anyOf"][0] == address
+    assert plain["properties"]["a0"] == address
 
 
 def test_a_type_without_a_schema_gets_an_empty_one() -> None:
-    assert properties(Annotated[Any, PlainValidator(lambda value: value)], Item)[0] == {"default": None}
-    assert properties(type("Odd", (), {}), int) == [{"default": None}, optional({"type": "integer"})]
+    assert properties(Annotated[Any, PlainValidator(lambda value: value)], Item)[0] == ANYTHING
+    assert properties(type("Odd", (), {}), int) == [ANYTHING, optional_parameter({"type": "integer"})]
 
 
 def test_the_schema_is_an_object_without_composition_or_required_arguments() -> None:

@@ -1,0 +1,24 @@
+// Sessions of the AI SDK, with the options and the output of tests/frameworks/session.py.
+import { createMCPClient } from "@ai-sdk/mcp";
+import { createOpenAI } from "@ai-sdk/openai";
+import { generateText, isStepCount } from "ai";
+
+const { api, headers, sessions } = JSON.parse(process.argv[2]);
+const model = createOpenAI({ baseURL: `${api}/v1`, apiKey: "none" })("gpt-5");
+const ends = {};
+for (const [url, scripts] of sessions) {
+  for (const script of scripts) ends[script] = "not held";
+  try {
+    const client = await createMCPClient({ transport: { type: "http", url, headers } });
+    const tools = await client.tools();
+    for (const script of scripts) {
+      const prompt = `Follow the script ${script}.`;
+      const ask = generateText({ model, tools, prompt, stopWhen: isStepCount(30) });
+      ends[script] = await ask.then(({ text }) => text, String);
+    }
+    await client.close();
+  } catch (error) {
+    for (const script of scripts) ends[script] = String(error);
+  }
+}
+process.stdout.write(JSON.stringify(ends));

@@ -1,0 +1,28 @@
+"""Sessions of the OpenAI Agents SDK: its defaults, among them its timeout of 5 s; and its strict mode."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from agents import Agent, OpenAIResponsesModel, Runner, set_tracing_disabled
+from agents.mcp import MCPServerStreamableHttp
+from openai import AsyncOpenAI
+
+from tests.frameworks.session import Ask, run
+
+
+@asynccontextmanager
+async def connected(url: str, headers: dict[str, str], api: str, variant: str) -> AsyncIterator[Ask]:
+    set_tracing_disabled(True)
+    model = OpenAIResponsesModel("gpt-5", AsyncOpenAI(base_url=f"{api}/v1", api_key="none"))
+    async with MCPServerStreamableHttp(params={"url": url, "headers": headers}) as server:
+        config = {"convert_schemas_to_strict": variant == "strict"}
+        agent = Agent(name="clerk", model=model, mcp_servers=[server], mcp_config=config)
+
+        async def ask(prompt: str) -> str:
+            result = await Runner.run(agent, prompt, max_turns=30)
+            return str(result.final_output)
+
+        yield ask
+
+
+run(connected)
