@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from costs.client import Client
 from costs.metering import EmulatorTime, Meter, Usage
-from emulators.s3 import embedded_s3
 from mcp_baton import Server, Settings, Step, ToolError, Workflow, item, step_output
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table, embedded_client
@@ -220,13 +219,9 @@ def single(method: str, params: dict[str, Any]) -> str:
 def measuring() -> Iterator[Costs]:
     """Set up the server over a DynamoDB in memory, with a meter."""
     engine = EmbeddedEngine()
-    with (
-        closing(embedded_client(engine)) as counted,
-        closing(embedded_client(engine)) as uncounted,
-        closing(embedded_s3()) as s3,
-    ):
+    with closing(embedded_client(engine)) as counted, closing(embedded_client(engine)) as uncounted:
         create_table(uncounted, TABLE)
-        yield Costs(counted, Meter(counted, s3, EmulatorTime(), reader=uncounted))
+        yield Costs(counted, Meter(counted, EmulatorTime(), reader=uncounted))
 
 
 def requests(costs: Costs) -> Iterator[tuple[str, str, dict[str, str]]]:

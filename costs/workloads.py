@@ -150,17 +150,16 @@ class Driver:
         place: The storage and its meter.
         workload: The workflow to run.
         kind: The kind of the values that tools return.
-        bucket: Whether large values may be stored in S3.
     """
 
-    def __init__(self, place: Place, workload: Workload, kind: Kind, *, bucket: bool) -> None:
+    def __init__(self, place: Place, workload: Workload, kind: Kind) -> None:
         table = f"cost-{next(TABLES)}"
         create_table(place.dynamodb, table)
-        settings = Settings(table=table, overflow_bucket=place.bucket if bucket else None, state_key=b"k" * 32)
+        settings = Settings(table=table, state_key=b"k" * 32)
         # A long run checks its task between steps, which costs units. The clock stands still, so the machine's load
         # does not matter.
         server, clock = server_of(workload, kind), lambda: 0.0
-        handle = compose(server, settings, clock=clock, connect=lambda: place.counted, connect_s3=lambda: place.s3)
+        handle = compose(server, settings, clock=clock, connect=lambda: place.counted)
         self.workload, self._meter = workload, place.meter
         self._client = Client(handle, owner=f"owner-{next(OWNERS)}")
         self._meter.take()

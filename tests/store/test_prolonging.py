@@ -4,11 +4,9 @@ from typing import Any
 
 import pytest
 
-from emulators.s3 import Bucket
 from mcp_baton.exceptions import Conflict, StoreUnavailable
 from mcp_baton.tasks.dynamodb.items import Limits
-from mcp_baton.tasks.dynamodb.outside import object_key, piece_key
-from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
+from mcp_baton.tasks.dynamodb.outside import piece_key
 from mcp_baton.tasks.dynamodb.values import Pointer, pointer_in
 from mcp_baton.tasks.record import Claim, NewTask, TaskRecord
 from mcp_baton.tasks.store import Batch
@@ -179,24 +177,3 @@ def test_writing_a_value_again_does_not_shorten_its_life(
         # Another process, which has not written these values.
         stores().write(old_task, Batch(variables={"again": LARGE}))
     assert value_expiry_s(engine, extended_task, pointers(extended_task)["large"]) > expiry_s(extended_task)
-
-
-@ON_MEMORY
-def test_objects_of_an_extended_task_go_to_another_folder(
-    stores: Stores, bucket: Bucket, owner: str, worker: MakeClaim
-) -> None:
-    store = stores(
-        limits=Limits(max_ttl_ms=800 * DAY_MS, values_ms=60_000),
-        objects=S3ObjectStore(bucket.name, lambda: bucket.client),
-    )
-    task = start_job(store, owner, worker("a"))
-    folders = []
-    for days in (20, 300, 700):
-        task = store.jobs.extend(task, days * DAY_MS)
-        pointer = pointers(task)["large"]
-        assert pointer.until_s > expiry_s(task)
-        folders.append(pointer.days)
-        assert not pointer.days or object_key(owner, task.task_id, pointer.bundle, pointer.days) in bucket.keys
-        assert store.get(owner, task.task_id).variables["large"] == LARGE
-    # No lifecycle rule keeps an object for 700 days.
-    assert folders == [31, 401, 0]

@@ -296,7 +296,7 @@ class DynamoDBJobStore:
         seconds."""
         from mcp_baton.tasks.dynamodb.outside import rewrite_values
 
-        pointers, until_s = rewrite_values(self._tasks.overflow_stores(), task.owner, task.task_id, expires_s, expiring)
+        pointers, until_s = rewrite_values(self._table, task.owner, task.task_id, expires_s, expiring)
         for batch in batched(pointers.items(), MOST_POINTERS):
             update = guarded_update(self._tasks.now_ms(), None)
             _require_version(update, task)

@@ -160,8 +160,8 @@ class TaskStore(Protocol):
         """
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
-        """Read one page of the owner's tasks, newest first, without expired ones: one or more `Query` requests for each
-        shard. Raises `ValueError` if this store did not create the cursor."""
+        """Read one page of the owner's tasks, newest first, without expired ones: one or more `Query` requests.
+        Raises `ValueError` if this store did not create the cursor."""
 
     def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
         """Claim a task of this workflow that has no live claim, and read it: one `UpdateItem`.

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any, cast
 
 import pytest
@@ -12,7 +11,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, decode
 from mcp_baton.tasks.dynamodb.changes import Changes, excess_after, fits, plan, size_after
 from mcp_baton.tasks.dynamodb.items import Limits, fits_in_item, new_item
-from mcp_baton.tasks.dynamodb.outside import Fetcher, Mover, OverflowStores, without_largest
+from mcp_baton.tasks.dynamodb.outside import Fetcher, Mover, without_largest
 from mcp_baton.tasks.dynamodb.values import Variables, item_size, pointer_in
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
@@ -29,11 +28,10 @@ def task_item(**variables: str) -> Item:
 
 @dataclass(slots=True)
 class FakeStorage:
-    """A table and a bucket with limited room."""
+    """A table with limited room."""
 
     room: int = 100
     items: dict[str, Item] = field(default_factory=dict)
-    objects: dict[str, bytes] = field(default_factory=dict)
     request_count: int = 0
     now_s: float = 0.0
 
@@ -49,28 +47,18 @@ class FakeStorage:
         self._count_request()
         self.items[item["pk"]["S"]] = item
 
-    def put(self, key: str, data: bytes, digest: bytes) -> None:
-        """Store an object."""
-        assert sha256(data).digest() == digest
-        self._count_request()
-        self.objects[key] = data
-
-    def get(self, key: Any, most: int = 0, *, consistent: bool = True) -> Any:
-        """Return a stored item, which only a consistent read finds, or a stored object."""
-        if isinstance(key, dict):
-            return self.items.get(key["pk"]["S"]) if consistent else None
-        assert len(self.objects[key]) <= most
-        return iter((self.objects[key],))
+    def get(self, key: Any, *, consistent: bool = True) -> Any:
+        """Return a stored item, which only a consistent read finds."""
+        return self.items.get(key["pk"]["S"]) if consistent else None
 
     def _count_request(self) -> None:
         self.request_count += 1
-        if len(self.items) + len(self.objects) >= self.room:
+        if len(self.items) >= self.room:
             raise StoreUnavailable("no room")
 
 
-def mover(storage: FakeStorage, *, bucket: bool = False) -> Mover:
-    places = OverflowStores(cast("Any", storage), storage if bucket else None)
-    return Mover(places, "owner", "task", 1, 1000.0)
+def mover(storage: FakeStorage) -> Mover:
+    return Mover(cast("Any", storage), "owner", "task", 1, 1000.0)
 
 
 def nowhere() -> Mover:
@@ -78,7 +66,7 @@ def nowhere() -> Mover:
 
 
 def values(storage: FakeStorage, variables: Mapping[str, Attribute]) -> dict[str, Json]:
-    return dict(Variables(variables, lambda: Fetcher(OverflowStores(cast("Any", storage), storage), "owner", "task")))
+    return dict(Variables(variables, lambda: Fetcher(cast("Any", storage), "owner", "task")))
 
 
 def names_outside(changes: Changes) -> set[str]:

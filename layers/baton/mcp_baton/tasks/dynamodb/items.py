@@ -9,7 +9,7 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, decode, encode_arguments, encode_json, encode_variables
 from mcp_baton.tasks.dynamodb.values import Reader, Variables, excess, is_large, no_reader
-from mcp_baton.tasks.ids import ALPHABET, shard_name, shard_of
+from mcp_baton.tasks.ids import ALPHABET
 from mcp_baton.tasks.record import (
     FIRST_DISPATCH_MS,
     PAUSE_REASON,
@@ -25,6 +25,7 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.texts import from_text, to_text
 
 OWNER_PREFIX = "OWNER#"
+QUESTION_PREFIX = "QUESTION#"
 TASK_PREFIX = "TASK#"
 MAX_PARTITION_KEY_BYTES = 2048
 RUN = "run"
@@ -71,8 +72,6 @@ class Limits(Struct, frozen=True):
         page_size: The tasks on one page of a list.
         zip_ms: How long the values of one write may be compressed. The rest is stored uncompressed.
         values_ms: How long one write may take to store values outside the item, with compression.
-        shards: Over how many partitions an owner's new tasks are spread. May be raised, never lowered: tasks in removed
-            shards are found by their ids, but not listed.
     """
 
     default_ttl_ms: int = 3_600_000
@@ -84,7 +83,6 @@ class Limits(Struct, frozen=True):
     page_size: int = 50
     zip_ms: int = 700
     values_ms: int = 2_500
-    shards: int = 1
 
     def ttl_ms(self, requested_ms: int | None) -> int:
         return max(1, min(self.default_ttl_ms if requested_ms is None else requested_ms, self.max_ttl_ms))
@@ -95,18 +93,19 @@ def values_ms(write_reserve_ms: int) -> int:
     return max(VALUES_MS, write_reserve_ms - ITEM_MS)
 
 
-def partition(owner: str, part: str) -> Attribute:
-    """The partition key of one of an owner's shards or questions. Names of shards have one length, and so do names of
-    questions. So no two owners share a key."""
-    key = f"{OWNER_PREFIX}{to_text(owner)}#{part}"
+def partition(owner: str, question: str = "") -> Attribute:
+    """The partition key of an owner's tasks, or of a question to it. Ids of questions have one length, so no two owners
+    share a key."""
+    prefix, suffix = (QUESTION_PREFIX, f"#{question}") if question else (OWNER_PREFIX, "")
+    key = f"{prefix}{to_text(owner)}{suffix}"
     if len(key.encode()) > MAX_PARTITION_KEY_BYTES:
-        limit = MAX_PARTITION_KEY_BYTES - len(OWNER_PREFIX) - len(part) - 1
+        limit = MAX_PARTITION_KEY_BYTES - len(prefix) - len(suffix)
         raise StoreError(f"the owner's name is longer than {limit} bytes")
     return {"S": key}
 
 
 def key_of(owner: str, task_id: str) -> Item:
-    return {"pk": partition(owner, shard_of(task_id)), "sk": {"S": TASK_PREFIX + task_id}}
+    return {"pk": partition(owner), "sk": {"S": TASK_PREFIX + task_id}}
 
 
 def task_id_of(item: Item) -> str:
@@ -114,11 +113,7 @@ def task_id_of(item: Item) -> str:
 
 
 def owner_of(item: Item) -> str:
-    return from_text(item["pk"]["S"].removeprefix(OWNER_PREFIX).rpartition("#")[0])
-
-
-def shard_names(shards: int) -> list[str]:
-    return [shard_name(number) for number in range(shards)]
+    return from_text(item["pk"]["S"].removeprefix(OWNER_PREFIX))
 
 
 def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:

@@ -1,8 +1,8 @@
 """Values outside the items of tasks: how they are named, written, read, and kept (docs/storage.md, Values outside the
 head).
 
-A value goes to S3 if there is a bucket, otherwise to items of its own in the same table. Values of one write are stored
-together as a bundle, which is named by its digest. So a bundle is never overwritten with other content, and writing it
+A value goes to items of its own in the same table. Values of one write are stored together as a bundle, which is named
+by its digest. So a bundle is never overwritten with other content, and writing it
 twice is safe. A bundle is written before the item that points to it. A write that then loses its race leaves a bundle
 without a pointer. Baton deletes no bundles: they expire.
 
@@ -26,14 +26,6 @@ from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, from_native, no
 from mcp_baton.tasks.dynamodb.changes import Changes, excess_after
 from mcp_baton.tasks.dynamodb.items import ALWAYS_IN_ITEM, LARGE_ATTRIBUTES, members
 from mcp_baton.tasks.dynamodb.parallel import results_of, run_jobs
-from mcp_baton.tasks.dynamodb.s3 import (
-    DAY_MS,
-    LONGEST_TTL_MS,
-    RETENTION_DAYS,
-    ObjectMissing,
-    ObjectStore,
-    ObjectTooLarge,
-)
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.dynamodb.values import Pointer, digest_of, excess, is_large, name_of, pointer_in, size
 from mcp_baton.tasks.texts import VALUE_BYTES, check_readable, from_text, is_zipped, to_text
@@ -50,9 +42,7 @@ BUNDLE_BYTES: Final = 350_000
 CACHE_BYTES = 8_000_000
 """How much fetched data is kept for the rest of a request. The rest is fetched again if it is needed."""
 
-BUCKET_S: Final = 1.2
-"""How long a write waits for S3, seconds. Then the same values go to items of their own."""
-
+DAY_S: Final = 86_400
 PROLONG_S: Final = 2.5
 """How long writing values again may take, seconds. The remaining values are left for the next time."""
 
@@ -80,26 +70,6 @@ def piece_key(owner: str, task_id: str, bundle: str, piece: int) -> Item:
     }
 
 
-def object_key(owner: str, task_id: str, bundle: str, days: int) -> str:
-    """The key of a bundle in S3."""
-    return f"{days}d/{owner_digest(owner)}/{task_id}/{bundle}"
-
-
-def retention_days(ttl_ms: int) -> int:
-    """How long an object is kept whose task lives this much longer: at least a day more, days.
-
-    The day is for clocks that differ, and for a task that is extended while the object is written.
-    """
-    return next((days for days in RETENTION_DAYS if ttl_ms <= (days - 1) * DAY_MS), RETENTION_DAYS[-1])
-
-
-class OverflowStores(Struct, frozen=True):
-    """The stores for values outside the items; `objects` is `None` without a bucket."""
-
-    table: TaskTable
-    objects: ObjectStore | None
-
-
 class Part(Struct, frozen=True):
     """A value to be stored: its name in the write, the length of its JSON text, and its stored bytes."""
 
@@ -119,11 +89,11 @@ class Bundle(Struct, frozen=True):
     def name(self) -> str:
         return name_of(self.digest)
 
-    def pointers(self, days: int, until_s: int) -> Iterator[tuple[Part, Pointer]]:
-        """The pointer to each value. The arguments are those of `Pointer`."""
+    def pointers(self, until_s: int) -> Iterator[tuple[Part, Pointer]]:
+        """The pointer to each value. `until_s` is that of `Pointer`."""
         offset = 0
         for part in self.parts:
-            yield part, Pointer(self.name, part.text_bytes, len(part.data), len(self.data), offset, days, until_s)
+            yield part, Pointer(self.name, part.text_bytes, len(part.data), len(self.data), offset, until_s)
             offset += len(part.data)
 
 
@@ -156,95 +126,57 @@ def make_bundles(parts: Sequence[Part]) -> list[Bundle]:
 
 
 class Mover:
-    """Moves the values of one write out of the task's item: to S3 if there is a bucket, else to items of their own.
-
-    After S3 has failed, this write uses only items.
+    """Moves the values of one write out of the task's item, to items of their own.
 
     Args:
         owner: The task's owner.
         task_id: The task.
-        expires_s: When the task expires, epoch seconds. Its values are kept for at least a day more.
+        expires_s: When the task expires, epoch seconds. Its values are kept for a day more.
         until_s: When the time is over, on the table's monotonic clock.
 
     Attributes:
-        failed: Whether a value could not be written anywhere.
+        failed: Whether a value could not be written.
     """
 
-    def __init__(self, stores: OverflowStores, owner: str, task_id: str, expires_s: int, until_s: float) -> None:
-        self._table = stores.table
+    def __init__(self, table: TaskTable, owner: str, task_id: str, expires_s: int, until_s: float) -> None:
+        self._table = table
         self._owner = owner
         self._task_id = task_id
-        self._expires_s = expires_s
+        self._kept_until_s = expires_s + DAY_S
         self._until_s = until_s
-        self._now_ms = stores.table.clock_ms()
-        # The item expires at a whole second, up to a second later.
-        lifetime_ms = max(expires_s * 1000 - 999 - self._now_ms, 0)
-        self._days = retention_days(lifetime_ms)
-        # Objects do not live long enough for the values of a task that lives longer than this.
-        self._bucket = stores.objects if lifetime_ms <= LONGEST_TTL_MS else None
         self.failed = False
 
     def can_move(self, value: Attribute) -> bool:
-        """Whether a value can be moved: moving saves bytes, it is not outside yet, and there is a place for it."""
-        if size(value) <= POINTER_BYTES or pointer_in(value) is not None:
-            return False
-        return self._bucket is not None or text_bytes(value) <= VALUE_BYTES
+        """Whether a value can be moved: moving saves bytes, it is not outside yet, and it can be read back."""
+        is_outside = pointer_in(value) is not None
+        return size(value) > POINTER_BYTES and not is_outside and text_bytes(value) <= VALUE_BYTES
 
     def move(self, values: Mapping[str, Attribute]) -> dict[str, Attribute]:
         """Write values outside the item. Returns the pointers. A value without one could not be written."""
-        parts = [Part(name, text_bytes(value), stored_form(value)) for name, value in values.items()]
-        readable = make_bundles([part for part in parts if part.text_bytes <= VALUE_BYTES])
-        # Values that are never read back go to S3 for people to read, but not to the table.
-        unreadable = make_bundles([part for part in parts if part.text_bytes > VALUE_BYTES])
-        placements = [*self._put(readable), *self._put(unreadable, in_items=False)]
+        bundles = make_bundles([Part(name, text_bytes(value), stored_form(value)) for name, value in values.items()])
+        jobs = list(chain(*map(self._pieces, bundles)))
+        outcomes = run_jobs([job for _, job in jobs], self._until_s, self._table.monotonic)
+        failures = {bundle: failure for (bundle, _), failure in zip(jobs, outcomes, strict=True) if failure is not None}
+        for bundle, failure in failures.items():
+            if not isinstance(failure, StoreUnavailable):
+                raise failure
+            length = len(bundle.data)
+            logger.error("task %s: %d bytes could not be written to items", self._task_id, length, exc_info=failure)
+        self.failed = self.failed or bool(failures)
         return {
             part.name: pointer.attribute()
-            for bundle, days in placements
-            for part, pointer in bundle.pointers(days, self._kept_until_s(days))
+            for bundle in bundles
+            if bundle not in failures
+            for part, pointer in bundle.pointers(self._kept_until_s)
         }
-
-    def _kept_until_s(self, days: int) -> int:
-        """When a value written now is deleted at the earliest, epoch seconds; `days` as in `Pointer`."""
-        return (self._now_ms + days * DAY_MS) // 1000 if days else self._expires_s + DAY_MS // 1000
-
-    def _put(self, bundles: Sequence[Bundle], *, in_items: bool = True) -> list[tuple[Bundle, int]]:
-        """Write bundles. Returns the bundles that were written, with `days` as in `Pointer`."""
-        placements = list[tuple[Bundle, int]]()
-        if bundles and self._bucket is not None:
-            put, until_s = self._bucket.put, min(self._until_s, self._table.monotonic() + BUCKET_S)
-            keys = {bundle: object_key(self._owner, self._task_id, bundle.name, self._days) for bundle in bundles}
-            jobs = [(bundle, partial(put, key, bundle.data, bundle.digest)) for bundle, key in keys.items()]
-            failed = self._write_all(jobs, until_s, "S3")
-            placements += [(bundle, self._days) for bundle in bundles if bundle not in failed]
-            if failed:
-                self._bucket = None
-            bundles = failed
-        if bundles and in_items:
-            failed = self._write_all(list(chain(*map(self._pieces, bundles))), self._until_s, "items of their own")
-            placements += [(bundle, 0) for bundle in bundles if bundle not in failed]
-            self.failed = self.failed or bool(failed)
-        return placements
 
     def _pieces(self, bundle: Bundle) -> Iterator[tuple[Bundle, Callable[[], None]]]:
         """The writes of a bundle to items. It needs all of them."""
         for piece, start in enumerate(range(0, len(bundle.data), BUNDLE_BYTES)):
             key = piece_key(self._owner, self._task_id, bundle.name, piece)
             content: Attribute = {"B": bundle.data[start : start + BUNDLE_BYTES]}
-            expires: Attribute = {"N": str(self._kept_until_s(0))}
+            expires: Attribute = {"N": str(self._kept_until_s)}
             yield bundle, partial(self._table.put_value, {**key, "expires_at": expires, "data": content})
-
-    def _write_all(
-        self, jobs: Sequence[tuple[Bundle, Callable[[], None]]], until_s: float, store: str
-    ) -> Sequence[Bundle]:
-        """Run writes of bundles. Returns the bundles that could not be written."""
-        outcomes = run_jobs([job for _, job in jobs], until_s, self._table.monotonic)
-        failures = {bundle: failure for (bundle, _), failure in zip(jobs, outcomes, strict=True) if failure is not None}
-        for bundle, failure in failures.items():
-            if not isinstance(failure, StoreUnavailable):
-                raise failure
-            length = len(bundle.data)
-            logger.error("task %s: %d bytes could not be written to %s", self._task_id, length, store, exc_info=failure)
-        return list(failures)
 
     def fit(self, item: Item, changes: Changes, limit: int) -> Changes:
         """Move values of a write outside, so that the item fits within a limit, bytes.
@@ -349,15 +281,15 @@ class Fetcher:
     """Reads the values of one task that are outside its item. A bundle is fetched when one of its values is first read.
 
     Values raise `ValueLost` if they are missing or not what was written, `ValueTooLarge` if they are longer than is
-    read, and `StoreUnavailable` if S3 or DynamoDB does not respond, or refuses.
+    read, and `StoreUnavailable` if DynamoDB does not respond, or refuses.
     """
 
-    def __init__(self, stores: OverflowStores, owner: str, task_id: str) -> None:
-        self._stores = stores
+    def __init__(self, table: TaskTable, owner: str, task_id: str) -> None:
+        self._table = table
         self._owner = owner
         self._task_id = task_id
         self._cache: dict[str, bytes] = {}
-        self._failures: dict[bool, StoreUnavailable] = {}
+        self._failure: StoreUnavailable | None = None
 
     def fetch(self, pointer: Pointer) -> Attribute:
         """A value as it would be stored in the item."""
@@ -387,14 +319,13 @@ class Fetcher:
     def _read_bundle(self, pointer: Pointer) -> bytes:
         if pointer.bundle in self._cache:
             return self._cache[pointer.bundle]
-        in_bucket = bool(pointer.days)
-        if in_bucket in self._failures:
-            raise StoreUnavailable(str(self._failures[in_bucket])) from self._failures[in_bucket]
+        if self._failure:
+            raise StoreUnavailable(str(self._failure)) from self._failure
         try:
-            data = self._read_object(pointer) if in_bucket else self._read_pieces(pointer)
+            data = self._read_pieces(pointer)
         except StoreUnavailable as failure:
             # Otherwise each further read of this request would wait for the same failure.
-            self._failures[in_bucket] = failure
+            self._failure = failure
             raise
         if len(data) != pointer.bundle_bytes or name_of(digest_of(data)) != pointer.bundle:
             raise self._lost_error(pointer, DAMAGED)
@@ -402,24 +333,13 @@ class Fetcher:
             self._cache[pointer.bundle] = data
         return data
 
-    def _read_object(self, pointer: Pointer) -> bytes:
-        if self._stores.objects is None:
-            raise StoreUnavailable(f"the object {pointer.bundle} cannot be read: no bucket is configured")
-        key = object_key(self._owner, self._task_id, pointer.bundle, pointer.days)
-        try:
-            return self._stores.objects.get(key, pointer.bundle_bytes)
-        except ObjectMissing as missing:
-            raise self._lost_error(pointer, "its object is missing in S3") from missing
-        except ObjectTooLarge as larger:
-            raise self._lost_error(pointer, DAMAGED) from larger
-
     def _read_pieces(self, pointer: Pointer) -> bytes:
         """A bundle in DynamoDB. Its pieces are read four at once."""
         pieces = range(-(-pointer.bundle_bytes // BUNDLE_BYTES))
         return b"".join(results_of([partial(self._read_piece, pointer, number) for number in pieces]))
 
     def _read_piece(self, pointer: Pointer, number: int) -> bytes:
-        key, table = piece_key(self._owner, self._task_id, pointer.bundle, number), self._stores.table
+        key, table = piece_key(self._owner, self._task_id, pointer.bundle, number), self._table
         # An eventually consistent read may miss a new item.
         item = table.get(key, consistent=False) or table.get(key)
         if item is None:
@@ -445,7 +365,7 @@ def expiring_pointers(item: Item, expires_s: int) -> dict[Path, Pointer]:
 
 
 def rewrite_values(
-    stores: OverflowStores, owner: str, task_id: str, expires_s: int, expiring: Mapping[Path, Pointer]
+    table: TaskTable, owner: str, task_id: str, expires_s: int, expiring: Mapping[Path, Pointer]
 ) -> tuple[dict[Path, Attribute], int]:
     """Write the values of `expiring_pointers` again. Bundles are processed one by one to save memory.
 
@@ -453,16 +373,16 @@ def rewrite_values(
         The new pointers, and how long the task may live, epoch seconds: as requested, or until the first value expires
         that could not be written again.
     """
-    deadline_s = stores.table.monotonic() + PROLONG_S
-    mover = Mover(stores, owner, task_id, expires_s, deadline_s)
+    deadline_s = table.monotonic() + PROLONG_S
+    mover = Mover(table, owner, task_id, expires_s, deadline_s)
     pointers: dict[Path, Attribute] = {}
     bundles: dict[str, list[Path]] = {}
     for path, pointer in expiring.items():
         bundles.setdefault(pointer.bundle, []).append(path)
     for paths in bundles.values():
-        fetcher = Fetcher(stores, owner, task_id)
+        fetcher = Fetcher(table, owner, task_id)
         try:
-            if stores.table.monotonic() >= deadline_s:
+            if table.monotonic() >= deadline_s:
                 raise StoreUnavailable("the time for prolonging values is over")
             values = {"\0".join(path): fetcher.fetch(expiring[path]) for path in paths}
         except ValueLost:

@@ -80,7 +80,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         return DynamoDBStartStore(self.table, self.limits)
 
     def new_task_id(self) -> str:
-        return self.new_id(self.now_ms(), self.limits.shards)
+        return self.new_id(self.now_ms())
 
     def create(self, task: NewTask) -> TaskRecord:
         began_s, now_ms, token = self.table.monotonic(), self.now_ms(), new_token()
@@ -89,10 +89,10 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         is_small = fits_in_item(item, self.limits.item_bytes)
         if not is_small and text_bytes(item["arguments"]) > VALUE_BYTES:
             raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
-        # Counted before large values are written: an owner at the limit cannot fill the table or the bucket.
+        # Counted before large values are written: an owner at the limit cannot fill the table.
         counter = self.live_tasks()
         if counter:
-            counter.enter(task.owner, task_id, item)
+            counter.enter(task.owner, item)
         try:
             if not is_small:
                 item = self._mover(task.owner, task_id, item, began_s).fit_new(item, self.limits.item_bytes)
@@ -204,7 +204,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         left_ms = self.table.left_ms()
         if left_ms is not None:
             until_s = min(until_s, self.table.monotonic() + (left_ms - ITEM_MS) / 1000)
-        return Mover(self.overflow_stores(), owner, task_id, number(item, "expires_at"), until_s)
+        return Mover(self.table, owner, task_id, number(item, "expires_at"), until_s)
 
     def _write_batch(
         self,

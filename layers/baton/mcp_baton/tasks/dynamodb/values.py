@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.attributes import IN_BUCKET, IN_ITEMS, Attribute, decode, text_bytes, text_in
+from mcp_baton.tasks.dynamodb.attributes import POINTER, Attribute, decode, text_bytes, text_in
 from mcp_baton.tasks.texts import from_text, zipped
 from mcp_baton.tasks.values import StoredValues, Weight
 
@@ -30,7 +30,6 @@ class Pointer(Struct, frozen=True):
         stored_bytes: The length of the value in the bundle, bytes.
         bundle_bytes: The length of the bundle, bytes.
         offset: Where the value begins in the bundle.
-        days: The S3 folder, named by how long its objects are kept; 0 for a bundle in DynamoDB.
         until_s: Until when the bundle is certainly kept, epoch seconds; 0 if the pointer does not say.
     """
 
@@ -39,13 +38,11 @@ class Pointer(Struct, frozen=True):
     stored_bytes: int
     bundle_bytes: int
     offset: int = 0
-    days: int = 0
     until_s: int = 0
 
     def attribute(self) -> Attribute:
         """The stored form: a text that begins with a letter with which no JSON text begins."""
-        location = f"{IN_BUCKET}{self.days}-{self.until_s:x}" if self.days else f"{IN_ITEMS}{self.until_s:x}"
-        fields = [location, self.bundle, str(self.text_bytes), str(self.stored_bytes)]
+        fields = [f"{POINTER}{self.until_s:x}", self.bundle, str(self.text_bytes), str(self.stored_bytes)]
         if self.stored_bytes != self.bundle_bytes:
             fields += [str(self.offset), str(self.bundle_bytes)]
         return {"S": ",".join(fields)}
@@ -65,14 +62,13 @@ class Pointer(Struct, frozen=True):
 def pointer_in(attribute: Attribute) -> Pointer | None:
     """The pointer in an attribute, if it is one. Raises `StoreError` if it is damaged."""
     text = attribute.get("S", "")
-    if not text.startswith((IN_ITEMS, IN_BUCKET)):
+    if not text.startswith(POINTER):
         return None
     try:
-        location, bundle, *numbers = text.split(",")
+        until, bundle, *numbers = text.removeprefix(POINTER).split(",")
         text_bytes, stored_bytes, *bundle_fields = map(int, numbers)
         offset, bundle_bytes = bundle_fields or (0, stored_bytes)
-        days, _, until = location[1:].partition("-") if location.startswith(IN_BUCKET) else ("", "", location[1:])
-        return Pointer(bundle, text_bytes, stored_bytes, bundle_bytes, offset, int(days or 0), int(until or "0", 16))
+        return Pointer(bundle, text_bytes, stored_bytes, bundle_bytes, offset, int(until or "0", 16))
     except ValueError as error:
         raise StoreError(f"a pointer is damaged: {error}") from error
 
