@@ -25,6 +25,11 @@ def expiry_s(task: TaskRecord) -> int:
     return int(task.source["expires_at"]["N"])
 
 
+def kept_until_s(task: TaskRecord) -> int:
+    assert isinstance(task.source, dict)
+    return int(task.source["kept_until"]["N"])
+
+
 def pointers(task: TaskRecord) -> dict[str, Pointer]:
     """Return the pointers in a task's item, by the names of the values."""
     assert isinstance(task.source, dict)
@@ -68,7 +73,7 @@ def test_no_value_expires_before_its_extended_task(
         assert expiry_s(task) * 1000 >= min(clock.ms + interval_ms, end_ms)
         assert len(pointers(task)) == 4
         for pointer in pointers(task).values():
-            assert expiry_s(task) <= pointer.until_s <= value_expiry_s(engine, task, pointer)
+            assert expiry_s(task) <= kept_until_s(task) <= value_expiry_s(engine, task, pointer)
         clock.ms += interval_ms - 1_000
     stored_task = store.get(owner, task.task_id)
     assert (stored_task.variables["small"], stored_task.variables["large"]) == (SMALL, LARGE)
@@ -88,17 +93,18 @@ def test_a_short_extension_needs_no_request_for_values(
 
 
 @ON_MEMORY
-def test_a_task_does_not_outlive_values_that_cannot_be_rewritten(
+def test_a_task_does_not_outlive_values_that_cannot_be_kept_longer(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=30 * DAY_MS, values_ms=60_000))
     task = start_job(store, owner, worker("a"))
-    values_end_s = min(pointer.until_s for pointer in pointers(task).values())
+    values_end_s = kept_until_s(task)
 
-    def fail(**_: object) -> None:
-        raise StoreUnavailable("down")
+    def fail(request: Any, **_: object) -> None:
+        if b"VALUE#" in request.body:
+            raise StoreUnavailable("down")
 
-    with at_each(engine, "PutItem", fail):
+    with at_each(engine, "UpdateItem", fail):
         extended_task = store.jobs.extend(task, 20 * DAY_MS)
     assert expiry_s(task) < expiry_s(extended_task) == values_end_s
     assert expiry_s(store.jobs.extend(extended_task, 20 * DAY_MS)) > values_end_s

@@ -40,7 +40,7 @@ def test_reading_ahead_has_a_memory_limit(
         task = store.write(task, Batch(steps=(completion(index, noise(6_000, index)),))).task
     names = [f"_workflow.result.s{index}" for index in range(4)]
     limit = sum(bundle_bytes(task, name) for name in names[:2]) + 1
-    monkeypatch.setattr("mcp_baton.tasks.dynamodb.outside.CACHE_BYTES", limit)
+    monkeypatch.setattr("mcp_baton.tasks.dynamodb.read.CACHE_BYTES", limit)
     requests.take()
     read_ahead(task.variables, names)
     assert requests.take() == ["GetItem"] * 2

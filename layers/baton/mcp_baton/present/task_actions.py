@@ -304,7 +304,7 @@ class TaskDetails:
             view["resource"] = ", ".join(uris_of(declared, self._plan.known).values())
         view["status"] = step["status"]
         weight = weight_of(self._task, f"{RESULT_PREFIX}{name}")
-        if step["status"] == StepStatus.FAILED and weight is not None and not weight.outside:
+        if step["status"] == StepStatus.FAILED and weight is not None and not weight.large:
             result = read_variable(self._task, f"{RESULT_PREFIX}{name}")
             if isinstance(result, Mapping) and isinstance(result.get("error"), str):
                 view["error"] = cut(str(result["error"]))
@@ -324,7 +324,7 @@ class TaskDetails:
             step["bytes"] = weight.text_bytes
             uri = value_uri(self._task.task_id, variable)
             step["result"] = results[name] = {"bytes": weight.text_bytes, "uri": uri}
-            if weight.text_bytes <= MAX_RESULT_BYTES and not weight.outside:
+            if weight.text_bytes <= MAX_RESULT_BYTES and not weight.large:
                 yield StepValue(
                     weight.text_bytes, read_variable(self._task, variable), ((step, "result"), (results, name))
                 )

@@ -474,7 +474,7 @@ def _notes_for_omitted(
 
     Args:
         remaining_bytes: The bytes of the answer that the values may take.
-        everything: Whether values outside the item are shown, too. A result always is.
+        everything: Whether large values are shown, too. A result always is.
     """
     notes: dict[str, dict[str, Json]] = {
         name: {"bytes": weight.text_bytes, "uri": value_uri(task.task_id, name)} for name, weight in weights.items()
@@ -482,7 +482,7 @@ def _notes_for_omitted(
     remaining_bytes -= sum(map(_entry_bytes, notes, notes.values()))
     for name in sorted(weights, key=lambda name: (name != FINAL_RESULT, weights[name].text_bytes, name)):
         added_bytes = weights[name].text_bytes - json_size(notes[name])
-        if added_bytes <= remaining_bytes and (everything or name == FINAL_RESULT or not weights[name].outside):
+        if added_bytes <= remaining_bytes and (everything or name == FINAL_RESULT or not weights[name].large):
             remaining_bytes -= added_bytes
             del notes[name]
     return notes

@@ -13,11 +13,17 @@ FINAL_RESULT = "_workflow.result"
 
 
 class Weight(Struct, frozen=True):
-    """The length of a stored value's JSON text, and whether it is stored outside the task's item, so that reading takes
-    a request."""
+    """The size of a stored value.
+
+    Attributes:
+        text_bytes: The length of its JSON text.
+        outside: Whether it is stored outside the task's item, so that reading takes a request.
+        large: Whether it is stored outside for its own size.
+    """
 
     text_bytes: int
     outside: bool
+    large: bool = False
 
 
 class StoredValues(Mapping[str, Json]):

@@ -78,7 +78,7 @@ class TaskItems(Struct, frozen=True, eq=False):
 
     def record(self, owner: str, item: Item) -> TaskRecord:
         def reader() -> Reader:
-            from mcp_baton.tasks.dynamodb.outside import Fetcher
+            from mcp_baton.tasks.dynamodb.read import Fetcher
 
             return Fetcher(self.table, owner, task_id_of(item))
 

@@ -1,6 +1,5 @@
 """The values in a task's item: decoded when they are read, and measured as DynamoDB does (docs/storage.md, Sizes)."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Any, Final, Protocol, cast
@@ -9,7 +8,7 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.attributes import POINTER, Attribute, decode, text_bytes, text_in
+from mcp_baton.tasks.dynamodb.attributes import NOT_KEPT, POINTER, Attribute, decode, text_bytes, text_in
 from mcp_baton.tasks.texts import from_text, zipped
 from mcp_baton.tasks.values import StoredValues, Weight
 
@@ -30,7 +29,6 @@ class Pointer(Struct, frozen=True):
         stored_bytes: The length of the value in the bundle, bytes.
         bundle_bytes: The length of the bundle, bytes.
         offset: Where the value begins in the bundle.
-        until_s: Until when the bundle is certainly kept, epoch seconds; 0 if the pointer does not say.
     """
 
     bundle: str
@@ -38,11 +36,10 @@ class Pointer(Struct, frozen=True):
     stored_bytes: int
     bundle_bytes: int
     offset: int = 0
-    until_s: int = 0
 
     def attribute(self) -> Attribute:
         """The stored form: a text that begins with a letter with which no JSON text begins."""
-        fields = [f"{POINTER}{self.until_s:x}", self.bundle, str(self.text_bytes), str(self.stored_bytes)]
+        fields = [POINTER + self.bundle, str(self.text_bytes), str(self.stored_bytes)]
         if self.stored_bytes != self.bundle_bytes:
             fields += [str(self.offset), str(self.bundle_bytes)]
         return {"S": ",".join(fields)}
@@ -65,10 +62,10 @@ def pointer_in(attribute: Attribute) -> Pointer | None:
     if not text.startswith(POINTER):
         return None
     try:
-        until, bundle, *numbers = text.removeprefix(POINTER).split(",")
+        bundle, *numbers = text.removeprefix(POINTER).split(",")
         text_bytes, stored_bytes, *bundle_fields = map(int, numbers)
         offset, bundle_bytes = bundle_fields or (0, stored_bytes)
-        return Pointer(bundle, text_bytes, stored_bytes, bundle_bytes, offset, int(until or "0", 16))
+        return Pointer(bundle, text_bytes, stored_bytes, bundle_bytes, offset)
     except ValueError as error:
         raise StoreError(f"a pointer is damaged: {error}") from error
 
@@ -128,7 +125,9 @@ class Variables(StoredValues):
     def weight(self, name: str) -> Weight:
         attribute = self._attributes[name]
         pointer = pointer_in(attribute)
-        return Weight(text_bytes(attribute) if pointer is None else pointer.text_bytes, pointer is not None)
+        if pointer is None:
+            return Weight(text_bytes(attribute), outside=False)
+        return Weight(pointer.text_bytes, outside=True, large=pointer.stored_bytes > LARGE_BYTES)
 
     def holds(self, name: str, text: bytes) -> bool | None:
         pointer = pointer_in(self._attributes[name])
@@ -158,29 +157,17 @@ def is_large(value: Attribute) -> bool:
     return size(value) > LARGE_BYTES
 
 
+def is_value(attribute: Attribute) -> bool:
+    """Whether an attribute is a value, not a pointer to one, and not a note about one that was not stored."""
+    return not attribute.get("S", "").startswith((POINTER, NOT_KEPT))
+
+
 def item_size(item: Mapping[str, Attribute]) -> int:
     """The bytes that DynamoDB counts for an item: its names and its values."""
     total = 0
     for name, attribute in item.items():
         total += (len(name) if name.isascii() else len(name.encode())) + size(attribute)
     return total
-
-
-def excess(item: Mapping[str, Attribute], limit: int) -> int:
-    """By how many bytes an item exceeds a limit. If it clearly does not, any number up to 0.
-
-    Computing the exact size takes longer than everything else in a write.
-    """
-    surplus = at_most(item) - limit
-    return surplus if surplus <= 0 else item_size(item) - limit
-
-
-def at_most(*attributes: Mapping[str, Attribute]) -> int:
-    """An upper bound of the bytes that DynamoDB counts: the attributes as JSON, which is fast and longer."""
-    return len(_as_json(attributes))
-
-
-_as_json = json.JSONEncoder(separators=(",", ":"), default=bytes.hex).encode
 
 
 def size(attribute: Attribute) -> int:
