@@ -23,7 +23,7 @@ from tests.simulation.dynamodb.database import Key
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.dynamodb.versions import Version
 from tests.simulation.faults import Fault
-from tests.simulation.heads import SETTLED, TERMINAL, claim_of, decoded, pointer_of, status_of, steps_of, variables_of
+from tests.simulation.heads import SETTLED, TERMINAL, claim_of, decoded, is_outside, status_of, steps_of, variables_of
 from tests.simulation.journal import Process
 
 if TYPE_CHECKING:
@@ -393,7 +393,7 @@ def _value_differences(reported: ReportedTask, item: Item, process: Process) -> 
         yield f"values {sorted(values)}, but they are {sorted(attributes)}"
         return
     for name, attribute in attributes.items():
-        if name in reported.omitted or pointer_of(attribute) is not None:
+        if name in reported.omitted or is_outside(attribute):
             continue
         value, stored_value = values[name], decoded(attribute)
         if name == "result" and isinstance(stored_value, Mapping) and "allowed" in item:

@@ -17,7 +17,8 @@ from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.expressions import SPAN_MS
 from mcp_baton.tasks.dynamodb.items import LARGE_ATTRIBUTES, Limits
-from mcp_baton.tasks.dynamodb.outside import piece_key
+from mcp_baton.tasks.dynamodb.lists import record_in
+from mcp_baton.tasks.dynamodb.outside import chunk_sort_key, list_partition, piece_key
 from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
 from mcp_baton.tasks.jobs import Dispatcher
 from mcp_baton.tools.context import Context
@@ -207,10 +208,15 @@ class World:
         owner = key[0].removeprefix("OWNER#")
         large_attributes = {name: head[name] for name in LARGE_ATTRIBUTES if name in head}
         for name, attribute in {**variables_of(head), **large_attributes}.items():
+            task_id = key[1].removeprefix(TASK)
+            record = record_in(cast("Any", attribute))
+            for number in record.chunks if record else ():
+                partition: Any = list_partition(owner, task_id, record.id if record else "")
+                piece = self.database.items.get((partition["S"], chunk_sort_key(number, 0)))
+                yield name, 0.0 if piece is None else int(piece["expires_at"]["N"])
             pointer = pointer_of(attribute)
             if pointer is None:
                 continue
-            task_id = key[1].removeprefix(TASK)
             key_item: Any = piece_key(owner, task_id, pointer.bundle, 0)
             piece = self.database.items.get(key_of(key_item))
             yield name, 0.0 if piece is None else int(piece["expires_at"]["N"])

@@ -5,7 +5,16 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from mcp_baton.exceptions import ClaimLost, Conflict, NoAttemptLeft, StoreBusy, TaskFinished, TaskNotFound, TooLarge
+from mcp_baton.exceptions import (
+    ClaimLost,
+    Conflict,
+    NoAttemptLeft,
+    StoreBusy,
+    StoreUnavailable,
+    TaskFinished,
+    TaskNotFound,
+    TooLarge,
+)
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_json
 from mcp_baton.tasks.dynamodb.expressions import (
@@ -38,6 +47,7 @@ from mcp_baton.tasks.dynamodb.items import (
     owner_of,
     task_id_of,
 )
+from mcp_baton.tasks.dynamodb.lists import record_in
 from mcp_baton.tasks.dynamodb.table import CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge, RetryPolicy
 from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, has_claim, held_error, stored_item
 from mcp_baton.tasks.dynamodb.values import item_size, pointer_in, size
@@ -297,11 +307,16 @@ class DynamoDBJobStore:
         kept_s = number(head, KEPT_UNTIL)
         if kept_s >= expires_s + MARGIN_S:
             return kept_s  # values that other requests store meanwhile are kept at least as long
-        from mcp_baton.tasks.dynamodb.outside import keep, keys_of
+        from mcp_baton.tasks.dynamodb.outside import chunk_keys, keep, keys_of
 
-        pointers = filter(None, map(pointer_in, values_in(head).values()))
-        is_kept = keep(self._table, keys_of(task.owner, task.task_id, pointers), expires_s + DAY_S)
-        return expires_s + DAY_S if is_kept else kept_s
+        values = values_in(head).values()
+        keys = keys_of(task.owner, task.task_id, filter(None, map(pointer_in, values)))
+        try:
+            for record in filter(None, map(record_in, values)):
+                keys += chunk_keys(self._table, task.owner, task.task_id, record)
+        except StoreUnavailable:
+            return kept_s
+        return expires_s + DAY_S if keep(self._table, keys, expires_s + DAY_S) else kept_s
 
     def _update(self, task: TaskRecord, update: Update, claim: Claim, retry_policy: RetryPolicy) -> Item:
         try:

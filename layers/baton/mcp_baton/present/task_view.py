@@ -39,11 +39,10 @@ from mcp_baton.tasks.record import (
     steps_of,
 )
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.tasks.values import FINAL_RESULT, Weight, read_ahead, weight_of
+from mcp_baton.tasks.values import FINAL_RESULT, Weight, list_in, read_ahead, weight_of
 from mcp_baton.tools.content import with_meta
 from mcp_baton.tools.resource import value_uri
 from mcp_baton.workflow.execution import Execution
-from mcp_baton.workflow.items import stored_items
 from mcp_baton.workflow.pause import (
     WAIT_BEGINS,
     ApprovalDenied,
@@ -269,18 +268,16 @@ def _timings_of(task: TaskRecord) -> JsonObject:
 
 
 def _elements_of(task: TaskRecord) -> JsonObject:
-    """Return how many elements of each stored list have results. A list is left out if it is stored outside the
-    item."""
+    """Return how many elements of each unfinished list have results."""
     counts: dict[str, Json] = {}
     for step in (name.removeprefix(ITEMS_PREFIX) for name in task.variables if name.startswith(ITEMS_PREFIX)):
-        weight = weight_of(task, f"{ITEMS_PREFIX}{step}")
         try:
-            items = None if weight is None or weight.outside else stored_items(task.variables, step)
+            stored = list_in(task.variables, step)
         except StoreError:
             logger.exception("task %s: the elements of step %s cannot be read", task.task_id, step)
             continue
-        if items is not None:
-            counts[step] = {"done": len(items.results), "total": len(items.elements)}
+        if stored is not None:
+            counts[step] = {"done": len(stored.done), "total": stored.total}
     return counts
 
 

@@ -20,15 +20,20 @@ from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, from_native, text_bytes
 from mcp_baton.tasks.dynamodb.items import DAY_S, KEPT_UNTIL, Path, number
+from mcp_baton.tasks.dynamodb.lists import ListRecord, chunk_text
 from mcp_baton.tasks.dynamodb.parallel import run_jobs
-from mcp_baton.tasks.dynamodb.table import TaskTable
+from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
 from mcp_baton.tasks.dynamodb.values import Pointer, digest_of, name_of
-from mcp_baton.tasks.texts import to_text
+from mcp_baton.tasks.ids import new_token
+from mcp_baton.tasks.texts import to_text, zipped
 
 logger = logging.getLogger(__name__)
 
 BUNDLE_BYTES: Final = 350_000
 """The largest bundle of several values, and the largest piece of a longer one, bytes."""
+
+MOST_COLLISIONS: Final = 20
+"""How many numbers are tried for a chunk. Each may be taken by a writer that lost its race."""
 
 KEEP_S: Final = 2.5
 """How long it may take to keep all values of a task longer, seconds."""
@@ -76,6 +81,15 @@ class Bundle(Struct, frozen=True):
         for part in self.parts:
             yield part, Pointer(self.name, part.text_bytes, len(part.data), len(self.data), offset)
             offset += len(part.data)
+
+
+def list_partition(owner: str, task_id: str, list_id: str) -> Attribute:
+    """The partition key of a list's chunks."""
+    return {"S": f"{VALUE_PREFIX}{owner_digest(owner)}#{task_id}#{list_id}"}
+
+
+def chunk_sort_key(number: int, piece: int) -> str:
+    return f"{number:06}#{piece:03}"
 
 
 def stored_form(value: Attribute) -> bytes:
@@ -144,6 +158,39 @@ class Mover:
         written = [bundle for bundle in bundles if bundle not in failures]
         return {part.path: pointer.attribute() for bundle in written for part, pointer in bundle.pointers()}
 
+    def add_chunk(self, record: ListRecord) -> ListRecord:
+        """Write the results in a list's record to a chunk. Returns the record with the chunk, or the same one if it
+        could not be written."""
+        text = chunk_text(record.inline).encode()
+        data = min(zipped(text), text, key=len)
+        for chunk in range(record.next_chunk, record.next_chunk + MOST_COLLISIONS):
+            jobs = [partial(self._table.put_once, item) for item in self._chunk_items(record.id, chunk, data)]
+            failures = list(filter(None, run_jobs(jobs, self._until_s, self._table.monotonic)))
+            if not failures:
+                return record.with_chunk(chunk, len(data))
+            for failure in failures:
+                if not isinstance(failure, StoreUnavailable | ConditionFailed):
+                    raise failure
+            if not all(isinstance(failure, ConditionFailed) for failure in failures):
+                logger.error("task %s: %d bytes of a list could not be written", self._task_id, len(data))
+                self.failed = True
+                return record
+        return record
+
+    def _chunk_items(self, list_id: str, chunk: int, data: bytes) -> Iterator[Item]:
+        """The items of a chunk. The token says which writer has taken its number."""
+        token: Attribute = {"S": new_token()}
+        starts = range(0, len(data), BUNDLE_BYTES)
+        for piece, start in enumerate(starts):
+            yield {
+                "pk": list_partition(self._owner, self._task_id, list_id),
+                "sk": {"S": chunk_sort_key(chunk, piece)},
+                "expires_at": {"N": str(self.kept_until_s)},
+                "pieces": {"N": str(len(starts))},
+                "by": token,
+                "data": {"B": data[start : start + BUNDLE_BYTES]},
+            }
+
     def _pieces(self, bundle: Bundle) -> Iterator[tuple[Bundle, Callable[[], None]]]:
         """The writes of a bundle to items. It needs all of them."""
         for piece, start in enumerate(range(0, len(bundle.data), BUNDLE_BYTES)):
@@ -158,6 +205,19 @@ def keys_of(owner: str, task_id: str, pointers: Iterable[Pointer]) -> list[Item]
     bundles = {pointer.bundle: pointer.bundle_bytes for pointer in pointers}
     pieces = [(bundle, piece) for bundle, length in bundles.items() for piece in range(-(-length // BUNDLE_BYTES))]
     return [piece_key(owner, task_id, bundle, piece) for bundle, piece in pieces]
+
+
+def chunk_keys(table: TaskTable, owner: str, task_id: str, record: ListRecord) -> list[Item]:
+    """The keys of a list's chunks: one `Query` or more."""
+    if not record.chunks:
+        return []
+    request = {
+        "ConsistentRead": True,
+        "KeyConditionExpression": "pk=:pk",
+        "ExpressionAttributeValues": {":pk": list_partition(owner, task_id, record.id)},
+        "ProjectionExpression": "pk,sk",
+    }
+    return [{"pk": item["pk"], "sk": item["sk"]} for page in table.pages(request) for item in page["Items"]]
 
 
 def keep(table: TaskTable, keys: Sequence[Item], until_s: int) -> bool:

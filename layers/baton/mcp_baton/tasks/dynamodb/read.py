@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from functools import partial
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
+from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Attribute
-from mcp_baton.tasks.dynamodb.outside import BUNDLE_BYTES, piece_key
+from mcp_baton.tasks.dynamodb.lists import ListRecord, chunk_in
+from mcp_baton.tasks.dynamodb.outside import BUNDLE_BYTES, chunk_sort_key, list_partition, piece_key
 from mcp_baton.tasks.dynamodb.parallel import results_of, run_jobs
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.dynamodb.values import Pointer, digest_of, name_of
-from mcp_baton.tasks.texts import check_readable, is_zipped
+from mcp_baton.tasks.texts import check_readable, is_zipped, unzipped
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +35,7 @@ class Fetcher:
         self._owner = owner
         self._task_id = task_id
         self._cache: dict[str, bytes] = {}
+        self._lists: dict[str, dict[tuple[int, ...], list[dict[int, Json]]]] = {}
         self._failure: StoreUnavailable | None = None
 
     def fetch(self, pointer: Pointer) -> Attribute:
@@ -40,6 +43,42 @@ class Fetcher:
         check_readable(pointer.text_bytes)
         data = self._read_bundle(pointer)[pointer.offset : pointer.offset + pointer.stored_bytes]
         return {"B": data} if is_zipped(data) else {"S": data.decode()}
+
+    def fetch_list(self, record: ListRecord) -> list[Json]:
+        """The results of a list in order; `None` for an open element. All chunks are read with one `Query` or more."""
+        if not record.chunks:
+            return record.in_order(())
+        if record.chunks in self._lists.get(record.id, ()):
+            return record.in_order(self._lists[record.id][record.chunks])
+        check_readable(record.text_bytes)
+        # An eventually consistent read may miss a new item.
+        chunks = self._read_chunks(record, consistent=False) or self._read_chunks(record, consistent=True)
+        if chunks is None:
+            raise self._lost(record.id, record.text_bytes, "a part of the list is missing")
+        try:
+            contents = [chunk_in(unzipped(data).decode() if is_zipped(data) else data.decode()) for data in chunks]
+        except (KeyError, ValueError) as error:
+            raise self._lost(record.id, record.text_bytes, DAMAGED) from error
+        self._lists[record.id] = {record.chunks: contents}
+        return record.in_order(contents)
+
+    def _read_chunks(self, record: ListRecord, *, consistent: bool) -> list[bytes] | None:
+        """The contents of the record's chunks, in the order of their numbers; `None` if one is missing."""
+        request = {
+            "ConsistentRead": consistent,
+            "KeyConditionExpression": "pk=:pk",
+            "ExpressionAttributeValues": {":pk": list_partition(self._owner, self._task_id, record.id)},
+        }
+        items = {item["sk"]["S"]: item for page in self._table.pages(request) for item in page["Items"]}
+        chunks: list[bytes] = []
+        for number in sorted(record.chunks):
+            first = items.get(chunk_sort_key(number, 0))
+            count = int(first["pieces"]["N"]) if first else 1
+            keys = [chunk_sort_key(number, piece) for piece in range(count)]
+            if any(key not in items for key in keys):
+                return None
+            chunks.append(b"".join(bytes(items[key]["data"]["B"]) for key in keys))
+        return chunks
 
     def read_ahead(self, pointers: Iterable[Pointer]) -> None:
         """Fetch the bundles of these values, four at once, as far as there is room to keep them.
@@ -95,6 +134,8 @@ class Fetcher:
                 raise self._lost_error(pointer, DAMAGED)
 
     def _lost_error(self, pointer: Pointer, cause: str) -> ValueLost:
-        length = pointer.text_bytes
-        logger.error("task %s: %s, of a value of %d bytes, is lost: %s", self._task_id, pointer.bundle, length, cause)
+        return self._lost(pointer.bundle, pointer.text_bytes, cause)
+
+    def _lost(self, name: str, length: int, cause: str) -> ValueLost:
+        logger.error("task %s: %s, of a value of %d bytes, is lost: %s", self._task_id, name, length, cause)
         return ValueLost(length, cause)

@@ -26,6 +26,7 @@ from mcp_baton.tasks.dynamodb.expressions import (
     guarded_update,
     renew_claim,
     require_claim,
+    set_message,
 )
 from mcp_baton.tasks.dynamodb.items import (
     ITEM_MS,
@@ -168,7 +169,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         mover = self._mover(task.owner, task.task_id, write.item, began_s)
         write.kept_until_s = mover.kept_until_s
         if not write.fits:
-            write.fit(mover.move)
+            write.fit(mover)
         while True:
             try:
                 return self._send(task, write, token)

@@ -1,16 +1,18 @@
 """The values in a task's item: decoded when they are read, and measured as DynamoDB does (docs/storage.md, Sizes)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import repeat
 from typing import Any, Final, Protocol, cast
 
 from msgspec import Struct
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable
-from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.attributes import NOT_KEPT, POINTER, Attribute, decode, text_bytes, text_in
+from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.tasks.dynamodb.attributes import LIST, NOT_KEPT, POINTER, Attribute, decode, text_bytes, text_in
+from mcp_baton.tasks.dynamodb.lists import ListRecord, record_in
 from mcp_baton.tasks.texts import from_text, zipped
-from mcp_baton.tasks.values import StoredValues, Weight
+from mcp_baton.tasks.values import StoredList, StoredValues, Weight
 
 COLLECTION_BYTES: Final = 3
 ELEMENT_BYTES: Final = 1
@@ -89,6 +91,8 @@ class Reader(Protocol):
 
     def fetch(self, pointer: Pointer) -> Attribute: ...
 
+    def fetch_list(self, record: ListRecord) -> list[Json]: ...
+
     def read_ahead(self, pointers: Iterable[Pointer]) -> None: ...
 
 
@@ -112,10 +116,21 @@ class Variables(StoredValues):
         self._reader = reader
 
     def __getitem__(self, name: str) -> Json:
-        return decode(self._fetched(name))
+        record = record_in(self._attributes[name])
+        return self._results(record) if record else decode(self._fetched(name))
 
     def text(self, name: str) -> str:
-        return text_in(self._fetched(name))
+        record = record_in(self._attributes[name])
+        return dumps(self._results(record)) if record else text_in(self._fetched(name))
+
+    def stored_list(self, name: str) -> StoredList | None:
+        record = record_in(self._attributes[name]) if name in self._attributes else None
+        if record is None:
+            return None
+        return StoredList(record.total, record.done, record.digest, partial(self._results, record))
+
+    def _results(self, record: ListRecord) -> list[Json]:
+        return self._reader().fetch_list(record) if record.chunks else record.in_order(())
 
     def _fetched(self, name: str) -> Attribute:
         attribute = self._attributes[name]
@@ -124,6 +139,8 @@ class Variables(StoredValues):
 
     def weight(self, name: str) -> Weight:
         attribute = self._attributes[name]
+        if record := record_in(attribute):
+            return Weight(record.text_bytes, outside=bool(record.chunks), large=record.stored > LARGE_BYTES)
         pointer = pointer_in(attribute)
         if pointer is None:
             return Weight(text_bytes(attribute), outside=False)
@@ -158,8 +175,8 @@ def is_large(value: Attribute) -> bool:
 
 
 def is_value(attribute: Attribute) -> bool:
-    """Whether an attribute is a value, not a pointer to one, and not a note about one that was not stored."""
-    return not attribute.get("S", "").startswith((POINTER, NOT_KEPT))
+    """Whether an attribute is a value: no pointer, no record of a list, and no note about a value that is missing."""
+    return not attribute.get("S", "").startswith((POINTER, LIST, NOT_KEPT))
 
 
 def item_size(item: Mapping[str, Attribute]) -> int:

@@ -8,7 +8,9 @@ would still become too large, the largest others as well, new ones and stored on
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
+
+from msgspec.structs import replace
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.tasks.dynamodb.attributes import (
@@ -41,10 +43,13 @@ from mcp_baton.tasks.dynamodb.items import (
     members,
     value_at,
 )
+from mcp_baton.tasks.dynamodb.lists import ListRecord, record_in
 from mcp_baton.tasks.dynamodb.values import ELEMENT_BYTES, is_large, is_value, item_size, size
 from mcp_baton.tasks.record import (
     CALL_PREFIX,
+    ELEMENTS_PREFIX,
     FIRST_DISPATCH_MS,
+    ITEMS_PREFIX,
     PAUSE_REASON,
     PROGRESS,
     RESULT_PREFIX,
@@ -52,12 +57,21 @@ from mcp_baton.tasks.record import (
     TaskStatus,
     paused_step,
 )
-from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
+from mcp_baton.tasks.store import Batch, ClearPause, ListResult, SetPause, StepWrite
 from mcp_baton.tasks.texts import STORED_BYTES, VALUE_BYTES, ZipWithin, from_text, to_text
-from mcp_baton.tasks.values import FINAL_RESULT
+from mcp_baton.tasks.values import FINAL_RESULT, elements_digest
 
 type Move = Callable[[Mapping[Path, Attribute]], Mapping[Path, Attribute]]
 """Writes values outside the head, and returns the pointers of those that could be written (`outside.Mover`)."""
+
+
+class Outside(Protocol):
+    """Writes values and results of lists outside the head: `outside.Mover`."""
+
+    def move(self, values: Mapping[Path, Attribute]) -> Mapping[Path, Attribute]: ...
+
+    def add_chunk(self, record: ListRecord) -> ListRecord: ...
+
 
 MOST_STEPS: Final = 50
 """A write of more steps replaces the whole progress: an expression has at most 4 KB and 300 operators."""
@@ -100,6 +114,7 @@ class Write:
         variables: The variables that it sets.
         result: The final result that it sets.
         moved: The pointers of stored values that it moves out of the head. They must be the ones that were read.
+        lists: The results of lists' elements, by step.
         oversized: The names of the variables that were not stored.
         kept_until_s: Until when the values that it moves are kept, epoch seconds; `None` if it moves none.
     """
@@ -120,6 +135,9 @@ class Write:
         self.variables = encode_variables(values, limits.compress_over_bytes, zips)
         self.result = self.variables.pop(FINAL_RESULT, None)
         self._removed = frozenset(map(to_text, self._removed.difference(values)))
+        self._too_long: dict[str, int] = {}
+        self.lists = self._records()
+        self._set_lists()
         self._steps, self._timings = batch.steps, self._encoded_timings()
         self._replaces_progress = PROGRESS in self.variables or len(batch.steps) > MOST_STEPS
         self._sets_all_timings = self._replaces_progress or TIMINGS not in item
@@ -129,10 +147,17 @@ class Write:
         """The variables that the batch sets, and the final result. Notes what it removes and requires."""
         batch = self.batch
         results = {
-            RESULT_PREFIX + step.name: step.result for step in batch.steps if step.status is not StepStatus.SKIPPED
+            RESULT_PREFIX + step.name: step.result
+            for step in batch.steps
+            if step.status is not StepStatus.SKIPPED and not isinstance(step.result, ListResult)
+        }
+        elements = {
+            ELEMENTS_PREFIX + step: list(write.elements)
+            for step, write in batch.lists.items()
+            if write.elements is not None and ELEMENTS_PREFIX + step not in batch.removed
         }
         calls = {CALL_PREFIX + step.name: step.call for step in batch.steps if step.call is not None}
-        values: dict[str, Any] = {**batch.variables, **results, **calls}
+        values: dict[str, Any] = {**batch.variables, **elements, **results, **calls}
         match batch.pause:
             case SetPause(reason):
                 values[PAUSE_REASON] = reason
@@ -143,6 +168,35 @@ class Write:
             case None:
                 pass
         return values if batch.result is None else {**values, FINAL_RESULT: batch.result}
+
+    def _records(self) -> dict[str, ListRecord]:
+        """The lists after the write, by step."""
+        stored, records = members(self.item, "variables"), dict[str, ListRecord]()
+        for step, write in self.batch.lists.items():
+            attribute = stored.get(to_text(ITEMS_PREFIX + step))
+            record = (record_in(attribute) if attribute else None) or ListRecord.new(write.total)
+            if write.elements is not None:
+                record = replace(record, total=write.total, digest=elements_digest(list(write.elements)))
+            record = record.without(write.dropped).including(write.results)
+            if record.text_bytes > VALUE_BYTES:  # it could not be read as a whole
+                self._too_long[step] = record.text_bytes
+            else:
+                records[step] = record
+        return records
+
+    def _set_lists(self) -> None:
+        """Set the variables of the lists. A completed list becomes the result of its step."""
+        completed = {step.name for step in self.batch.steps if isinstance(step.result, ListResult)}
+        for step, length in self._too_long.items():
+            name = (RESULT_PREFIX if step in completed else ITEMS_PREFIX) + step
+            self.variables[to_text(name)] = not_kept(length, EXCEEDS)
+            self.oversized = tuple({**dict.fromkeys(self.oversized), name: None})
+        for step, record in self.lists.items():
+            name = to_text((RESULT_PREFIX if step in completed else ITEMS_PREFIX) + step)
+            if step in completed and not record.chunks and not record.is_full:
+                self.variables[name] = encode_variable(name, record.in_order(()), self._limits.compress_over_bytes)
+            else:
+                self.variables[name] = record.attribute()
 
     def _encoded_timings(self) -> dict[str, Attribute]:
         timings = [(write.name, write.timing) for write in self.batch.steps if write.timing]
@@ -167,18 +221,22 @@ class Write:
 
     # Sizes
 
-    def fit(self, move: Move) -> None:
+    def fit(self, outside: Outside) -> None:
         """Let values leave the head, so that it stays within its bound.
 
         A value that cannot be written outside stays in the head. If the head would then exceed what DynamoDB takes,
         notes replace the largest values.
         """
+        for step, record in self.lists.items():
+            if record.is_full:
+                self.lists[step] = outside.add_chunk(record)
+        self._set_lists()
         for name in [path[-1] for path, value in self.new_values.items() if exceeds_limits(value)]:
             if name in self.variables:
                 self.leave_out(name)
         new, stored = self.new_values, self.stored_values
         if paths := paths_to_move(new, stored, self.excess(), is_last=self.result is not None):
-            self.place(move({path: (new | stored)[path] for path in paths}))
+            self.place(outside.move({path: (new | stored)[path] for path in paths}))
         while self.excess(self._limits.item_bytes) > 0 and self.leave_out_largest():
             pass
 
@@ -186,7 +244,9 @@ class Write:
     def fits(self) -> bool:
         """Whether no value has to leave the head."""
         new = self.new_values
-        if any(map(is_large, new.values())) or self.excess() > 0:
+        if any(record.is_full for record in self.lists.values()):
+            return False
+        if any(is_large(value) and is_value(value) for value in new.values()) or self.excess() > 0:
             return False
         return self.result is not None or inline_bytes({**self.stored_values, **new}) <= INLINE_BYTES
 
