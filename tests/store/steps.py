@@ -8,7 +8,7 @@ from typing import Any
 from mcp_baton.exceptions import StoreError, ValueNotKept
 from mcp_baton.protocol.json import Json
 from mcp_baton.stores import DynamoDBStore
-from mcp_baton.tasks.dynamodb.write import EXCEEDS
+from mcp_baton.tasks.dynamodb.write import EXCEEDS, EXCEEDS_STORED
 from mcp_baton.tasks.record import StepStatus, TaskPage, TaskRecord, steps_of
 from mcp_baton.tasks.store import StepWrite
 from mcp_baton.tasks.texts import STORED_BYTES, VALUE_BYTES, zipped
@@ -48,8 +48,11 @@ def statuses(task: TaskRecord) -> list[str]:
 def note(value: str) -> Json:
     """Return the note in place of a result that is too long, or that could not be written outside the item."""
     size = len(value) + 2
-    is_too_long = size > VALUE_BYTES or len(zipped(value.encode())) > STORED_BYTES
-    cause = EXCEEDS if is_too_long else "could not be written outside the task's item"
+    cause = "could not be written outside the task's item"
+    if size > VALUE_BYTES:
+        cause = EXCEEDS
+    elif len(zipped(value.encode())) > STORED_BYTES:
+        cause = EXCEEDS_STORED
     return {"error": f"result of {size} bytes {cause}"}
 
 

@@ -84,11 +84,11 @@ def test_values_in_the_item_are_shown_and_one_outside_is_named(client: Client, r
     meta = client.task("get", task).meta
     assert requests.take() == ["GetItem"]
     assert meta["small"] == "xxx"
-    assert meta["big"] == {"bytes": 600_002, "uri": f"baton://tasks/{task}/big"}
+    assert meta["big"] == {"bytes": 400_002, "uri": f"baton://tasks/{task}/big"}
     assert meta["omitted"] == ["big"]
     assert meta["_workflow.pause_reason"]["type"] == "toolError"
     assert set(client.variables(task)) == set(variables_in(meta)) - {"omitted"}
-    assert len(client.variables(task)["big"]) == 600_000
+    assert len(client.variables(task)["big"]) == 400_000
     requests.take()
     assert set(variables_in(client.task_with("none", task).meta)) == {"_workflow.progress", "_workflow.pause_reason"}
     assert requests.take() == ["GetItem"]

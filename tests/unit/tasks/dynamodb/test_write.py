@@ -22,7 +22,7 @@ PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 PLAIN = Limits(compress_over_bytes=10**9)
 
 
-def task_item(steps: int = 1, **variables: str) -> Item:
+def task_item(steps: int = 1, **variables: Any) -> Item:
     step_list: list[Json] = [{"name": f"s{number}", "status": "pending"} for number in range(steps)]
     progress: Json = {"goal": "flow", "steps": step_list, "schemaVersion": 1}
     return new_item(NewTask("owner", {PROGRESS: progress, **variables}), "0" * 37, 0, PLAIN)
@@ -64,7 +64,7 @@ def write_of(item: Item, batch: Batch, limits: Limits = PLAIN) -> Write:
 def fitted(item: Item, batch: Batch, table: FakeTable | None = None, limits: Limits = PLAIN) -> Write:
     """Return the write after values have left the head."""
     write = write_of(item, batch, limits)
-    write.fit(mover(table or FakeTable(room=0), item).move)
+    write.fit(mover(table or FakeTable(room=0), item))
     return write
 
 

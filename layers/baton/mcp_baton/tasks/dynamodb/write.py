@@ -96,9 +96,9 @@ BOOKKEEPING_BYTES: Final = 64
 
 STATUS_BYTES: Final = max(map(len, StepStatus))
 
-EXCEEDS: Final = (
-    f"exceeds the task's size limit: {VALUE_BYTES} bytes, and {STORED_BYTES} when compressed; its tool should return "
-    "less, or a link"
+EXCEEDS: Final = f"exceeds the task's size limit, {VALUE_BYTES} bytes; its tool should return less, or a link"
+EXCEEDS_STORED: Final = (
+    f"exceeds the task's size limit, {STORED_BYTES} bytes when compressed; its tool should return less, or a link"
 )
 NOT_WRITTEN: Final = "could not be written outside the task's item"
 
@@ -307,7 +307,13 @@ class Write:
     def leave_out(self, name: str) -> None:
         """Replace the value of a variable by a note that says why it is not stored."""
         value = self.variables[name]
-        self.variables[name] = not_kept(text_bytes(value), EXCEEDS if exceeds_limits(value) else NOT_WRITTEN)
+        length = text_bytes(value)
+        cause = NOT_WRITTEN
+        if length > VALUE_BYTES:
+            cause = EXCEEDS
+        elif exceeds_limits(value):
+            cause = EXCEEDS_STORED
+        self.variables[name] = not_kept(length, cause)
         self.oversized = (*self.oversized, from_text(name))
 
     def shrink(self, move: Move) -> bool:
