@@ -4,6 +4,7 @@ Run at the root of the repository: `uv run python -m costs.scale`. The real hand
 `costs/metering.py` counts its requests to DynamoDB, `costs/workloads.py` has the workflows, and
 `costs/prices.py` the prices and all assumptions. Units are computed from the sizes of items:
 tests/store/test_metering.py compares them with those of DynamoDB Local.
+With `--url` they are those that the DynamoDB there returns.
 
 `--markdown` prints the tables that are between the two marks in docs/scale.md; `--update` writes them there. Without
 either, it also prints the units of each operation, of workflows that the client drives, and of a list.
@@ -15,9 +16,21 @@ from pathlib import Path
 
 from costs import prices
 from costs.metering import Usage
-from costs.places import Place, by_sizes
+from costs.places import Place, by_consumed_capacity, by_sizes
 from costs.prices import Dollars
-from costs.workloads import KB, KINDS, WORKLOADS, Driver, Kind, Workload, chain
+from costs.workloads import (
+    KB,
+    KINDS,
+    LIST_BYTES,
+    LIST_ELEMENTS,
+    LIST_PARALLEL,
+    WORKLOADS,
+    Driver,
+    Kind,
+    Workload,
+    chain,
+    list_usage,
+)
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 BEGIN, END = "<!-- python -m costs.scale --update: begin -->", "<!-- end -->"
@@ -43,8 +56,9 @@ def main() -> None:
         "--markdown", action="store_true", help="print what docs/scale.md holds between its marks, alone"
     )
     parser.add_argument("--update", action="store_true", help="put that into docs/scale.md")
+    parser.add_argument("--url", help="a DynamoDB that returns the consumed units, such as DynamoDB Local")
     options = parser.parse_args()
-    with by_sizes() as place:
+    with by_consumed_capacity(options.url) if options.url else by_sizes() as place:
         block = "\n".join(_page(place))
         details = "" if options.update or options.markdown else "\n".join(_details(place))
     if options.update:
@@ -63,6 +77,19 @@ def _page(place: Place) -> Iterator[str]:
     }
     yield from _baton_prices(usages)
     yield from _price_comparison(usages)
+    yield from _list(place)
+
+
+def _list(place: Place) -> Iterator[str]:
+    size = f"{LIST_ELEMENTS:,} results of {LIST_BYTES // KB} KB"
+    yield f"**A list of {size}**, {LIST_PARALLEL} calls at the same time, JSON / opaque"
+    yield ""
+    yield from _head(("", "requests", "writes", "reads"), 1)
+    for name, checkpoint in (("run", False), ("run with `checkpoint`", True)):
+        usages = [list_usage(place, kind, checkpoint=checkpoint) for kind in KINDS]
+        columns = zip(*((usage.requests, usage.writes, usage.reads) for usage in usages), strict=True)
+        yield _row(name, *(" / ".join(dict.fromkeys(f"{number:,.0f}" for number in column)) for column in columns))
+    yield ""
 
 
 def _details(place: Place) -> Iterator[str]:

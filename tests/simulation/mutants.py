@@ -31,6 +31,7 @@ from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.callbacks import Pointer
 from mcp_baton.tasks.dynamodb import expressions, items, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
+from mcp_baton.tasks.dynamodb.lists import ListRecord
 from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
 from mcp_baton.tasks.dynamodb.table import RetryPolicy
 from mcp_baton.tasks.record import RESULT_PREFIX, Claim, NewTask, StepStatus, TaskRecord, TaskStanding, epoch_ms
@@ -53,6 +54,7 @@ from tests.simulation.harness import Outcome, simulate, simulating
 from tests.simulation.job_starts import EventWorld, JobStartWorld
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
+from tests.simulation.lists import ListWorld
 from tests.simulation.questions import QuestionWorld
 from tests.simulation.rewriting import without_action, without_condition
 from tests.simulation.starts import StartWorld
@@ -147,6 +149,11 @@ def _expiry(expires: Callable[[int], int]) -> Rewrite:
         return {**request, "Item": {**item, "expires_at": {"N": str(expires(int(item["expires_at"]["N"])))}}}
 
     return rewrite
+
+
+def _overwritten_chunks(operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    is_chunk = operation == "PutItem" and "by" in request["Item"]
+    return without_condition("", "PutItem")(operation, request) if is_chunk else request
 
 
 def _stale_reads(operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -294,6 +301,7 @@ def _always_take_over(
     return _answer_repeated(request, tool, arguments, repeated, **options)
 
 
+MOVED = r"variables\.(?!_workflow\.(progress|pause_reason))"
 OLD_SET = replaced(expressions, old_set_at=lambda now_ms: expressions.set_at(now_ms - expressions.SPAN_MS))
 POLL = replaced(tasks, task_view=_another_status)
 NO_MARK = replaced(task_view, facts_of=lambda _task: {}, result_mark=lambda _task: {})
@@ -342,6 +350,11 @@ MUTANTS = (
     Mutant("a run is always uncertain", patch=UNKNOWN_RUN),
     Mutant("values never expire, because their expiry is in milliseconds", _expiry(lambda seconds: seconds * 1000)),
     Mutant("values expire before their task", _expiry(lambda seconds: seconds - 2 * 86_400)),
+    Mutant("a value that was changed is moved", without_condition(MOVED, context="kept_until"), is_rare=True),
+    Mutant("a chunk of a list replaces another", _overwritten_chunks, kind=ListWorld, is_rare=True),
+    Mutant(
+        "a result of a list is not noted", patch=replaced(ListRecord, including=lambda self, _: self), kind=ListWorld
+    ),
     Mutant("reads of tasks are stale", _stale_reads),
     Mutant("streams show stale reads", _stale_reads, kind=JobWorld),
     Mutant("owners see each other's tasks", _one_owner),
