@@ -25,8 +25,8 @@ SECRET_ARGUMENT = ('Argument("order_id", required=True)', 'Argument("order_id", 
 def fill(shop: Shop, tasks: int) -> None:
     """Store tasks of a removed workflow, of about 100 KB each. A page of a scan has at most 1 MB."""
     for index in range(tasks):
-        values = {f"v{number}": os.urandom(1_900).hex() for number in range(50)}
-        shop.store.create(NewTask(f"owner {index}", values, workflow="gone"))
+        pause: Json = {"type": "toolError", "error": os.urandom(50_000).hex()}
+        shop.store.create(NewTask(f"owner {index}", {PAUSE_REASON: pause}, workflow="gone"))
 
 
 def test_a_task_whose_completed_step_has_changed_is_named(shop: Shop, baton: Baton) -> None:

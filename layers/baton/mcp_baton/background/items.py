@@ -281,12 +281,11 @@ class DynamoDBJobStore:
         update.require(f"{update.name('expires_at')}<{update.number(expires_s)}")
         update.set(update.name("expires_at"), update.number(expires_s))
         update.set(update.name("ttl_ms"), update.number(lifetime_ms))
-        kept = update.name(KEPT_UNTIL)
         if kept_s is None:
-            update.require(f"attribute_not_exists({kept})")
+            update.require(f"attribute_not_exists({update.name(KEPT_UNTIL)})")
         elif kept_s != number(stored_item(task), KEPT_UNTIL):
             _require_version(update, task)  # another request may have stored values since, which are not kept so long
-            update.set(kept, update.number(kept_s))
+            update.set(update.name(KEPT_UNTIL), update.number(kept_s))
         try:
             current = self._tasks.record(task.owner, self._update_counted(task, update, expires_s, lifetime_ms))
         except Conflict as conflict:

@@ -144,8 +144,8 @@ def test_stored_values_are_moved_only_if_they_are_the_ones_that_were_read() -> N
 
 
 def test_a_head_that_would_exceed_its_bound_loses_values_even_at_its_end() -> None:
-    values_stored = {f"v{number}": "v" * 900 for number in range(12)}
-    item, table = task_item(**values_stored), FakeTable()
+    values_stored: dict[str, Any] = {f"v{number}": "v" * 900 for number in range(12)}
+    item, table = task_item(1, **values_stored), FakeTable()
     write = fitted(item, Batch(result={"completed": True}), table)
     assert len(write.moved) == 12
     assert write.excess() <= 0

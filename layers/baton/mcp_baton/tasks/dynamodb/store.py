@@ -162,20 +162,20 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         it can exceed its bound until the next write."""
         began_s, limits = self.table.monotonic(), self.limits
         token = batch.token or (new_token(), self.now_ms())
-        write = Write(stored_item(task), batch, limits, self.table.monotonic)
-        if write.fits:
+        write, mover = Write(stored_item(task), batch, limits, self.table.monotonic), None
+        while True:
+            is_first = mover is None
+            if mover is None and write.fits:
+                with suppress(ItemTooLarge):
+                    return self._send(task, write, token)
+            mover = mover or self._mover(task.owner, task.task_id, write.item, began_s)
+            write.kept_until_s = mover.kept_until_s
+            if is_first and not write.fits:
+                write.fit(mover)
+            elif not write.shrink(mover.move):
+                break
             with suppress(ItemTooLarge):
                 return self._send(task, write, token)
-        mover = self._mover(task.owner, task.task_id, write.item, began_s)
-        write.kept_until_s = mover.kept_until_s
-        if not write.fits:
-            write.fit(mover)
-        while True:
-            try:
-                return self._send(task, write, token)
-            except ItemTooLarge:
-                if not write.shrink(mover.move):
-                    break
         if mover.failed:
             raise StoreUnavailable("the values of this write could not be kept outside the task's item")
         raise TooLarge(f"{ITEM_FULL}, and no value is left to replace")
