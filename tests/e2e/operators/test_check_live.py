@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from mcp_baton.cli.app import main
-from mcp_baton.tasks.record import JobSpec, NewTask
+from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.record import PAUSE_REASON, JobSpec, NewTask
 from tests.e2e.operators.conftest import Baton, BatonJson, Shop
 
 STEP_CHANGE = ('arguments={"order_id": ORDER_ID}),', 'arguments={"order_id": ORDER_ID, "currency": ORDER_ID}),')
