@@ -1,7 +1,7 @@
 """Lists and parallel steps: how much longer they take than their tools, and the storage cost of a large list.
 
 Run in the root of the repository: `uv run python -m benchmarks.lists`. The real handler runs in this process. DynamoDB
-and S3 are in memory. "Ideal" is the time of the tools alone, with as many at the same time as allowed. Write and read
+is in memory. "Ideal" is the time of the tools alone, with as many at the same time as allowed. Write and read
 units are computed from the items' sizes (`costs/metering.py`). Bytes are those of the requests' bodies.
 """
 
@@ -44,7 +44,6 @@ class Meter:
         self._bytes = 0
         self.task = ""
         place.counted.meta.events.register_first("before-send.dynamodb", self._count_bytes)
-        place.s3.meta.events.register_first("before-send.s3", self._count_bytes)
 
     def _count_bytes(self, request: AWSPreparedRequest, **_: object) -> None:
         self._bytes += int(request.headers.get("Content-Length", 0))
@@ -56,7 +55,7 @@ class Meter:
         self.task = run(self._client, workflow, task, status)
         usage = self._place.meter.take()
         new = self._count_overflow_items() - items_before
-        counts = (usage.requests + usage.puts + usage.gets, usage.writes, usage.reads, new, usage.puts, usage.gets)
+        counts = (usage.requests, usage.writes, usage.reads, new)
         requests, *rest = (f"{count:,.0f}" for count in counts)
         return (requests, f"{self._bytes / 1e6:.1f}", *rest)
 
@@ -139,15 +138,14 @@ def _run_time_s(client: Client) -> float:
 def _sizes() -> Iterator[str]:
     yield f"A list of {MAX_ELEMENTS:,} results of {RESULT_BYTES // KB} KB, {PARALLEL} at the same time, JSON / opaque:"
     yield ""
-    yield "| bucket | | requests | MB sent | writes | reads | new items | puts | gets |"
-    yield "|---|---|---:|---:|---:|---:|---:|---:|---:|"
-    for bucket in (False, True):
-        for rows in zip(*(_list_figures(kind, bucket=bucket) for kind in KINDS), strict=True):
-            cells = (" / ".join(dict.fromkeys(column)) for column in zip(*rows, strict=True))
-            yield f"| {' | '.join(('yes' if bucket else 'no', *cells))} |"
+    yield "| | requests | MB sent | writes | reads | new items |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    for rows in zip(*(_list_figures(kind) for kind in KINDS), strict=True):
+        cells = (" / ".join(dict.fromkeys(column)) for column in zip(*rows, strict=True))
+        yield f"| {' | '.join(cells)} |"
 
 
-def _list_figures(kind: Kind, *, bucket: bool) -> Iterator[tuple[str, ...]]:
+def _list_figures(kind: Kind) -> Iterator[tuple[str, ...]]:
     """Yield the figures of a run, a run with a checkpoint, a run in which every second call fails, and its resume."""
     tools = Tools(kind)
     options: dict[str, Any] = {"arguments": {"number": item()}, "tool": "load", "parallel": PARALLEL}
@@ -156,7 +154,7 @@ def _list_figures(kind: Kind, *, bucket: bool) -> Iterator[tuple[str, ...]]:
         name = "checkpoint" if checkpoint else "run"
         tools.server.add_workflow(Workflow(name=name, description="load", steps=[list_step]))
     with by_sizes() as place:
-        meter = Meter(place, client_of(tools.server, place, bucket=bucket, frozen_clock=True))
+        meter = Meter(place, client_of(tools.server, place, frozen_clock=True))
         yield ("run", *meter.figures("run"))
         yield ("run with `checkpoint`", *meter.figures("checkpoint"))
         tools.fails = True
@@ -165,14 +163,14 @@ def _list_figures(kind: Kind, *, bucket: bool) -> Iterator[tuple[str, ...]]:
         yield ("its resume", *meter.figures("run", meter.task))
 
 
-def client_of(server: Server, place: Place, *, bucket: bool = False, frozen_clock: bool = False) -> Client:
-    """Return a client of a handler with a new table. With `still`, the clock stands still, so a slow machine adds
+def client_of(server: Server, place: Place, *, frozen_clock: bool = False) -> Client:
+    """Return a client of a handler with a new table. With `frozen_clock`, time stands still: a slow machine adds
     no requests.
     """
     create_table(place.dynamodb, TABLE)
-    settings = Settings(table=TABLE, overflow_bucket=place.bucket if bucket else None, state_key=b"k" * 32)
+    settings = Settings(table=TABLE, state_key=b"k" * 32)
     clock = (lambda: 0.0) if frozen_clock else time.monotonic
-    handle = compose(server, settings, clock=clock, connect=lambda: place.counted, connect_s3=lambda: place.s3)
+    handle = compose(server, settings, clock=clock, connect=lambda: place.counted)
     return Client(handle, owner="owner")
 
 

@@ -1,4 +1,4 @@
-"""Counts the billed units of requests to DynamoDB and S3, with event handlers of the boto3 clients.
+"""Counts the billed units of requests to DynamoDB, with event handlers of the boto3 client.
 
 DynamoDB returns the units if `ReturnConsumedCapacity` is set. For an engine that does not, they are computed from the
 sizes of the items by DynamoDB's rules
@@ -18,7 +18,6 @@ from mcp_baton.tasks.dynamodb.values import item_size
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_s3 import S3Client
 
 WRITE_BYTES, READ_BYTES = 1_024, 4_096
 WRITES, READS = ("PutItem", "UpdateItem", "DeleteItem"), ("GetItem", "Query")
@@ -41,18 +40,14 @@ class Usage:
         writes: DynamoDB's write units, of 1 KB.
         reads: DynamoDB's read units, of 4 KB.
         requests: The number of requests to DynamoDB.
-        puts: The number of objects written to S3.
-        gets: The number of objects read from S3.
         keys: The write and read units of each partition key, without those of queries.
-        cpu_s: The CPU time of the process, without that of the emulators of DynamoDB and S3.
+        cpu_s: The CPU time of the process, without that of the emulator of DynamoDB.
         http: The number of requests of the client.
     """
 
     writes: float = 0
     reads: float = 0
     requests: int = 0
-    puts: int = 0
-    gets: int = 0
     keys: Mapping[str, "Units"] = field(default_factory=dict)
     cpu_s: float = 0
     http: int = 0
@@ -62,8 +57,6 @@ class Usage:
             self.writes + other.writes,
             self.reads + other.reads,
             self.requests + other.requests,
-            self.puts + other.puts,
-            self.gets + other.gets,
             {key: _sum(self.keys.get(key), other.keys.get(key)) for key in {**self.keys, **other.keys}},
             self.cpu_s + other.cpu_s,
             self.http + other.http,
@@ -71,7 +64,7 @@ class Usage:
 
 
 class EmulatorTime:
-    """Measures the CPU time of the emulators, which does not belong to the handler."""
+    """Measures the CPU time of the emulator, which does not belong to the handler."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -102,19 +95,17 @@ class EmulatorTime:
 
 
 class Meter:
-    """Counts the cost of the requests of two clients.
+    """Counts the cost of the requests of a client.
 
     Args:
         dynamodb: The handler's DynamoDB client.
-        s3: The handler's S3 client.
-        emulator_time: The CPU time of the emulators.
+        emulator_time: The CPU time of the emulator.
         reader: Another client of the same DynamoDB, which reads items if the engine does not return units.
     """
 
     def __init__(
         self,
         dynamodb: "DynamoDBClient",
-        s3: "S3Client",
         emulator_time: EmulatorTime,
         reader: "DynamoDBClient | None" = None,
     ) -> None:
@@ -124,7 +115,6 @@ class Meter:
         # Registered first, because a handler of Baton's own client for the same event encodes the request.
         dynamodb.meta.events.register_first("provide-client-params.dynamodb", self._before_call)
         dynamodb.meta.events.register("after-call.dynamodb", self._after_call)
-        s3.meta.events.register("after-call.s3", self._after_s3)
 
     @contextmanager
     def request(self) -> Iterator[None]:
@@ -162,15 +152,6 @@ class Meter:
             writes, reads = (0.0, units) if operation in READS else (units, 0.0)
             keys = {key["pk"]["S"]: (writes, reads)} if key else {}
             self._count(Usage(writes, reads, requests=1, keys=keys))
-
-    def _after_s3(self, model: Any, **_: object) -> None:
-        match model.name:
-            case "PutObject":
-                self._count(Usage(puts=1))
-            case "GetObject":
-                self._count(Usage(gets=1))
-            case operation:
-                raise Unmetered(operation)
 
     def _units(self, operation: str, params: dict[str, Any], size_before: int, parsed: dict[str, Any]) -> float:
         if "Error" in parsed:

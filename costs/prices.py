@@ -19,8 +19,6 @@ GB_SECOND = 13.3334
 """A million GB-seconds on arm64: the same page."""
 WRITE_UNIT, READ_UNIT = 0.625, 0.125
 """A million units: https://aws.amazon.com/dynamodb/pricing/on-demand/"""
-S3_PUT, S3_GET = 5.00, 0.40
-"""A million requests: https://aws.amazon.com/s3/pricing/"""
 TRANSITION = 25.00
 """A million state transitions of Step Functions Standard: https://aws.amazon.com/step-functions/pricing/"""
 EXPRESS_REQUEST, EXPRESS_GB_SECOND = 1.00, 16.67
@@ -31,7 +29,7 @@ DURABLE_OPERATION, DURABLE_GB, DURABLE_GB_MONTH = 8.00, 0.25, 0.15
 MEMORY_GB = 0.5
 PROCESSOR_SHARE = 1_769 / 512
 """A function has a whole processor at 1,769 MB (https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html)."""
-DYNAMODB_S, S3_S = 0.005, 0.025
+DYNAMODB_S = 0.005
 """The duration of a request, seconds. Requests are counted as if they were sent one after the other."""
 ORCHESTRATOR_WAIT_S = 0.020
 """How long the MCP server of another service waits for its orchestrator in each request, seconds. Its CPU time is that
@@ -54,7 +52,7 @@ class Dollars:
     Attributes:
         http: The price of the requests to API Gateway and Lambda.
         compute: The price of Lambda's compute time.
-        state: The price of storing the state: in DynamoDB and S3, or in another service.
+        state: The price of storing the state: in DynamoDB, or in another service.
     """
 
     http: float
@@ -69,8 +67,8 @@ class Dollars:
 
 def baton(usage: Usage) -> Dollars:
     """Return the price with Baton."""
-    seconds = usage.cpu_s * PROCESSOR_SHARE + usage.requests * DYNAMODB_S + (usage.puts + usage.gets) * S3_S
-    state = usage.writes * WRITE_UNIT + usage.reads * READ_UNIT + usage.puts * S3_PUT + usage.gets * S3_GET
+    seconds = usage.cpu_s * PROCESSOR_SHARE + usage.requests * DYNAMODB_S
+    state = usage.writes * WRITE_UNIT + usage.reads * READ_UNIT
     return Dollars(_http_price(usage.http), _compute_price(seconds), state)
 
 

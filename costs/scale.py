@@ -1,9 +1,10 @@
 """Measures the cost of workflows: the units of each operation, and dollars per million compared with other services.
 
 Run at the root of the repository: `uv run python -m costs.scale`. The real handler runs in this process.
-`costs/metering.py` counts its requests to DynamoDB and S3, `costs/workloads.py` has the workflows, and
+`costs/metering.py` counts its requests to DynamoDB, `costs/workloads.py` has the workflows, and
 `costs/prices.py` the prices and all assumptions. Units are computed from the sizes of items:
 tests/store/test_metering.py compares them with those of DynamoDB Local.
+With `--url` they are those that the DynamoDB there returns.
 
 `--markdown` prints the tables that are between the two marks in docs/scale.md; `--update` writes them there. Without
 either, it also prints the units of each operation, of workflows that the client drives, and of a list.
@@ -15,9 +16,21 @@ from pathlib import Path
 
 from costs import prices
 from costs.metering import Usage
-from costs.places import Place, by_sizes
+from costs.places import Place, by_consumed_capacity, by_sizes
 from costs.prices import Dollars
-from costs.workloads import KB, KINDS, WORKLOADS, Driver, Kind, Workload, chain
+from costs.workloads import (
+    KB,
+    KINDS,
+    LIST_BYTES,
+    LIST_ELEMENTS,
+    LIST_PARALLEL,
+    WORKLOADS,
+    Driver,
+    Kind,
+    Workload,
+    chain,
+    list_usage,
+)
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 BEGIN, END = "<!-- python -m costs.scale --update: begin -->", "<!-- end -->"
@@ -32,8 +45,8 @@ OTHER_SERVICES: tuple[tuple[str, Callable[[Workload, Usage], Dollars]], ...] = (
     ("Lambda durable functions", prices.durable),
 )
 
-type Usages = dict[tuple[str, Kind, bool], Usage]
-"""The usage of one workflow, by workload, kind of value, and whether there is a bucket."""
+type Usages = dict[tuple[str, Kind], Usage]
+"""The usage of one workflow, by workload and kind of value."""
 
 
 def main() -> None:
@@ -43,8 +56,9 @@ def main() -> None:
         "--markdown", action="store_true", help="print what docs/scale.md holds between its marks, alone"
     )
     parser.add_argument("--update", action="store_true", help="put that into docs/scale.md")
+    parser.add_argument("--url", help="a DynamoDB that returns the consumed units, such as DynamoDB Local")
     options = parser.parse_args()
-    with by_sizes() as place:
+    with by_consumed_capacity(options.url) if options.url else by_sizes() as place:
         block = "\n".join(_page(place))
         details = "" if options.update or options.markdown else "\n".join(_details(place))
     if options.update:
@@ -59,39 +73,48 @@ def main() -> None:
 def _page(place: Place) -> Iterator[str]:
     """Yield the lines of the page's tables."""
     usages: Usages = {
-        (workload.name, kind, bucket): _fastest_round(place, workload, kind, bucket=bucket)
-        for workload in WORKLOADS
-        for kind in KINDS
-        for bucket in (False, True)
+        (workload.name, kind): _fastest_round(place, workload, kind) for workload in WORKLOADS for kind in KINDS
     }
     yield from _baton_prices(usages)
     yield from _price_comparison(usages)
+    yield from _list(place)
+
+
+def _list(place: Place) -> Iterator[str]:
+    size = f"{LIST_ELEMENTS:,} results of {LIST_BYTES // KB} KB"
+    yield f"**A list of {size}**, {LIST_PARALLEL} calls at the same time, JSON / opaque"
+    yield ""
+    yield from _head(("", "requests", "writes", "reads"), 1)
+    for name, checkpoint in (("run", False), ("run with `checkpoint`", True)):
+        usages = [list_usage(place, kind, checkpoint=checkpoint) for kind in KINDS]
+        columns = zip(*((usage.requests, usage.writes, usage.reads) for usage in usages), strict=True)
+        yield _row(name, *(" / ".join(dict.fromkeys(f"{number:,.0f}" for number in column)) for column in columns))
+    yield ""
 
 
 def _details(place: Place) -> Iterator[str]:
     """Yield the lines of the tables that are not on the page."""
-    for bucket in (False, True):
-        yield from _operations(place, bucket=bucket)
+    yield from _operations(place)
     yield from _client_driven(place)
     yield from _lists(place)
 
 
-def _fastest_round(place: Place, workload: Workload, kind: Kind, *, bucket: bool) -> Usage:
+def _fastest_round(place: Place, workload: Workload, kind: Kind) -> Usage:
     """Return the round with the least CPU time: other processes only add to it. All rounds have the same units."""
-    driver = Driver(place, workload, kind, bucket=bucket)
+    driver = Driver(place, workload, kind)
     return min((driver.run_to_end() for _ in range(ROUNDS)), key=lambda usage: usage.cpu_s)
 
 
 def _baton_prices(usages: Usages) -> Iterator[str]:
     yield "**Dollars a million workflows**"
     yield ""
-    columns = ("workload", "values", "bucket", "requests", "writes", "reads", "puts", "gets")
+    columns = ("workload", "values", "requests", "writes", "reads")
     yield from _head((*columns, "HTTP $", "compute $", "state $", "all $"), 3)
-    for (name, kind, bucket), usage in usages.items():
+    for (name, kind), usage in usages.items():
         cost = prices.baton(usage)
-        units = (usage.http, f"{usage.writes:g}", f"{usage.reads:g}", usage.puts, usage.gets)
+        units = (usage.http, f"{usage.writes:g}", f"{usage.reads:g}")
         dollars = (f"{cost.http:.1f}", f"{cost.compute:.1f}", f"{cost.state:.1f}", f"{cost.total:.1f}")
-        yield _row(name, kind, _yes_or_no(bucket), *units, *dollars)
+        yield _row(name, kind, *units, *dollars)
     yield ""
 
 
@@ -99,20 +122,18 @@ def _price_comparison(usages: Usages) -> Iterator[str]:
     yield "**Beside the same job on other services, dollars a million**"
     yield ""
     yield from _head(("", *(workload.name for workload in WORKLOADS)), 1)
-    for bucket in (True, False):
-        cells = [
-            " / ".join(f"{prices.baton(usages[workload.name, kind, bucket]).total:.0f}" for kind in KINDS)
-            for workload in WORKLOADS
-        ]
-        yield _row(f"Baton, {'with a bucket' if bucket else 'without a bucket'}, JSON / opaque", *cells)
+    cells = [
+        " / ".join(f"{prices.baton(usages[workload.name, kind]).total:.0f}" for kind in KINDS) for workload in WORKLOADS
+    ]
+    yield _row("Baton, JSON / opaque", *cells)
     for name, price_of in OTHER_SERVICES:
-        totals = (price_of(workload, usages[workload.name, "JSON", False]).total for workload in WORKLOADS)
+        totals = (price_of(workload, usages[workload.name, "JSON"]).total for workload in WORKLOADS)
         yield _row(f"MCP server in front of {name}", *(f"{total:.0f}" for total in totals))
     yield ""
 
 
-def _operations(place: Place, *, bucket: bool) -> Iterator[str]:
-    yield f"**Units of each operation, {'with' if bucket else 'without'} a bucket** (writes + reads + puts and gets)"
+def _operations(place: Place) -> Iterator[str]:
+    yield "**Units of each operation** (writes + reads)"
     yield ""
     names = ("run completed", "run paused", "continuation", "resume", "`tasks/get`", "complete")
     yield from _head(("values", "a step", "steps", *names), 2)
@@ -121,13 +142,13 @@ def _operations(place: Place, *, bucket: bool) -> Iterator[str]:
             if kind == "opaque" and size < KB:
                 continue  # too small to be compressed: the same as JSON
             for number in STEPS:
-                yield _row(kind, size_name, number, *_cells(place, number, size, kind, bucket=bucket))
+                yield _row(kind, size_name, number, *_cells(place, number, size, kind))
     yield ""
 
 
-def _cells(place: Place, number: int, size: int, kind: Kind, *, bucket: bool) -> Iterator[str]:
-    _, completed = Driver(place, chain(number, size, paused=False), kind, bucket=bucket).run()
-    driver = Driver(place, chain(number, size, paused=True), kind, bucket=bucket)
+def _cells(place: Place, number: int, size: int, kind: Kind) -> Iterator[str]:
+    _, completed = Driver(place, chain(number, size, paused=False), kind).run()
+    driver = Driver(place, chain(number, size, paused=True), kind)
     task, paused = driver.run()
     second_task, _ = driver.run()
     continuation, poll = driver.call_step(task, number - 1), driver.poll(task)
@@ -139,36 +160,34 @@ def _cells(place: Place, number: int, size: int, kind: Kind, *, bucket: bool) ->
 def _client_driven(place: Place) -> Iterator[str]:
     yield "**Workflows that the client drives, all continuations together**, opaque values"
     yield ""
-    yield from _head(("a step", "steps", "without a bucket", "with a bucket"), 1)
+    yield from _head(("a step", "steps", "units"), 1)
     for size_name, size in SIZES[:2]:
         for number in CLIENT_STEPS:
-            yield _row(size_name, number, *(_all_calls(place, number, size, bucket=bucket) for bucket in (False, True)))
+            yield _row(size_name, number, _all_calls(place, number, size))
     yield ""
 
 
-def _all_calls(place: Place, number: int, size: int, *, bucket: bool) -> str:
+def _all_calls(place: Place, number: int, size: int) -> str:
     workload = Workload("driven", size, before=0, by_client=number)
-    driver = Driver(place, workload, "opaque", bucket=bucket)
+    driver = Driver(place, workload, "opaque")
     task, _ = driver.run()
     return _units(sum((driver.call_step(task, step) for step in range(number)), Usage()))
 
 
 def _lists(place: Place) -> Iterator[str]:
-    yield f"**A page of `tasks/list`**, {LISTED_TASKS} paused tasks of ten steps, without a bucket"
+    yield f"**A page of `tasks/list`**, {LISTED_TASKS} paused tasks of ten steps"
     yield ""
     yield from _head(("values", "a step", "reads"), 2)
     for kind in KINDS:
         for size_name, size in SIZES:
-            driver = Driver(place, chain(10, size, paused=True), kind, bucket=False)
+            driver = Driver(place, chain(10, size, paused=True), kind)
             for _ in range(LISTED_TASKS):
                 driver.run()
             yield _row(kind, size_name, f"{driver.page().reads:g}")
 
 
 def _units(usage: Usage) -> str:
-    objects = f" + {usage.puts} put" if usage.puts else ""
-    objects += f" + {usage.gets} get" if usage.gets else ""
-    return f"{usage.writes:g} + {usage.reads:g}{objects}"
+    return f"{usage.writes:g} + {usage.reads:g}"
 
 
 def _head(columns: Sequence[str], left_aligned: int) -> Iterator[str]:
@@ -178,10 +197,6 @@ def _head(columns: Sequence[str], left_aligned: int) -> Iterator[str]:
 
 def _row(*cells: object) -> str:
     return f"| {' | '.join(str(cell) for cell in cells)} |"
-
-
-def _yes_or_no(flag: bool) -> str:
-    return "yes" if flag else "no"
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from costs.client import Client, Response
 from costs.metering import Usage
 from costs.places import Place
-from mcp_baton import Server, Step, Workflow, constant, step_output
+from mcp_baton import Server, Step, Workflow, constant, item, step_output
 from mcp_baton.aws import compose
 from mcp_baton.local.dynamodb import create_table
 from mcp_baton.settings import Settings
@@ -66,7 +66,11 @@ LAST = ("Miller", "Chen", "Diaz", "Patel", "Novak", "Olsen", "Okafor", "Sato", "
 TYPICAL = Workload("typical", 2 * KB, before=2, by_client=1, after=1, polls=2)
 CHATTY = Workload("chatty", 20 * KB, before=10, by_client=10)
 HEAVY = Workload("heavy", 60 * KB, before=3, by_client=3)
-WORKLOADS = (TYPICAL, CHATTY, HEAVY)
+DRIVEN = Workload("driven", 2 * KB, before=0, by_client=99)
+WORKLOADS = (TYPICAL, CHATTY, HEAVY, DRIVEN)
+
+LIST_ELEMENTS, LIST_BYTES, LIST_PARALLEL = 1_000, 2 * KB, 8
+"""The measured list: its elements, the length of each result, and how many calls run at the same time."""
 
 
 @cache
@@ -150,17 +154,17 @@ class Driver:
         place: The storage and its meter.
         workload: The workflow to run.
         kind: The kind of the values that tools return.
-        bucket: Whether large values may be stored in S3.
+        server: Another server than that of the workload, with a workflow `flow`.
     """
 
-    def __init__(self, place: Place, workload: Workload, kind: Kind, *, bucket: bool) -> None:
+    def __init__(self, place: Place, workload: Workload, kind: Kind, *, server: Server | None = None) -> None:
         table = f"cost-{next(TABLES)}"
         create_table(place.dynamodb, table)
-        settings = Settings(table=table, overflow_bucket=place.bucket if bucket else None, state_key=b"k" * 32)
+        settings = Settings(table=table, state_key=b"k" * 32)
         # A long run checks its task between steps, which costs units. The clock stands still, so the machine's load
         # does not matter.
-        server, clock = server_of(workload, kind), lambda: 0.0
-        handle = compose(server, settings, clock=clock, connect=lambda: place.counted, connect_s3=lambda: place.s3)
+        server, clock = server or server_of(workload, kind), lambda: 0.0
+        handle = compose(server, settings, clock=clock, connect=lambda: place.counted)
         self.workload, self._meter = workload, place.meter
         self._client = Client(handle, owner=f"owner-{next(OWNERS)}")
         self._meter.take()
@@ -214,6 +218,22 @@ class Driver:
         if response.status != 200 or "result" not in response.message:
             raise WrongAnswer(f"{method}: {response.status} {response.body[:600]}")
         return response, self._meter.take()
+
+
+def list_usage(place: Place, kind: Kind, *, checkpoint: bool) -> Usage:
+    """Run a workflow with a list, and return the usage."""
+    server = Server("benchmark")
+
+    @server.tool
+    def load(number: int) -> Any:
+        return value(kind, LIST_BYTES, number)
+
+    options: dict[str, Any] = {"parallel": LIST_PARALLEL, "checkpoint": checkpoint}
+    each = constant(list(range(LIST_ELEMENTS)))
+    step = Step("list", tool="load", each=each, arguments={"number": item()}, **options)
+    server.add_workflow(Workflow(name="flow", description="load", steps=[step]))
+    driver = Driver(place, TYPICAL, kind, server=server)
+    return driver.run()[1]
 
 
 def chain(steps: int, value_bytes: int, *, paused: bool) -> Workload:

@@ -1,4 +1,4 @@
-"""Records the requests that a test sends to DynamoDB and S3."""
+"""Records the requests that a test sends to DynamoDB."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_s3 import S3Client
 
 
 @dataclass(slots=True)
 class Requests:
-    """The names of all requests in order, including retries. Requests to S3 are `PutObject` and `GetObject`."""
+    """The names of all requests in order, including retries."""
 
     sent: list[str] = field(default_factory=list)
 
@@ -26,12 +25,9 @@ class Requests:
 
 
 @contextmanager
-def noted(dynamodb: "DynamoDBClient", s3: "S3Client") -> Iterator[Requests]:
-    """Record the requests that these clients send."""
+def noted(dynamodb: "DynamoDBClient") -> Iterator[Requests]:
+    """Record the requests that this client sends."""
     requests = Requests()
-    clients = (("dynamodb", dynamodb), ("s3", s3))
-    for service, client in clients:
-        client.meta.events.register_first(f"before-send.{service}", requests.note)
+    dynamodb.meta.events.register_first("before-send.dynamodb", requests.note)
     yield requests
-    for service, client in clients:
-        client.meta.events.unregister(f"before-send.{service}", requests.note)
+    dynamodb.meta.events.unregister("before-send.dynamodb", requests.note)

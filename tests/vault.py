@@ -4,15 +4,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from threading import Lock
 from typing import Any
 
 import botocore.session
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.config import Config
 from botocore.exceptions import ConnectionClosedError
-
-from emulators.s3 import answered_by_moto
+from moto.core.botocore_stubber import BotocoreStubber, MockRawResponse
 
 SECRETS = count(1)
+DISPATCH = Lock()
 
 
 @dataclass(slots=True)
@@ -71,3 +73,19 @@ def new_vault(key: str | bytes) -> Vault:
 
 def _value(key: str | bytes) -> dict[str, Any]:
     return {"SecretString": key} if isinstance(key, str) else {"SecretBinary": key}
+
+
+def answered_by_moto(client: Any, service: str) -> None:
+    """Let moto answer a client's requests within this process. Other clients are not affected."""
+    stub = BotocoreStubber()
+
+    def respond(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        with DISPATCH:
+            moto_response = stub.process_request(request)
+        if moto_response is None:
+            raise NotImplementedError(f"moto does not answer {request.method} {request.url}")
+        status, body = moto_response[0], moto_response[2]
+        headers: Any = moto_response[1]
+        return AWSResponse(request.url, status, headers, MockRawResponse(body))
+
+    client.meta.events.register_last(f"before-send.{service}", respond)

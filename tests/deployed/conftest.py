@@ -109,8 +109,8 @@ def probe_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def probe(stack: Stack, probe_code: Path) -> Stack:
-    """A copy of the stack that runs the probe, with a bucket for large results and an allowed origin."""
-    return stack.copy("probe", probe_code, Overflow="on", AllowedOrigins=ORIGIN, WorkerTimeout=str(WORKER_S))
+    """A copy of the stack that runs the probe, with an allowed origin."""
+    return stack.copy("probe", probe_code, AllowedOrigins=ORIGIN, WorkerTimeout=str(WORKER_S))
 
 
 @pytest.fixture(scope="session")

@@ -162,13 +162,12 @@ class Stack:
 
 @dataclass(frozen=True, slots=True)
 class ProbeSource(Stack):
-    """A stack whose copies run the code in `code` and have a bucket for large results. Their names end in `-probe`."""
+    """A stack whose copies run the code in `code`. Their names end in `-probe`."""
 
     code: Path
 
     def copy(self, name: str, code: Path | None = None, change: Callable[[str], str] = str, **parameters: str) -> Stack:
-        all_parameters = {"Overflow": "on", **parameters}
-        return Stack.copy(self, f"{name}-probe", self.code if code is None else code, change, **all_parameters)
+        return Stack.copy(self, f"{name}-probe", self.code if code is None else code, change, **parameters)
 
 
 @contextmanager

@@ -12,7 +12,7 @@
 - Rules and schedules invoke functions asynchronously, with retries and dead letters. MiniStack invokes them once.
 - Schedules are checked each second. MiniStack checks them every ten.
 - The reserved concurrency of a function also limits its aliases. MiniStack limits only the unpublished function.
-- Requests count as made over TLS. The policies of the bucket and the queue deny others.
+- Requests count as made over TLS. The policy of the queue denies others.
 - Policies are checked for the ECS service that is updated, and for the sender of a mail. MiniStack checks the cluster,
   and no sender.
 - Layers are mounted read-only and shared by containers. MiniStack copies the layer into each container.

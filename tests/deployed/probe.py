@@ -13,7 +13,7 @@ from typing import Any
 
 from mcp_baton import Context, Server, Step, Workflow, constant, sleep_until, step, wait_for_callback
 from mcp_baton.aws import handler
-from mcp_baton.clients import s3_client
+from mcp_baton.clients import dynamodb_client
 
 FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
 LARGE = 900_000
@@ -85,10 +85,10 @@ class Parcel:
 
 @server.tool
 def order(label: str, ctx: Context) -> str:
-    """Order a parcel. The supplier finds the address of the callback in the bucket of the stack."""
+    """Order a parcel. The supplier finds the address of the callback in the table of the stack."""
     address = ctx.callback_url("delivery")
-    bucket = os.environ["BATON_OVERFLOW_BUCKET"]
-    s3_client().put_object(Bucket=bucket, Key=f"addresses/{label}", Body=address.encode())
+    item: Any = {"pk": {"S": f"ADDRESS#{label}"}, "sk": {"S": "ADDRESS"}, "address": {"S": address}}
+    dynamodb_client().put_item(TableName=os.environ["BATON_TABLE"], Item=item)
     return f"{label} is ordered; the supplier calls {address}"
 
 

@@ -200,7 +200,7 @@ def test_a_task_belongs_to_the_authorizers_caller_and_other_owners_do_not_list_i
         return [task["taskId"] for task in (await session.task("list", ""))["tasks"]]
 
     task_id, own_tasks, foreign_tasks = anyio.run(list_tasks)
-    key = {"pk": {"S": f"OWNER#{access.owner}#00"}, "sk": {"S": f"TASK#{task_id}"}}
+    key = {"pk": {"S": f"OWNER#{access.owner}"}, "sk": {"S": f"TASK#{task_id}"}}
     table = access.stack.outputs["TaskTableName"]
     assert "Item" in access.stack.emulator.client("dynamodb").get_item(TableName=table, Key=key)
     assert task_id in own_tasks

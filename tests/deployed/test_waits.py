@@ -48,10 +48,11 @@ def send(stack: Stack, token: str, body: Any, method: str = "POST", **headers: s
 
 def address_of(stack: Stack, label: str) -> Address:
     """Wait until the tool has stored the address of a parcel's callback. Return the address."""
-    [bucket] = stack.resources("AWS::S3::Bucket").values()
-    s3, key = stack.emulator.client("s3"), f"addresses/{label}"
-    wait_until(lambda: s3.list_objects_v2(Bucket=bucket, Prefix=key)["KeyCount"] == 1)
-    return Address(s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode(), stack)
+    [table] = stack.resources("AWS::DynamoDB::Table").values()
+    request: Any = {"TableName": table, "Key": {"pk": {"S": f"ADDRESS#{label}"}, "sk": {"S": "ADDRESS"}}}
+    dynamodb = stack.emulator.client("dynamodb")
+    wait_until(lambda: "Item" in dynamodb.get_item(**request))
+    return Address(dynamodb.get_item(**request)["Item"]["address"]["S"], stack)
 
 
 def message(stack: Stack, task_id: str) -> str:

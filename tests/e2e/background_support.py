@@ -26,7 +26,6 @@ from tests.fakes import FunctionContext, Line, services_of
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_s3 import S3Client
 
 EPOCH_S = 1_800_000_000.0
 WORKER_MS = 900_000
@@ -95,13 +94,11 @@ def container(
     settings: Settings,
     time: Time | Virtual,
     dispatcher: Dispatcher | None = None,
-    connect_s3: "Callable[[], S3Client] | None" = None,
 ) -> Handler:
     store = dynamodb_store(
         table.name,
         settings,
         connect=lambda: table.client,
-        connect_s3=connect_s3,
         now_ms=time.now_ms,
         monotonic=time.monotonic,
         sleep=time.sleep,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from emulators.s3 import Bucket, embedded_s3, http_s3, new_bucket
 from mcp_baton import Server
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table, http_client
@@ -22,10 +21,10 @@ from tests.e2e.support import Answer, Client, Era, Script, Sink, Table
 from tests.fakes import Pauses
 from tests.memory_dynamodb import MemoryDynamoDB, memory_client, memory_database
 from tests.sent import Requests, noted
+from tests.value_items import ValueItems
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_s3 import S3Client
 
 TABLES = count(1)
 
@@ -38,14 +37,13 @@ type Submit = Callable[[Sink, Callable[[], Answer]], Future[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A DynamoDB and an S3.
+    """A DynamoDB.
 
     Attributes:
         url: The URL of both. `None` if they run in this process.
     """
 
     client: "DynamoDBClient"
-    s3: "S3Client"
     create: Callable[[str], None]
     url: str | None = None
 
@@ -65,7 +63,6 @@ class MakeClient:
         era: Era = "2025",
         remaining_ms: Callable[[], int] = lambda: 30_000,
         table_name: str | None = None,
-        bucket: Bucket | None = None,
         clock: Callable[[], float] = time.monotonic,
         now_ms: Callable[[], int] | None = None,
         **settings: Any,
@@ -75,18 +72,16 @@ class MakeClient:
         Args:
             remaining_ms: Returns the function's remaining time.
             table_name: A table to use instead of the test's own.
-            bucket: The bucket for values that do not fit into the table.
             clock: Returns seconds. The lengths of runs are measured with it.
             now_ms: Returns the wall clock in epoch milliseconds. The default is the machine's clock.
         """
         name = table_name or self.table.name
-        server_settings = Settings(table=name, overflow_bucket=bucket.name if bucket else None, **settings)
+        server_settings = Settings(table=name, **settings)
         pauses = Pauses()
         store = dynamodb_store(
             name,
             server_settings,
             connect=lambda: self.table.client,
-            connect_s3=lambda: self.engine.s3,
             now_ms=now_ms,
             monotonic=pauses.monotonic,
             sleep=pauses.sleep,
@@ -105,14 +100,14 @@ def _connected_to_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def memory_engine() -> Iterator[Engine]:
     memory = MemoryDynamoDB()
-    with closing(memory_client(memory)) as client, closing(embedded_s3()) as s3:
-        yield Engine(client, s3, memory.create)
+    with closing(memory_client(memory)) as client:
+        yield Engine(client, memory.create)
 
 
 @pytest.fixture(scope="session")
 def ministack_engine(ministack_url: str) -> Iterator[Engine]:
-    with closing(http_client(ministack_url)) as client, closing(http_s3(ministack_url)) as s3:
-        yield Engine(client, s3, partial(create_table, client), ministack_url)
+    with closing(http_client(ministack_url)) as client:
+        yield Engine(client, partial(create_table, client), ministack_url)
 
 
 @pytest.fixture
@@ -147,9 +142,9 @@ def background(table: Table) -> MakeBackground:
 
 
 @pytest.fixture
-def bucket(engine: Engine) -> Bucket:
-    """An empty bucket for each test."""
-    return new_bucket(engine.s3)
+def values(table: Table) -> ValueItems:
+    """The values in the test's table."""
+    return ValueItems(table.client, table.name)
 
 
 @pytest.fixture
@@ -160,7 +155,7 @@ def make_client(engine: Engine, table: Table) -> MakeClient:
 @pytest.fixture
 def requests(engine: Engine, table: Table) -> Iterator[Requests]:
     """The requests that are sent after the table was created, retries included."""
-    with noted(engine.client, engine.s3) as sent_requests:
+    with noted(engine.client) as sent_requests:
         yield sent_requests
 
 

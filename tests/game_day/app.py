@@ -181,7 +181,7 @@ def survey(order: str) -> None:
 
 @server.workflow
 def picture(order: str) -> None:
-    """Store a large result in the bucket."""
+    """Store a large result."""
     step(draw)(order=order)
     step(ship)(order=order)  # type: ignore[call-arg]
 

@@ -28,7 +28,6 @@ CUT: Chances = {Fault.LOST: 0.5, Fault.LATE: 0.5}
 THROTTLED: Chances = {Fault.THROTTLED: 0.7}
 SLOW: Chances = {Fault.SLOW: 0.7, Fault.LATE: 0.2}
 UNSURE: Chances = {Fault.ANSWER_LOST: 0.3, Fault.FAILED_AFTER: 0.2}
-REFUSED: Chances = {Fault.REFUSED: 1.0}
 DROPPED: Chances = {Fault.DROPPED: 0.8, Fault.DOUBLED: 0.2}
 TABLE_MEMBERS = ("TableName", "AttributeDefinitions", "KeySchema", "GlobalSecondaryIndexes")
 INDEX_MEMBERS = ("IndexName", "KeySchema", "Projection")
@@ -97,7 +96,7 @@ class FaultSchedule:
             self.thaw()
             if not faults:
                 faults = [self.kill, self.kill, self.freeze, self.restart, self.throttle, self.slow_down]
-                faults += [self.lose_answers, self.refuse, self.cut, self.move_clocks, self.drop_events]
+                faults += [self.lose_answers, self.cut, self.move_clocks, self.drop_events]
                 self.rng.shuffle(faults)
             if not self.counts["deployments"] and time.monotonic() - start_s > seconds / 2:
                 self.deploy()
@@ -139,11 +138,8 @@ class FaultSchedule:
     def lose_answers(self, stop: threading.Event) -> None:
         self._set_chances(stop, "times of lost answers", dynamodb=UNSURE)
 
-    def refuse(self, stop: threading.Event) -> None:
-        self._set_chances(stop, "refusals of S3", s3=REFUSED)
-
     def cut(self, stop: threading.Event) -> None:
-        self._set_chances(stop, "cuts of the network", dynamodb=CUT, s3=CUT, **{"lambda": CUT})
+        self._set_chances(stop, "cuts of the network", dynamodb=CUT, **{"lambda": CUT})
 
     def drop_events(self, stop: threading.Event) -> None:
         self._set_chances(stop, "times of dropped events", **{"lambda": DROPPED})

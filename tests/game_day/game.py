@@ -27,7 +27,6 @@ from tests.game_day.proxy import Fault, FaultProxy, running_proxy
 
 APP = Path(__file__).with_name("app.py")
 PARAMETERS = {
-    "Overflow": "on",
     "KeyRateLimit": "10000",
     "KeyBurstLimit": "10000",
     "ThrottleRate": "10000",
@@ -38,7 +37,6 @@ CONTAINERS, WORKERS = 16, 6
 """The limits of concurrent containers. More of them would compete for the processors."""
 USUAL_FAULTS = {
     "dynamodb": {Fault.LOST: 0.005, Fault.ANSWER_LOST: 0.005, Fault.LATE: 0.005, Fault.FAILED_AFTER: 0.005},
-    "s3": {Fault.REFUSED: 0.02, Fault.ANSWER_LOST: 0.02},
     "lambda": {Fault.DROPPED: 0.03, Fault.DOUBLED: 0.03},
 }
 BREAKS = {
@@ -142,7 +140,7 @@ def prepare(original: Stack, folder: Path, options: Options) -> Iterator[Setup]:
     emulator_port = int(original.emulator.url.rpartition(":")[2])
     with ExitStack() as resources:
         database = resources.enter_context(running_database(new_folder(folder / "database")))
-        ports = {"dynamodb": database.port, "s3": emulator_port, "lambda": emulator_port}
+        ports = {"dynamodb": database.port, "lambda": emulator_port}
         proxies: dict[str, FaultProxy] = {}
         for name, port in ports.items():
             proxy = FaultProxy(name, port, USUAL_FAULTS[name], random.Random(rng.random()))

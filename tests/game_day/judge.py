@@ -165,7 +165,7 @@ def read_task(api: Api, task: str) -> StoredTask:
 
 
 def differs(value: Any, stored_value: Any) -> bool:
-    """Return whether the values differ. For a large value, a reply has a link, or the size if S3 refused the value."""
+    """Return whether the values differ. For a large value, a reply has a link, or its size if it was not stored."""
     if value is None or (isinstance(value, dict) and ("error" in value or value.keys() == {"bytes"})):
         return False
     if isinstance(value, dict) and value.keys() == {"bytes", "uri"}:

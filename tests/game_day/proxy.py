@@ -26,7 +26,6 @@ class Fault(StrEnum):
     SLOW = "slow"
     LATE = "applied after the sender gave up"
     THROTTLED = "throttled"
-    REFUSED = "refused"
     FAILED_AFTER = "error 500 after the write"
     DROPPED = "event accepted and dropped"
     DOUBLED = "event doubled"
@@ -37,7 +36,6 @@ ANSWERS: Mapping[Fault, tuple[int, bytes]] = {
         400,
         b'{"__type": "com.amazonaws.dynamodb.v20120810#ThrottlingException", "message": "slow down"}',
     ),
-    Fault.REFUSED: (503, b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"),
     Fault.FAILED_AFTER: (
         500,
         b'{"__type": "com.amazonaws.dynamodb.v20120810#InternalServerError", "message": "failed"}',
@@ -104,7 +102,7 @@ class _Request(Handler):
         match fault:
             case Fault.LOST:
                 self.close_connection = True
-            case Fault.THROTTLED | Fault.REFUSED | Fault.DROPPED:
+            case Fault.THROTTLED | Fault.DROPPED:
                 self._answer(*ANSWERS[fault])
             case Fault.ANSWER_LOST:
                 self._forward(body)

@@ -30,7 +30,7 @@ POWERTOOLS = {"aws_lambda_powertools", "aws_xray_sdk"}
 """The packages that write metrics and traces after the response."""
 STORE_RARE = {
     "mcp_baton.background.items",
-    *(f"mcp_baton.tasks.dynamodb.{name}" for name in ("counting", "listing", "outside", "parallel", "s3")),
+    *(f"mcp_baton.tasks.dynamodb.{name}" for name in ("counting", "listing", "outside", "parallel")),
 }
 """The modules that the store needs only for large values, lists, counts and background tasks."""
 PYDANTIC = {"annotated_types", "pydantic", "pydantic_core"}

@@ -43,6 +43,7 @@ from tests.simulation.world import ParallelWorld, Rewrite, World
 
 LARGE_BYTES = 600
 PIECE_BYTES = 1_500
+INLINE_BYTES, SMALLEST_MOVED, INLINE_LIST_BYTES = 300, 60, 40
 OUTBOX_SHARDS = 2
 STORE = "mcp_baton.tasks.dynamodb"
 
@@ -218,7 +219,11 @@ def _patch_values(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{STORE}.values.LARGE_BYTES", LARGE_BYTES)
     patch.setattr(f"{STORE}.parallel.threading", SimpleNamespace(Thread=SimulatedThread, Lock=Lock))
     patch.setattr(f"{STORE}.parallel.SimpleQueue", SimulatedQueue)
-    patch.setattr(f"{STORE}.outside.BUNDLE_BYTES", PIECE_BYTES)
+    for module in ("outside", "read"):
+        patch.setattr(f"{STORE}.{module}.BUNDLE_BYTES", PIECE_BYTES)
+    patch.setattr(f"{STORE}.write.INLINE_BYTES", INLINE_BYTES)
+    patch.setattr(f"{STORE}.write.SMALLEST_MOVED", SMALLEST_MOVED)
+    patch.setattr(f"{STORE}.lists.INLINE_LIST_BYTES", INLINE_LIST_BYTES)
     # The sixteen queries of a real sweep would take most of the time.
     for module in (f"{STORE}.items", "mcp_baton.background.items"):
         patch.setattr(f"{module}.OUTBOX_SHARDS", OUTBOX_SHARDS)

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from mcp_baton.protocol.json import Json, loads
 from mcp_baton.tasks.dynamodb.attributes import decode
+from mcp_baton.tasks.dynamodb.lists import record_in
 from mcp_baton.tasks.dynamodb.values import Pointer, pointer_in
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
 from tests.simulation.dynamodb.paths import Attribute, Item
@@ -65,7 +66,14 @@ def value_of(item: Item, name: str, stored: Callable[[str, str], Json]) -> Json:
 
 
 def decoded(attribute: Any) -> Json:
-    return decode(attribute)
+    record = record_in(attribute)
+    return record.in_order(()) if record else decode(attribute)
+
+
+def is_outside(attribute: Any) -> bool:
+    """Return whether a value, or a part of a list, is stored outside the task's item."""
+    record = record_in(attribute)
+    return pointer_of(attribute) is not None or bool(record and record.chunks)
 
 
 def pointer_of(attribute: Any) -> Pointer | None:

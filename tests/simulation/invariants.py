@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ProtocolError, StoreError, ValueNotKept
-from mcp_baton.protocol.json import JsonObject, dumps
+from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import INVALID_REQUEST
 from mcp_baton.tasks.record import EXTRA_PREFIX, LEASE_MS, PAUSE_REASON, RESULT_PREFIX
 from mcp_baton.tools.running.runner import NOT_STARTED
@@ -24,8 +24,10 @@ from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import (
     SETTLED,
     TERMINAL,
+    decoded,
     is_waiting,
     paused_at,
+    pointer_of,
     serial_in,
     status_of,
     steps_of,
@@ -183,7 +185,7 @@ class Judge:
         except StoreError as error:
             self.wrong(7, f"{name} was just written and cannot be read: {error}")
             return
-        if not name.startswith((RESULT_PREFIX, EXTRA_PREFIX)):
+        if not name.startswith((RESULT_PREFIX, EXTRA_PREFIX)) or self._is_moved(before, after, name, value):
             return
         step = name.removeprefix(RESULT_PREFIX)
         has_failed = isinstance(value, Mapping) and "error" in value
@@ -192,6 +194,16 @@ class Judge:
         serial = serial_in(value)
         if serial is not None:
             self._check_place(serial, number, before, name)
+
+    def _is_moved(self, before: Item | None, after: Item, name: str, value: Json) -> bool:
+        """Return whether a write has only moved a stored value out of the head."""
+        old, new = variables_of(before).get(name) if before else None, variables_of(after)[name]
+        if before is None or old is None or pointer_of(old) or not pointer_of(new):
+            return False
+        is_moved = decoded(old) == value
+        if is_moved:
+            self.world.incidents.add("a stored value was moved out of the head")
+        return is_moved
 
     def _check_place(self, serial: int, number: int, before: Item | None, name: str) -> None:
         places = self.placed.setdefault(serial, [])

@@ -5,11 +5,14 @@ completed, and then in the list of results, unless a run has made the call as we
 """
 
 from functools import cache
+from typing import Any, cast
 
 from mcp_baton import Argument, Server, Step, Workflow, constant, item, prompt_arg
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.record import ITEMS_PREFIX, PAUSE_REASON, RESULT_PREFIX
-from tests.simulation.dynamodb.database import Change
+from mcp_baton.tasks.dynamodb.lists import chunk_in, record_in
+from mcp_baton.tasks.record import ELEMENTS_PREFIX, ITEMS_PREFIX, PAUSE_REASON, RESULT_PREFIX
+from mcp_baton.tasks.texts import is_zipped, unzipped
+from tests.simulation.dynamodb.database import Change, Key
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import paused_at, serial_in, steps_of, value_of, variables_of
 from tests.simulation.invariants import Judge
@@ -84,16 +87,41 @@ class ListJudge(Judge):
         """Return the stored results by element, of the unfinished or the completed list."""
         if head is None:
             return {}
-        if ITEMS_PREFIX + STEP in variables_of(head):
-            stored_list = value_of(head, ITEMS_PREFIX + STEP, self.world.stored)
-            assert isinstance(stored_list, dict)
-            if stored_list["elements"] != NAMES or self._completed(head):
-                self.wrong(19, f"the stored list is {stored_list}")
-            return {int(index): value for index, value in stored_list["results"].items()}
-        results = value_of(head, RESULT_PREFIX + STEP, self.world.stored) if self._completed(head) else []
-        if self._completed(head) and (not isinstance(results, list) or len(results) != len(NAMES)):
+        variables = variables_of(head)
+        if ITEMS_PREFIX + STEP in variables:
+            elements = value_of(head, ELEMENTS_PREFIX + STEP, self.world.stored)
+            if elements != NAMES or self._completed(head):
+                self.wrong(19, f"the elements are {elements}")
+            return self._record_results(variables[ITEMS_PREFIX + STEP])
+        if not self._completed(head):
+            return {}
+        if record_in(cast("Any", variables[RESULT_PREFIX + STEP])):
+            results = self._record_results(variables[RESULT_PREFIX + STEP])
+        else:
+            value = value_of(head, RESULT_PREFIX + STEP, self.world.stored)
+            results = dict(enumerate(value)) if isinstance(value, list) else {}
+        if len(results) != len(NAMES):
             self.wrong(19, f"the results are {results}")
-        return dict(enumerate(results)) if isinstance(results, list) else {}
+        return results
+
+    def _record_results(self, attribute: Any) -> dict[int, Json]:
+        """Return the results in the record of a list, by element, from its head and its chunks."""
+        record = record_in(attribute)
+        assert record is not None
+        chunks = []
+        for number in record.chunks:
+            self.world.incidents.add("results of a list were stored in a chunk")
+            pieces = [item for key, item in self.world.database.items.items() if self._is_piece(key, record.id, number)]
+            data = b"".join(bytes(item["data"]["B"]) for item in sorted(pieces, key=lambda item: item["sk"]["S"]))
+            chunks.append(chunk_in((unzipped(data) if is_zipped(data) else data).decode()))
+        results = record.in_order(chunks)
+        if any(results[index] is None for index in record.done):
+            self.wrong(19, f"the results {results} lack one of {sorted(record.done)}")
+        return {index: results[index] for index in record.done}
+
+    @staticmethod
+    def _is_piece(key: Key, list_id: str, number: int) -> bool:
+        return key[0].endswith(f"#{list_id}") and key[1].startswith(f"{number:06}#")
 
     def _completed(self, head: Item) -> bool:
         return steps_of(head).get(STEP) == "completed"

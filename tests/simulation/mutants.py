@@ -29,8 +29,9 @@ from mcp_baton.present.recording import recorded_meta
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods import prompts, subscriptions, tasks, workflow_tools
 from mcp_baton.tasks.callbacks import Pointer
-from mcp_baton.tasks.dynamodb import expressions, items, listing, table
+from mcp_baton.tasks.dynamodb import expressions, items, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
+from mcp_baton.tasks.dynamodb.lists import ListRecord
 from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
 from mcp_baton.tasks.dynamodb.table import RetryPolicy
 from mcp_baton.tasks.record import RESULT_PREFIX, Claim, NewTask, StepStatus, TaskRecord, TaskStanding, epoch_ms
@@ -52,6 +53,7 @@ from tests.simulation.harness import Outcome, simulate, simulating
 from tests.simulation.job_starts import EventWorld, JobStartWorld
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
+from tests.simulation.lists import ListWorld
 from tests.simulation.questions import QuestionWorld
 from tests.simulation.rewriting import without_action, without_condition
 from tests.simulation.starts import StartWorld
@@ -148,6 +150,11 @@ def _expiry(expires: Callable[[int], int]) -> Rewrite:
     return rewrite
 
 
+def _overwritten_chunks(operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    is_chunk = operation == "PutItem" and "by" in request["Item"]
+    return without_condition("", "PutItem")(operation, request) if is_chunk else request
+
+
 def _stale_reads(operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**request, "ConsistentRead": False} if operation in {"GetItem", "Query"} else request
 
@@ -159,7 +166,7 @@ def _one_owner(_operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]
 def _renamed(value: object) -> object:
     if isinstance(value, Mapping):
         return {name: _renamed(member) for name, member in value.items()}
-    return re.sub("^OWNER#p#", "OWNER#o#", value) if isinstance(value, str) else value
+    return re.sub("^OWNER#p$", "OWNER#o", value) if isinstance(value, str) else value
 
 
 def _unconditional_counts(operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -286,6 +293,7 @@ def _always_take_over(
     return _answer_repeated(request, tool, arguments, repeated, **options)
 
 
+MOVED = r"variables\.(?!_workflow\.(progress|pause_reason))"
 OLD_SET = replaced(expressions, old_set_at=lambda now_ms: expressions.set_at(now_ms - expressions.SPAN_MS))
 POLL = replaced(tasks, task_view=_another_status)
 NO_MARK = replaced(mcp_task, facts_of=lambda _task: {}, result_mark=lambda _task: {})
@@ -336,12 +344,14 @@ MUTANTS = (
     Mutant("a run is always uncertain", patch=UNKNOWN_RUN),
     Mutant("values never expire, because their expiry is in milliseconds", _expiry(lambda seconds: seconds * 1000)),
     Mutant("values expire before their task", _expiry(lambda seconds: seconds - 2 * 86_400)),
+    Mutant("a value that was changed is moved", without_condition(MOVED, context="kept_until"), is_rare=True),
+    Mutant("a chunk of a list replaces another", _overwritten_chunks, kind=ListWorld, is_rare=True),
+    Mutant(
+        "a result of a list is not noted", patch=replaced(ListRecord, including=lambda self, _: self), kind=ListWorld
+    ),
     Mutant("reads of tasks are stale", _stale_reads),
     Mutant("streams show stale reads", _stale_reads, kind=JobWorld),
     Mutant("owners see each other's tasks", _one_owner),
-    Mutant(
-        "a list has the tasks of one shard", patch=replaced(listing, shard_names=lambda _shards: items.shard_names(1))
-    ),
     Mutant("a list does not show the state of tasks", patch=replaced(mcp_task, listed_meta=lambda _view: {})),
     Mutant("an owner may have any number of tasks", patch=replaced(LiveTasks, enter=lambda *_: None), is_rare=True),
     Mutant("ended tasks count against the limit", patch=replaced(LiveTasks, leave=lambda *_: None)),

@@ -136,9 +136,7 @@ class QuestionJudge(Judge):
         reply = process.answer
         if not given_answers or isinstance(reply, ProtocolError) or reply is None:
             return
-        versions = self.world.database.since(
-            (f"OWNER#{OWNER}#{self.task_id[10:12]}", TASK + self.task_id), process.writes
-        )
+        versions = self.world.database.since((f"OWNER#{OWNER}", TASK + self.task_id), process.writes)
         items = [version.item for version in versions if version.item is not None]
         text = str(reply.get("content"))
         if REFUSED in text:

@@ -23,7 +23,7 @@ from tests.simulation.dynamodb.database import Key
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.dynamodb.versions import Version
 from tests.simulation.faults import Fault
-from tests.simulation.heads import SETTLED, TERMINAL, claim_of, decoded, pointer_of, status_of, steps_of, variables_of
+from tests.simulation.heads import SETTLED, TERMINAL, claim_of, decoded, is_outside, status_of, steps_of, variables_of
 from tests.simulation.journal import Process
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ class Replies:
     def _is_safe_from_heat(self, process: Process) -> bool:
         """Return whether a hot partition must not affect a process. The process must have time, and it must neither
         create nor claim a task, because these requests wait only for half a second."""
-        from_ms, to_ms, _ = self.world.hot
+        from_ms, to_ms = self.world.hot
         return (
             process.kind not in {"start", "begin", "resume"}
             and process.ends_ms is None
@@ -319,10 +319,10 @@ class Replies:
     # Facts.
 
     def _key(self, owner: str, task_id: str) -> Key:
-        return f"OWNER#{owner}#{task_id[10:12]}", TASK + task_id
+        return f"OWNER#{owner}", TASK + task_id
 
     def _keys(self, owner: str) -> list[Key]:
-        return [key for key in self.world.database.versions if key[0][:-2] == f"OWNER#{owner}#" and TASK in key[1]]
+        return [key for key in self.world.database.versions if key[0] == f"OWNER#{owner}" and TASK in key[1]]
 
     def _clock(self, process: Process) -> tuple[float, float]:
         """Return the first and the last time that the process's wall clock may have shown, epoch milliseconds, with a
@@ -393,7 +393,7 @@ def _value_differences(reported: ReportedTask, item: Item, process: Process) -> 
         yield f"values {sorted(values)}, but they are {sorted(attributes)}"
         return
     for name, attribute in attributes.items():
-        if name in reported.omitted or pointer_of(attribute) is not None:
+        if name in reported.omitted or is_outside(attribute):
             continue
         value, stored_value = values[name], decoded(attribute)
         if name == "result" and isinstance(stored_value, Mapping) and "allowed" in item:

@@ -309,7 +309,7 @@ class WaitJudge(Judge):
 
     def _known_until_ms(self, process: Process) -> float:
         """Return when the wait for the callback ends, epoch milliseconds, as a process could read it when it began."""
-        key = f"OWNER#{OWNER}#{self.task_id[10:12]}", TASK + self.task_id
+        key = f"OWNER#{OWNER}", TASK + self.task_id
         until_ms = self._value(self.world.database.since(key, process.writes)[0].item, WAIT_PREFIX + SIGNED)
         return until_ms if isinstance(until_ms, int) else math.inf
 
@@ -342,9 +342,7 @@ class WaitJudge(Judge):
         """Check the reply to a callback."""
         repeats = post.repeats(self.accepted)
         was_there = repeats and self.accepted_at <= process.writes
-        versions = self.world.database.since(
-            (f"OWNER#{OWNER}#{self.task_id[10:12]}", TASK + self.task_id), process.writes
-        )
+        versions = self.world.database.since((f"OWNER#{OWNER}", TASK + self.task_id), process.writes)
         items = [version.item for version in versions if version.item is not None]
         clocks_ms = process.began_ms + process.fast_ms, process.wall_clock_ms(self.world.scheduler.now_ms) + 1
         has_expired = len(items) < len(versions) or _expires_ms(items[0]) <= clocks_ms[1]
@@ -562,7 +560,7 @@ class WaitFlowJudge(WaitJudge, FlowJudge):
 
     def versions(self, process: Process) -> list[Item]:
         """Return the versions of the task that were current since a process began."""
-        key = f"OWNER#{OWNER}#{self.task_id[10:12]}", TASK + self.task_id
+        key = f"OWNER#{OWNER}", TASK + self.task_id
         return [version.item for version in self.world.database.since(key, process.writes) if version.item is not None]
 
     def pending_waits(self, process: Process) -> list[str]:

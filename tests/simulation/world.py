@@ -17,14 +17,13 @@ from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.expressions import SPAN_MS
 from mcp_baton.tasks.dynamodb.items import LARGE_ATTRIBUTES, Limits
-from mcp_baton.tasks.dynamodb.outside import object_key, piece_key
+from mcp_baton.tasks.dynamodb.lists import record_in
+from mcp_baton.tasks.dynamodb.outside import chunk_sort_key, list_partition, piece_key
 from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
-from mcp_baton.tasks.ids import shard_name
 from mcp_baton.tasks.jobs import Dispatcher
 from mcp_baton.tools.context import Context
 from mcp_baton.tools.running.tool_threads import Mail, Raised, Returned
 from mcp_baton.workflow.services import Services
-from tests.simulation.bucket import PlainBucket, SimulatedBucket
 from tests.simulation.client import PlainClient, SentRequest, SimulatedClient
 from tests.simulation.dynamodb.database import Change, Key, key_of
 from tests.simulation.dynamodb.paths import Item
@@ -96,20 +95,16 @@ class World:
         self.database = VersionedDatabase(
             on_write=self._on_write, now_ms=lambda: self.scheduler.now_ms, lag_ms=self._lag_ms
         )
-        shard_count, hot_ms = rng.choice((1, 1, 1, 3)), began_ms + rng.choice((0, 50, 2_000))
-        self.hot = hot_ms, hot_ms + rng.choice(HOT_MS), shard_name(rng.randrange(shard_count))
-        self.bucket: dict[str, bytes] | None = {} if rng.random() < 0.3 else None
+        hot_ms = began_ms + rng.choice((0, 50, 2_000))
+        self.hot = hot_ms, hot_ms + rng.choice(HOT_MS)
         self.known_ids: list[str] = []
-        self.object_times_ms: dict[str, float] = {}
         self.trace: list[tuple[float, str, str]] = []
         self.processes: dict[str, Process] = {}
         self.task_id: str | None = None
         self.calls: list[ToolCall] = []
         self.is_judging = False
         quota = rng.choice(QUOTAS)
-        self.limits = Limits(
-            max_ttl_ms=3_600_000, shards=shard_count, max_tasks_per_owner=quota, page_size=rng.choice((1, 2, 50))
-        )
+        self.limits = Limits(max_ttl_ms=3_600_000, max_tasks_per_owner=quota, page_size=rng.choice((1, 2, 50)))
         self.uncounted = self.deployed_ms is not None and rng.random() < 0.5
         self.incidents: set[str] = set()
         self.replies = Replies(self)
@@ -201,27 +196,26 @@ class World:
     def store_without_faults(self) -> Iterator[DynamoDBStore]:
         """The store of a process without faults, whose clock shows 0."""
         client: Any = PlainClient(self.database)
-        objects = None if self.bucket is None else PlainBucket(self.bucket)
         table = TaskTable("tasks", LazyClient(lambda: client), clock_ms=lambda: 0)
         self.is_judging = True
         try:
-            yield DynamoDBStore(table, objects=objects)
+            yield DynamoDBStore(table)
         finally:
             self.is_judging = False
 
     def values_of(self, key: Key, head: Item) -> Iterator[tuple[str, float]]:
-        """Yield the values outside a task's item, with the expiry of the items or objects that store them, epoch
-        seconds."""
-        owner = key[0].removeprefix("OWNER#")[:-3]
+        """Yield the values outside a task's item, with the expiry of the items that store them, epoch seconds."""
+        owner = key[0].removeprefix("OWNER#")
         large_attributes = {name: head[name] for name in LARGE_ATTRIBUTES if name in head}
         for name, attribute in {**variables_of(head), **large_attributes}.items():
+            task_id = key[1].removeprefix(TASK)
+            record = record_in(cast("Any", attribute))
+            for number in record.chunks if record else ():
+                partition: Any = list_partition(owner, task_id, record.id if record else "")
+                piece = self.database.items.get((partition["S"], chunk_sort_key(number, 0)))
+                yield name, 0.0 if piece is None else int(piece["expires_at"]["N"])
             pointer = pointer_of(attribute)
             if pointer is None:
-                continue
-            task_id = key[1].removeprefix(TASK)
-            if pointer.days:
-                put_ms = self.object_times_ms[object_key(owner, task_id, pointer.bundle, pointer.days)]
-                yield name, put_ms / 1000 + pointer.days * 86_400
                 continue
             key_item: Any = piece_key(owner, task_id, pointer.bundle, 0)
             piece = self.database.items.get(key_of(key_item))
@@ -293,8 +287,8 @@ class World:
         creates = request.operation == "PutItem" and request.partition.startswith("OWNER#")
         if creates and request.process.kind == "start" and self._creation_is_late:
             return Fault.LATE
-        from_ms, to_ms, shard = self.hot
-        is_hot = from_ms <= self.scheduler.now_ms < to_ms and request.partition.endswith(f"#{shard}")
+        from_ms, to_ms = self.hot
+        is_hot = from_ms <= self.scheduler.now_ms < to_ms and request.partition.startswith("OWNER#")
         if is_hot and not self.weather.is_over:
             return Fault.HOT
         return self.weather.next_fault()
@@ -442,8 +436,7 @@ class World:
             sleep=self.sleep,
             rng=self.rng.random,
         )
-        bucket = SimulatedBucket(self) if self.bucket is not None else None
-        return DynamoDBStore(table, container.limits, bucket)
+        return DynamoDBStore(table, container.limits)
 
     def server(self, *, edited: bool) -> Server:
         return workflow_server(edited=edited)

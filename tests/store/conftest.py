@@ -14,12 +14,10 @@ from botocore.httpsession import URLLib3Session
 from msgspec.structs import replace
 
 from costs.places import Place, by_consumed_capacity, by_sizes
-from emulators.s3 import Bucket, embedded_s3, http_s3, new_bucket
 from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
 from mcp_baton.protocol.json import Json
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.items import Limits
-from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
 from mcp_baton.tasks.record import LEASE_MS, PROGRESS, Claim, JobSpec, NewTask, TaskRecord
 from tests.dynamodb_local.engine import unavailable_reason
@@ -30,7 +28,6 @@ from tests.store.fixture_types import Begin, HeldJob, MakeClaim, Rounds, Store, 
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_s3 import S3Client
 
 TABLE = "tasks"
 OWNERS = count(1)
@@ -64,7 +61,6 @@ class Engine:
 
     name: str
     client: "DynamoDBClient"
-    s3: "S3Client"
     url: str | None = None
 
 
@@ -100,29 +96,29 @@ class LostReplies:
 @pytest.fixture(scope="session")
 def embedded_engine() -> Iterator[Engine]:
     """moto in this process."""
-    with closing(embedded_client()) as client, closing(embedded_s3()) as s3:
+    with closing(embedded_client()) as client:
         create_table(client, TABLE)
-        yield Engine("embedded", client, s3)
+        yield Engine("embedded", client)
 
 
 @pytest.fixture(scope="session")
 def ministack_engine(ministack_url: str) -> Iterator[Engine]:
     """MiniStack over HTTP."""
-    with closing(http_client(ministack_url)) as client, closing(http_s3(ministack_url)) as s3:
+    with closing(http_client(ministack_url)) as client:
         create_table(client, TABLE)
-        yield Engine("ministack", client, s3, ministack_url)
+        yield Engine("ministack", client, ministack_url)
 
 
 @pytest.fixture(scope="session")
 def dynamodb_local_engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """DynamoDB Local over HTTP, with S3 in this process. MiniStack instead if the machine cannot run DynamoDB Local."""
+    """DynamoDB Local over HTTP. MiniStack instead if the machine cannot run DynamoDB Local."""
     if unavailable_reason() is not None:
         yield request.getfixturevalue("ministack_engine")
         return
     url = request.getfixturevalue("dynamodb_local_url")
-    with closing(http_client(url)) as client, closing(embedded_s3()) as s3:
+    with closing(http_client(url)) as client:
         create_table(client, TABLE)
-        yield Engine("dynamodb_local", client, s3, url)
+        yield Engine("dynamodb_local", client, url)
 
 
 @pytest.fixture(scope="session")
@@ -130,8 +126,8 @@ def memory_engine() -> Iterator[Engine]:
     """The in-memory DynamoDB that the end-to-end tests use."""
     memory = MemoryDynamoDB()
     memory.create(TABLE)
-    with closing(memory_client(memory)) as client, closing(embedded_s3()) as s3:
-        yield Engine("memory", client, s3)
+    with closing(memory_client(memory)) as client:
+        yield Engine("memory", client)
 
 
 @pytest.fixture(scope="session")
@@ -203,18 +199,6 @@ def store(stores: Stores) -> Store:
 
 
 @pytest.fixture
-def bucket(engine: Engine) -> Bucket:
-    """A new bucket on the engine."""
-    return new_bucket(engine.s3)
-
-
-@pytest.fixture
-def s3_store(stores: Stores, bucket: Bucket) -> Store:
-    """A store that writes large values to the bucket."""
-    return stores(objects=S3ObjectStore(bucket.name, lambda: bucket.client))
-
-
-@pytest.fixture
 def begin(store: Store, owner: str) -> Begin:
     """Creates a task with that many pending steps, named `s0`, `s1` and so on."""
 
@@ -229,7 +213,7 @@ def begin(store: Store, owner: str) -> Begin:
 @pytest.fixture
 def requests(engine: Engine) -> Iterator[Requests]:
     """The requests sent since the fixture was created, including retries."""
-    with noted(engine.client, engine.s3) as sent_requests:
+    with noted(engine.client) as sent_requests:
         yield sent_requests
 
 

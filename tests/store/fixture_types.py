@@ -30,5 +30,3 @@ ON_MEMORY = run_on("memory")
 """For rules that do not depend on the engine."""
 NOT_ON_MOTO = run_on("memory", "dynamodb_local")
 """For tests that are slow on moto."""
-OVER_S3 = run_on("memory", "ministack")
-"""For values in a bucket: moto's S3, and MiniStack's over HTTP."""

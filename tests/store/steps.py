@@ -8,10 +8,10 @@ from typing import Any
 from mcp_baton.exceptions import StoreError, ValueNotKept
 from mcp_baton.protocol.json import Json
 from mcp_baton.stores import DynamoDBStore
-from mcp_baton.tasks.dynamodb.outside import EXCEEDS
+from mcp_baton.tasks.dynamodb.write import EXCEEDS, EXCEEDS_STORED
 from mcp_baton.tasks.record import StepStatus, TaskPage, TaskRecord, steps_of
 from mcp_baton.tasks.store import StepWrite
-from mcp_baton.tasks.texts import VALUE_BYTES
+from mcp_baton.tasks.texts import STORED_BYTES, VALUE_BYTES, zipped
 from tests.store.fixture_types import Threads
 
 type Outcome = TaskRecord | StoreError | None
@@ -48,7 +48,11 @@ def statuses(task: TaskRecord) -> list[str]:
 def note(value: str) -> Json:
     """Return the note in place of a result that is too long, or that could not be written outside the item."""
     size = len(value) + 2
-    cause = EXCEEDS if size > VALUE_BYTES else "could not be written outside the task's item"
+    cause = "could not be written outside the task's item"
+    if size > VALUE_BYTES:
+        cause = EXCEEDS
+    elif len(zipped(value.encode())) > STORED_BYTES:
+        cause = EXCEEDS_STORED
     return {"error": f"result of {size} bytes {cause}"}
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from itertools import cycle, islice
-from threading import Barrier
 
 import pytest
 
@@ -333,37 +332,21 @@ def test_tasks_are_listed_newest_first_in_pages(stores: Stores, owner: str, cloc
     assert all((dict(task.variables), task.workflow) == ({}, "flow") for task in listed_tasks)
 
 
-@NOT_ON_MOTO
-def test_after_shards_are_added_all_tasks_are_listed(
-    stores: Stores, owner: str, clock: Clock, requests: Requests
-) -> None:
-    tasks = []
-    for shards in (1, 8, 32):
-        store = stores(limits=Limits(page_size=7, shards=shards))
-        for _ in range(20):
-            clock.ms += 1
-            tasks.append(store.create(NewTask(owner, {})))
-            if len(tasks) % 9 == 0:
-                clock.ms += 1
-                store.create(NewTask(owner, {}, ttl_ms=1))
+@ON_MEMORY
+def test_a_page_is_filled_after_expired_tasks(stores: Stores, owner: str, clock: Clock, requests: Requests) -> None:
+    store, tasks = stores(limits=Limits(page_size=3)), list[TaskRecord]()
+    for number in range(60):
+        clock.ms += 1
+        is_short = number % 4 > 0 if number < 30 else True
+        task = store.create(NewTask(owner, {}, ttl_ms=1 if is_short else None))
+        tasks += [] if is_short else [task]
     clock.ms += 2000
-    requests.sent.clear()
-    store = stores(limits=Limits(page_size=7, shards=32))
+    requests.take()
     pages = all_pages(store, owner)
-    listed_ids = [task.task_id for page in pages for task in page.tasks]
-    assert listed_ids == [task.task_id for task in reversed(tasks)]
-    assert len(pages) == 9
-    assert len(requests.sent) < len(pages) * 40
-    assert all(store.get(owner, task.task_id) == task for task in tasks)
-
-
-@NOT_ON_MOTO
-def test_tasks_of_all_shards_are_counted(stores: Stores, owner: str) -> None:
-    store = stores(limits=Limits(max_tasks_per_owner=12, shards=8))
-    for _ in range(12):
-        store.create(NewTask(owner, {}))
-    with pytest.raises(StoreError, match="12 live tasks"):
-        store.create(NewTask(owner, {}))
+    assert [task.task_id for page in pages for task in page.tasks] == [task.task_id for task in reversed(tasks)]
+    assert max(len(page.tasks) for page in pages) == 3
+    # The newest 30 have expired. So the first page is empty, and has a cursor.
+    assert (len(pages[0].tasks), requests.take().count("Query") <= 4 * len(pages)) == (0, True)
 
 
 def test_a_list_that_fits_on_one_page_has_no_cursor(store: Store, owner: str, begin: Begin) -> None:
@@ -417,7 +400,7 @@ def test_an_owner_has_no_more_live_tasks_than_allowed(stores: Stores, owner: str
 
 @pytest.mark.parametrize("ending", ["cancel", "complete", "write"])
 def test_an_ended_task_is_not_counted(stores: Stores, owner: str, ending: str) -> None:
-    store = stores(limits=Limits(max_tasks_per_owner=1, shards=8))
+    store = stores(limits=Limits(max_tasks_per_owner=1))
     for _ in range(3):
         task = store.create(NewTask(owner, {}))
         with pytest.raises(StoreError, match="1 live task"):
@@ -442,7 +425,7 @@ def test_a_count_stays_one_write_unit(
         task = store.create(NewTask(owner, {}, ttl_ms=ttl_ms))
         if task.task_id[-1] < "g":
             store.cancel(owner, task.task_id)
-    assert item_size(engine.client.get_item(TableName="tasks", Key=count_key(owner, "00"))["Item"]) <= 1024
+    assert item_size(engine.client.get_item(TableName="tasks", Key=count_key(owner))["Item"]) <= 1024
 
 
 @NOT_ON_MOTO
@@ -457,7 +440,7 @@ def test_an_expired_task_stays_counted_for_at_most_an_eighth_of_its_lifetime(
         with pytest.raises(StoreError, match="1 live task"):
             store.create(NewTask(owner, {}))
         clock.ms += extra_ms + 1_000
-    count = engine.client.get_item(TableName="tasks", Key=count_key(owner, "00"), ConsistentRead=True)["Item"]
+    count = engine.client.get_item(TableName="tasks", Key=count_key(owner), ConsistentRead=True)["Item"]
     # Spans that are over are removed.
     assert len(count.keys() - {"pk", "sk", "expires_at"}) <= 2
 
@@ -468,20 +451,6 @@ def test_an_ended_task_is_not_counted_after_the_maximum_lifetime_changed(stores:
     new_store = stores(limits=Limits(max_tasks_per_owner=1, max_ttl_ms=400 * 86_400_000))
     new_store.cancel(owner, task.task_id)
     assert new_store.create(NewTask(owner, {}))
-
-
-@ON_MEMORY
-@pytest.mark.parametrize("operation", ["GetItem", "Query"])
-def test_shards_are_read_four_at_once(stores: Stores, engine: Engine, owner: str, operation: str) -> None:
-    """Four requests wait for each other. If they were sent one after the other, the barrier would time out."""
-    store, barrier = stores(limits=Limits(max_tasks_per_owner=1, shards=8)), Barrier(4)
-
-    def wait(**_: object) -> None:
-        barrier.wait(30)
-
-    with hook(engine.client, f"before-send.dynamodb.{operation}", wait):
-        task = store.create(NewTask(owner, {}))
-        assert [entry.task_id for entry in store.list(owner).tasks] == [task.task_id]
 
 
 @ON_MEMORY

@@ -1,10 +1,9 @@
-"""Reading values outside the items (docs/storage.md, Reads)."""
+"""Reading values outside the items (docs/storage.md, Values outside the head)."""
 
 from typing import Any
 
 import pytest
 
-from emulators.s3 import SLOW_DOWN, Bucket
 from mcp_baton.exceptions import TaskNotFound, ValueLost
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.values import pointer_in
@@ -41,7 +40,7 @@ def test_reading_ahead_has_a_memory_limit(
         task = store.write(task, Batch(steps=(completion(index, noise(6_000, index)),))).task
     names = [f"_workflow.result.s{index}" for index in range(4)]
     limit = sum(bundle_bytes(task, name) for name in names[:2]) + 1
-    monkeypatch.setattr("mcp_baton.tasks.dynamodb.outside.CACHE_BYTES", limit)
+    monkeypatch.setattr("mcp_baton.tasks.dynamodb.read.CACHE_BYTES", limit)
     requests.take()
     read_ahead(task.variables, names)
     assert requests.take() == ["GetItem"] * 2
@@ -89,18 +88,6 @@ def test_a_piece_of_the_same_length_with_another_text_is_a_lost_value(
     engine.client.put_item(TableName="tasks", Item={**key, "data": {"B": b"x" * (len(data) - 1) + b'"'}})
     with pytest.raises(ValueLost, match="damaged"):
         result(task, 0)
-
-
-def test_after_s3_has_failed_a_write_uses_only_items(
-    s3_store: Store, bucket: Bucket, begin: Begin, requests: Requests
-) -> None:
-    task = begin(2)
-    requests.take()
-    with bucket.refusing("PutObject", SLOW_DOWN):
-        outcome = s3_store.write(task, Batch(steps=(completion(0, BIG), completion(1, "x" * 6_000_001))))
-    assert requests.take() == ["PutObject", "PutItem", "PutItem", "UpdateItem"]
-    assert outcome.oversized == ("_workflow.result.s1",)
-    assert result(outcome.task, 0) == BIG
 
 
 def test_values_leave_time_for_the_item_if_the_function_has_little_left(

@@ -2,17 +2,14 @@
 
 import pytest
 
-from emulators.s3 import Bucket
-from mcp_baton.exceptions import Conflict, StoreUnavailable, TaskFinished, ValueLost
+from mcp_baton.exceptions import Conflict, StoreUnavailable, TaskFinished
 from mcp_baton.stores import DynamoDBStore
-from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.telemetry import STORE_CONFLICTS, STORE_ERRORS, STORE_LATENCY, Collector
 from tests.store.conftest import Engine
 from tests.store.fixture_types import ON_MEMORY, Begin, Store, Stores
-from tests.store.test_overflow import BIG
 
 pytestmark = ON_MEMORY
 
@@ -74,22 +71,3 @@ def test_a_refusal_of_dynamodb_is_counted(collector: Collector, engine: Engine, 
     notes = collector.take()
     assert [measurement.metric for measurement in notes.measurements] == [STORE_LATENCY, STORE_ERRORS]
     assert [span.failed for span in notes.spans] == [True]
-
-
-def test_objects_are_timed_and_their_failures_counted(
-    stores: Stores, collector: Collector, bucket: Bucket, begin: Begin
-) -> None:
-    objects = S3ObjectStore(bucket.name, lambda: bucket.client, collector)
-    task = stores(objects=objects).write(begin(), Batch(variables={"large": BIG})).task
-    notes = collector.take()
-    [measurement], [span] = notes.measurements, notes.spans
-    assert (measurement.metric, measurement.of) == (STORE_LATENCY, "PutObject")
-    assert (span.name, span.failed) == ("S3", False)
-    assert span.details == {"operation": "PutObject", "bucket_name": bucket.name}
-    with bucket.silent("GetObject"), pytest.raises(StoreUnavailable):
-        list(objects.get(bucket.keys[0], len(BIG)))
-    assert metric_names(collector) == [(STORE_LATENCY.name, "GetObject"), (STORE_ERRORS.name, "")]
-    bucket.expire(bucket.keys[0])
-    with pytest.raises(ValueLost):
-        _ = task.variables["large"]
-    assert metric_names(collector) == [(STORE_LATENCY.name, "GetObject"), (STORE_ERRORS.name, "")]

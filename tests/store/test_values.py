@@ -141,7 +141,7 @@ def test_a_filter_finds_tasks_with_the_same_pause_reason(
         KeyConditionExpression="pk = :owner",
         FilterExpression="variables.#p.#t = :toolError",
         ExpressionAttributeNames={"#p": PAUSE_REASON, "#t": "type"},
-        ExpressionAttributeValues={":toolError": {"S": "toolError"}, ":owner": {"S": f"OWNER#{owner}#00"}},
+        ExpressionAttributeValues={":toolError": {"S": "toolError"}, ":owner": {"S": f"OWNER#{owner}"}},
     )
     keys = {item["sk"]["S"] for page in pages for item in page["Items"]}
     assert keys == {f"TASK#{task.task_id}" for task in failed_tasks}

@@ -12,7 +12,6 @@ from tests.template.conftest import MODES, MakeStack, Translate
 CHOICES = {
     "Architecture": "x86_64",
     "SnapStart": "on",
-    "Overflow": "on",
     "MessageTopic": "on",
     "Console": "on",
     "Dashboard": "on",
@@ -41,9 +40,9 @@ def test_every_combination_refers_only_to_existing_resources_without_cycles(stac
 
 
 def test_a_reference_to_an_absent_resource_is_noticed(source: str, translate: Translate) -> None:
-    template = translate(text=source.replace('!If [UseOverflow, !Ref OverflowBucket, ""]', "!Ref OverflowBucket"))
+    template = translate(text=source.replace('!If [UseMessageTopic, !Ref Messages, ""]', "!Ref Messages"))
 
-    assert Stack(template, {}).dangling_references() == {"OverflowBucket"}
+    assert Stack(template, {}).dangling_references() == {"Messages"}
 
 
 def test_every_parameter_translates_to_the_same_template(translation: Any, translate: Translate) -> None:

@@ -18,7 +18,6 @@ def encryption_settings(stack: Stack) -> Iterator[tuple[str, Any]]:
     """Yield each resource that stores data, and its property for encryption."""
     properties = {
         "AWS::DynamoDB::Table": "SSESpecification",
-        "AWS::S3::Bucket": "BucketEncryption",
         "AWS::SQS::Queue": "KmsMasterKeyId",
         "AWS::SecretsManager::Secret": "KmsKeyId",
         "AWS::Logs::LogGroup": "KmsKeyId",
@@ -57,33 +56,22 @@ def test_a_web_acl_protects_the_stage(stack: MakeStack) -> None:
     assert association["ResourceArn"] == "arn:aws:apigateway:eu-central-1::/restapis/${Api}/stages/${Apiv1Stage}"
 
 
-@pytest.mark.parametrize(
-    ("kind", "resources"),
-    [
-        ("AWS::S3::BucketPolicy", [{"Fn::GetAtt": ["OverflowBucket", "Arn"]}, "${OverflowBucket.Arn}/*"]),
-        ("AWS::SQS::QueuePolicy", {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}),
-    ],
-)
-def test_bucket_and_queue_deny_requests_without_tls(stack: MakeStack, kind: str, resources: Any) -> None:
-    policy = stack(Overflow="on").single(kind)
+def test_the_queue_denies_requests_without_tls(default: Stack) -> None:
+    policy = default.single("AWS::SQS::QueuePolicy")
     [statement] = policy["PolicyDocument"]["Statement"]
 
-    assert policy.get("Bucket", policy.get("Queues")) in ({"Ref": "OverflowBucket"}, [{"Ref": "DeadLetterQueue"}])
-    assert (statement["Effect"], statement["Principal"]) == ("Deny", "*")
-    assert statement["Action"] == ("s3:*" if "S3" in kind else "sqs:*")
-    assert statement["Resource"] == resources
+    assert policy["Queues"] == [{"Ref": "DeadLetterQueue"}]
+    assert (statement["Effect"], statement["Principal"], statement["Action"]) == ("Deny", "*", "sqs:*")
+    assert statement["Resource"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
     assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
 
 
 def test_an_operators_key_encrypts_all_stored_data(stack: MakeStack) -> None:
-    settings = dict(encryption_settings(stack(**MODES["JWT"], Overflow="on", KmsKeyArn=KEY)))
+    settings = dict(encryption_settings(stack(**MODES["JWT"], KmsKeyArn=KEY)))
 
-    assert len(settings) == 9
+    assert len(settings) == 8
     assert [name for name, setting in settings.items() if KEY not in str(setting)] == []
     assert settings["TaskTable"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": KEY}
-    [rule] = settings["OverflowBucket"]["ServerSideEncryptionConfiguration"]
-    assert rule["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}
-    assert rule["BucketKeyEnabled"] is True
     # SQS rejects a queue that has both properties.
     assert "SqsManagedSseEnabled" not in stack(KmsKeyArn=KEY).single("AWS::SQS::Queue")
 
@@ -108,9 +96,7 @@ def test_each_function_may_use_the_key_only_through_the_services_that_store_its_
     assert variant.single("AWS::SQS::Queue")["KmsMasterKeyId"] == KEY
     table_actions = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo")
     assert table_right["Action"] == [f"kms:{action}" for action in table_actions]
-    assert table_right["Condition"] == {
-        "StringEquals": {"kms:ViaService": ["dynamodb.eu-central-1.amazonaws.com", "s3.eu-central-1.amazonaws.com"]}
-    }
+    assert table_right["Condition"] == {"StringEquals": {"kms:ViaService": "dynamodb.eu-central-1.amazonaws.com"}}
     assert [statement for statement in statements(stack(), name) if "kms:" in str(statement)] == []
 
 

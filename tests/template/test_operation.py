@@ -11,8 +11,6 @@ import pytest
 from mcp_baton.cli.dynamodb import DATABASE_PORT
 from mcp_baton.clients import dynamodb_client
 from mcp_baton.settings import KEY_CHARACTERS, Settings
-from mcp_baton.tasks.dynamodb.outside import object_key, retention_days
-from mcp_baton.tasks.dynamodb.s3 import DAY_MS, LONGEST_TTL_MS, RETENTION_DAYS
 from mcp_baton.telemetry import INTERNAL_ERRORS, STORE_CONFLICTS, STORE_ERRORS, WAKE_UP_DELAY
 from mcp_baton.workflow.engine_host import START_MARGIN_MS
 from tests.template.cloudformation import Stack, references
@@ -42,7 +40,7 @@ def statements(stack: Stack, name: str = "McpFunction") -> list[Any]:
 
 
 TASKS = [f"dynamodb:{action}" for action in ("DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")]
-OVERFLOW = [(["s3:GetObject", "s3:PutObject"], "${OverflowBucket.Arn}/*"), ("sns:Publish", {"Ref": "Messages"})]
+MESSAGES = [("sns:Publish", {"Ref": "Messages"})]
 
 
 @pytest.mark.parametrize("switch", ["off", "on"])
@@ -57,12 +55,12 @@ OVERFLOW = [(["s3:GetObject", "s3:PutObject"], "${OverflowBucket.Arn}/*"), ("sns
 def test_a_function_has_only_the_permissions_that_it_needs(
     stack: MakeStack, name: str, own_right: tuple[str, Any], switch: str
 ) -> None:
-    rights = statements(stack(Overflow=switch, MessageTopic=switch), name)
+    rights = statements(stack(MessageTopic=switch), name)
 
     assert {right["Effect"] for right in rights} == {"Allow"}
     assert [(right["Action"], right["Resource"]) for right in rights] == [
         (TASKS, [{"Fn::GetAtt": ["TaskTable", "Arn"]}, "${TaskTable.Arn}/index/lists"]),
-        *(OVERFLOW if switch == "on" else []),
+        *(MESSAGES if switch == "on" else []),
         ("lambda:InvokeFunction", WORKER),
         own_right,
     ]
@@ -107,7 +105,7 @@ def test_the_worker_in_the_settings_is_the_stacks_worker(default: Stack) -> None
 
 
 def test_requests_and_the_worker_run_the_same_code_in_the_same_environment(stack: MakeStack) -> None:
-    result = stack(Overflow="on", MessageTopic="on", SnapStart="on", ReservedConcurrency="none")
+    result = stack(MessageTopic="on", SnapStart="on", ReservedConcurrency="none")
     skip = {"Code", "Description", "FunctionName", "LoggingConfig", "RecursiveLoop", "Role", "SnapStart", "Timeout"}
     mcp, worker = ({key: value for key, value in function(result, name).items() if key not in skip} for name in SERVING)
 
@@ -151,15 +149,13 @@ def test_the_workers_events_are_retried_and_then_sent_to_the_dead_letter_queue(d
     assert 1000 * asynchronous["MaximumEventAgeInSeconds"] == Settings().default_ttl_ms == 3_600_000
 
 
-def test_a_deleted_stack_leaves_the_documented_resources(stack: MakeStack) -> None:
-    resources = stack(Overflow="on").resources
+def test_a_deleted_stack_leaves_the_documented_resources(default: Stack) -> None:
+    resources = default.resources
     retained = {name for name, body in resources.items() if body.get("DeletionPolicy") == "Retain"}
 
     assert {name for name in retained if resources[name]["Type"] != "AWS::Lambda::Version"} == {
         "ApiLogsAccount",
         "ApiLogsRole",
-        "OverflowBucket",
-        "OverflowBucketPolicy",
     }
     assert resources["TaskTable"]["UpdateReplacePolicy"] == "Retain"
 
@@ -172,25 +168,6 @@ def test_the_table_has_the_stores_keys_and_settings(default: Stack) -> None:
     assert table["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
     assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
     assert table["SSESpecification"] == {"SSEEnabled": True}
-
-
-def test_objects_outlive_their_tasks(stack: MakeStack) -> None:
-    variant = stack(Overflow="on")
-    rules = variant.single("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]
-    lifetimes = {rule["Prefix"]: rule["ExpirationInDays"] for rule in rules if rule["Status"] == "Enabled"}
-    longest = variant.declared("MaxTtlMs")["MaxValue"]
-
-    assert len(rules) == len(lifetimes) == len(RETENTION_DAYS)
-    for ttl_ms in (1_000, *(days * DAY_MS + extra for days in (1, 7, 30, 200) for extra in (0, 1)), longest):
-        prefix = object_key("kim", "t", "bundle", retention_days(ttl_ms)).partition("/")[0] + "/"
-        assert lifetimes[prefix] * DAY_MS >= ttl_ms + DAY_MS, ttl_ms
-    assert longest <= LONGEST_TTL_MS
-
-
-def test_the_bucket_is_private(stack: MakeStack) -> None:
-    settings = stack(Overflow="on").single("AWS::S3::Bucket")["PublicAccessBlockConfiguration"]
-
-    assert (len(settings), set(settings.values())) == (4, {True})
 
 
 def test_the_function_has_its_topics_arn(stack: MakeStack, default: Stack) -> None:

@@ -53,7 +53,7 @@ def test_a_parameter_that_changes_the_function_replaces_the_version(
                 changing_parameters.add(parameter)
                 assert description(variant, name) != description(default, name), parameter
 
-    assert {"Auth", "Overflow", "AllowedOrigins"} <= changing_parameters
+    assert {"Auth", "MessageTopic", "AllowedOrigins"} <= changing_parameters
 
 
 def version_properties(stack: Stack, name: str) -> dict[str, Any]:

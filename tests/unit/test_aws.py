@@ -3,21 +3,14 @@
 import json
 import logging
 import os
-from base64 import b64decode
 from collections.abc import Callable
-from hashlib import sha256
 from typing import Any
 from unittest.mock import Mock, patch
 
 import boto3
 import pytest
-from botocore.awsrequest import AWSPreparedRequest, AWSResponse
-from botocore.compat import HTTPHeaders
 from moto import mock_aws
-from moto.core.botocore_stubber import MockRawResponse
-from msgspec.structs import replace
 
-from emulators.s3 import embedded_s3, new_bucket
 from mcp_baton import Approval, Server, Step, Workflow
 from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.clients import (
@@ -25,16 +18,13 @@ from mcp_baton.clients import (
     CONNECT_TIMEOUT_S,
     OTHER_ATTEMPTS,
     READ_TIMEOUT_S,
-    S3_TIMEOUT_S,
     dynamodb_client,
-    s3_client,
     secrets_client,
 )
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.local.dynamodb import create_table
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.dynamodb.s3 import LONGEST_TTL_MS, S3ObjectStore
 from mcp_baton.tasks.dynamodb.table import ATTEMPT_S, END
 from mcp_baton.tasks.record import NewTask
 from tests.fakes import FunctionContext
@@ -148,15 +138,15 @@ def test_anonymous_access_is_logged_as_a_warning_when_deployed(
 def test_the_first_request_warns_of_a_misspelt_setting(
     server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BATON_SHARD", "8")
+    monkeypatch.setenv("BATON_LISTEN", "8")
     lambda_handler = handler(server)
     assert warnings(caplog) == []
 
     lambda_handler(post("ping"), FunctionContext())
     lambda_handler(post("ping"), FunctionContext())
 
-    warning = "BATON_SHARD is not a setting; did you mean 'BATON_SHARDS'?"
-    assert [text for text in warnings(caplog) if "BATON_SHARD" in text] == [warning]
+    warning = "BATON_LISTEN is not a setting; did you mean 'BATON_LISTEN_MS'?"
+    assert [text for text in warnings(caplog) if "BATON_LISTEN" in text] == [warning]
 
 
 def test_an_invalid_environment_raises_when_the_handler_is_made(
@@ -206,15 +196,15 @@ def test_a_given_s3_client_stores_large_values() -> None:
 
     step = Step("photograph", tool="photograph")
     large_server.add_workflow(Workflow(name="shooting", description="take a photograph", steps=[step]))
-    client, bucket = boto3.client("dynamodb", region_name="us-east-1"), new_bucket(boto3.client("s3", "us-east-1"))
+    client = boto3.client("dynamodb", region_name="us-east-1")
     create_table(client, "tasks")
-    settings = Settings(table="tasks", overflow_bucket=bucket.name)
-    with patch("mcp_baton.aws.s3_client") as connect:
-        lambda_handler = handler(large_server, settings=settings, dynamodb=client, s3=bucket.client)
+    settings = Settings(table="tasks")
+    with patch("mcp_baton.aws.dynamodb_client") as connect:
+        lambda_handler = handler(large_server, settings=settings, dynamodb=client)
         answer = lambda_handler(post("prompts/get", name="shooting"), FunctionContext())
     assert connect.call_count == 0
     assert "oversized" not in json.loads(answer["body"])["result"]["_meta"]
-    assert len(bucket.keys) == 1
+    assert client.scan(TableName="tasks")["Count"] > 1
 
 
 @mock_aws
@@ -228,13 +218,11 @@ def test_an_object_that_is_not_a_client_of_the_service_is_refused(server: Server
         handler(server, settings=settings, dynamodb=resource)
     with pytest.raises(TypeError, match=r"boto3.client\('dynamodb'\), and got 'S3'"):
         handler(server, settings=settings, dynamodb=wrong_client)
-    with pytest.raises(TypeError, match=r"handler\(s3=…\)"):
-        handler(server, settings=settings, s3=resource)
 
 
 def test_a_store_and_a_client_cannot_both_be_given(server: Server, table: Any) -> None:
     store = dynamodb_store("tasks", Settings(), lambda: table)
-    with pytest.raises(TypeError, match="pass either `store`, or `dynamodb` and `s3`"):
+    with pytest.raises(TypeError, match="pass either `store` or `dynamodb`"):
         handler(server, settings=Settings(table="tasks"), store=store, dynamodb=table)
 
 
@@ -271,64 +259,23 @@ def test_the_settings_limit_the_lifetime_of_tasks(table: Any) -> None:
     assert store.create(NewTask("kim", {}, ttl_ms=60_000)).ttl_ms == 9_000
 
 
-def test_the_first_large_value_creates_the_client_of_the_bucket(table: Any) -> None:
-    bucket = new_bucket(embedded_s3())
-    large = os.urandom(400_000).hex()
-    with patch("mcp_baton.aws.s3_client", return_value=bucket.client) as connect:
-        store = dynamodb_store("tasks", Settings(overflow_bucket=bucket.name), lambda: table)
-        store.create(NewTask("kim", {"small": 1}))
-        assert connect.call_count == 0
-        task = store.create(NewTask("kim", {"large": large}))
-        assert connect.call_count == 1
-    assert store.get("kim", task.task_id).variables["large"] == large
-    assert len(bucket.keys) == 1
-
-
-def test_a_bucket_is_refused_if_tasks_may_outlive_its_objects() -> None:
-    longest = Settings(overflow_bucket="large-results", max_ttl_ms=LONGEST_TTL_MS)
-    dynamodb_store("tasks", longest)
-    with pytest.raises(SettingsError, match="BATON_MAX_TTL_MS=34560000001"):
-        dynamodb_store("tasks", replace(longest, max_ttl_ms=LONGEST_TTL_MS + 1))
-    dynamodb_store("tasks", Settings(max_ttl_ms=LONGEST_TTL_MS + 1))
-
-
 @pytest.mark.usefixtures("credentials")
 @pytest.mark.parametrize(
-    ("make", "connect_s", "read_s", "attempts", "then_s"),
+    ("make", "connect_s", "read_s", "attempts"),
     [
-        (dynamodb_client, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS, 0.0),
-        (secrets_client, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_ATTEMPTS, 0.0),
-        # If S3 fails, the table stores the values, which takes this much longer.
-        (s3_client, S3_TIMEOUT_S, S3_TIMEOUT_S, OTHER_ATTEMPTS, max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S)),
+        (dynamodb_client, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS),
+        (secrets_client, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_ATTEMPTS),
     ],
 )
 def test_a_hanging_service_leaves_time_within_the_write_reserve(
-    make: Callable[[], Any], connect_s: float, read_s: float, attempts: int, then_s: float
+    make: Callable[[], Any], connect_s: float, read_s: float, attempts: int
 ) -> None:
     config = make().meta.config
     assert (config.connect_timeout, config.read_timeout) == (connect_s, read_s)
     assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("standard", attempts)
     assert config.tcp_keepalive is True
-    slowest_s = attempts * max(connect_s, read_s) + (attempts - 1) * MAX_BACKOFF_S + then_s
+    slowest_s = attempts * max(connect_s, read_s) + (attempts - 1) * MAX_BACKOFF_S
     assert slowest_s * 1000 < Settings().write_reserve_ms
-
-
-@pytest.mark.usefixtures("credentials")
-def test_an_object_is_sent_with_its_checksum_and_without_expect() -> None:
-    requests: list[AWSPreparedRequest] = []
-
-    def accept(request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        requests.append(request)
-        return AWSResponse(request.url, 200, HTTPHeaders(), MockRawResponse(b""))
-
-    client = s3_client()
-    answer: Any = accept
-    client.meta.events.register("before-send.s3", answer)
-    S3ObjectStore("large-results", lambda: client).put("2d/key", b"content", sha256(b"content").digest())
-    [request] = requests
-    # With `Expect`, the client would wait for a second if S3 hangs.
-    assert "Expect" not in request.headers
-    assert b64decode(request.headers["x-amz-checksum-sha256"]) == sha256(b"content").digest()
 
 
 def test_only_the_store_retries_dynamodb_requests() -> None:

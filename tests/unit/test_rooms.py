@@ -57,7 +57,7 @@ NOT_DEPLOYED = ("cli/*", "local/*", "testing/*")
 """Modules that are not in the layer, so that their imports do not slow a cold start."""
 
 AWS_SDK_USERS = (
-    *(f"tasks/dynamodb/{name}.py" for name in ("s3", "table")),
+    "tasks/dynamodb/table.py",
     "state_keys.py",
     "aws.py",
     "clients.py",

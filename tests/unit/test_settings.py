@@ -19,7 +19,6 @@ WORKER = "arn:aws:lambda:eu-west-1:123456789012:function:baton-worker:live"
         ({}, DEFAULT),
         ({"BATON_TABLE": "tasks"}, replace(DEFAULT, table="tasks")),
         ({"BATON_TABLE": "  "}, DEFAULT),
-        ({"BATON_OVERFLOW_BUCKET": "large-results"}, replace(DEFAULT, overflow_bucket="large-results")),
         ({"BATON_ALLOW_ANONYMOUS": "on"}, replace(DEFAULT, allow_anonymous=True)),
         ({"BATON_ALLOW_ANONYMOUS": "True"}, replace(DEFAULT, allow_anonymous=True)),
         ({"BATON_ALLOW_ANONYMOUS": "0"}, DEFAULT),

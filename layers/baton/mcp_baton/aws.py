@@ -21,11 +21,9 @@ from mcp_baton.clients import (
     client_factory,
     dynamodb_client,
     lambda_client,
-    s3_client,
     secrets_client,
     topic_client,
 )
-from mcp_baton.exceptions import SettingsError
 from mcp_baton.features import AllFeatures
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.state import seal_of
@@ -41,11 +39,9 @@ from mcp_baton.workflow.services import Services
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_s3 import S3Client
 
     from mcp_baton.observability import ObservedHandler
     from mcp_baton.protocol.state import Keys
-    from mcp_baton.tasks.dynamodb.s3 import ObjectStore
     from mcp_baton.tasks.dynamodb.table import Connect
     from mcp_baton.tasks.jobs import Dispatcher
 
@@ -80,7 +76,6 @@ def handler(
     settings: Settings | None = None,
     store: TaskStore | None = None,
     dynamodb: "DynamoDBClient | None" = None,
-    s3: "S3Client | None" = None,
     dispatcher: "Dispatcher | None" = None,
 ) -> LambdaHandler:
     """Make the Lambda handler of a server. It checks and closes the server: nothing can be added afterwards.
@@ -92,7 +87,6 @@ def handler(
             run without tasks, and the first request logs a warning.
         dynamodb: A boto3 client for that table. Its timeouts, retries, credentials and endpoint are used as they are.
             By default, Baton creates a client.
-        s3: A boto3 client for the bucket of the settings.
         dispatcher: Invokes the worker for background tasks; by default, the Lambda function of the settings. Without
             a dispatcher, tools with `task="optional"` run within the request.
 
@@ -101,14 +95,12 @@ def handler(
         SettingsError: an environment variable has an invalid value.
         TypeError: a client belongs to another service, or was passed with a store, which has its own clients.
     """
-    connect, connect_s3 = cast("Connect | None", client_factory("dynamodb", dynamodb)), client_factory("s3", s3)
-    if store is not None and (connect or connect_s3):
-        raise TypeError("a store has clients of its own: pass either `store`, or `dynamodb` and `s3`")
+    connect = cast("Connect | None", client_factory("dynamodb", dynamodb))
+    if store is not None and connect:
+        raise TypeError("a store has a client of its own: pass either `store` or `dynamodb`")
     warnings = unknown_settings(os.environ) if settings is None else []
     settings = Settings.from_environment(os.environ) if settings is None else settings
-    return compose(
-        server, settings, store=store, connect=connect, connect_s3=connect_s3, dispatcher=dispatcher, warnings=warnings
-    )
+    return compose(server, settings, store=store, connect=connect, dispatcher=dispatcher, warnings=warnings)
 
 
 def compose(
@@ -117,7 +109,6 @@ def compose(
     *,
     store: TaskStore | None = None,
     connect: "Connect | None" = None,
-    connect_s3: "Callable[[], S3Client] | None" = None,
     dispatcher: "Dispatcher | None" = None,
     warnings: Iterable[str] = (),
     clock: Callable[[], float] = time.monotonic,
@@ -128,7 +119,6 @@ def compose(
 
     Args:
         connect: Creates the DynamoDB client.
-        connect_s3: Creates the S3 client.
         warnings: Logged with the first request.
         clock: Returns seconds; measures runs, questions and the age of keys.
         sleep: Waits for a number of seconds before a step is retried.
@@ -143,7 +133,7 @@ def compose(
             settings.connect == INIT or (settings.connect == AUTO and server.full_view.needs_store)
         ):
             connect = _connect_now()
-        store = dynamodb_store(settings.table, settings, connect, connect_s3, telemetry=telemetry)
+        store = dynamodb_store(settings.table, settings, connect, telemetry=telemetry)
     if dispatcher is None and settings.worker is not None:
         dispatcher = LambdaDispatcher(settings.worker, lambda_client, telemetry=telemetry)
     services = services_of(server, settings, store, dispatcher, telemetry, clock, sleep)
@@ -227,7 +217,6 @@ def dynamodb_store(
     table: str,
     settings: Settings,
     connect: "Connect | None" = None,
-    connect_s3: "Callable[[], S3Client] | None" = None,
     *,
     telemetry: Telemetry = SILENT,
     now_ms: Callable[[], int] | None = None,
@@ -235,21 +224,17 @@ def dynamodb_store(
     sleep: Callable[[float], None] = time.sleep,
     random: Callable[[], float] | None = None,
 ) -> TaskStore:
-    """Make the store of a DynamoDB table, and of the bucket of the settings if they name one.
+    """Make the store of a DynamoDB table.
 
     Args:
         table: The table's name.
         settings: The settings.
         connect: Creates the DynamoDB client, with the first request to the table; by default, `dynamodb_client`.
-        connect_s3: The same for S3.
         telemetry: Records the latency of requests, and errors.
         now_ms: The wall clock, epoch milliseconds; by default, the system clock.
         monotonic: Seconds; limits the retries of a request.
         sleep: Waits for a number of seconds between two attempts.
         random: Returns a number from 0 to 1 for the length of these pauses.
-
-    Raises:
-        SettingsError: tasks can live longer than objects in the bucket.
     """
     from mcp_baton.stores import DynamoDBStore
     from mcp_baton.tasks.dynamodb.items import Limits, values_ms
@@ -261,7 +246,6 @@ def dynamodb_store(
         max_ttl_ms=settings.max_ttl_ms,
         max_tasks_per_owner=settings.max_tasks_per_owner,
         values_ms=values_ms(settings.write_reserve_ms),
-        shards=settings.shards,
         audit_days=settings.audit_days,
     )
     requests = TaskTable(
@@ -273,8 +257,7 @@ def dynamodb_store(
         sleep=sleep,
         rng=random_fraction if random is None else random,
     )
-    objects = _object_store(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
-    return DynamoDBStore(requests, limits, objects)
+    return DynamoDBStore(requests, limits)
 
 
 def _connect_now() -> "Connect":
@@ -288,19 +271,6 @@ def _connect_now() -> "Connect":
         # No region, for example. The first request that needs the store tries again and reports the error.
         return dynamodb_client
     return lambda: client
-
-
-def _object_store(settings: Settings, connect: "Callable[[], S3Client]", telemetry: Telemetry) -> "ObjectStore | None":
-    if settings.overflow_bucket is None:
-        return None
-    from mcp_baton.tasks.dynamodb.s3 import LONGEST_TTL_MS, S3ObjectStore
-
-    if settings.max_ttl_ms > LONGEST_TTL_MS:
-        raise SettingsError(
-            f"BATON_MAX_TTL_MS={settings.max_ttl_ms} is more than {LONGEST_TTL_MS}, the longest time that objects stay "
-            "in BATON_OVERFLOW_BUCKET: lower it or set no bucket"
-        )
-    return S3ObjectStore(settings.overflow_bucket, connect, telemetry)
 
 
 def _state_keys(settings: Settings, telemetry: Telemetry, clock: Callable[[], float]) -> "Keys | None":

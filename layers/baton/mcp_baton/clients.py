@@ -9,10 +9,8 @@ from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.telemetry import SILENT, Telemetry
 
 if TYPE_CHECKING:
-    from botocore.awsrequest import AWSRequest
     from botocore.client import BaseClient
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_s3 import S3Client
 
 # If DynamoDB does not answer, part of the write reserve (5 s) must remain for the reply. An attempt costs the connect
 # timeout if DynamoDB does not accept the connection, and the read timeout if it does not answer. botocore makes one
@@ -22,12 +20,8 @@ CONNECT_TIMEOUT_S = 1.0
 READ_TIMEOUT_S = 1.0
 ATTEMPTS = 1
 
-# botocore retries requests to S3, Secrets Manager and Lambda once.
+# botocore retries requests to Secrets Manager and Lambda once.
 OTHER_ATTEMPTS = 2
-
-# The write reserve also covers an S3 that does not answer, followed by one DynamoDB timeout: 2 x 1 s + 1 s, and 1.5 s.
-# After one failure of S3, a write does not use S3 again.
-S3_TIMEOUT_S = 1.0
 
 ACCEPTED: Final = 202
 """Lambda's status for an event that it has queued."""
@@ -42,13 +36,6 @@ def dynamodb_client(region: str | None = None) -> "DynamoDBClient":
     # DynamoDB validates parameters itself.
     client = _client("dynamodb", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS, region=region, parameter_validation=False)
     return cast("DynamoDBClient", client)
-
-
-def s3_client() -> "S3Client":
-    client = _client("s3", S3_TIMEOUT_S, S3_TIMEOUT_S, OTHER_ATTEMPTS)
-    # With `Expect: 100-continue`, botocore first waits up to one second for S3 to accept the upload.
-    client.meta.events.register("request-created.s3.PutObject", _send_at_once)
-    return cast("S3Client", client)
 
 
 def secrets_client() -> "BaseClient":
@@ -86,10 +73,6 @@ def _client(
     # session, because a session must not create clients in two threads at once.
     connect: Callable[..., BaseClient] = Session().create_client
     return connect(service, region_name=region, config=config)
-
-
-def _send_at_once(request: "AWSRequest", **_: object) -> None:
-    del request.headers["Expect"]
 
 
 def client_factory[Client](service: str, client: Client | None) -> Callable[[], Client] | None:

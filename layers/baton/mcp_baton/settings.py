@@ -50,10 +50,6 @@ def _connect(name: str, text: str) -> str:
     return _choice(name, text, (AUTO, FIRST, INIT))
 
 
-def _shards(name: str, text: str) -> int:
-    return int(_choice(name, text, ("1", "8", "32")))
-
-
 def _choice(name: str, text: str, choices: tuple[str, ...]) -> str:
     if text.lower() not in choices:
         raise SettingsError(f"{name}={text!r} is not a choice{_one_of(text.lower(), choices)}")
@@ -138,9 +134,6 @@ class Settings(Struct, frozen=True):
     table: Annotated[
         str | None, Setting(_text, "the DynamoDB table of the tasks; without a table, workflows run without tasks")
     ] = None
-    overflow_bucket: Annotated[
-        str | None, Setting(_text, "the S3 bucket for large values", "none: they are stored in the table")
-    ] = None
     allow_anonymous: Annotated[
         bool,
         Setting(
@@ -157,10 +150,6 @@ class Settings(Struct, frozen=True):
     max_tasks_per_owner: Annotated[
         int | None, Setting(_number, "the approximate maximum of live tasks per owner", "unlimited")
     ] = None
-    shards: Annotated[
-        int,
-        Setting(_shards, "the number of partitions for an owner's tasks: 1, 8 or 32. It can be raised, never lowered"),
-    ] = 1
     write_reserve_ms: Annotated[
         int, Setting(_number, "the part of the function's time that is reserved for storing a run's results")
     ] = 5_000

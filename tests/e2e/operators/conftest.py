@@ -142,7 +142,7 @@ def shop(database: tuple[Any, Requests, str], tmp_path: Path, monkeypatch: pytes
     """A shop with an empty table, in which refunds fail."""
     client, requests, url = database
     requests.times, requests.limits = {}, {}
-    for name in ("BATON_OVERFLOW_BUCKET", "BATON_SHARDS", "BATON_TABLE"):
+    for name in ("BATON_MAX_TTL_MS", "BATON_TABLE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "path", [*sys.path])
     table = f"shop-{next(TABLES)}"

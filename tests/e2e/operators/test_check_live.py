@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from mcp_baton.cli.app import main
-from mcp_baton.tasks.record import JobSpec, NewTask
+from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.record import PAUSE_REASON, JobSpec, NewTask
 from tests.e2e.operators.conftest import Baton, BatonJson, Shop
 
 STEP_CHANGE = ('arguments={"order_id": ORDER_ID}),', 'arguments={"order_id": ORDER_ID, "currency": ORDER_ID}),')
@@ -25,8 +26,8 @@ SECRET_ARGUMENT = ('Argument("order_id", required=True)', 'Argument("order_id", 
 def fill(shop: Shop, tasks: int) -> None:
     """Store tasks of a removed workflow, of about 100 KB each. A page of a scan has at most 1 MB."""
     for index in range(tasks):
-        values = {f"v{number}": os.urandom(1_900).hex() for number in range(50)}
-        shop.store.create(NewTask(f"owner {index}", values, workflow="gone"))
+        pause: Json = {"type": "toolError", "error": os.urandom(50_000).hex()}
+        shop.store.create(NewTask(f"owner {index}", {PAUSE_REASON: pause}, workflow="gone"))
 
 
 def test_a_task_whose_completed_step_has_changed_is_named(shop: Shop, baton: Baton) -> None:

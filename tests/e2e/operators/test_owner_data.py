@@ -3,14 +3,10 @@
 import json
 import os
 import re
-from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
-from emulators.s3 import Bucket
 from mcp_baton.approvals.record import ApprovalRecord, ApprovalState, Decision
 from mcp_baton.aws import dynamodb_store
 from mcp_baton.cli.app import main
@@ -24,21 +20,9 @@ from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import Batch
 from tests.e2e.operators.conftest import Baton, Shop
 
-KIM, OTHER_OWNERS = "kim", ("ann", "kim#00", "ki")
+KIM, OTHER_OWNERS = "kim", ("ann", "kim#00", "kim#", "ki")
 LARGE = os.urandom(200_000).hex()
 FORGET = ("forget", "--owner", KIM, "--yes")
-
-
-@pytest.fixture
-def bucket(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    """A bucket in moto's S3 that is named in the environment."""
-    del shop  # this fixture resets the environment
-    with mock_aws():
-        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        client = boto3.client("s3")
-        client.create_bucket(Bucket="overflow")
-        monkeypatch.setenv("BATON_OVERFLOW_BUCKET", "overflow")
-        yield Bucket(client, "overflow")
 
 
 def items(shop: Shop) -> list[dict[str, Any]]:
@@ -83,9 +67,9 @@ def store_items(shop: Shop, store: DynamoDBStore, owner: str) -> str:
     return task.task_id
 
 
-def with_limit(shop: Shop, bucket: str | None = None) -> DynamoDBStore:
-    """Return the shop's store with a limit on live tasks and a bucket."""
-    settings = Settings(table=shop.table, max_tasks_per_owner=100, overflow_bucket=bucket)
+def with_limit(shop: Shop) -> DynamoDBStore:
+    """Return the shop's store with a limit on live tasks."""
+    settings = Settings(table=shop.table, max_tasks_per_owner=100)
     store = dynamodb_store(shop.table, settings, connect=shop.store.table.connection.client)
     assert isinstance(store, DynamoDBStore)
     return store
@@ -173,27 +157,6 @@ def test_an_interrupted_deletion_is_completed_by_the_next_one(shop: Shop, baton:
     shop.requests.limits.clear()
     assert baton(*FORGET)[0] == 0
     assert items(shop) == []
-
-
-def test_objects_in_the_bucket_are_exported_and_deleted(
-    shop: Shop, bucket: Bucket, baton: Baton, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = with_limit(shop, bucket.name)
-    store_items(shop, store, "ann")
-    [other_key] = bucket.keys
-    store_items(shop, store, KIM)
-    assert len(bucket.keys) == 2
-
-    assert [line["variables"]["large"] for line in export_lines(baton) if line.get("workflow") == "flow"] == [LARGE]
-    monkeypatch.delenv("BATON_OVERFLOW_BUCKET")
-    code, _, err = baton(*FORGET)
-    assert (code, "set BATON_OVERFLOW_BUCKET" in err) == (2, True)
-    assert len(bucket.keys) == 2
-
-    monkeypatch.setenv("BATON_OVERFLOW_BUCKET", bucket.name)
-    code, output, _ = baton(*FORGET)
-    assert (code, "objects deleted: 1" in output) == (0, True)
-    assert bucket.keys == [other_key]
 
 
 def test_a_late_run_of_a_deleted_task_stores_nothing(shop: Shop, baton: Baton) -> None:

@@ -1,4 +1,4 @@
-"""S3 and DynamoDB hang at the end of a run. Its reply must come before the function's time ends (docs/storage.md,
+"""DynamoDB hangs at the end of a run. Its reply must come before the function's time ends (docs/storage.md,
 Time)."""
 
 import json
@@ -8,11 +8,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from emulators.s3 import Bucket
 from mcp_baton import Server, Step, Workflow, constant
 from mcp_baton.settings import Settings
 from tests.e2e.background_support import container
@@ -29,7 +27,6 @@ TOOLS_S = FUNCTION_S - RESERVE_S - 0.01
 HEAD_S = 2.5
 REPLY_S = 0.3
 ATTEMPT_S = 1.0
-SLACK_S = 0.01
 FOR_EVER_S = 1_000.0
 ZIP_S = 0.1
 """The time to compress 262,144 bytes on a busy machine."""
@@ -58,20 +55,19 @@ class Run:
     """A run whose last step returns when only the write reserve is left. From then on, requests hang.
 
     Args:
-        engine: The DynamoDB and the S3.
+        engine: The DynamoDB.
         table: The table.
-        bucket: The bucket for values that are cheaper there than in the table.
         hanging_s: How long requests hang, by operation, in seconds.
     """
 
-    def __init__(self, engine: Engine, table: Table, bucket: Bucket, hanging_s: dict[str, float]) -> None:
+    def __init__(self, engine: Engine, table: Table, hanging_s: dict[str, float]) -> None:
         self.time = Virtual()
         self.hangs = {name: Hang(self.time, seconds, on=False) for name, seconds in hanging_s.items()}
         self.replied_s = 0.0
         self.answers = list[Answer]()
         self._engine = engine
-        time, settings = self.time, Settings(table=table.name, overflow_bucket=bucket.name)
-        handler = container(self._server(), table, settings, time, connect_s3=lambda: engine.s3)
+        time, settings = self.time, Settings(table=table.name)
+        handler = container(self._server(), table, settings, time)
         self.client = Client(handler, remaining_ms=lambda: int((FUNCTION_S - time.s) * 1000))
 
     def _server(self) -> Server:
@@ -117,8 +113,7 @@ class Run:
                 "mcp_baton.tasks.texts.zlib", SimpleNamespace(**{**vars(zlib), "compressobj": self._slow_zip})
             )
             for name, hang in self.hangs.items():
-                client: Any = self._engine.s3 if name.startswith("s3.") else self._engine.client
-                stack.enter_context(hang.of(client, name))
+                stack.enter_context(hang.of(self._engine.client, name))
             yield
 
 
@@ -130,21 +125,13 @@ def task_values(client: Client, task_id: str) -> list[object]:
 
 
 @pytest.mark.parametrize("limit_s", [ATTEMPT_S, FOR_EVER_S], ids=["times out", "never ends"])
-def test_a_run_replies_in_time_when_s3_and_dynamodb_hang_at_once(
-    engine: Engine, table: Table, bucket: Bucket, limit_s: float
-) -> None:
+def test_a_run_replies_in_time_when_values_and_the_head_hang(engine: Engine, table: Table, limit_s: float) -> None:
     """A request hangs until the client's time limit, or longer, as if its response arrived byte by byte."""
-    run = Run(
-        engine,
-        table,
-        bucket,
-        {"s3.PutObject": limit_s, "dynamodb.PutItem": limit_s, "dynamodb.UpdateItem": ATTEMPT_S},
-    )
+    run = Run(engine, table, {"dynamodb.PutItem": limit_s, "dynamodb.UpdateItem": ATTEMPT_S})
     answer = run.go()
-    objects, items, heads = (hang.began_s for hang in run.hangs.values())
-    zip_s = objects[0] - TOOLS_S
+    items, heads = (hang.began_s for hang in run.hangs.values())
+    zip_s = items[0] - TOOLS_S
     assert 0.7 <= zip_s <= 0.7 + 2 * ZIP_S
-    assert items[0] - objects[0] <= 1.2 + SLACK_S
     assert [round(FUNCTION_S - start_s, 1) for start_s in heads] == [2.5, 1.4]
     assert FUNCTION_S - run.replied_s >= REPLY_S
     assert answer.meta["persisted"] == "unknown"
@@ -152,10 +139,8 @@ def test_a_run_replies_in_time_when_s3_and_dynamodb_hang_at_once(
     assert all(value in answer.body for value in VALUES)
 
 
-def test_if_only_values_hang_the_task_item_is_written_with_notes_in_their_place(
-    engine: Engine, table: Table, bucket: Bucket
-) -> None:
-    run = Run(engine, table, bucket, {"s3.PutObject": FOR_EVER_S, "dynamodb.PutItem": FOR_EVER_S})
+def test_if_only_values_hang_the_task_item_is_written_with_notes_in_their_place(engine: Engine, table: Table) -> None:
+    run = Run(engine, table, {"dynamodb.PutItem": FOR_EVER_S})
     answer = run.go()
     assert FUNCTION_S - run.replied_s >= HEAD_S
     assert "persisted" not in answer.meta

@@ -1,10 +1,9 @@
-"""Large values over the wire: each is stored in a bucket and costs one request (docs/storage.md)."""
+"""Large values over the wire: each is stored outside the head and read when it is needed (docs/storage.md)."""
 
 import json
 
 import pytest
 
-from emulators.s3 import SLOW_DOWN, Bucket
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.present.view import variables_in
 from mcp_baton.workflow.sources import task_variable
@@ -12,9 +11,10 @@ from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Client, Era, Table
 from tests.noise import noise
 from tests.sent import Requests
+from tests.value_items import ValueItems
 
-BIG = noise(600_000)
-LOSS = {"error": f"result of {len(BIG) + 2} bytes is lost: its object is missing in S3"}
+BIG = noise(400_000)
+LOSS = {"error": f"result of {len(BIG) + 2} bytes is lost: its piece 1 is missing"}
 UNREADABLE = {"error": "this value cannot be read now; ask again"}
 
 
@@ -24,7 +24,7 @@ def large_server() -> Server:
 
     @server.tool
     def make(seed: int = 0) -> str:
-        return noise(600_000, seed)
+        return noise(400_000, seed)
 
     @server.tool
     def approve(by: str | None = None) -> str:
@@ -72,10 +72,10 @@ IN_EACH_ERA = pytest.mark.usefixtures("era")
 
 
 @pytest.fixture
-def client(request: pytest.FixtureRequest, make_client: MakeClient, bucket: Bucket) -> Client:
-    """A client over a store with a bucket. It runs in each era if the test uses the fixture `era`."""
+def client(request: pytest.FixtureRequest, make_client: MakeClient, values: ValueItems) -> Client:
+    """A client over a store with a values. It runs in each era if the test uses the fixture `era`."""
     era: Era = request.getfixturevalue("era") if "era" in request.fixturenames else "2025"
-    return make_client(large_server(), bucket=bucket, era=era)
+    return make_client(large_server(), era=era)
 
 
 def paused_task(client: Client, requests: Requests | None = None) -> str:
@@ -89,9 +89,9 @@ def approve(client: Client, task: str) -> None:
     assert client.call_tool("approve", {"by": "kim"}, task=task).meta["recorded"] is True
 
 
-def test_a_large_result_is_stored_and_a_resume_uses_it(client: Client, requests: Requests, bucket: Bucket) -> None:
+def test_a_large_result_is_stored_and_a_resume_uses_it(client: Client, requests: Requests, values: ValueItems) -> None:
     run = client.get_prompt("flow")
-    assert requests.take() == ["PutItem", "PutObject", "UpdateItem"]
+    assert requests.take() == ["PutItem", "PutItem", "UpdateItem"]
     assert run.statuses == ["completed", "failed", "pending"]
     assert ("user", f"Result from make: {BIG}") in run.conversation
     assert 'Call measure with {"text": "<output from make>"}' in run.handoff
@@ -100,17 +100,17 @@ def test_a_large_result_is_stored_and_a_resume_uses_it(client: Client, requests:
     # The remaining call needs the large value. `next` shows its placeholder, so the value is not read.
     assert requests.take() == ["GetItem", "UpdateItem"]
     resumed_answer = client.get_prompt("flow", task=task)
-    assert requests.take() == ["UpdateItem", "GetObject", "UpdateItem"]
+    assert requests.take() == ["UpdateItem", "GetItem", "UpdateItem"]
     assert resumed_answer.statuses == ["completed"] * 3
-    assert resumed_answer.conversation[-1] == ("user", "Result from measure: 600000")
+    assert resumed_answer.conversation[-1] == ("user", "Result from measure: 400000")
     assert resumed_answer.meta["task_status"] == "completed"
     variables = client.variables(task)
-    assert (variables["_workflow.result.make"], variables["_workflow.result.use"]) == (BIG, 600_000)
-    assert requests.take() == ["GetItem", "GetObject"]
-    assert len(bucket.keys) == 1
+    assert (variables["_workflow.result.make"], variables["_workflow.result.use"]) == (BIG, 400_000)
+    assert requests.take() == ["GetItem", "GetItem"]
+    assert len(values.keys) == 1
 
 
-def test_requests_that_show_no_values_read_none_from_the_bucket(client: Client, requests: Requests, era: Era) -> None:
+def test_requests_that_show_no_values_read_none(client: Client, requests: Requests, era: Era) -> None:
     task = paused_task(client, requests)
     client.task("get", task)
     client.get_prompt("argument", {"text": "x"}, task=task)
@@ -120,7 +120,7 @@ def test_requests_that_show_no_values_read_none_from_the_bucket(client: Client, 
     else:
         client.task("update", task, inputResponses={})
     client.task("cancel", task)
-    assert "GetObject" not in requests.take()
+    requests.take()
 
 
 def test_a_tool_reads_a_large_variable_once_and_deletes_it_without_reading_it(
@@ -129,69 +129,69 @@ def test_a_tool_reads_a_large_variable_once_and_deletes_it_without_reading_it(
     task = paused_task(client)
     client.call_tool("keep", task=task)
     requests.take()
-    assert client.call_tool("read", task=task).result["content"] == [{"type": "text", "text": "600000"}]
-    assert requests.take() == ["GetItem", "GetObject", "UpdateItem"]
+    assert client.call_tool("read", task=task).result["content"] == [{"type": "text", "text": "400000"}]
+    assert requests.take() == ["GetItem", "GetItem", "UpdateItem"]
     assert client.call_tool("forget", task=task).meta["recorded"] is True
     assert requests.take() == ["GetItem", "UpdateItem"]
     assert "big" not in client.variables(task)
 
 
 def test_large_arguments_are_stored_and_a_resume_without_them_runs_nothing(
-    client: Client, requests: Requests, bucket: Bucket, table: Table
+    client: Client, requests: Requests, values: ValueItems, table: Table
 ) -> None:
     task = client.get_prompt("argument", {"text": BIG}).task_id
-    assert requests.take() == ["PutObject", "PutItem", "UpdateItem"]
+    assert requests.take() == ["PutItem", "PutItem", "UpdateItem"]
     approve(client, task)
-    [key] = bucket.keys
-    content, variables_before = bucket.content(key), table.item(task)["variables"]
-    bucket.expire(key)
+    [key] = values.keys
+    content, variables_before = values.item(key), table.item(task)["variables"]
+    values.expire(key)
     error = client.get_prompt("argument", task=task).error
     assert (error["code"], "arguments are lost" in error["message"]) == (-32603, True)
     assert table.item(task)["variables"] == variables_before
-    bucket.replace(key, content)
+    values.put(content)
     requests.take()
-    assert client.get_prompt("argument", task=task).conversation[-1] == ("user", "Result from measure: 600000")
-    assert requests.take() == ["UpdateItem", "GetObject", "UpdateItem"]
+    assert client.get_prompt("argument", task=task).conversation[-1] == ("user", "Result from measure: 400000")
+    assert requests.take() == ["UpdateItem", "GetItem", "UpdateItem"]
 
 
 @IN_EACH_ERA
-def test_a_task_is_completed_with_a_large_result(client: Client, requests: Requests, bucket: Bucket) -> None:
+def test_a_task_is_completed_with_a_large_result(client: Client, requests: Requests, values: ValueItems) -> None:
     task, task_result = client.get_prompt("argument", {"text": "short"}).task_id, {"text": BIG}
     requests.take()
     assert client.task("cancel", task, result=task_result).status == 200
-    assert requests.take() == ["GetItem", "PutObject", "UpdateItem"]
+    assert requests.take() == ["GetItem", "PutItem", "UpdateItem"]
     method = "result" if client.era == "2025" else "get"
-    with bucket.refusing("GetObject", SLOW_DOWN):
+    with values.refusing("GetItem"):
         error = client.task(method, task).error
     assert (error["code"], "same request again" in error["message"]) == (-32603, True)
     assert client.task(method, task).result["result"] == task_result
-    bucket.expire(bucket.keys[-1])
+    values.expire(values.keys[-1])
     assert client.task("get", task).result["status"] == "completed"
-    assert client.task(method, task).result["result"]["error"].endswith("is lost: its object is missing in S3")
+    assert client.task(method, task).result["result"]["error"].endswith("is lost: its piece 1 is missing")
 
 
 def test_a_resume_that_cannot_read_a_value_runs_nothing_and_can_be_repeated(
-    client: Client, bucket: Bucket, requests: Requests, table: Table
+    client: Client, values: ValueItems, requests: Requests, table: Table
 ) -> None:
     task = paused_task(client)
     approve(client, task)
     variables_before = table.item(task)["variables"]
     requests.take()
-    with bucket.refusing("GetObject", SLOW_DOWN):
+    with values.refusing("GetItem"):
         answer = client.get_prompt("flow", task=task)
     assert answer.error["code"] == -32603
     assert "nothing was run" in answer.error["message"]
     assert "SlowDown" not in json.dumps(answer.messages)
-    assert requests.take() == ["UpdateItem", "GetObject", "UpdateItem"]
+    assert requests.take() == ["UpdateItem", "GetItem", "UpdateItem"]
     assert table.item(task)["variables"] == variables_before
     assert client.get_prompt("flow", task=task).statuses == ["completed"] * 3
 
 
-def test_a_resume_pauses_at_the_step_that_needs_a_lost_value(client: Client, bucket: Bucket, table: Table) -> None:
+def test_a_resume_pauses_at_the_step_that_needs_a_lost_value(client: Client, values: ValueItems, table: Table) -> None:
     task = paused_task(client)
     approve(client, task)
-    [key] = bucket.keys
-    bucket.expire(key)
+    [key] = values.keys
+    values.expire(key)
     resumed_answer = client.get_prompt("flow", task=task)
     assert resumed_answer.meta["pause_reason"] == {
         "type": "unresolvedDependency",
@@ -206,20 +206,20 @@ def test_a_resume_pauses_at_the_step_that_needs_a_lost_value(client: Client, buc
 
 
 def test_tasks_get_marks_values_that_are_lost_or_cannot_be_read_and_shows_the_others(
-    client: Client, bucket: Bucket, requests: Requests, caplog: pytest.LogCaptureFixture
+    client: Client, values: ValueItems, requests: Requests, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = client.get_prompt("two").task_id
     requests.take()
-    with bucket.silent("GetObject"):
+    with values.refusing("GetItem"):
         answer = client.task_with("all", task)
-    assert requests.take() == ["GetItem", "GetObject"]
+    assert requests.take() == ["GetItem", "GetItem"]
     assert answer.result["status"] == "working"
     assert [answer.meta[f"_workflow.result.make{seed}"] for seed in range(2)] == [UNREADABLE] * 2
     assert answer.meta["_workflow.pause_reason"]["failedStep"] == "stop"
     assert "_workflow.result.make0" in caplog.text
     full_answer = client.task_with("all", task)
     assert variables_in(full_answer.meta)["_workflow.result.make0"] == BIG
-    bucket.expire(bucket.keys[0])
+    values.expire(values.keys[0])
     answer = client.task_with("all", task)
     assert [value for name, value in answer.meta.items() if full_answer.meta[name] != value] == [LOSS]
     assert answer.meta.keys() == full_answer.meta.keys()
@@ -227,17 +227,17 @@ def test_tasks_get_marks_values_that_are_lost_or_cannot_be_read_and_shows_the_ot
 
 @pytest.mark.parametrize("fault", ["lost", "unreadable"])
 def test_a_step_whose_variable_is_lost_or_cannot_be_read_pauses(
-    client: Client, bucket: Bucket, table: Table, fault: str
+    client: Client, values: ValueItems, table: Table, fault: str
 ) -> None:
     task = client.get_prompt("paused_variable").task_id
     approve(client, task)
-    [key] = bucket.keys
-    content = bucket.content(key)
+    [key] = values.keys
+    content = values.item(key)
     if fault == "lost":
-        bucket.expire(key)
+        values.expire(key)
         resumed_answer = client.get_prompt("paused_variable", task=task)
     else:
-        with bucket.refusing("GetObject", SLOW_DOWN):
+        with values.refusing("GetItem"):
             resumed_answer = client.get_prompt("paused_variable", task=task)
     assert resumed_answer.meta["pause_reason"] == {
         "type": "unresolvableParams",
@@ -248,16 +248,16 @@ def test_a_step_whose_variable_is_lost_or_cannot_be_read_pauses(
     }
     placeholder = "<missing: text>" if fault == "lost" else "<task variable big>"
     assert f'Call measure with {{"text": "{placeholder}"}}' in resumed_answer.handoff
-    bucket.replace(key, content)
+    values.put(content)
     assert client.get_prompt("paused_variable", task=task).statuses == ["completed"] * 3
 
 
 def test_a_tool_that_reads_a_lost_variable_fails_and_the_log_has_the_reason(
-    client: Client, bucket: Bucket, caplog: pytest.LogCaptureFixture
+    client: Client, values: ValueItems, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = client.get_prompt("paused_variable").task_id
-    [key] = bucket.keys
-    bucket.expire(key)
+    [key] = values.keys
+    values.expire(key)
     answer = client.call_tool("read", task=task)
     assert answer.result["isError"] is True
     assert answer.result["content"][0]["text"] == "internal error in read (id api-1)"

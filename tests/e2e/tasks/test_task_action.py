@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from jsonschema_rs import validator_for
 
-from emulators.s3 import Bucket
 from mcp_baton import (
     Approval,
     Argument,
@@ -463,16 +462,16 @@ def test_a_board_stays_within_the_size_that_hosts_show(baton: Connect) -> None:
 
 
 def test_show_is_one_read_even_if_values_are_stored_outside_the_item(
-    make_client: MakeClient, bucket: Bucket, requests: Requests
+    make_client: MakeClient, requests: Requests
 ) -> None:
-    client = make_client(large_server(), bucket=bucket)
+    client = make_client(large_server())
     task = client.get_prompt("flow").task_id
     requests.take()
     structure = client.call_tool("flow", {"task_id": task, "task_action": "show"}).result["structuredContent"]
 
     assert requests.take() == ["GetItem"]
     make_step, _, use_step = structure["board"]["steps"]
-    assert make_step["result"]["bytes"] == make_step["bytes"] == 600_002
+    assert make_step["result"]["bytes"] == make_step["bytes"] == 400_002
     assert use_step["arguments"] == {"text": "<output from make>"}
     # The argument is not missing, because the server replaces the placeholder.
     assert structure["board"]["calls"][1]["missing"] == []

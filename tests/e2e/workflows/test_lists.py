@@ -35,6 +35,7 @@ class Person(TypedDict):
 
 
 ITEMS = "_workflow.items.notify"
+ELEMENTS = "_workflow.elements.notify"
 
 
 class Sites:
@@ -176,7 +177,7 @@ def test_the_other_elements_finish_if_some_fail_and_a_resume_runs_only_the_faile
     assert run.steps == {"find": "completed", "notify": "failed", "count": "pending"}
     assert run.pause.failed_items == [{"index": 0, "error": "a is down"}, {"index": 2, "error": "c is down"}]
     assert run.pause.failed_count == 2
-    assert values[ITEMS] == {"elements": ["a", "b", "c"], "results": {"1": "hello b"}}
+    assert (values[ELEMENTS], values[ITEMS]) == (["a", "b", "c"], [None, "hello b", None])
     assert second_calls == ["a", "c"]
     assert second_run.pause.failed_items == [{"index": 2, "error": "c is down"}]
     assert sites.notifications == [("c", keys["c"])]
@@ -252,7 +253,7 @@ def test_a_call_that_matches_no_open_element_is_an_extra_call() -> None:
             client.call_tool("notify", {"to": to, "text": "hello"}, task=run.task_id)
         values = variables(client, run.task_id)
 
-    assert values[ITEMS]["results"] == {"0": "hello a", "1": "hello b"}
+    assert values[ITEMS] == ["hello a", "hello b", None]
     assert values["_workflow.extra.notify"] == "hello z"
 
 
@@ -307,7 +308,7 @@ def test_a_call_that_repeats_that_of_an_element_is_not_recorded_in_another_one()
         client.call_tool("mail", {"to": "a", "text": "hello"}, task=run.task_id)
         values = variables(client, run.task_id)
 
-    assert values["_workflow.items.mail"]["results"] == {"0": "hello a"}
+    assert values["_workflow.items.mail"][0] == "hello a"
     assert values["_workflow.extra.mail"] == "hello a"
 
 
@@ -426,7 +427,7 @@ def test_finished_elements_are_stored_if_the_time_runs_out(make_client: MakeClie
 
     assert run.meta["pause_reason"]["type"] == "deadlineExceeded"
     assert first_calls == ["a", "b"]
-    assert values[ITEMS]["results"] == {"0": "hello a", "1": "hello b"}
+    assert values[ITEMS] == ["hello a", "hello b", None]
     assert sites.calls() == ["c"]
 
 
@@ -439,7 +440,7 @@ def test_the_elements_are_stored_even_if_none_of_them_has_a_result(make_client: 
     run = client.call_tool("report")
 
     assert run.meta["pause_reason"]["type"] == "deadlineExceeded"
-    assert client.variables(run.task_id)[ITEMS] == {"elements": ["a", "b", "c"], "results": {}}
+    assert client.variables(run.task_id)[ITEMS] == [None, None, None]
 
 
 def test_a_list_with_checkpoint_is_written_while_it_runs() -> None:
@@ -452,7 +453,7 @@ def test_a_list_with_checkpoint_is_written_while_it_runs() -> None:
         client.clock.advance(60)
         run = client.call_workflow("report", task=task.task_id)
 
-    assert values[ITEMS]["results"] == {"0": "hello a"}
+    assert values[ITEMS] == ["hello a", None, None]
     assert run.completed
     assert sites.calls() == ["a", "b", "c"]
 

@@ -184,7 +184,7 @@ def test_a_variable_that_is_too_large_is_replaced_and_the_result_is_kept(make_cl
     "value",
     [
         {"error": "result of 5 bytes exceeds the task's size limit"},
-        {"error": "result of 5 bytes is lost: its object is missing in S3"},
+        {"error": "result of 5 bytes is lost: its piece 1 is missing"},
         f"L,5,{EXCEEDS}",
         {"_workflow.digest": "0" * 32, "bytes": 5},
         {"_workflow.secret": True},

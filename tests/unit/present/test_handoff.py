@@ -89,10 +89,10 @@ def text(
             "Step 's' could not start: it needs the output 'order' of step 'fetch', which does not exist.",
         ),
         (
-            UnresolvedDependency("s", "order", "fetch", "t", "result of 9 bytes is lost: its object is missing in S3"),
+            UnresolvedDependency("s", "order", "fetch", "t", "result of 9 bytes is lost: its piece 1 is missing"),
             (
                 "Step 's' could not start: it needs the output 'order' of step 'fetch', which is not available: "
-                "result of 9 bytes is lost: its object is missing in S3."
+                "result of 9 bytes is lost: its piece 1 is missing."
             ),
         ),
         (DeadlineExceeded("s", "t"), "The server ran out of time before step 's'. Nothing failed."),

@@ -215,9 +215,6 @@ def test_settings_are_applied(orders: Server) -> None:
 def test_invalid_arguments_of_connect_are_refused(orders: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="'2026' or '2025'"), connect(orders, era="2024"):  # type: ignore[arg-type]
         pass
-    bucket = Settings(overflow_bucket="values")
-    with pytest.raises(SettingsError, match="overflow_bucket"), connect(orders, settings=bucket):
-        pass
     monkeypatch.delitem(sys.modules, "mcp_baton.local.embedded", raising=False)
     monkeypatch.setitem(sys.modules, "moto.core.botocore_stubber", None)
     with pytest.raises(SettingsError, match=r"mcp-baton\[local\]"), connect(orders):

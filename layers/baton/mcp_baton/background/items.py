@@ -2,15 +2,21 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from itertools import batched
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mcp_baton.exceptions import ClaimLost, Conflict, NoAttemptLeft, StoreBusy, TaskFinished, TaskNotFound, TooLarge
+from mcp_baton.exceptions import (
+    ClaimLost,
+    Conflict,
+    NoAttemptLeft,
+    StoreBusy,
+    StoreUnavailable,
+    TaskFinished,
+    TaskNotFound,
+    TooLarge,
+)
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_json
-from mcp_baton.tasks.dynamodb.changes import BOOKKEEPING_BYTES
 from mcp_baton.tasks.dynamodb.expressions import (
     Update,
     enter_outbox,
@@ -26,6 +32,8 @@ from mcp_baton.tasks.dynamodb.expressions import (
     unlist,
 )
 from mcp_baton.tasks.dynamodb.items import (
+    DAY_S,
+    KEPT_UNTIL,
     LISTED_AT,
     LISTED_IN,
     LISTS,
@@ -39,22 +47,18 @@ from mcp_baton.tasks.dynamodb.items import (
     owner_of,
     task_id_of,
 )
+from mcp_baton.tasks.dynamodb.lists import record_in
 from mcp_baton.tasks.dynamodb.table import CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge, RetryPolicy
 from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, has_claim, held_error, stored_item
-from mcp_baton.tasks.dynamodb.values import item_size, size
+from mcp_baton.tasks.dynamodb.values import item_size, pointer_in, size
+from mcp_baton.tasks.dynamodb.write import BOOKKEEPING_BYTES, values_in
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, Claim, Job, TaskRecord, TaskStatus
 from mcp_baton.tasks.texts import to_text
 from mcp_baton.telemetry import SILENT, STORE_CONFLICTS
 
-if TYPE_CHECKING:
-    from mcp_baton.tasks.dynamodb.outside import Path
-    from mcp_baton.tasks.dynamodb.values import Pointer
-
 MOST_QUESTIONS = 100
-"""They fit into one `UpdateExpression`. So do the pointers that one write replaces."""
-
-MOST_POINTERS = 100
+"""They fit into one `UpdateExpression`."""
 
 RETRY_AFTER_MS = 1_000
 
@@ -265,13 +269,9 @@ class DynamoDBJobStore:
         lifetime_ms = min(max(task.ttl_ms, now_ms + ttl_ms - created_ms), longest_ms)
         if end_s * 1000 >= now_ms + (ttl_ms // 2 if least_ms is None else least_ms) or lifetime_ms <= task.ttl_ms:
             return task
-        from mcp_baton.tasks.dynamodb.outside import expiring_pointers
-
         expires_s = max(end_s, -(-(created_ms + lifetime_ms) // 1000))
-        # Values outside the item that would expire earlier are written again first. If that fails, the task lives only
-        # as long as they do.
-        if expiring := expiring_pointers(stored_item(task), expires_s):
-            expires_s = min(expires_s, self._prolong(task, expires_s, expiring))
+        kept_s = self._kept_until_s(task, expires_s)
+        expires_s = min(expires_s, kept_s or expires_s)
         lifetime_ms = min(lifetime_ms, expires_s * 1000 - created_ms)
         if lifetime_ms <= task.ttl_ms:
             return task
@@ -281,8 +281,11 @@ class DynamoDBJobStore:
         update.require(f"{update.name('expires_at')}<{update.number(expires_s)}")
         update.set(update.name("expires_at"), update.number(expires_s))
         update.set(update.name("ttl_ms"), update.number(lifetime_ms))
-        if expires_s > end_s + MARGIN_S:  # values that other requests write meanwhile would expire earlier
-            _require_version(update, task)
+        if kept_s is None:
+            update.require(f"attribute_not_exists({update.name(KEPT_UNTIL)})")
+        elif kept_s != number(stored_item(task), KEPT_UNTIL):
+            _require_version(update, task)  # another request may have stored values since, which are not kept so long
+            update.set(update.name(KEPT_UNTIL), update.number(kept_s))
         try:
             current = self._tasks.record(task.owner, self._update_counted(task, update, expires_s, lifetime_ms))
         except Conflict as conflict:
@@ -291,23 +294,28 @@ class DynamoDBJobStore:
             raise ClaimLost(current)
         return current
 
-    def _prolong(self, task: TaskRecord, expires_s: int, expiring: "Mapping[Path, Pointer]") -> int:
-        """Write values again, with one `UpdateItem` for 100 pointers. Returns until when all of them are kept, epoch
-        seconds."""
-        from mcp_baton.tasks.dynamodb.outside import rewrite_values
+    def _kept_until_s(self, task: TaskRecord, expires_s: int) -> int | None:
+        """Until when the values outside the head are kept, epoch seconds, after they were kept longer if the task is to
+        live until `expires_s`; `None` if there are none.
 
-        pointers, until_s = rewrite_values(self._tasks.overflow_stores(), task.owner, task.task_id, expires_s, expiring)
-        for batch in batched(pointers.items(), MOST_POINTERS):
-            update = guarded_update(self._tasks.now_ms(), None)
-            _require_version(update, task)
-            for path, pointer in batch:
-                update.set(update.path(*path), update.value(pointer))
-            try:
-                self._table.update(self._tasks.key(task.owner, task.task_id), update, WRITE, complete=False)
-            except ConditionFailed:
-                # The task has changed or ended. Its worker extends it again soon.
-                return min(pointer.until_s for pointer in expiring.values())
-        return until_s
+        If they could not be kept longer, the task lives only as long as they do.
+        """
+        head = stored_item(task)
+        if KEPT_UNTIL not in head:
+            return None
+        kept_s = number(head, KEPT_UNTIL)
+        if kept_s >= expires_s + MARGIN_S:
+            return kept_s  # values that other requests store meanwhile are kept at least as long
+        from mcp_baton.tasks.dynamodb.outside import chunk_keys, keep, keys_of
+
+        values = values_in(head).values()
+        keys = keys_of(task.owner, task.task_id, filter(None, map(pointer_in, values)))
+        try:
+            for record in filter(None, map(record_in, values)):
+                keys += chunk_keys(self._table, task.owner, task.task_id, record)
+        except StoreUnavailable:
+            return kept_s
+        return expires_s + DAY_S if keep(self._table, keys, expires_s + DAY_S) else kept_s
 
     def _update(self, task: TaskRecord, update: Update, claim: Claim, retry_policy: RetryPolicy) -> Item:
         try:

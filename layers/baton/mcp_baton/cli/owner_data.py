@@ -60,11 +60,8 @@ def forget(
         if outcome := items.delete(item):
             counts[outcome] += 1
 
-    def delete_objects(items: "OwnerItems") -> None:
-        counts["objects deleted"] += items.delete_objects()
-
     try:
-        return _for_each(owner, table, dynamodb, after, read_units, delete, delete_objects)
+        return _for_each(owner, table, dynamodb, after, read_units, delete)
     finally:
         echo(", ".join(f"{name}: {count}" for name, count in sorted(counts.items()) if count) or "nothing was deleted")
 
@@ -76,7 +73,6 @@ def _for_each(
     after: str | None,
     read_units: float,
     process: "Callable[[OwnerItems, Item], None]",
-    finish: "Callable[[OwnerItems], None]" = lambda _: None,
 ) -> int:
     from mcp_baton.cli.owner_items import OwnerItems
     from mcp_baton.cli.remote.errors import DONE, print_error
@@ -89,7 +85,6 @@ def _for_each(
             with Scan(store.table, items.request, read_units, after) as scan:
                 for item in filter(items.has, scan.items()):
                     process(items, item)
-            finish(items)
     except BatonError as error:
         return print_error(error, as_json=False)
     return DONE

@@ -1,6 +1,5 @@
 """Everything that is stored of one owner, to export or delete it (docs/operating.md, The data of an owner)."""
 
-import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -11,14 +10,13 @@ from mcp_baton.approvals.items import PREFIX as APPROVAL_PREFIX
 from mcp_baton.approvals.record import ApprovalRecord
 from mcp_baton.approvals.waiting_items import PREFIX as APPROVALS_PREFIX
 from mcp_baton.callbacks.items import PREFIX as CALLBACK_PREFIX
-from mcp_baton.exceptions import SettingsError, StoreError, StoreUnavailable
+from mcp_baton.exceptions import StoreError, StoreUnavailable
 from mcp_baton.protocol.json import Json
 from mcp_baton.questions.items import QUESTION_KEY
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.attributes import Item, decode
-from mcp_baton.tasks.dynamodb.items import OWNER_PREFIX, TASK_PREFIX, owner_of
-from mcp_baton.tasks.dynamodb.outside import VALUE_PREFIX, expiring_pointers, owner_digest
-from mcp_baton.tasks.dynamodb.s3 import RETENTION_DAYS, S3ObjectStore
+from mcp_baton.tasks.dynamodb.items import OWNER_PREFIX, QUESTION_PREFIX, TASK_PREFIX, owner_of
+from mcp_baton.tasks.dynamodb.outside import VALUE_PREFIX, owner_digest
 from mcp_baton.tasks.dynamodb.starts import PREFIX as START_PREFIX
 from mcp_baton.tasks.texts import to_text
 
@@ -37,16 +35,20 @@ class OwnerItems:
     def request(self) -> dict[str, Any]:
         """The filter of a scan for these items. It also matches approvals, links, addresses and starts of other owners,
         because their keys do not contain the owner."""
-        prefixes = [f"{OWNER_PREFIX}{to_text(self._owner)}#", f"{VALUE_PREFIX}{owner_digest(self._owner)}#"]
+        owner = to_text(self._owner)
+        prefixes = [f"{QUESTION_PREFIX}{owner}#", f"{VALUE_PREFIX}{owner_digest(self._owner)}#"]
         prefixes += [APPROVAL_PREFIX, APPROVALS_PREFIX, LINK_PREFIX, CALLBACK_PREFIX, START_PREFIX]
         values = {f":{number}": {"S": prefix} for number, prefix in enumerate(prefixes)}
-        matches = " OR ".join(f"begins_with(pk,{placeholder})" for placeholder in values)
+        matches = " OR ".join(["pk=:owner", *(f"begins_with(pk,{placeholder})" for placeholder in values)])
+        values[":owner"] = {"S": f"{OWNER_PREFIX}{owner}"}
         return {"FilterExpression": matches, "ExpressionAttributeValues": values}
 
     def has(self, item: Item) -> bool:
         """Whether an item that the scan has found is the owner's."""
         if item["pk"]["S"].startswith(OWNER_PREFIX):
             return owner_of(item) == self._owner
+        if item["pk"]["S"].startswith(QUESTION_PREFIX):  # another owner's name may begin with this one and a `#`
+            return item["pk"]["S"].rpartition("#")[0] == f"{QUESTION_PREFIX}{to_text(self._owner)}"
         if item["pk"]["S"].startswith((CALLBACK_PREFIX, APPROVALS_PREFIX, START_PREFIX)):
             return item["owner"]["S"] == to_text(self._owner)
         if item["pk"]["S"].startswith(LINK_PREFIX):
@@ -81,17 +83,8 @@ class OwnerItems:
         """Delete an item, or remove the arguments of an approval. Returns what was done; `None` for nothing."""
         if (approval := _approval(item)) is not None:
             return "approvals without arguments" if self._store.approvals.redact(approval) else None
-        if self._store.objects is None and any(value.days for value in expiring_pointers(item, sys.maxsize).values()):
-            raise SettingsError("values of this owner are in a bucket: set BATON_OVERFLOW_BUCKET as in the deployment")
         self._store.table.delete({"pk": item["pk"], "sk": item["sk"]})
         return f"{item['sk']['S'].partition('#')[0].lower()}s deleted"
-
-    def delete_objects(self) -> int:
-        """Delete the values in the bucket. Returns how many objects there were."""
-        if not isinstance(self._store.objects, S3ObjectStore):
-            return 0
-        folders = (f"{days}d/{owner_digest(self._owner)}/" for days in RETENTION_DAYS)
-        return sum(map(self._store.objects.delete_all, folders))
 
 
 def _approval(item: Item) -> ApprovalRecord | None:

@@ -184,7 +184,7 @@ def _step(state: WorkflowState, progress: StepProgress, timings: Json, elements:
         step["resource"] = ", ".join(uris_of(declared, known).values())
     step["status"] = progress["status"]
     weight = weight_of(state.task, f"{RESULT_PREFIX}{name}")
-    if progress["status"] == StepStatus.FAILED and weight is not None and not weight.outside:
+    if progress["status"] == StepStatus.FAILED and weight is not None and not weight.large:
         result = read_variable(state.task, f"{RESULT_PREFIX}{name}")
         if isinstance(result, Mapping) and isinstance(result.get("error"), str):
             step["error"] = cut(str(result["error"]))
@@ -206,7 +206,7 @@ def _values(
     if weight is not None:
         size = step["bytes"] = weight.text_bytes
         step["result"] = results[name] = {"bytes": size, "uri": value_uri(state.task.task_id, variable)}
-        if size <= MAX_RESULT_BYTES and not weight.outside:
+        if size <= MAX_RESULT_BYTES and not weight.large:
             yield Addition(read_variable(state.task, variable), size, ((step, "result"), (results, name)))
     arguments = _arguments(state, name, completed=completed) if "tool" in progress else None
     if arguments is not None:

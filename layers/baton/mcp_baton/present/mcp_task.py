@@ -29,10 +29,9 @@ from mcp_baton.tasks.record import (
     TaskStatus,
 )
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.tasks.values import FINAL_RESULT, Weight, read_ahead, weight_of
+from mcp_baton.tasks.values import FINAL_RESULT, Weight, list_in, read_ahead, weight_of
 from mcp_baton.tools.content import with_meta
 from mcp_baton.tools.resource import value_uri
-from mcp_baton.workflow.items import stored_items
 from mcp_baton.workflow.pause import Waiting
 from mcp_baton.workflow.request import Request
 
@@ -196,18 +195,16 @@ def _timings_of(task: TaskRecord) -> JsonObject:
 
 
 def _elements_of(task: TaskRecord) -> JsonObject:
-    """Return how many elements of each stored list have results. A list is left out if it is stored outside the
-    item."""
+    """Return how many elements of each unfinished list have results."""
     counts: dict[str, Json] = {}
     for step in (name.removeprefix(ITEMS_PREFIX) for name in task.variables if name.startswith(ITEMS_PREFIX)):
-        weight = weight_of(task, f"{ITEMS_PREFIX}{step}")
         try:
-            items = None if weight is None or weight.outside else stored_items(task.variables, step)
+            stored = list_in(task.variables, step)
         except StoreError:
             logger.exception("task %s: the elements of step %s cannot be read", task.task_id, step)
             continue
-        if items is not None:
-            counts[step] = {"done": len(items.results), "total": len(items.elements)}
+        if stored is not None:
+            counts[step] = {"done": len(stored.done), "total": stored.total}
     return counts
 
 
@@ -301,12 +298,12 @@ def _notes_for_omitted(
 
     Args:
         room: The bytes of the answer that the values may take.
-        everything: Whether values outside the item are shown, too. A result always is.
+        everything: Whether large values are shown, too. A result always is.
     """
     notes: dict[str, dict[str, Json]] = {
         name: {"bytes": weight.text_bytes, "uri": value_uri(task.task_id, name)} for name, weight in weights.items()
     }
-    may_show = [name for name in weights if everything or name == FINAL_RESULT or not weights[name].outside]
+    may_show = [name for name in weights if everything or name == FINAL_RESULT or not weights[name].large]
     may_show.sort(key=lambda name: (name != FINAL_RESULT, weights[name].text_bytes, name))
     room -= sum(map(_entry_bytes, notes, notes.values()))
     shown = fit(([name] for name in may_show), room, lambda name: weights[name].text_bytes - json_size(notes[name]))

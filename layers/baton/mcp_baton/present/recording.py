@@ -19,14 +19,14 @@ from mcp_baton.present.sentences import (
 )
 from mcp_baton.present.view import notes_meta, task_meta, view_of, with_decision
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import ITEMS_PREFIX, StepStatus, TaskRecord
+from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, SetPause
 from mcp_baton.tools.approval import AFTER_APPROVAL
 from mcp_baton.tools.quoting import one_line
 from mcp_baton.workflow.continuation import ContinuationCall
 from mcp_baton.workflow.continuations import NotMade, NotRecorded, Recorded, Recording, plan_of
 from mcp_baton.workflow.execution import Execution
-from mcp_baton.workflow.items import Items, stored_items
+from mcp_baton.workflow.items import Items
 from mcp_baton.workflow.pause import StepFailed, parse_pause
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.remaining import Handle, handle_of, next_calls
@@ -143,7 +143,7 @@ def recorded_text(
     batch, statuses = recorded.batch, _statuses(plan)
     count = sum(map(is_settled, statuses))
     is_over = count == len(statuses)
-    position = f"{_position_text(batch)} ({count} of {len(statuses)} done{skipped_count(statuses)})."
+    position = f"{_position_text(plan, batch)} ({count} of {len(statuses)} done{skipped_count(statuses)})."
     sentences = [] if is_over and batch.steps else [position]
     sentences += may_have_run_twice(repeats, plan.was_interrupted)
     pause = parse_pause(batch.pause.reason) if isinstance(batch.pause, SetPause) else None
@@ -167,12 +167,12 @@ def _statuses(plan: Plan) -> list[StepStatus]:
     return [StepStatus(step["status"]) for step in plan.steps]
 
 
-def _position_text(batch: Batch) -> str:
-    variable = next((name for name in batch.variables if name.startswith(ITEMS_PREFIX)), None)
-    if variable is not None:
-        items = stored_items(batch.variables, variable.removeprefix(ITEMS_PREFIX)) or Items([], {})
-        progress = f"{len(items.results)} of its {len(items.elements)} elements have results"
-        return f"Recorded as a call of step '{variable.removeprefix(ITEMS_PREFIX)}': {progress}"
+def _position_text(plan: Plan, batch: Batch) -> str:
+    name = next((step for step in batch.lists if not batch.steps), None)
+    if name is not None:
+        items = plan.items_of(name) or Items([], {})
+        progress = f"{len(items.done)} of its {len(items.elements)} elements have results"
+        return f"Recorded as a call of step '{name}': {progress}"
     if not batch.steps:
         return EXTRA_CALL
     [write] = batch.steps

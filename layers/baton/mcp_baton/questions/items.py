@@ -13,7 +13,7 @@ COMPRESS_OVER_BYTES = 8_192
 
 
 class DynamoDBAnswerStore:
-    """An `AnswerStore` beside the tasks: `pk` = `OWNER#<owner>#<question>`, `sk` = `QUESTION`.
+    """An `AnswerStore` beside the tasks: `pk` = `QUESTION#<owner>#<question>`, `sk` = `QUESTION`.
 
     Each question has a partition key of its own, because it is read many times while a call waits for the answer.
     """

@@ -1,40 +1,24 @@
-"""Ids of tasks and questions. Task ids are unguessable, sort by creation time and contain their shard."""
+"""Ids of tasks and questions. Task ids are unguessable and sort by creation time."""
 
 import os
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 TIME_CHARACTERS = 10
-SHARD_CHARACTERS = 2
-RANDOM_CHARACTERS = 25
-LENGTH = TIME_CHARACTERS + SHARD_CHARACTERS + RANDOM_CHARACTERS
-MAX_SHARDS = len(ALPHABET) ** SHARD_CHARACTERS
+RANDOM_CHARACTERS = 27
+LENGTH = TIME_CHARACTERS + RANDOM_CHARACTERS
 QUESTION_PREFIX = "baton-"
 QUESTION_BYTES = 16
 TASK_QUESTION_PREFIX = "baton-task-"
 DIGEST_CHARACTERS = 16
 
 
-def new_task_id(now_ms: int, shards: int = 1) -> str:
+def new_task_id(now_ms: int) -> str:
     """A new id: 37 characters of lower-case Crockford base32.
 
-    Ten are the time (epoch milliseconds), two a random shard, and 25 are 125 random bits. The alphabet is in ASCII
-    order and the length is fixed, so ids sort by time as text.
+    Ten are the time (epoch milliseconds), and 27 are 135 random bits. The alphabet is in ASCII order and the length is
+    fixed, so ids sort by time as text.
     """
-    random = int.from_bytes(os.urandom(18))
-    return (
-        encoded(now_ms, TIME_CHARACTERS)
-        + shard_name((random >> 128) % shards)
-        + encoded(random & ((1 << 5 * RANDOM_CHARACTERS) - 1), RANDOM_CHARACTERS)
-    )
-
-
-def shard_of(task_id: str) -> str:
-    return task_id[TIME_CHARACTERS : TIME_CHARACTERS + SHARD_CHARACTERS]
-
-
-def shard_name(number: int) -> str:
-    """The name of a shard, two characters. Numbers begin with 0."""
-    return encoded(number, SHARD_CHARACTERS)
+    return encoded(now_ms, TIME_CHARACTERS) + encoded(int.from_bytes(os.urandom(17)), RANDOM_CHARACTERS)
 
 
 def encoded(number: int, characters: int) -> str:

@@ -6,7 +6,7 @@ caller can decide again.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, Self
 
 from msgspec import Struct, field
@@ -34,6 +34,24 @@ class Timing(Struct, frozen=True):
     ms: int
 
 
+class ListResult(Struct, frozen=True):
+    """The result of a completed list: the stored results of its elements and those of the same write, in order."""
+
+
+class ListWrite(Struct, frozen=True):
+    """New results of a list's elements, by index. The stored results of other elements stay.
+
+    Attributes:
+        elements: The list's elements if they are not stored yet, or others are.
+        dropped: Elements whose stored results do not count any more, because they are other elements now.
+    """
+
+    total: int
+    results: Mapping[int, Json]
+    elements: Sequence[Json] | None = None
+    dropped: frozenset[int] = frozenset()
+
+
 class StepWrite(Struct, frozen=True):
     """One step's new status and result. `None` as `call` or `timing` does not change what is stored.
 
@@ -48,7 +66,7 @@ class StepWrite(Struct, frozen=True):
     name: str
     expected: StepStatus
     status: StepStatus
-    result: Json
+    result: Json | ListResult
     call: JsonObject | None = None
     timing: Timing | None = None
 
@@ -74,6 +92,7 @@ class Batch(Struct, frozen=True):
         unchanged: Other steps, by their place, that must still have these statuses.
         same_version: Whether the task must be exactly as it was read: no other writer has changed it.
         variables: Other task variables to set. The last writer wins.
+        lists: Results of elements of unfinished lists, by step. They require `same_version`.
         result: The task's final result. With one, the task becomes `completed`.
         by_client: Whether a client supplied the result.
         definition: The task's new definition. The new progress is among `variables`.
@@ -89,6 +108,7 @@ class Batch(Struct, frozen=True):
     steps: tuple[StepWrite, ...] = ()
     pause: PauseWrite = None
     variables: Mapping[str, Json] = field(default_factory=dict)
+    lists: Mapping[str, ListWrite] = field(default_factory=dict)
     removed: frozenset[str] = frozenset()
     result: JsonObject | None = None
     by_client: bool = False
@@ -160,8 +180,8 @@ class TaskStore(Protocol):
         """
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
-        """Read one page of the owner's tasks, newest first, without expired ones: one or more `Query` requests for each
-        shard. Raises `ValueError` if this store did not create the cursor."""
+        """Read one page of the owner's tasks, newest first, without expired ones: one or more `Query` requests.
+        Raises `ValueError` if this store did not create the cursor."""
 
     def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
         """Claim a task of this workflow that has no live claim, and read it: one `UpdateItem`.

@@ -1,23 +1,46 @@
 """The values of a task: decoded or fetched when they are read, and measured without reading them."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps, json_size
-from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tasks.ids import DIGEST_CHARACTERS, text_digest
+from mcp_baton.tasks.record import ITEMS_PREFIX, TaskRecord
+from mcp_baton.tasks.variables import TaskVariables
 
 FINAL_RESULT = "_workflow.result"
 """The name of a task's result among its variables. No variable has this name."""
 
 
 class Weight(Struct, frozen=True):
-    """The length of a stored value's JSON text, and whether it is stored outside the task's item, so that reading takes
-    a request."""
+    """The size of a stored value.
+
+    Attributes:
+        text_bytes: The length of its JSON text.
+        outside: Whether it is stored outside the task's item, so that reading takes a request.
+        large: Whether it is stored outside for its own size.
+    """
 
     text_bytes: int
     outside: bool
+    large: bool = False
+
+
+class StoredList(Struct, frozen=True):
+    """The stored results of a list's elements.
+
+    Attributes:
+        done: The indexes of the elements with a result.
+        digest: The digest of the elements that they belong to (`elements_digest`).
+        read: Reads the results in order; `None` for an element without one. Raises `StoreError`.
+    """
+
+    total: int
+    done: frozenset[int]
+    digest: str
+    read: Callable[[], list[Json]]
 
 
 class StoredValues(Mapping[str, Json]):
@@ -33,12 +56,27 @@ class StoredValues(Mapping[str, Json]):
         """Whether a value has this JSON text, by its stored length and digest; `None` if only reading it can tell."""
 
     @abstractmethod
+    def stored_list(self, name: str) -> StoredList | None:
+        """The list whose results a variable has; `None` if it is another variable or does not exist."""
+
+    @abstractmethod
     def text(self, name: str) -> str:
         """A value's JSON text. Raises `StoreError`."""
 
     @abstractmethod
     def read_ahead(self, names: Iterable[str]) -> None:
         """Fetch several values at once that are about to be read. Errors are raised when they are read."""
+
+
+def list_in(variables: JsonObject, step: str) -> StoredList | None:
+    """The stored results of a step's unfinished list; `None` if there are none."""
+    values = variables.stored if isinstance(variables, TaskVariables) else variables
+    return values.stored_list(f"{ITEMS_PREFIX}{step}") if isinstance(values, StoredValues) else None
+
+
+def elements_digest(elements: Json) -> str:
+    """A short digest of a list's elements."""
+    return text_digest(dumps(elements))[:DIGEST_CHARACTERS]
 
 
 def read_ahead(values: JsonObject, names: Iterable[str]) -> None:

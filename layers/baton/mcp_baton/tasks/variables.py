@@ -29,6 +29,11 @@ class TaskVariables(MutableMapping[str, Json]):
         self._closed = False
 
     @property
+    def stored(self) -> Mapping[str, Json]:
+        """The stored variables."""
+        return self._variables.stored if isinstance(self._variables, TaskVariables) else self._variables
+
+    @property
     def changed(self) -> dict[str, Json]:
         return {name: loads(text) for name, text in self._changed.items()}
 

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from mcp_baton import Server
 from mcp_baton.aws import compose, dynamodb_store
-from mcp_baton.exceptions import SettingsError
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.settings import Settings
 from mcp_baton.testing.answers import Answers
@@ -49,7 +48,7 @@ def connect(
             waits for a task.
 
     Raises:
-        SettingsError: moto is not installed, or the settings name a bucket.
+        SettingsError: moto is not installed.
         WorkflowError: a workflow cannot work; the check is complete (docs/workflows.md, "What is checked").
         ValueError: `era` or `workers` has another value.
     """
@@ -79,8 +78,6 @@ async def aconnect(
 
 
 def _settings(settings: Settings) -> Settings:
-    if settings.overflow_bucket is not None:
-        raise SettingsError("settings: there is no S3 in this process; omit overflow_bucket")
     # A fixed key, as for a deployed server: states stay valid in other processes.
     return replace(
         settings,

@@ -8,6 +8,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import (
     CALL_PREFIX,
     EARLY_PREFIX,
+    ELEMENTS_PREFIX,
     ITEMS_PREFIX,
     PROGRESS,
     RESULT_PREFIX,
@@ -19,12 +20,13 @@ from mcp_baton.tasks.record import (
     paused_step,
     statuses_of,
 )
-from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
+from mcp_baton.tasks.store import Batch, ClearPause, ListResult, PauseWrite, SetPause, StepWrite
+from mcp_baton.tasks.values import list_in
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.workflow.definition_changes import Move, obsolete_variables, statuses_under
 from mcp_baton.workflow.host import Skip, Skipped, status_of, stored_result
-from mcp_baton.workflow.items import Items, stored_items
+from mcp_baton.workflow.items import Items, merged_with
 from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.run import StepTrace
 
@@ -62,7 +64,10 @@ def run_batch(
     completed_names = (name for name, status in statuses.items() if status is StepStatus.COMPLETED)
     early_names = {name for name in completed_names if is_early(task.variables, name)}
     still_early = {name for name in early_names if variables.changed.get(f"{EARLY_PREFIX}{name}") is not False}
-    writes = tuple(_writes(traces, statuses, items, early_names))
+    ended_lists = {
+        name for name, step_items in items.items() if step_items.stored and list_in(task.variables, name) is None
+    }
+    writes = tuple(_writes(traces, statuses, items, early_names, ended_lists, is_last=release))
     written_names = {write.name for write in writes}
     users = {user for trace in traces if trace.step.name in written_names for user in trace.users}
     unchanged = sorted((users.union(watched) - written_names) & statuses.keys())
@@ -70,18 +75,23 @@ def run_batch(
     new_statuses = statuses | dict.fromkeys(still_early, StepStatus.PENDING)
     new_statuses |= {write.name: write.status for write in writes}
     completed = finished and all(status.settled for status in new_statuses.values())
-    names = {name: f"{ITEMS_PREFIX}{name}" for name in items}
-    open_items = {names[name]: entry.to_json() for name, entry in items.items() if not _is_settled(new_statuses, name)}
-    ended_items = {names[name] for name in items if _is_settled(new_statuses, name)} & task.variables.keys()
+    ended = {name for name in items if _is_settled(new_statuses, name)}
+    completed_lists = {write.name for write in writes if isinstance(write.result, ListResult)}
+    ended_items = {f"{prefix}{name}" for name in ended for prefix in (ITEMS_PREFIX, ELEMENTS_PREFIX)}
     return Batch(
         steps=writes,
         unchanged={places[name]: statuses[name] for name in unchanged},
         pause=_pause_write(task, pause, new_statuses, finished=finished),
-        variables=variables.changed | open_items | (_progress(pending_move, statuses) if pending_move else {}),
+        variables=variables.changed | (_progress(pending_move, statuses) if pending_move else {}),
         removed=variables.removed
         | outdated(writes)
-        | ended_items
+        | (ended_items & task.variables.keys())
         | (obsolete_variables(task, pending_move.workflow, statuses) if pending_move else frozenset()),
+        lists={
+            name: step_items.to_write()
+            for name, step_items in items.items()
+            if name not in ended or name in completed_lists
+        },
         same_version=same_version,
         result=run_result(new_statuses) if completed else None,
         definition=pending_move.workflow.fingerprint if pending_move else None,
@@ -94,17 +104,12 @@ def merged_items(task: TaskRecord, items: Mapping[str, Items]) -> dict[str, Item
     """The lists of a run with the results that continuations have stored meanwhile. Stored results are kept.
 
     Raises:
-        StoreError: the stored results cannot be read.
+        StoreError: the stored elements cannot be read.
     """
-    return {name: _merged(task, name, step_items) for name, step_items in items.items()}
-
-
-def _merged(task: TaskRecord, name: str, items: Items) -> Items:
-    other = None if items.version == task.version else stored_items(task.variables, name)
-    if other is None or len(other.elements) != len(items.elements):
-        return items
-    results = {index: value for index, value in other.results.items() if other.elements[index] == items.elements[index]}
-    return Items(items.elements, items.results | results)
+    return {
+        name: step_items if step_items.version == task.version else merged_with(step_items, task.variables, name)
+        for name, step_items in items.items()
+    }
 
 
 def _is_settled(statuses: Mapping[str, StepStatus], name: str) -> bool:
@@ -138,6 +143,9 @@ def _writes(
     statuses: Mapping[str, StepStatus],
     items: Mapping[str, Items],
     early_names: Collection[str],
+    ended_lists: Collection[str],
+    *,
+    is_last: bool,
 ) -> list[StepWrite]:
     places = {name: index for index, name in enumerate(statuses)}
     trace_names = {trace.step.name for trace in traces}
@@ -151,14 +159,24 @@ def _writes(
             user not in trace_names and statuses.get(user) not in (None, StepStatus.PENDING) for user in trace.users
         ):
             continue  # a later call has used the answer that this one would replace
-        result = stored_result(trace.outcome)
+        if old_status is StepStatus.COMPLETED and name in ended_lists:
+            continue  # a continuation has completed the list, with the results of this run
+        result: Json | ListResult = stored_result(trace.outcome)
         if name in items and status is StepStatus.FAILED and not items[name].open:
-            status, result = StepStatus.COMPLETED, items[name].in_order  # continuations have supplied the rest
+            status, result = StepStatus.COMPLETED, _result_of(items[name])  # continuations have supplied the rest
+        elif name in items and status is StepStatus.COMPLETED:
+            result = _result_of(items[name])
         writes.append(StepWrite(places[name], name, old_status, status, result, trace.stored_call, trace.timing))
-    for name, step_items in items.items():
+    # A checkpoint leaves a list that has all its results to the end of the step.
+    for name, step_items in items.items() if is_last else ():
         if name not in trace_names and not step_items.open and not _is_settled(statuses, name):
-            writes.append(StepWrite(places[name], name, statuses[name], StepStatus.COMPLETED, step_items.in_order))
+            writes.append(StepWrite(places[name], name, statuses[name], StepStatus.COMPLETED, _result_of(step_items)))
     return writes
+
+
+def _result_of(items: Items) -> Json | ListResult:
+    """The result of a completed list. If it is stored, its results are not written again."""
+    return items.in_order if items.stored is None else ListResult()
 
 
 def _is_skipped_by_condition(trace: StepTrace) -> bool:

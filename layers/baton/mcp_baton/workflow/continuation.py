@@ -10,8 +10,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import EXTRA_PREFIX, ITEMS_PREFIX, StepProgress, StepStatus, pause_of, paused_step
-from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite, Timing
+from mcp_baton.tasks.record import (
+    ELEMENTS_PREFIX,
+    EXTRA_PREFIX,
+    ITEMS_PREFIX,
+    StepProgress,
+    StepStatus,
+    pause_of,
+    paused_step,
+)
+from mcp_baton.tasks.store import Batch, ClearPause, ListResult, PauseWrite, SetPause, StepWrite, Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
 from mcp_baton.workflow.host import status_of, stored_result
@@ -170,7 +178,7 @@ def _ranked_items(plan: Plan, tool: str, call: Comparison, index: int, step: Ste
             yield Candidate(index, step, Rank.EQUAL, len(planned.arguments), item_index)
         else:
             unknown.append(item_index)
-    if unknown and not any(_is_call_of(plan, tool, call, step, items.elements[done]) for done in items.results):
+    if unknown and not any(_is_call_of(plan, tool, call, step, items.elements[done]) for done in items.done):
         yield from (Candidate(index, step, Rank.POSSIBLE, 0, item_index) for item_index in unknown)
 
 
@@ -260,24 +268,26 @@ def _item_batch(
     variable."""
     name, status = candidate.step["name"], StepStatus(candidate.step["status"])
     items = plan.items_of(name) or Items([], {})
-    stored_name, errors = f"{ITEMS_PREFIX}{name}", _item_errors(plan, name)
+    stored_names, errors = {f"{ITEMS_PREFIX}{name}", f"{ELEMENTS_PREFIX}{name}"}, _item_errors(plan, name)
     unapproved_count = plan.pause.unapproved_count if isinstance(plan.pause, StepFailed) else 0
     if unapproved_count and item not in errors:
         unapproved_count -= 1
     if isinstance(outcome, Succeeded):
-        items = replace(items, results={**items.results, item: outcome.value})
+        items = replace(items, known={**items.known, item: outcome.value})
         errors.pop(item, None)
     else:
         errors[item] = outcome.error
     steps: tuple[StepWrite, ...] = ()
     is_done = not items.open
     if is_done:
-        steps = (StepWrite(candidate.index, name, status, StepStatus.COMPLETED, items.in_order, timing=timing),)
+        result = ListResult() if items.stored else items.in_order
+        steps = (StepWrite(candidate.index, name, status, StepStatus.COMPLETED, result, timing=timing),)
     return Batch(
         steps=steps,
         pause=_pause_of_list(plan, candidate.step, tool, outcome, errors, items, unapproved_count),
-        variables=variables.changed | ({} if is_done else {stored_name: items.to_json()}),
-        removed=variables.removed | ({stored_name} & plan.task.variables.keys() if is_done else set()),
+        variables=variables.changed,
+        lists={name: items.to_write()} if items.stored or not is_done else {},
+        removed=variables.removed | (stored_names & plan.task.variables.keys() if is_done else set()),
         same_version=True,
     )
 

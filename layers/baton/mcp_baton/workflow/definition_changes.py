@@ -12,6 +12,7 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import (
     CALL_PREFIX,
+    ELEMENTS_PREFIX,
     ITEMS_PREFIX,
     RESULT_PREFIX,
     StepStatus,
@@ -67,7 +68,7 @@ def obsolete_variables(task: TaskRecord, workflow: Workflow, statuses: Mapping[s
     ]
     results = frozenset(f"{RESULT_PREFIX}{name}" for name in names)
     lists = {step.name for step in workflow.steps if step.each is not None}
-    items = {f"{ITEMS_PREFIX}{name}" for name in old_statuses.keys() - lists}
+    items = {f"{prefix}{name}" for name in old_statuses.keys() - lists for prefix in (ITEMS_PREFIX, ELEMENTS_PREFIX)}
     variables = {f"{CALL_PREFIX}{name}" for name in names} | items
     return results | {name for name in variables if name in task.variables}
 

@@ -29,6 +29,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.keys import Key, own_key, step_key
 from mcp_baton.tasks.record import (
+    ELEMENTS_PREFIX,
     ITEMS_PREFIX,
     RESULT_PREFIX,
     TRIED_PREFIX,
@@ -182,7 +183,8 @@ class Engine:
         statuses = statuses_under(task, workflow)
         run = Run(workflow, run_input, lease, TaskVariables(task.variables), statuses, move=move_to(workflow, task))
         completed = [step for step in workflow.steps if statuses[step.name] is StepStatus.COMPLETED]
-        lists = [f"{ITEMS_PREFIX}{step.name}" for step in workflow.steps if not statuses[step.name].settled]
+        steps = [step for step in workflow.steps if not statuses[step.name].settled]
+        lists = [f"{prefix}{step.name}" for step in steps for prefix in (ELEMENTS_PREFIX, ITEMS_PREFIX)]
         lists = [name for name in lists if name in task.variables]
         read_ahead(task.variables, [*(f"{RESULT_PREFIX}{step.name}" for step in completed), *lists])
         for name in lists:
@@ -409,7 +411,7 @@ class Engine:
     def _begin_item(self, run: Run, step: Step) -> Call | None:
         """The call of the next element of a list; `None` if it cannot start, or if a continuation has its result."""
         list_run = run.lists[step.name]
-        if list_run.waiting[0] in list_run.items.results:
+        if list_run.waiting[0] in list_run.items.done:
             del list_run.waiting[0]
             self._end_list(run, step)
             return None

@@ -255,7 +255,7 @@ class Known(Struct, frozen=True):
 
     def _items_or_reason(self, step: Step, each: Source) -> Items | PauseReason | str:
         try:
-            items = stored_items(self.variables, step.name)
+            items = stored_items(self.variables, step.name, with_results=True)
         except ValueLost as lost:
             # The calls were made. To make them again could repeat their effects.
             return f"each: the results of earlier calls are lost: {lost}"

@@ -10,7 +10,6 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import (
     EARLY_PREFIX,
-    ITEMS_PREFIX,
     JOB,
     MOST_JOBS,
     PROGRESS,
@@ -26,6 +25,7 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import Timing
+from mcp_baton.tasks.values import list_in
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Outcome, Succeeded
 from mcp_baton.tools.secrets import secrets_of, stored_arguments
@@ -206,7 +206,10 @@ class ListRun(Struct):
 
     def outcome(self) -> Outcome:
         if not self.failed:
-            return Succeeded(self.items.in_order)
+            try:
+                return Succeeded(self.items.in_order)
+            except StoreError as error:  # continuations have supplied some of the results
+                return Failed(f"each: stored results cannot be read: {error}")
         return Failed(self._error())
 
     def _error(self) -> str:
@@ -445,7 +448,7 @@ class Run:
 
     def begin_list(self, call: Call, items: Items) -> None:
         # Elements are stored even without results: a later run uses the same ones.
-        items.is_changed = f"{ITEMS_PREFIX}{call.step.name}" not in self.variables
+        items.is_changed = items.stored is None
         items.version = self.task.version if self.task else 0
         self.items[call.step.name] = items
         self.lists[call.step.name] = ListRun(call, items, items.open)
@@ -456,7 +459,7 @@ class Run:
         if index is not None and result.failed is not None:
             list_run.failed[index] = result.failed
         elif index is not None and result.trace is not None and isinstance(result.trace.outcome, Succeeded):
-            list_run.items.results[index] = result.trace.outcome.value
+            list_run.items.known[index] = result.trace.outcome.value
             list_run.items.is_changed = True
             list_run.unwritten += 1
         if result.trace is not None and result.trace.attempts:
@@ -521,8 +524,8 @@ class Run:
         self.use_variables(TaskVariables(task.variables))
         for name, step_items in items.items():
             list_run = self.lists[name]
-            results = list_run.items.results
-            results |= {index: step_items.results[index] for index in step_items.results.keys() - results}
+            list_run.items.stored = list_in(task.variables, name) or step_items.stored
+            list_run.items.replaced, list_run.items.dropped = False, frozenset()
             list_run.items.version, list_run.items.is_changed, list_run.unwritten = task.version, False, 0
         if self.unsure:
             written_names = {trace.step.name for trace in traces}

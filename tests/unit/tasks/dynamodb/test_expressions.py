@@ -6,9 +6,9 @@ import pytest
 
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.changes import plan
-from mcp_baton.tasks.dynamodb.expressions import EXPRESSION_BYTES, Update, base36, guarded_update, write_update
+from mcp_baton.tasks.dynamodb.expressions import EXPRESSION_BYTES, Update, base36, guarded_update
 from mcp_baton.tasks.dynamodb.items import Limits, new_item
+from mcp_baton.tasks.dynamodb.write import MOST_MOVED, Write
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite, Timing
 
@@ -25,7 +25,14 @@ def task_item(steps: int, definition: str | None = None) -> Item:
 
 def update(batch: Batch, steps: int, definition: str | None = None) -> Update:
     item = task_item(steps, definition)
-    return write_update(item, plan(item, batch, 8192), 5_000, TOKEN)
+    return update_of(item, batch)
+
+
+def update_of(item: Item, batch: Batch, moved: int = 0) -> Update:
+    write = Write(item, batch, Limits(), lambda: 0.0)
+    write.kept_until_s = 1 if moved else None
+    write.place({("variables", f"{'m' * 200}{number}"): {"S": "V"} for number in range(moved)})
+    return write.update("0" * 37, 5_000, (TOKEN, 5_000))
 
 
 def expand(text: str, source: Update) -> str:
@@ -50,7 +57,7 @@ def test_a_write_that_does_not_change_the_pause_requires_the_stored_pause_reason
     item = task_item(2)
     item["variables"] = {"M": {**item["variables"]["M"], PAUSE_REASON: {"M": {"type": {"S": "x"}}}}}
     batch = Batch(steps=(StepWrite(1, "s1", PENDING, COMPLETED, "r"),))
-    write = write_update(item, plan(item, batch, 8192), 5_000, TOKEN)
+    write = update_of(item, batch)
     assert " AND variables._workflow.pause_reason={'type': {'S': 'x'}}" in expand(write.condition(), write)
 
 
@@ -75,7 +82,7 @@ def test_an_unchanged_status_is_required_and_not_set() -> None:
     assert "steps[0]" not in expand(write.expression(), write)
 
 
-@pytest.mark.parametrize("steps", [60, 75, 76, 100, 200])
+@pytest.mark.parametrize("steps", [40, 50, 51, 100, 200])
 def test_both_expressions_fit_with_long_names(steps: int) -> None:
     batch = Batch(
         steps=tuple(
@@ -88,7 +95,9 @@ def test_both_expressions_fit_with_long_names(steps: int) -> None:
         result={"completed": True},
     )
     item: Item = {**task_item(steps), "timings": {"M": {}}}
-    write = write_update(item, plan(item, batch, 8192), 5_000, TOKEN)
+    stored: Item = {f"{'m' * 200}{number}": {"S": "x"} for number in range(MOST_MOVED)}
+    item["variables"] = {"M": {**item["variables"]["M"], **stored}}
+    write = update_of(item, batch, MOST_MOVED)
     assert len(write.expression()) <= EXPRESSION_BYTES
     assert len(write.condition()) <= EXPRESSION_BYTES
     assert operators(write.condition()) <= 300

@@ -1,4 +1,4 @@
-"""Pointers, the keys made from them, and the lifetime of the objects that they refer to."""
+"""Pointers, and the keys made from them."""
 
 import pytest
 
@@ -7,33 +7,12 @@ from mcp_baton.tasks.dynamodb.outside import (
     BUNDLE_BYTES,
     Part,
     make_bundles,
-    object_key,
     piece_key,
-    retention_days,
     stored_form,
 )
-from mcp_baton.tasks.dynamodb.s3 import DAY_MS, LONGEST_TTL_MS
 from mcp_baton.tasks.dynamodb.values import Pointer, pointer_in
 
 NAME = "Zk3q_-8yTn0aAbBcCdDeEf"
-
-
-@pytest.mark.parametrize(
-    ("ttl_ms", "days"),
-    [
-        (1, 2),
-        (DAY_MS, 2),
-        (DAY_MS + 1, 8),
-        (7 * DAY_MS, 8),
-        (7 * DAY_MS + 1, 31),
-        (30 * DAY_MS, 31),
-        (30 * DAY_MS + 1, 401),
-        (LONGEST_TTL_MS, 401),
-    ],
-)
-def test_an_object_is_kept_at_least_a_day_longer_than_its_task(ttl_ms: int, days: int) -> None:
-    assert retention_days(ttl_ms) == days
-    assert days * DAY_MS >= ttl_ms + DAY_MS
 
 
 @pytest.mark.parametrize(
@@ -42,9 +21,7 @@ def test_an_object_is_kept_at_least_a_day_longer_than_its_task(ttl_ms: int, days
         Pointer(NAME, 600_002, 450_012, 450_012),
         Pointer(NAME, 2_002, 700, 3_000),
         Pointer(NAME, 2_002, 700, 3_000, 2_300),
-        Pointer(NAME, 600_002, 450_012, 450_012, until_s=1_800_000_000),
-        Pointer(NAME, 600_002, 450_012, 450_012, days=401, until_s=1_800_000_000),
-        Pointer(NAME, 9, 9, 90, 1, days=2),
+        Pointer(NAME, 9, 9, 90, 1),
     ],
 )
 def test_a_pointer_is_read_back_unchanged(pointer: Pointer) -> None:
@@ -55,7 +32,6 @@ def test_a_pointer_is_read_back_unchanged(pointer: Pointer) -> None:
     "attribute",
     [
         encode_text('"V,x,1,1"', 10**9),
-        encode_text('"S"', 10**9),
         {"B": b"V,x,1,1"},
         native({"V": 1}),
         *(encode_text(text, 10**9) for text in ("true", "false", "null", "-1", "[]", "{}")),
@@ -76,18 +52,15 @@ def test_different_owners_tasks_and_bundles_have_different_keys() -> None:
     keys = {piece_key(*place)["pk"]["S"] for place in places}
     assert len(keys) == len(places)
     assert {len(key.encode()) for key in keys} == {len("VALUE#") + 32 + 1 + 34 + 1 + 22 + 1 + 1}
-    objects = {object_key(*place[:3], 2) for place in places}
-    assert len(objects) == len(places) / 2
-    assert all(key.startswith("2d/") for key in objects)
 
 
 def test_bundles_are_filled_up_to_the_size_of_an_item() -> None:
     sizes = {"a": 100_000, "b": 200_000, "c": 120_000, "d": BUNDLE_BYTES + 1, "e": 10, "f": 10}
-    bundles = make_bundles([Part(name, size, name.encode() * size) for name, size in sizes.items()])
-    assert [[part.name for part in bundle.parts] for bundle in bundles] == [["d"], ["b", "c"], ["a", "e", "f"]]
+    bundles = make_bundles([Part((name,), size, name.encode() * size) for name, size in sizes.items()])
+    assert [["".join(part.path) for part in bundle.parts] for bundle in bundles] == [["d"], ["b", "c"], ["a", "e", "f"]]
     for bundle in bundles:
         assert len(bundle.data) <= BUNDLE_BYTES or len(bundle.parts) == 1
-        for part, pointer in bundle.pointers(0, 1_800_000_000):
+        for part, pointer in bundle.pointers():
             assert bundle.data[pointer.offset : pointer.offset + pointer.stored_bytes] == part.data
 
 

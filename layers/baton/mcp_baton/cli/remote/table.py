@@ -112,7 +112,7 @@ def table_store(name: str, url: str | None) -> "Iterator[DynamoDBStore]":
             raise Unreachable(f"DynamoDB cannot be reached: {error} {SET_REGION}") from error
         return client
 
-    # The environment has the deployment's shards and bucket, as for its function.
+    # The environment has the deployment's limits, as for its function.
     settings = structs.replace(Settings.from_environment(os.environ), table=name)
     try:
         yield cast("DynamoDBStore", dynamodb_store(name, settings, connect=connect))

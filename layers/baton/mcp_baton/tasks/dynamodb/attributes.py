@@ -28,9 +28,11 @@ type Item = dict[str, Attribute]
 type Zips = Callable[[bytes], bytes]
 """Compresses a text, or returns it unchanged."""
 
-IN_ITEMS: Final = "V"
-IN_BUCKET: Final = "S"
-"""The first letters of pointers to values outside the item. No JSON text begins with them (`overflow`)."""
+POINTER: Final = "V"
+"""The first letter of a pointer to a value outside the item. No JSON text begins with it."""
+
+LIST: Final = "E"
+"""The first letter of the record of a list's results. No JSON text begins with it."""
 
 NOT_KEPT: Final = "L"
 """The first letter of the mark `L,<bytes>,<cause>` for a value that was not stored. No JSON text begins with it."""

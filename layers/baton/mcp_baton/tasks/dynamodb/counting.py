@@ -1,4 +1,4 @@
-"""Counts the live tasks of an owner if their number is limited, in one item for each shard (docs/storage.md, Limits).
+"""Counts the live tasks of an owner if their number is limited, in one item (docs/storage.md, Limits).
 
 Tasks are counted by the time when they expire, in one number for each span of time. So tasks that expire without an end
 leave the count by themselves. A creation or an end costs the same for any number of tasks and any rate.
@@ -9,15 +9,12 @@ whose response was lost may be counted twice, or not at all, until the tasks of 
 
 import logging
 from collections.abc import Mapping
-from functools import partial
 
 from mcp_baton.exceptions import OutcomeUnknown, StoreError, StoreUnavailable, TooManyTasks
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.expressions import Update, base36
-from mcp_baton.tasks.dynamodb.items import Limits, number, partition, shard_names
-from mcp_baton.tasks.dynamodb.parallel import results_of
+from mcp_baton.tasks.dynamodb.items import Limits, number, partition
 from mcp_baton.tasks.dynamodb.table import CREATE, RENEW, ConditionFailed, ItemTooLarge, TaskTable
-from mcp_baton.tasks.ids import shard_of
 
 logger = logging.getLogger(__name__)
 
@@ -41,28 +38,25 @@ class LiveTasks:
         self._limits = limits
         self._allowed = allowed
 
-    def enter(self, owner: str, task_id: str, item: Item) -> None:
-        """Count a task that is about to be created: one `GetItem` a shard, four at once, and one `UpdateItem`. Raises
-        `TooManyTasks`."""
-        shards, now_s = shard_names(self._limits.shards), self._table.clock_ms() // 1000
-        items = results_of([partial(self._table.get, count_key(owner, shard), CREATE) for shard in shards])
-        counts = {shard: item or {} for shard, item in zip(shards, items, strict=True)}
-        live_count = sum(tasks for count in counts.values() for end, tasks in _spans(count).values() if end > now_s)
+    def enter(self, owner: str, item: Item) -> None:
+        """Count a task that is about to be created: one `GetItem` and one `UpdateItem`. Raises `TooManyTasks`."""
+        now_s = self._table.clock_ms() // 1000
+        count = self._table.get(count_key(owner), CREATE) or {}
+        live_count = sum(tasks for end, tasks in _spans(count).values() if end > now_s)
         if live_count >= self._allowed:
             raise TooManyTasks(f"the owner has {self._allowed} live tasks, which is as many as are allowed")
-        shard_count = counts.get(shard_of(task_id), {})
         expires_s = now_s + self._limits.max_ttl_ms // 500
-        if "expires_at" in shard_count:
+        if "expires_at" in count:
             # Tasks that were created under a longer maximum lifetime are still counted.
-            expires_s = max(expires_s, number(shard_count, "expires_at"))
+            expires_s = max(expires_s, number(count, "expires_at"))
         update = Update(None, self._table.clock_ms())
         update.add(update.name(span_of(item)), update.number(1))
         update.set(update.name("expires_at"), update.number(expires_s))
-        live_spans = {name for name, (end, _) in _spans(shard_count).items() if end > now_s} | {span_of(item)}
-        for name in sorted(shard_count.keys() - _OTHER_ATTRIBUTES - live_spans)[:MOST_REMOVED]:
+        live_spans = {name for name, (end, _) in _spans(count).items() if end > now_s} | {span_of(item)}
+        for name in sorted(count.keys() - _OTHER_ATTRIBUTES - live_spans)[:MOST_REMOVED]:
             update.remove(update.name(name))
         try:
-            self._table.update(count_key(owner, shard_of(task_id)), update, CREATE, complete=False)
+            self._table.update(count_key(owner), update, CREATE, complete=False)
         except OutcomeUnknown as error:
             # Only the count may have been written. The task does not exist.
             raise StoreUnavailable(str(error)) from error
@@ -83,7 +77,7 @@ class LiveTasks:
     def prolong(self, owner: str, task_id: str, item: Item) -> None:
         """Count a task in the span of its later end, too: one `UpdateItem`, sent once.
 
-        Nothing is counted if the shard has no `COUNT` item, for example because the limit was set after the task was
+        Nothing is counted if the owner has no `COUNT` item, for example because the limit was set after the task was
         created. The update would create one without `expires_at`, which DynamoDB never deletes.
         """
         update = Update(None, self._table.clock_ms())
@@ -93,7 +87,7 @@ class LiveTasks:
     def _add(self, owner: str, task_id: str, update: Update, span: str, tasks: int) -> None:
         update.add(span, update.number(tasks))
         try:
-            self._table.update(count_key(owner, shard_of(task_id)), update, RENEW, complete=False)
+            self._table.update(count_key(owner), update, RENEW, complete=False)
         except (StoreError, ConditionFailed, ItemTooLarge):
             logger.warning("task %s: the owner's live tasks are miscounted until it expires", task_id, exc_info=True)
 
@@ -109,8 +103,8 @@ def span_of(item: Item) -> str:
     return _SPAN + base36(-(-number(item, "expires_at") // length_s) * length_s)
 
 
-def count_key(owner: str, shard: str) -> Item:
-    return {"pk": partition(owner, shard), "sk": {"S": COUNT_KEY}}
+def count_key(owner: str) -> Item:
+    return {"pk": partition(owner), "sk": {"S": COUNT_KEY}}
 
 
 def _spans(item: Item) -> Mapping[str, tuple[int, int]]:

@@ -14,19 +14,16 @@ from msgspec import Struct, field
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
-from mcp_baton.tasks.dynamodb.changes import NO_PROGRESS, Changes
 from mcp_baton.tasks.dynamodb.items import (
     BY_CLIENT,
     LISTED_AT,
     LISTED_IN,
     NAMED,
     RUN,
-    TIMINGS,
     WAKES,
-    members,
     outbox_entry,
 )
-from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, Claim, TaskStatus, paused_step, timestamp
+from mcp_baton.tasks.record import LIVE, Claim, TaskStatus, timestamp
 from mcp_baton.tasks.texts import to_text
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -238,68 +235,6 @@ def renew_claim(update: Update, claim: Claim, *, release: bool = False) -> None:
     update.set(update.path(RUN, "until"), update.number(0 if release else claim.until_ms))
     if release:
         update.set(update.path(RUN, "ended"), update.number(update.now_ms))
-
-
-def write_update(item: Item, changes: Changes, now_ms: int, token: str) -> Update:
-    """The write of a batch: all its changes, and all conditions on which it was decided."""
-    update = (
-        live_update(now_ms, token)
-        if changes.result is None
-        else finish_update(now_ms, token, TaskStatus.COMPLETED, changes.result, by_client=changes.by_client)
-    )
-    needs_steps = changes.steps or changes.unchanged
-    steps, status = (update.path("variables", PROGRESS, "steps"), update.name("status")) if needs_steps else ("", "")
-    for step in changes.steps:
-        path = f"{steps}[{step.index}].{status}"
-        update.require(f"{path}={update.text(step.expected)}")
-        if step.status != step.expected:
-            update.set(path, update.text(step.status))
-    update.conditions += [f"{steps}[{index}].{status}={update.text(old)}" for index, old in changes.unchanged.items()]
-    # The places of the steps were read from the progress of this definition.
-    as_read = [*(["definition"] if changes.variables else []), *(["version"] if changes.same_version else [])]
-    for name in item.keys() & as_read:
-        update.require(f"{update.name(name)}={update.value(item[name])}")
-    if changes.definition is not None:
-        update.set(update.name("definition"), update.value(changes.definition))
-    for name, attribute in changes.required.items():
-        update.require(f"{update.path('variables', name)}={update.value(attribute)}")
-    variables = update.name("variables") if changes.variables else ""
-    for name, attribute in changes.variables.items():
-        update.set(f"{variables}.{update.name(name)}", update.value(attribute))
-    _set_timings(update, changes)
-    for name in sorted(changes.removed):
-        update.remove(update.path("variables", name))
-    if PAUSE_REASON in changes.variables and PROGRESS not in changes.variables:
-        _require_paused_step(update, item, changes)
-    elif changes.steps and PAUSE_REASON not in {*changes.required, *changes.removed}:
-        _require_same_pause(update, item)
-    return update
-
-
-def _set_timings(update: Update, changes: Changes) -> None:
-    if changes.timings and changes.all_timings:
-        update.set(update.name(TIMINGS), update.value({"M": dict(changes.timings)}))
-        return
-    for name, attribute in changes.timings.items():
-        update.set(update.path(TIMINGS, name), update.value(attribute))
-
-
-def _require_paused_step(update: Update, item: Item, changes: Changes) -> None:
-    """Require that the step of the new pause reason still has the status that was read."""
-    reason = changes.variables[PAUSE_REASON].get("M", {})
-    step_name = paused_step(reason)
-    indexes = {step.index for step in changes.steps}
-    progress = members(item, "variables").get(PROGRESS, NO_PROGRESS)
-    for index, step in enumerate(progress["M"]["steps"]["L"]):
-        if step["M"]["name"] == step_name and index not in indexes:
-            path = f"{update.path('variables', PROGRESS, 'steps')}[{index}].{update.name('status')}"
-            update.require(f"{path}={update.text(step['M']['status']['S'])}")
-
-
-def _require_same_pause(update: Update, item: Item) -> None:
-    """Require that the pause reason did not change. A newer one may name the step that this write completes."""
-    path, pause = update.path("variables", PAUSE_REASON), members(item, "variables").get(PAUSE_REASON)
-    update.require(f"attribute_not_exists({path})" if pause is None else f"{path}={update.value(pause)}")
 
 
 def note_named(update: Update) -> None:

@@ -8,8 +8,8 @@ from msgspec import Struct
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, decode, encode_arguments, encode_json, encode_variables
-from mcp_baton.tasks.dynamodb.values import Reader, Variables, excess, is_large, no_reader
-from mcp_baton.tasks.ids import ALPHABET, shard_name, shard_of
+from mcp_baton.tasks.dynamodb.values import Reader, Variables, no_reader
+from mcp_baton.tasks.ids import ALPHABET
 from mcp_baton.tasks.record import (
     FIRST_DISPATCH_MS,
     PAUSE_REASON,
@@ -25,6 +25,7 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.texts import from_text, to_text
 
 OWNER_PREFIX = "OWNER#"
+QUESTION_PREFIX = "QUESTION#"
 TASK_PREFIX = "TASK#"
 MAX_PARTITION_KEY_BYTES = 2048
 RUN = "run"
@@ -50,8 +51,22 @@ NAMED = "named"
 ALWAYS_IN_ITEM = frozenset({PROGRESS, PAUSE_REASON})
 """Variables that never leave the item, because writes address their members."""
 
+KEPT_UNTIL = "kept_until"
+"""The attribute that says until when the values outside a head are certainly kept, epoch seconds."""
+
+DAY_S = 86_400
+"""How much longer values are kept than their task, seconds. It covers clocks that differ."""
+
 MARGIN_S = 43_200
-"""Every value is kept at least this much longer than its task, even if the task is extended meanwhile, seconds."""
+"""If values are kept less than this longer than their task, they are kept longer when the task is extended, seconds."""
+
+NO_PROGRESS: Attribute = {"M": {"steps": {"L": []}}}
+
+STEP_BYTES, NAMES_OF_STEP = 150, 5
+"""What a step adds to the bound of a head: bytes, and how often its name."""
+
+type Path = tuple[str, ...]
+"""The place of a value in a head."""
 
 LARGE_ATTRIBUTES = ("arguments", "result", TIMINGS)
 """The attributes besides the variables that can be large."""
@@ -64,27 +79,25 @@ class Limits(Struct, frozen=True):
         default_ttl_ms: A task's lifetime if the client does not ask for one, milliseconds.
         max_ttl_ms: The longest lifetime that a client can get, milliseconds.
         max_tasks_per_owner: How many live tasks an owner may have, approximately; `None` for any number.
-        item_bytes: The largest size of an item. DynamoDB's own limit is 409,600. The difference is for progress,
-            pause reasons and pointers.
+        head_bytes: The bound of a head without steps (`head_bytes`).
+        item_bytes: The largest head if values cannot be written outside. DynamoDB's own limit is 409,600.
         compress_over_bytes: Longer JSON texts are compressed.
         audit_days: How long approvals are kept after they have expired.
         page_size: The tasks on one page of a list.
         zip_ms: How long the values of one write may be compressed. The rest is stored uncompressed.
         values_ms: How long one write may take to store values outside the item, with compression.
-        shards: Over how many partitions an owner's new tasks are spread. May be raised, never lowered: tasks in removed
-            shards are found by their ids, but not listed.
     """
 
     default_ttl_ms: int = 3_600_000
     max_ttl_ms: int = 172_800_000
     max_tasks_per_owner: int | None = None
+    head_bytes: int = 8_192
     item_bytes: int = 400_000
     compress_over_bytes: int = 1_024
     audit_days: int = 365
     page_size: int = 50
     zip_ms: int = 700
     values_ms: int = 2_500
-    shards: int = 1
 
     def ttl_ms(self, requested_ms: int | None) -> int:
         return max(1, min(self.default_ttl_ms if requested_ms is None else requested_ms, self.max_ttl_ms))
@@ -95,18 +108,19 @@ def values_ms(write_reserve_ms: int) -> int:
     return max(VALUES_MS, write_reserve_ms - ITEM_MS)
 
 
-def partition(owner: str, part: str) -> Attribute:
-    """The partition key of one of an owner's shards or questions. Names of shards have one length, and so do names of
-    questions. So no two owners share a key."""
-    key = f"{OWNER_PREFIX}{to_text(owner)}#{part}"
+def partition(owner: str, question: str = "") -> Attribute:
+    """The partition key of an owner's tasks, or of a question to it. Ids of questions have one length, so no two owners
+    share a key."""
+    prefix, suffix = (QUESTION_PREFIX, f"#{question}") if question else (OWNER_PREFIX, "")
+    key = f"{prefix}{to_text(owner)}{suffix}"
     if len(key.encode()) > MAX_PARTITION_KEY_BYTES:
-        limit = MAX_PARTITION_KEY_BYTES - len(OWNER_PREFIX) - len(part) - 1
+        limit = MAX_PARTITION_KEY_BYTES - len(prefix) - len(suffix)
         raise StoreError(f"the owner's name is longer than {limit} bytes")
     return {"S": key}
 
 
 def key_of(owner: str, task_id: str) -> Item:
-    return {"pk": partition(owner, shard_of(task_id)), "sk": {"S": TASK_PREFIX + task_id}}
+    return {"pk": partition(owner), "sk": {"S": TASK_PREFIX + task_id}}
 
 
 def task_id_of(item: Item) -> str:
@@ -114,11 +128,7 @@ def task_id_of(item: Item) -> str:
 
 
 def owner_of(item: Item) -> str:
-    return from_text(item["pk"]["S"].removeprefix(OWNER_PREFIX).rpartition("#")[0])
-
-
-def shard_names(shards: int) -> list[str]:
-    return [shard_name(number) for number in range(shards)]
+    return from_text(item["pk"]["S"].removeprefix(OWNER_PREFIX))
 
 
 def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
@@ -146,10 +156,19 @@ def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
     return item
 
 
-def fits_in_item(item: Item, limit: int) -> bool:
-    """Whether no value has to leave a new item: none is large, and the item is within a limit, bytes."""
-    values = [value for name, value in item["variables"]["M"].items() if name not in ALWAYS_IN_ITEM]
-    return not any(map(is_large, [item["arguments"], *values])) and excess(item, limit) <= 0
+def head_bytes(head: Item, base: int) -> int:
+    """The bound of a head, bytes: a base, and for each step 150 bytes and five times its name.
+
+    Outside are a step's result and call; inside stay its status, two pointers, its timing and its names.
+    """
+    steps = members(head, "variables").get(PROGRESS, NO_PROGRESS)["M"]["steps"]["L"]
+    names = sum(len(step["M"]["name"]["S"].encode()) for step in steps)
+    return base + STEP_BYTES * len(steps) + NAMES_OF_STEP * names
+
+
+def value_at(head: Item, path: Path) -> Attribute:
+    value: Attribute = head[path[0]]["M"][path[1]] if len(path) > 1 else head[path[0]]
+    return value
 
 
 def expired(item: Item, now_ms: int) -> bool:

@@ -1,70 +1,46 @@
-"""Values outside the items of tasks: how they are named, written, read, and kept (docs/storage.md, Values outside the
-head).
+"""Values outside the heads of tasks: how they are named, written and kept (docs/storage.md, Values outside the head).
 
-A value goes to S3 if there is a bucket, otherwise to items of its own in the same table. Values of one write are stored
-together as a bundle, which is named by its digest. So a bundle is never overwritten with other content, and writing it
-twice is safe. A bundle is written before the item that points to it. A write that then loses its race leaves a bundle
-without a pointer. Baton deletes no bundles: they expire.
+Values of one write are stored together as a bundle, in items of the same table. A bundle is named by its digest: it is
+never overwritten with other content, and writing it twice is safe. It is written before the head that points to it. A
+write that then loses its race leaves a bundle without a pointer. Baton deletes no bundles: they expire.
 
 Pointers do not contain the owner and the task, but every key does. So a copied pointer never leads to values of another
 task.
 """
 
 import logging
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
+from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.protocol.json import dumps
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, from_native, not_kept, text_bytes
-from mcp_baton.tasks.dynamodb.changes import Changes, excess_after
-from mcp_baton.tasks.dynamodb.items import ALWAYS_IN_ITEM, LARGE_ATTRIBUTES, members
-from mcp_baton.tasks.dynamodb.parallel import results_of, run_jobs
-from mcp_baton.tasks.dynamodb.s3 import (
-    DAY_MS,
-    LONGEST_TTL_MS,
-    RETENTION_DAYS,
-    ObjectMissing,
-    ObjectStore,
-    ObjectTooLarge,
-)
-from mcp_baton.tasks.dynamodb.table import TaskTable
-from mcp_baton.tasks.dynamodb.values import Pointer, digest_of, excess, is_large, name_of, pointer_in, size
-from mcp_baton.tasks.texts import VALUE_BYTES, check_readable, from_text, is_zipped, to_text
-from mcp_baton.tasks.values import FINAL_RESULT
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, from_native, text_bytes
+from mcp_baton.tasks.dynamodb.items import DAY_S, KEPT_UNTIL, Path, number
+from mcp_baton.tasks.dynamodb.lists import ListRecord, chunk_text
+from mcp_baton.tasks.dynamodb.parallel import run_jobs
+from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
+from mcp_baton.tasks.dynamodb.values import Pointer, digest_of, name_of
+from mcp_baton.tasks.ids import new_token
+from mcp_baton.tasks.texts import to_text, zipped
 
 logger = logging.getLogger(__name__)
-
-POINTER_BYTES: Final = 46
-"""About the size of a pointer, bytes."""
 
 BUNDLE_BYTES: Final = 350_000
 """The largest bundle of several values, and the largest piece of a longer one, bytes."""
 
-CACHE_BYTES = 8_000_000
-"""How much fetched data is kept for the rest of a request. The rest is fetched again if it is needed."""
+MOST_COLLISIONS: Final = 20
+"""How many numbers are tried for a chunk. Each may be taken by a writer that lost its race."""
 
-BUCKET_S: Final = 1.2
-"""How long a write waits for S3, seconds. Then the same values go to items of their own."""
-
-PROLONG_S: Final = 2.5
-"""How long writing values again may take, seconds. The remaining values are left for the next time."""
+KEEP_S: Final = 2.5
+"""How long it may take to keep all values of a task longer, seconds."""
 
 VALUE_PREFIX = "VALUE#"
 VALUE_SORT_KEY = "VALUE"
 OWNER_DIGITS = 32
-DAMAGED = "what is stored is damaged"
-EXCEEDS = f"exceeds the task's size limit, {VALUE_BYTES} bytes; its tool should return less, or a link"
-NOT_WRITTEN = "could not be written outside the task's item"
-
-type Path = tuple[str, ...]
-"""The place of a value in a task's item."""
 
 
 def owner_digest(owner: str) -> str:
@@ -80,30 +56,10 @@ def piece_key(owner: str, task_id: str, bundle: str, piece: int) -> Item:
     }
 
 
-def object_key(owner: str, task_id: str, bundle: str, days: int) -> str:
-    """The key of a bundle in S3."""
-    return f"{days}d/{owner_digest(owner)}/{task_id}/{bundle}"
-
-
-def retention_days(ttl_ms: int) -> int:
-    """How long an object is kept whose task lives this much longer: at least a day more, days.
-
-    The day is for clocks that differ, and for a task that is extended while the object is written.
-    """
-    return next((days for days in RETENTION_DAYS if ttl_ms <= (days - 1) * DAY_MS), RETENTION_DAYS[-1])
-
-
-class OverflowStores(Struct, frozen=True):
-    """The stores for values outside the items; `objects` is `None` without a bucket."""
-
-    table: TaskTable
-    objects: ObjectStore | None
-
-
 class Part(Struct, frozen=True):
-    """A value to be stored: its name in the write, the length of its JSON text, and its stored bytes."""
+    """A value to be stored: its place in the head, the length of its JSON text, and its stored bytes."""
 
-    name: str
+    path: Path
     text_bytes: int
     data: bytes
 
@@ -119,12 +75,21 @@ class Bundle(Struct, frozen=True):
     def name(self) -> str:
         return name_of(self.digest)
 
-    def pointers(self, days: int, until_s: int) -> Iterator[tuple[Part, Pointer]]:
-        """The pointer to each value. The arguments are those of `Pointer`."""
+    def pointers(self) -> Iterator[tuple[Part, Pointer]]:
+        """The pointer to each value."""
         offset = 0
         for part in self.parts:
-            yield part, Pointer(self.name, part.text_bytes, len(part.data), len(self.data), offset, days, until_s)
+            yield part, Pointer(self.name, part.text_bytes, len(part.data), len(self.data), offset)
             offset += len(part.data)
+
+
+def list_partition(owner: str, task_id: str, list_id: str) -> Attribute:
+    """The partition key of a list's chunks."""
+    return {"S": f"{VALUE_PREFIX}{owner_digest(owner)}#{task_id}#{list_id}"}
+
+
+def chunk_sort_key(number: int, piece: int) -> str:
+    return f"{number:06}#{piece:03}"
 
 
 def stored_form(value: Attribute) -> bytes:
@@ -142,7 +107,7 @@ def make_bundles(parts: Sequence[Part]) -> list[Bundle]:
     """Put values together into bundles of at most `BUNDLE_BYTES`. A longer value is a bundle by itself."""
     groups: list[list[Part]] = []
     room = 0
-    for part in sorted(parts, key=lambda part: (-len(part.data), part.name)):
+    for part in sorted(parts, key=lambda part: (-len(part.data), part.path)):
         if len(part.data) > room:
             groups.append([])
             room = BUNDLE_BYTES
@@ -156,323 +121,111 @@ def make_bundles(parts: Sequence[Part]) -> list[Bundle]:
 
 
 class Mover:
-    """Moves the values of one write out of the task's item: to S3 if there is a bucket, else to items of their own.
-
-    After S3 has failed, this write uses only items.
+    """Moves the values of one write out of a task's head, to items of their own.
 
     Args:
         owner: The task's owner.
         task_id: The task.
-        expires_s: When the task expires, epoch seconds. Its values are kept for at least a day more.
+        head: The head as it was read.
         until_s: When the time is over, on the table's monotonic clock.
 
     Attributes:
-        failed: Whether a value could not be written anywhere.
+        kept_until_s: Until when the values are kept, epoch seconds: as long as the task's other values, or a day longer
+            than the task.
+        failed: Whether a value could not be written.
     """
 
-    def __init__(self, stores: OverflowStores, owner: str, task_id: str, expires_s: int, until_s: float) -> None:
-        self._table = stores.table
+    def __init__(self, table: TaskTable, owner: str, task_id: str, head: Item, until_s: float) -> None:
+        self._table = table
         self._owner = owner
         self._task_id = task_id
-        self._expires_s = expires_s
         self._until_s = until_s
-        self._now_ms = stores.table.clock_ms()
-        # The item expires at a whole second, up to a second later.
-        lifetime_ms = max(expires_s * 1000 - 999 - self._now_ms, 0)
-        self._days = retention_days(lifetime_ms)
-        # Objects do not live long enough for the values of a task that lives longer than this.
-        self._bucket = stores.objects if lifetime_ms <= LONGEST_TTL_MS else None
+        self.kept_until_s = number(head, KEPT_UNTIL) if KEPT_UNTIL in head else number(head, "expires_at") + DAY_S
         self.failed = False
 
-    def can_move(self, value: Attribute) -> bool:
-        """Whether a value can be moved: moving saves bytes, it is not outside yet, and there is a place for it."""
-        if size(value) <= POINTER_BYTES or pointer_in(value) is not None:
-            return False
-        return self._bucket is not None or text_bytes(value) <= VALUE_BYTES
+    def move(self, values: Mapping[Path, Attribute]) -> dict[Path, Attribute]:
+        """Write values outside the head. Returns the pointers. A value without one could not be written."""
+        bundles = make_bundles([Part(path, text_bytes(value), stored_form(value)) for path, value in values.items()])
+        jobs = list(chain(*map(self._pieces, bundles)))
+        outcomes = run_jobs([job for _, job in jobs], self._until_s, self._table.monotonic)
+        failures = {bundle: failure for (bundle, _), failure in zip(jobs, outcomes, strict=True) if failure is not None}
+        for bundle, failure in failures.items():
+            if not isinstance(failure, StoreUnavailable):
+                raise failure
+            length = len(bundle.data)
+            logger.error("task %s: %d bytes could not be written to items", self._task_id, length, exc_info=failure)
+        self.failed = self.failed or bool(failures)
+        written = [bundle for bundle in bundles if bundle not in failures]
+        return {part.path: pointer.attribute() for bundle in written for part, pointer in bundle.pointers()}
 
-    def move(self, values: Mapping[str, Attribute]) -> dict[str, Attribute]:
-        """Write values outside the item. Returns the pointers. A value without one could not be written."""
-        parts = [Part(name, text_bytes(value), stored_form(value)) for name, value in values.items()]
-        readable = make_bundles([part for part in parts if part.text_bytes <= VALUE_BYTES])
-        # Values that are never read back go to S3 for people to read, but not to the table.
-        unreadable = make_bundles([part for part in parts if part.text_bytes > VALUE_BYTES])
-        placements = [*self._put(readable), *self._put(unreadable, in_items=False)]
-        return {
-            part.name: pointer.attribute()
-            for bundle, days in placements
-            for part, pointer in bundle.pointers(days, self._kept_until_s(days))
-        }
+    def add_chunk(self, record: ListRecord) -> ListRecord:
+        """Write the results in a list's record to a chunk. Returns the record with the chunk, or the same one if it
+        could not be written."""
+        text = chunk_text(record.inline).encode()
+        data = min(zipped(text), text, key=len)
+        for chunk in range(record.next_chunk, record.next_chunk + MOST_COLLISIONS):
+            jobs = [partial(self._table.put_once, item) for item in self._chunk_items(record.id, chunk, data)]
+            failures = list(filter(None, run_jobs(jobs, self._until_s, self._table.monotonic)))
+            if not failures:
+                return record.with_chunk(chunk, len(data))
+            for failure in failures:
+                if not isinstance(failure, StoreUnavailable | ConditionFailed):
+                    raise failure
+            if not all(isinstance(failure, ConditionFailed) for failure in failures):
+                logger.error("task %s: %d bytes of a list could not be written", self._task_id, len(data))
+                self.failed = True
+                return record
+        return record
 
-    def _kept_until_s(self, days: int) -> int:
-        """When a value written now is deleted at the earliest, epoch seconds; `days` as in `Pointer`."""
-        return (self._now_ms + days * DAY_MS) // 1000 if days else self._expires_s + DAY_MS // 1000
-
-    def _put(self, bundles: Sequence[Bundle], *, in_items: bool = True) -> list[tuple[Bundle, int]]:
-        """Write bundles. Returns the bundles that were written, with `days` as in `Pointer`."""
-        placements = list[tuple[Bundle, int]]()
-        if bundles and self._bucket is not None:
-            put, until_s = self._bucket.put, min(self._until_s, self._table.monotonic() + BUCKET_S)
-            keys = {bundle: object_key(self._owner, self._task_id, bundle.name, self._days) for bundle in bundles}
-            jobs = [(bundle, partial(put, key, bundle.data, bundle.digest)) for bundle, key in keys.items()]
-            failed = self._write_all(jobs, until_s, "S3")
-            placements += [(bundle, self._days) for bundle in bundles if bundle not in failed]
-            if failed:
-                self._bucket = None
-            bundles = failed
-        if bundles and in_items:
-            failed = self._write_all(list(chain(*map(self._pieces, bundles))), self._until_s, "items of their own")
-            placements += [(bundle, 0) for bundle in bundles if bundle not in failed]
-            self.failed = self.failed or bool(failed)
-        return placements
+    def _chunk_items(self, list_id: str, chunk: int, data: bytes) -> Iterator[Item]:
+        """The items of a chunk. The token says which writer has taken its number."""
+        token: Attribute = {"S": new_token()}
+        starts = range(0, len(data), BUNDLE_BYTES)
+        for piece, start in enumerate(starts):
+            yield {
+                "pk": list_partition(self._owner, self._task_id, list_id),
+                "sk": {"S": chunk_sort_key(chunk, piece)},
+                "expires_at": {"N": str(self.kept_until_s)},
+                "pieces": {"N": str(len(starts))},
+                "by": token,
+                "data": {"B": data[start : start + BUNDLE_BYTES]},
+            }
 
     def _pieces(self, bundle: Bundle) -> Iterator[tuple[Bundle, Callable[[], None]]]:
         """The writes of a bundle to items. It needs all of them."""
         for piece, start in enumerate(range(0, len(bundle.data), BUNDLE_BYTES)):
             key = piece_key(self._owner, self._task_id, bundle.name, piece)
             content: Attribute = {"B": bundle.data[start : start + BUNDLE_BYTES]}
-            expires: Attribute = {"N": str(self._kept_until_s(0))}
+            expires: Attribute = {"N": str(self.kept_until_s)}
             yield bundle, partial(self._table.put_value, {**key, "expires_at": expires, "data": content})
 
-    def _write_all(
-        self, jobs: Sequence[tuple[Bundle, Callable[[], None]]], until_s: float, store: str
-    ) -> Sequence[Bundle]:
-        """Run writes of bundles. Returns the bundles that could not be written."""
-        outcomes = run_jobs([job for _, job in jobs], until_s, self._table.monotonic)
-        failures = {bundle: failure for (bundle, _), failure in zip(jobs, outcomes, strict=True) if failure is not None}
-        for bundle, failure in failures.items():
-            if not isinstance(failure, StoreUnavailable):
-                raise failure
-            length = len(bundle.data)
-            logger.error("task %s: %d bytes could not be written to %s", self._task_id, length, store, exc_info=failure)
-        return list(failures)
 
-    def fit(self, item: Item, changes: Changes, limit: int) -> Changes:
-        """Move values of a write outside, so that the item fits within a limit, bytes.
-
-        All large values are moved. If the item would still be too large, more are moved, the largest first. A value
-        that cannot be written outside stays in the item, or if it does not fit, a note replaces it. If that is not
-        enough, DynamoDB decides, whose own limit is a little higher.
-        """
-        values = _values(changes)
-        unreadable = {name for name, value in values.items() if text_bytes(value) > VALUE_BYTES}
-        surplus = excess_after(item, changes, limit)
-        result = self._with_pointers(changes, self._names_to_move(values, surplus, unreadable))
-        for name in sorted(unreadable & result.replaceable):
-            result = with_note(result, name)
-        # Computing the size of a large item is slow: if nothing moved, it is not done twice.
-        if result is not changes:
-            surplus = excess_after(item, result, limit)
-        # Notes replace as many variables, the largest first, as are needed.
-        while surplus > 0 and (smaller := without_largest(result)) is not None:
-            surplus -= stored_size(result) - stored_size(smaller)
-            result = smaller
-        return result
-
-    def fit_new(self, item: Item, limit: int) -> Item:
-        """Move values of a new task's item outside, so that it fits. The caller refuses one that is still too large."""
-        variables = item["variables"]["M"]
-        values = {name: value for name, value in variables.items() if name not in ALWAYS_IN_ITEM}
-        values[FINAL_RESULT] = item["arguments"]
-        pointers = self.move({name: values[name] for name in self._names_to_move(values, excess(item, limit))})
-        arguments = pointers.pop(FINAL_RESULT, item["arguments"])
-        return {**item, "arguments": arguments, "variables": {"M": {**variables, **pointers}}}
-
-    def shrink(self, changes: Changes) -> Changes | None:
-        """The changes for an item that DynamoDB refused as too large: with all values outside that can be moved, or if
-        there are none, with a note for the largest. `None` if that would save nothing."""
-        smaller = self._with_pointers(
-            changes, [name for name, value in _values(changes).items() if self.can_move(value)]
-        )
-        return without_largest(changes) if stored_size(smaller) == stored_size(changes) else smaller
-
-    def _names_to_move(self, values: Mapping[str, Attribute], surplus: int, forced: Collection[str] = ()) -> list[str]:
-        """The names of the values that are moved.
-
-        Args:
-            values: The values of the write, by name.
-            surplus: By how much the item is too large if none is moved, bytes.
-            forced: Names of values that must be moved, even if they are not large.
-        """
-        sizes = {name: size(value) for name, value in values.items() if self.can_move(value)}
-        names = [name for name in sizes if name in forced or is_large(values[name])]
-        surplus -= sum(sizes[name] - POINTER_BYTES for name in names)
-        for name in sorted(sizes.keys() - names, key=lambda name: (-sizes[name], name)):
-            if surplus <= 0:
-                break
-            names.append(name)
-            surplus -= sizes[name] - POINTER_BYTES
-        return names
-
-    def _with_pointers(self, changes: Changes, names: Collection[str]) -> Changes:
-        """The changes with pointers for those of these values that could be written outside."""
-        if not names:
-            return changes
-        values = _values(changes)
-        pointers = self.move({name: values[name] for name in names})
-        result = pointers.pop(FINAL_RESULT, changes.result)
-        replaceable, variables = changes.replaceable.difference(pointers), {**changes.variables, **pointers}
-        return replace(changes, result=result, replaceable=replaceable, variables=variables)
+def keys_of(owner: str, task_id: str, pointers: Iterable[Pointer]) -> list[Item]:
+    """The keys of the items that these pointers lead to."""
+    bundles = {pointer.bundle: pointer.bundle_bytes for pointer in pointers}
+    pieces = [(bundle, piece) for bundle, length in bundles.items() for piece in range(-(-length // BUNDLE_BYTES))]
+    return [piece_key(owner, task_id, bundle, piece) for bundle, piece in pieces]
 
 
-def without_largest(changes: Changes) -> Changes | None:
-    """The changes with a note in place of the largest variable; `None` if a note would save nothing."""
-    largest = max(changes.replaceable, key=lambda name: (size(changes.variables[name]), name), default=None)
-    if largest is None:
-        return None
-    smaller = with_note(changes, largest)
-    return smaller if stored_size(smaller) < stored_size(changes) else None
+def chunk_keys(table: TaskTable, owner: str, task_id: str, record: ListRecord) -> list[Item]:
+    """The keys of a list's chunks: one `Query` or more."""
+    if not record.chunks:
+        return []
+    request = {
+        "ConsistentRead": True,
+        "KeyConditionExpression": "pk=:pk",
+        "ExpressionAttributeValues": {":pk": list_partition(owner, task_id, record.id)},
+        "ProjectionExpression": "pk,sk",
+    }
+    return [{"pk": item["pk"], "sk": item["sk"]} for page in table.pages(request) for item in page["Items"]]
 
 
-def with_note(changes: Changes, name: str) -> Changes:
-    text_length = text_bytes(changes.variables[name])
-    # A shorter value is only replaced if it could not be written outside.
-    note = not_kept(text_length, EXCEEDS if text_length > VALUE_BYTES else NOT_WRITTEN)
-    return replace(
-        changes,
-        variables={**changes.variables, name: note},
-        replaceable=changes.replaceable.difference({name}),
-        oversized=(*changes.oversized, from_text(name)),
-    )
-
-
-def stored_size(changes: Changes) -> int:
-    """The bytes of the new variables and the result in the item."""
-    return sum(map(size, changes.variables.values())) + (0 if changes.result is None else size(changes.result))
-
-
-def _values(changes: Changes) -> dict[str, Attribute]:
-    values = {name: changes.variables[name] for name in changes.replaceable}
-    return values if changes.result is None else {**values, FINAL_RESULT: changes.result}
-
-
-class Fetcher:
-    """Reads the values of one task that are outside its item. A bundle is fetched when one of its values is first read.
-
-    Values raise `ValueLost` if they are missing or not what was written, `ValueTooLarge` if they are longer than is
-    read, and `StoreUnavailable` if S3 or DynamoDB does not respond, or refuses.
-    """
-
-    def __init__(self, stores: OverflowStores, owner: str, task_id: str) -> None:
-        self._stores = stores
-        self._owner = owner
-        self._task_id = task_id
-        self._cache: dict[str, bytes] = {}
-        self._failures: dict[bool, StoreUnavailable] = {}
-
-    def fetch(self, pointer: Pointer) -> Attribute:
-        """A value as it would be stored in the item."""
-        check_readable(pointer.text_bytes)
-        data = self._read_bundle(pointer)[pointer.offset : pointer.offset + pointer.stored_bytes]
-        return {"B": data} if is_zipped(data) else {"S": data.decode()}
-
-    def read_ahead(self, pointers: Iterable[Pointer]) -> None:
-        """Fetch the bundles of these values, four at once, as far as there is room to keep them.
-
-        Errors are raised when a value is read.
-        """
-        room = CACHE_BYTES - sum(map(len, self._cache.values()))
-        bundles: dict[str, Pointer] = {}
-        for pointer in pointers:
-            is_new = pointer.bundle not in bundles and pointer.bundle not in self._cache
-            # A longer bundle is fetched by itself, several pieces at once.
-            if is_new and pointer.bundle_bytes <= min(room, BUNDLE_BYTES):
-                bundles[pointer.bundle] = pointer
-                room -= pointer.bundle_bytes
-        if len(bundles) > 1:
-            jobs = [partial(self._read_bundle, pointer) for pointer in bundles.values()]
-            for failure in run_jobs(jobs, None, time.monotonic):
-                if failure is not None and not isinstance(failure, StoreError):
-                    raise failure
-
-    def _read_bundle(self, pointer: Pointer) -> bytes:
-        if pointer.bundle in self._cache:
-            return self._cache[pointer.bundle]
-        in_bucket = bool(pointer.days)
-        if in_bucket in self._failures:
-            raise StoreUnavailable(str(self._failures[in_bucket])) from self._failures[in_bucket]
-        try:
-            data = self._read_object(pointer) if in_bucket else self._read_pieces(pointer)
-        except StoreUnavailable as failure:
-            # Otherwise each further read of this request would wait for the same failure.
-            self._failures[in_bucket] = failure
-            raise
-        if len(data) != pointer.bundle_bytes or name_of(digest_of(data)) != pointer.bundle:
-            raise self._lost_error(pointer, DAMAGED)
-        if sum(map(len, self._cache.values())) + len(data) <= CACHE_BYTES:
-            self._cache[pointer.bundle] = data
-        return data
-
-    def _read_object(self, pointer: Pointer) -> bytes:
-        if self._stores.objects is None:
-            raise StoreUnavailable(f"the object {pointer.bundle} cannot be read: no bucket is configured")
-        key = object_key(self._owner, self._task_id, pointer.bundle, pointer.days)
-        try:
-            return self._stores.objects.get(key, pointer.bundle_bytes)
-        except ObjectMissing as missing:
-            raise self._lost_error(pointer, "its object is missing in S3") from missing
-        except ObjectTooLarge as larger:
-            raise self._lost_error(pointer, DAMAGED) from larger
-
-    def _read_pieces(self, pointer: Pointer) -> bytes:
-        """A bundle in DynamoDB. Its pieces are read four at once."""
-        pieces = range(-(-pointer.bundle_bytes // BUNDLE_BYTES))
-        return b"".join(results_of([partial(self._read_piece, pointer, number) for number in pieces]))
-
-    def _read_piece(self, pointer: Pointer, number: int) -> bytes:
-        key, table = piece_key(self._owner, self._task_id, pointer.bundle, number), self._stores.table
-        # An eventually consistent read may miss a new item.
-        item = table.get(key, consistent=False) or table.get(key)
-        if item is None:
-            raise self._lost_error(pointer, f"its piece {number + 1} is missing")
-        match item.get("data"):
-            case {"B": bytes() as data}:
-                return data
-            case _:
-                raise self._lost_error(pointer, DAMAGED)
-
-    def _lost_error(self, pointer: Pointer, cause: str) -> ValueLost:
-        length = pointer.text_bytes
-        logger.error("task %s: %s, of a value of %d bytes, is lost: %s", self._task_id, pointer.bundle, length, cause)
-        return ValueLost(length, cause)
-
-
-def expiring_pointers(item: Item, expires_s: int) -> dict[Path, Pointer]:
-    """The pointers in an item to values that may expire before this time, epoch seconds."""
-    values: dict[Path, Attribute] = {("variables", name): value for name, value in members(item, "variables").items()}
-    values |= {(name,): item[name] for name in LARGE_ATTRIBUTES if name in item}
-    pointers = {path: pointer_in(value) for path, value in values.items()}
-    return {path: pointer for path, pointer in pointers.items() if pointer and pointer.until_s < expires_s}
-
-
-def rewrite_values(
-    stores: OverflowStores, owner: str, task_id: str, expires_s: int, expiring: Mapping[Path, Pointer]
-) -> tuple[dict[Path, Attribute], int]:
-    """Write the values of `expiring_pointers` again. Bundles are processed one by one to save memory.
-
-    Returns:
-        The new pointers, and how long the task may live, epoch seconds: as requested, or until the first value expires
-        that could not be written again.
-    """
-    deadline_s = stores.table.monotonic() + PROLONG_S
-    mover = Mover(stores, owner, task_id, expires_s, deadline_s)
-    pointers: dict[Path, Attribute] = {}
-    bundles: dict[str, list[Path]] = {}
-    for path, pointer in expiring.items():
-        bundles.setdefault(pointer.bundle, []).append(path)
-    for paths in bundles.values():
-        fetcher = Fetcher(stores, owner, task_id)
-        try:
-            if stores.table.monotonic() >= deadline_s:
-                raise StoreUnavailable("the time for prolonging values is over")
-            values = {"\0".join(path): fetcher.fetch(expiring[path]) for path in paths}
-        except ValueLost:
-            continue  # the value is lost, or too large to be read: the task can live longer without it
-        except StoreUnavailable:
-            values = {}
-        new_pointers = mover.move(values)
-        for path in paths:
-            if new_pointer := new_pointers.get("\0".join(path)):
-                pointers[path] = new_pointer
-            else:
-                expires_s = min(expires_s, expiring[path].until_s)
-    return pointers, expires_s
+def keep(table: TaskTable, keys: Sequence[Item], until_s: int) -> bool:
+    """Keep value items until a later time, epoch seconds. Missing ones are lost already. Returns whether all that exist
+    are kept."""
+    jobs = [partial(table.keep_value, key, until_s) for key in keys]
+    failures = [failure for failure in run_jobs(jobs, table.monotonic() + KEEP_S, table.monotonic) if failure]
+    for failure in failures:
+        if not isinstance(failure, StoreUnavailable):
+            raise failure
+    return not failures

@@ -2,7 +2,6 @@
 
 import logging
 from contextlib import suppress
-from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -19,37 +18,31 @@ from mcp_baton.exceptions import (
 )
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.attributes import Item, encode_json, text_bytes
-from mcp_baton.tasks.dynamodb.changes import Changes, fits, plan
 from mcp_baton.tasks.dynamodb.expressions import (
     Update,
     claim_update,
-    enter_outbox,
     finish_update,
     first_token,
     guarded_update,
-    note_named,
     renew_claim,
     require_claim,
     set_message,
-    write_update,
 )
 from mcp_baton.tasks.dynamodb.items import (
     ITEM_MS,
-    MARGIN_S,
+    KEPT_UNTIL,
     RUN,
-    WAKES,
     claim_in,
     expired,
-    fits_in_item,
     new_item,
     number,
 )
 from mcp_baton.tasks.dynamodb.table import CHECKPOINT, CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge
 from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, held_error, stored_item
-from mcp_baton.tasks.dynamodb.values import excess, is_large, item_size
+from mcp_baton.tasks.dynamodb.values import item_size, size
+from mcp_baton.tasks.dynamodb.write import RESULT_BYTES, Write, exceeds_limits, fit_new, fits_new
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import (
-    FIRST_DISPATCH_MS,
     RESULT_PREFIX,
     Claim,
     NewTask,
@@ -59,7 +52,7 @@ from mcp_baton.tasks.record import (
     TaskStatus,
 )
 from mcp_baton.tasks.store import Batch, Written
-from mcp_baton.tasks.texts import VALUE_BYTES, ZipWithin, to_text
+from mcp_baton.tasks.texts import VALUE_BYTES, to_text
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.outside import Mover
@@ -80,23 +73,24 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         return DynamoDBStartStore(self.table, self.limits)
 
     def new_task_id(self) -> str:
-        return self.new_id(self.now_ms(), self.limits.shards)
+        return self.new_id(self.now_ms())
 
     def create(self, task: NewTask) -> TaskRecord:
         began_s, now_ms, token = self.table.monotonic(), self.now_ms(), new_token()
         task_id = task.task_id or self.new_task_id()
         item = new_item(task, task_id, now_ms, self.limits) | first_token(now_ms, token)
-        is_small = fits_in_item(item, self.limits.item_bytes)
-        if not is_small and text_bytes(item["arguments"]) > VALUE_BYTES:
+        is_small = fits_new(item, self.limits)
+        if not is_small and exceeds_limits(item["arguments"]):
             raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
-        # Counted before large values are written: an owner at the limit cannot fill the table or the bucket.
+        # Counted before large values are written: an owner at the limit cannot fill the table.
         counter = self.live_tasks()
         if counter:
-            counter.enter(task.owner, task_id, item)
+            counter.enter(task.owner, item)
         try:
             if not is_small:
-                item = self._mover(task.owner, task_id, item, began_s).fit_new(item, self.limits.item_bytes)
-                if excess(item, self.limits.item_bytes) > 0:
+                mover = self._mover(task.owner, task_id, item, began_s)
+                item = fit_new(item, self.limits, mover.move) | {KEPT_UNTIL: {"N": str(mover.kept_until_s)}}
+                if item_size(item) > self.limits.item_bytes:
                     raise StoreError(f"the task is too large: {item_size(item)} bytes")
             self._put(item, token)
         except OutcomeUnknown as error:
@@ -164,81 +158,48 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         return replace(task, claim=claim)
 
     def write(self, task: TaskRecord, batch: Batch) -> Written:
-        """The size of the item is computed from the item as it was read. If another write has made it larger since,
-        DynamoDB may refuse this one. Then values of this batch are moved out of the item."""
-        began_s, now_ms, item, limits = self.table.monotonic(), self.now_ms(), stored_item(task), self.limits
-        token = batch.token or (new_token(), now_ms)
-        zip_within = cache(partial(ZipWithin, limits.zip_ms / 1000, self.table.monotonic))
-
-        def zips(text: bytes) -> bytes:
-            return zip_within()(text)  # made at first use, because few writes compress anything
-
-        changes = plan(item, batch, limits.compress_over_bytes, zips)
-        is_small = fits(item, changes, limits.item_bytes)
-        if is_small:
+        """The size of the head is computed from the head as it was read. Other writes may have made it larger since, so
+        it can exceed its bound until the next write."""
+        began_s, limits = self.table.monotonic(), self.limits
+        token = batch.token or (new_token(), self.now_ms())
+        write, mover = Write(stored_item(task), batch, limits, self.table.monotonic), None
+        while True:
+            is_first = mover is None
+            if mover is None and write.fits:
+                with suppress(ItemTooLarge):
+                    return self._send(task, write, token)
+            mover = mover or self._mover(task.owner, task.task_id, write.item, began_s)
+            write.kept_until_s = mover.kept_until_s
+            if is_first and not write.fits:
+                write.fit(mover)
+            elif not write.shrink(mover.move):
+                break
             with suppress(ItemTooLarge):
-                return self._write_batch(task, item, changes, batch, token, now_ms)
-        return self._write_moved(task, changes, batch, token, began_s, refused=is_small)
-
-    def _write_moved(
-        self, task: TaskRecord, planned: Changes, batch: Batch, token: tuple[str, int], began_s: float, *, refused: bool
-    ) -> Written:
-        """Write a batch after moving values out of the item, or replacing them by notes."""
-        item, limit = stored_item(task), self.limits.item_bytes
-        mover = self._mover(task.owner, task.task_id, item, began_s)
-        changes = mover.shrink(planned) if refused else mover.fit(item, planned, limit)
-        while changes is not None:
-            try:
-                return self._write_batch(task, item, changes, batch, token, self.now_ms(), moved=True)
-            except ItemTooLarge:
-                changes = mover.shrink(changes)
+                return self._send(task, write, token)
         if mover.failed:
             raise StoreUnavailable("the values of this write could not be kept outside the task's item")
         raise TooLarge(f"{ITEM_FULL}, and no value is left to replace")
 
     def _mover(self, owner: str, task_id: str, item: Item, began_s: float) -> "Mover":
-        """The mover for a write that began then, on `monotonic`, to the task in an item."""
+        """The mover for a write that began then, on `monotonic`, to the task with this head."""
         from mcp_baton.tasks.dynamodb.outside import Mover
 
         until_s = began_s + self.limits.values_ms / 1000
         left_ms = self.table.left_ms()
         if left_ms is not None:
             until_s = min(until_s, self.table.monotonic() + (left_ms - ITEM_MS) / 1000)
-        return Mover(self.overflow_stores(), owner, task_id, number(item, "expires_at"), until_s)
+        return Mover(self.table, owner, task_id, item, until_s)
 
-    def _write_batch(
-        self,
-        task: TaskRecord,
-        old_item: Item,
-        changes: Changes,
-        batch: Batch,
-        token: tuple[str, int],
-        now_ms: int,
-        *,
-        moved: bool = False,
-    ) -> Written:
-        update = write_update(old_item, changes, now_ms, token[0])
-        update.now_ms = token[1]
-        if moved:
-            # The moved values are kept for a day longer than the task lived when it was read.
-            latest = update.number(number(old_item, "expires_at") + MARGIN_S)
-            update.require(f"{update.name('expires_at')}<={latest}")
-        if batch.message is not None:
-            set_message(update, batch.message)
-        if batch.named:
-            note_named(update)
-        if batch.wakes:
-            update.set(update.name(WAKES), update.text(" ".join(batch.wakes)))
-            enter_outbox(update, task.task_id, now_ms + FIRST_DISPATCH_MS)
-        retry_policy = WRITE
-        if batch.claim is not None:
-            renew_claim(update, batch.claim, release=batch.release)
-            retry_policy = END if batch.release else CHECKPOINT
-        item = self.update(task.owner, task.task_id, update, retry_policy, batch.claim)
-        written_task = self.record(task.owner, item) if changes.result is None else self.ended(task.owner, item)
-        for name in changes.oversized:
+    def _send(self, task: TaskRecord, write: Write, token: tuple[str, int]) -> Written:
+        claim, retry_policy = write.batch.claim, WRITE
+        if claim is not None:
+            retry_policy = END if write.batch.release else CHECKPOINT
+        update = write.update(task.task_id, self.now_ms(), token)
+        item = self.update(task.owner, task.task_id, update, retry_policy, claim)
+        written_task = self.record(task.owner, item) if write.result is None else self.ended(task.owner, item)
+        for name in write.oversized:
             _log_not_stored(written_task, name)
-        return Written(written_task, changes.oversized)
+        return Written(written_task, write.oversized)
 
     def cancel(self, owner: str, task_id: str, claim: Claim | None = None, message: str | None = None) -> TaskRecord:
         update = finish_update(self.now_ms(), new_token(), TaskStatus.CANCELLED)
@@ -250,10 +211,10 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
 
     def complete(self, owner: str, task_id: str, result: JsonObject, *, by_client: bool = True) -> TaskRecord:
         encoded = encode_json("the result", result, self.limits.compress_over_bytes)
-        if text_bytes(encoded) > VALUE_BYTES:
+        if exceeds_limits(encoded):
             raise TooLarge(f"the result has {text_bytes(encoded)} bytes; a task keeps {VALUE_BYTES} at most")
         update = finish_update(self.now_ms(), new_token(), TaskStatus.COMPLETED, encoded, by_client=by_client)
-        if not is_large(encoded):
+        if size(encoded) <= RESULT_BYTES:
             with suppress(ItemTooLarge):
                 return self._finish(owner, task_id, update)
         # The task is read first, so that no values are written for a task that has ended or that has another owner.

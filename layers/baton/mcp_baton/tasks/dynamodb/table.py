@@ -305,6 +305,29 @@ class TaskTable(Struct, frozen=True, eq=False):
         with suppress(ConditionFailed):
             self._read(lambda: self._send("PutItem", request), RENEW)
 
+    def put_once(self, item: Item) -> None:
+        """Write a piece of a chunk, unless another writer has taken its key: `ConditionFailed`. Sent once."""
+        request = {
+            "TableName": self.name,
+            "Item": item,
+            "ConditionExpression": "attribute_not_exists(pk) OR #by=:by",
+            "ExpressionAttributeNames": {"#by": "by"},
+            "ExpressionAttributeValues": {":by": item["by"]},
+        }
+        self._read(lambda: self._send("PutItem", request), RENEW)
+
+    def keep_value(self, key: Item, until_s: int) -> None:
+        """Keep a piece of a value until a later time, epoch seconds, if it exists. Sent once."""
+        request = {
+            "TableName": self.name,
+            "Key": key,
+            "UpdateExpression": "SET expires_at=:until",
+            "ConditionExpression": "expires_at<:until",
+            "ExpressionAttributeValues": {":until": {"N": str(until_s)}},
+        }
+        with suppress(ConditionFailed):
+            self._read(lambda: self._send("UpdateItem", request), RENEW)
+
     def wait_after_race(self, races: int) -> bool:
         """Wait before a write is decided again, after its condition has failed `races` times. Returns whether there is
         time to try again."""

@@ -19,8 +19,6 @@ from mcp_baton.telemetry import STORE_CONFLICTS
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.counting import LiveTasks
-    from mcp_baton.tasks.dynamodb.outside import OverflowStores
-    from mcp_baton.tasks.dynamodb.s3 import ObjectStore
 
 ITEM_FULL = "the task's item is full: DynamoDB takes 409,600 bytes"
 
@@ -29,14 +27,12 @@ class TaskItems(Struct, frozen=True, eq=False):
     """The items of the tasks in one DynamoDB table with `pk`, `sk` and, as its TTL attribute, `expires_at`.
 
     Attributes:
-        objects: S3, for large values; `None` if there is no bucket.
-        new_id: Creates a task id from a time (epoch milliseconds) and the number of shards.
+        new_id: Creates a task id from a time (epoch milliseconds).
     """
 
     table: TaskTable
     limits: Limits = Limits()
-    objects: "ObjectStore | None" = None
-    new_id: Callable[[int, int], str] = new_task_id
+    new_id: Callable[[int], str] = new_task_id
 
     def within(self, left_ms: Callable[[], int | None]) -> Self:
         return replace(self, table=replace(self.table, left_ms=left_ms))
@@ -82,9 +78,9 @@ class TaskItems(Struct, frozen=True, eq=False):
 
     def record(self, owner: str, item: Item) -> TaskRecord:
         def reader() -> Reader:
-            from mcp_baton.tasks.dynamodb.outside import Fetcher
+            from mcp_baton.tasks.dynamodb.read import Fetcher
 
-            return Fetcher(self.overflow_stores(), owner, task_id_of(item))
+            return Fetcher(self.table, owner, task_id_of(item))
 
         return to_record(owner, item, cache(reader))
 
@@ -93,11 +89,6 @@ class TaskItems(Struct, frozen=True, eq=False):
         if counter := self.live_tasks():
             counter.leave(owner, task_id_of(item), item)
         return self.record(owner, item)
-
-    def overflow_stores(self) -> "OverflowStores":
-        from mcp_baton.tasks.dynamodb.outside import OverflowStores
-
-        return OverflowStores(self.table, self.objects)
 
     def live(self, owner: str, failure: ConditionFailed, workflow: str | None = None) -> TaskRecord:
         """The live task on which a condition failed.

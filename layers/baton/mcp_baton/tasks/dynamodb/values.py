@@ -1,17 +1,18 @@
 """The values in a task's item: decoded when they are read, and measured as DynamoDB does (docs/storage.md, Sizes)."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import repeat
 from typing import Any, Final, Protocol, cast
 
 from msgspec import Struct
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable
-from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.attributes import IN_BUCKET, IN_ITEMS, Attribute, decode, text_bytes, text_in
+from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.tasks.dynamodb.attributes import LIST, NOT_KEPT, POINTER, Attribute, decode, text_bytes, text_in
+from mcp_baton.tasks.dynamodb.lists import ListRecord, record_in
 from mcp_baton.tasks.texts import from_text, zipped
-from mcp_baton.tasks.values import StoredValues, Weight
+from mcp_baton.tasks.values import StoredList, StoredValues, Weight
 
 COLLECTION_BYTES: Final = 3
 ELEMENT_BYTES: Final = 1
@@ -30,8 +31,6 @@ class Pointer(Struct, frozen=True):
         stored_bytes: The length of the value in the bundle, bytes.
         bundle_bytes: The length of the bundle, bytes.
         offset: Where the value begins in the bundle.
-        days: The S3 folder, named by how long its objects are kept; 0 for a bundle in DynamoDB.
-        until_s: Until when the bundle is certainly kept, epoch seconds; 0 if the pointer does not say.
     """
 
     bundle: str
@@ -39,13 +38,10 @@ class Pointer(Struct, frozen=True):
     stored_bytes: int
     bundle_bytes: int
     offset: int = 0
-    days: int = 0
-    until_s: int = 0
 
     def attribute(self) -> Attribute:
         """The stored form: a text that begins with a letter with which no JSON text begins."""
-        location = f"{IN_BUCKET}{self.days}-{self.until_s:x}" if self.days else f"{IN_ITEMS}{self.until_s:x}"
-        fields = [location, self.bundle, str(self.text_bytes), str(self.stored_bytes)]
+        fields = [POINTER + self.bundle, str(self.text_bytes), str(self.stored_bytes)]
         if self.stored_bytes != self.bundle_bytes:
             fields += [str(self.offset), str(self.bundle_bytes)]
         return {"S": ",".join(fields)}
@@ -65,14 +61,13 @@ class Pointer(Struct, frozen=True):
 def pointer_in(attribute: Attribute) -> Pointer | None:
     """The pointer in an attribute, if it is one. Raises `StoreError` if it is damaged."""
     text = attribute.get("S", "")
-    if not text.startswith((IN_ITEMS, IN_BUCKET)):
+    if not text.startswith(POINTER):
         return None
     try:
-        location, bundle, *numbers = text.split(",")
+        bundle, *numbers = text.removeprefix(POINTER).split(",")
         text_bytes, stored_bytes, *bundle_fields = map(int, numbers)
         offset, bundle_bytes = bundle_fields or (0, stored_bytes)
-        days, _, until = location[1:].partition("-") if location.startswith(IN_BUCKET) else ("", "", location[1:])
-        return Pointer(bundle, text_bytes, stored_bytes, bundle_bytes, offset, int(days or 0), int(until or "0", 16))
+        return Pointer(bundle, text_bytes, stored_bytes, bundle_bytes, offset)
     except ValueError as error:
         raise StoreError(f"a pointer is damaged: {error}") from error
 
@@ -95,6 +90,8 @@ class Reader(Protocol):
     """Reads the values outside the item of one task: `outside.Fetcher`."""
 
     def fetch(self, pointer: Pointer) -> Attribute: ...
+
+    def fetch_list(self, record: ListRecord) -> list[Json]: ...
 
     def read_ahead(self, pointers: Iterable[Pointer]) -> None: ...
 
@@ -119,10 +116,21 @@ class Variables(StoredValues):
         self._reader = reader
 
     def __getitem__(self, name: str) -> Json:
-        return decode(self._fetched(name))
+        record = record_in(self._attributes[name])
+        return self._results(record) if record else decode(self._fetched(name))
 
     def text(self, name: str) -> str:
-        return text_in(self._fetched(name))
+        record = record_in(self._attributes[name])
+        return dumps(self._results(record)) if record else text_in(self._fetched(name))
+
+    def stored_list(self, name: str) -> StoredList | None:
+        record = record_in(self._attributes[name]) if name in self._attributes else None
+        if record is None:
+            return None
+        return StoredList(record.total, record.done, record.digest, partial(self._results, record))
+
+    def _results(self, record: ListRecord) -> list[Json]:
+        return self._reader().fetch_list(record) if record.chunks else record.in_order(())
 
     def _fetched(self, name: str) -> Attribute:
         attribute = self._attributes[name]
@@ -131,8 +139,12 @@ class Variables(StoredValues):
 
     def weight(self, name: str) -> Weight:
         attribute = self._attributes[name]
+        if record := record_in(attribute):
+            return Weight(record.text_bytes, outside=bool(record.chunks), large=record.stored > LARGE_BYTES)
         pointer = pointer_in(attribute)
-        return Weight(text_bytes(attribute) if pointer is None else pointer.text_bytes, pointer is not None)
+        if pointer is None:
+            return Weight(text_bytes(attribute), outside=False)
+        return Weight(pointer.text_bytes, outside=True, large=pointer.stored_bytes > LARGE_BYTES)
 
     def holds(self, name: str, text: bytes) -> bool | None:
         pointer = pointer_in(self._attributes[name])
@@ -162,29 +174,17 @@ def is_large(value: Attribute) -> bool:
     return size(value) > LARGE_BYTES
 
 
+def is_value(attribute: Attribute) -> bool:
+    """Whether an attribute is a value: no pointer, no record of a list, and no note about a value that is missing."""
+    return not attribute.get("S", "").startswith((POINTER, LIST, NOT_KEPT))
+
+
 def item_size(item: Mapping[str, Attribute]) -> int:
     """The bytes that DynamoDB counts for an item: its names and its values."""
     total = 0
     for name, attribute in item.items():
         total += (len(name) if name.isascii() else len(name.encode())) + size(attribute)
     return total
-
-
-def excess(item: Mapping[str, Attribute], limit: int) -> int:
-    """By how many bytes an item exceeds a limit. If it clearly does not, any number up to 0.
-
-    Computing the exact size takes longer than everything else in a write.
-    """
-    surplus = at_most(item) - limit
-    return surplus if surplus <= 0 else item_size(item) - limit
-
-
-def at_most(*attributes: Mapping[str, Attribute]) -> int:
-    """An upper bound of the bytes that DynamoDB counts: the attributes as JSON, which is fast and longer."""
-    return len(_as_json(attributes))
-
-
-_as_json = json.JSONEncoder(separators=(",", ":"), default=bytes.hex).encode
 
 
 def size(attribute: Attribute) -> int:
