@@ -1,7 +1,6 @@
 """What clients see of a running background task: its message, the poll interval, lists, and its result
 (docs/background.md, Status and polling)."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 
 from mcp_baton import Context, RegistrationError, Server
-from mcp_baton.server.methods.tasks import MAX_UNSTREAMED_WAIT_S
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.transport.stream import stream_opener
 from tests.e2e.background_support import Background, MakeBackground, call, created_task, unreachable
@@ -161,21 +159,6 @@ def test_tasks_result_waits_no_longer_than_its_limits(
     interval = 1_000 if slept_s < 10 else 5_000
     assert answer.error["data"] == {"status": "working", "pollInterval": interval}
     assert sum(jobs.time.sleeps) == slept_s
-
-
-def test_all_messages_of_a_batch_together_wait_no_longer_than_one_request(jobs: Background) -> None:
-    tasks = [jobs.begin("count", era="2025") for _ in range(3)]
-    jobs.work()
-    messages = [
-        {"jsonrpc": "2.0", "id": number, "method": "tasks/result", "params": {"taskId": task}}
-        for number, task in enumerate(tasks)
-    ]
-    first_answer, *other_answers = json.loads(
-        jobs.client("2025").post(json.dumps(messages), {"MCP-Protocol-Version": "2025-03-26"}).body
-    )
-    assert first_answer["result"]["structuredContent"] == {"result": "counted"}
-    assert [answer["error"]["data"]["status"] for answer in other_answers] == ["working"] * 2
-    assert sum(jobs.time.sleeps) == MAX_UNSTREAMED_WAIT_S
 
 
 def test_a_stream_is_kept_alive_while_tasks_result_waits(jobs: Background) -> None:

@@ -420,31 +420,3 @@ def test_a_tool_is_not_started_if_its_resources_took_all_the_time(make_client: M
     steps = [Step("slow", tool="work", resources=["docs://slow"])]
     server.add_workflow(Workflow(name="flow", description="work", steps=steps))
     assert make_client(server, remaining_ms=clock).get_prompt("flow").statuses == ["failed"]
-
-
-def test_calls_of_a_batch_are_not_made_after_the_time_is_over(make_client: MakeClient) -> None:
-    server, clock, numbers = Server("s"), Clock(), list[int]()
-
-    @server.tool
-    def work(number: int) -> int:
-        numbers.append(number)
-        if number == 2:
-            clock.ms = RESERVE_MS
-        return number
-
-    call = {"jsonrpc": "2.0", "method": "tools/call"}
-    calls = [
-        call | {"id": number, "params": {"name": "work", "arguments": {"number": number}}} for number in range(1, 13)
-    ]
-    notification = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}}
-    response = {"jsonrpc": "2.0", "id": "q", "result": {}}
-    client = make_client(server, remaining_ms=clock)
-    answer = client.post(json.dumps([*calls, notification, response]), {"MCP-Protocol-Version": "2025-03-26"})
-    assert numbers == [1, 2]
-    [messages] = answer.messages
-    answers: Any = messages
-    assert answer.status == 200
-    assert [message["id"] for message in answers] == [*range(1, 13), None]
-    assert ["result" in message for message in answers] == [True] * 2 + [False] * 11
-    assert {message["error"]["code"] for message in answers[2:]} == {-32603}
-    assert all(message["error"]["message"].startswith("Not run: ") for message in answers[2:])
