@@ -47,7 +47,7 @@ from mcp_baton.present.sentences import (
 )
 from mcp_baton.present.task_action import list_result, state_result
 from mcp_baton.present.tool_result import not_run, result_of_ended_task, text_of_run
-from mcp_baton.present.view import WAITED, task_meta, view_in_meta, view_in_result, view_of
+from mcp_baton.present.view import NEXT_KEY, WAITED, task_meta, view_in_meta, view_in_result, view_of
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PAUSED_STEP, RESULT_PREFIX, Claim, StepStatus, TaskRecord, TaskStatus, paused_step
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore
@@ -62,6 +62,7 @@ from mcp_baton.workflow.host import Skip, Skipped
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import REASONS, FailedItem, PauseReason, Question, Reason, Remedy, parse_pause
 from mcp_baton.workflow.refusals import NOT_RESUMED, DefinitionChanged, NotResumed, TaskUnreadable, WrongWorkflow
+from mcp_baton.workflow.remaining import next_calls
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun, Persisted, StepTrace
 from mcp_baton.workflow.server_view import ServerView
@@ -80,7 +81,8 @@ def charge() -> str:
 
 SHOP = Workflow(name="shop", description="shop", steps=[Step("get", tool="charge"), Step("pay", tool="charge")])
 SERVER.add_workflow(SHOP)
-TOOL = SERVER.full_view.workflow_tool("shop")
+SHOP_VIEW = SERVER.full_view
+TOOL = SHOP_VIEW.workflow_tool("shop")
 assert TOOL is not None
 WORKFLOW_TOOL = TOOL
 
@@ -89,7 +91,7 @@ WORKFLOW_TOOL = TOOL
 class ShopReader:
     """The members of an `Execution` that renderers use."""
 
-    server: ServerView = SERVER.full_view
+    server: ServerView = SHOP_VIEW
     store: TaskStore | None = None
     stateless: bool = True
 
@@ -229,7 +231,12 @@ def test_an_approval_waits_for_no_reader_after_its_decision(store: Any, message:
     ]
     recorded: list[Any] = [show_recording(execution, state, in_text=False)[0]["pause_reason"] for state in states]
 
+    structured: Any = state_result(execution, WORKFLOW_TOOL, paused_task, "show")["structuredContent"]
+    with_next = structs.replace(options, next_calls=lambda shown: next_calls(plan_of(SHOP_VIEW, shown), SHOP_VIEW))
+    meta: Any = task_view(paused_task, with_next)["_meta"]
+
     assert texts[0] == texts[1] == message
+    assert meta[NEXT_KEY] == structured["next"]
     assert [("waits for" in str(text)) for text in texts] == ["waits" in message] * len(texts)
     assert [pause["type"] == "approvalRequired" for pause in recorded] == ["waits" in message] * len(recorded)
 

@@ -41,7 +41,7 @@ from mcp_baton.present.sentences import (
     refusal_of,
     what_happened,
 )
-from mcp_baton.present.view import run_meta, task_meta, view_of
+from mcp_baton.present.view import TaskView, run_meta, task_meta, view_of, view_of_run
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced, json_size
 from mcp_baton.tasks.record import (
     RESULT_PREFIX,
@@ -178,9 +178,8 @@ def text_in(result: JsonObject) -> str:
 
 
 def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
-    server = execution.server
-    meta = run_meta(run, execution.now_ms(), stateless=execution.stateless)
-    known = _known(run, meta)
+    server, view = execution.server, view_of_run(run, execution.now_ms())
+    meta, known = run_meta(run, view, stateless=execution.stateless), _known(run, view)
     handle = handle_of(server, run.workflow, run.task.task_id) if run.task else None
     if handle is not None and isinstance(run.pause, ApprovalRequired):
         # The approval covers exactly these arguments.
@@ -201,8 +200,8 @@ def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
         remaining = RemainingCalls(known, server, run.pause, handle, resume_handle)
         suggested_calls = first_fitting(remaining.entries(with_failed=False))
         links += _resource_links(run)
-    steps: Json = meta.get("steps") or [{"name": name, "status": status.value} for name, status in run.statuses.items()]
-    state: dict[str, Json] = {**meta, "steps": steps}
+    steps: Json = [{"name": name, "status": status.value} for name, status in run.statuses.items()]
+    state: dict[str, Json] = {"steps": steps, **meta}
     warning = [*may_have_run_twice(run.repeated), *may_have_run(open_repeats_before(run, known))]
     if warning:
         state["warning"] = " ".join(warning)
@@ -259,17 +258,11 @@ def _tool_result(
     return result | {"_meta": meta} if meta else result
 
 
-def _known(run: EndedRun, meta: JsonObject) -> Known:
+def _known(run: EndedRun, view: TaskView | None) -> Known:
     """Return the known values of the run, with the steps that continuations have completed meanwhile."""
-    steps = meta.get("steps")
-    stored_statuses = {
-        step["name"]: step["status"] for step in (steps if isinstance(steps, list) else ()) if isinstance(step, Mapping)
-    }
-    statuses = {
-        name: StepStatus.COMPLETED if stored_statuses.get(name) == StepStatus.COMPLETED else status
-        for name, status in run.statuses.items()
-    }
-    return structs.replace(run.known, statuses=statuses)
+    shown = view.statuses if view else {}
+    completed = {name: StepStatus.COMPLETED for name in run.statuses if shown.get(name) == StepStatus.COMPLETED}
+    return structs.replace(run.known, statuses={**run.statuses, **completed})
 
 
 def _resource_links(run: EndedRun) -> list[str]:

@@ -204,10 +204,10 @@ def view_of(
     )
 
 
-def view_of_run(run: EndedRun, task: TaskRecord, now_ms: int) -> TaskView:
+def view_of_run(run: EndedRun, now_ms: int) -> TaskView | None:
     """Return the task of a run that has ended: as it is stored; and if the last write was not made, from memory."""
-    view = view_of(task, now_ms)
-    if run.stored:
+    view = None if run.task is None else view_of(run.task, now_ms)
+    if view is None or run.stored:
         return view
     steps = tuple(StepView(name, status.value) for name, status in run.statuses.items())
     return structs.replace(view, steps=steps, pause=run.pause.to_json() if run.pause else None)
@@ -322,14 +322,14 @@ def related_task(task_id: str) -> dict[str, Json]:
     return {RELATED_TASK_KEY: {"taskId": task_id}}
 
 
-def run_meta(run: EndedRun, now_ms: int, *, stateless: bool) -> dict[str, Json]:
-    """Return the `_meta` of a run; empty for a run without a task.
+def run_meta(run: EndedRun, view: TaskView | None, *, stateless: bool) -> dict[str, Json]:
+    """Return the `_meta` of a run with its task (`view_of_run`); empty for a run without a task.
 
     `persisted` is `False` if the store does not have all results, and `"unknown"` if that is not known.
     """
-    if run.task is None:
+    if view is None:
         return {}
-    meta = task_meta(view_of_run(run, run.task, now_ms), stateless=stateless)
+    meta = task_meta(view, stateless=stateless)
     if run.persisted is not True:
         meta["persisted"] = run.persisted
     if isinstance(run.stop, TaskOver) and run.stop.status is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.present.prompt_messages import messages
 from mcp_baton.present.sentences import refusal_of
-from mcp_baton.present.view import run_meta
+from mcp_baton.present.view import run_meta, view_of_run
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_baton.tools.outcomes import Failed, Mismatch
@@ -56,7 +56,7 @@ def _run_workflow(request: Request, workflow: Workflow, arguments: JsonObject) -
     summaries = {step.tool: tools[step.tool].summary for step in run.workflow.steps if step.tool}
     run_messages = messages(run, request.server, summaries.__getitem__, handle)
     result = _result(run.workflow.description, run_messages)
-    meta = run_meta(run, request.now_ms(), stateless=request.stateless)
+    meta = run_meta(run, view_of_run(run, request.now_ms()), stateless=request.stateless)
     return result | {"_meta": meta} if meta else result
 
 
