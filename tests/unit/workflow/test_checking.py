@@ -107,6 +107,7 @@ def flow_with(*arguments: Argument) -> Workflow:
     ("definition", "cause"),
     [
         pytest.param(workflow(*(Step(f"s{index}", tool="ping") for index in range(MAX_STEPS + 1))), "101", id="101"),
+        pytest.param(workflow(Step("s" * 65, tool="ping")), "its name has 65 characters", id="long name"),
         pytest.param(workflow(Step("", tool="ping")), "empty name", id="a step without a name"),
         pytest.param(flow_with(Argument("order_id"), Argument("order_id")), "'order_id'", id="argument twice"),
         pytest.param(flow_with(Argument("order_id", required=True, default="A-17")), "is required", id="default"),
