@@ -10,7 +10,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.write import EXCEEDS, EXCEEDS_STORED
 from mcp_baton.tasks.record import StepStatus, TaskPage, TaskRecord, steps_of
-from mcp_baton.tasks.store import StepWrite
+from mcp_baton.tasks.store import ListResult, StepWrite
 from mcp_baton.tasks.texts import STORED_BYTES, VALUE_BYTES, zipped
 from tests.store.fixture_types import Threads
 
@@ -27,7 +27,7 @@ def hook(client: Any, event: str, handler: Callable[..., object]) -> Iterator[No
         client.meta.events.unregister(event, handler)
 
 
-def completion(index: int, result: Json = "value", name: str | None = None) -> StepWrite:
+def completion(index: int, result: Json | ListResult = "value", name: str | None = None) -> StepWrite:
     """Return the write of a step that completes with this result."""
     return StepWrite(index, name or f"s{index}", StepStatus.PENDING, StepStatus.COMPLETED, result)
 

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.tools.arguments import Argument
-from mcp_baton.workflow.checking import MAX_STEPS, Callee, checked
+from mcp_baton.workflow.checking import MAX_STEP_NAME_CHARS, MAX_STEPS, Callee, checked
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.resolve import Schema
 from mcp_baton.workflow.sources import Source, TaskVariable, constant, prompt_arg, step_output, task_variable
@@ -118,6 +118,14 @@ def test_an_error_in_a_workflow_names_the_workflow_and_the_cause(definition: Wor
 
     assert (error.workflow, error.step) == ("refund_order", None)
     assert cause in error.cause
+
+
+def test_a_step_with_a_long_name_is_refused() -> None:
+    error = error_of(workflow(Step("s" * (MAX_STEP_NAME_CHARS + 1), tool="ping")))
+
+    assert "its name has 65 characters; give it one of at most 64" in error.cause
+    longest = workflow(Step("s" * MAX_STEP_NAME_CHARS, tool="ping"))
+    assert checked(longest, TOOLS) is longest
 
 
 def test_the_maximum_number_of_steps_is_allowed() -> None:

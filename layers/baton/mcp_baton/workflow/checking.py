@@ -48,6 +48,9 @@ from mcp_baton.workflow.wait import EXAMPLE, time_of
 MAX_STEPS = 100
 """The maximum number of steps of a workflow. An `UpdateExpression` of 4 KB is certain to have room for them."""
 
+MAX_STEP_NAME_CHARS = 64
+"""The longest name of a step. Its stored state has the name up to five times."""
+
 MAX_LISTS = 20
 """The maximum number of steps with `each` of a workflow. Their items fit into the same expression."""
 
@@ -370,6 +373,9 @@ def _unique_errors(workflow: Workflow) -> Iterator[WorkflowError]:
     for step in workflow.steps:
         if not step.name:
             yield WorkflowError(workflow.name, "a step has an empty name")
+        elif len(step.name) > MAX_STEP_NAME_CHARS:
+            cause = f"its name has {len(step.name)} characters; give it one of at most {MAX_STEP_NAME_CHARS}"
+            yield WorkflowError(workflow.name, cause, step.name)
         elif step.name in names:
             yield WorkflowError(workflow.name, "two steps have this name; step names are unique", step.name)
         elif step.binding in bindings:
