@@ -23,7 +23,7 @@ from benchmarks.layers import LAYERS, interpreter
 from emulators.runtime_api import RuntimeApi
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.embedded import EmbeddedEngine
-from mcp_baton.local.http_server import LOOPBACK, Function, LocalServer, dynamodb_app
+from mcp_baton.local.http_server import LOOPBACK, HttpFunction, LocalServer, dynamodb_app
 
 FUNCTIONS = Path(__file__).parent / "functions"
 TABLE = "tasks"
@@ -114,7 +114,7 @@ def _serve_front(parent: Connection) -> None:
             raise RuntimeError(f"the function failed: {delivery.body[:600]!r}")
         return {**delivery.prelude, "body": delivery.streamed.decode()}
 
-    server = LocalServer(LOOPBACK, 0, Function(invoke, TIMEOUT_S, OWNER_HEADER)).start()
+    server = LocalServer(LOOPBACK, 0, HttpFunction(invoke, TIMEOUT_S, OWNER_HEADER)).start()
     server.socket.listen(CONNECTIONS)
     parent.send((api.address, f"http://{server.address}"))
     with suppress(EOFError):

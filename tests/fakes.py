@@ -151,7 +151,7 @@ def request_of(method: str, params: JsonObject, line: Line | None = None, **chan
         "claims": {},
         "envelope": Envelope(Era.STATELESS, "2026-07-28", {}, {}, "t", None),
         "exchange": exchange,
-        "message": jsonrpc.Request(1, method, params),
+        "message": jsonrpc.RequestMessage(1, method, params),
         "headers": {},
         "reply": Reply(exchange, streams=True, takes_stream=True),
         "budget": Budget(),

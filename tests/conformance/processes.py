@@ -12,7 +12,7 @@ from socketserver import ForkingMixIn
 from mcp_baton import Server
 from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.local.dynamodb import create_table, http_client
-from mcp_baton.local.http_server import Function, LocalServer
+from mcp_baton.local.http_server import HttpFunction, LocalServer
 from mcp_baton.local.loader import load
 from mcp_baton.settings import Settings
 
@@ -38,12 +38,12 @@ class ProcessPerRequest(ForkingMixIn, LocalServer):
         self.app = function(server, dynamodb, frozenset({self.origin}))
 
 
-def function(server: Server, dynamodb: str, origins: frozenset[str]) -> Function:
+def function(server: Server, dynamodb: str, origins: frozenset[str]) -> HttpFunction:
     """Return a server as a function that pages of these origins may call."""
     settings = Settings(table=TABLE, allow_anonymous=True, allowed_origins=origins)
     # A connection must not be shared across a fork, so each process creates its own client.
     store = dynamodb_store(TABLE, settings, connect=lambda: http_client(dynamodb))
-    return Function(handler(server, settings=settings, store=store), TIMEOUT_S)
+    return HttpFunction(handler(server, settings=settings, store=store), TIMEOUT_S)
 
 
 def main(dynamodb: str) -> None:

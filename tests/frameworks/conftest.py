@@ -15,7 +15,7 @@ import pytest
 
 from mcp_baton import Server
 from mcp_baton.aws import compose, dynamodb_store
-from mcp_baton.local.http_server import LOOPBACK, Function, LocalServer
+from mcp_baton.local.http_server import LOOPBACK, HttpFunction, LocalServer
 from mcp_baton.local.serve import EMBEDDED, open_database
 from mcp_baton.settings import Settings
 from tests.frameworks.model_api import DONE, JsonDict, Respond, Turn, model_api
@@ -274,7 +274,7 @@ def served_here(server: Server) -> Iterator[str]:
     settings = Settings(table="baton", allow_anonymous=True, local_only=True, observed=False)
     client, _ = open_database(EMBEDDED, "baton")
     store = dynamodb_store("baton", settings, connect=lambda: client)
-    local = LocalServer(LOOPBACK, 0, Function(compose(server, settings, store=store), 60)).start()
+    local = LocalServer(LOOPBACK, 0, HttpFunction(compose(server, settings, store=store), 60)).start()
     try:
         yield f"http://{local.address}/mcp"
     finally:

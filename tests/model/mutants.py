@@ -23,7 +23,7 @@ from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.items import Items
 from mcp_baton.workflow.remaining import RemainingCalls
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import ListRun, Run
+from mcp_baton.workflow.run import ListRun, OpenRun
 from mcp_baton.workflow.wait import Callback
 from tests.model.driver import Difference
 from tests.model.examples import EXAMPLES
@@ -159,7 +159,7 @@ PARALLEL = (
     ),
     Mutant(
         "a pause lists questions as the run has stopped at them",
-        Run,
+        OpenRun,
         "update_questions",
         lambda *_: None,
         example="a pause of parallel steps lists only some of the open questions",
@@ -185,7 +185,7 @@ EARLY = (
     ),
     Mutant(
         "a resume uses early values at once",
-        Run,
+        OpenRun,
         "hold_early",
         lambda _: None,
         example="an answer that comes early settles a question whose condition is false",
@@ -199,7 +199,7 @@ EARLY = (
     ),
     Mutant(
         "an early value is not used",
-        Run,
+        OpenRun,
         "use_early",
         lambda *_: False,
         plan_of(call("s0"), Line("s1", "model", when=ALWAYS)),
@@ -214,7 +214,7 @@ EARLY = (
     ),
     Mutant(
         "a run does not go on with a callback that comes while it runs",
-        Run,
+        OpenRun,
         "settled_meanwhile",
         lambda *_: [],
         plan_of(
@@ -372,7 +372,7 @@ APPROVALS = (
     ),
     Mutant(
         "an approval is not freed after a clean failure",
-        gate.Grant,
+        gate.UsedApproval,
         "end",
         lambda *_: None,
         plan_of(call("s0", retry=Retry(3, 1.0)), t0={"approval": Approval(), "fails": 1}),

@@ -8,7 +8,7 @@ from typing import Any, cast
 from mcp_baton.protocol.json import Json, loads
 from mcp_baton.tasks.dynamodb.attributes import decode
 from mcp_baton.tasks.dynamodb.lists import record_in
-from mcp_baton.tasks.dynamodb.values import Pointer, pointer_in
+from mcp_baton.tasks.dynamodb.values import ValuePointer, pointer_in
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
 from tests.simulation.dynamodb.paths import Attribute, Item
 
@@ -76,7 +76,7 @@ def is_outside(attribute: Any) -> bool:
     return pointer_of(attribute) is not None or bool(record and record.chunks)
 
 
-def pointer_of(attribute: Any) -> Pointer | None:
+def pointer_of(attribute: Any) -> ValuePointer | None:
     """Return where a value is stored outside the task's item, or `None` if it is in the item."""
     return pointer_in(attribute)
 

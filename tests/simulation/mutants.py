@@ -28,7 +28,7 @@ from mcp_baton.present.mcp_task import ViewOptions
 from mcp_baton.present.recording import recorded_meta
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods import prompts, subscriptions, tasks, workflow_tools
-from mcp_baton.tasks.callbacks import Pointer
+from mcp_baton.tasks.callbacks import CallbackTarget
 from mcp_baton.tasks.dynamodb import expressions, items, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.lists import ListRecord
@@ -45,7 +45,7 @@ from mcp_baton.workflow.host import Skip, Skipped
 from mcp_baton.workflow.lease import Lease, StartTime
 from mcp_baton.workflow.repetitions import RepeatedCall, Starter
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import Call, EndedRun, Run, RunInput, StepTrace, new_task
+from mcp_baton.workflow.run import EndedRun, OpenRun, RunInput, StepCall, StepTrace, new_task
 from mcp_baton.workflow.services import Services
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 from tests.simulation.approvals import ApprovalWorld
@@ -173,7 +173,7 @@ def _unconditional_counts(operation: str, request: Mapping[str, Any]) -> Mapping
     return without_condition("")(operation, request) if request.get("Key", {}).get("sk") == {"S": "COUNT"} else request
 
 
-def _timed_out(engine: Engine, run: Run, call: Call, callback: Callback, _until_ms: int) -> None:
+def _timed_out(engine: Engine, run: OpenRun, call: StepCall, callback: Callback, _until_ms: int) -> None:
     if callback.on_timeout == "skip":
         run.settle(StepTrace(call.step, None, (), Skipped(Skip.CONDITION)))
     else:
@@ -181,7 +181,7 @@ def _timed_out(engine: Engine, run: Run, call: Call, callback: Callback, _until_
         engine._end(run, failed_trace)  # noqa: SLF001
 
 
-def _never_refused(task: TaskRecord, pointer: Pointer, *_: object) -> bool:
+def _never_refused(task: TaskRecord, pointer: CallbackTarget, *_: object) -> bool:
     return f"{RESULT_PREFIX}{pointer.step}" not in task.variables
 
 
@@ -213,7 +213,7 @@ def _free_at_once(operation: str, request: Mapping[str, Any]) -> Mapping[str, An
     }
 
 
-def _forgets_task(engine: Engine, run: Run, *args: Any) -> object:
+def _forgets_task(engine: Engine, run: OpenRun, *args: Any) -> object:
     result = _not_written(engine, run, *args)
     run.task_id = run.task_id if run.lease else None
     return result
@@ -407,7 +407,9 @@ MUTANTS = (
         kind=QuestionWorld,
     ),
     Mutant(
-        "answers are accepted and not stored", patch=replaced(Run, take_answers=lambda _self: None), kind=QuestionWorld
+        "answers are accepted and not stored",
+        patch=replaced(OpenRun, take_answers=lambda _self: None),
+        kind=QuestionWorld,
     ),
     Mutant("an equal answer is refused", patch=replaced(runs, _new_answers=_refuse_repeats), kind=QuestionWorld),
     Mutant("a run with answers writes without its claim", without_condition(r"run\.id="), kind=QuestionWorld),
@@ -452,7 +454,12 @@ MUTANTS = (
             ("a callback is accepted after the time", None, replaced(callbacks, WAIT_PREFIX="no wait "), False),
             ("a repeated callback is refused", None, replaced(callbacks, CALL_PREFIX="no call "), False),
             ("any callback is accepted after the first one", None, replaced(callbacks, _is_new=_never_refused), False),
-            ("a run ends although a callback has come", None, replaced(Run, settled_meanwhile=lambda *_: []), False),
+            (
+                "a run ends although a callback has come",
+                None,
+                replaced(OpenRun, settled_meanwhile=lambda *_: []),
+                False,
+            ),
             ("a wait begins again with each run", None, replaced(Known, decide_wait=_from_now), False),
         )
     ),

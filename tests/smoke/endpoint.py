@@ -14,7 +14,7 @@ from mcp_baton.cli.options import is_loopback
 from mcp_baton.cli.remote.access import Access
 from mcp_baton.cli.remote.client import Receive, Remote
 from mcp_baton.cli.remote.http import HttpTransport, signer
-from mcp_baton.cli.remote.printing import Progress
+from mcp_baton.cli.remote.printing import ProgressDisplay
 from mcp_baton.cli.remote.questions import Terminal
 from tests.smoke.report import Finding, failed, held, not_checked
 
@@ -57,7 +57,7 @@ class Endpoint:
         self._arguments = arguments
         self._transport = HttpTransport(access)
         self._terminal = Declining()
-        self._remote = Remote(self._transport.send, self._terminal, Progress(shown=False), lambda _seconds: None)
+        self._remote = Remote(self._transport.send, self._terminal, ProgressDisplay(shown=False), lambda _seconds: None)
 
     def close(self) -> None:
         self._transport.close()
@@ -196,7 +196,7 @@ class Endpoint:
             transport.send(message, headers, take_and_report)
 
         with closing(transport):
-            remote = Remote(send, self._terminal, Progress(shown=False), lambda _seconds: None)
+            remote = Remote(send, self._terminal, ProgressDisplay(shown=False), lambda _seconds: None)
             remote.request("subscriptions/listen", {"notifications": {"taskIds": [task_id]}})
 
     def end_tasks(self) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_baton.exceptions import StoreError
-from mcp_baton.tasks.callbacks import Pointer
+from mcp_baton.tasks.callbacks import CallbackTarget
 from tests.store.conftest import Clock
 from tests.store.fixture_types import Store
 
@@ -11,8 +11,8 @@ from tests.store.fixture_types import Store
 def test_an_address_belongs_to_its_step_until_it_expires(store: Store, owner: str, clock: Clock) -> None:
     digest, until_ms = f"of-{owner}", clock.ms + 60_000
     pointers = {
-        digest: Pointer(f"{owner} é\ud800", "task-1", "signed"),
-        f"{digest}-job": Pointer(owner, "task-2", "signed", "job-1"),
+        digest: CallbackTarget(f"{owner} é\ud800", "task-1", "signed"),
+        f"{digest}-job": CallbackTarget(owner, "task-2", "signed", "job-1"),
     }
     for key, pointer in pointers.items():
         store.callbacks.add(key, pointer, until_ms)
@@ -23,8 +23,8 @@ def test_an_address_belongs_to_its_step_until_it_expires(store: Store, owner: st
 
 
 def test_a_token_belongs_to_one_step(store: Store, owner: str, clock: Clock) -> None:
-    pointer = Pointer(owner, "task-1", "signed")
+    pointer = CallbackTarget(owner, "task-1", "signed")
     store.callbacks.add(f"of-{owner}", pointer, clock.ms + 60_000)
     with pytest.raises(StoreError, match="the callback's token is taken"):
-        store.callbacks.add(f"of-{owner}", Pointer("mallory", "task-1", "signed"), clock.ms + 60_000)
+        store.callbacks.add(f"of-{owner}", CallbackTarget("mallory", "task-1", "signed"), clock.ms + 60_000)
     assert store.callbacks.find(f"of-{owner}") == pointer

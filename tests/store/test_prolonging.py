@@ -7,7 +7,7 @@ import pytest
 from mcp_baton.exceptions import Conflict, StoreUnavailable
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.outside import piece_key
-from mcp_baton.tasks.dynamodb.values import Pointer, pointer_in
+from mcp_baton.tasks.dynamodb.values import ValuePointer, pointer_in
 from mcp_baton.tasks.record import Claim, NewTask, TaskRecord
 from mcp_baton.tasks.store import Batch
 from tests.noise import noise
@@ -30,7 +30,7 @@ def kept_until_s(task: TaskRecord) -> int:
     return int(task.source["kept_until"]["N"])
 
 
-def pointers(task: TaskRecord) -> dict[str, Pointer]:
+def pointers(task: TaskRecord) -> dict[str, ValuePointer]:
     """Return the pointers in a task's item, by the names of the values."""
     assert isinstance(task.source, dict)
     values: dict[str, Any] = {**task.source["variables"]["M"], "arguments": task.source["arguments"]}
@@ -38,7 +38,7 @@ def pointers(task: TaskRecord) -> dict[str, Pointer]:
     return {name: pointer for name, pointer in pointer_by_name.items() if pointer}
 
 
-def value_expiry_s(engine: Engine, task: TaskRecord, pointer: Pointer) -> int:
+def value_expiry_s(engine: Engine, task: TaskRecord, pointer: ValuePointer) -> int:
     """Return when the first piece of a bundle expires, epoch seconds."""
     pieces = range(-(-pointer.bundle_bytes // 350_000))
     keys = [piece_key(task.owner, task.task_id, pointer.bundle, piece) for piece in pieces]

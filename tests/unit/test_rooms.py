@@ -246,3 +246,18 @@ def test_importing_the_runtime_imports_no_slow_modules() -> None:
 
     assert "mcp_baton" in runtime
     assert process.stdout.split() == []
+
+
+PUBLIC_TWICE = {"Message"}
+"""A message of a prompt, for authors and in the testing kit."""
+
+
+def test_each_class_name_is_defined_once() -> None:
+    names = [
+        node.name
+        for source in SOURCES.values()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ClassDef)
+    ]
+
+    assert {name for name in names if names.count(name) > 1} == PUBLIC_TWICE

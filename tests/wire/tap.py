@@ -12,7 +12,7 @@ import pytest
 from mcp_baton.protocol.envelope import STATELESS_REVISIONS
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, dumps
-from mcp_baton.protocol.jsonrpc import Request
+from mcp_baton.protocol.jsonrpc import RequestMessage
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.transport import reply
 from mcp_baton.workflow.request import Request as McpRequest
@@ -22,10 +22,10 @@ from tests.wire.message import TASKS_REVISION, JsonDict, ServerMessage
 ENOUGH = 5
 """The maximum number of wrong messages that are reported for a test."""
 
-UNREAD = Request("unread", "", {})
+UNREAD = RequestMessage("unread", "", {})
 """Stands for a request that is rejected before it is read."""
 
-_current_request: ContextVar[tuple[Request, str] | None] = ContextVar("_answered", default=None)
+_current_request: ContextVar[tuple[RequestMessage, str] | None] = ContextVar("_answered", default=None)
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ TAP = Tap()
 
 
 @contextmanager
-def answering(request: Request, revision: str) -> Iterator[None]:
+def answering(request: RequestMessage, revision: str) -> Iterator[None]:
     """Within this context, messages that this thread writes belong to the request."""
     token = _current_request.set((request, revision))
     try:
@@ -90,7 +90,7 @@ def answering(request: Request, revision: str) -> Iterator[None]:
         _current_request.reset(token)
 
 
-def paired(message: JsonDict, request: Request, revision: str) -> ServerMessage:
+def paired(message: JsonDict, request: RequestMessage, revision: str) -> ServerMessage:
     """Pair a message with the request that it belongs to, as a client would."""
     if request is UNREAD:
         return ServerMessage(message, revision, None, {})

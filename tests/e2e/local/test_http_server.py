@@ -10,7 +10,7 @@ from http.client import HTTPConnection, HTTPResponse, IncompleteRead
 
 import pytest
 
-from mcp_baton.local.http_server import Function, LambdaHandler, LocalServer
+from mcp_baton.local.http_server import HttpFunction, LambdaHandler, LocalServer
 from mcp_baton.protocol.http import Application, ClientGone, Exchange, HttpRequest, HttpResponse
 from mcp_baton.transport.adapter import LambdaAdapter
 
@@ -25,7 +25,7 @@ def serve() -> Iterator[Serve]:
     servers: list[LocalServer] = []
 
     def start(handler: LambdaHandler, *, timeout_s: float = 60, owner_header: str | None = None) -> int:
-        server = LocalServer("127.0.0.1", 0, Function(handler, timeout_s, owner_header))
+        server = LocalServer("127.0.0.1", 0, HttpFunction(handler, timeout_s, owner_header))
         servers.append(server)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         return server.server_port
@@ -242,4 +242,4 @@ def test_the_servers_framing_headers_replace_those_of_the_answer(serve: Serve) -
 def test_a_port_in_use_is_an_os_error(serve: Serve) -> None:
     port = serve(adapter(echo))
     with pytest.raises(OSError, match="in use"):
-        LocalServer("127.0.0.1", port, Function(adapter(echo), 60))
+        LocalServer("127.0.0.1", port, HttpFunction(adapter(echo), 60))

@@ -18,7 +18,7 @@ import pytest
 
 from mcp_baton.cli.app import main
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER
-from mcp_baton.protocol.jsonrpc import Request
+from mcp_baton.protocol.jsonrpc import RequestMessage
 from tests.memory_dynamodb import MemoryDynamoDB, loopback_server
 from tests.wire.tap import TAP, paired
 
@@ -45,7 +45,7 @@ class Baton:
         """Send a request and return its result."""
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         answer: dict[str, Any] = self.client.post("/mcp", json=message, headers=headers).raise_for_status().json()
-        TAP.judge(paired(answer, Request(1, method, params), REVISION_WITHOUT_HEADER))
+        TAP.judge(paired(answer, RequestMessage(1, method, params), REVISION_WITHOUT_HEADER))
         return answer["result"]
 
     def tool(self, name: str, headers: dict[str, str] | None = None) -> Any:

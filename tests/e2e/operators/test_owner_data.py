@@ -13,7 +13,7 @@ from mcp_baton.cli.app import main
 from mcp_baton.exceptions import TaskNotFound
 from mcp_baton.settings import Settings
 from mcp_baton.stores import DynamoDBStore
-from mcp_baton.tasks.callbacks import Pointer
+from mcp_baton.tasks.callbacks import CallbackTarget
 from mcp_baton.tasks.ids import new_question
 from mcp_baton.tasks.record import Claim, JobSpec, NewTask
 from mcp_baton.tasks.starts import Start
@@ -40,7 +40,7 @@ def store_items(shop: Shop, store: DynamoDBStore, owner: str) -> str:
     claim = Claim("c", store.now_ms() + 60_000)
     claimed_job = store.jobs.claim(owner, job.task_id, claim, 1)
     store.jobs.ask(claimed_job, claim, {"sure": {"method": "elicitation/create", "params": {"message": "Sure?"}}})
-    pointer = Pointer(owner, task.task_id, "signed")
+    pointer = CallbackTarget(owner, task.task_id, "signed")
     store.callbacks.add(f"digest of an address {owner}", pointer, store.now_ms() + 60_000)
     store.starts.begin(owner, f"digest of a call {owner}", Start(task.task_id, 1, store.now_ms()), None)
     question = new_question()

@@ -10,7 +10,7 @@ from mcp_baton import Server
 from mcp_baton.cli.app import main
 from mcp_baton.cli.remote.arguments import for_tool, parse_arguments
 from mcp_baton.cli.remote.client import Remote
-from mcp_baton.cli.remote.errors import Failure
+from mcp_baton.cli.remote.errors import CommandFailure
 from mcp_baton.cli.remote.printing import age, call_line, duration
 from mcp_baton.local.clean_text import cleaned
 from mcp_baton.testing import Client, connect
@@ -61,7 +61,7 @@ def test_a_client_completes_a_tools_task_once() -> None:
 
         assert (state.status, state.result_by, state.result["by"]) == ("completed", "client", "hand")
         assert state.to_json()["resultBy"] == "client"
-        with pytest.raises(Failure, match="is completed and cannot be changed"):
+        with pytest.raises(CommandFailure, match="is completed and cannot be changed"):
             remote.end_task(task, {"by": "hand"})
 
 

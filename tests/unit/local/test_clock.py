@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcp_baton.local import serve
-from mcp_baton.local.clock import Clock
+from mcp_baton.local.clock import LocalClock
 from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.local.http_server import LocalServer
 
@@ -25,7 +25,7 @@ def test_the_clock_sweeps_repeatedly_even_if_a_sweep_fails() -> None:
             third.set()
         raise ValueError("raised by the test")
 
-    clock = Clock(handler, 20, minute_s=0.001)
+    clock = LocalClock(handler, 20, minute_s=0.001)
     assert third.wait(BOUND_S)
     clock.stop()
     assert events[:3] == [{"batonSweep": {}}] * 3
@@ -51,9 +51,9 @@ def test_the_local_server_has_a_clock_unless_sweeps_are_off(
         server.server_close()
         return 0
 
-    monkeypatch.setattr(serve, "Clock", RecordingClock)
+    monkeypatch.setattr(serve, "LocalClock", RecordingClock)
     monkeypatch.setattr(serve, "run", run)
     monkeypatch.setenv("BATON_SWEEP", setting)
-    options = serve.Options(str(file), "127.0.0.1", 0, "embedded", "tasks", None, 77.0)
+    options = serve.ServeOptions(str(file), "127.0.0.1", 0, "embedded", "tasks", None, 77.0)
 
     assert (serve.serve(options), start_timeouts, stop_timeouts) == (0, [77.0] * clocks, [77.0] * clocks)

@@ -60,7 +60,7 @@ from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.host import Skip, Skipped
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
-from mcp_baton.workflow.pause import REASONS, FailedItem, PauseReason, Question, Reason, Remedy, parse_pause
+from mcp_baton.workflow.pause import REASONS, FailedItem, OpenQuestion, PauseReason, Reason, Remedy, parse_pause
 from mcp_baton.workflow.refusals import NOT_RESUMED, DefinitionChanged, NotResumed, TaskUnreadable, WrongWorkflow
 from mcp_baton.workflow.remaining import next_calls
 from mcp_baton.workflow.resolve import Known
@@ -135,7 +135,7 @@ def sample(kind: type[Reason]) -> PauseReason:
     """Return a reason of this class with a value for each member."""
     values: dict[object, Json] = {str: "text", bool: False, tuple[str, ...]: ["a", "b"], str | None: "optional"}
     question: Json = {"name": "reader", "question": "Who?", "schema": {"type": "string"}, "of": "user"}
-    values[tuple[Question, ...]] = [question]
+    values[tuple[OpenQuestion, ...]] = [question]
     values |= {tuple[InvalidField, ...]: [{"field": "c", "problem": "no"}], int: 1}
     values[tuple[FailedItem, ...]] = [{"index": 2, "error": "no"}]
     members = {member.encode_name: values[member.type] for member in structs.fields(kind)}

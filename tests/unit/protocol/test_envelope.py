@@ -25,22 +25,22 @@ from mcp_baton.protocol.jsonrpc import (
     INVALID_PARAMS,
     UNSUPPORTED_PROTOCOL_VERSION,
     Notification,
-    Request,
+    RequestMessage,
 )
 
 STATELESS = "2026-07-28"
 META: dict[str, Any] = {VERSION_KEY: STATELESS, CAPABILITIES_KEY: {}}
 
 
-def request(method: str = "tools/list", meta: Any = None, **params: Any) -> Request:
-    return Request(1, method, params if meta is None else {**params, "_meta": meta})
+def request(method: str = "tools/list", meta: Any = None, **params: Any) -> RequestMessage:
+    return RequestMessage(1, method, params if meta is None else {**params, "_meta": meta})
 
 
 def headers(method: str = "tools/list", version: str = STATELESS, name: str = "") -> dict[str, str]:
     return {"mcp-protocol-version": version, "mcp-method": method, **({"mcp-name": name} if name else {})}
 
 
-def refusal_of(message: Request | Notification, http_headers: dict[str, str]) -> ProtocolError:
+def refusal_of(message: RequestMessage | Notification, http_headers: dict[str, str]) -> ProtocolError:
     with pytest.raises(ProtocolError) as error_info:
         classify(message, http_headers)
     return error_info.value
@@ -147,7 +147,7 @@ CALL_HEADERS = headers("tools/call", name="refund")
         pytest.param(CALL, CALL_HEADERS | {"mcp-name": "=?base64?/w==?="}, id="base64 that is not UTF-8"),
     ],
 )
-def test_headers_that_contradict_the_body_are_refused(message: Request, http_headers: dict[str, str]) -> None:
+def test_headers_that_contradict_the_body_are_refused(message: RequestMessage, http_headers: dict[str, str]) -> None:
     assert refusal_of(message, http_headers).code == HEADER_MISMATCH
 
 

@@ -15,7 +15,7 @@ from mcp_baton.protocol.jsonrpc import (
     PARSE_ERROR,
     Malformed,
     Notification,
-    Request,
+    RequestMessage,
     Response,
     error_message,
     notification_message,
@@ -40,7 +40,7 @@ def refusal_of(body: bytes) -> ProtocolError:
 
 @pytest.mark.parametrize("request_id", [1, 0, -7, 2**70, "", "a-1", "ü"])
 def test_a_request_keeps_its_id_as_it_is(request_id: str | int) -> None:
-    assert parse({**PING, "id": request_id}) == Request(request_id, "ping", {})
+    assert parse({**PING, "id": request_id}) == RequestMessage(request_id, "ping", {})
 
 
 def test_a_message_without_an_id_is_a_notification() -> None:
@@ -99,7 +99,7 @@ def test_null_stands_for_an_optional_member_that_is_left_out() -> None:
     assert parse({**PING, "params": None}) == parse(PING)
     params = {"_meta": {"progressToken": None, "a": 1}, "cursor": None, "arguments": {"keep": None}, "result": None}
     message = parse({**PING, "params": params})
-    assert isinstance(message, Request)
+    assert isinstance(message, RequestMessage)
     assert message.params == {"_meta": {"a": 1}, "arguments": {"keep": None}, "result": None}
     assert parse({"jsonrpc": "2.0", "id": None, "method": "notifications/initialized"}) == Notification(
         "notifications/initialized", {}
@@ -135,14 +135,14 @@ def deep_body(levels: int, innermost: str) -> bytes:
 
 @pytest.mark.parametrize("innermost", ["1", "[]", '[[], ["x"]]'])
 def test_a_body_may_have_at_most_64_levels(innermost: str) -> None:
-    assert isinstance(parse_body(deep_body(MAX_DEPTH, innermost)), Request)
+    assert isinstance(parse_body(deep_body(MAX_DEPTH, innermost)), RequestMessage)
     for body in (deep_body(MAX_DEPTH + 1, innermost), b"[" * 100_000):
         error = refusal_of(body)
         assert (error.code, "64" in error.message) == (INVALID_REQUEST, True)
 
 
 def test_brackets_inside_strings_do_not_count_as_levels() -> None:
-    assert isinstance(parse({**PING, "params": {"text": "[{" * 500}}), Request)
+    assert isinstance(parse({**PING, "params": {"text": "[{" * 500}}), RequestMessage)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2])
@@ -167,7 +167,7 @@ FIELDS = st.fixed_dictionaries(
 def test_every_json_value_is_classified_without_an_exception(value: Any) -> None:
     message = parse_message(value)
 
-    assert isinstance(message, Request | Notification | Response | Malformed)
+    assert isinstance(message, RequestMessage | Notification | Response | Malformed)
     if isinstance(message, Malformed):
         assert message.error.code in {INVALID_REQUEST, INVALID_PARAMS}
 
@@ -182,7 +182,7 @@ def test_every_body_is_parsed_or_refused(body: bytes) -> None:
     if isinstance(outcome, ProtocolError):
         assert outcome.code in {PARSE_ERROR, INVALID_REQUEST}
     else:
-        assert isinstance(outcome, Request | Notification | Response | Malformed | list)
+        assert isinstance(outcome, RequestMessage | Notification | Response | Malformed | list)
 
 
 def test_replies_have_the_format_of_json_rpc() -> None:

@@ -17,7 +17,7 @@ from mcp_baton.protocol.envelope import (
     shows_apps,
 )
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.jsonrpc import Request
+from mcp_baton.protocol.jsonrpc import RequestMessage
 from mcp_baton.tools.asking import declares
 
 RANDOM = bytes(range(RANDOM_BYTES))
@@ -76,7 +76,7 @@ def test_any_text_is_a_valid_id_or_none(text: str) -> None:
     ids=["none", "unreadable", "an id"],
 )
 def test_a_client_with_a_valid_id_is_known(header: dict[str, str], is_known: bool) -> None:
-    assert classify(Request(1, "tools/list", {}), header).is_known is is_known
+    assert classify(RequestMessage(1, "tools/list", {}), header).is_known is is_known
 
 
 def test_an_id_is_ignored_in_the_2026_era() -> None:
@@ -89,6 +89,6 @@ def test_an_id_is_ignored_in_the_2026_era() -> None:
         "mcp-method": "tools/list",
         "mcp-session-id": session_id(CAPABILITIES, RANDOM),
     }
-    envelope = classify(Request(1, "tools/list", {"_meta": meta}), headers)
+    envelope = classify(RequestMessage(1, "tools/list", {"_meta": meta}), headers)
 
     assert (envelope.capabilities, envelope.is_known) == ({"roots": {}}, True)

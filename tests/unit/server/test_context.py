@@ -10,7 +10,7 @@ from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.asking import CannotAsk
-from mcp_baton.tools.context import Call, ProgressMap
+from mcp_baton.tools.context import CallState, ProgressMap
 
 
 class RecordedContext:
@@ -20,7 +20,7 @@ class RecordedContext:
         self, *, token: str | int | None = 1, level: str | None = None, progress: ProgressMap | None = None
     ) -> None:
         self.sent: list[tuple[str, dict[str, Json]]] = []
-        self.call = Call(
+        self.call = CallState(
             request_id="r-1",
             owner="kim",
             envelope=Envelope(Era.STATELESS, "2026-07-28", {}, {}, token, level),

@@ -13,8 +13,8 @@ from mcp_baton.workflow.pause import (
     AnswersRequired,
     DeadlineExceeded,
     Interrupted,
+    OpenQuestion,
     PauseReason,
-    Question,
     Reason,
     SchemaMismatch,
     StepFailed,
@@ -70,7 +70,7 @@ from mcp_baton.workflow.pause import (
             },
         ),
         (
-            AnswersRequired("one", (Question("one", "Who?", {"type": "string"}, "user"),), "flow"),
+            AnswersRequired("one", (OpenQuestion("one", "Who?", {"type": "string"}, "user"),), "flow"),
             {
                 "type": "answersRequired",
                 "blockedStep": "one",

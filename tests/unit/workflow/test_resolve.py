@@ -13,7 +13,7 @@ from mcp_baton.tools.outcomes import InvalidField, Mismatch, Prepared
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.pause import SchemaMismatch, UnresolvableParams, UnresolvedDependency
 from mcp_baton.workflow.resolve import Known, Ready
-from mcp_baton.workflow.run import Run, RunInput
+from mcp_baton.workflow.run import OpenRun, RunInput
 from mcp_baton.workflow.sources import Found, Source, constant, prompt_arg, step_output, task_variable
 from tests.fakes import ScriptedHost
 
@@ -225,7 +225,7 @@ def test_a_template_whose_producer_failed_is_an_unresolved_dependency() -> None:
 
 def test_after_a_write_sources_use_the_written_variables() -> None:
     workflow = Workflow(name="w", description="d", steps=[Step("one", tool="do")])
-    run = Run(workflow, RunInput({}, {}), None, TaskVariables({"who": "ann"}), {})
+    run = OpenRun(workflow, RunInput({}, {}), None, TaskVariables({"who": "ann"}), {})
     assert run.known.resolve(task_variable("who")) == Found("ann")
 
     run.use_variables(TaskVariables({"who": "ann"}))

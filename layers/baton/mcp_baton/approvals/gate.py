@@ -66,7 +66,7 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     denied: NotApproved | None = None
 
 
-class Grant(Struct, frozen=True):
+class UsedApproval(Struct, frozen=True):
     """An approval that a call has marked as used."""
 
     approvals: ApprovalStore
@@ -103,7 +103,7 @@ def refusal_without_approval(
     prepared: Prepared,
     place: Place,
     variables: TaskVariables | None,
-) -> Failed | Grant | None:
+) -> Failed | UsedApproval | None:
     """Return why a call must not run now; or its approval, which is then marked as used; `None` if it needs none.
 
     Args:
@@ -257,7 +257,7 @@ class _Gate(Struct, frozen=True):
     by: str
     variables: TaskVariables | None
 
-    def check(self) -> Failed | Grant:
+    def check(self) -> Failed | UsedApproval:
         """Find the approval of this call, or request it. If it was approved, mark it as used."""
         mark, repeat = self._mark(), 0
         if mark is not None and mark.digest == self.call.digest:
@@ -285,7 +285,7 @@ class _Gate(Struct, frozen=True):
 
     def _result(
         self, record: ApprovalRecord | None, repeat: int, mark: Mark | None, *, is_new: bool = False
-    ) -> Failed | Grant | None:
+    ) -> Failed | UsedApproval | None:
         """Use an approval that was found, if that is possible; or return why the call must not run. `None` if it needs
         another approval, because this one was used, has expired, was withdrawn, or is of another call."""
         if record is None or record.digest != self.call.digest:
@@ -318,12 +318,12 @@ class _Gate(Struct, frozen=True):
             _note(self.variables, self.place, Mark(record.digest, repeat, denied=denied))
         return failed
 
-    def _grant(self, record: ApprovalRecord, repeat: int) -> Grant:
+    def _grant(self, record: ApprovalRecord, repeat: int) -> UsedApproval:
         audit(record, "used")
         mark = Mark(record.digest, repeat, self.by)
         if not self.place.is_item:
             _note(self.variables, self.place, mark)
-        return Grant(self.approvals, record, self.place, self.variables, mark)
+        return UsedApproval(self.approvals, record, self.place, self.variables, mark)
 
     def _may_use_again(self, record: ApprovalRecord, mark: Mark | None) -> UseAgain | None:
         """Why this attempt may use an approval, which another attempt may have used; `None` if it may not."""

@@ -24,7 +24,7 @@ from mcp_baton.hints import did_you_mean
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import MAX_DEPTH, Json, JsonObject, is_deeper_than, json_size
 from mcp_baton.protocol.paths import CALLBACKS
-from mcp_baton.tasks.callbacks import Pointer
+from mcp_baton.tasks.callbacks import CallbackTarget
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.keys import digest_of
 from mcp_baton.tasks.record import (
@@ -96,7 +96,7 @@ def callback_url(execution: Execution, place: Place, name: str) -> str:
         raise BatonError(f"callback_url({name!r}): {cause}")
     token = token_urlsafe(32)
     ends_ms = max(task.created_ms + task.ttl_ms, execution.now_ms() + step.longest_wait_ms + GRACE_MS)
-    store.callbacks.add(text_digest(token), Pointer(task.owner, task.task_id, name, execution.job_id), ends_ms)
+    store.callbacks.add(text_digest(token), CallbackTarget(task.owner, task.task_id, name, execution.job_id), ends_ms)
     return f"{execution.base_url}{CALLBACKS}{token}"
 
 
@@ -166,7 +166,7 @@ def _deliver(services: Services, exchange: Exchange, token: str, body: Json, key
         wake(services, store, pointer.owner, job_id)
 
 
-def _is_new(task: TaskRecord, pointer: Pointer, callback: ReceivedCallback, now_ms: int) -> bool:
+def _is_new(task: TaskRecord, pointer: CallbackTarget, callback: ReceivedCallback, now_ms: int) -> bool:
     """Whether a callback is the first one; `False` for a repetition. Raises `Refused` if it is too late, or if another
     callback was accepted."""
     step = next((step for step in steps_of(task) if step["name"] == pointer.step), None)
@@ -184,7 +184,7 @@ def _is_new(task: TaskRecord, pointer: Pointer, callback: ReceivedCallback, now_
 
 
 def _store(
-    services: Services, store: TaskStore, task: TaskRecord, pointer: Pointer, callback: ReceivedCallback
+    services: Services, store: TaskStore, task: TaskRecord, pointer: CallbackTarget, callback: ReceivedCallback
 ) -> TaskRecord:
     workflow = services.server.workflows.get(task.workflow or "")
     step = workflow.step(pointer.step) if workflow else None

@@ -1,6 +1,6 @@
 """The addresses of callbacks, one small item for each, in the table of the tasks (docs/storage.md, Callbacks)."""
 
-from mcp_baton.tasks.callbacks import Pointer
+from mcp_baton.tasks.callbacks import CallbackTarget
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import expired
 from mcp_baton.tasks.dynamodb.table import TaskTable
@@ -16,7 +16,7 @@ class DynamoDBCallbackStore:
     def __init__(self, table: TaskTable) -> None:
         self._table = table
 
-    def add(self, digest: str, pointer: Pointer, until_ms: int) -> None:
+    def add(self, digest: str, pointer: CallbackTarget, until_ms: int) -> None:
         item: Item = {
             **callback_key(digest),
             "owner": {"S": to_text(pointer.owner)},
@@ -28,12 +28,12 @@ class DynamoDBCallbackStore:
             item["job"] = {"S": pointer.job_id}
         self._table.create(item, "the callback's token is taken")
 
-    def find(self, digest: str) -> Pointer | None:
+    def find(self, digest: str) -> CallbackTarget | None:
         item = self._table.get(callback_key(digest))
         if item is None or expired(item, self._table.clock_ms()):
             return None
         job = item["job"]["S"] if "job" in item else None
-        return Pointer(from_text(item["owner"]["S"]), item["task"]["S"], from_text(item["step"]["S"]), job)
+        return CallbackTarget(from_text(item["owner"]["S"]), item["task"]["S"], from_text(item["step"]["S"]), job)
 
 
 def callback_key(digest: str) -> Item:

@@ -9,7 +9,7 @@ from mcp_baton.exceptions import BatonError
 
 if TYPE_CHECKING:
     from mcp_baton.local.checking import CheckResult
-    from mcp_baton.local.faults import Fault
+    from mcp_baton.local.faults import Mistake
 
 REFUSED: Final = 1
 
@@ -69,7 +69,7 @@ def check(
 
 
 def _to_json(target: str, result: "CheckResult") -> dict[str, Any]:
-    def as_json(fault: "Fault") -> dict[str, Any]:
+    def as_json(fault: "Mistake") -> dict[str, Any]:
         file, line = (str(fault.site.file), fault.site.line) if fault.site else (None, None)
         return {"problem": fault.problem, "remedy": fault.remedy, "file": file, "line": line}
 

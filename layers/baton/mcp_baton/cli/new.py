@@ -20,7 +20,7 @@ AUTHS: Final = ("API_KEY", "IAM", "NONE")
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class ProjectAnswers:
     """The settings of a project. `wheel` is a file name in `layers/baton/`; `None` for the package index."""
 
     name: str
@@ -60,7 +60,7 @@ def new(
     default_region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
     project_region = _checked_region(_answer("AWS region", region, default_region, yes))
     project_auth = _checked_auth(_answer("Who may call (API_KEY, IAM, NONE)", auth, "API_KEY", yes))
-    answers = Answers(project_name, project_region, project_auth, package.name if package else None)
+    answers = ProjectAnswers(project_name, project_region, project_auth, package.name if package else None)
     _write(folder, answers, baton_version, package)
     if lock:
         _lock(folder)
@@ -133,7 +133,7 @@ mcp-baton = {{ path = "layers/baton/{wheel}" }}
 """
 
 
-def generate_files(answers: Answers, version: str) -> dict[str, bytes]:
+def generate_files(answers: ProjectAnswers, version: str) -> dict[str, bytes]:
     """Return the files of a project, by path with `/`. `version` of Baton is the minimum for the project."""
     root = IN_WHEEL if IN_WHEEL.is_dir() else CHECKOUT
     files = {path: root.joinpath(*PurePosixPath(origin).parts).read_bytes() for path, origin in SOURCES.items()}
@@ -153,7 +153,7 @@ def generate_files(answers: Answers, version: str) -> dict[str, bytes]:
     return files
 
 
-def _replacements(answers: Answers, version: str) -> dict[str, dict[str, str]]:
+def _replacements(answers: ProjectAnswers, version: str) -> dict[str, dict[str, str]]:
     """Return the texts that differ between projects, by file. Each occurs once."""
     region = f'region = "{answers.region}"\n'
     # The production stage stays protected even if the first stage is open to everyone.
@@ -179,7 +179,7 @@ def _check_folder(project: Path) -> None:
         raise BatonError(f"{project} is not empty: name a new folder, or an empty one")
 
 
-def _write(project: Path, answers: Answers, version: str, wheel: Path | None) -> None:
+def _write(project: Path, answers: ProjectAnswers, version: str, wheel: Path | None) -> None:
     try:
         for path, content in generate_files(answers, version).items():
             file = project.joinpath(*PurePosixPath(path).parts)

@@ -54,10 +54,10 @@ def serve(
     """
     from mcp_baton.local.http_server import end_by_force
     from mcp_baton.local.log import LogStyle, log_to_stderr
-    from mcp_baton.local.serve import Options
+    from mcp_baton.local.serve import ServeOptions
     from mcp_baton.local.serve import serve as serve_locally
 
-    serve_options = Options(
+    serve_options = ServeOptions(
         target=target,
         host=host,
         port=port,

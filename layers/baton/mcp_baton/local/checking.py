@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from mcp_baton import Server, Settings, Workflow
 from mcp_baton.exceptions import BatonError, RegistrationError, SettingsError, WorkflowError
-from mcp_baton.local.faults import Definitions, Fault, Site, fault_of, function_site
+from mcp_baton.local.faults import Mistake, Site, SourceDefinitions, fault_of, function_site
 from mcp_baton.local.framework_types import difficulties
 from mcp_baton.local.loader import LoadError, find, load
 from mcp_baton.local.run_checks import WorkflowChecks, blocking_calls, schema_or_empty, undefined_names
@@ -46,8 +46,8 @@ def advice(
     folder: Path,
     environment: Mapping[str, str],
     faulty: Container[str],
-    definitions: Definitions,
-) -> Iterator[Fault]:
+    definitions: SourceDefinitions,
+) -> Iterator[Mistake]:
     """Yield suggestions for a loaded server, but none about the `faulty` workflows."""
     for tool in server.tools.values():
         yield from _tool_advice(tool)
@@ -57,28 +57,30 @@ def advice(
     yield from _workflows_not_added(server, module, folder, definitions)
     if not hasattr(module, "lambda_handler"):
         file = Path(module.__file__ or module.__name__).name
-        yield Fault(
+        yield Mistake(
             f"{file} has no lambda_handler, which Lambda calls",
             "write lambda_handler = handler(server) at its end, with from mcp_baton.aws import handler",
         )
     for text in unknown_settings(environment):
-        yield Fault.of(text)
+        yield Mistake.of(text)
     if not list(_settings_faults(environment)) and (approvers := Settings.from_environment(environment).approvers):
         for text in approver_warnings(approvers, server.full_view.approval_groups):
-            yield Fault.of(text)
+            yield Mistake.of(text)
 
 
-def _tool_advice(tool: Tool) -> Iterator[Fault]:
+def _tool_advice(tool: Tool) -> Iterator[Mistake]:
     label, site = f"tool {tool.name!r}", function_site(tool.decorated)
     yield from _name_advice(label, tool.name, site)
     if not tool.labels.description:
-        yield Fault(f"{label} has no description", "write a docstring: models choose tools by their description", site)
+        yield Mistake(
+            f"{label} has no description", "write a docstring: models choose tools by their description", site
+        )
     undescribed: list[str] = []
     untyped = _untyped(tool)
     for parameter in tool.signature.parameters:
         default = parameter.default
         if isinstance(default, list | dict | set):
-            yield Fault(
+            yield Mistake(
                 f"{label}: the default of the parameter {parameter.name!r} is a {type(default).__name__} that all "
                 "calls of all callers share",
                 f"write {parameter.name}: … | None = None, and create it in the function",
@@ -93,11 +95,11 @@ def _tool_advice(tool: Tool) -> Iterator[Fault]:
     if undescribed:
         names = ", ".join(repr(text.partition(":")[0]) for text in undescribed)
         lacking = "no type and no description" if untyped - {"return"} else "no description"
-        yield Fault(
+        yield Mistake(
             f"{label}: {lacking} of {names}, which models have to fill in", f"write {', '.join(undescribed)}", site
         )
     if "return" in untyped:
-        yield Fault(
+        yield Mistake(
             f"{label} has no return type, so its result is not checked", "write -> and a type, or -> None", site
         )
 
@@ -109,10 +111,10 @@ def _untyped(tool: Tool) -> set[str]:
     return names | ({"return"} if signature.return_annotation is signature.empty else set())
 
 
-def _framework_advice(label: str, make: Callable[[], Any], site: Site | None) -> Iterator[Fault]:
+def _framework_advice(label: str, make: Callable[[], Any], site: Site | None) -> Iterator[Mistake]:
     """Yield the types that some agent frameworks cannot use."""
     for parameter, problem, remedy in difficulties(schema_or_empty(make)):
-        yield Fault(f"{label}: {'' if parameter is None else f'the type of {parameter!r} '}{problem}", remedy, site)
+        yield Mistake(f"{label}: {'' if parameter is None else f'the type of {parameter!r} '}{problem}", remedy, site)
 
 
 def _is_described(tool: Tool, parameter: str) -> bool:
@@ -121,16 +123,16 @@ def _is_described(tool: Tool, parameter: str) -> bool:
     return bool(schema.get("properties", {}).get(parameter, {"description": "none"}).get("description"))
 
 
-def _name_advice(label: str, name: str, site: Site | None) -> Iterator[Fault]:
+def _name_advice(label: str, name: str, site: Site | None) -> Iterator[Mistake]:
     if len(name) > LONGEST_NAME:
-        yield Fault(
+        yield Mistake(
             f"{label}: the name has {len(name)} characters, and hosts add a prefix and allow 64 in total",
             f"use a shorter name, of at most {LONGEST_NAME} characters",
             site,
         )
 
 
-def _workflow_advice(server: Server, workflow: Workflow, definitions: Definitions) -> Iterator[Fault]:
+def _workflow_advice(server: Server, workflow: Workflow, definitions: SourceDefinitions) -> Iterator[Mistake]:
     label = f"workflow {workflow.name!r}"
 
     def site(step: str | None = None) -> Site | None:
@@ -144,13 +146,13 @@ def _workflow_advice(server: Server, workflow: Workflow, definitions: Definition
     for argument in workflow.arguments:
         name = argument.name
         if name not in used_arguments:
-            yield Fault(
+            yield Mistake(
                 f"{label}: nothing uses the argument {name!r}",
                 f"use prompt_arg({name!r}) in a step, or remove the argument",
                 site(),
             )
         elif not argument.description:
-            yield Fault(
+            yield Mistake(
                 f"{label}: the argument {name!r} has no description, and a person or a model has to fill it in",
                 f"write Argument({name!r}, '…')",
                 site(),
@@ -170,14 +172,16 @@ def _arguments_in(step: Step) -> Iterator[str]:
         yield from placeholders(text)
 
 
-def _workflows_not_added(server: Server, module: ModuleType, folder: Path, definitions: Definitions) -> Iterator[Fault]:
+def _workflows_not_added(
+    server: Server, module: ModuleType, folder: Path, definitions: SourceDefinitions
+) -> Iterator[Mistake]:
     """Yield workflows that the author's files made and did not add to a server."""
     added_ids, variables = set(map(id, definitions.added)), {id(value): name for name, value in vars(module).items()}
     for workflow in definitions.workflows:
         site = definitions.site(workflow.name)
         is_own = site is not None and site.file.is_relative_to(folder)
         if is_own and id(workflow) not in added_ids and workflow.name not in server.workflows:
-            yield Fault(
+            yield Mistake(
                 f"workflow {workflow.name!r} is not added to the server",
                 f"write server.add_workflow({variables.get(id(workflow), 'Workflow(…)')})",
                 site,
@@ -193,8 +197,8 @@ class CheckResult:
     """
 
     refused: bool
-    errors: tuple[Fault, ...]
-    warnings: tuple[Fault, ...]
+    errors: tuple[Mistake, ...]
+    warnings: tuple[Mistake, ...]
     published: Mapping[str, int]
     is_complete: bool
     server: Server | None = None
@@ -206,7 +210,7 @@ def load_checked(target: str) -> Server:
     Raises:
         BatonError: a file cannot be loaded, or the handler would refuse the server.
     """
-    definitions = Definitions()
+    definitions = SourceDefinitions()
     server = load(target, Server, definitions)
     try:
         server.check()
@@ -219,7 +223,7 @@ def load_checked(target: str) -> Server:
 
 def check_target(target: str, environment: Mapping[str, str]) -> CheckResult:
     location = find(target)
-    faults, definitions = list(_settings_faults(environment)), Definitions(collects=True)
+    faults, definitions = list(_settings_faults(environment)), SourceDefinitions(collects=True)
     try:
         with _without_settings(bool(faults)):
             server = load(target, Server, definitions)
@@ -245,37 +249,37 @@ def check_target(target: str, environment: Mapping[str, str]) -> CheckResult:
     return CheckResult(refused, tuple(errors), warnings, counts, is_complete=True, server=server)
 
 
-def _load_fault(error: LoadError) -> Fault:
+def _load_fault(error: LoadError) -> Mistake:
     """Return why there is no server: the author's exception, or a file without a server."""
     if isinstance(error.__cause__, SyntaxError) and error.__cause__.filename:
         # The error names the line, which is in no frame.
         site = Site(Path(error.__cause__.filename), error.__cause__.lineno or 1)
-        return Fault(f"{type(error.__cause__).__name__}: {error.__cause__.msg}", "", site)
+        return Mistake(f"{type(error.__cause__).__name__}: {error.__cause__.msg}", "", site)
     if error.__cause__ is not None:
-        return fault_of(error.__cause__) or Fault(str(error), "")
+        return fault_of(error.__cause__) or Mistake(str(error), "")
     problem, _, remedy = str(error).partition(": ")
-    return Fault(problem, remedy)
+    return Mistake(problem, remedy)
 
 
-def _settings_faults(environment: Mapping[str, str]) -> Iterator[Fault]:
+def _settings_faults(environment: Mapping[str, str]) -> Iterator[Mistake]:
     try:
         Settings.from_environment(environment)
     except SettingsError as error:
-        yield Fault.of(str(error))
+        yield Mistake.of(str(error))
 
 
-def server_faults(server: Server, definitions: Definitions) -> Iterator[Fault]:
+def server_faults(server: Server, definitions: SourceDefinitions) -> Iterator[Mistake]:
     """Yield the errors of a server, without those that follow from an earlier one."""
     for definition, error in definitions_without_schema(server.tools, server.resources, server.prompts):
-        yield Fault.of(str(error), function_site(definition.function))
+        yield Mistake.of(str(error), function_site(definition.function))
     for workflow_error in all_workflow_errors(server.workflows, server.tools):
         if not isinstance(workflow_error, WorkflowError):
-            yield Fault.of(str(workflow_error))
+            yield Mistake.of(str(workflow_error))
         elif not _is_consequence(server, workflow_error, definitions):
-            yield Fault.of(str(workflow_error), definitions.site(workflow_error.workflow, workflow_error.step))
+            yield Mistake.of(str(workflow_error), definitions.site(workflow_error.workflow, workflow_error.step))
 
 
-def _is_consequence(server: Server, error: WorkflowError, definitions: Definitions) -> bool:
+def _is_consequence(server: Server, error: WorkflowError, definitions: SourceDefinitions) -> bool:
     """Whether an error follows from another one: a tool, a step or a workflow that was refused."""
     if error.workflow in definitions.names or (error.step is not None and error.step in definitions.names):
         return True

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 MINUTE_S: Final = 60.0
 
 
-class Clock:
+class LocalClock:
     """Invokes a handler for a sweep once a minute, in a thread, until it is stopped."""
 
     def __init__(self, handler: "LambdaHandler", timeout_s: float, minute_s: float = MINUTE_S) -> None:

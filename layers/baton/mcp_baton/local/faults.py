@@ -55,7 +55,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class Mistake:
     """An error or a suggestion. The remedy is empty if it is unknown."""
 
     problem: str
@@ -63,7 +63,7 @@ class Fault:
     site: Site | None = None
 
     @classmethod
-    def of(cls, text: str, site: Site | None = None) -> "Fault":
+    def of(cls, text: str, site: Site | None = None) -> "Mistake":
         """Return the fault of an error message of Baton: `subject: cause; remedy`. A line in it becomes the site."""
         if (match := _PLACE.match(text)) is not None:
             text, site = match["label"] + text[match.end() :], Site(Path(match["file"]), int(match["line"]))
@@ -76,12 +76,12 @@ class Fault:
         return f"{problem}\n  {self.remedy}" if self.remedy else problem
 
 
-def fault_of(error: BaseException, site: Site | None = None) -> Fault | None:
+def fault_of(error: BaseException, site: Site | None = None) -> Mistake | None:
     """Return the fault that an exception reports; `None` if it is not about the use of Baton."""
     if isinstance(error, RegistrationError | SettingsError):
-        return Fault.of(str(error), site or last_user_line(error))
+        return Mistake.of(str(error), site or last_user_line(error))
     text = call_error_text(error)
-    return None if text is None else Fault.of(text, site or last_user_line(error))
+    return None if text is None else Mistake.of(text, site or last_user_line(error))
 
 
 def call_error_text(error: BaseException) -> str | None:
@@ -155,7 +155,7 @@ def function_site(function: object) -> Site | None:
 
 
 @dataclass
-class Definitions:
+class SourceDefinitions:
     """A `DefinitionCollector`: what a file defines while it is loaded, with the lines of its workflows.
 
     `names` are refused tools, steps and workflows, and functions of such tools: a later error about one of these is not
@@ -163,7 +163,7 @@ class Definitions:
     """
 
     collects: bool = False
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[Mistake] = field(default_factory=list)
     names: list[object] = field(default_factory=list)
     workflows: list[Workflow] = field(default_factory=list)
     added: list[object] = field(default_factory=list)
@@ -172,7 +172,7 @@ class Definitions:
     def record_error(self, error: RegistrationError, *things: object) -> None:
         if not self.collects:
             raise error
-        self.faults.append(Fault.of(str(error), last_user_line(error) or _caller_line()))
+        self.faults.append(Mistake.of(str(error), last_user_line(error) or _caller_line()))
         self.names += things
 
     def record_definition(self, thing: object) -> None:

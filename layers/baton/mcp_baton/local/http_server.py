@@ -1,7 +1,7 @@
 """The local HTTP server: werkzeug reads the requests, and an application answers them until a signal stops the server.
 
 Each request has a thread of its own, and the connection is closed after the response. There are two applications:
-`Function` calls a Lambda handler as API Gateway does, and `dynamodb_app` is the embedded DynamoDB.
+`HttpFunction` calls a Lambda handler as API Gateway does, and `dynamodb_app` is the embedded DynamoDB.
 """
 
 import base64
@@ -184,7 +184,7 @@ class PlainResponse(Response):
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class HttpFunction:
     """A Lambda function behind API Gateway, as a WSGI application (PEP 3333).
 
     `owner_header` names the header that contains a request's owner; `None` for anonymous callers.

@@ -13,7 +13,7 @@ from typing import Final
 from mcp_baton.definition_errors import collecting
 from mcp_baton.exceptions import BatonError, WorkflowError
 from mcp_baton.hints import closest
-from mcp_baton.local.faults import Definitions, fault_of
+from mcp_baton.local.faults import SourceDefinitions, fault_of
 from mcp_baton.local.log import user_frames
 
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -74,13 +74,13 @@ def find(target: str) -> TargetLocation:
     return TargetLocation(module_name, Path.cwd(), None, attribute)
 
 
-def load[Kind](target: str, kind: type[Kind], definitions: Definitions | None = None) -> Kind:
+def load[Kind](target: str, kind: type[Kind], definitions: SourceDefinitions | None = None) -> Kind:
     """Import a file or module and return its only object of this kind, or the one that the target names.
 
     `definitions` gets what the file defines.
     """
     location = find(target)
-    definitions = Definitions() if definitions is None else definitions
+    definitions = SourceDefinitions() if definitions is None else definitions
     with collecting(definitions):
         module = _import(location, definitions)
     return _object(module, location, kind)
@@ -103,7 +103,7 @@ def _suggestion(path: Path) -> str:
     return f"; did you mean {path.with_name(candidate)}.py?" if candidate else ""
 
 
-def _import(location: TargetLocation, definitions: Definitions) -> ModuleType:
+def _import(location: TargetLocation, definitions: SourceDefinitions) -> ModuleType:
     importlib.invalidate_caches()
     if location.path is not None:
         # Also the file's folder, as Python does for a script, so that it can import its neighbours.

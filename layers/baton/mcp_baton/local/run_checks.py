@@ -14,7 +14,7 @@ from types import CodeType, ModuleType
 from typing import Any, Final
 
 from mcp_baton.hints import did_you_mean
-from mcp_baton.local.faults import Definitions, Fault, Site, function_site
+from mcp_baton.local.faults import Mistake, Site, SourceDefinitions, function_site
 from mcp_baton.server.server import Server
 from mcp_baton.tools.secrets import strings_in
 from mcp_baton.tools.templates import as_text, placeholders
@@ -53,16 +53,16 @@ class WorkflowChecks:
 
     server: Server
     workflow: Workflow
-    definitions: Definitions
+    definitions: SourceDefinitions
 
-    def errors(self) -> Iterator[Fault]:
+    def errors(self) -> Iterator[Mistake]:
         for step, tool in self._calls:
             for name, source in step.arguments.items():
                 problem = self._constant(tool, name, source) or self._mismatch(tool, name, source, certain=True)
                 if problem is not None:
                     yield self._fault(step, *problem)
 
-    def suggestions(self) -> Iterator[Fault]:
+    def suggestions(self) -> Iterator[Mistake]:
         arguments = [argument.name for argument in self.workflow.arguments]
         for step in self.workflow.steps:
             for text, hint in _unfilled_in([step.guidance or ""], arguments):
@@ -100,9 +100,9 @@ class WorkflowChecks:
             if tool is not None:
                 yield step, tool
 
-    def _fault(self, step: Step, problem: str, remedy: str) -> Fault:
+    def _fault(self, step: Step, problem: str, remedy: str) -> Mistake:
         label = f"workflow {self.workflow.name!r}, step {step.name!r}"
-        return Fault(f"{label}: {problem}", remedy, self.definitions.site(self.workflow.name, step.name))
+        return Mistake(f"{label}: {problem}", remedy, self.definitions.site(self.workflow.name, step.name))
 
     def _constant(self, tool: Tool, name: str, source: Source) -> tuple[str, str] | None:
         if not isinstance(source, Constant) or placeholders(as_text(source.value)):
@@ -157,7 +157,7 @@ class WorkflowChecks:
         output = tool.output if tool else None
         return None if output is None else _kinds(lambda: output_of(producer, output.value_schema), source.path)
 
-    def _missing(self, step: Step, tool: Tool) -> Iterator[Fault]:
+    def _missing(self, step: Step, tool: Tool) -> Iterator[Mistake]:
         """Yield required parameters without a value. Guidance shows that the model is meant to fill them in."""
         required = schema_or_empty(lambda: tool.input_schema).get("required", [])
         names = [name for name in required if name not in step.arguments]
@@ -170,7 +170,7 @@ class WorkflowChecks:
                 "if the pause is intended, say so in guidance",
             )
 
-    def _unfilled(self, step: Step, arguments: list[str]) -> Iterator[Fault]:
+    def _unfilled(self, step: Step, arguments: list[str]) -> Iterator[Mistake]:
         """Yield placeholders in fixed texts that no argument fills."""
         for name, source in step.arguments.items():
             texts = strings_in(source.value) if isinstance(source, Constant) else ()
@@ -179,7 +179,7 @@ class WorkflowChecks:
                 problem = f"no argument fills {placeholder} in the text for {name!r}, so {step.tool!r} gets it as it is"
                 yield self._fault(step, problem, hint if hint.startswith(_HINTS) else remedy)
 
-    def _nulls(self, step: Step, tool: Tool) -> Iterator[Fault]:
+    def _nulls(self, step: Step, tool: Tool) -> Iterator[Mistake]:
         """Yield fields that may be null although the author has provided for a missing value: null is a value."""
         tested, compared = (
             {(source.binding, source.path) for source in _operands(step.when, operator)}
@@ -198,7 +198,7 @@ class WorkflowChecks:
                     remedy = "test it with when=… != None, or let the tool accept null"
                     yield self._fault(step, f"{problem}{tool.name!r} does not accept null", remedy)
 
-    def _unknown_callbacks(self, step: Step, tool: Tool) -> Iterator[Fault]:
+    def _unknown_callbacks(self, step: Step, tool: Tool) -> Iterator[Mistake]:
         """Yield addresses that a tool makes for a step that does not wait for a callback."""
         names = [other.name for other in self.workflow.steps if other.callback is not None]
         for call in _calls_within(tool):
@@ -213,7 +213,7 @@ class WorkflowChecks:
                     )
                     yield self._fault(step, problem, hint)
 
-    def _returned_secrets(self, step: Step, tool: Tool) -> Iterator[Fault]:
+    def _returned_secrets(self, step: Step, tool: Tool) -> Iterator[Mistake]:
         """Yield secret arguments that a tool returns, because results are stored and shown whole."""
         names = {name for name, source in step.arguments.items() if contains_argument(source, self.workflow.secrets)}
         published_names = {parameter.name: parameter.published_name for parameter in tool.signature.parameters}
@@ -221,7 +221,7 @@ class WorkflowChecks:
             problem = f"{tool.name!r} returns {name!r}, which is a secret argument, and results are stored and shown"
             yield self._fault(step, problem, f"leave {name!r} out of what the tool returns")
 
-    def _unknown_outputs(self) -> Iterator[Fault]:
+    def _unknown_outputs(self) -> Iterator[Mistake]:
         """Yield paths into outputs of unknown form: a typing error in them is found only when the workflow runs."""
         for step in self.workflow.steps:
             for source in (*step.arguments.values(), *step.template_bindings.values()):
@@ -235,7 +235,7 @@ class WorkflowChecks:
                         f"give {tool.name!r} a return type with fields: a dataclass, a typed dict or a model",
                     )
 
-    def _direct_calls(self) -> Iterator[Fault]:
+    def _direct_calls(self) -> Iterator[Mistake]:
         """Yield calls of tools in the body of a workflow function, which run once, while the file is loaded."""
         site = self.definitions.site(self.workflow.name)
         if site is None:
@@ -251,7 +251,7 @@ class WorkflowChecks:
                 callee = getattr(module, call.func.id, None) if isinstance(call.func, ast.Name) else None
                 tool = next((item for item in self.server.tools.values() if callee and item.decorated == callee), None)
                 if tool is not None:
-                    yield Fault(
+                    yield Mistake(
                         f"workflow {self.workflow.name!r} calls the tool {tool.name!r} directly: it runs once, while "
                         "the file is loaded",
                         f"write step({ast.unparse(call.func)})(…)",
@@ -326,7 +326,7 @@ def _named(node: ast.AST, variables: Mapping[str, Any]) -> object:
     return variables.get(node.id, getattr(builtins, node.id, None)) if isinstance(node, ast.Name) else None
 
 
-def undefined_names(tool: Tool) -> Iterator[Fault]:
+def undefined_names(tool: Tool) -> Iterator[Mistake]:
     """Yield names that a tool uses and that neither its module nor Python defines."""
     function = inspect.unwrap(tool.decorated)
     codes, names = [getattr(function, "__code__", None)], set[str]()
@@ -339,7 +339,7 @@ def undefined_names(tool: Tool) -> Iterator[Fault]:
     known = getattr(function, "__globals__", {}).keys() | vars(builtins).keys()
     for name in sorted(names - known):
         remedy = "add the parameter ctx: Context" if name == "ctx" else f"define or import {name}"
-        yield Fault(f"tool {tool.name!r} uses {name!r}, which is not defined", remedy, function_site(tool.decorated))
+        yield Mistake(f"tool {tool.name!r} uses {name!r}, which is not defined", remedy, function_site(tool.decorated))
 
 
 def _decorator_lines(function: ast.FunctionDef) -> set[int]:
@@ -392,7 +392,7 @@ BLOCKING: Final = (
 """Calls that block, as a pattern of the whole dotted name, and what to write instead."""
 
 
-def blocking_calls(tool: Tool) -> Iterator[Fault]:
+def blocking_calls(tool: Tool) -> Iterator[Mistake]:
     """Yield calls in the function of an asynchronous tool that block its event loop."""
     function, site = inspect.unwrap(tool.decorated), function_site(tool.decorated)
     if not tool.signature.is_async or site is None:
@@ -407,7 +407,7 @@ def blocking_calls(tool: Tool) -> Iterator[Fault]:
         remedy = next((remedy for pattern, remedy in BLOCKING if pattern.fullmatch(dotted_name)), None)
         if remedy is not None:
             name = ast.unparse(call.func)
-            yield Fault(
+            yield Mistake(
                 f"tool {tool.name!r} is asynchronous and calls {name}, which blocks its event loop: nothing else "
                 "in it runs meanwhile",
                 f"{remedy or f'await asyncio.to_thread({name}, …)'}, or write def in place of async def",

@@ -15,9 +15,9 @@ from msgspec import structs
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.exceptions import BatonError, SettingsError
 from mcp_baton.local.checking import load_checked
-from mcp_baton.local.clock import Clock
+from mcp_baton.local.clock import LocalClock
 from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine, http_client
-from mcp_baton.local.http_server import GRACE_S, LOOPBACK, Function, LocalServer, dynamodb_app, listen, run
+from mcp_baton.local.http_server import GRACE_S, LOOPBACK, HttpFunction, LocalServer, dynamodb_app, listen, run
 from mcp_baton.local.loader import find
 from mcp_baton.local.log import PLAIN, LogStyle
 from mcp_baton.local.reload import restart_on_changes
@@ -38,7 +38,7 @@ EMBEDDED = "embedded"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ServeOptions:
     """The options of `baton serve` (docs/commands.md). `dynamodb` is `embedded` or a URL."""
 
     target: str
@@ -53,7 +53,7 @@ class Options:
     log: LogStyle = PLAIN
 
 
-def serve(options: Options) -> int:
+def serve(options: ServeOptions) -> int:
     """Serve until a signal arrives. Return the exit code."""
     environment = Settings.from_environment(os.environ)
     _check_time(environment, "--timeout", options.timeout_s)
@@ -82,7 +82,7 @@ def _check_time(settings: Settings, option: str, timeout_s: float) -> None:
         )
 
 
-def _settings(options: Options, state_key: bytes) -> Settings:
+def _settings(options: ServeOptions, state_key: bytes) -> Settings:
     settings = structs.replace(
         Settings.from_environment(os.environ),
         table=options.table,
@@ -95,18 +95,20 @@ def _settings(options: Options, state_key: bytes) -> Settings:
     return settings if has_key else structs.replace(settings, state_key=state_key)
 
 
-def _serve_again(options: Options, state_key: bytes, listener: socket.socket) -> int:
+def _serve_again(options: ServeOptions, state_key: bytes, listener: socket.socket) -> int:
     """Serve in a child process. `options` names the DynamoDB by its URL."""
     return _serve_tasks(options, state_key, http_client(options.dynamodb), listener)
 
 
-def _serve_tasks(options: Options, state_key: bytes, client: "DynamoDBClient", listener: socket.socket) -> int:
+def _serve_tasks(options: ServeOptions, state_key: bytes, client: "DynamoDBClient", listener: socket.socket) -> int:
     server, settings = load_checked(options.target), _settings(options, state_key)
 
     def invoke(event: dict[str, Any], context: "InvocationContext") -> dict[str, Any]:
         return handler(event, context)
 
-    local = LocalServer(options.host, options.port, Function(invoke, options.timeout_s, options.owner_header), listener)
+    local = LocalServer(
+        options.host, options.port, HttpFunction(invoke, options.timeout_s, options.owner_header), listener
+    )
     settings = structs.replace(settings, base_url=settings.base_url or _address(options.host, local.server_port))
     workers = Pool(with_task_log(invoke), options.worker_timeout_s)
     store = dynamodb_store(options.table, settings, connect=lambda: client)
@@ -114,7 +116,7 @@ def _serve_tasks(options: Options, state_key: bytes, client: "DynamoDBClient", l
     handler = with_refusal_log(compose(server, settings, store=store, dispatcher=workers, call_method=log))
     if not local.is_private:
         logger.warning("listening on %s: everyone who can connect can call every tool as any owner", local.server_name)
-    clock = Clock(handler, options.timeout_s) if settings.sweep else None
+    clock = LocalClock(handler, options.timeout_s) if settings.sweep else None
     # Workers may finish while the last requests are answered.
     stop_thread = threading.Thread(target=workers.stop, args=(GRACE_S,), name="stop workers")
     code = run(local, lambda: _announce(options, local.server_port), stop_thread.start)
@@ -128,7 +130,7 @@ def _address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _announce(options: Options, port: int) -> None:
+def _announce(options: ServeOptions, port: int) -> None:
     url = f"{_address(options.host, port)}/mcp"
     line = dumps({"event": "listening", "url": url}) if options.log.as_json else f"Baton is listening on {url}"
     sys.stdout.write(f"{line}\n")

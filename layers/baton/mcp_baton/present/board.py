@@ -83,7 +83,7 @@ class Addition(Struct, frozen=True):
         )
 
 
-class Form(Struct, frozen=True):
+class CallForm(Struct, frozen=True):
     """A call that a person can make.
 
     Attributes:
@@ -227,14 +227,14 @@ def _arguments(state: WorkflowState, name: str, *, completed: bool) -> JsonObjec
     return RemainingCalls(known, state.execution.server, state.view.reason).arguments(step)
 
 
-def _forms(state: WorkflowState) -> Iterator[Form]:
+def _forms(state: WorkflowState) -> Iterator[CallForm]:
     """Return the remaining calls of tools that a person can make."""
     remaining = state.remaining
     for step in remaining.known.open_steps if remaining else ():
         for entry in remaining.entries_of(step) if remaining and step.tool else ():
             if entry.get("tool") == step.tool and isinstance(arguments := entry["arguments"], Mapping):
                 missing = [name for name, value in arguments.items() if _is_missing(state, step, name, value)]
-                yield Form({"step": step.name, **entry, "missing": sorted(missing)}, _schema(state, step))
+                yield CallForm({"step": step.name, **entry, "missing": sorted(missing)}, _schema(state, step))
 
 
 def _is_missing(state: WorkflowState, step: Step, name: str, value: Json) -> bool:

@@ -41,8 +41,8 @@ from mcp_baton.workflow.pause import (
     ApprovalRequired,
     DeadlineExceeded,
     Interrupted,
+    OpenQuestion,
     PauseReason,
-    Question,
     Reason,
     SchemaMismatch,
     StepFailed,
@@ -142,7 +142,7 @@ def _questions(reason: AnswersRequired) -> str:
     return " ".join([f"Step '{reason.step}' needs an answer.", *map(_question, reason.questions)])
 
 
-def _question(question: Question) -> str:
+def _question(question: OpenQuestion) -> str:
     text = quoted_error(question.question)
     if question.of == "model":
         return f"Question '{question.name}': {text}."

@@ -20,7 +20,7 @@ from mcp_baton.protocol.jsonrpc import (
     INVALID_PARAMS,
     UNSUPPORTED_PROTOCOL_VERSION,
     Notification,
-    Request,
+    RequestMessage,
 )
 from mcp_baton.protocol.state import from_base64url, to_base64url
 
@@ -121,7 +121,7 @@ class Envelope(Struct, frozen=True):
         return shows_apps(self.capabilities)
 
 
-def classify(message: Request | Notification, headers: Mapping[str, str]) -> Envelope:
+def classify(message: RequestMessage | Notification, headers: Mapping[str, str]) -> Envelope:
     """Determine the era of a message and check its options. Names of headers are in lower case. Raises
     `ProtocolError`."""
     meta = message.params.get("_meta", {})
@@ -140,7 +140,7 @@ def classify(message: Request | Notification, headers: Mapping[str, str]) -> Env
     return _envelope(Era.HANDSHAKE, header or REVISION_WITHOUT_HEADER, meta, capabilities or {}, is_known=is_known)
 
 
-def _stateless(message: Request | Notification, meta: JsonObject, headers: Mapping[str, str]) -> Envelope:
+def _stateless(message: RequestMessage | Notification, meta: JsonObject, headers: Mapping[str, str]) -> Envelope:
     if isinstance(message, Notification):
         # The revision defines no client notifications over HTTP, and no headers or `_meta` for them.
         return Envelope(Era.STATELESS, STATELESS_REVISIONS[0], meta, {}, None, None)
@@ -157,7 +157,7 @@ def _stateless(message: Request | Notification, meta: JsonObject, headers: Mappi
     return _envelope(Era.STATELESS, revision, meta, capabilities)
 
 
-def _header_mismatch(message: Request, revision: str, headers: Mapping[str, str]) -> str | None:
+def _header_mismatch(message: RequestMessage, revision: str, headers: Mapping[str, str]) -> str | None:
     expected: list[tuple[str, Json]] = [(VERSION_HEADER, revision), (METHOD_HEADER, message.method)]
     field = _NAME_FIELDS.get(message.method)
     # FastMCP's client omits the header for task methods. A missing header cannot mislead a proxy.

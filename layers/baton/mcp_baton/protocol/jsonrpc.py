@@ -45,7 +45,7 @@ a call."""
 type RequestId = str | int
 
 
-class Request(Struct, frozen=True):
+class RequestMessage(Struct, frozen=True):
     id: RequestId
     method: str
     params: JsonObject
@@ -71,7 +71,7 @@ class Malformed(Struct, frozen=True):
     error: ProtocolError
 
 
-type Message = Request | Notification | Response | Malformed
+type Message = RequestMessage | Notification | Response | Malformed
 
 
 def parse_body(body: bytes) -> Message:
@@ -126,7 +126,7 @@ def parse_message(value: Json) -> Message:
     if not isinstance(params, Mapping):
         return Malformed(known_id, ProtocolError(INVALID_PARAMS, "Invalid params: `params` must be an object"))
     params = _without_nulls(params)
-    return Notification(method, params) if known_id is None else Request(known_id, method, params)
+    return Notification(method, params) if known_id is None else RequestMessage(known_id, method, params)
 
 
 _NOT_OF_MCP: Final = "result"

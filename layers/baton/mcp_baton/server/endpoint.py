@@ -111,7 +111,7 @@ class Endpoint:
         try:
             envelope = classify(message, request.headers)
         except ProtocolError as error:
-            message_id = message.id if isinstance(message, jsonrpc.Request) else None
+            message_id = message.id if isinstance(message, jsonrpc.RequestMessage) else None
             return json_response(HTTP_STATUS[error.code], error_message(message_id, error))
         if isinstance(message, Notification):
             return HttpResponse(202)

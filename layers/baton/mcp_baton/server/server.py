@@ -31,7 +31,7 @@ from mcp_baton.tools.prompt import Prompt
 from mcp_baton.tools.resource import APP_URI, SCHEME, Resource, is_reserved
 from mcp_baton.tools.tool import Tool, ToolOptions, task_support
 from mcp_baton.workflow.definition import ToolFunction, Workflow
-from mcp_baton.workflow.server_view import REPEATS, Options, ServerView, TaskIds
+from mcp_baton.workflow.server_view import REPEATS, ServerOptions, ServerView, TaskIds
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Server:
     ) -> None:
         if task_ids not in ("meta", "text"):
             raise RegistrationError(f"task_ids={task_ids!r} is not possible; use 'meta' or 'text'")
-        self.options = Options(
+        self.options = ServerOptions(
             name,
             version,
             title,

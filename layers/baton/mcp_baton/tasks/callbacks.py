@@ -5,7 +5,7 @@ from typing import Protocol
 from msgspec import Struct
 
 
-class Pointer(Struct, frozen=True):
+class CallbackTarget(Struct, frozen=True):
     """What an address leads to: a waiting step of a task.
 
     Attributes:
@@ -21,8 +21,8 @@ class Pointer(Struct, frozen=True):
 class CallbackStore(Protocol):
     """Stores the addresses. Each method may raise `StoreUnavailable`."""
 
-    def add(self, digest: str, pointer: Pointer, until_ms: int) -> None:
+    def add(self, digest: str, pointer: CallbackTarget, until_ms: int) -> None:
         """Store the digest of a new address until a time, epoch milliseconds: one `PutItem`."""
 
-    def find(self, digest: str) -> Pointer | None:
+    def find(self, digest: str) -> CallbackTarget | None:
         """What an address leads to; `None` if it is unknown or has expired: one `GetItem`, strongly consistent."""

@@ -58,12 +58,12 @@ from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, Ready
 from mcp_baton.workflow.run import (
     Blocked,
-    Call,
     CallEnded,
     Content,
     EndedRun,
-    Run,
+    OpenRun,
     RunInput,
+    StepCall,
     StepTrace,
     Stop,
     UnreadResource,
@@ -115,7 +115,7 @@ class Engine:
         lease = self._create(workflow, run_input) if workflow.durable else None
         statuses = {step.name: StepStatus.PENDING for step in workflow.steps}
         variables = TaskVariables(lease.task.variables if lease else {})
-        return self._finish(Run(workflow, run_input, lease, variables, statuses))
+        return self._finish(OpenRun(workflow, run_input, lease, variables, statuses))
 
     def _create(self, workflow: Workflow, run_input: RunInput) -> Lease | None:
         if self._store is None or run_input.owner is None:
@@ -181,7 +181,7 @@ class Engine:
         """
         lease = self._lease(self._store, task) if self._store else None
         statuses = statuses_under(task, workflow)
-        run = Run(workflow, run_input, lease, TaskVariables(task.variables), statuses, move=move_to(workflow, task))
+        run = OpenRun(workflow, run_input, lease, TaskVariables(task.variables), statuses, move=move_to(workflow, task))
         completed = [step for step in workflow.steps if statuses[step.name] is StepStatus.COMPLETED]
         steps = [step for step in workflow.steps if not statuses[step.name].settled]
         lists = [f"{prefix}{step.name}" for step in steps for prefix in (ELEMENTS_PREFIX, ITEMS_PREFIX)]
@@ -199,7 +199,7 @@ class Engine:
         run.hold_early()
         return self._finish(run)
 
-    def _replay(self, run: Run, step: Step) -> None:
+    def _replay(self, run: OpenRun, step: Step) -> None:
         value: Json
         try:
             value = run.variables.get(f"{RESULT_PREFIX}{step.name}")
@@ -212,7 +212,7 @@ class Engine:
         resources = () if step.tool else fetch_all(step.resources, step, run.known, self._host)
         run.traces.append(StepTrace(step, arguments, resources, Succeeded(value), replayed=True))
 
-    def _replayed_arguments(self, run: Run, step: Step) -> JsonObject:
+    def _replayed_arguments(self, run: OpenRun, step: Step) -> JsonObject:
         """The arguments of a completed step's call, which a continuation or an earlier run made."""
         try:
             arguments = shown_call(run.variables, step.name)
@@ -231,7 +231,7 @@ class Engine:
 
     # The steps, then the last write
 
-    def _finish(self, run: Run) -> EndedRun:
+    def _finish(self, run: OpenRun) -> EndedRun:
         run.take_answers()
         while True:
             stop = self._run_steps(run)
@@ -247,7 +247,7 @@ class Engine:
             break
         return self._with_repeats(run, run.ended(stop))
 
-    def _take_settled(self, run: Run) -> bool:
+    def _take_settled(self, run: OpenRun) -> bool:
         """Take the results of stopped steps that callbacks and continuations have completed until the last write, which
         has kept the claim for them. Returns whether the run goes on."""
         lease = run.lease
@@ -266,7 +266,7 @@ class Engine:
             return False
         return True
 
-    def _run_steps(self, run: Run) -> Stop | None:
+    def _run_steps(self, run: OpenRun) -> Stop | None:
         """Make all calls that can be made; return why the run stops before every step is settled, if it does."""
         threads = self._host.threads() if run.workflow.is_parallel else None
         try:
@@ -285,7 +285,7 @@ class Engine:
             if threads is not None:
                 threads.close()
 
-    def _next_call(self, run: Run) -> Call | None:
+    def _next_call(self, run: OpenRun) -> StepCall | None:
         """The next call, whether of a step or of an element of a list; `None` if none can start now."""
         while not run.is_over:
             step = run.list_with_room() if run.lists else None
@@ -296,13 +296,13 @@ class Engine:
             try:
                 call = self._begin(run, step) if step.name not in run.lists else self._begin_item(run, step)
             except Exception as error:  # noqa: BLE001 - `_internal_error` logs it
-                self._end(run, self._internal_error(run, Call(step), error))
+                self._end(run, self._internal_error(run, StepCall(step), error))
                 continue
             if call is not None:
                 return call
         return None
 
-    def _begin(self, run: Run, step: Step) -> Call | None:
+    def _begin(self, run: OpenRun, step: Step) -> StepCall | None:
         """The call of a step; `None` if the step is skipped, cannot start, or has a list."""
         run.started.add(step.name)
         decision = run.known.decide_condition(step)
@@ -326,14 +326,14 @@ class Engine:
             task_id = run.lease.task.task_id if run.lease else None
             self._host.announce(number, len(run.workflow.steps), step.name, task_id)
         if step.is_wait:
-            self._wait(run, Call(step))
+            self._wait(run, StepCall(step))
         elif step.each is None:
-            return Call(step, start)
+            return StepCall(step, start)
         else:
-            self._begin_list(run, Call(step, start), step.each)
+            self._begin_list(run, StepCall(step, start), step.each)
         return None
 
-    def _wait(self, run: Run, call: Call) -> None:
+    def _wait(self, run: OpenRun, call: StepCall) -> None:
         """Settle a step that waits, or stop at it. When the wait ends is stored with the run's own write."""
         step, now_ms = call.step, self._now_ms()
         until_ms = run.known.decide_wait(step, now_ms)
@@ -351,7 +351,7 @@ class Engine:
         else:
             self._time_out(run, call, step.callback, until_ms)
 
-    def _time_out(self, run: Run, call: Call, callback: Callback, until_ms: int) -> None:
+    def _time_out(self, run: OpenRun, call: StepCall, callback: Callback, until_ms: int) -> None:
         """End a wait for a callback that has timed out.
 
         This is written at once: if a callback came first, the run continues with it. Later steps never see an end that
@@ -378,12 +378,12 @@ class Engine:
                 self._replay(run, step)
                 run.note_replayed(step)
 
-    def _next_attempt_ms(self, run: Run, step: Step) -> int | None:
+    def _next_attempt_ms(self, run: OpenRun, step: Step) -> int | None:
         """When the next attempt of a step begins, if it must not begin now, epoch milliseconds."""
         until_ms = run.known.waits().get(step.name)
         return until_ms if until_ms and until_ms > self._now_ms() else None
 
-    def _end_of_wait(self, run: Run, until_ms: int, now_ms: int) -> int | str:
+    def _end_of_wait(self, run: OpenRun, until_ms: int, now_ms: int) -> int | str:
         """The end of a wait if the task lives longer, extended if necessary; otherwise the error of the step."""
         if self._store is None or run.lease is None:
             return until_ms
@@ -397,7 +397,7 @@ class Engine:
             return until_ms
         return f"it waits until {timestamp(until_ms)}, and its task ends at {timestamp(ends_ms)}; give it a longer ttl"
 
-    def _begin_list(self, run: Run, call: Call, source: Source) -> None:
+    def _begin_list(self, run: OpenRun, call: StepCall, source: Source) -> None:
         step = call.step
         items = run.known.decide_items(step, source)
         if isinstance(items, str):
@@ -408,7 +408,7 @@ class Engine:
         else:
             run.stop_at(step, items.without_secrets(run.secrets.hide_text), Blocked(step, (), frozenset()))
 
-    def _begin_item(self, run: Run, step: Step) -> Call | None:
+    def _begin_item(self, run: OpenRun, step: Step) -> StepCall | None:
         """The call of the next element of a list; `None` if it cannot start, or if a continuation has its result."""
         list_run = run.lists[step.name]
         if list_run.waiting[0] in list_run.items.done:
@@ -417,7 +417,7 @@ class Engine:
             return None
         start = self._check_start(step, self._host, run.lease)
         if isinstance(start, StartTime | None):
-            return Call(step, start, list_run.waiting.pop(0))
+            return StepCall(step, start, list_run.waiting.pop(0))
         run.stop_at(step, start)
         return None
 
@@ -430,7 +430,7 @@ class Engine:
             return None
         return lease.begin() or DeadlineExceeded(step.name, step.tool or "")
 
-    def _start(self, run: Run, call: Call, threads: Threads) -> None:
+    def _start(self, run: OpenRun, call: StepCall, threads: Threads) -> None:
         """Make a call in another thread."""
         run.running[call.step.name] = run.running.get(call.step.name, 0) + 1
         if run.lease is None:
@@ -440,7 +440,7 @@ class Engine:
         lease = ThreadLease(run.lease, threads.ask)
         threads.start(lambda host: self._make(run, call, host, lease), lease.pulse)
 
-    def _make(self, run: Run, call: Call, host: Host, lease: Lease | ThreadLease | None) -> CallEnded:
+    def _make(self, run: OpenRun, call: StepCall, host: Host, lease: Lease | ThreadLease | None) -> CallEnded:
         """Make a call, perhaps in another thread. This does not change the run. Even an internal error of Baton becomes
         a pause reason, so that earlier results are still written."""
         try:
@@ -448,13 +448,13 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - `_internal_error` logs it
             return self._internal_error(run, call, error)
 
-    def _internal_error(self, run: Run, call: Call, error: Exception) -> CallEnded:
+    def _internal_error(self, run: OpenRun, call: StepCall, error: Exception) -> CallEnded:
         step = call.step
         text = run.secrets.hide_text(self._host.words(step.tool or step.name, error))
         logger.error("workflow %s: step %s: %s", run.workflow.name, step.name, text, exc_info=error)
         return self._failed(run, call, Failed(text, error_id=self._host.error_id(error)), step.tool or "")
 
-    def _perform(self, run: Run, call: Call, host: Host, lease: Lease | ThreadLease | None) -> CallEnded:
+    def _perform(self, run: OpenRun, call: StepCall, host: Host, lease: Lease | ThreadLease | None) -> CallEnded:
         step, known = call.step, run.known_at(call)
         fetched = fetch_before(step, known, host) if step.resources else NOTHING_FETCHED
         if fetched.error is not None:
@@ -504,8 +504,8 @@ class Engine:
 
     def _failed(
         self,
-        run: Run,
-        call: Call,
+        run: OpenRun,
+        call: StepCall,
         failed: Failed,
         tool: str,
         arguments: Mapping[str, Json] | None = None,
@@ -528,13 +528,13 @@ class Engine:
         )
         return CallEnded(call, trace, over or pause, failed=failed)
 
-    def _shown_key(self, run: Run, trace: StepTrace) -> str | None:
+    def _shown_key(self, run: OpenRun, trace: StepTrace) -> str | None:
         """The idempotency key of a step's call, for texts."""
         if run.task_id is None or trace.arguments is None:
             return None
         return repeat(trace.step, trace.arguments, run.known, run.task_id, self._host.canonical).key
 
-    def _end(self, run: Run, result: CallEnded) -> None:
+    def _end(self, run: OpenRun, result: CallEnded) -> None:
         """Note how a call ended. A checkpoint is written."""
         step = result.call.step
         if step.name in run.running:
@@ -556,7 +556,7 @@ class Engine:
         elif step.checkpoint:
             self._checkpoint(run, step)
 
-    def _postpone_attempt(self, run: Run, result: CallEnded) -> bool:
+    def _postpone_attempt(self, run: OpenRun, result: CallEnded) -> bool:
         """Stop at a step if a worker can make its next attempt later and the task lives long enough. Otherwise the step
         fails, and a resume has all attempts again."""
         step, now_ms, attempts = result.call.step, self._now_ms(), result.trace.attempts if result.trace else 0
@@ -572,7 +572,7 @@ class Engine:
         run.stop_at(step, Waiting(step.name, "time", timestamp(until_ms), ""))
         return True
 
-    def _end_list(self, run: Run, step: Step) -> None:
+    def _end_list(self, run: OpenRun, step: Step) -> None:
         """Settle a step whose calls have all ended. A list with a checkpoint is also written from time to time."""
         list_run = run.lists[step.name]
         if list_run.waiting or step.name in run.running or step.name in run.stops:
@@ -587,19 +587,19 @@ class Engine:
         attempts, calls = list_run.attempts, list_run.calls
         trace = StepTrace(step, None, (), list_run.outcome(), attempts, timing=timing, calls=calls)
         stop = list_run.pause()
-        self._end(run, CallEnded(Call(step), trace, stop))
+        self._end(run, CallEnded(StepCall(step), trace, stop))
 
-    def _checkpoint(self, run: Run, step: Step) -> None:
+    def _checkpoint(self, run: OpenRun, step: Step) -> None:
         over = self._write(run, None, finished=False, last=False)
         if over is not None:
             run.stop_at(step, over)
 
-    def _timing(self, call: Call) -> Timing | None:
+    def _timing(self, call: StepCall) -> Timing | None:
         """The timing of a call that has ended; `None` for a run without a task."""
         start = call.start
         return None if start is None else Timing(start.at_ms, round((self._clock() - start.at_s) * 1000))
 
-    def _key(self, run: Run, call: Call, prepared: Prepared) -> Key | None:
+    def _key(self, run: OpenRun, call: StepCall, prepared: Prepared) -> Key | None:
         """The idempotency key of all attempts of a call; `None` for a single call of a run without a task, which gets
         a key of its own."""
         step = call.step
@@ -608,7 +608,7 @@ class Engine:
         name = step.name if call.index is None else item_name(step.name, call.index)
         return step_key(run.task_id, name, partial(self._host.canonical, prepared.name, prepared.arguments))
 
-    def _with_repeats(self, run: Run, ended_run: EndedRun) -> EndedRun:
+    def _with_repeats(self, run: OpenRun, ended_run: EndedRun) -> EndedRun:
         """The ended run, with the steps that it may have repeated and those that another run may repeat."""
         lease = run.lease
         if lease is None or not (lease.current_claim.interrupted or run.unrecorded):
@@ -628,7 +628,7 @@ class Engine:
 
     # The write
 
-    def _write(self, run: Run, pause: PauseReason | None, *, finished: bool, last: bool) -> Over | None:
+    def _write(self, run: OpenRun, pause: PauseReason | None, *, finished: bool, last: bool) -> Over | None:
         """Write what has not been written; the last write releases the claim.
 
         If the write fails, the client still gets the reply (docs/workflows.md, Without a task).
@@ -683,7 +683,7 @@ class Engine:
         run.note_oversized(result.task, result.oversized)
         return None
 
-    def _not_written(self, run: Run, lease: Lease, error: StoreError) -> Over | None:
+    def _not_written(self, run: OpenRun, lease: Lease, error: StoreError) -> Over | None:
         over = isinstance(error, ClaimLost | TaskFinished)
         run.note_write_failed(unknown=isinstance(error, OutcomeUnknown), over=over)
         match error:
@@ -711,7 +711,7 @@ def _stop_before(step: Step, result: "AttemptResult") -> Stop | None:
     return None if approval is None else approval_pause(step.name, approval)
 
 
-def _missing_value(run: Run, step: Step, reason: PauseReason) -> PauseReason:
+def _missing_value(run: OpenRun, step: Step, reason: PauseReason) -> PauseReason:
     """Why a step stops whose call is not known. If the model has made the call and a person has denied it, the model is
     not asked for the values again."""
     denied = denied_call(run.variables, step.name) if reason.remedy is Remedy.VALUES else None
@@ -725,7 +725,7 @@ def _why_skipped(step: Step, task: TaskRecord) -> Skip:
     return Skip.NO_CALLBACK if step.callback is not None and has_waited else Skip.CONDITION
 
 
-def _place(run: Run, call: Call) -> Place:
+def _place(run: OpenRun, call: StepCall) -> Place:
     step, lease = call.step, run.lease
     name = step.name if call.index is None else item_name(step.name, call.index)
     task, attempt_name = (None, "") if lease is None else (lease.task, f"run:{lease.current_claim.number}")
@@ -741,20 +741,20 @@ def _place(run: Run, call: Call) -> Place:
     )
 
 
-def _call_to_store(run: Run, step: Step, arguments: Mapping[str, Json] | None) -> JsonObject | None:
+def _call_to_store(run: OpenRun, step: Step, arguments: Mapping[str, Json] | None) -> JsonObject | None:
     """The arguments to store with the result: none, unless a person has given some of them."""
     if arguments is None or step.name not in run.input.answers:
         return None
     return stored_call(arguments, hidden_in(arguments, step.arguments, run.workflow.secrets))
 
 
-def _warn_of_secrets(run: Run, step: Step, value: Json) -> None:
+def _warn_of_secrets(run: OpenRun, step: Step, value: Json) -> None:
     if run.secrets.hide(value) != value:
         text = "workflow %s, step %s: the result of %s has a secret argument in it and is stored; leave it out"
         logger.warning(text, run.workflow.name, step.name, step.tool)
 
 
-def _earlier_attempts(run: Run, step: Step) -> int:
+def _earlier_attempts(run: OpenRun, step: Step) -> int:
     """How often earlier runs called a step's tool, before its wait for the next attempt."""
     tries = run.variables.get(f"{TRIED_PREFIX}{step.name}") if step.retry else None
     return tries if isinstance(tries, int) else 0

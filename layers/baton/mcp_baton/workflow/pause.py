@@ -222,7 +222,7 @@ class UnresolvedDependency(Reason, frozen=True, tag="unresolvedDependency"):
         return f"needs {self.missing_output} of step {self.producing_step}"
 
 
-class Question(Struct, frozen=True):
+class OpenQuestion(Struct, frozen=True):
     """A question of the workflow that has no answer yet."""
 
     name: str
@@ -237,7 +237,7 @@ class AnswersRequired(Reason, frozen=True, tag="answersRequired"):
     remedy = Remedy.ANSWERS
 
     step: str = field(name="blockedStep")
-    questions: tuple[Question, ...]
+    questions: tuple[OpenQuestion, ...]
     suggested_tool: str
 
 

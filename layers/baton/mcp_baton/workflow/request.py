@@ -25,7 +25,7 @@ class Request(Execution, frozen=True, kw_only=True):
         arrived_ms: When API Gateway received the request, epoch milliseconds, if it says so.
     """
 
-    message: jsonrpc.Request
+    message: jsonrpc.RequestMessage
     headers: Mapping[str, str]
     reply: Reply
     budget: Budget

@@ -20,8 +20,8 @@ from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.items import Items, list_of, stored_items
 from mcp_baton.workflow.pause import (
     AnswersRequired,
+    OpenQuestion,
     PauseReason,
-    Question,
     SchemaMismatch,
     UnresolvableParams,
     UnresolvedDependency,
@@ -505,7 +505,7 @@ class Known(Struct, frozen=True):
         texts = self.open_questions()
         asks = {candidate.name: candidate.ask for candidate in self.workflow.steps if candidate.ask}
         questions = tuple(
-            Question(answer.name, texts[answer.name], dict(host.answer_schema(answer)), asks[answer.name].of)
+            OpenQuestion(answer.name, texts[answer.name], dict(host.answer_schema(answer)), asks[answer.name].of)
             for answer in self.workflow.questions
             if answer.name in texts
         )

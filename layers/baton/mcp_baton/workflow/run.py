@@ -150,7 +150,7 @@ type Stop = PauseReason | Over
 """Why a run ended before every step was settled, or could not end its task."""
 
 
-class Call(Struct, frozen=True):
+class StepCall(Struct, frozen=True):
     """A call of a step's tool, or what a step without a tool does instead.
 
     Attributes:
@@ -175,7 +175,7 @@ class CallEnded(Struct, frozen=True):
         retry_s: The wait before the next attempt, if a worker can make it in a later invocation.
     """
 
-    call: Call
+    call: StepCall
     trace: StepTrace | None = None
     stop: Stop | None = None
     blocked: Blocked | None = None
@@ -194,7 +194,7 @@ class ListRun(Struct):
         unapproved_count: How many calls were not made for this reason.
     """
 
-    call: Call
+    call: StepCall
     items: Items
     waiting: list[int]
     failed: dict[int, Failed] = field(default_factory=dict)
@@ -315,7 +315,7 @@ class EndedRun(Struct, frozen=True):
         return self.known.statuses
 
 
-class Run:
+class OpenRun:
     """A run in progress: what it knows, and what it has not written yet.
 
     Attributes:
@@ -446,7 +446,7 @@ class Run:
                 return step
         return None
 
-    def begin_list(self, call: Call, items: Items) -> None:
+    def begin_list(self, call: StepCall, items: Items) -> None:
         # Elements are stored even without results: a later run uses the same ones.
         items.is_changed = items.stored is None
         items.version = self.task.version if self.task else 0
@@ -475,7 +475,7 @@ class Run:
         else:
             self.stop_at(result.call.step, result.stop)
 
-    def known_at(self, call: Call) -> Known:
+    def known_at(self, call: StepCall) -> Known:
         """What is known to a call: for that of an element, also the element."""
         return self.known if call.index is None else self.known.at(self.items[call.step.name].elements[call.index])
 

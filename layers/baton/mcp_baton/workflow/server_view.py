@@ -32,7 +32,7 @@ TASK_ARGUMENT: Final = Argument(TASK_ID, TASK_ID_DESCRIPTION)
 REPEATS: Final = timedelta(minutes=2)
 
 
-class Options(Struct, frozen=True):
+class ServerOptions(Struct, frozen=True):
     """The options of a server: the arguments of `Server`, which describes them."""
 
     name: str
@@ -59,7 +59,7 @@ class ServerView(Struct, frozen=True):
         lacks_tools: Whether a tool is omitted.
     """
 
-    options: Options
+    options: ServerOptions
     tools: Mapping[str, Tool]
     resources: Mapping[str, Resource]
     prompts: Mapping[str, Prompt]

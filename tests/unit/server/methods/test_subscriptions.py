@@ -21,7 +21,7 @@ FILTER: dict[str, Json] = {"notifications": {"toolsListChanged": True, "resource
 
 
 def listen_to(line: Line, identifier: RequestId = 7, listen_ms: int = 60_000, **params: Any) -> Any:
-    message = jsonrpc.Request(identifier, "subscriptions/listen", {**FILTER, **params})
+    message = jsonrpc.RequestMessage(identifier, "subscriptions/listen", {**FILTER, **params})
     return listen(request_of(message.method, {}, line, message=message, settings=Settings(listen_ms=listen_ms)))
 
 

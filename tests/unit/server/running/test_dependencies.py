@@ -22,7 +22,7 @@ WITH = """
 from mcp_baton import Depends
 from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.tools.asking import CannotAsk
-from mcp_baton.tools.context import Call
+from mcp_baton.tools.context import CallState
 from mcp_baton.tools.running.dependencies import with_dependencies
 def database():
     yield "value"
@@ -30,7 +30,7 @@ def ask(db: Annotated[str, Depends(database)]): return db
 server.tool(ask)
 tool = server.tools["ask"]
 envelope = Envelope(Era.STATELESS, "2026-07-28", {}, {}, None, None)
-call = Call("r-1", None, envelope, lambda: None, print, CannotAsk("test"))
+call = CallState("r-1", None, envelope, lambda: None, print, CannotAsk("test"))
 assert with_dependencies(tool.function, tool.signature, call)() == "value"
 """
 TELL = """

@@ -10,7 +10,7 @@ from mcp_baton.tasks.dynamodb.outside import (
     piece_key,
     stored_form,
 )
-from mcp_baton.tasks.dynamodb.values import Pointer, pointer_in
+from mcp_baton.tasks.dynamodb.values import ValuePointer, pointer_in
 
 NAME = "Zk3q_-8yTn0aAbBcCdDeEf"
 
@@ -18,13 +18,13 @@ NAME = "Zk3q_-8yTn0aAbBcCdDeEf"
 @pytest.mark.parametrize(
     "pointer",
     [
-        Pointer(NAME, 600_002, 450_012, 450_012),
-        Pointer(NAME, 2_002, 700, 3_000),
-        Pointer(NAME, 2_002, 700, 3_000, 2_300),
-        Pointer(NAME, 9, 9, 90, 1),
+        ValuePointer(NAME, 600_002, 450_012, 450_012),
+        ValuePointer(NAME, 2_002, 700, 3_000),
+        ValuePointer(NAME, 2_002, 700, 3_000, 2_300),
+        ValuePointer(NAME, 9, 9, 90, 1),
     ],
 )
-def test_a_pointer_is_read_back_unchanged(pointer: Pointer) -> None:
+def test_a_pointer_is_read_back_unchanged(pointer: ValuePointer) -> None:
     assert pointer_in(pointer.attribute()) == pointer
 
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 from msgspec import structs
 
 from mcp_baton.cli.remote.arguments import unknown
-from mcp_baton.cli.remote.errors import Failure, Rejected, Unreachable, ended_message, protocol_error
-from mcp_baton.cli.remote.printing import Progress, short
+from mcp_baton.cli.remote.errors import CommandFailure, Rejected, Unreachable, ended_message, protocol_error
+from mcp_baton.cli.remote.printing import ProgressDisplay, short
 from mcp_baton.cli.remote.questions import Stopped, Terminal
 from mcp_baton.cli.remote.task import RunResult
 from mcp_baton.exceptions import BatonError
@@ -65,7 +65,9 @@ class Remote:
         sleep: Waits for a number of seconds before a task is polled again.
     """
 
-    def __init__(self, send: Send, terminal: Terminal, progress: Progress, sleep: Callable[[float], None]) -> None:
+    def __init__(
+        self, send: Send, terminal: Terminal, progress: ProgressDisplay, sleep: Callable[[float], None]
+    ) -> None:
         self.terminal = terminal
         self.progress = progress
         self._send = send
@@ -156,9 +158,9 @@ class Remote:
         """
         state = self.task(self.find_task(prefix))
         if state.ended:
-            raise Failure(ended_message(f"the task {state.task_id}", state.status))
+            raise CommandFailure(ended_message(f"the task {state.task_id}", state.status))
         if state.workflow is None:
-            raise Failure(f"the task {state.task_id} belongs to a tool and needs no resume")
+            raise CommandFailure(f"the task {state.task_id} belongs to a tool and needs no resume")
         return state.task_id, state.workflow
 
     def end_task(self, task_id: str, result: Mapping[str, Any] | None = None) -> TaskView:
@@ -177,7 +179,7 @@ class Remote:
                 return state
             if result is not None and state.result_by and _without_meta(state.result) == _without_meta(result):
                 return state
-        raise Failure(ended_message(f"the task {task_id}", state.status))
+        raise CommandFailure(ended_message(f"the task {task_id}", state.status))
 
     def run(self, name: str, arguments: Mapping[str, str], task_id: str | None = None) -> RunResult:
         """Run a workflow, or resume a task of it."""
@@ -243,9 +245,9 @@ class Remote:
                         result: dict[str, Any] = task.get("result", {})
                         return result
                     case "failed":
-                        raise Failure(f"the task {task_id} failed: {task.get('error', {}).get('message', '')}")
+                        raise CommandFailure(f"the task {task_id} failed: {task.get('error', {}).get('message', '')}")
                     case "cancelled":
-                        raise Failure(f"the task {task_id} was cancelled")
+                        raise CommandFailure(f"the task {task_id} was cancelled")
                     case "input_required" if task.get("inputRequests"):
                         questions = task["inputRequests"]
                         answers = {key: self.terminal.answer(question) for key, question in questions.items()}

@@ -15,7 +15,7 @@ from mcp_baton.cli.options import ConnectionOptions
 from mcp_baton.cli.remote.access import access_of
 from mcp_baton.cli.remote.client import Receive, Remote
 from mcp_baton.cli.remote.errors import protocol_error
-from mcp_baton.cli.remote.printing import Progress, short
+from mcp_baton.cli.remote.printing import ProgressDisplay, short
 from mcp_baton.cli.remote.questions import Terminal, at_terminal
 from mcp_baton.exceptions import BatonError
 from mcp_baton.local.log import TerminalHandler
@@ -30,7 +30,7 @@ UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError,
 @contextmanager
 def open_connection(connection: ConnectionOptions, *, as_json: bool) -> Iterator[Remote]:
     """Connect to the server at WHERE. With `as_json`, nothing is shown or asked."""
-    where, progress = connection.where or "", Progress(shown=not as_json)
+    where, progress = connection.where or "", ProgressDisplay(shown=not as_json)
     terminal = Terminal(interactive=not as_json and at_terminal(), quiet=progress.stop)
     try:
         if connection.is_target:

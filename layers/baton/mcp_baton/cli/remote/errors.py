@@ -27,7 +27,7 @@ class Denied(BatonError):
     """The server rejects the caller."""
 
 
-class Failure(BatonError):
+class CommandFailure(BatonError):
     """The requested action failed."""
 
 
@@ -48,7 +48,7 @@ def code_of(error: BatonError) -> int:
             return WRONG_USAGE if code in (INVALID_PARAMS, METHOD_NOT_FOUND) else FAILED
         case TaskNotFound():
             return WRONG_USAGE  # a server answers -32602
-        case Failure() | StoreError():
+        case CommandFailure() | StoreError():
             return FAILED
         case _:
             return WRONG_USAGE

@@ -11,7 +11,7 @@ from mcp_baton.cli.aws_region import environment_region
 from mcp_baton.cli.options import check_encryption, is_loopback
 from mcp_baton.cli.remote.access import Access
 from mcp_baton.cli.remote.client import Receive
-from mcp_baton.cli.remote.errors import Denied, Failure, Unreachable, protocol_error
+from mcp_baton.cli.remote.errors import CommandFailure, Denied, Unreachable, protocol_error
 from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.json import MAX_LEVELS, Json, TooDeep, loads
 from mcp_baton.testing.wire import EventReader
@@ -87,7 +87,7 @@ class HttpTransport:
             return document
         reason = document.get("error") if isinstance(document, dict) else None
         if isinstance(reason, str):
-            raise Failure(f"{reason} ({response.status_code})")
+            raise CommandFailure(f"{reason} ({response.status_code})")
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
             raise Denied(
                 f"{url} answered {response.status_code}{_reason(document)}: the credentials are missing or wrong"

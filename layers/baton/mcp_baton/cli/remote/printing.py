@@ -175,7 +175,7 @@ def _word(name: str, value: Any) -> str:
     return f"{shlex.quote(name)}:={shlex.quote(text if text.isprintable() else json.dumps(value))}"
 
 
-class Progress:
+class ProgressDisplay:
     """Shows `notifications/progress` while the command waits for an answer."""
 
     def __init__(self, *, shown: bool) -> None:

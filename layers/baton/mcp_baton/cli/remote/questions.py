@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mcp_baton.cli.remote.arguments import ArgumentError, choices_of, choices_text, from_text, kinds_of
-from mcp_baton.cli.remote.errors import Failure
+from mcp_baton.cli.remote.errors import CommandFailure
 from mcp_baton.cli.remote.printing import console
 from mcp_baton.local.clean_text import cleaned
 
@@ -54,7 +54,7 @@ class Terminal:
         """Return the result for a question of the server: the fields of a form, or a refusal if no user can answer."""
         method, params = question.get("method"), question.get("params", {})
         if method != "elicitation/create":
-            raise Failure(f"the server asks for {method}, which this client does not support")
+            raise CommandFailure(f"the server asks for {method}, which this client does not support")
         if not self.interactive or params.get("mode", "form") != "form":
             return {"action": "decline"}
         self.say(f"The server asks: {params.get('message', '')}")

@@ -23,7 +23,7 @@ from mcp_baton.tasks.dynamodb.items import DAY_S, KEPT_UNTIL, Path, number
 from mcp_baton.tasks.dynamodb.lists import ListRecord, chunk_text
 from mcp_baton.tasks.dynamodb.parallel import run_jobs
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
-from mcp_baton.tasks.dynamodb.values import Pointer, digest_of, name_of
+from mcp_baton.tasks.dynamodb.values import ValuePointer, digest_of, name_of
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.texts import to_text, zipped
 
@@ -75,11 +75,11 @@ class Bundle(Struct, frozen=True):
     def name(self) -> str:
         return name_of(self.digest)
 
-    def pointers(self) -> Iterator[tuple[Part, Pointer]]:
+    def pointers(self) -> Iterator[tuple[Part, ValuePointer]]:
         """The pointer to each value."""
         offset = 0
         for part in self.parts:
-            yield part, Pointer(self.name, part.text_bytes, len(part.data), len(self.data), offset)
+            yield part, ValuePointer(self.name, part.text_bytes, len(part.data), len(self.data), offset)
             offset += len(part.data)
 
 
@@ -200,7 +200,7 @@ class Mover:
             yield bundle, partial(self._table.put_value, {**key, "expires_at": expires, "data": content})
 
 
-def keys_of(owner: str, task_id: str, pointers: Iterable[Pointer]) -> list[Item]:
+def keys_of(owner: str, task_id: str, pointers: Iterable[ValuePointer]) -> list[Item]:
     """The keys of the items that these pointers lead to."""
     bundles = {pointer.bundle: pointer.bundle_bytes for pointer in pointers}
     pieces = [(bundle, piece) for bundle, length in bundles.items() for piece in range(-(-length // BUNDLE_BYTES))]

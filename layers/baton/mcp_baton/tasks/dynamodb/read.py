@@ -12,7 +12,7 @@ from mcp_baton.tasks.dynamodb.lists import ListRecord, chunk_in
 from mcp_baton.tasks.dynamodb.outside import BUNDLE_BYTES, chunk_sort_key, list_partition, piece_key
 from mcp_baton.tasks.dynamodb.parallel import results_of, run_jobs
 from mcp_baton.tasks.dynamodb.table import TaskTable
-from mcp_baton.tasks.dynamodb.values import Pointer, digest_of, name_of
+from mcp_baton.tasks.dynamodb.values import ValuePointer, digest_of, name_of
 from mcp_baton.tasks.texts import check_readable, is_zipped, unzipped
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Fetcher:
         self._lists: dict[str, dict[tuple[int, ...], list[dict[int, Json]]]] = {}
         self._failure: StoreUnavailable | None = None
 
-    def fetch(self, pointer: Pointer) -> Attribute:
+    def fetch(self, pointer: ValuePointer) -> Attribute:
         """A value as it would be stored in the item."""
         check_readable(pointer.text_bytes)
         data = self._read_bundle(pointer)[pointer.offset : pointer.offset + pointer.stored_bytes]
@@ -80,13 +80,13 @@ class Fetcher:
             chunks.append(b"".join(bytes(items[key]["data"]["B"]) for key in keys))
         return chunks
 
-    def read_ahead(self, pointers: Iterable[Pointer]) -> None:
+    def read_ahead(self, pointers: Iterable[ValuePointer]) -> None:
         """Fetch the bundles of these values, four at once, as far as there is room to keep them.
 
         Errors are raised when a value is read.
         """
         room = CACHE_BYTES - sum(map(len, self._cache.values()))
-        bundles: dict[str, Pointer] = {}
+        bundles: dict[str, ValuePointer] = {}
         for pointer in pointers:
             is_new = pointer.bundle not in bundles and pointer.bundle not in self._cache
             # A longer bundle is fetched by itself, several pieces at once.
@@ -99,7 +99,7 @@ class Fetcher:
                 if failure is not None and not isinstance(failure, StoreError):
                     raise failure
 
-    def _read_bundle(self, pointer: Pointer) -> bytes:
+    def _read_bundle(self, pointer: ValuePointer) -> bytes:
         if pointer.bundle in self._cache:
             return self._cache[pointer.bundle]
         if self._failure:
@@ -116,12 +116,12 @@ class Fetcher:
             self._cache[pointer.bundle] = data
         return data
 
-    def _read_pieces(self, pointer: Pointer) -> bytes:
+    def _read_pieces(self, pointer: ValuePointer) -> bytes:
         """A bundle in DynamoDB. Its pieces are read four at once."""
         pieces = range(-(-pointer.bundle_bytes // BUNDLE_BYTES))
         return b"".join(results_of([partial(self._read_piece, pointer, number) for number in pieces]))
 
-    def _read_piece(self, pointer: Pointer, number: int) -> bytes:
+    def _read_piece(self, pointer: ValuePointer, number: int) -> bytes:
         key, table = piece_key(self._owner, self._task_id, pointer.bundle, number), self._table
         # An eventually consistent read may miss a new item.
         item = table.get(key, consistent=False) or table.get(key)
@@ -133,7 +133,7 @@ class Fetcher:
             case _:
                 raise self._lost_error(pointer, DAMAGED)
 
-    def _lost_error(self, pointer: Pointer, cause: str) -> ValueLost:
+    def _lost_error(self, pointer: ValuePointer, cause: str) -> ValueLost:
         return self._lost(pointer.bundle, pointer.text_bytes, cause)
 
     def _lost(self, name: str, length: int, cause: str) -> ValueLost:

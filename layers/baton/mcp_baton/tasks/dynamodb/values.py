@@ -22,7 +22,7 @@ LARGE_BYTES: Final = 4_096
 """A value of more stored bytes leaves the task's item: every later write of the task would be charged for it."""
 
 
-class Pointer(Struct, frozen=True):
+class ValuePointer(Struct, frozen=True):
     """Where a value is stored.
 
     Attributes:
@@ -58,7 +58,7 @@ class Pointer(Struct, frozen=True):
         return True if name_of(digest_of(zipped(text))) == self.bundle else None
 
 
-def pointer_in(attribute: Attribute) -> Pointer | None:
+def pointer_in(attribute: Attribute) -> ValuePointer | None:
     """The pointer in an attribute, if it is one. Raises `StoreError` if it is damaged."""
     text = attribute.get("S", "")
     if not text.startswith(POINTER):
@@ -67,7 +67,7 @@ def pointer_in(attribute: Attribute) -> Pointer | None:
         bundle, *numbers = text.removeprefix(POINTER).split(",")
         text_bytes, stored_bytes, *bundle_fields = map(int, numbers)
         offset, bundle_bytes = bundle_fields or (0, stored_bytes)
-        return Pointer(bundle, text_bytes, stored_bytes, bundle_bytes, offset)
+        return ValuePointer(bundle, text_bytes, stored_bytes, bundle_bytes, offset)
     except ValueError as error:
         raise StoreError(f"a pointer is damaged: {error}") from error
 
@@ -89,11 +89,11 @@ def name_of(digest: bytes) -> str:
 class Reader(Protocol):
     """Reads the values outside the item of one task: `outside.Fetcher`."""
 
-    def fetch(self, pointer: Pointer) -> Attribute: ...
+    def fetch(self, pointer: ValuePointer) -> Attribute: ...
 
     def fetch_list(self, record: ListRecord) -> list[Json]: ...
 
-    def read_ahead(self, pointers: Iterable[Pointer]) -> None: ...
+    def read_ahead(self, pointers: Iterable[ValuePointer]) -> None: ...
 
 
 def no_reader() -> Reader:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct, structs
 
 from mcp_baton.exceptions import Abandoned, ToolError
-from mcp_baton.tools.context import Call, Context
+from mcp_baton.tools.context import CallState, Context
 from mcp_baton.tools.running.tool_threads import MAX_ABANDONED, THREADS, WatchedThread, run_in_thread
 from mcp_baton.tools.schema.signature import Provider, Signature, name_of
 
@@ -344,7 +344,7 @@ PROCESS = ProcessScope()
 atexit.register(PROCESS.close)
 
 
-def with_dependencies(function: Callable[..., object], signature: Signature, call: Call) -> Callable[..., object]:
+def with_dependencies(function: Callable[..., object], signature: Signature, call: CallState) -> Callable[..., object]:
     """Wrap a function: the wrapper creates its dependencies, calls it, and closes them."""
 
     async def run(wait_mode: WaitMode, arguments: dict[str, Any]) -> object:
@@ -371,7 +371,7 @@ def with_dependencies(function: Callable[..., object], signature: Signature, cal
 
 
 class CallScope:
-    def __init__(self, call: Call, wait_mode: WaitMode) -> None:
+    def __init__(self, call: CallState, wait_mode: WaitMode) -> None:
         self._call = call
         self._wait_mode = wait_mode
         self._values: dict[object, object] = {}

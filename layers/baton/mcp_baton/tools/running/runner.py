@@ -22,7 +22,7 @@ from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.asking import AskedInWorkflow, InputRequired, TaskBegins
 from mcp_baton.tools.calls import FIRST, Attempt
 from mcp_baton.tools.content import ResourceContent
-from mcp_baton.tools.context import Call, Context, ProgressMap
+from mcp_baton.tools.context import CallState, Context, ProgressMap
 from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Mismatch, Prepared, Succeeded
 from mcp_baton.tools.prompt import Prompt, messages_of
 from mcp_baton.tools.resource import Resource, contents_of, find_in
@@ -306,7 +306,7 @@ def _run_function[T](
     """Run the function. Returns how it ended, and the callback addresses that it has created."""
     mailbox, signature, start = Mailbox(), target.signature, StartTicket()
     function = start.guard(target.function)
-    call_state: Call | None = None
+    call_state: CallState | None = None
     if signature.context or signature.dependencies:
         call_state = _new_call(caller, asking, mailbox, options)
         if signature.context:
@@ -344,8 +344,8 @@ def _run_function[T](
             caller.services.telemetry.add(ABANDONED_THREADS, abandoned_count)
 
 
-def _new_call(caller: Caller, asking: AskerFactory, mailbox: Mailbox, options: CallOptions) -> Call:
-    call_state = Call(
+def _new_call(caller: Caller, asking: AskerFactory, mailbox: Mailbox, options: CallOptions) -> CallState:
+    call_state = CallState(
         request_id=caller.exchange.request_id,
         owner=caller.owner,
         envelope=caller.envelope,
