@@ -1,5 +1,5 @@
 """DynamoDB hangs at the end of a run. Its reply must come before the function's time ends (docs/storage.md,
-Time)."""
+Throttling)."""
 
 import json
 import zlib
