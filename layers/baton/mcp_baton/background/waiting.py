@@ -1,12 +1,14 @@
 """Background tasks that wait: no worker runs until a person decides, a callback arrives, or a time is reached
 (docs/background.md)."""
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
 from mcp_baton.background.job import JobExecution
+from mcp_baton.exceptions import StoreError
 from mcp_baton.tasks.record import LONGEST_DISPATCH_MS, WAITS, WAITS_FOR, statuses_of
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.approval import GRACE_MS
@@ -14,6 +16,8 @@ from mcp_baton.workflow.dispatching import wake
 from mcp_baton.workflow.lease import Lease
 from mcp_baton.workflow.pause import ApprovalRequired, Waiting
 from mcp_baton.workflow.run import EndedRun, Stop
+
+logger = logging.getLogger(__name__)
 
 type Write = Callable[[str, Callable[[], object]], str]
 """Makes the last write of a worker. Takes and returns the outcome; returns another one if the write came too late."""
@@ -71,7 +75,13 @@ def _suspend(
     if written != outcome:  # another worker has the job
         return written
     # A decision or a callback wakes the job, unless a worker still holds the claim. So check after the release.
-    if _can_continue(execution, store, waits, workflow_task):
+    try:
+        can_continue = _can_continue(execution, store, waits, workflow_task)
+    except StoreError:
+        # The claim is released, so this worker must write nothing more. Another one reads again what this one could not.
+        logger.warning("task %s: it may continue already; a worker looks again", task.task_id, exc_info=True)
+        can_continue = True
+    if can_continue:
         wake(execution.services, store, task.owner, task.task_id)
     return outcome
 
