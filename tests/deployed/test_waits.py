@@ -77,7 +77,9 @@ def status(stack: Stack, task_id: str) -> str:
 
 def items(stack: Stack) -> list[dict[str, Any]]:
     pages = stack.emulator.client("dynamodb").get_paginator("scan").paginate(TableName=stack.outputs["TaskTableName"])
-    unsorted_items = [item for page in pages for item in page["Items"]]
+    # The probe leaves the addresses of callbacks there for the supplier.
+    stored_items = (item for page in pages for item in page["Items"])
+    unsorted_items = [item for item in stored_items if not item["pk"]["S"].startswith("ADDRESS#")]
     return sorted(unsorted_items, key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
 
 

@@ -593,7 +593,7 @@ class BackgroundWaitJudge(BackgroundJudge):
         super().__init__(world, strict=strict)
         self.wait_world = world
         self.slept_at: int | None = None
-        self.sleeper = ""
+        self.sleeper, self.sleepers = "", set[str]()
         self.others: dict[str, BackgroundWaitJudge] = {}
         self.wait_judge: WaitFlowJudge = WaitFlowJudge(world, strict=strict) if first is None else first.wait_judge
         self.flow = self.wait_judge
@@ -623,7 +623,10 @@ class BackgroundWaitJudge(BackgroundJudge):
         if self.approvals.check_write(number, change, process):
             self.wait_world.on_request()
         elif (
-            before is not None and process is not None and before.state is not self.approvals.records[change.key].state
+            process is not None
+            and before is not None
+            and before.task_id is not None  # the decision of a call without a task wakes no job
+            and before.state is not self.approvals.records[change.key].state
         ):
             self.decided_at[process.name] = number, change.key
         return number
@@ -650,6 +653,7 @@ class BackgroundWaitJudge(BackgroundJudge):
         elif before.until_ms and not after.until_ms and after.allowed != before.allowed and after.status == "working":
             self.world.incidents.add("a workflow waited without a worker")
             self.slept_at, self.sleeper = number, process.name if process else ""
+            self.sleepers.add(self.sleeper)
             if process is not None:
                 self._check_due(number, process, after, now_ms)
 
@@ -685,7 +689,9 @@ class BackgroundWaitJudge(BackgroundJudge):
             case "cancel own" | "complete own":
                 return flow.ended_by == process.name
             case "work" if process.task_id == self.task_id:
-                return process.name == self.sleeper and self._can_continue(process)
+                # Another worker may have let the job wait again, while this one read whether it can continue. If it
+                # cannot read that, it wakes the job.
+                return process.name in self.sleepers and (self._can_continue(process) or bool(process.faults))
             case "resume" | "work":
                 # A run that finds the task ended wakes its jobs, too.
                 return bool(flow.ended_by) or self._has_continued(process)

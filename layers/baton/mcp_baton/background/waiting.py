@@ -78,7 +78,8 @@ def _suspend(
     try:
         can_continue = _can_continue(execution, store, waits, workflow_task)
     except StoreError:
-        # The claim is released, so this worker must write nothing more. Another one reads again what this one could not.
+        # The claim is released, so this worker must not end with an error, after which it would write again. Another
+        # worker reads what this one could not.
         logger.warning("task %s: it may continue already; a worker looks again", task.task_id, exc_info=True)
         can_continue = True
     if can_continue:

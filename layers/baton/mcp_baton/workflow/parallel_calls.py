@@ -59,8 +59,11 @@ class ParallelCalls:
 
     def next(self) -> Any:
         while not self._outcomes:
+            # After the end of a job the pulse is 0 until its calls have noticed. Without a pause, this would be a busy
+            # wait.
+            pulse_s = self._pulse() or KEEP_ALIVE_S
             try:
-                self._jobs.get(timeout=min(KEEP_ALIVE_S, self._pulse()))()
+                self._jobs.get(timeout=min(KEEP_ALIVE_S, pulse_s))()
             except Empty:
                 self._listener.keep_alive()
         return _value(*self._outcomes.pop(0))
