@@ -6,7 +6,7 @@ from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.arguments import Argument
-from mcp_baton.tools.asking import ClientQuestion
+from mcp_baton.tools.asking import Question
 from mcp_baton.tools.content import (
     Audio,
     EmbeddedResource,
@@ -51,7 +51,6 @@ __all__ = [
     "Audio",
     "BatonError",
     "Callback",
-    "ClientQuestion",
     "Context",
     "Depends",
     "Elicited",
@@ -60,6 +59,7 @@ __all__ = [
     "Image",
     "Message",
     "ProtocolError",
+    "Question",
     "RegistrationError",
     "ResourceContent",
     "ResourceLink",
