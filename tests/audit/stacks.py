@@ -16,7 +16,7 @@ from tests.audit.findings import TOOLS, AuditError, Finding, report
 from tests.template.cloudformation import Stack
 from tests.template.conftest import MODES, ROOT, SAM
 
-SWITCHED_ON: Mapping[str, str] = {"Overflow": "on", "Dashboard": "on"}
+SWITCHED_ON: Mapping[str, str] = {"Dashboard": "on"}
 """Parameters that are off by default and create their own resources."""
 
 CHECKOV = Path(__file__).with_name("checkov_stacks.py")

@@ -52,7 +52,6 @@ def baton(
     database: tuple[TaskStore, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, Any]]:
     """Runs a command against the table. Returns the exit code and the JSON output."""
-    monkeypatch.delenv("BATON_OVERFLOW_BUCKET", raising=False)
 
     def run(*words: str, owner: str = OWNER) -> tuple[int, Any]:
         code = main([*words, "--table", TABLE, "--owner", owner, "--dynamodb", database[1], "--json"])
