@@ -23,7 +23,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from mcp_baton.local.http_server import Function, LocalServer
+from mcp_baton.local.http_server import HttpFunction, LocalServer
 from mcp_baton.local.http_server import end_by_force, run
 from mcp_baton.protocol.http import HttpResponse
 from mcp_baton.transport.adapter import LambdaAdapter
@@ -48,7 +48,7 @@ def app(request, exchange):
 
 
 logging.basicConfig(level=logging.INFO)
-server = LocalServer("127.0.0.1", 0, Function(LambdaAdapter(app, allow_anonymous=True, streaming=True), 60))
+server = LocalServer("127.0.0.1", 0, HttpFunction(LambdaAdapter(app, allow_anonymous=True, streaming=True), 60))
 code = run(server, lambda: print(server.server_port, flush=True))
 end_by_force(code)
 sys.exit(code)

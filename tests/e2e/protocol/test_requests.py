@@ -10,7 +10,7 @@ from tests.e2e.support import Client, Era
 from tests.sent import Requests
 
 RUN = ["PutItem", "UpdateItem"]
-LONG = "a step with quite a long name, which describes in one sentence what it does, number "
+LONG = "a step with a long name, which says what it does, number "
 
 
 def flows_server() -> Server:
