@@ -212,7 +212,7 @@ class JobStartJudge(StartJudge):
         if self.known_at_ms.get(task_id, math.inf) < before_ms:
             return True
         workflow_task = self.workflow_tasks.get(task_id, "")
-        # The task of the workflow may expire before the job does. Then nobody knows any more who has ended it.
+        # The task of the workflow may expire before the job does. Then it is not known who has ended it.
         is_found = before_ms == math.inf or self._living(workflow_task, self.world.scheduler.now_ms) is not None
         return is_found and self.known_at_ms.get(workflow_task, math.inf) < before_ms
 

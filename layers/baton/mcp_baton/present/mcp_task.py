@@ -117,7 +117,7 @@ def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
     weights = {name: weight for name in names if (weight := weight_of(task, name))}
     room = options.budget.shown - json_size({**view, "_meta": state})
     omitted = _notes_for_omitted(task, weights, room, everything=options.values == ALL)
-    # The list of what is left out, and the facts, take the place of variables with the same names. These can still be
+    # The list of omitted values, and the facts, replace variables with the same names. These can still be
     # read by their URIs.
     omitted |= {name: {} for name in (*state, *([OMITTED_KEY] if omitted else [])) if name in weights}
     included = [name for name in weights if name not in omitted]
@@ -311,7 +311,7 @@ def _notes_for_omitted(
 
 
 def _entry_bytes(name: str, note: dict[str, Json]) -> int:
-    # The name appears twice, as a key and in the list of what is left out, with colon, commas and quotation marks.
+    # The name appears twice: as a key, and in the list of omitted values. Each has quotation marks and a separator.
     return 2 * json_size(name) + json_size(note) + 3
 
 

@@ -1,4 +1,4 @@
-"""What readers are told of each state: pauses, skips, refusals, ends, and calls that are not recorded. Pure.
+"""The sentences about each state: pauses, skips, refusals, ends, and calls that are not recorded. Pure.
 
 Each state has one entry here, and all readers use it: the handoff, the results of tools and prompts, `tasks/get`, the
 command line, the request log and the console's page. Models trust these texts, so values in them are quoted
@@ -66,7 +66,7 @@ PAUSED: Final = f"paused: {WAITS_FOR_MODEL}"
 
 
 class PauseSentences(Struct, frozen=True):
-    """What readers are told of one pause reason.
+    """The sentences about one pause reason.
 
     Attributes:
         short: The reason in a few words, as templates: `{member}` is replaced by a member of the stored form. The first

@@ -278,8 +278,8 @@ def with_decision(task: TaskRecord, store: TaskStore | None) -> TaskRecord:
 
 
 def _with_decided_message(task: TaskRecord, job: Job, store: TaskStore) -> TaskRecord:
-    """Return the task of a background call with what became of the approval that its message names: a worker writes
-    another message only when it has started."""
+    """Return the task of a background call. If the approval that its message names was decided or has expired, the
+    message says so: a worker writes another message only when it has started."""
     waits = _WAITS_FOR_APPROVAL.fullmatch(task.status_message or "")
     if task.status is not TaskStatus.WORKING or waits is None:
         return task

@@ -1,7 +1,7 @@
 """Pause reasons: why a run stopped before its last step (docs/workflows.md, Pausing).
 
 One class is one reason: its members, and what lets the workflow continue. `PauseReason` lists the classes, and
-`present/sentences.py` has what readers are told of each.
+`present/sentences.py` has their sentences.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,6 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tools.approval import NotApproved
 from mcp_baton.tools.outcomes import MAX_FIELDS, Failed, Failure, InvalidField
 from mcp_baton.workflow.definition import Step
-
-NOTHING_TO_DO: Final = "Until then, nothing needs to be done."
 
 MAX_TEXT: Final = 4_000
 """Characters of a text in a stored reason. A reason is always stored, so it must stay small."""

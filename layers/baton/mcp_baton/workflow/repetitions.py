@@ -182,8 +182,8 @@ class Starter:
         return workflow_task is not None and _is_clients(workflow_task)
 
     def _task(self, start: Start) -> TaskRecord | None:
-        """Return the task of a start; `None` if there is none, and none can be created any more. Waits a little if the
-        first call is creating it at this moment, and then raises `RepeatedCall`."""
+        """Return the task of a start; `None` if it does not exist and can no longer be created. If the first call may
+        be creating it at this moment, waits a little and then raises `RepeatedCall`."""
         services, asked_ms = self._request.services, self._request.asked_ms()
         waited_s = min(max(self._store.now_ms() - asked_ms, 0) / 1_000, CREATION_S)
         ends_s, pause_s = services.clock() + CREATION_S - waited_s, FIRST_LOOK_S

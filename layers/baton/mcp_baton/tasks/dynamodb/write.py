@@ -92,7 +92,7 @@ POINTER_BYTES: Final = 40
 """About the size of a pointer, bytes."""
 
 BOOKKEEPING_BYTES: Final = 64
-"""An upper bound of what each write adds to the head besides its values, bytes: a token, and longer numbers."""
+"""The most bytes that each write adds to the head besides its values: a token, and longer numbers."""
 
 STATUS_BYTES: Final = max(map(len, StepStatus))
 
