@@ -24,7 +24,7 @@ from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks.store import write_decided
 from mcp_baton.tools.running import runner
 from mcp_baton.tools.running import tool_threads as worker
-from mcp_baton.tools.running.tool_threads import Mail, Mailbox
+from mcp_baton.tools.running.tool_threads import Mail, ToolThread
 from mcp_baton.transport import reply
 from mcp_baton.workflow import parallel_calls
 from tests.simulation.approvals import ApprovalWorld
@@ -111,19 +111,12 @@ class SimulatedQueue[Element]:
         return cls
 
 
-class SimulatedMailbox(Mailbox):
-    """A mailbox whose consumer waits in simulated time. It reports the ends of tools to the world."""
+class SimulatedToolThread(ToolThread):
+    """The call of a tool, for which its caller waits in simulated time. It reports the ends of tools to the world."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._mail: SimulatedQueue[Mail] = SimulatedQueue()
-
-    def put(self, item: Mail, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002 - as `SimpleQueue`
-        self._mail.put(item)
-
-    def get(self, block: bool = True, timeout: float | None = None) -> Mail:  # noqa: ARG002 - as `SimpleQueue`
-        """Return the first message. Wait for at most `timeout` seconds."""
-        return self._mail.get(timeout)
+    def __init__(self, function: object) -> None:
+        super().__init__(function)
+        self._mail = cast("Any", SimulatedQueue())
 
     def next(self, timeout_s: float) -> Mail | None:
         mail = super().next(timeout_s)
@@ -159,11 +152,11 @@ def add_actor(kind: str, function: Callable[[], object]) -> None:
     world.scheduler.add(Actor(f"{parent.name}.{kind}", begin, due_ms, parent))
 
 
-def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
+def _start_thread(function: Callable[..., object], arguments: dict[str, Any], thread: ToolThread) -> Callable[[], None]:
     """Run a tool's thread as an actor of the invocation's process."""
     process = _worlds[-1].processes[current_actor().process.name]
     process.checked_ms = process.clock_read_ms
-    add_actor("tool", partial(copy_context().run, worker.run_and_report, function, arguments, mailbox, lambda: None))
+    add_actor("tool", partial(copy_context().run, worker.run_and_report, function, arguments, thread, lambda: None))
     return lambda: None
 
 
@@ -194,7 +187,7 @@ def simulating() -> Iterator[None]:
         patch.setattr(random, "random", switch(random.random, lambda world: world.rng.random))
         patch.setitem(cast("dict[str, Any]", write_decided.__kwdefaults__), "sleep", sleep)
         patch.setattr(worker, "_start_thread", _start_thread)
-        patch.setattr(runner, "Mailbox", SimulatedMailbox)
+        patch.setattr(runner, "ToolThread", SimulatedToolThread)
         patch.setattr(parallel_calls, "run_in_thread", _run_in_thread)
         patch.setattr(parallel_calls, "SimpleQueue", SimulatedQueue)
         # Other tests validate messages against the official schema. Here, validation would take most of the time.

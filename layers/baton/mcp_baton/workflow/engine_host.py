@@ -9,9 +9,9 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.calls import FIRST, Attempt
-from mcp_baton.tools.outcomes import Failed, FetchedResource, Outcome, Prepared, ResourceUnavailable
+from mcp_baton.tools.outcomes import Failed, FetchedResource, Mismatch, Outcome, Prepared, ResourceUnavailable
 from mcp_baton.tools.resource import contents_of_outcome, find_in, mismatch_reason
-from mcp_baton.tools.running.runner import BoundTools, CallOptions, bound_resource, call, run
+from mcp_baton.tools.running.runner import CallOptions, bound_resource, bound_tool, call, run
 from mcp_baton.tools.running.tool_threads import Listener, no_pulse
 from mcp_baton.transport.reply import KEEP_ALIVE_S
 from mcp_baton.workflow.execution import DetachedExecution, Execution
@@ -39,13 +39,14 @@ class ServerHost:
         self._until_s = until_s
         self._reserve_ms = execution.services.settings.write_reserve_ms + START_MARGIN_MS
         self._asker_factory = execution.asking_in_workflow()
-        self._tools = BoundTools(execution.server.tools)
-        self.prepare = self._tools.prepare
         self.required, self.carries = execution.server.required, execution.server.carries
         self._is_in_thread = False
         self._started_steps = 0
         self._total_steps = 0
         self._reported_progress = 0.0
+
+    def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
+        return bound_tool(self._execution.server.tools[tool]).prepare(arguments)
 
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
         return self._execution.server.tools[tool].canonical(arguments)
@@ -56,7 +57,7 @@ class ServerHost:
 
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
         """Run a tool. It continues if the client disconnects: its result is recorded in the task."""
-        target = self._tools[prepared.name]
+        target = bound_tool(self._execution.server.tools[prepared.name])
         options = self._options(variables, attempt)
         try:
             if attempt.number > FIRST.number:

@@ -17,12 +17,10 @@ from mcp_baton.tools.running import tool_threads as worker_module
 from mcp_baton.tools.running.tool_threads import (
     CallerGone,
     Ending,
-    Mail,
-    Mailbox,
     Raised,
     Returned,
-    StartTicket,
     TimedOut,
+    ToolThread,
     run_and_deliver,
 )
 
@@ -56,7 +54,7 @@ class RecordingClient:
 def run(
     function: Callable[..., object],
     *,
-    mailbox: Mailbox | None = None,
+    thread: ToolThread | None = None,
     client: RecordingClient | None = None,
     is_async: bool = False,
     left_s: Callable[[], float | None] | None = None,
@@ -66,13 +64,12 @@ def run(
 ) -> Ending:
     deadline = time.monotonic() + PATIENCE_S
     remaining_s = left_s or (lambda: deadline - time.monotonic())
-    start = StartTicket()
+    thread = thread or ToolThread(function)
     return run_and_deliver(
-        start.guard(function),
+        thread.unless_given_up(function),
         arguments,
-        mailbox or Mailbox(),
+        thread,
         client or RecordingClient(),
-        start,
         is_async=is_async,
         left_s=remaining_s,
         stay=stay,
@@ -138,11 +135,11 @@ def test_a_synchronous_function_on_the_loop_is_a_type_error() -> None:
 
 
 def test_notifications_are_delivered_on_the_requests_thread() -> None:
-    mailbox = Mailbox()
+    thread = ToolThread(len)
     threads: list[str] = []
     client = RecordingClient(on_notify=lambda: threads.append(threading.current_thread().name))
 
-    run(lambda: mailbox.notify("m", {}), mailbox=mailbox, client=client)
+    run(lambda: thread.notify("m", {}), thread=thread, client=client)
 
     assert threads == [threading.current_thread().name]
 
@@ -174,7 +171,7 @@ def test_an_abandoned_thread_does_not_block_other_functions() -> None:
 @pytest.mark.parametrize("stay", [False, True])
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_function_is_abandoned_when_its_client_disconnects_unless_it_may_stay(is_async: bool, stay: bool) -> None:
-    mailbox, release, client = Mailbox(), threading.Event(), RecordingClient()
+    thread, release, client = ToolThread(len), threading.Event(), RecordingClient()
 
     def disconnect() -> None:
         client.gone = True
@@ -182,7 +179,7 @@ def test_a_function_is_abandoned_when_its_client_disconnects_unless_it_may_stay(
             release.set()
 
     def speak() -> str:
-        mailbox.notify("m", {})
+        thread.notify("m", {})
         release.wait(PATIENCE_S)
         return "done"
 
@@ -192,10 +189,10 @@ def test_a_function_is_abandoned_when_its_client_disconnects_unless_it_may_stay(
     client.on_notify = disconnect
     function = speak_later if is_async else speak
     if stay:
-        assert run(function, mailbox=mailbox, client=client, is_async=is_async, stay=True) == Returned("done")
+        assert run(function, thread=thread, client=client, is_async=is_async, stay=True) == Returned("done")
     else:
         with pytest.raises(CallerGone):
-            run(function, mailbox=mailbox, client=client, is_async=is_async)
+            run(function, thread=thread, client=client, is_async=is_async)
     release.set()
 
 
@@ -253,12 +250,12 @@ def test_the_requests_thread_calls_the_pulse_while_a_function_runs() -> None:
 
 
 def test_a_thread_is_reused_as_soon_as_its_function_has_ended() -> None:
-    class SlowMailbox(Mailbox):
-        def put(self, item: Mail, block: bool = True, timeout: float | None = None) -> None:
-            super().put(item, block, timeout)
+    class SlowThread(ToolThread):
+        def returned(self, value: object) -> None:
+            super().returned(value)
             time.sleep(0.05)
 
-    assert run(threading.get_ident, mailbox=SlowMailbox()) == run(threading.get_ident)
+    assert run(threading.get_ident, thread=SlowThread(len)) == run(threading.get_ident)
 
 
 def test_the_pulse_is_called_before_a_function_starts() -> None:
@@ -273,13 +270,13 @@ def test_the_pulse_is_called_before_a_function_starts() -> None:
 
 
 def test_the_pulse_is_called_while_a_function_sends_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    client, mailbox = RecordingClient(), Mailbox()
+    client, thread = RecordingClient(), ToolThread(len)
     delivered_at_pulse: list[int] = []
 
-    def talk(_function: Callable[..., object], _arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
+    def talk(_function: Callable[..., object], _arguments: dict[str, Any], thread: ToolThread) -> Callable[[], None]:
         for _ in range(3):
-            mailbox.notify("m", {})
-        mailbox.returned(1)
+            thread.notify("m", {})
+        thread.returned(1)
         return lambda: None
 
     def pulse() -> float:
@@ -287,7 +284,7 @@ def test_the_pulse_is_called_while_a_function_sends_messages(monkeypatch: pytest
         return PATIENCE_S
 
     monkeypatch.setattr(worker_module, "_start_thread", talk)
-    assert run(lambda: 1, mailbox=mailbox, client=client, pulse=pulse) == Returned(1)
+    assert run(lambda: 1, thread=thread, client=client, pulse=pulse) == Returned(1)
     assert delivered_at_pulse == [0, 1, 2, 3]
 
 

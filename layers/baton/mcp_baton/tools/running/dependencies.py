@@ -22,7 +22,7 @@ from msgspec import Struct, structs
 
 from mcp_baton.exceptions import Abandoned, ToolError
 from mcp_baton.tools.context import CallState, Context
-from mcp_baton.tools.running.tool_threads import MAX_ABANDONED, THREADS, WatchedThread, run_in_thread
+from mcp_baton.tools.running.tool_threads import MAX_ABANDONED, THREADS, ToolThread, run_in_thread
 from mcp_baton.tools.schema.signature import Provider, Signature, name_of
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ async def _keep_context[T](coroutine: Coroutine[Any, Any, T], contexts: list[con
 
 def _start_in_another_thread[T](
     factory: object, function: Callable[[], T], undo: Callable[[T], None]
-) -> "tuple[Future[T], WatchedThread]":
+) -> "tuple[Future[T], ToolThread]":
     from concurrent.futures import Future, InvalidStateError
 
     outcome: Future[T] = Future()
@@ -141,11 +141,11 @@ def _start_in_another_thread[T](
         except InvalidStateError:
             undo(value)
 
-    thread = THREADS.watch(factory, make)
+    thread = ToolThread(factory)
 
     def job(release: Callable[[], None]) -> None:
         with suppress(Abandoned):  # it was abandoned before it started
-            thread()
+            thread.run(make, {})
         release()
 
     run_in_thread(job)

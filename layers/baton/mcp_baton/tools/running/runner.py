@@ -32,12 +32,11 @@ from mcp_baton.tools.running.tool_threads import (
     MAX_ABANDONED,
     THREADS,
     Ending,
-    Mailbox,
     NotStarted,
     Raised,
     Returned,
-    StartTicket,
     TimedOut,
+    ToolThread,
     no_pulse,
     run_and_deliver,
 )
@@ -87,21 +86,6 @@ class BoundFunction[T](Struct, frozen=True):
 def bound_tool(tool: Tool) -> BoundFunction[Succeeded]:
     label, bind, shape = f"tool {tool.name}", tool.input.bind, tool.outcome
     return BoundFunction(tool.name, label, tool.function, tool.signature, bind, shape, tool.only_in, tool.approval)
-
-
-class BoundTools(dict[str, BoundFunction[Succeeded]]):
-    """The bound functions of tools, by the tools' names. Each is created at its first use."""
-
-    def __init__(self, tools: Mapping[str, Tool]) -> None:
-        super().__init__()
-        self._tools = tools
-
-    def __missing__(self, tool: str) -> BoundFunction[Succeeded]:
-        bound = self[tool] = bound_tool(self._tools[tool])
-        return bound
-
-    def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
-        return self[tool].prepare(arguments)
 
 
 def bound_resource(resource: Resource, uri: str) -> BoundFunction[FetchedResource]:
@@ -304,27 +288,25 @@ def _run_function[T](
     caller: Caller, target: BoundFunction[T], bound: dict[str, Any], asking: AskerFactory, options: CallOptions
 ) -> tuple[Ending, Secrets]:
     """Run the function. Returns how it ended, and the callback addresses that it has created."""
-    mailbox, signature, start = Mailbox(), target.signature, StartTicket()
-    function = start.guard(target.function)
+    thread, signature = ToolThread(target.own_function), target.signature
+    function = thread.unless_given_up(target.function)
     call_state: CallState | None = None
     if signature.context or signature.dependencies:
-        call_state = _new_call(caller, asking, mailbox, options)
+        call_state = _new_call(caller, asking, thread, options)
         if signature.context:
             bound = bound | {signature.context: Context(call_state)}
         if signature.dependencies:
             from mcp_baton.tools.running.dependencies import with_dependencies
 
             function = with_dependencies(function, signature, call_state)
-    thread = None if signature.is_async else THREADS.watch(target.own_function, function)
     try:
         RUNNING.set(target.label)
         with caller.services.telemetry.span(target.label) as span:
             ending = run_and_deliver(
-                thread or function,
+                function,
                 bound,
-                mailbox,
+                thread,
                 caller.listener,
-                start,
                 is_async=signature.is_async,
                 left_s=caller.left_s,
                 stay=options.stay,
@@ -337,21 +319,20 @@ def _run_function[T](
     finally:
         if call_state:
             call_state.abandoned = True
-        if thread:
-            thread.abandon()
+        thread.abandon()
         abandoned_count = THREADS.take_count()
         if abandoned_count:
             caller.services.telemetry.add(ABANDONED_THREADS, abandoned_count)
 
 
-def _new_call(caller: Caller, asking: AskerFactory, mailbox: Mailbox, options: CallOptions) -> CallState:
+def _new_call(caller: Caller, asking: AskerFactory, thread: ToolThread, options: CallOptions) -> CallState:
     call_state = CallState(
         request_id=caller.exchange.request_id,
         owner=caller.owner,
         envelope=caller.envelope,
         remaining_ms=caller.exchange.remaining_ms,
-        emit=mailbox.notify,
-        asker=asking(mailbox.request, lambda: not call_state.abandoned),
+        emit=thread.notify,
+        asker=asking(thread.request, lambda: not call_state.abandoned),
         variables=options.variables,
         progress=options.progress,
         attempt=options.attempt.number,

@@ -11,7 +11,7 @@ import math
 import os
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, Protocol
@@ -31,7 +31,7 @@ class AbandonedThreads:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        """Guards the counts and the states of the watched threads."""
+        """Guards the counts and the states of tool threads."""
         self._running: dict[int, int] = {}
         self._new = 0
 
@@ -47,9 +47,6 @@ class AbandonedThreads:
             count, self._new = self._new, 0
         return count
 
-    def watch(self, function: object, run: Callable[..., Any]) -> "WatchedThread":
-        return WatchedThread(self, function, run)
-
     def add(self, function: object, change: int) -> None:
         """Count an abandoned thread (1), or the end of one (-1). The caller holds the lock."""
         count = self._running.pop(id(function), 0) + change
@@ -63,35 +60,6 @@ class AbandonedThreads:
         self.lock = threading.Lock()
         self._running.clear()
         self._new = 0
-
-
-class WatchedThread:
-    """A function that one thread calls and another thread may abandon."""
-
-    __slots__ = ("_function", "_is_abandoned", "_is_running", "_run", "_threads")
-
-    def __init__(self, threads: AbandonedThreads, function: object, run: Callable[..., Any]) -> None:
-        self._threads, self._function, self._run = threads, function, run
-        self._is_running = self._is_abandoned = False
-
-    def __call__(self, /, **arguments: Any) -> Any:
-        with self._threads.lock:
-            self._is_running = not self._is_abandoned
-        if not self._is_running:
-            raise Abandoned
-        try:
-            return self._run(**arguments)
-        finally:
-            with self._threads.lock:
-                self._is_running = False
-                self._threads.add(self._function, -self._is_abandoned)
-
-    def abandon(self) -> None:
-        """Stop waiting for the thread. Does nothing if it has ended."""
-        with self._threads.lock:
-            self._is_abandoned = True
-            if self._is_running:
-                self._threads.add(self._function, 1)
 
 
 THREADS = AbandonedThreads()
@@ -129,60 +97,90 @@ class NotStarted(Struct, frozen=True):
     waits_for: str | None = None
 
 
-class StartTicket:
-    """A ticket that only one of two threads gets: the one that starts the function, or the one that gives it up."""
-
-    __slots__ = ("_ticket",)
-
-    def __init__(self) -> None:
-        self._ticket = [True]
-
-    def take(self) -> bool:
-        """Take the ticket. Returns `False` if it was taken before."""
-        try:
-            return self._ticket.pop()  # atomic
-        except IndexError:
-            return False
-
-    def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function, so that it does not run if the ticket was taken before."""
-
-        def start(**arguments: Any) -> Any:
-            if not self.take():
-                raise Abandoned
-            return function(**arguments)
-
-        return start
-
-
 type Ending = Returned | Raised | TimedOut | NotStarted
 """How the call of a function ended."""
 
 type Mail = SentNotification | SentQuestion | Returned | Raised
 
 
-class Mailbox(queue.SimpleQueue[Mail]):
-    """The messages of a running function in order, and how it ended."""
+class ToolThread:
+    """One call of a function in another thread: what it sends to the request's thread, whether it has started, and
+    whether it was abandoned. An asynchronous function runs in the thread of the event loop.
 
-    __slots__ = ()
+    Args:
+        function: The author's function. Its abandoned threads are counted.
+    """
+
+    __slots__ = ("_function", "_is_abandoned", "_is_decided", "_is_running", "_mail")
+
+    def __init__(self, function: object) -> None:
+        self._function = function
+        self._mail: queue.SimpleQueue[Mail] = queue.SimpleQueue()
+        self._is_decided = self._is_running = self._is_abandoned = False
+
+    # For the thread of the function
+
+    def run(self, function: Callable[..., object], arguments: Mapping[str, Any]) -> object:
+        """Call a function in this thread, and count the thread if it is abandoned meanwhile. Raises `Abandoned` if it
+        was abandoned before."""
+        with THREADS.lock:
+            self._is_running = not self._is_abandoned
+        if not self._is_running:
+            raise Abandoned
+        try:
+            return function(**arguments)
+        finally:
+            with THREADS.lock:
+                self._is_running = False
+                THREADS.add(self._function, -self._is_abandoned)
+
+    def unless_given_up(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a function, so that it does not start after `give_up`."""
+
+        def start(**arguments: Any) -> Any:
+            if not self._decide():
+                raise Abandoned
+            return function(**arguments)
+
+        return start
 
     def notify(self, method: str, params: dict[str, Json]) -> None:
-        self.put(SentNotification(method, params))
+        self._mail.put(SentNotification(method, params))
 
     def request(self, identifier: str, method: str, params: JsonObject) -> None:
-        self.put(SentQuestion(identifier, method, params))
+        self._mail.put(SentQuestion(identifier, method, params))
 
     def returned(self, value: object) -> None:
-        self.put(Returned(value))
+        self._mail.put(Returned(value))
 
     def raised(self, error: BaseException) -> None:
-        self.put(Raised(error))
+        self._mail.put(Raised(error))
+
+    # For the thread of the request
 
     def next(self, timeout_s: float) -> Mail | None:
+        """Wait for what the function sends, or for its end; `None` if nothing comes in time."""
         try:
-            return self.get(timeout=timeout_s)
+            return self._mail.get(timeout=timeout_s)
         except queue.Empty:
             return None
+
+    def give_up(self) -> bool:
+        """Prevent that the function starts. Returns `False` if it has started before."""
+        return self._decide()
+
+    def abandon(self) -> None:
+        """Stop waiting for the thread. Does nothing if it has ended."""
+        with THREADS.lock:
+            self._is_abandoned = True
+            if self._is_running:
+                THREADS.add(self._function, 1)
+
+    def _decide(self) -> bool:
+        """Decide whether the function starts. Returns `True` only for the first of the two threads."""
+        with THREADS.lock:
+            was_decided, self._is_decided = self._is_decided, True
+        return not was_decided
 
 
 class Listener(Protocol):
@@ -210,9 +208,8 @@ class CallerGone(Exception):
 def run_and_deliver(
     function: Callable[..., object],
     arguments: dict[str, Any],
-    mailbox: Mailbox,
+    thread: ToolThread,
     listener: Listener,
-    start: StartTicket,
     *,
     is_async: bool,
     left_s: Callable[[], float | None],
@@ -229,9 +226,9 @@ def run_and_deliver(
     if listener.gone and not stay:
         raise CallerGone
     wait_s = min(KEEP_ALIVE_S, due_s)
-    give_up = (_start_coroutine if is_async else _start_thread)(function, arguments, mailbox)
+    cancel = (_start_coroutine if is_async else _start_thread)(function, arguments, thread)
     while True:
-        mail = mailbox.next(wait_s if remaining_s is None else min(wait_s, remaining_s))
+        mail = thread.next(wait_s if remaining_s is None else min(wait_s, remaining_s))
         match mail:
             case Returned() | Raised():
                 return mail
@@ -243,27 +240,27 @@ def run_and_deliver(
                 listener.request(identifier, method, params)
         remaining_s = left_s()
         if remaining_s is not None and remaining_s <= 0:
-            was_started = not start.take()
-            give_up()
+            was_started = not thread.give_up()
+            cancel()
             return TimedOut(limit_s or 0.0) if was_started else NotStarted()
         # Call `pulse` after each message, too: a function that sends many must not delay it.
         wait_s = min(KEEP_ALIVE_S, pulse())
         if listener.gone and not stay:
-            start.take()
-            give_up()
+            thread.give_up()
+            cancel()
             raise CallerGone
 
 
 def _start_coroutine(
-    function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox
+    function: Callable[..., object], arguments: dict[str, Any], thread: ToolThread
 ) -> Callable[[], None]:
     from mcp_baton.tools.running.event_loop import start
 
-    return start(function, arguments, mailbox.returned, mailbox.raised)
+    return start(function, arguments, thread.returned, thread.raised)
 
 
-def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
-    run_in_thread(partial(run_and_report, function, arguments, mailbox))
+def _start_thread(function: Callable[..., object], arguments: dict[str, Any], thread: ToolThread) -> Callable[[], None]:
+    run_in_thread(partial(run_and_report, function, arguments, thread))
     return lambda: None
 
 
@@ -271,27 +268,27 @@ def run_in_thread(job: Callable[[Callable[[], None]], None]) -> None:
     """Run a job in another thread, with the context of this one. The job calls its argument when the thread is free
     again."""
     try:
-        thread = _idle.pop()  # the one that was used last
+        pooled = _idle.pop()  # the one that was used last
     except IndexError:
-        thread = _ToolThread()
-    thread.take(partial(copy_context().run, job, partial(_idle.append, thread)))
+        pooled = _PooledThread()
+    pooled.take(partial(copy_context().run, job, partial(_idle.append, pooled)))
 
 
 def run_and_report(
-    function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox, on_end: Callable[[], None]
+    function: Callable[..., object], arguments: dict[str, Any], thread: ToolThread, on_end: Callable[[], None]
 ) -> None:
-    """Run a `def`, call `ended`, and put the return value or the exception into the mailbox."""
+    """Run a `def`, call `on_end`, and send the return value or the exception to the request's thread."""
     try:
-        value = function(**arguments)
+        value = thread.run(function, arguments)
     except BaseException as error:  # noqa: BLE001 - the request's thread raises it
         on_end()
-        mailbox.raised(error)
+        thread.raised(error)
     else:
         on_end()
-        mailbox.returned(value)
+        thread.returned(value)
 
 
-class _ToolThread:
+class _PooledThread:
     """A thread that runs one job at a time and is kept for the next. It is a daemon, because an abandoned tool must not
     keep the process alive."""
 
@@ -305,7 +302,7 @@ class _ToolThread:
             self._jobs.get()()
 
 
-_idle: list[_ToolThread] = []
+_idle: list[_PooledThread] = []
 """The threads without a job. `pop` and `append` are atomic."""
 
 if hasattr(os, "register_at_fork"):  # threads are not copied
