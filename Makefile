@@ -223,10 +223,6 @@ docs-serve: setup-tests ## Serve the documentation at http://127.0.0.1:8001 and 
 settings-page: setup ## Generate docs/settings.md from template.yaml and settings.py
 	@$(RUN) python -m tests.site.settings_page
 
-.PHONY: request-map
-request-map: setup ## Generate the map of modules in docs/life-of-a-request.md
-	@$(RUN) python -m tests.site.request_map
-
 .PHONY: record
 record: setup ## Record the demo again, into docs/images/demo.svg
 	@$(RUN) python -m tests.site.record

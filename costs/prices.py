@@ -1,7 +1,7 @@
 """The price of measured work on AWS, and of the same work on other AWS services, with all assumptions.
 
 These are list prices of us-east-1 in dollars, without free tiers, from public copies of AWS's price pages of November
-2026. docs/scale.md repeats the prices and assumptions; a test compares them.
+2026. docs/cost.md repeats the prices and assumptions; a test compares them.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The costs of requests in docs/operating.md follow from the prices in docs/scale.md."""
+"""The costs in docs/cost.md follow from its prices."""
 
 import re
 from pathlib import Path
@@ -7,8 +7,7 @@ import pytest
 
 from costs import polling, prices
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGE, PRICES = (DOCS / "operating.md").read_text(), (DOCS / "scale.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "cost.md").read_text()
 GB, PER_SECOND, DAYS = 0.5, 50, 30
 
 
@@ -20,7 +19,7 @@ def rows() -> list[tuple[str, list[float]]]:
 
 def price(service: str) -> float:
     """Return the dollars in the line of the prices that starts with this text."""
-    [dollars] = re.findall(rf"^\| {service}[^|]*\| ([0-9.]+) \|", PRICES, re.MULTILINE)
+    [dollars] = re.findall(rf"^\| {service}[^|]*\| ([0-9.]+) \|", PAGE, re.MULTILINE)
     return float(dollars)
 
 
@@ -52,9 +51,8 @@ def test_every_row_of_the_table_follows_from_the_prices(kind: str, figures: list
 
 
 def test_the_costs_of_waiting_for_a_person_follow_from_the_prices() -> None:
-    page = (DOCS / "background.md").read_text().partition("\n## Waiting for an approval\n")[2].partition("\n## ")[0]
     open_request_cost = 3 * 24 * 3600 * GB * GB_SECONDS / prices.MILLION
 
-    assert f"${polling.approval_cost(3, 'tool'):.3f} for a tool" in page
-    assert f"${polling.approval_cost(3, 'workflow'):.3f} for a workflow" in page
-    assert f"${open_request_cost:.2f}" in page
+    assert f"${polling.approval_cost(3, 'tool'):.3f} for a tool" in PAGE
+    assert f"${polling.approval_cost(3, 'workflow'):.3f} for a workflow" in PAGE
+    assert f"${open_request_cost:.2f}" in PAGE

@@ -33,7 +33,7 @@ sam deploy --parameter-overrides Auth=IAM MemorySize=1024
 
 """
 _MIDDLE = """See [Deploying](deploying.md#who-may-call) for authentication,
-and [Operating](operating.md#what-bounds-it) for limits on cost.
+and [Cost](cost.md#what-bounds-it) for limits on cost.
 
 ## Environment variables
 
