@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from emulators.gateway_requests import Probe, prompts_get, streamed_call, tools_list, workflow_call
+from emulators.gateway_requests import Probe, prompts_get, streamed_call, tools_call, tools_list, workflow_call
 from emulators.runtime_api import RuntimeApi
 from emulators.small_dynamodb import SmallDynamoDB
 from tests.runtime.conftest import FUNCTIONS, Start
@@ -15,6 +15,7 @@ from tests.runtime.conftest import FUNCTIONS, Start
 ROOT = Path(__file__).parents[2]
 DEPLOYED = {"PYDANTIC_DISABLE_PLUGINS": "__all__", "BATON_TABLE": "tasks", "BATON_ALLOW_ANONYMOUS": "on"}
 PEER, SAMPLE, MODELS = "baton_peer.handler", "app.lambda_handler", "models_peer.handler"
+PLAIN = "plain_peer.handler"
 APOLOGY = prompts_get("apology", expected="apology", order_id="A-17")
 SUM, REFUND = prompts_get("sum", start="1"), prompts_get("refund_order", order_id="A-18")
 
@@ -33,6 +34,11 @@ STORE_RARE = {
     *(f"mcp_baton.tasks.dynamodb.{name}" for name in ("counting", "listing", "outside", "parallel")),
 }
 """The modules that the store needs only for large values, lists, counts and background tasks."""
+NOT_PLAIN = {
+    f"mcp_baton.{name}"
+    for name in ("approvals", "stores", "tasks.dynamodb", "tools.questions", "workflow.workflow_function")
+}
+"""The modules that a server with plain tools never needs."""
 PYDANTIC = {"annotated_types", "pydantic", "pydantic_core"}
 
 type Load = Callable[..., set[str]]
@@ -107,6 +113,11 @@ def test_a_first_task_loads_an_aws_client_but_not_pydantic(load: Load, function:
 
 def test_a_first_list_does_not_load_the_engine(load: Load) -> None:
     assert load(PEER, tools_list(), BATON_CONNECT="first") & ENGINE == set()
+
+
+@pytest.mark.parametrize("probe", [tools_list(), tools_call()], ids=["a list", "a call"])
+def test_a_server_with_plain_tools_loads_neither_the_store_nor_features(load: Load, probe: Probe) -> None:
+    assert load(PLAIN, probe) & (NOT_PLAIN | CLIENT | PYDANTIC) == set()
 
 
 @pytest.mark.parametrize("function", [PEER, SAMPLE])

@@ -208,6 +208,19 @@ def test_a_given_s3_client_stores_large_values() -> None:
 
 
 @mock_aws
+def test_a_server_with_plain_tools_makes_its_store_with_the_first_request_that_reads_tasks() -> None:
+    client = boto3.client("dynamodb", "eu-west-1")
+    create_table(client, "tasks")
+    with patch("mcp_baton.aws.dynamodb_store", wraps=dynamodb_store) as make_store:
+        lambda_handler = handler(Server("plain"), settings=Settings(table="tasks"), dynamodb=client)
+        lambda_handler(post("tools/list"), FunctionContext())
+        assert make_store.call_count == 0
+        answers = [lambda_handler(post("tasks/list"), FunctionContext()) for _ in range(2)]
+    assert [json.loads(answer["body"])["result"]["tasks"] for answer in answers] == [[], []]
+    assert make_store.call_count == 1
+
+
+@mock_aws
 def test_an_object_that_is_not_a_client_of_the_service_is_refused(server: Server) -> None:
     resource: Any = boto3.resource("dynamodb", "eu-west-1")
     wrong_client: Any = boto3.client("s3", "eu-west-1")

@@ -31,7 +31,7 @@ from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.methods import Method, call_method
 from mcp_baton.server.server import Server
 from mcp_baton.settings import AUTO, INIT, Settings, approver_warnings, unknown_settings
-from mcp_baton.tasks.store import TaskStore
+from mcp_baton.tasks.store import StoreAtFirstUse, TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
 from mcp_baton.transport.adapter import CALLBACK, JOB, SWEEP, LambdaAdapter
 from mcp_baton.transport.stream import do_later
@@ -129,11 +129,11 @@ def compose(
     collector = _collector() if settings.observed else None
     telemetry = collector or SILENT
     if store is None and settings.table is not None:
-        if connect is None and (
-            settings.connect == INIT or (settings.connect == AUTO and server.full_view.needs_store)
-        ):
+        needs_store = settings.connect == INIT or (settings.connect == AUTO and server.full_view.needs_store)
+        if connect is None and needs_store:
             connect = _connect_now()
-        store = dynamodb_store(settings.table, settings, connect, telemetry=telemetry)
+        make_store = partial(dynamodb_store, settings.table, settings, connect, telemetry=telemetry)
+        store = make_store() if needs_store else cast("TaskStore", StoreAtFirstUse(make_store))
     if dispatcher is None and settings.worker is not None:
         dispatcher = LambdaDispatcher(settings.worker, lambda_client, telemetry=telemetry)
     services = services_of(server, settings, store, dispatcher, telemetry, clock, sleep)

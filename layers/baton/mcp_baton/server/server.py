@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
 
 from msgspec import structs
 
-from mcp_baton.approvals.record import ApprovalListener
 from mcp_baton.definition_errors import collector, defining, refuse
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.protocol.budget import PLACEHOLDER_BYTES
@@ -35,6 +34,7 @@ from mcp_baton.workflow.server_view import REPEATS, ServerOptions, ServerView, T
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 if TYPE_CHECKING:
+    from mcp_baton.approvals.record import ApprovalListener
     from mcp_baton.workflow.workflow_function import WorkflowOptions
 
 
@@ -289,7 +289,7 @@ class Server:
 
         return _apply_decorator(function, register)
 
-    def on_approval(self, function: ApprovalListener) -> ApprovalListener:
+    def on_approval(self, function: "ApprovalListener") -> "ApprovalListener":
         """Publish a function that notifies people of an approval that waits for them: a decorator.
 
         It receives an `ApprovalRequest` after the call that needs the approval has paused, at least once for each

@@ -7,7 +7,8 @@ caller can decide again.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -213,6 +214,24 @@ class TaskStore(Protocol):
         """Make a live task `completed`: one `UpdateItem`. A large result takes a `GetItem` and the requests for its
         value before. `by_client`, whether a client supplied the result, is stored and shown with it. Raises `TooLarge`
         if the result does not fit."""
+
+
+class StoreAtFirstUse:
+    """A store that is made when it is first used. Requests of a server with plain tools use none, and the modules of
+    the store would slow its cold start."""
+
+    def __init__(self, make: Callable[[], TaskStore]) -> None:
+        self._make = make
+
+    @cached_property
+    def _store(self) -> TaskStore:
+        return self._make()
+
+    def within(self, left_ms: Callable[[], int | None]) -> "StoreAtFirstUse":
+        return StoreAtFirstUse(lambda: self._store.within(left_ms))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
 
 def timings_of(task: TaskRecord) -> dict[str, Timing]:
