@@ -6,12 +6,17 @@ import sys
 import pytest
 
 import mcp_baton
+from mcp_baton import public
 
 
 def test_every_public_name_can_be_imported() -> None:
     assert mcp_baton.__all__
     assert {name for name in mcp_baton.__all__ if hasattr(mcp_baton, name)} == set(mcp_baton.__all__)
     assert set(mcp_baton.__all__) <= set(dir(mcp_baton))
+
+
+def test_a_name_is_the_same_object_wherever_it_is_imported_from() -> None:
+    assert [name for name in mcp_baton.__all__ if getattr(mcp_baton, name) is not getattr(public, name)] == []
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -11,13 +11,27 @@ if TYPE_CHECKING:
     from mcp_baton.public import __all__ as __all__
 
 
+_FOR_TOOLS = {
+    "Server": "server.server",
+    "Settings": "settings",
+    "ToolError": "exceptions",
+    "Approval": "tools.approval",
+    "Context": "tools.context",
+    "Header": "tools.param_headers",
+    "Depends": "tools.schema.dependency",
+    **dict.fromkeys(("Audio", "EmbeddedResource", "Image", "Message"), "tools.content"),
+    **dict.fromkeys(("ResourceContent", "ResourceLink", "Text", "ToolResult"), "tools.content"),
+}
+"""Names for a server with plain tools, by module. `public` would also import what only workflows and questions need."""
+
+
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
-    public = import_module("mcp_baton.public")
-    if name != "__all__" and name not in public.__all__:
+    module = import_module(f"mcp_baton.{_FOR_TOOLS.get(name, 'public')}")
+    if name != "__all__" and name not in _FOR_TOOLS and name not in module.__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(public, name)
+    value = globals()[name] = getattr(module, name)
     return value
 
 

@@ -1,8 +1,6 @@
 """The public names of Baton, which `mcp_baton` exports. docs/tools.md lists them, too (What can be imported)."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+from mcp_baton.approvals.record import ApprovalRequest
 from mcp_baton.exceptions import BatonError, ProtocolError, RegistrationError, ToolError, WorkflowError
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
@@ -21,43 +19,29 @@ from mcp_baton.tools.content import (
 )
 from mcp_baton.tools.context import Context
 from mcp_baton.tools.param_headers import Header
+from mcp_baton.tools.questions import (
+    Elicited,
+    Root,
+    Roots,
+    Sampled,
+    elicitation,
+    roots,
+    sampling,
+    url_elicitation,
+)
 from mcp_baton.tools.schema.dependency import Depends
 from mcp_baton.workflow.definition import Ask, Retry, Step, Workflow
 from mcp_baton.workflow.reference import first_of, or_default
 from mcp_baton.workflow.sources import constant, exists, is_in, item, not_, prompt_arg, step_output, task_variable
 from mcp_baton.workflow.wait import Callback
-
-if TYPE_CHECKING:
-    from mcp_baton.approvals.record import ApprovalRequest
-    from mcp_baton.tools.questions import (
-        Elicited,
-        Root,
-        Roots,
-        Sampled,
-        elicitation,
-        roots,
-        sampling,
-        url_elicitation,
-    )
-    from mcp_baton.workflow.workflow_function import (
-        ask_model,
-        ask_user,
-        fetch,
-        sleep_until,
-        step,
-        wait_for_callback,
-    )
-else:
-    # A server with plain tools uses none of these names, and their modules would slow its cold start.
-    _MODULES = ("approvals.record", "tools.questions", "workflow.workflow_function")
-
-    def __getattr__(name: str) -> object:
-        for module in _MODULES if name in __all__ else ():
-            value = getattr(import_module(f"mcp_baton.{module}"), name, None)
-            if value is not None:
-                return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
+from mcp_baton.workflow.workflow_function import (
+    ask_model,
+    ask_user,
+    fetch,
+    sleep_until,
+    step,
+    wait_for_callback,
+)
 
 __all__ = [
     "Approval",
