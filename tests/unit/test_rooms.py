@@ -44,7 +44,7 @@ PARTS = {
 }
 """Modules outside the rooms, and the rooms that they may import."""
 
-SHARED = ("definition_errors", "exceptions", "hints", "settings", "telemetry")
+SHARED = ("definition_lines", "exceptions", "hints", "settings", "telemetry")
 """Modules below all rooms."""
 
 ROOTS = ("__init__.py", "aws.py", "features.py", "stores.py", "cli/*", "local/*", "public.py", "testing/*")

@@ -9,7 +9,7 @@ from mcp_baton.exceptions import BatonError
 
 if TYPE_CHECKING:
     from mcp_baton.local.checking import CheckResult
-    from mcp_baton.local.faults import Mistake
+    from mcp_baton.local.mistakes import Mistake
 
 REFUSED: Final = 1
 
@@ -78,8 +78,8 @@ def _to_json(target: str, result: "CheckResult") -> dict[str, Any]:
         "ok": not result.errors,
         "errors": [*map(as_json, result.errors)],
         "warnings": [*map(as_json, result.warnings)],
-        "published": dict(result.published),
-        "whole": result.is_complete,
+        "published": result.published,
+        "whole": result.server is not None,
     }
 
 
@@ -103,7 +103,7 @@ def _print(target: str, result: "CheckResult") -> None:
 def _summary(target: str, result: "CheckResult") -> str:
     warnings = f", {_count(len(result.warnings), 'warning')}" if result.warnings else ""
     if result.errors:
-        note = "" if result.is_complete else "; the file was not read to its end, so there may be more"
+        note = "" if result.server else "; the file was not read to its end, so there may be more"
         outcome = "would be refused" if result.refused else "can be served, but a workflow is certain to fail"
         return f"{target} {outcome}: {_count(len(result.errors), 'error')}{warnings}{note}"
     published = ", ".join(_count(number, kind[:-1]) for kind, number in result.published.items() if number)

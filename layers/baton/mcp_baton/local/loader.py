@@ -10,17 +10,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from mcp_baton.definition_errors import collecting
+from mcp_baton.definition_lines import loading
 from mcp_baton.exceptions import BatonError, WorkflowError
 from mcp_baton.hints import closest
-from mcp_baton.local.faults import SourceDefinitions, fault_of
-from mcp_baton.local.log import user_frames
+from mcp_baton.local.mistakes import DefinitionLines, Mistake
 
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 class LoadError(BatonError):
-    """A file cannot be served. The message gives the reason and the remedy."""
+    """A file cannot be served. The message gives the reason and the remedy. `mistake` is that of the author's code."""
+
+    def __init__(self, problem: str | Mistake) -> None:
+        super().__init__(str(problem))
+        self.mistake = problem if isinstance(problem, Mistake) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +77,14 @@ def find(target: str) -> TargetLocation:
     return TargetLocation(module_name, Path.cwd(), None, attribute)
 
 
-def load[Kind](target: str, kind: type[Kind], definitions: SourceDefinitions | None = None) -> Kind:
+def load[Kind](target: str, kind: type[Kind], lines: DefinitionLines | None = None) -> Kind:
     """Import a file or module and return its only object of this kind, or the one that the target names.
 
-    `definitions` gets what the file defines.
+    A server is not checked. `lines` gets the lines of workflows and steps.
     """
-    location = find(target)
-    definitions = SourceDefinitions() if definitions is None else definitions
-    with collecting(definitions):
-        module = _import(location, definitions)
+    location, lines = find(target), lines or DefinitionLines()
+    with loading(lines.note):
+        module = _import(location, lines)
     return _object(module, location, kind)
 
 
@@ -103,7 +105,7 @@ def _suggestion(path: Path) -> str:
     return f"; did you mean {path.with_name(candidate)}.py?" if candidate else ""
 
 
-def _import(location: TargetLocation, definitions: SourceDefinitions) -> ModuleType:
+def _import(location: TargetLocation, lines: DefinitionLines) -> ModuleType:
     importlib.invalidate_caches()
     if location.path is not None:
         # Also the file's folder, as Python does for a script, so that it can import its neighbours.
@@ -114,12 +116,9 @@ def _import(location: TargetLocation, definitions: SourceDefinitions) -> ModuleT
     except LoadError:
         raise
     except (Exception, SystemExit) as error:
-        site = definitions.site(error.workflow, error.step) if isinstance(error, WorkflowError) else None
-        fault = fault_of(error, site)
+        site = lines.site(error.workflow, error.step) if isinstance(error, WorkflowError) else None
         sys.modules.pop(location.name, None)
-        if fault is not None:
-            raise LoadError(str(fault)) from error
-        raise LoadError(f"{location.label} cannot be imported:\n{user_frames(error, remedy='')}") from error
+        raise LoadError(Mistake.of_error(error, location.label, site)) from error
 
 
 def _put_first(folder: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
 
 from msgspec import structs
 
-from mcp_baton.definition_errors import collector, defining, refuse
+from mcp_baton.definition_lines import is_loading
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.protocol.budget import PLACEHOLDER_BYTES
 from mcp_baton.protocol.json import JsonObject
@@ -185,15 +185,14 @@ class Server:
             RegistrationError: the name is taken, the name or a parameter's name is not accepted by every host
                 (docs/tools.md, Names), the signature has no schema, or `sets` has a variable that tools cannot set.
         """
-        with defining(function, name or getattr(function, "__name__", None)):
-            name = name or name_of(function)
-            subject, labels = f"tool {name!r}", dict[str, Any](options)
-            scopes, variables = required_scopes(requires, subject), variable_names(sets, subject)
-            tasks = task_support(labels, subject)
-            tool_labels = labels_of(labels, subject, TOOL_OPTIONS)
-            workflows = workflow_names(only_in, subject)
-            tool = Tool(function, name, tool_labels, input_schema, scopes, variables, tasks, workflows, approval)
-            self._add("tool", name, tool, self.tools)
+        name = name or name_of(function)
+        subject, labels = f"tool {name!r}", dict[str, Any](options)
+        scopes, variables = required_scopes(requires, subject), variable_names(sets, subject)
+        tasks = task_support(labels, subject)
+        tool_labels = labels_of(labels, subject, TOOL_OPTIONS)
+        workflows = workflow_names(only_in, subject)
+        tool = Tool(function, name, tool_labels, input_schema, scopes, variables, tasks, workflows, approval)
+        self._add("tool", name, tool, self.tools)
         return function
 
     def resource(
@@ -212,20 +211,16 @@ class Server:
                 parameters.
         """
         subject = f"resource {uri!r}"
-        with defining(uri):
-            if not isinstance(uri, str):
-                raise RegistrationError("resource: its URI is missing; write @server.resource('docs://{topic}')")
-            if is_reserved(uri) or uri.lower() == APP_URI:
-                raise RegistrationError(
-                    f"resource {uri!r}: {SCHEME} and {APP_URI} are reserved for Baton; use another URI"
-                )
+        if not isinstance(uri, str):
+            raise RegistrationError("resource: its URI is missing; write @server.resource('docs://{topic}')")
+        if is_reserved(uri) or uri.lower() == APP_URI:
+            raise RegistrationError(f"resource {uri!r}: {SCHEME} and {APP_URI} are reserved for Baton; use another URI")
 
         def register[F: Callable[..., object]](function: F, /) -> F:
-            with defining(function):
-                resource_labels = labels_of(labels, subject, ("name", "requires", "mime_type"))
-                scopes = required_scopes(requires, subject)
-                resource = Resource(uri, function, name or name_of(function), resource_labels, mime_type, scopes)
-                self._add("resource", uri, resource, self.resources)
+            resource_labels = labels_of(labels, subject, ("name", "requires", "mime_type"))
+            scopes = required_scopes(requires, subject)
+            resource = Resource(uri, function, name or name_of(function), resource_labels, mime_type, scopes)
+            self._add("resource", uri, resource, self.resources)
             return function
 
         return register
@@ -252,12 +247,11 @@ class Server:
         """
 
         def register[F: Callable[..., object]](function: F, /) -> F:
-            with defining(function):
-                prompt_name = name or name_of(function)
-                subject = f"prompt {prompt_name!r}"
-                prompt_labels = labels_of(labels, subject, ("name", "requires"))
-                prompt = Prompt(function, prompt_name, prompt_labels, required_scopes(requires, subject))
-                self._add("prompt", prompt_name, prompt, self.prompts, self.workflows)
+            prompt_name = name or name_of(function)
+            subject = f"prompt {prompt_name!r}"
+            prompt_labels = labels_of(labels, subject, ("name", "requires"))
+            prompt = Prompt(function, prompt_name, prompt_labels, required_scopes(requires, subject))
+            self._add("prompt", prompt_name, prompt, self.prompts, self.workflows)
             return function
 
         return _apply_decorator(function, register)
@@ -278,13 +272,12 @@ class Server:
         from mcp_baton.workflow.workflow_function import workflow_of_function
 
         def register[F: Callable[..., object]](function: F, /) -> F:
-            with defining(name or getattr(function, "__name__", None)):
-                functions = {name: tool.decorated for name, tool in self.tools.items()}
-                if function in functions.values():
-                    raise WorkflowError(
-                        name or name_of(function), "the function is a tool already; write two functions, one for each"
-                    )
-                self.add_workflow(workflow_of_function(function, name, functions, options))
+            functions = {name: tool.decorated for name, tool in self.tools.items()}
+            if function in functions.values():
+                raise WorkflowError(
+                    name or name_of(function), "the function is a tool already; write two functions, one for each"
+                )
+            self.add_workflow(workflow_of_function(function, name, functions, options))
             return function
 
         return _apply_decorator(function, register)
@@ -313,23 +306,21 @@ class Server:
         Raises:
             RegistrationError: there is no such argument, or it already has a completion.
         """
-        with defining(of):
-            arguments = self.full_view.arguments_of(of)
-            if argument not in arguments:
-                from mcp_baton.hints import did_you_mean
+        arguments = self.full_view.arguments_of(of)
+        if argument not in arguments:
+            from mcp_baton.hints import did_you_mean
 
-                named = {**self.prompts, **self.workflows, **self.resources}
-                cause = (
-                    f"it has no argument {argument!r}{did_you_mean(argument, sorted(arguments))}"
-                    if of in named
-                    else f"no prompt, workflow or resource registered before has this name{did_you_mean(of, named)}"
-                )
-                raise RegistrationError(f"completion of {of!r}: {cause}")
+            named = {**self.prompts, **self.workflows, **self.resources}
+            cause = (
+                f"it has no argument {argument!r}{did_you_mean(argument, sorted(arguments))}"
+                if of in named
+                else f"no prompt, workflow or resource registered before has this name{did_you_mean(of, named)}"
+            )
+            raise RegistrationError(f"completion of {of!r}: {cause}")
 
         def register(function: Completer) -> Completer:
-            with defining(function):
-                completion = completion_of(function, f"completion of {of!r} {argument!r}")
-                self._add("completion", (of, argument), completion, self.completions)
+            completion = completion_of(function, f"completion of {of!r} {argument!r}")
+            self._add("completion", (of, argument), completion, self.completions)
             return function
 
         return register
@@ -343,15 +334,12 @@ class Server:
             RegistrationError: it is not a `Workflow`, or the server is closed.
             WorkflowError: the name is taken.
         """
-        if (listener := collector()) is not None:
-            listener.record_published(workflow)
         definition: object = workflow
-        with defining(workflow):
-            if not isinstance(definition, Workflow):
-                from mcp_baton.workflow.definition import workflow_type_error
+        if not isinstance(definition, Workflow):
+            from mcp_baton.workflow.definition import workflow_type_error
 
-                raise workflow_type_error(definition)
-            self._add_workflow(workflow, self.workflows, self.prompts)
+            raise workflow_type_error(definition)
+        self._add_workflow(workflow, self.workflows, self.prompts)
         return workflow
 
     def include(self, other: "Server", prefix: str = "") -> None:
@@ -367,25 +355,24 @@ class Server:
         Raises:
             RegistrationError: a name or URI is taken, or is not possible with the prefix. Then nothing was added.
         """
-        with defining(other):
-            tools, resources, prompts = {**self.tools}, {**self.resources}, {**self.prompts}
-            workflows, completions = {**self.workflows}, {**self.completions}
-            for tool in list(other.tools.values()):
-                self._add("tool", prefix + tool.name, tool.renamed(prefix), tools)
-            for resource in list(other.resources.values()):
-                self._add("resource", resource.uri, resource, resources)
-            for prompt in list(other.prompts.values()):
-                self._add("prompt", prefix + prompt.name, prompt.renamed(prefix + prompt.name), prompts, workflows)
-            for workflow in list(other.workflows.values()):
-                self._add_workflow(_with_prefixed_names(workflow, other.tools, prefix), workflows, prompts)
-            for (of, argument), completion in list(other.completions.items()):
-                key = (of if of in other.resources else prefix + of, argument)
-                self._add("completion", key, completion, completions)
-            self.tools.update(tools)
-            self.resources.update(resources)
-            self.prompts.update(prompts)
-            self.workflows.update(workflows)
-            self.completions.update(completions)
+        tools, resources, prompts = {**self.tools}, {**self.resources}, {**self.prompts}
+        workflows, completions = {**self.workflows}, {**self.completions}
+        for tool in list(other.tools.values()):
+            self._add("tool", prefix + tool.name, tool.renamed(prefix), tools)
+        for resource in list(other.resources.values()):
+            self._add("resource", resource.uri, resource, resources)
+        for prompt in list(other.prompts.values()):
+            self._add("prompt", prefix + prompt.name, prompt.renamed(prefix + prompt.name), prompts, workflows)
+        for workflow in list(other.workflows.values()):
+            self._add_workflow(_with_prefixed_names(workflow, other.tools, prefix), workflows, prompts)
+        for (of, argument), completion in list(other.completions.items()):
+            key = (of if of in other.resources else prefix + of, argument)
+            self._add("completion", key, completion, completions)
+        self.tools.update(tools)
+        self.resources.update(resources)
+        self.prompts.update(prompts)
+        self.workflows.update(workflows)
+        self.completions.update(completions)
 
     def check(self, *, in_full: bool = True) -> None:
         """Check all definitions. Steps whose tool is a function get that tool's name.
@@ -399,8 +386,8 @@ class Server:
             WorkflowError: a workflow cannot work; names workflow, step and cause.
             RegistrationError: a type of a tool, resource or prompt has no schema; names it and the parameter.
         """
-        if (listener := collector()) is not None and listener.collects:
-            return  # `baton check` checks the server itself, once its file is loaded
+        if is_loading():
+            return
         if in_full or self.workflows or any(tool.only_in for tool in self.tools.values()):
             from mcp_baton.workflow.function_checks import check_workflows, definitions_without_schema
 
@@ -477,8 +464,7 @@ def _apply_decorator(function: Any, register: Registrar) -> Any:
         return register
     if callable(function):
         return register(function)
-    refuse(not_a_function(function), function)
-    return register
+    raise not_a_function(function)
 
 
 def _with_prefixed_names(workflow: Workflow, tools: Mapping[str, Tool], prefix: str) -> Workflow:

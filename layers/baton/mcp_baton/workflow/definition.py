@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, cast
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from mcp_baton.definition_errors import collector, refuse
+from mcp_baton.definition_lines import note_definition
 from mcp_baton.exceptions import RegistrationError, ToolError, WorkflowError
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
@@ -251,8 +251,7 @@ class Step(_Cached):
         is_retry = retry is None or (tool is not None and isinstance(retry, Retry))
         are_maps = _is_map(arguments) and _is_map(template_bindings)
         if not (isinstance(name, str) and is_tool and is_retry and are_maps) or isinstance(resources, str):
-            refuse(step_error(name, tool, arguments, resources, template_bindings, retry), name)
-            name, tool, arguments, resources, template_bindings, retry = str(name), None, None, (), None, None
+            raise step_error(name, tool, arguments, resources, template_bindings, retry)
         _freeze(
             self,
             name=name,
@@ -274,8 +273,7 @@ class Step(_Cached):
             sleep=sleep if sleep is None or isinstance(sleep, timedelta) else as_source(_source(sleep)),
             callback=callback,
         )
-        if (listener := collector()) is not None:
-            listener.record_definition(self)
+        note_definition(self)
 
     def __getitem__(self, field: str | int) -> Reference:
         """A field of this step's output, as a source for a later step: `find["shelf"]`."""
@@ -448,8 +446,7 @@ class Workflow(_Cached):
     def __post_init__(self) -> None:
         arguments = _members(self.name, "arguments", self.arguments, Argument)
         _freeze(self, arguments=arguments, steps=_members(self.name, "steps", self.steps, Step))
-        if (listener := collector()) is not None:
-            listener.record_definition(self)
+        note_definition(self)
 
     @property
     def has_workflow_tool(self) -> bool:
@@ -553,8 +550,7 @@ def _members(workflow: str, field: str, value: object, kind: type) -> tuple[obje
         value = tuple(value)
         if all(isinstance(member, kind) for member in value):
             return value
-    refuse(members_error(workflow, field, value, kind), workflow)
-    return ()
+    raise members_error(workflow, field, value, kind)
 
 
 def _sources(sources: Mapping[str, Any] | None) -> Mapping[str, Source]:
@@ -579,8 +575,7 @@ def _condition(step: str, value: object) -> Condition | None:
     try:
         return None if value is None else condition_of(value)
     except TypeError as error:
-        refuse(RegistrationError(f"step {step!r}: when: {error}"), step)
-        return None
+        raise RegistrationError(f"step {step!r}: when: {error}") from error
 
 
 def _is_map(value: object) -> bool:
