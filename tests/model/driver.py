@@ -52,19 +52,17 @@ class Met(Exception):
 
 
 class VirtualClock(Clock):
-    """A clock that only moves when it is read or advanced, so that a seed always does the same."""
+    """A clock that only moves when it is advanced, so that a seed always does the same."""
 
     BEGIN_MS = 1_800_000_000_000
 
     def sleep(self, seconds: float) -> None:
         with self._lock:
-            ahead_ms = max(self._read_ms - self.BEGIN_MS - round(self._advanced_s * 1000), 0)
-            self._advanced_s += seconds + ahead_ms / 1000
+            self._advanced_s += seconds
 
     def now_ms(self) -> int:
         with self._lock:
-            self._read_ms = max(self._read_ms + 1, self.BEGIN_MS + round(self._advanced_s * 1000))
-            return self._read_ms
+            return self.BEGIN_MS + round(self._advanced_s * 1000)
 
     def monotonic_s(self) -> float:
         return self._advanced_s
