@@ -26,7 +26,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.calls import FIRST, Attempt
 from mcp_baton.tools.outcomes import FetchedResource, Mismatch, Outcome, Prepared, ResourceUnavailable, Succeeded
-from mcp_baton.transport.reply import Reply
+from mcp_baton.transport.exchange import Exchange, no_limit
 from mcp_baton.transport.stream import stream_opener
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Host
@@ -91,27 +91,30 @@ def listening(wire: Wire) -> Iterator[Wire]:
         stream_opener.reset(token)
 
 
-@dataclass
-class Line:
-    """An `Exchange` with a client that records streamed data, and disconnects after `patience` writes.
+class Line(Exchange):
+    """An exchange with a client that takes a stream, records what is sent, and disconnects after `patience` writes.
+
+    Args:
+        can_stream: Whether the caller of the handler sends the stream while it is written.
+        left_ms: Returns the milliseconds until the function is stopped.
 
     Attributes:
-        left_ms: Milliseconds until the function is stopped.
         opened: Status and headers of each stream that was started.
     """
 
-    can_stream: bool = True
-    left_ms: Callable[[], int | None] = lambda: None
-    patience: int = 1_000
-    opened: list[tuple[int, Mapping[str, str]]] = field(default_factory=list)
-    sent: list[bytes] = field(default_factory=list)
-    request_id: str = "r-1"
-
-    def remaining_ms(self) -> int | None:
-        return self.left_ms()
-
-    def add_headers(self, _headers: Mapping[str, str]) -> None:
-        """Ignore the headers."""
+    def __init__(
+        self,
+        *,
+        can_stream: bool = True,
+        left_ms: Callable[[], int | None] = no_limit,
+        patience: int = 1_000,
+        request_id: str = "r-1",
+    ) -> None:
+        super().__init__(request_id, left_ms, self.open_stream if can_stream else None)
+        self.choose_form(streams=True, may_stream=False, takes_stream=True, takes_json=True)
+        self.patience = patience
+        self.opened: list[tuple[int, Mapping[str, str]]] = []
+        self.sent: list[bytes] = []
 
     def open_stream(self, status: int, headers: Mapping[str, str]) -> "Line":
         self.opened.append((status, headers))
@@ -153,7 +156,6 @@ def request_of(method: str, params: JsonObject, line: Line | None = None, **chan
         "exchange": exchange,
         "message": jsonrpc.RequestMessage(1, method, params),
         "headers": {},
-        "reply": Reply(exchange, streams=True, takes_stream=True),
         "budget": Budget(),
         "began_s": services.clock(),
     }

@@ -25,7 +25,7 @@ from mcp_baton.tasks.store import write_decided
 from mcp_baton.tools.running import runner
 from mcp_baton.tools.running import tool_threads as worker
 from mcp_baton.tools.running.tool_threads import Mail, ToolThread
-from mcp_baton.transport import reply
+from mcp_baton.transport import exchange
 from mcp_baton.workflow import parallel_calls
 from tests.simulation.approvals import ApprovalWorld
 from tests.simulation.invariants import Violation
@@ -191,7 +191,7 @@ def simulating() -> Iterator[None]:
         patch.setattr(parallel_calls, "run_in_thread", _run_in_thread)
         patch.setattr(parallel_calls, "SimpleQueue", SimulatedQueue)
         # Other tests validate messages against the official schema. Here, validation would take most of the time.
-        patch.setattr(reply, "dumps", dumps)
+        patch.setattr(exchange, "dumps", dumps)
         _patch_values(patch)
         logger = logging.getLogger("mcp_baton")
         patch.setattr(logger, "disabled", True)

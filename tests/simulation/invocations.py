@@ -1,7 +1,7 @@
 """Invocations: requests of clients and events of Lambda's queue, handled by the real methods of a server."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from mcp_baton.background.worker import StillHeld
@@ -10,6 +10,7 @@ from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 from mcp_baton.protocol.http import HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
 from mcp_baton.settings import Settings
+from mcp_baton.transport.exchange import Exchange
 from tests.simulation.journal import Process
 
 if TYPE_CHECKING:
@@ -52,26 +53,19 @@ class Trigger:
     deliveries: int = 1
 
 
-@dataclass(slots=True)
-class SimulatedExchange:
-    """An `Exchange` of a process in simulated time. It is also the stream's sink."""
+class SimulatedExchange(Exchange):
+    """An exchange of a process in simulated time. It is also the stream's sink."""
 
-    world: "World"
-    process: Process
-    can_stream: bool = True
-    answer: Json = None
-    _unread: bytes = field(default=b"")
+    def __init__(self, world: "World", process: Process) -> None:
+        super().__init__(process.name, self._left_ms, self.open_stream)
+        self.world = world
+        self.process = process
+        self.answer: Json = None
+        self._unread = b""
 
-    @property
-    def request_id(self) -> str:
-        return self.process.name
-
-    def remaining_ms(self) -> int | None:
+    def _left_ms(self) -> int | None:
         ends_ms = self.process.ends_ms
         return None if ends_ms is None else int(ends_ms - self.world.scheduler.now_ms)
-
-    def add_headers(self, _headers: Mapping[str, str]) -> None:
-        """Ignore the headers."""
 
     def open_stream(self, _status: int, _headers: Mapping[str, str]) -> "SimulatedExchange":
         return self
@@ -104,7 +98,8 @@ def invoke(world: "World", process: Process, trigger: Trigger) -> None:
     process.answer = _send(endpoint, exchange, method, params, stateless=stateless)
     pages = [process.answer]
     while isinstance(pages[-1], Mapping) and "nextCursor" in pages[-1] and len(pages) < world.most_pages:
-        pages.append(_send(endpoint, exchange, method, {"cursor": pages[-1]["nextCursor"]}, stateless=stateless))
+        exchange, cursor = SimulatedExchange(world, process), pages[-1]["nextCursor"]
+        pages.append(_send(endpoint, exchange, method, {"cursor": cursor}, stateless=stateless))
     world.note(process.actor, f"answers {', '.join(map(summary, pages))}")
     if method == "tasks/list":
         world.replies.check_list(process, pages)

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from mcp_baton.protocol.envelope import STATELESS_REVISIONS
-from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
+from mcp_baton.protocol.http import HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.protocol.jsonrpc import RequestMessage
 from mcp_baton.server.endpoint import Endpoint
-from mcp_baton.transport import reply
+from mcp_baton.transport import exchange as exchange_module
+from mcp_baton.transport.exchange import Exchange
 from mcp_baton.workflow.request import Request as McpRequest
 from tests.wire import schemas
 from tests.wire.message import TASKS_REVISION, JsonDict, ServerMessage
@@ -61,7 +62,7 @@ class Tap:
 
         patch.setattr(Endpoint, "__call__", calling)
         patch.setattr(Endpoint, "_serve", serving)
-        patch.setattr(reply, "dumps", writing)
+        patch.setattr(exchange_module, "dumps", writing)
 
     def judge(self, message: ServerMessage) -> None:
         self.judged += 1

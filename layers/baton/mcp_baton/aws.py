@@ -25,7 +25,7 @@ from mcp_baton.clients import (
     topic_client,
 )
 from mcp_baton.features import AllFeatures
-from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
+from mcp_baton.protocol.http import HttpRequest, HttpResponse
 from mcp_baton.protocol.state import seal_of
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.methods import Method, call_method
@@ -34,6 +34,7 @@ from mcp_baton.settings import AUTO, INIT, Settings, approver_warnings, unknown_
 from mcp_baton.tasks.store import StoreAtFirstUse, TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
 from mcp_baton.transport.adapter import CALLBACK, JOB, SWEEP, LambdaAdapter
+from mcp_baton.transport.exchange import Application, Exchange
 from mcp_baton.transport.stream import do_later
 from mcp_baton.workflow.services import Services
 

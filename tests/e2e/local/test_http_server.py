@@ -11,8 +11,9 @@ from http.client import HTTPConnection, HTTPResponse, IncompleteRead
 import pytest
 
 from mcp_baton.local.http_server import HttpFunction, LambdaHandler, LocalServer
-from mcp_baton.protocol.http import Application, ClientGone, Exchange, HttpRequest, HttpResponse
+from mcp_baton.protocol.http import ClientGone, HttpRequest, HttpResponse
 from mcp_baton.transport.adapter import LambdaAdapter
+from mcp_baton.transport.exchange import Application, Exchange
 
 BOUND_S = 20  # The time limit for waits. No wait takes that long unless a test fails.
 

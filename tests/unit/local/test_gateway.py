@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_baton.local.gateway import InvocationContext, proxy_event
-from mcp_baton.transport.events import parse_event
+from mcp_baton.protocol.http import HttpRequest
+from mcp_baton.transport.events import format_of, http_request
 from mcp_baton.transport.request_context import resolve_owner
 
 
@@ -16,6 +17,11 @@ def event(
     target: str = "/mcp", headers: Sequence[tuple[str, str]] = (), body: bytes = b"", owner_header: str | None = None
 ) -> dict[str, Any]:
     return proxy_event("POST", target, headers, body, request_id="id-1", owner_header=owner_header)
+
+
+def parse_event(event: object) -> HttpRequest:
+    form, http_event = format_of(event)
+    return http_request(http_event, form, allow_anonymous=True)
 
 
 def owner(headers: Sequence[tuple[str, str]], *, allow_anonymous: bool = False) -> str | None:

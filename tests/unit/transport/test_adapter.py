@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from mcp_baton.exceptions import EventError
-from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
+from mcp_baton.protocol.http import HttpRequest, HttpResponse
 from mcp_baton.transport.adapter import LambdaAdapter
+from mcp_baton.transport.exchange import Application, Exchange
 from tests.fakes import FunctionContext, Wire, listening
 
 REST: dict[str, Any] = {

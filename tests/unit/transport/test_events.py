@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_baton.exceptions import EventError
-from mcp_baton.protocol.http import HttpResponse
-from mcp_baton.transport.events import HttpEvent, parse_event
+from mcp_baton.protocol.http import HttpRequest, HttpResponse
+from mcp_baton.transport import events
+from mcp_baton.transport.events import UnreadableBody, format_of, http_request
 from tests.examples import JSON
 
 REST: dict[str, Any] = {
@@ -64,7 +65,12 @@ FUNCTION_URL: dict[str, Any] = {
 }
 
 
-def http_api(*, stage: str = "prod", **members: Any) -> HttpEvent:
+def parse_event(event: object) -> HttpRequest:
+    form, http_event = format_of(event)
+    return http_request(http_event, form, allow_anonymous=True)
+
+
+def http_api(*, stage: str = "prod", **members: Any) -> HttpRequest:
     return parse_event(HTTP_API | {"requestContext": HTTP_API["requestContext"] | {"stage": stage}} | members)
 
 
@@ -75,15 +81,16 @@ def test_every_kind_of_event_yields_the_same_request(event: dict[str, Any]) -> N
     assert incoming.body == b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
     assert incoming.headers["content-type"] == "application/json"
     assert incoming.headers["accept"].replace(" ", "") == "application/json,text/event-stream"
-    assert incoming.request_context == event["requestContext"]
+    assert (incoming.owner, incoming.source) == ("anonymous", "192.0.2.7")
 
 
 @pytest.mark.parametrize("event", [REST, HTTP_API])
 @pytest.mark.parametrize(
     ("body", "encoded"), [("%%%", True), ("Zm9v\n", True), ("ü", True), ("YQ", True), ("\ud800", False)]
 )
-def test_an_invalid_body_is_none(event: dict[str, Any], body: str, encoded: bool) -> None:
-    assert parse_event(event | {"body": body, "isBase64Encoded": encoded}).body is None
+def test_an_invalid_body_is_the_clients_mistake(event: dict[str, Any], body: str, encoded: bool) -> None:
+    with pytest.raises(UnreadableBody):
+        parse_event(event | {"body": body, "isBase64Encoded": encoded})
 
 
 def test_repeated_headers_are_joined_and_replace_single_ones() -> None:
@@ -178,24 +185,24 @@ MEMBERS = sorted({*REST, *HTTP_API})
 def test_any_event_is_parsed_or_raises_an_event_error(members: dict[str, Any], base: dict[str, Any]) -> None:
     try:
         incoming = parse_event(base | members)
-    except EventError:
+    except (EventError, UnreadableBody):
         return
     assert isinstance(incoming.method, str)
     assert isinstance(incoming.path, str)
-    assert incoming.body is None or isinstance(incoming.body, bytes)
+    assert isinstance(incoming.body, bytes)
     assert all(isinstance(part, str) for pair in incoming.headers.items() for part in pair)
 
 
 @pytest.mark.parametrize("event", [REST, HTTP_API])
 @given(body=st.binary())
 def test_every_response_has_its_exact_bytes(event: dict[str, Any], body: bytes) -> None:
-    answer = parse_event(event).result(HttpResponse(200, {}, body))
+    answer = format_of(event)[0].result(HttpResponse(200, {}, body))
     encoded = answer["isBase64Encoded"]
     assert (base64.b64decode(answer["body"]) if encoded else answer["body"].encode()) == body
 
 
 def test_format_2_responses_have_separate_cookies() -> None:
     response = HttpResponse(200, {"Set-Cookie": "a=1", "X": "y"})
-    assert parse_event(HTTP_API).result(response)["cookies"] == ["a=1"]
-    assert parse_event(HTTP_API).result(response)["headers"] == {"X": "y"}
-    assert parse_event(REST).result(response)["headers"] == {"Set-Cookie": "a=1", "X": "y"}
+    assert events.HTTP_API.result(response)["cookies"] == ["a=1"]
+    assert events.HTTP_API.result(response)["headers"] == {"X": "y"}
+    assert events.REST_API.result(response)["headers"] == {"Set-Cookie": "a=1", "X": "y"}

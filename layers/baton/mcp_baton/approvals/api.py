@@ -7,9 +7,10 @@ from typing import Final
 from mcp_baton.approvals.decisions import Approvals, Person, person
 from mcp_baton.approvals.record import CLAIMED_CLIENTS, MAX_REASON, ApprovalRecord, ApprovalState, Decision, NotDecided
 from mcp_baton.exceptions import StoreError
-from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
+from mcp_baton.protocol.http import HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json
 from mcp_baton.protocol.paths import APPROVALS
+from mcp_baton.transport.exchange import Exchange
 from mcp_baton.transport.json_api import Refused, json_in, reply
 from mcp_baton.workflow.services import Services
 

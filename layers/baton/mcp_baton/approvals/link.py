@@ -11,9 +11,10 @@ from typing import Final
 from mcp_baton.approvals.api import answer_decision, answer_safely, body_of, decision_in
 from mcp_baton.approvals.decisions import Approvals
 from mcp_baton.approvals.record import ApprovalRecord, approvals_of
-from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
+from mcp_baton.protocol.http import HttpRequest, HttpResponse
 from mcp_baton.protocol.paths import LINKS
 from mcp_baton.tasks.ids import text_digest
+from mcp_baton.transport.exchange import Exchange
 from mcp_baton.transport.json_api import Refused, reply
 from mcp_baton.transport.page_policy import policy
 from mcp_baton.workflow.services import Services

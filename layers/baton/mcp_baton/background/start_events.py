@@ -11,7 +11,6 @@ from mcp_baton.background.creating import TOO_LATE, create_workflow_job
 from mcp_baton.exceptions import BatonError, EventError, OutcomeUnknown, StoreError, TaskNotFound
 from mcp_baton.protocol.envelope import STATELESS_REVISIONS, Envelope, Era
 from mcp_baton.protocol.http import START_EVENT as START
-from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.record import TaskStatus
@@ -19,9 +18,9 @@ from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import EVENTS_STARTED
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
-from mcp_baton.transport.reply import Reply
+from mcp_baton.transport.exchange import Exchange
 from mcp_baton.workflow.dispatching import dispatch
-from mcp_baton.workflow.execution import DetachedExecution
+from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.lease import lease_end
 from mcp_baton.workflow.runs import new_input
 from mcp_baton.workflow.services import Services
@@ -163,9 +162,7 @@ def _read(event: object) -> StartEvent:
     return StartEvent(arguments=arguments, scopes=tuple(scopes), **texts)
 
 
-def _target(
-    services: Services, event: StartEvent, exchange: Exchange
-) -> tuple[WorkflowTool, DetachedExecution, TaskStore]:
+def _target(services: Services, event: StartEvent, exchange: Exchange) -> tuple[WorkflowTool, Execution, TaskStore]:
     claims: dict[str, object] = {"scope": list(event.scopes)}
     server, store = services.for_caller(claims, exchange)
     if store is None or services.dispatcher is None:
@@ -184,7 +181,7 @@ def _target(
     if tool is None or workflow.secrets:
         problem = "has secret arguments, which are not stored" if workflow.secrets else "is not durable or has no tool"
         raise EventError(f"`{START}.workflow`: {event.workflow!r} {problem}, so no event can start it")
-    execution = DetachedExecution(
+    execution = Execution(
         services=services,
         server=server,
         store=store,
@@ -193,7 +190,6 @@ def _target(
         # Nobody is connected: questions to the user pause the workflow.
         envelope=Envelope(Era.STATELESS, STATELESS_REVISIONS[0], {}, {}, None, None),
         exchange=exchange,
-        reports_to=Reply(exchange, streams=False),
         base_url=services.settings.base_url or "",
     )
     return tool, execution, store

@@ -4,11 +4,11 @@ import logging
 from typing import Final
 
 from mcp_baton.exceptions import EventError, StoreError, TaskNotFound
-from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import STORE_ERRORS, WAKE_UP_DELAY
+from mcp_baton.transport.exchange import Exchange
 from mcp_baton.workflow.dispatching import redispatch_if_due, wake
 from mcp_baton.workflow.services import Services
 

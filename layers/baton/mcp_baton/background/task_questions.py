@@ -27,7 +27,7 @@ def ask_open_questions(request: Request, task: TaskRecord) -> TaskRecord | None:
     began_s, pauses = request.services.clock(), growing_pauses()
     while request.services.clock() - began_s < request.services.settings.question_ms / 1000:
         remaining_s = request.left_s()
-        if request.reply.gone or (remaining_s is not None and remaining_s <= LONGEST_WAIT_S):
+        if request.exchange.gone or (remaining_s is not None and remaining_s <= LONGEST_WAIT_S):
             return None
         if request.store.read_status(task.owner, task.task_id).status is not TaskStatus.INPUT_REQUIRED:
             return request.store.get(task.owner, task.task_id)
@@ -38,14 +38,14 @@ def ask_open_questions(request: Request, task: TaskRecord) -> TaskRecord | None:
 def send_questions(request: Request, task: TaskRecord) -> bool:
     """Send the open questions of a task on the stream of this request, if the client can be asked here. A question that
     was sent recently is left out: otherwise each request would show the same form to the same person."""
-    if request.store is None or request.stateless or not request.reply.may_ask:
+    if request.store is None or request.stateless or not request.exchange.may_ask:
         return False
     if task.job is None or task.status is not TaskStatus.INPUT_REQUIRED:
         return False
     for key, question in task.job.open.items():
         if _is_due(request, request.store, task, key):
             identifier = new_task_question(task.task_id, key)
-            request.reply.request(identifier, str(question["method"]), _params(task, key, question))
+            request.exchange.request(identifier, str(question["method"]), _params(task, key, question))
     return True
 
 

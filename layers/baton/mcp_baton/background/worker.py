@@ -24,7 +24,6 @@ from mcp_baton.exceptions import (
     TaskNotFound,
     TooLarge,
 )
-from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.tasks.ids import new_token
@@ -40,6 +39,7 @@ from mcp_baton.tools.outcomes import Failed, Outcome
 from mcp_baton.tools.running.runner import CallOptions
 from mcp_baton.tools.running.tool_threads import CallerGone
 from mcp_baton.tools.tool import Tool
+from mcp_baton.transport.exchange import Exchange
 from mcp_baton.workflow.direct_calls import outcome_of, result_of
 from mcp_baton.workflow.dispatching import give_up
 from mcp_baton.workflow.lease import Lease, lease_end

@@ -21,7 +21,7 @@ from mcp_baton.exceptions import (
     ToolError,
 )
 from mcp_baton.hints import did_you_mean
-from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
+from mcp_baton.protocol.http import HttpRequest, HttpResponse
 from mcp_baton.protocol.json import MAX_DEPTH, Json, JsonObject, is_deeper_than, json_size
 from mcp_baton.protocol.paths import CALLBACKS
 from mcp_baton.tasks.callbacks import CallbackTarget
@@ -42,6 +42,7 @@ from mcp_baton.tools.calls import Place
 from mcp_baton.tools.outcomes import Mismatch
 from mcp_baton.tools.schema.prompt_arguments import NotFinite, convert
 from mcp_baton.tools.schema.schema import mismatch_of
+from mcp_baton.transport.exchange import Exchange
 from mcp_baton.transport.json_api import Refused, json_in, reply
 from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.dispatching import wake

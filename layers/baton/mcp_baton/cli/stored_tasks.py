@@ -11,18 +11,16 @@ from mcp_baton.exceptions import StoreError, StoreUnavailable, TaskFinished, Tas
 from mcp_baton.present.sentences import what_happened
 from mcp_baton.present.view import view_of
 from mcp_baton.protocol.envelope import STATELESS_REVISIONS, Envelope, Era
-from mcp_baton.protocol.http import Exchange
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import owner_of, task_id_of
 from mcp_baton.tasks.dynamodb.listing import live_tasks
 from mcp_baton.tasks.record import TaskRecord, paused_step, statuses_of
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
-from mcp_baton.transport.adapter import LambdaExchange
-from mcp_baton.transport.reply import Reply
+from mcp_baton.transport.exchange import Exchange
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.engine_host import ServerHost
-from mcp_baton.workflow.execution import DetachedExecution
+from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.refusals import NOT_RESUMED, DefinitionChanged, TaskUnreadable
 from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.runs import resumed_input, run_workflow
@@ -174,7 +172,7 @@ class Resumes(Verdicts):
         table.sleep(max(0.0, self.next_s - table.monotonic()))
         self.next_s = table.monotonic() + self.interval_s
         try:
-            exchange = LambdaExchange(f"resume of {task.task_id}", None)
+            exchange = Exchange(f"resume of {task.task_id}")
             result = resume_stored(self.services, self.workflow, task.owner, task.task_id, exchange)
         except (TaskHeld, TaskFinished, TaskNotFound) as error:
             return "skipped", message_of(error)
@@ -238,16 +236,15 @@ def resume_stored(services: Services, workflow: Workflow, owner: str, task_id: s
         ArgumentRefused: an argument is missing or does not convert.
         NotResumed: the task could not be resumed. Nothing was run.
     """
-    execution = DetachedExecution(
+    execution = Execution(
         services=services,
         server=services.server.full_view,
         store=services.store,
         owner=owner,
         claims=MappingProxyType({}),
         envelope=Envelope(Era.STATELESS, STATELESS_REVISIONS[0], {}, {}, None, None),
+        # The run's notifications are dropped: the exchange has no stream.
         exchange=exchange,
-        # The run's notifications are dropped: the reply has no stream.
-        reports_to=Reply(exchange, streams=False),
         base_url=services.settings.base_url or "",
     )
     try:

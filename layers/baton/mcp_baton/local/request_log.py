@@ -186,7 +186,7 @@ def target_name(method: str, params: JsonObject) -> str:
 def time_limit_text(request: Request) -> str:
     """Return the limit that stopped a workflow before its next step, and its setting."""
     budget_s, remaining_ms = request.server.options.reply_budget_s, request.left_ms()
-    if request.reply.silent and request.elapsed_s() >= budget_s:
+    if request.exchange.silent and request.elapsed_s() >= budget_s:
         return f"reply_budget_s={budget_s:g} of the Server, as the client listens to no progress"
     if remaining_ms is not None and remaining_ms <= START_MARGIN_MS:
         return "--timeout of baton serve, FunctionTimeout when deployed"

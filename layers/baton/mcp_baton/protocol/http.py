@@ -1,4 +1,4 @@
-"""The interface between the transport and the MCP endpoint: HTTP requests and responses as values.
+"""HTTP requests and responses as values.
 
 The transport turns an event into an `HttpRequest` and passes it, with an `Exchange`, to the application. That either
 returns an `HttpResponse`, or opens a stream on the exchange, writes the response there and returns `None`.
@@ -88,32 +88,3 @@ class StreamSink(Protocol):
 
 class ClientGone(Exception):
     """The client disconnected before its response was complete."""
-
-
-class Exchange(Protocol):
-    """The context of a request."""
-
-    @property
-    def request_id(self) -> str:
-        """The correlation id, for logs and error messages."""
-
-    @property
-    def can_stream(self) -> bool:
-        """Whether the client receives a stream while it is written; otherwise it is collected and sent whole."""
-
-    def remaining_ms(self) -> int | None:
-        """Return the milliseconds until the function is stopped; `None` without a limit."""
-
-    def add_headers(self, headers: Mapping[str, str]) -> None:
-        """Add headers to the response: whole, streamed, or an error of the transport. The response's own headers have
-        priority."""
-
-    def open_stream(self, status: int, headers: Mapping[str, str]) -> StreamSink:
-        """Begin the response. At most once; the application must then return `None`."""
-
-
-class Application(Protocol):
-    """The MCP endpoint as the transport sees it."""
-
-    def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
-        """Return the response, or `None` after a stream."""

@@ -11,7 +11,7 @@ from mcp_baton.tasks.ids import digest_of, is_question, parse_task_question
 from mcp_baton.tasks.record import TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.asking import REFUSED
-from mcp_baton.transport.reply import refusal
+from mcp_baton.transport.exchange import refusal
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from mcp_baton.protocol.http import HEADER_NAME, HttpRequest, HttpResponse
 from mcp_baton.protocol.paths import APPROVALS, CALLBACKS, CONSOLE, CONSOLE_CLIENT, LINKS, PATH
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.texts import to_text
-from mcp_baton.transport.reply import refusal
+from mcp_baton.transport.exchange import refusal
 
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 METHODS: Final = "POST"

@@ -6,7 +6,7 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, Envelope, Era, classify
-from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
+from mcp_baton.protocol.http import HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import (
     HTTP_STATUS,
@@ -29,7 +29,7 @@ from mcp_baton.telemetry import INTERNAL_ERRORS
 from mcp_baton.tools.asking import InputRequired
 from mcp_baton.tools.content import result_without_links
 from mcp_baton.tools.running.tool_threads import CallerGone
-from mcp_baton.transport.reply import Reply, json_response, refusal
+from mcp_baton.transport.exchange import Exchange, json_response, refusal
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.services import Services
 
@@ -120,9 +120,7 @@ class Endpoint:
         streams = (wants_messages or message.method == "subscriptions/listen") and takes_stream
         may_stream = envelope.era is Era.HANDSHAKE and takes_stream
         takes_json = request.accepts("application/json")
-        reply = Reply(
-            exchange, streams=streams, may_stream=may_stream, takes_stream=takes_stream, takes_json=takes_json
-        )
+        exchange.choose_form(streams=streams, may_stream=may_stream, takes_stream=takes_stream, takes_json=takes_json)
         server, store = self._services.for_caller(request.claims, exchange)
         mcp_request = Request(
             services=self._services,
@@ -134,7 +132,6 @@ class Endpoint:
             exchange=exchange,
             message=message,
             headers=request.headers,
-            reply=reply,
             budget=Budget(),
             began_s=self._services.clock(),
             base_url=self._services.settings.base_url or request.base_url,
@@ -148,24 +145,24 @@ class Endpoint:
         return dispatch(self._services, task)
 
     def _serve(self, request: Request) -> HttpResponse | None:
-        message, envelope, exchange, reply = request.message, request.envelope, request.exchange, request.reply
+        message, envelope, exchange = request.message, request.envelope, request.exchange
         try:
             result = self._result(request)
         except ProtocolError as error:
-            return reply.error(_status(envelope, error), error_message(message.id, error))
+            return exchange.error(_status(envelope, error), error_message(message.id, error))
         except CallerGone:
             return None
         except Exception:
             logger.exception("request %s: %s failed", exchange.request_id, message.method)
             self._services.telemetry.add(INTERNAL_ERRORS)
             data: Json = {"correlationId": exchange.request_id}
-            return reply.error(200, error_message(message.id, ProtocolError(INTERNAL_ERROR, "Internal error", data)))
+            return exchange.error(200, error_message(message.id, ProtocolError(INTERNAL_ERROR, "Internal error", data)))
         if request.notifications:
             self._services.later(request.notify)
         final_result = complete_result(request, result) if envelope.era is Era.STATELESS else result
         if envelope.revision == REVISION_WITHOUT_HEADER:
             final_result = result_without_links(final_result)
-        return reply.result(result_message(message.id, final_result))
+        return exchange.result(result_message(message.id, final_result))
 
     def _result(self, request: Request) -> JsonObject:
         """Call the method, in a span whose parent is the client's span."""

@@ -5,28 +5,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from msgspec import Struct, field
-from msgspec.structs import replace
-
-from mcp_baton.protocol.http import (
-    START_EVENT,
-    Application,
-    ClientGone,
-    Exchange,
-    HttpRequest,
-    HttpResponse,
-    StreamSink,
-)
+from mcp_baton.protocol.http import START_EVENT, ClientGone, HttpResponse
 from mcp_baton.protocol.json import JsonObject, dumps
-from mcp_baton.transport.events import HttpEvent, parse_event
-from mcp_baton.transport.request_context import (
-    arrival_ms,
-    base_url,
-    claims_in,
-    correlation_id,
-    resolve_owner,
-    source_address,
-)
+from mcp_baton.transport.events import EventFormat, UnreadableBody, format_of, http_request, request_context_of
+from mcp_baton.transport.exchange import Application, Exchange, no_limit
+from mcp_baton.transport.request_context import correlation_id
 from mcp_baton.transport.stream import StreamOpener, stream_opener
 
 logger = logging.getLogger(__name__)
@@ -85,34 +68,21 @@ class LambdaAdapter:
         """
         for name, work in self._event_handlers.items():
             if isinstance(event, Mapping) and isinstance(event.get(name), Mapping):
-                return dict(work(event[name], LambdaExchange(request_id or correlation_id({}, context), context)))
+                return dict(work(event[name], _exchange(request_id or correlation_id({}, context), context)))
         if self._start is not None and _starts_workflows(event):
-            return dict(self._start(event, LambdaExchange(request_id or correlation_id({}, context), context)))
-        http = parse_event(event)
-        exchange = LambdaExchange(
-            request_id or correlation_id(http.request_context, context),
-            context,
-            stream_opener.get() if self._streaming else None,
-        )
-        response = self._respond(http, exchange)
-        return {} if response is None else http.result(exchange.with_added_headers(response))
+            return dict(self._start(event, _exchange(request_id or correlation_id({}, context), context)))
+        form, http_event = format_of(event)
+        request_id = request_id or correlation_id(request_context_of(http_event), context)
+        exchange = _exchange(request_id, context, stream_opener.get() if self._streaming else None)
+        response = self._respond(http_event, form, exchange)
+        return {} if response is None else form.result(exchange.with_added_headers(response))
 
-    def _respond(self, http: HttpEvent, exchange: "LambdaExchange") -> HttpResponse | None:
+    def _respond(self, event: Mapping[str, object], form: EventFormat, exchange: Exchange) -> HttpResponse | None:
         """Call the application. Return its response; `None` if it was streamed."""
-        if http.body is None:
-            return _error(400, "the body is not valid base64 or UTF-8", exchange.request_id)
-        request = HttpRequest(
-            http.method,
-            http.path,
-            http.headers,
-            http.body,
-            resolve_owner(http.request_context, allow_anonymous=self._allow_anonymous),
-            claims_in(http.request_context),
-            http.query,
-            base_url(http.request_context),
-            source_address(http.request_context),
-            arrival_ms(http.request_context),
-        )
+        try:
+            request = http_request(event, form, allow_anonymous=self._allow_anonymous)
+        except UnreadableBody as error:
+            return _error(400, str(error), exchange.request_id)
         try:
             return exchange.finish(self._app(request, exchange))
         except ClientGone:
@@ -125,61 +95,16 @@ class LambdaAdapter:
             return _error(500, "internal error", exchange.request_id)
 
 
-class LambdaExchange:
-    """The `Exchange` of an invocation."""
-
-    __slots__ = ("_collected", "_headers", "_opener", "remaining_ms", "request_id", "streamed")
-
-    remaining_ms: Callable[[], int | None]
-
-    def __init__(self, request_id: str, context: object, opener: StreamOpener | None = None) -> None:
-        clock = getattr(context, "get_remaining_time_in_millis", None)
-        self.request_id = request_id
-        self.remaining_ms = clock if callable(clock) else lambda: None
-        self.streamed = False
-        self._headers: Mapping[str, str] = {}
-        self._opener = opener
-        self._collected: _CollectedStream | None = None
-
-    @property
-    def can_stream(self) -> bool:
-        return self._opener is not None
-
-    def add_headers(self, headers: Mapping[str, str]) -> None:
-        """Add headers to the response, even if the application fails. The response's own headers have priority."""
-        self._headers = {**self._headers, **headers}
-
-    def with_added_headers(self, response: HttpResponse) -> HttpResponse:
-        return replace(response, headers={**self._headers, **response.headers}) if self._headers else response
-
-    def open_stream(self, status: int, headers: Mapping[str, str]) -> StreamSink:
-        """Begin the response: as a stream if the caller supports it, otherwise in memory."""
-        if self._opener is None:
-            self._collected = _CollectedStream(status, headers)
-            return self._collected
-        sink = self._opener(status, {**self._headers, **headers} if self._headers else headers)
-        self.streamed = True
-        return sink
-
-    def finish(self, response: HttpResponse | None) -> HttpResponse | None:
-        """Return the whole response; `None` if it was streamed. `response` is what the application returned."""
-        collected = self._collected
-        return HttpResponse(collected.status, collected.headers, bytes(collected.body)) if collected else response
+def _exchange(request_id: str, context: object, opener: StreamOpener | None = None) -> Exchange:
+    # Tests and other callers of the handler may pass no context.
+    clock = getattr(context, "get_remaining_time_in_millis", None)
+    return Exchange(request_id, clock if callable(clock) else no_limit, opener)
 
 
 def _starts_workflows(event: object) -> bool:
     """Whether an event, or a member of an array of events, starts a workflow."""
     members = event if isinstance(event, list) else [event]
     return any(isinstance(member, Mapping) and START_EVENT in member for member in members)
-
-
-class _CollectedStream(Struct):
-    status: int
-    headers: Mapping[str, str]
-    body: bytearray = field(default_factory=bytearray)
-
-    def write(self, data: bytes) -> None:
-        self.body += data
 
 
 def _error(status: int, error: str, request_id: str) -> HttpResponse:

@@ -15,7 +15,7 @@ from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tools.asking import Identity, declares
 from mcp_baton.tools.questions import Elicited, Field, elicitation, form_field, inline_references
 from mcp_baton.tools.schema.prompt_arguments import is_empty
-from mcp_baton.transport.reply import KEEP_ALIVE_S
+from mcp_baton.transport.exchange import KEEP_ALIVE_S
 from mcp_baton.workflow.definition import ANSWERS, Step, Workflow
 from mcp_baton.workflow.engine_host import ServerHost
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason, UnresolvableParams
@@ -219,7 +219,7 @@ def _earlier_answers(rounds: Rounds, workflow: Workflow, host: ServerHost) -> di
 def _missing_values(request: Request, run: EndedRun) -> MissingValues | None:
     is_stored = run.task is not None and run.stored
     can_ask = request.envelope.is_known and declares(request.envelope.capabilities, "elicitation")
-    if not is_stored or not can_ask or not (request.stateless or request.reply.may_ask):
+    if not is_stored or not can_ask or not (request.stateless or request.exchange.may_ask):
         return None
     step = run.workflow.step(run.pause.step) if run.pause else None
     tool = request.server.tools.get(step.tool or "") if step else None
@@ -238,7 +238,7 @@ def _ask_person(
         rounds.identity = Identity(task=task.task_id)
         lifetime_s = max((task.created_ms + task.ttl_ms - request.now_ms()) / 1_000, 1)
     question = elicitation(key, missing.message, missing.schema, timeout_s=lifetime_s)
-    asker = request.asking(rounds)(request.reply.request, _wait_condition(request, host))
+    asker = request.asking(rounds)(request.exchange.request, _wait_condition(request, host))
     try:
         answer: Elicited = question.read(asker.ask((question,))[0])
     except (ToolError, Abandoned) as error:
@@ -259,7 +259,7 @@ def _wait_condition(request: Request, host: ServerHost) -> Callable[[], bool]:
         nonlocal last_sent_s
         if clock() - last_sent_s >= KEEP_ALIVE_S:
             last_sent_s = clock()
-            request.reply.keep_alive()
-        return not request.reply.gone and host.may_start()
+            request.exchange.keep_alive()
+        return not request.exchange.gone and host.may_start()
 
     return keeps_waiting

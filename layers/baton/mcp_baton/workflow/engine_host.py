@@ -13,8 +13,8 @@ from mcp_baton.tools.outcomes import Failed, FetchedResource, Mismatch, Outcome,
 from mcp_baton.tools.resource import contents_of_outcome, find_in, mismatch_reason
 from mcp_baton.tools.running.runner import CallOptions, bound_resource, bound_tool, call, run
 from mcp_baton.tools.running.tool_threads import Listener, no_pulse
-from mcp_baton.transport.reply import KEEP_ALIVE_S
-from mcp_baton.workflow.execution import DetachedExecution, Execution
+from mcp_baton.transport.exchange import KEEP_ALIVE_S
+from mcp_baton.workflow.execution import Execution, ThreadExecution
 from mcp_baton.workflow.parallel_calls import ParallelCalls
 from mcp_baton.workflow.workflow_tool import argument_schemas
 
@@ -132,7 +132,7 @@ class ServerHost:
 
     def _enter_thread(self, listener: Listener, pulse: Callable[[], float]) -> None:
         fields = {name: getattr(self._execution, name) for name in Execution.__struct_fields__}
-        self._execution = DetachedExecution(**fields, reports_to=listener, of_job=self.job_id)
+        self._execution = ThreadExecution(**fields, reports_to=listener, of_job=self.job_id)
         self._is_in_thread, self._total_steps, self.pulse = True, 0, pulse
 
     def words(self, name: str, error: Exception) -> str:

@@ -6,7 +6,6 @@ from msgspec import Struct, field, structs
 
 from mcp_baton.exceptions import TaskNotFound, ToolError
 from mcp_baton.protocol.envelope import Envelope, Era
-from mcp_baton.protocol.http import Exchange
 from mcp_baton.tasks.record import TaskPage, TaskRecord
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tasks.variables import TaskVariables
@@ -16,6 +15,7 @@ from mcp_baton.tools.calls import Place
 from mcp_baton.tools.outcomes import Failed, Prepared
 from mcp_baton.tools.running.caller import AskerFactory, Grant
 from mcp_baton.tools.running.tool_threads import Listener
+from mcp_baton.transport.exchange import Exchange
 from mcp_baton.workflow.server_view import ServerView
 from mcp_baton.workflow.services import Services
 
@@ -45,7 +45,8 @@ class Execution(Struct, frozen=True, kw_only=True):
 
     @property
     def listener(self) -> Listener:
-        raise NotImplementedError
+        """Receives what the functions send while they run: the client, unless a call has a listener of its own."""
+        return self.exchange
 
     @property
     def job_id(self) -> str | None:
@@ -131,11 +132,11 @@ class Execution(Struct, frozen=True, kw_only=True):
         return None if remaining_ms is None else remaining_ms / 1000
 
 
-class DetachedExecution(Execution, frozen=True, kw_only=True):
-    """An execution with its own listener: for a call in parallel with others, or a run without a client."""
+class ThreadExecution(Execution, frozen=True, kw_only=True):
+    """The execution of a call in another thread, in parallel with others. It has a listener of its own."""
 
     reports_to: Listener
-    of_job: str | None = None
+    of_job: str | None
 
     @property
     def listener(self) -> Listener:

@@ -11,7 +11,7 @@ from typing import Any
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tools.running.tool_threads import Listener, run_in_thread
-from mcp_baton.transport.reply import KEEP_ALIVE_S
+from mcp_baton.transport.exchange import KEEP_ALIVE_S
 from mcp_baton.workflow.host import Host
 
 type Job = Callable[[], object]

@@ -1,4 +1,4 @@
-"""One MCP request: the message, the caller and the reply."""
+"""One MCP request: the message and the caller."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,6 @@ from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.questions.rounds import Rounds, StoreAsker, open_rounds
 from mcp_baton.tasks.ids import new_question
 from mcp_baton.tools.running.caller import AskerFactory
-from mcp_baton.transport.reply import Reply
 from mcp_baton.workflow.definition import NEW_TASK
 from mcp_baton.workflow.execution import Execution
 
@@ -27,14 +26,9 @@ class Request(Execution, frozen=True, kw_only=True):
 
     message: jsonrpc.RequestMessage
     headers: Mapping[str, str]
-    reply: Reply
     budget: Budget
     began_s: float
     arrived_ms: int | None = None
-
-    @property
-    def listener(self) -> Reply:
-        return self.reply
 
     @property
     def params(self) -> JsonObject:
@@ -71,7 +65,7 @@ class Request(Execution, frozen=True, kw_only=True):
             return self.cannot_ask("there is no store where the answer could arrive")
         if owner is None:
             return self.cannot_ask("the caller has no identity")
-        if not self.reply.may_ask:
+        if not self.exchange.may_ask:
             return self.cannot_ask("the client does not take a stream")
         limit_s, clock, envelope = self.services.settings.question_ms / 1000, self.services.clock, self.envelope
         return lambda ask, waited_for: StoreAsker(
@@ -86,7 +80,7 @@ class Request(Execution, frozen=True, kw_only=True):
         return self.now_ms() - round(self.elapsed_s() * 1000) if self.arrived_ms is None else self.arrived_ms
 
     def pause(self, seconds: float) -> None:
-        self.reply.pause(seconds, self.services.sleep)
+        self.exchange.pause(seconds, self.services.sleep)
 
     def reply_due_s(self) -> float:
         """Return when the client stops waiting for the reply, on `Services.clock` (docs/workflows.md, As a tool)."""

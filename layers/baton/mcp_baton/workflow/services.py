@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.state import Seal
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Telemetry
+from mcp_baton.transport.exchange import Exchange
 from mcp_baton.workflow.server_view import ServerView
 
 if TYPE_CHECKING:

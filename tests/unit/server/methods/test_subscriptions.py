@@ -13,7 +13,7 @@ from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, RequestId
 from mcp_baton.server.methods import subscriptions
 from mcp_baton.server.methods.subscriptions import SUBSCRIPTION_KEY, listen
 from mcp_baton.settings import Settings
-from mcp_baton.transport import reply
+from mcp_baton.transport import exchange
 from tests.fakes import Line, request_of
 
 RESERVE_MS = Settings().write_reserve_ms
@@ -45,7 +45,7 @@ def test_a_stream_begins_with_the_acknowledgement_and_ends_with_the_result(ident
 @pytest.fixture
 def fast_keep_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send a comment to keep the stream alive every millisecond."""
-    for module in (subscriptions, reply):
+    for module in (subscriptions, exchange):
         monkeypatch.setattr(module, "KEEP_ALIVE_S", 0.001)
 
 

@@ -319,7 +319,7 @@ def test_asynchronous_tools_report_progress_while_they_run() -> None:
 def test_an_abandoned_thread_is_counted_once() -> None:
     collector, line, may_end = Collector(), Line(), threading.Event()
     times_out = True
-    line.left_ms = lambda: 0 if started.is_set() and times_out else 1_000_000
+    line.remaining_ms = lambda: 0 if started.is_set() and times_out else 1_000_000
     started = threading.Event()
 
     def do(ctx: Context) -> None:

@@ -44,7 +44,7 @@ def get_prompt(request: Request) -> JsonObject:
 def _run_workflow(request: Request, workflow: Workflow, arguments: JsonObject) -> JsonObject:
     task_id, arguments = _task_and_arguments(request, workflow, arguments)
     ttl_ms = request.requested_ttl()
-    host = ServerHost(request, until_s=request.reply_due_s() if request.reply.silent else math.inf)
+    host = ServerHost(request, until_s=request.reply_due_s() if request.exchange.silent else math.inf)
     try:
         run = answer_with_run(request, workflow, arguments, task_id, host, ttl_ms)
     except NOT_RESUMED as error:

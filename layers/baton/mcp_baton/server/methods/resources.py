@@ -48,15 +48,15 @@ def _text(request: Request, task: TaskRecord, name: str, uri: str) -> str | None
         return None
     if weight.text_bytes > VALUE_BYTES:
         raise _too_long(uri, weight.text_bytes, f"at most {VALUE_BYTES} can be read")
-    limit = request.budget.unread if request.reply.can_stream else request.budget.shown
+    limit = request.budget.unread if request.exchange.can_stream else request.budget.shown
     if weight.text_bytes > limit:
         raise _needs_stream(uri, weight.text_bytes)
     request.budget.read(weight.text_bytes)
     text = text_of(task, name)
     if len(escaped(text).encode()) + 2 * json_size(uri) <= request.budget.left:
         return text
-    if request.reply.can_stream:
-        return request.reply.in_pieces(text)
+    if request.exchange.can_stream:
+        return request.exchange.in_pieces(text)
     raise _needs_stream(uri, weight.text_bytes)
 
 

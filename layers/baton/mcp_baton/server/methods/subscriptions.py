@@ -23,7 +23,7 @@ from mcp_baton.server.methods.tasks import check_extension, from_store
 from mcp_baton.tasks.record import TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.content import with_meta
-from mcp_baton.transport.reply import KEEP_ALIVE_S
+from mcp_baton.transport.exchange import KEEP_ALIVE_S
 from mcp_baton.workflow.dispatching import WatchedTask
 from mcp_baton.workflow.request import Request
 
@@ -46,15 +46,15 @@ def listen(request: Request) -> JsonObject:
     if not isinstance(notifications, Mapping):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `notifications` must be an object")
     meta: dict[str, Json] = {SUBSCRIPTION_KEY: request.message.id}
-    if not request.reply.takes_stream:
+    if not request.exchange.takes_stream:
         cause = "the answer is a stream; send `Accept: application/json, text/event-stream`"
         raise ProtocolError(INVALID_REQUEST, f"Invalid request: {cause}")
     subscription = _Subscription(request, _task_ids(request, notifications), meta)
     filters: dict[str, Json] = {"taskIds": subscription.accepted_ids} if subscription.accepted_ids else {}
-    request.reply.notify("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": filters})
+    request.exchange.notify("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": filters})
     while True:
         next_s = subscription.report()
-        if request.reply.gone or not request.exchange.can_stream or subscription.is_over:
+        if request.exchange.gone or not request.exchange.can_stream or subscription.is_over:
             break
         remaining_s = _remaining_s(request)
         if remaining_s <= 0:
@@ -124,13 +124,13 @@ class _Subscription:
             state = _notified_state(task)
             if state != reported_task.state:
                 params = with_meta(task_view(task, self._options), self._meta)
-                self._request.reply.notify("notifications/tasks", params)
+                self._request.exchange.notify("notifications/tasks", params)
                 reported_task.state = state
         except TaskNotFound:
             # An expired task is reported as failed: `tasks/get` does not find it any more.
             task = replace(reported_task.watched.task, status=TaskStatus.FAILED, status_message=EXPIRED)
             error: dict[str, Json] = {"code": INVALID_PARAMS, "message": EXPIRED}
-            self._request.reply.notify(
+            self._request.exchange.notify(
                 "notifications/tasks", {**task_summary(task, self._options), "error": error, "_meta": self._meta}
             )
             return True

@@ -214,7 +214,7 @@ def _wait_for_end(request: Request, store: TaskStore, task: TaskRecord) -> TaskR
             watched_task.task, since_s = answered_task, request.services.clock()
             continue
         request.pause(min(READ_INTERVAL_S, remaining_s))
-        if request.reply.gone:
+        if request.exchange.gone:
             raise CallerGone
         watched_task.refresh()
     _check_completed(request, watched_task.task)
@@ -223,7 +223,7 @@ def _wait_for_end(request: Request, store: TaskStore, task: TaskRecord) -> TaskR
 
 def _remaining_s(request: Request, since_s: float) -> float:
     limit_s = request.server.options.result_wait_s
-    if not request.reply.can_stream:
+    if not request.exchange.can_stream:
         limit_s = min(limit_s, MAX_UNSTREAMED_WAIT_S)
     remaining_s, function_remaining_s = limit_s - (request.services.clock() - since_s), request.left_s()
     return remaining_s if function_remaining_s is None else min(remaining_s, function_remaining_s)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from mcp_baton.protocol.envelope import Envelope
-from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.variables import TaskVariables
@@ -15,6 +14,7 @@ from mcp_baton.tools.calls import Place
 from mcp_baton.tools.outcomes import Failed, Prepared
 from mcp_baton.tools.resource import Resource
 from mcp_baton.tools.running.tool_threads import Listener
+from mcp_baton.transport.exchange import Exchange
 
 type SendQuestion = Callable[[str, str, JsonObject], None]
 """Sends the client a question: id, method, params. From any thread."""

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.transport.reply import KEEP_ALIVE_S
+from mcp_baton.transport.exchange import KEEP_ALIVE_S
 
 MAX_ABANDONED: Final = 10
 """A function with this many abandoned threads is not called again."""

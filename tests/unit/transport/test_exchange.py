@@ -1,4 +1,4 @@
-"""The reply to one request: a whole response, or a stream that begins with the first message."""
+"""The reply of an exchange: a whole response, or a stream that begins with the first message."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ import pytest
 
 from mcp_baton.protocol.http import ClientGone, HttpResponse
 from mcp_baton.protocol.json import Json
-from mcp_baton.transport.reply import Reply, json_response
+from mcp_baton.transport.exchange import json_response
 from tests.fakes import Line
 
 ANSWER: dict[str, Json] = {"jsonrpc": "2.0", "id": 1, "result": {"text": "ü\n\r\u2028"}}
@@ -20,12 +20,11 @@ def body(response: HttpResponse | None) -> object:
 
 def test_a_stream_has_json_events_and_comments() -> None:
     line = Line()
-    reply = Reply(line, streams=True)
     assert line.opened == []
 
-    reply.notify("m", {"a": "b\nc"})
-    reply.keep_alive()
-    assert reply.result(ANSWER) is None
+    line.notify("m", {"a": "b\nc"})
+    line.keep_alive()
+    assert line.result(ANSWER) is None
 
     assert [(status, headers["Content-Type"]) for status, headers in line.opened] == [(200, "text/event-stream")]
     first_event, comment, last_event = line.sent
@@ -41,11 +40,10 @@ TEXT_WITH_LINE_ENDS = "a\u2028b\u2029c\u0085d\n\r\x0b\x0c\x1c"
 @pytest.mark.parametrize("in_pieces", [False, True])
 def test_an_event_has_no_character_at_which_a_client_may_split_its_lines(in_pieces: bool) -> None:
     line = Line()
-    reply = Reply(line, streams=True)
 
-    reply.notify(TEXT_WITH_LINE_ENDS, {})
-    text = reply.in_pieces(TEXT_WITH_LINE_ENDS) if in_pieces else TEXT_WITH_LINE_ENDS
-    reply.result({TEXT_WITH_LINE_ENDS: text})
+    line.notify(TEXT_WITH_LINE_ENDS, {})
+    text = line.in_pieces(TEXT_WITH_LINE_ENDS) if in_pieces else TEXT_WITH_LINE_ENDS
+    line.result({TEXT_WITH_LINE_ENDS: text})
 
     data = [json.loads(text[6:]) for text in b"".join(line.sent).decode().splitlines() if text.startswith("data: ")]
     assert data[0]["method"] == TEXT_WITH_LINE_ENDS
@@ -54,11 +52,10 @@ def test_an_event_has_no_character_at_which_a_client_may_split_its_lines(in_piec
 
 def test_an_error_has_its_http_status_unless_a_stream_is_open() -> None:
     line = Line()
-    reply = Reply(line, streams=True)
 
-    error_before_stream = reply.error(404, {"error": 1})
-    reply.notify("m", {})
-    error_in_stream = reply.error(404, {"error": 2})
+    error_before_stream = line.error(404, {"error": 1})
+    line.notify("m", {})
+    error_in_stream = line.error(404, {"error": 2})
 
     assert error_before_stream is not None
     assert (error_before_stream.status, body(error_before_stream)) == (404, {"error": 1})
@@ -68,11 +65,11 @@ def test_an_error_has_its_http_status_unless_a_stream_is_open() -> None:
 
 def test_a_client_that_accepts_only_streams_gets_an_event_and_errors_keep_their_status() -> None:
     line = Line()
-    reply = Reply(line, streams=False, takes_stream=True, takes_json=False)
+    line.choose_form(streams=False, may_stream=False, takes_stream=True, takes_json=False)
 
-    refused = reply.error(400, {"error": 1})
-    assert reply.error(200, {"error": 2}) is None
-    assert reply.result(ANSWER) is None
+    refused = line.error(400, {"error": 1})
+    assert line.error(200, {"error": 2}) is None
+    assert line.result(ANSWER) is None
 
     assert refused is not None
     assert (refused.status, len(line.sent)) == (400, 2)
@@ -80,16 +77,15 @@ def test_a_client_that_accepts_only_streams_gets_an_event_and_errors_keep_their_
 
 def test_nothing_is_written_after_a_client_has_disconnected() -> None:
     line = Line(patience=1)
-    reply = Reply(line, streams=True)
 
-    reply.notify("first", {})
-    states = [reply.gone]
-    reply.notify("second", {})
-    assert [*states, reply.gone] == [False, True]
+    line.notify("first", {})
+    states = [line.gone]
+    line.notify("second", {})
+    assert [*states, line.gone] == [False, True]
     line.patience = 1000
-    reply.notify("third", {})
+    line.notify("third", {})
 
-    assert reply.result(ANSWER) is None
+    assert line.result(ANSWER) is None
     assert len(line.sent) == 1
 
 
@@ -99,12 +95,12 @@ def test_a_client_may_disconnect_while_the_stream_opens() -> None:
             super().open_stream(status, headers)
             raise ClientGone
 
-    reply = Reply(ClosingLine(), streams=True)
+    line = ClosingLine()
 
-    reply.notify("m", {})
+    line.notify("m", {})
 
-    assert reply.gone
-    assert reply.result(ANSWER) is None
+    assert line.gone
+    assert line.result(ANSWER) is None
 
 
 def test_lone_surrogates_do_not_break_a_reply() -> None:

@@ -1,0 +1,238 @@
+"""One invocation of the function: its id, the time that is left, and its reply: one JSON object, or a stream.
+
+A stream is opened with its first event, so a request that is refused before still gets its HTTP status. MCP
+basic/transports, Streamable HTTP.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.http import ClientGone, HttpRequest, HttpResponse, StreamSink
+from mcp_baton.protocol.json import Json, JsonObject, dumps, escaped
+from mcp_baton.protocol.jsonrpc import INVALID_REQUEST, error_message, notification_message, request_message
+from mcp_baton.transport.stream import StreamOpener
+
+logger = logging.getLogger(__name__)
+
+JSON_HEADERS: Mapping[str, str] = MappingProxyType({"Content-Type": "application/json", "Cache-Control": "no-store"})
+STREAM_HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "Content-Type": "text/event-stream",
+        "Cache-Control": "no-cache, no-transform",
+        "X-Accel-Buffering": "no",
+    }
+)
+
+KEEP_ALIVE_S = 15.0
+"""The longest silence of a stream, seconds (docs/http.md)."""
+
+PIECE_CHARACTERS = 65_536
+"""The characters of a long text that are written at once."""
+
+
+def no_limit() -> None:
+    return None
+
+
+class Exchange:
+    """One invocation and its reply. Used from the request's own thread only.
+
+    Args:
+        request_id: The correlation id, for logs and error messages.
+        remaining_ms: Returns the milliseconds until the function is stopped; `None` without a limit.
+        opener: Opens the stream. Without one, a stream is collected and sent whole.
+
+    Attributes:
+        streamed: Whether a part of the reply was sent as a stream.
+        gone: Whether the client disconnected.
+        takes_stream: Whether the client accepts a stream.
+    """
+
+    __slots__ = (
+        *("_collected", "_headers", "_long_text", "_may_stream", "_opener", "_quiet_s", "_sink", "_streams"),
+        *("_takes_json", "gone", "remaining_ms", "request_id", "streamed", "takes_stream"),
+    )
+
+    remaining_ms: Callable[[], int | None]
+
+    def __init__(
+        self,
+        request_id: str,
+        remaining_ms: Callable[[], int | None] = no_limit,
+        opener: StreamOpener | None = None,
+    ) -> None:
+        self.request_id = request_id
+        self.remaining_ms = remaining_ms
+        self.streamed = self.gone = self.takes_stream = False
+        self._opener = opener
+        self._headers: Mapping[str, str] = {}
+        self._streams = self._may_stream = False
+        self._takes_json = True
+        self._long_text: tuple[str, str] | None = None
+        self._collected: _CollectedStream | None = None
+        self._sink: StreamSink | None = None
+        self._quiet_s = 0.0
+
+    def choose_form(self, *, streams: bool, may_stream: bool, takes_stream: bool, takes_json: bool) -> None:
+        """Choose the form of the reply to an MCP request.
+
+        Args:
+            streams: Whether the client wants messages before the result.
+            may_stream: Whether a stream may be opened anyway, for logs and questions: requests of the handshake era do
+                not say whether they want them.
+            takes_stream: Whether the client accepts a stream.
+            takes_json: Whether the client accepts a JSON object. Otherwise the result is an event.
+        """
+        self.takes_stream = takes_stream
+        self._streams, self._may_stream = streams and takes_stream, may_stream and takes_stream
+        self._takes_json = takes_json or not takes_stream
+
+    @property
+    def can_stream(self) -> bool:
+        """Whether the client receives a stream while it is written."""
+        return self.takes_stream and self._opener is not None
+
+    @property
+    def silent(self) -> bool:
+        return not (self._streams and self._opener is not None)
+
+    @property
+    def may_ask(self) -> bool:
+        return self._may_stream and self._opener is not None
+
+    # The response
+
+    def add_headers(self, headers: Mapping[str, str]) -> None:
+        """Add headers to the response: whole, streamed, or an error of the transport. The response's own headers have
+        priority."""
+        self._headers = {**self._headers, **headers}
+
+    def with_added_headers(self, response: HttpResponse) -> HttpResponse:
+        return replace(response, headers={**self._headers, **response.headers}) if self._headers else response
+
+    def open_stream(self, status: int, headers: Mapping[str, str]) -> StreamSink:
+        """Begin the response: as a stream if the caller of the handler supports it, otherwise in memory. At most once;
+        the application must then return `None`."""
+        if self._opener is None:
+            self._collected = _CollectedStream(status, headers)
+            return self._collected
+        sink = self._opener(status, {**self._headers, **headers} if self._headers else headers)
+        self.streamed = True
+        return sink
+
+    def finish(self, response: HttpResponse | None) -> HttpResponse | None:
+        """Return the whole response; `None` if it was streamed. `response` is what the application returned."""
+        collected = self._collected
+        return HttpResponse(collected.status, collected.headers, bytes(collected.body)) if collected else response
+
+    # The messages of an MCP reply
+
+    def in_pieces(self, text: str) -> str:
+        """Write a long text in pieces, as a part of the result. Returns the placeholder for it in the result."""
+        placeholder = os.urandom(16).hex()
+        self._long_text = (placeholder, text)
+        return placeholder
+
+    def notify(self, method: str, params: dict[str, Json]) -> None:
+        if self._streams or self._may_stream:
+            self._write(_event(notification_message(method, params)))
+
+    def request(self, identifier: str, method: str, params: JsonObject) -> None:
+        self._write(_event(request_message(identifier, method, params)))
+
+    def keep_alive(self) -> None:
+        """Send a comment line, so that no proxy closes a quiet connection."""
+        if self._streams or self._sink is not None:
+            self._write(b": keep-alive\n\n")
+
+    def pause(self, seconds: float, sleep: Callable[[float], None]) -> None:
+        """Wait, unless the client is gone. Sends a comment line after each `KEEP_ALIVE_S`, and opens the stream for it
+        if the client accepts one."""
+        while seconds > 0 and not self.gone:
+            part_s = min(seconds, KEEP_ALIVE_S - self._quiet_s)
+            sleep(part_s)
+            seconds -= part_s
+            self._quiet_s += part_s
+            if self._quiet_s < KEEP_ALIVE_S:
+                continue
+            self._quiet_s = 0.0
+            # Without a stream, the comments would be collected for nothing.
+            if self._sink is not None or ((self._streams or self._may_stream) and self._opener is not None):
+                self._write(b": keep-alive\n\n")
+
+    def result(self, message: Mapping[str, Json]) -> HttpResponse | None:
+        if self._long_text is not None:
+            self._write_long(dumps(message), *self._long_text)
+            return None
+        if not self._streams and self._sink is None and self._takes_json:
+            return json_response(200, message)
+        self._write(_event(message))
+        return None
+
+    def error(self, status: int, message: Mapping[str, Json]) -> HttpResponse | None:
+        if self._sink is None and (self._takes_json or status != 200):
+            return json_response(status, message)
+        self._write(_event(message))
+        return None
+
+    def _write_long(self, message: str, placeholder: str, text: str) -> None:
+        head, _, tail = _on_one_line(message).partition(placeholder)
+        self._write(f"event: message\ndata: {head}".encode())
+        for start in range(0, len(text), PIECE_CHARACTERS):
+            self._write(_on_one_line(escaped(text[start : start + PIECE_CHARACTERS])).encode())
+        self._write(f"{tail}\n\n".encode())
+
+    def _write(self, data: bytes) -> None:
+        if self.gone:
+            return
+        try:
+            if self._sink is None:
+                self._sink = self.open_stream(200, STREAM_HEADERS)
+            self._sink.write(data)
+        except ClientGone:
+            logger.info("request %s: the client went away before its answer was complete", self.request_id)
+            self.gone = True
+
+
+class _CollectedStream(Struct):
+    status: int
+    headers: Mapping[str, str]
+    body: bytearray = field(default_factory=bytearray)
+
+    def write(self, data: bytes) -> None:
+        self.body += data
+
+
+class Application(Protocol):
+    """The MCP endpoint as the transport sees it."""
+
+    def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
+        """Return the response, or `None` after a stream."""
+
+
+def json_response(status: int, message: Mapping[str, Json]) -> HttpResponse:
+    return HttpResponse(status, JSON_HEADERS, dumps(message).encode())
+
+
+def _event(message: Mapping[str, Json]) -> bytes:
+    return f"event: message\ndata: {_on_one_line(dumps(message))}\n\n".encode()
+
+
+_LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+"""Characters of JSON strings at which some clients split the lines of a stream."""
+
+
+def _on_one_line(text: str) -> str:
+    """Escape the line ends in a JSON text."""
+    return text if text.isascii() else text.translate(_LINE_ENDS)
+
+
+def refusal(status: int, message: str) -> HttpResponse:
+    return json_response(status, error_message(None, ProtocolError(INVALID_REQUEST, message)))
