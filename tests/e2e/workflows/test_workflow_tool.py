@@ -14,9 +14,9 @@ from msgspec import structs
 from mcp_baton import Argument, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
+from mcp_baton.tools.arguments import TASK_ARGUMENT
 from mcp_baton.tools.published_schema import optional_parameter
 from mcp_baton.workflow.sources import Source
-from mcp_baton.workflow.workflow_tool import TASK_ID_DESCRIPTION
 from tests.e2e import support
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Sink
@@ -118,7 +118,7 @@ def test_a_workflow_tool_is_listed_with_a_description_and_a_schema(baton: Connec
             "task_id": optional_parameter(
                 {
                     "type": "string",
-                    "description": TASK_ID_DESCRIPTION,
+                    "description": TASK_ARGUMENT.description,
                 }
             ),
         },

@@ -20,7 +20,6 @@ from mcp_baton.protocol.jsonrpc import (
     result_message,
 )
 from mcp_baton.protocol.paths import CALLBACKS, LINKS
-from mcp_baton.questions.deliver_answer import deliver_answer
 from mcp_baton.server.access import ForeignPage, Origins, early_answer, is_approvals
 from mcp_baton.server.methods import METHODS, Method, call_method
 from mcp_baton.server.methods.lifecycle import complete_result
@@ -106,6 +105,8 @@ class Endpoint:
         if isinstance(message, Malformed):
             return json_response(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
         if isinstance(message, Response):
+            from mcp_baton.questions.deliver_answer import deliver_answer
+
             server, store = self._services.for_caller(request.claims, exchange)
             return deliver_answer(store, request.owner, message, server.hides, self._dispatch)
         try:

@@ -31,11 +31,11 @@ from mcp_baton.tools.resource import APP_URI, SCHEME, Resource, is_reserved
 from mcp_baton.tools.tool import Tool, ToolOptions, task_support
 from mcp_baton.workflow.definition import ToolFunction, Workflow
 from mcp_baton.workflow.server_view import REPEATS, ServerOptions, ServerView, TaskIds
-from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 if TYPE_CHECKING:
     from mcp_baton.approvals.record import ApprovalListener
     from mcp_baton.workflow.workflow_function import WorkflowOptions
+    from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 
 class Registrar(Protocol):

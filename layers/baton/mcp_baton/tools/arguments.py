@@ -51,3 +51,8 @@ class Argument(Struct, frozen=True):
         """The description that lists show."""
         note = "Secret: it is not stored, and must be given again when the task is resumed." if self.secret else ""
         return " ".join(text for text in (self.description, note) if text)
+
+
+TASK_ARGUMENT: Final = Argument(
+    TASK_ID, "The task_id of an earlier result, to continue that task. Leave it out to start anew."
+)

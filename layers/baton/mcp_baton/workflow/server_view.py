@@ -5,7 +5,7 @@ One owner may have several tokens with different scopes.
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
@@ -14,20 +14,19 @@ from mcp_baton.protocol.budget import PLACEHOLDER_BYTES
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import EXTRA_PREFIX, ITEMS_PREFIX, StepStatus, TaskRecord, steps_of
 from mcp_baton.tools.approval import GRACE_MS
-from mcp_baton.tools.arguments import TASK_ID, Argument
+from mcp_baton.tools.arguments import TASK_ARGUMENT, TASK_ID, Argument
 from mcp_baton.tools.completion import Completion
 from mcp_baton.tools.prompt import Prompt
 from mcp_baton.tools.resource import Resource
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.wait import hours_text, milliseconds
-from mcp_baton.workflow.workflow_tool import TASK_ID_DESCRIPTION, WorkflowTool
+
+if TYPE_CHECKING:
+    from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 type TaskIds = Literal["meta", "text"]
 """Where clients read and write a task's id: only in `_meta`, or also in prompts' texts and arguments."""
-
-TASK_ARGUMENT: Final = Argument(TASK_ID, TASK_ID_DESCRIPTION)
-
 
 REPEATS: Final = timedelta(minutes=2)
 
@@ -65,7 +64,7 @@ class ServerView(Struct, frozen=True):
     prompts: Mapping[str, Prompt]
     workflows: Mapping[str, Workflow]
     completions: Mapping[tuple[str, str], Completion]
-    workflow_tools: dict[str, WorkflowTool]
+    workflow_tools: "dict[str, WorkflowTool]"
     is_filtered: bool = False
     lacks_tools: bool = False
 
@@ -140,12 +139,14 @@ class ServerView(Struct, frozen=True):
     def workflow_tool_names(self) -> list[str]:
         return [name for name, workflow in self.workflows.items() if workflow.has_workflow_tool]
 
-    def workflow_tool(self, name: str) -> WorkflowTool | None:
+    def workflow_tool(self, name: str) -> "WorkflowTool | None":
         workflow = self.workflows.get(name)
         if workflow is None or not workflow.has_workflow_tool:
             return None
         tool = self.workflow_tools.get(name)
         if tool is None or tool.workflow is not workflow:
+            from mcp_baton.workflow.workflow_tool import WorkflowTool
+
             tool = self.workflow_tools[name] = WorkflowTool(workflow, self.tools)
         return tool
 

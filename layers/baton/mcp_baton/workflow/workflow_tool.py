@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tools.arguments import TASK_ID, Argument
+from mcp_baton.tools.arguments import TASK_ARGUMENT, TASK_ID, Argument
 from mcp_baton.tools.published_schema import optional_parameter, published
 from mcp_baton.tools.quoting import quoted_error
 from mcp_baton.tools.resource import APP_URI
@@ -152,7 +152,6 @@ def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 REQUIRED: Final = "required unless task_id is given"
-TASK_ID_DESCRIPTION: Final = "The task_id of an earlier result, to continue that task. Leave it out to start anew."
 
 _STEP: Final[JsonObject] = {
     "type": "object",
@@ -282,7 +281,7 @@ class WorkflowTool:
                 "description": text,
                 "properties": answers,
             }
-        properties[TASK_ID] = {"type": "string", "description": TASK_ID_DESCRIPTION}
+        properties[TASK_ID] = {"type": "string", "description": TASK_ARGUMENT.description}
         return published({"$defs": definitions, "type": "object", "properties": properties})
 
     def canonical(self, arguments: JsonObject) -> dict[str, Json]:
