@@ -22,6 +22,8 @@ ALL = [block for page in PAGES for block in blocks(page)]
 LANGUAGES = {"python", "sh", "console", "json", "toml", "yaml", "text", "mermaid", "ts"}
 # Other tests run the Python of these pages.
 RUN_BY = {
+    "docs/choose.md": "tests/site/test_choose.py",
+    "docs/example.md": "tests/site/test_example.py",
     "docs/testing.md": "tests/unit/testing/test_plugin.py",
     "docs/tutorial.md": "tests/site/test_tutorial.py",
 }
