@@ -22,7 +22,7 @@ from tests.model.database import DirectClient
 from tests.model.language import Failed, Request, Stopped, Task
 from tests.model.plan import PIN, Line, Plan, Value, World, key_of
 from tests.model.tools import Tools
-from tests.model.views import JOB_MESSAGES, Views
+from tests.model.views import JOB_MESSAGES, PAUSE, Views
 
 MOST_EVENTS = 100
 SETTLE_S = 70.0
@@ -508,6 +508,9 @@ class Driver:
         views = Views(self.client, self.task_id)
         for text in views.contradictions():
             raise Difference(f"views: {text}")
+        if (views.meta.get(PAUSE) or {}).get("type") == "answersRequired":
+            asked = [line.name for line in self.plan.lines if self.task.is_asked(line)]
+            self.expect(views.suggested_answers == asked, f"next: the model asks {asked}, the server {views.next}")
         if self.job is None or self.has_called or not self.is_fresh:
             return
         state = self.job.poll()

@@ -179,4 +179,32 @@ EXAMPLES: tuple[Example, ...] = (
         ),
         World(meanwhile="callback", seed=0),
     ),
+    Example(
+        "an answer that comes before the condition of its question fails hides why the run has stopped",
+        "If another value does not exist, the run pauses with unresolvableParams, and the reason names the condition "
+        "(docs/workflows.md, Conditions).",
+        Plan(
+            [
+                Line("s0", tool="t0", arguments={"x": ("constant", 5)}),
+                Line("s1", "model", when=("in", ("output", "s0", "list.9"), ("constant", [1, 3]))),
+            ],
+            {"t0": Tool("t0")},
+        ),
+        World(answers={"s1": 1}, early=("s1",)),
+    ),
+    Example(
+        "a callback brings the value of a question while another question is open",
+        "If a callback brings the values of another question meanwhile, the suggested call has that question, too "
+        "(docs/workflows.md, Questions).",
+        Plan(
+            [
+                Line("s0", tool="t0", arguments={"x": ("constant", 5)}),
+                Line("s1", "user"),
+                Line("s2", "callback", within_s=72000.0),
+                Line("s3", "model", arguments={"v": ("output", "s2", None)}),
+            ],
+            {"t0": Tool("t0", callback="s2")},
+        ),
+        World(answers={"s1": 4, "s3": 1}, seed=1),
+    ),
 )

@@ -63,7 +63,6 @@ def run_batch(
     statuses = statuses_under(task, pending_move.workflow) if pending_move else statuses_of(task)
     completed_names = (name for name, status in statuses.items() if status is StepStatus.COMPLETED)
     early_names = {name for name in completed_names if is_early(task.variables, name)}
-    still_early = {name for name in early_names if variables.changed.get(f"{EARLY_PREFIX}{name}") is not False}
     ended_lists = {
         name for name, step_items in items.items() if step_items.stored and list_in(task.variables, name) is None
     }
@@ -72,8 +71,12 @@ def run_batch(
     users = {user for trace in traces if trace.step.name in written_names for user in trace.users}
     unchanged = sorted((users.union(watched) - written_names) & statuses.keys())
     places = {name: index for index, name in enumerate(statuses)}
-    new_statuses = statuses | dict.fromkeys(still_early, StepStatus.PENDING)
-    new_statuses |= {write.name: write.status for write in writes}
+    new_statuses = statuses | {write.name: write.status for write in writes}
+    for name, status in new_statuses.items():
+        # A value that no step may use yet leaves its step open, also one that this run has brought.
+        early = variables.changed.get(f"{EARLY_PREFIX}{name}", is_early(task.variables, name))
+        if early and status is StepStatus.COMPLETED:
+            new_statuses[name] = StepStatus.PENDING
     completed = finished and all(status.settled for status in new_statuses.values())
     ended = {name for name in items if _is_settled(new_statuses, name)}
     completed_lists = {write.name for write in writes if isinstance(write.result, ListResult)}
