@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_baton.testing import connecting
-from mcp_baton.testing.wire import Era
+from mcp_baton.testing.mcp_client import Era
 from tests.memory_dynamodb import memory_database
 
 

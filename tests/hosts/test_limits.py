@@ -13,7 +13,7 @@ import shop
 from mcp_baton import Server, Step, ToolError, Workflow, constant
 from mcp_baton.testing import Connect
 from mcp_baton.testing.client import Client
-from mcp_baton.testing.wire import Era
+from mcp_baton.testing.mcp_client import Era
 from tests.clients.server import server as clients_server
 from tests.hosts.host import CHARACTERS_A_TOKEN, MAX_TOKENS, Host, everything, omission_reasons, text_only
 from tests.hosts.phrases import Call, read

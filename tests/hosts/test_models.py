@@ -12,7 +12,7 @@ import shop
 from mcp_baton import ToolError
 from mcp_baton.testing import Connect
 from mcp_baton.testing.client import Client
-from mcp_baton.testing.wire import Era
+from mcp_baton.testing.mcp_client import Era
 from tests.hosts.host import Host, Show, everything, first_block_of_errors, structure_only, text_only
 from tests.hosts.model import Model, prose
 from tests.hosts.phrases import Call, read

@@ -15,7 +15,7 @@ from mcp_baton.settings import Settings
 from mcp_baton.testing import connect, connecting, wire
 from mcp_baton.testing.client import Client, StartedTask
 from mcp_baton.testing.function import Clock
-from mcp_baton.testing.wire import result_in
+from mcp_baton.testing.wire import response_in
 from tests.model.changes import changed_plan
 from tests.model.code import code_of
 from tests.model.database import DirectClient
@@ -72,9 +72,9 @@ SENT: list[str] = []
 """What the server has sent to clients of plans with a secret since the last check."""
 
 
-def note_sent(messages: list[Any], status: int) -> Any:
+def note_sent(messages: list[Any]) -> Any:
     SENT.append(repr(messages))
-    return result_in(messages, status)
+    return response_in(messages)
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def fast_connections() -> Iterator[None]:
     """Let `connect` use the fast database and the virtual clock."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connecting, "_database", DirectClient)
-        patch.setattr(wire, "result_in", note_sent)
+        patch.setattr(wire, "response_in", note_sent)
         patch.setattr(connecting, "Clock", VirtualClock)
         yield
 

@@ -64,7 +64,7 @@ class Endpoint:
 
     def answers(self) -> Iterator[Finding]:
         """Check that the endpoint is an MCP server and accepts the caller."""
-        discovery = self._remote.request("server/discover")
+        discovery = self._remote.result("server/discover")
         yield held(f"{self.access.url} speaks MCP {', '.join(discovery['supportedVersions'])}")
 
     def refuses_others(self) -> Iterator[Finding]:
@@ -188,16 +188,16 @@ class Endpoint:
     def _listen(self, task_id: str, on_message: Callable[[dict[str, Any]], None]) -> None:
         transport = HttpTransport(self.access)
 
-        def send(message: Mapping[str, Any], headers: Mapping[str, str], take: Receive) -> None:
+        def send(message: Mapping[str, Any], headers: Mapping[str, str], take: Receive) -> int:
             def take_and_report(reply: dict[str, Any]) -> bool:
                 on_message(reply)
                 return take(reply)
 
-            transport.send(message, headers, take_and_report)
+            return transport.send(message, headers, take_and_report)
 
         with closing(transport):
             remote = Remote(send, self._terminal, ProgressDisplay(shown=False), lambda _seconds: None)
-            remote.request("subscriptions/listen", {"notifications": {"taskIds": [task_id]}})
+            remote.result("subscriptions/listen", {"notifications": {"taskIds": [task_id]}})
 
     def end_tasks(self) -> Iterator[Finding]:
         """Cancel the tasks that these checks have started, unless they have ended."""

@@ -236,7 +236,7 @@ def rounds_of(client: Client) -> tuple[JsonObject, JsonObject]:
     """Return the reply to the first round of an approved call and the params of its second round."""
     client.answers({"n": {"n": 1}})
     meta: dict[str, Any] = {}
-    reply = client.wire._send("tools/call", {"name": "pay", "arguments": {}}, meta)[0]  # noqa: SLF001
+    reply = client.wire.send("tools/call", {"name": "pay", "arguments": {}}, meta)
     responses: JsonObject = {"n": {"action": "accept", "content": {"n": 1}}}
     state = reply["requestState"]
     return reply, {"name": "pay", "arguments": {}, "requestState": state, "inputResponses": responses}
@@ -257,7 +257,7 @@ def test_a_round_that_is_replayed_64_times_continues_once(baton: Connect) -> Non
     bank, client = approved_question(baton)
     _, second_round = rounds_of(client)
     with ThreadPoolExecutor(16) as threads:
-        results = list(threads.map(lambda _: client.wire._send("tools/call", second_round, {})[0], range(64)))  # noqa: SLF001
+        results = list(threads.map(lambda _: client.wire.send("tools/call", second_round, {}), range(64)))
 
     assert sum(not result.get("isError") for result in results) == 1
     assert len(bank.payments) == 1

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from mcp_baton.cli.app import main
-from mcp_baton.cli.remote import client
+from mcp_baton.testing import mcp_client
 
 BATON = Path(sys.executable).parent / "baton"
 
@@ -194,10 +194,10 @@ def cursors(message: dict[str, Any]) -> httpx.Response:
         (result({"tasks": [json.loads("[" * 300 + "]" * 300)]}), "nested deeper than 220 levels"),
         (events("data: no\n\n"), "sent an event that is not a JSON-RPC message"),
         (events("data: []\n\n"), "sent an event that is not a JSON-RPC message"),
-        (error({"code": "-32602", "message": "no"}), 'whose code is not a number: {"code": "-32602"'),
-        (error({"message": "no"}), "whose code is not a number"),
-        (error("no"), "whose code is not a number: no"),
-        (result("no"), "gave an answer that cannot be used (AttributeError"),
+        (error({"code": "-32602", "message": "no"}), "gave an answer that cannot be used (TypeError"),
+        (error({"message": "no"}), "gave an answer that cannot be used (TypeError"),
+        (error("no"), "gave an answer that cannot be used (TypeError"),
+        (result("no"), "gave an answer that cannot be used (TypeError"),
         (result({"tasks": ["no"]}), "gave an answer that cannot be used (AttributeError"),
         (result({"tasks": [{}]}), "gave an answer that cannot be used (KeyError: "),
         (result({"resultType": "input_required", "inputRequests": [1]}), "gave an answer that cannot be used"),
@@ -210,7 +210,7 @@ def test_an_endless_or_malformed_answer_ends_the_command_with_two_lines(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(client, "PAGES", 7)
+    monkeypatch.setattr(mcp_client, "PAGES", 7)
     hostile.answer = answer
 
     assert main(["tasks", hostile.url, "--all"]) == 4

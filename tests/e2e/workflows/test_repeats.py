@@ -227,7 +227,7 @@ class LocalRemote(Remote):
         self.client = client
 
     @override
-    def request(self, method: str, params: Any = None, meta: Any = None, **_: Any) -> dict[str, Any]:
+    def result(self, method: str, params: Any = None, meta: Any = None, **_: Any) -> dict[str, Any]:
         return dict(self.client.request(method, params, meta))
 
 

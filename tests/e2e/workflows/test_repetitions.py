@@ -20,7 +20,7 @@ from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.telemetry import Telemetry
 from mcp_baton.testing import Client, connect
-from mcp_baton.testing.wire import Era, JsonRpcError
+from mcp_baton.testing.mcp_client import Era, JsonRpcError
 from mcp_baton.workflow.engine import Engine
 from tests.e2e.support import Client as WireClient
 
@@ -271,11 +271,11 @@ def test_one_of_two_calls_takes_over_a_run_that_died_and_the_other_asks_nobody(m
 
         def take_second(*arguments: Any, **options: Any) -> TaskRecord:
             monkeypatch.setattr(Engine, "take", take)
-            faster.append(client.wire._send("tools/call", request, CAPABLE)[0])  # noqa: SLF001 - `request` answers the form
+            faster.append(client.wire.send("tools/call", request, CAPABLE))
             return take(*arguments, **options)
 
         monkeypatch.setattr(Engine, "take", take_second)
-        slower, _ = client.wire._send("tools/call", request, CAPABLE)  # noqa: SLF001 - `request` answers the form
+        slower = client.wire.send("tools/call", request, CAPABLE)
         assert "inputRequests" in faster[0]
         assert "inputRequests" not in slower
         assert is_repeat(slower)
@@ -368,8 +368,8 @@ def pay_back_server() -> Server:
 def test_an_equal_call_while_a_form_is_open_asks_nobody_and_a_later_round_is_the_same_call() -> None:
     with connect(pay_back_server()) as client:
         request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
-        first, _ = client.wire._send("tools/call", request, CAPABLE)  # noqa: SLF001 - `request` answers the form
-        [(key, _)] = first["inputRequests"].items()  # type: ignore[union-attr]
+        first = client.wire.send("tools/call", request, CAPABLE)
+        [(key, _)] = first["inputRequests"].items()
         second, _ = client.wire.request("tools/call", request, CAPABLE)
         assert is_repeat(second)
         assert second["structuredContent"]["pause_reason"]["type"] == "answersRequired"  # type: ignore[index,call-overload]

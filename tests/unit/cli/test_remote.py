@@ -42,7 +42,7 @@ class LocalRemote(Remote):
         self._client = client
 
     @override
-    def request(self, method: str, params: Any = None, meta: Any = None, **_: Any) -> dict[str, Any]:
+    def result(self, method: str, params: Any = None, meta: Any = None, **_: Any) -> dict[str, Any]:
         return dict(self._client.request(method, params, meta))
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.testing.function import TIMEOUT_S, Clock, Invocations, Killed
-from mcp_baton.testing.wire import Stream, result_in
+from mcp_baton.testing.mcp_client import result_in
+from mcp_baton.testing.wire import Stream
 
 
 def test_two_readings_of_the_clock_differ() -> None:
@@ -68,7 +69,7 @@ def test_a_stream_can_be_read_in_chunks_of_any_size() -> None:
 
 
 def test_an_invalid_answer_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match="HTTP 500"):
-        result_in([{"error": "internal error"}], 500)
-    with pytest.raises(RuntimeError, match="HTTP 202"):
-        result_in([], 202)
+    with pytest.raises(TypeError, match="HTTP 500"):
+        result_in({"error": "internal error"}, 500)
+    with pytest.raises(TypeError, match="HTTP 202"):
+        result_in({}, 202)

@@ -47,7 +47,7 @@ def call(
     with open_connection(connection, as_json=as_json) as remote:
         listed_tool = remote.tool(tool)
         task_id = None if task is None else remote.find_task(task)
-        result = remote.call(listed_tool, for_tool(parsed_arguments, listed_tool.get("inputSchema", {})), task_id)
+        result = remote.call(tool, for_tool(parsed_arguments, listed_tool.get("inputSchema", {})), task_id)
     if as_json:
         print_json({name: value for name, value in result.items() if name != "resultType"})
     else:

@@ -14,24 +14,15 @@ from mcp_baton.protocol.paths import CALLBACKS
 from mcp_baton.tasks.record import PROGRESS, WORKFLOW_TASK
 from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.function import Clock, Function, Invocations, Kill
+from mcp_baton.testing.mcp_client import ROUNDS, Era, JsonRpcError
 from mcp_baton.testing.overrides import Overrides
 from mcp_baton.testing.results import Contents, Result, Run, Task, TaskState, own_meta
 from mcp_baton.testing.script import FixedResult, Script
 from mcp_baton.testing.store import Store
-from mcp_baton.testing.wire import ROUNDS, Era, JsonRpcError, Wire
+from mcp_baton.testing.wire import Wire
 from mcp_baton.testing.workers import WaitingEvent, Worker, WorkerRun
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.workflow.definition import ANSWERS
-
-
-def pages(request: Callable[[str, JsonObject], JsonObject], method: str, key: str) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = []
-    params: JsonObject | None = {}
-    while params is not None:
-        page = request(method, params)
-        items += cast("list[dict[str, Any]]", page[key])
-        params = {"cursor": page["nextCursor"]} if "nextCursor" in page else None
-    return items
 
 
 def omit(members: JsonObject, *names: str) -> dict[str, Json]:
@@ -469,7 +460,7 @@ class Client(Controls):
 
     def tasks(self) -> list[Task]:
         """Return the owner's tasks, newest first, without variables. Only the 2025 era lists tasks."""
-        items = pages(replace(self, era="2025").request, "tasks/list", "tasks")
+        items = replace(self, era="2025").wire.pages("tasks/list", "tasks")
         return [Task(item["taskId"], item["status"], {}, None, item) for item in items]
 
     def cancel(self, task_id: str) -> Task:
@@ -525,7 +516,7 @@ class Client(Controls):
 
     def list_tools(self) -> list[dict[str, Any]]:
         """Return the listed tools."""
-        return pages(self.request, "tools/list", "tools")
+        return self.wire.pages("tools/list", "tools")
 
     def read_resource(self, uri: str) -> Contents:
         """Return a resource's contents."""

@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from mcp_baton import Server
     from mcp_baton.settings import Settings
     from mcp_baton.testing.client import Client
-    from mcp_baton.testing.wire import Era
+    from mcp_baton.testing.mcp_client import Era
     from mcp_baton.testing.workers import Workers
 
 

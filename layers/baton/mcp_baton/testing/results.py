@@ -12,7 +12,7 @@ from mcp_baton.present.view import ENDED, TaskView, view_in_meta, view_in_result
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, SERVER_INFO_KEY
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.tasks.record import PAUSED_STEP, paused_step
-from mcp_baton.testing.wire import JsonRpcError
+from mcp_baton.testing.mcp_client import JsonRpcError
 
 MAX_TEXT = 120
 """The maximum length of a text in a `repr`."""

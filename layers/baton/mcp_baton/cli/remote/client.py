@@ -3,35 +3,22 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from itertools import count
-from typing import Any, Final
+from typing import Any, Final, override
 
 from msgspec import structs
 
 from mcp_baton.cli.remote.arguments import unknown
-from mcp_baton.cli.remote.errors import CommandFailure, Rejected, Unreachable, ended_message, protocol_error
-from mcp_baton.cli.remote.printing import ProgressDisplay, short
+from mcp_baton.cli.remote.errors import CommandFailure, Unreachable, ended_message
+from mcp_baton.cli.remote.printing import ProgressDisplay
 from mcp_baton.cli.remote.questions import Stopped, Terminal
 from mcp_baton.cli.remote.task import RunResult
 from mcp_baton.exceptions import BatonError
 from mcp_baton.present.view import NEXT_KEY, TaskView, view_in_meta, view_in_result
-from mcp_baton.protocol.envelope import (
-    CAPABILITIES_KEY,
-    CLIENT_INFO_KEY,
-    TASK_ID_KEY,
-    TASKS_EXTENSION,
-    VERSION_HEADER,
-    VERSION_KEY,
-)
-from mcp_baton.testing.wire import REVISIONS, Era, parameter_headers, standard_headers
+from mcp_baton.protocol.envelope import CAPABILITIES_KEY, CLIENT_INFO_KEY, TASK_ID_KEY, TASKS_EXTENSION
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.testing.mcp_client import JsonRpcError, McpClient
+from mcp_baton.testing.results import Run
 from mcp_baton.tools.schema.prompt_arguments import SECRETS
-
-ROUNDS: Final = 100
-"""The maximum number of times that one request may ask questions."""
-
-PAGES: Final = 1_000
-ENTRIES: Final = 100_000
-"""The maximum number of pages and entries of a list."""
 
 SEARCH_LIMIT: Final = 1_000
 """The number of newest tasks among which a prefix is looked up."""
@@ -48,15 +35,15 @@ type Receive = Callable[[dict[str, Any]], bool]
 """Gets each message of an answer when it arrives. Returns whether it was the last one."""
 
 
-type Send = Callable[[Mapping[str, Any], Mapping[str, str], Receive], None]
-"""Sends a message with headers to a server, and reads the answer."""
+type Send = Callable[[Mapping[str, Any], Mapping[str, str], Receive], int]
+"""Sends a message with headers to a server, and reads the answer. Returns its HTTP status."""
 
 
-class Remote:
+class Remote(McpClient):
     """A server, with the terminal that answers its questions and shows its progress.
 
-    Requests raise `Rejected` if the server answers with an error, `Unreachable` if it does not answer, and `Denied` if
-    it rejects the caller.
+    Requests raise `JsonRpcError` if the server answers with an error, `Unreachable` if it does not answer, and `Denied`
+    if it rejects the caller.
 
     Args:
         send: Sends a message to it.
@@ -65,82 +52,62 @@ class Remote:
         sleep: Waits for a number of seconds before a task is polled again.
     """
 
+    era = "2026"
+
     def __init__(
         self, send: Send, terminal: Terminal, progress: ProgressDisplay, sleep: Callable[[float], None]
     ) -> None:
         self.terminal = terminal
         self.progress = progress
-        self._send = send
+        self._send_message = send
         self._sleep = sleep
-        self._ids = count(1)
+        self._tools: dict[str, dict[str, Any]] = {}
 
-    def request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        *,
-        era: Era = "2026",
-        headers: Mapping[str, str] | None = None,
-    ) -> dict[str, Any]:
-        """Send a request, answer the server's questions, and return the result.
+    @property
+    @override
+    def declared(self) -> JsonObject:
+        return {
+            CLIENT_INFO_KEY: {"name": "baton", "version": version("mcp-baton")},
+            # Declared even without a terminal, where questions are declined: some servers reject other clients.
+            CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}, "elicitation": {"form": {}}},
+        }
 
-        `meta` and `headers` are added to those of the era. Only 2025 has `tasks/list`.
-        """
-        all_params = dict(params or {})
-        for _ in range(ROUNDS):
-            result = self._send_request(method, all_params, meta or {}, era, headers or {})
-            if result.get("resultType") != "input_required":
-                return result
-            questions = result.get("inputRequests", {})
-            all_params["inputResponses"] = {key: self.terminal.answer(question) for key, question in questions.items()}
-            if "requestState" in result:
-                all_params["requestState"] = result["requestState"]
-        raise Rejected(0, f"{method} has asked {ROUNDS} times and asks again")
+    @override
+    def input_schema(self, tool: str) -> Mapping[str, Any]:
+        schema: Mapping[str, Any] = self._tools.get(tool, {}).get("inputSchema", {})
+        return schema
 
-    def _send_request(
-        self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], era: Era, headers: Mapping[str, str]
-    ) -> dict[str, Any]:
-        all_params = {**params, "_meta": {**_era_meta(era), **meta}} if era == "2026" or meta else params
-        request = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": all_params}
-        standard = standard_headers(method, params) if era == "2026" else {}
+    @override
+    def answer(self, question: JsonObject, key: str) -> JsonObject:
+        return self.terminal.answer(question)
+
+    @override
+    def exchange(self, message: JsonObject, headers: Mapping[str, str], *, is_repeat: bool) -> tuple[JsonObject, int]:
         responses: list[dict[str, Any]] = []
 
-        def receive(message: dict[str, Any]) -> bool:
-            if message.get("method") == "notifications/progress":
-                self.progress.notify(message.get("params", {}))
-            elif "method" not in message and ("result" in message or "error" in message):
-                responses.append(message)
+        def receive(received: dict[str, Any]) -> bool:
+            if received.get("method") == "notifications/progress":
+                self.progress.notify(received.get("params", {}))
+            elif "method" not in received and ("result" in received or "error" in received):
+                responses.append(received)
             return bool(responses)
 
-        self._send(request, {VERSION_HEADER: REVISIONS[era], **standard, **headers}, receive)
+        status = self._send_message(message, headers, receive)
         if not responses:
-            raise Unreachable(f"the answer to {method} is incomplete. If the request has a task, look at the task")
-        return _result(responses[0])
-
-    def _pages(self, method: str, key: str, *, era: Era = "2026", limit: int | None = None) -> list[dict[str, Any]]:
-        """Return the entries of a list. After `limit` entries, no further page is requested."""
-        entries: list[dict[str, Any]] = []
-        cursor: str | None = None
-        for _ in range(PAGES):
-            page = self.request(method, {} if cursor is None else {"cursor": cursor}, era=era)
-            entries += page.get(key, [])
-            cursor = page.get("nextCursor")
-            if cursor is None or (limit is not None and len(entries) >= limit):
-                return entries
-            if len(entries) > ENTRIES:
-                break
-        raise protocol_error(f"the list of {method} does not end: {PAGES:,} pages or {ENTRIES:,} entries were read")
+            problem = f"the answer to {message['method']} is incomplete"
+            raise Unreachable(f"{problem}. If the request has a task, look at the task")
+        return responses[0], status
 
     def tool(self, name: str) -> dict[str, Any]:
-        return _find_by_name(name, self._pages("tools/list", "tools"), "tool")
+        self._tools = {str(tool["name"]): tool for tool in self.pages("tools/list", "tools")}
+        return _named(name, self._tools, "tool")
 
     def prompt(self, name: str) -> dict[str, Any]:
-        return _find_by_name(name, self._pages("prompts/list", "prompts"), "prompt")
+        return _named(name, {str(item["name"]): item for item in self.pages("prompts/list", "prompts")}, "prompt")
 
     def tasks(self, limit: int | None) -> list[dict[str, Any]]:
-        """Return the caller's newest tasks; all for `None`."""
-        return self._pages("tasks/list", "tasks", era="2025", limit=limit)
+        """Return the caller's newest tasks; all for `None`. Only the 2025 era lists tasks."""
+        return self.pages("tasks/list", "tasks", era="2025", limit=limit)
 
     def find_task(self, prefix: str) -> str:
         """Return the id of the caller's only task with this prefix."""
@@ -148,13 +115,13 @@ class Remote:
 
     def task(self, task_id: str) -> TaskView:
         """Return a task with its suggested calls."""
-        return view_in_result(self.request("tasks/get", {"taskId": task_id}, {NEXT_KEY: True}))
+        return view_in_result(self.result("tasks/get", {"taskId": task_id}, {NEXT_KEY: True}))
 
     def workflow_of(self, prefix: str) -> tuple[str, str]:
         """Return the id and the workflow of a task that can be resumed.
 
         Raises:
-            Failure: it has ended, or it belongs to a tool.
+            CommandFailure: it has ended, or it belongs to a tool.
         """
         state = self.task(self.find_task(prefix))
         if state.ended:
@@ -167,12 +134,11 @@ class Remote:
         """Cancel a task, or complete it with a result.
 
         Raises:
-            Failure: it has already ended.
+            CommandFailure: it has already ended.
         """
         state = self.task(task_id)
         if not state.ended:
-            params = {} if result is None else {"result": result}
-            self.request("tasks/cancel", {"taskId": task_id, **params})
+            self.result("tasks/cancel", {"taskId": task_id, **({} if result is None else {"result": result})})
             state = self.task(task_id)
             # The 2026 era acknowledges the request even if the task ended in the meantime.
             if result is None and state.status == "cancelled":
@@ -183,18 +149,15 @@ class Remote:
 
     def run(self, name: str, arguments: Mapping[str, str], task_id: str | None = None) -> RunResult:
         """Run a workflow, or resume a task of it."""
-        result = self.request("prompts/get", {"name": name, "arguments": dict(arguments)}, _meta_for(task_id))
-        meta, messages = result.get("_meta", {}), tuple(result.get("messages", ()))
-        if "task_id" not in meta:
-            return RunResult(name, messages, None)
-        return RunResult(name, messages, self._task_after_run(meta), meta.get("persisted", True))
+        run = Run.of(self.result("prompts/get", {"name": name, "arguments": dict(arguments)}, _meta_for(task_id)))
+        return RunResult(name, run, self._task_after_run(run.meta) if "task_id" in run.meta else None)
 
     def _task_after_run(self, meta: Mapping[str, Any]) -> TaskView:
         """Return the task after a run: as it is stored, unless the changes of the run were not stored."""
         view = view_in_meta(meta)
         try:
             stored_task = self.task(view.task_id)
-        except Rejected:
+        except JsonRpcError:
             return view
         if meta.get("persisted", True) is True:
             return stored_task
@@ -208,7 +171,7 @@ class Remote:
         while True:
             try:
                 return self.run(name, arguments, task_id)
-            except Rejected as error:
+            except JsonRpcError as error:
                 names = error.data.get(SECRETS) if isinstance(error.data, Mapping) else None
                 secrets = names if isinstance(names, list) else []
                 missing = [secret for secret in secrets if isinstance(secret, str) and secret not in arguments]
@@ -219,20 +182,15 @@ class Remote:
                 except Stopped:
                     raise error from None
 
-    def call(self, tool: Mapping[str, Any], arguments: Mapping[str, Any], task_id: str | None = None) -> dict[str, Any]:
+    def call(self, tool: str, arguments: Mapping[str, Any], task_id: str | None = None) -> dict[str, Any]:
         """Call a tool and return the result. If the call becomes a task, wait until the task ends.
 
-        Args:
-            tool: The tool as it is listed.
-            arguments: Its arguments.
-            task_id: The task of the workflow to which the call belongs.
+        `task_id` is the task of the workflow to which the call belongs.
 
         Raises:
-            Failure: the call's task failed or was cancelled.
+            CommandFailure: the call's task failed or was cancelled.
         """
-        params = {"name": tool["name"], "arguments": dict(arguments)}
-        headers = parameter_headers(tool.get("inputSchema", {}), arguments)
-        result = self.request("tools/call", params, _meta_for(task_id), headers=headers)
+        result = self.result("tools/call", {"name": tool, "arguments": dict(arguments)}, _meta_for(task_id))
         return self._wait_for_task(result) if result.get("resultType") == "task" else result
 
     def _wait_for_task(self, task: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,27 +209,16 @@ class Remote:
                     case "input_required" if task.get("inputRequests"):
                         questions = task["inputRequests"]
                         answers = {key: self.terminal.answer(question) for key, question in questions.items()}
-                        self.request("tasks/update", {"taskId": task_id, "inputResponses": answers})
+                        self.result("tasks/update", {"taskId": task_id, "inputResponses": answers})
                         self._sleep(ANSWER_DELAY_S)
                     case _:
                         self._sleep(min(max(task.get("pollIntervalMs", 1_000), POLL_MS[0]), POLL_MS[1]) / 1000)
-                task = self.request("tasks/get", {"taskId": task_id})
+                task = self.result("tasks/get", {"taskId": task_id})
                 if task.get("statusMessage"):
                     self.progress.say(str(task["statusMessage"]))
         except KeyboardInterrupt:
             self.terminal.say(f"The task {task_id} continues. Use its id with baton show and baton cancel.")
             raise
-
-
-def _result(message: Mapping[str, Any]) -> dict[str, Any]:
-    if "error" in message:
-        error = message["error"]
-        code = error.get("code") if isinstance(error, dict) else None
-        if not isinstance(code, int):
-            raise protocol_error(f"the server answered with an error whose code is not a number: {short(error)}")
-        raise Rejected(code, str(error.get("message", "")), error.get("data"))
-    result: dict[str, Any] = message["result"]
-    return result
 
 
 def _without_meta(result: Any) -> Any:
@@ -285,22 +232,10 @@ def _meta_for(task_id: str | None) -> dict[str, Any]:
     return PROGRESS_TOKEN if task_id is None else {**PROGRESS_TOKEN, TASK_ID_KEY: task_id}
 
 
-def _era_meta(era: Era) -> dict[str, Any]:
-    if era == "2025":
-        return {}
-    return {
-        VERSION_KEY: REVISIONS["2026"],
-        CLIENT_INFO_KEY: {"name": "baton", "version": version("mcp-baton")},
-        # Declared even without a terminal, where questions are declined: some servers reject other clients.
-        CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}, "elicitation": {"form": {}}},
-    }
-
-
-def _find_by_name(name: str, items: Sequence[Mapping[str, Any]], kind: str) -> dict[str, Any]:
-    by_name = {str(item["name"]): dict(item) for item in items}
-    if name not in by_name:
-        raise unknown(kind, name, list(by_name))
-    return by_name[name]
+def _named(name: str, items: Mapping[str, dict[str, Any]], kind: str) -> dict[str, Any]:
+    if name not in items:
+        raise unknown(kind, name, list(items))
+    return items[name]
 
 
 def find_id(prefix: str, list_tasks: Callable[[], Sequence[Mapping[str, Any]]]) -> str:

@@ -67,9 +67,10 @@ def local_client(target: str) -> Iterator[Client]:
         yield client
 
 
-def _send_locally(client: Client, message: Mapping[str, Any], headers: Mapping[str, str], receive: Receive) -> None:
+def _send_locally(client: Client, message: Mapping[str, Any], headers: Mapping[str, str], receive: Receive) -> int:
     """Send a message to a server in this process, and take the messages of its answer as they are made."""
     response, _ = client.stage.function.invoke(client.wire.event(message, headers), Stream(receive).open)
     client.stage.worker.process_due()
     if response.get("body"):
         receive(json.loads(response["body"]))
+    return int(response.get("statusCode", 200))

@@ -1,9 +1,10 @@
 """The errors and exit codes of commands that use a server."""
 
-from typing import Any, Final
+from typing import Final
 
 from mcp_baton.exceptions import BatonError, StoreError, StoreUnavailable, TaskFinished, TaskNotFound
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
+from mcp_baton.testing.mcp_client import EndlessAnswer, JsonRpcError
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -18,9 +19,11 @@ class Unreachable(BatonError):
 
 def protocol_error(problem: str) -> Unreachable:
     """Return the error for an answer that breaks the protocol or does not end."""
-    return Unreachable(
-        f"{problem}\nThe server is faulty or hostile. The rest of its answer was not read; tell its operator"
-    )
+    return Unreachable(faulty(problem))
+
+
+def faulty(problem: str) -> str:
+    return f"{problem}\nThe server is faulty or hostile. The rest of its answer was not read; tell its operator"
 
 
 class Denied(BatonError):
@@ -31,20 +34,11 @@ class CommandFailure(BatonError):
     """The requested action failed."""
 
 
-class Rejected(BatonError):
-    """The server answered with a JSON-RPC error."""
-
-    def __init__(self, code: int, message: str, data: Any = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.data = data
-
-
 def code_of(error: BatonError) -> int:
     match error:
-        case Unreachable() | Denied() | StoreUnavailable():
+        case Unreachable() | Denied() | StoreUnavailable() | EndlessAnswer():
             return UNREACHABLE
-        case Rejected(code=code):
+        case JsonRpcError(code=code):
             return WRONG_USAGE if code in (INVALID_PARAMS, METHOD_NOT_FOUND) else FAILED
         case TaskNotFound():
             return WRONG_USAGE  # a server answers -32602
@@ -60,8 +54,10 @@ def message_of(error: BatonError) -> str:
             return "this owner has no such task"
         case TaskFinished():
             return ended_message("the task", error.current.status.value)
-        case Rejected():
-            return f"the server rejected the request: {error} ({error.code})"
+        case JsonRpcError():
+            return f"the server rejected the request: {error.message} ({error.code})"
+        case EndlessAnswer():
+            return faulty(str(error))
         case _:
             return str(error)
 
@@ -77,7 +73,7 @@ def print_error(error: BatonError, *, as_json: bool) -> int:
 
     message = message_of(error)
     if as_json:
-        details = {"code": error.code, "data": error.data} if isinstance(error, Rejected) else {}
+        details = {"code": error.code, "data": error.data} if isinstance(error, JsonRpcError) else {}
         print_json({"error": {"message": message} | {key: item for key, item in details.items() if item is not None}})
     echo(f"baton: {message}", err=True)
     return code_of(error)

@@ -14,7 +14,7 @@ from mcp_baton.cli.remote.client import Receive
 from mcp_baton.cli.remote.errors import CommandFailure, Denied, Unreachable, protocol_error
 from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.json import MAX_LEVELS, Json, TooDeep, loads
-from mcp_baton.testing.wire import EventReader
+from mcp_baton.testing.mcp_client import EventReader
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
@@ -52,8 +52,8 @@ class HttpTransport:
     def close(self) -> None:
         self._client.close()
 
-    def send(self, message: Mapping[str, Any], headers: Mapping[str, str], receive: Receive) -> None:
-        """Send a message and read the answer until `receive` returns true.
+    def send(self, message: Mapping[str, Any], headers: Mapping[str, str], receive: Receive) -> int:
+        """Send a message and read the answer until `receive` returns true. Return the HTTP status.
 
         Raises:
             Unreachable: the server does not answer, or it is not an MCP server.
@@ -64,6 +64,7 @@ class HttpTransport:
         try:
             with self._client.stream("POST", self._url, content=body, headers=all_headers) as response:
                 any(map(receive, self._messages(response)))
+                return response.status_code
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise Unreachable(f"{self._url} cannot be reached: {error}{_remedy(error, self._url)}") from error
 

@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mcp_baton.cli.remote.task import RunResult, text_of
+from mcp_baton.cli.remote.task import RunResult
 from mcp_baton.local.clean_text import CleanConsole
 from mcp_baton.present.sentences import PAUSED, what_happened
 from mcp_baton.present.view import StepView, TaskView
@@ -210,21 +210,21 @@ class ProgressDisplay:
 def print_run(result: RunResult, out: Console) -> None:
     """Print a run: its steps, and the result or the next calls. A task without suggested calls has only a handoff."""
     if result.task is None:
-        for message in result.messages:
-            out.print(f"{message.get('role', '')}:", style="bold")
-            _print_indented(text_of(message), out)
+        for message in result.run.messages:
+            out.print(f"{message.role}:", style="bold")
+            _print_indented(message.text, out)
         return
     _print_head(result.task, out)
     if result.persisted is not True:
         state = "was not stored" if result.persisted is False else "may not have been stored"
         command = f"`baton show WHERE {result.task.task_id}`"
         out.print(f"The result of this run {state}. Use {command} before you repeat it.", style="yellow")
-    if result.note:
-        out.print(result.note, style="yellow")
+    if result.last_text and not result.paused:
+        out.print(result.last_text, style="yellow")
     if result.paused and result.task.following:
         _print_pause(result.task, out)
-    elif result.handoff:
-        out.print(f"\n{result.handoff}")
+    elif result.paused:
+        out.print(f"\n{result.last_text}")
     elif result.task.status == "completed":
         _print_results(result.task, out)
 
