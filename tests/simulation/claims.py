@@ -92,7 +92,9 @@ class Claims:
     def note_end(self, process: Process) -> None:
         if process.name not in self.holders or not isinstance(process.answer, Mapping):
             return
-        if process.meta.get("persisted") not in {False, "unknown"}:
+        # A run whose task arrives in the table late goes on without a task, and does not release it.
+        has_task = process.kind != "start" or "task_id" in process.meta
+        if has_task and process.meta.get("persisted") not in {False, "unknown"}:
             self.holders[process.name].ended_ms = self.judge.world.scheduler.now_ms
 
     def was_abandoned_before(self, process: Process) -> bool:

@@ -50,6 +50,7 @@ CALLS: tuple[tuple[str, dict[str, Json]], ...] = (
 )
 KINDS: tuple[str, ...] = ("resume",) * 12 + ("call",) * 2 + ("poll",) * 2 + ("cancel",)
 REFUSED = "cannot be changed"
+HELD = "Another run holds this task"
 
 
 @cache
@@ -154,8 +155,10 @@ class QuestionJudge(Judge):
     def _accepts(self, process: Process, reply: JsonObject) -> bool:
         """Return whether a reply says that a run took its answers and stored everything."""
         meta = process.meta
-        # A run claims its task, or creates it. Other replies say that another run has the task, or that it ended.
-        has_run = not reply.get("isError") and any(request.write_numbers for request in process.requests)
+        # A run claims its task, or creates it. Other replies say that another run has the task, or that it ended. One
+        # that never learned of its claim, and lost it since, says so, too.
+        claims = any(request.write_numbers for request in process.requests)
+        has_run = claims and not reply.get("isError") and HELD not in str(reply.get("content"))
         is_stored = meta.get("persisted") not in {False, "unknown"} and not meta.get("superseded")
         return has_run and is_stored and meta.get("task_status", "cancelled") != "cancelled"
 
