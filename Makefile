@@ -113,10 +113,10 @@ test-browser: setup-tests ## Test the console in Chromium, one line a test (ARGS
 screenshots: setup-tests ## Update the documentation's pictures of the console, in Chromium
 	tests/browser/.venv/bin/python -m tests.browser.screenshots docs/images
 
-# The tests that fail first after a mistake: unit tests; runs, pauses, resumes, continuations, tasks and questions through the
-# handler; the contract of the store on the embedded engine.
-QUICK := tests/unit/protocol tests/unit/server tests/unit/tasks tests/unit/transport tests/unit/workflow tests/unit/test_rooms.py \
-	$(addprefix tests/e2e/, $(addsuffix .py, $(addprefix workflows/test_, run pause resume continuation fallback) $(addprefix tasks/test_, tasks isolation) $(addprefix protocol/test_, questions rounds))) \
+# The tests that fail first after a mistake: the protocol, tools, workflows, and what clients read; some of tasks and
+# questions; the contract of the store on the embedded engine.
+QUICK := tests/present tests/protocol tests/tools tests/transport tests/workflow tests/repo/test_rooms.py \
+	$(addprefix tests/tasks/test_, tasks.py isolation.py) $(addprefix tests/questions/test_, asked_by_tools.py rounds.py) \
 	tests/store/test_contract.py
 
 .PHONY: test-quick
@@ -134,7 +134,7 @@ test-nightly: setup-tests ## Run what runs each night, for about two hours
 	$(MAKE) --no-print-directory model SEEDS=5000
 
 # The suites whose clock is only that of the test process.
-IN_PROCESS := tests/unit tests/authorizer tests/wire tests/release/test_stored_items.py
+IN_PROCESS := tests/present tests/protocol tests/tasks tests/tools tests/transport tests/workflow tests/authorizer tests/wire tests/release/test_stored_items.py
 DAYS ?= 40
 .PHONY: test-days
 test-days: setup ## Run the tests of one process as if it were 40 days later (DAYS=400, ARGS="-x")

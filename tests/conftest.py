@@ -15,6 +15,20 @@ from hypothesis import HealthCheck, settings
 from tests.dynamodb_local import engine as dynamodb_local
 from tests.examples import FUZZ_EXAMPLES, TEST_EXAMPLES
 from tests.processes import becomes_ready, free_port, missing
+from tests.support.handler import (  # noqa: F401 - fixtures
+    _connected_to_memory,
+    background,
+    engine,
+    era,
+    make_client,
+    memory_engine,
+    ministack_engine,
+    requests,
+    script,
+    submit,
+    table,
+    values,
+)
 
 # Hypothesis generates examples slowly on a busy machine. That is not a failure.
 BUSY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -14,7 +14,7 @@ import pytest
 from botocore.client import BaseClient
 from botocore.exceptions import ReadTimeoutError
 
-from tests.e2e.throttling import Virtual
+from tests.support.throttling import Virtual
 
 PARALLEL_MODULE = "mcp_baton.tasks.dynamodb.parallel"
 CHECK_S = 0.001

@@ -8,10 +8,10 @@ import pytest
 
 from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.settings import Settings
-from tests.e2e.support import Client, Table
 from tests.hostile_requests.served import server
 from tests.hostile_requests.wire import ORIGIN, HostileClient
 from tests.memory_dynamodb import MemoryDynamoDB, memory_client
+from tests.support.client import Client, Table
 
 MAX_BODY_BYTES = 200_000
 

@@ -12,7 +12,7 @@ from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.protocol.budget import ANSWER_BYTES
 from mcp_baton.settings import Settings
 from mcp_baton.transport.stream import stream_opener
-from tests.e2e.support import Client
+from tests.support.client import Client
 
 PEAK_BYTES = 30_000_000
 """The maximum memory of a poll: its budget as text, as values and as an answer, a few copies of each."""

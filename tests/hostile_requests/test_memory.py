@@ -13,10 +13,10 @@ from mcp_baton import Approval, Server, ToolError, item, step
 from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.protocol.jsonrpc import MAX_VALUES
 from mcp_baton.settings import Settings
-from tests.e2e.support import Client
 from tests.hostile_requests.conftest import MAX_BODY_BYTES
 from tests.hostile_requests.wire import HostileClient
 from tests.memory_dynamodb import MemoryDynamoDB, memory_client
+from tests.support.client import Client
 
 PEAK = 60
 """The maximum multiple of the body limit. Python needs 24 for the densest JSON (`[{},{},…]`), and the body is kept as

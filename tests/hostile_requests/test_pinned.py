@@ -10,9 +10,9 @@ import pytest
 from mcp_baton.aws import dynamodb_store
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import new_question
-from tests.e2e.support import Era
 from tests.hostile_requests.valid import ERAS
 from tests.hostile_requests.wire import HostileClient
+from tests.support.client import Era
 
 INVALID_REQUEST, INVALID_PARAMS = -32600, -32602
 FITS_NOWHERE = base64.b64encode(os.urandom(2**19)).decode()

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION, VERSION_KEY
-from tests.e2e.support import Era
 from tests.examples import examples
 from tests.hostile_requests.strategies import HEADER_TEXTS, METAS, VALUES, broken_bodies, wrong_envelopes, wrong_params
 from tests.hostile_requests.valid import ERAS, VALID, Params
 from tests.hostile_requests.wire import ORIGIN, HostileClient, check_id
+from tests.support.client import Era
 
 EXAMPLES = 90
 HEADERS = [

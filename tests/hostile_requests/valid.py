@@ -3,7 +3,7 @@
 from typing import Any
 
 from mcp_baton.tasks.ids import new_task_id
-from tests.e2e.support import Era
+from tests.support.client import Era
 
 type Params = dict[str, Any]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.e2e.support import Answer, Client, Era, Table
+from tests.support.client import Answer, Client, Era, Table
 
 BOUND_S = 60.0
 """The time limit of a request. No request takes that long unless it hangs."""

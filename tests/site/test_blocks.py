@@ -24,7 +24,7 @@ LANGUAGES = {"python", "sh", "console", "json", "toml", "yaml", "text", "mermaid
 RUN_BY = {
     "docs/choose.md": "tests/site/test_choose.py",
     "docs/example.md": "tests/site/test_example.py",
-    "docs/testing.md": "tests/unit/testing/test_plugin.py",
+    "docs/testing.md": "tests/testing/test_plugin.py",
     "docs/tutorial.md": "tests/site/test_tutorial.py",
 }
 

@@ -10,8 +10,8 @@ from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import http_client
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.settings import Settings
-from tests.e2e.support import Client
 from tests.fakes import FunctionContext
+from tests.support.client import Client
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -13,7 +13,6 @@ from mcp_baton.tasks.dynamodb.values import pointer_in
 from mcp_baton.tasks.record import NewTask, TaskRecord
 from mcp_baton.tasks.store import Batch, Written
 from mcp_baton.tasks.values import read_ahead, text_of
-from tests.e2e.throttling import Virtual
 from tests.hanging import Hang, values_in
 from tests.noise import noise
 from tests.sent import Requests
@@ -22,6 +21,7 @@ from tests.store.fixture_types import NOT_ON_MOTO, ON_MEMORY, Begin, Store, Stor
 from tests.store.steps import completion, hook, note, result
 from tests.store.test_overflow import BIG, outside
 from tests.store.test_overflow_faults import Killed, killed_before_the_update
+from tests.support.throttling import Virtual
 
 LARGEST = noise(2_400_000, 7)
 """A value nearly as long as can be stored: 1,814,000 bytes when compressed."""

@@ -10,7 +10,6 @@ from mcp_baton.tasks.dynamodb.values import pointer_in
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.values import read_ahead
-from tests.e2e.throttling import Virtual
 from tests.hanging import Hang, values_in
 from tests.noise import noise
 from tests.sent import Requests
@@ -19,6 +18,7 @@ from tests.store.fixture_types import ON_MEMORY, Begin, Store, Stores
 from tests.store.steps import completion, result
 from tests.store.test_overflow import BIG
 from tests.store.test_pieces import at_each, pieces, value_item
+from tests.support.throttling import Virtual
 
 pytestmark = ON_MEMORY
 

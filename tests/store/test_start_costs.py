@@ -11,9 +11,9 @@ from mcp_baton import Server, step
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table
 from mcp_baton.settings import Settings
-from tests.e2e.support import Client, Era
 from tests.fakes import FunctionContext
 from tests.store.caller import Queue
+from tests.support.client import Client, Era
 
 TABLES = count(1)
 OFF, ON = timedelta(0), timedelta(minutes=2)

@@ -10,8 +10,8 @@ from mcp_baton.aws import handler
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server import endpoint
 from mcp_baton.settings import Settings
-from tests.e2e.support import Client, Era, JsonDict
 from tests.processes import missing
+from tests.support.client import Client, Era, JsonDict
 from tests.wire import schemas
 from tests.wire.message import ServerMessage
 from tests.wire.tap import TAP

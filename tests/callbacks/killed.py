@@ -1,0 +1,79 @@
+"""A process that handles each event in a fork, which kills itself at the point that test_kills.py chooses."""
+
+import json
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from mcp_baton import Callback, Context, Server, Step, Workflow, step_output
+from mcp_baton.local.dynamodb import http_client
+from mcp_baton.protocol.json import JsonObject, loads
+from mcp_baton.settings import Settings
+from tests.approvals.killed import Killer
+from tests.fakes import FunctionContext
+from tests.support.background import Time, container
+from tests.support.client import Table
+
+BASE_URL = "https://api.example.com"
+SETTINGS = Settings(table="tasks", state_key=b"0" * 32, base_url=BASE_URL)
+
+
+class Signatures:
+    """A workflow that waits for a signature and then for a minute. Its effects and its queue of events are files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.server = Server("signatures")
+        self.server.add_tool(self.ask)
+        self.server.add_tool(self.pay)
+        steps = [
+            Step("ask", tool="ask", checkpoint=True),
+            Step("signed", callback=Callback(int, timedelta(hours=12))),
+            Step("night", sleep=timedelta(minutes=1)),
+            Step("pay", {"amount": step_output("signed")}, tool="pay"),
+        ]
+        self.server.add_workflow(Workflow(name="sign", description="sign", steps=steps, background=True))
+
+    def ask(self, ctx: Context) -> str:
+        """Ask for a signature."""
+        self.write(f"urls-{ctx.owner}", ctx.callback_url("signed").removeprefix(BASE_URL))
+        return "asked"
+
+    def pay(self, amount: int, ctx: Context) -> str:
+        """Pay an amount."""
+        self.write(f"paid-{ctx.owner}", str(amount))
+        return f"paid {amount}"
+
+    def dispatch(self, event: JsonObject) -> None:
+        self.write("events", json.dumps(event))
+
+    def write(self, name: str, line: str) -> None:
+        with (self.folder / name).open("a") as file:
+            file.write(f"{line}\n")
+
+
+def main(url: str, folder: Path) -> None:
+    """Handle each event on standard input in a fork. This process has one thread."""
+    client, killer, signatures = http_client(url), Killer(None), Signatures(folder)
+    client.describe_table(TableName="tasks")  # initializes the client before the forks
+    for line in sys.stdin:
+        order: Any = loads(line)
+        child = os.fork()
+        if child == 0:
+            killer.points = order["kill"]
+            client.meta.events.register("before-send.dynamodb", killer.point)
+            client.meta.events.register("after-call.dynamodb", killer.point)
+            time = Time(order["time_s"])
+            handler = container(signatures.server, Table(client, "tasks"), SETTINGS, time, signatures)
+            answer = handler(order["event"], FunctionContext(lambda: 60_000))
+            (folder / "answer").write_text(json.dumps(answer))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

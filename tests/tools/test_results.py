@@ -1,0 +1,293 @@
+"""Results that frameworks and clients of each revision understand (docs/tools.md, What a tool may return)."""
+
+import logging
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from mcp_baton import (
+    Context,
+    Image,
+    Message,
+    ResourceLink,
+    Server,
+    Text,
+    ToolError,
+    ToolResult,
+    ask_user,
+    fetch,
+    step,
+)
+from mcp_baton.testing import Client, Connect, Era
+from tests.support.handler import MakeClient
+
+DONE, NULL = [{"type": "text", "text": "Done."}], [{"type": "text", "text": "null"}]
+LINK = ResourceLink("note://one", "one")
+
+
+class Receipt(BaseModel):
+    total: float
+
+
+def results_server() -> Server:
+    server = Server("results", task_ids="text")
+
+    @server.tool
+    def nothing() -> None: ...
+
+    @server.tool
+    def untyped() -> Any: ...
+
+    @server.tool
+    def empty() -> ToolResult:
+        return ToolResult()
+
+    @server.tool
+    def structured() -> ToolResult:
+        return ToolResult(structured={"total": 1.0})
+
+    @server.tool
+    def absent() -> str | None: ...
+
+    @server.tool
+    def receipt() -> Receipt | None: ...
+
+    @server.tool
+    def blank() -> str:
+        return ""
+
+    @server.tool
+    def no_lines() -> list[str]:
+        return []
+
+    return server
+
+
+@pytest.mark.parametrize(
+    ("tool", "content", "value"),
+    [
+        ("nothing", DONE, None),
+        ("untyped", DONE, None),
+        ("empty", DONE, None),
+        ("structured", [{"type": "text", "text": '{"total":1.0}'}], {"total": 1.0}),
+        ("absent", NULL, {"result": None}),
+        ("receipt", NULL, {"result": None}),
+        ("blank", [{"type": "text", "text": ""}], {"result": ""}),
+        ("no_lines", [{"type": "text", "text": "[]"}], {"result": []}),
+    ],
+)
+def test_a_result_without_a_value_has_one_text(baton: Connect, tool: str, content: Any, value: Any) -> None:
+    result = baton(results_server()).call_tool(tool)
+
+    assert (list(result.content), result.structured, result.is_error) == (content, value, False)
+
+
+def test_a_background_tool_that_returns_nothing_has_a_text_too(baton: Connect) -> None:
+    server = Server("background")
+    server.tool(name="nothing", task="optional")(lambda: None)
+
+    assert list(baton(server).start_task("nothing").result.content) == DONE
+
+
+type AnyList = list[Any]
+
+
+@pytest.mark.parametrize(
+    "returns",
+    [
+        list,
+        list[Any],
+        AnyList,
+        list[Any] | None,
+        Annotated[list[object], "x"],
+        tuple[Any, ...],
+        object,
+        list[str | Image],
+    ],
+)
+def test_a_type_whose_values_may_be_content_has_no_output_schema(baton: Connect, returns: Any) -> None:
+    def links() -> Any:
+        return [Text("see"), LINK]
+
+    server = Server("s")
+    links.__annotations__["return"] = returns
+    server.tool(links)
+    client = baton(server)
+
+    assert "outputSchema" not in client.list_tools()[0]
+    assert [block["type"] for block in client.call_tool("links").content] == ["text", "resource_link"]
+
+
+def test_a_list_that_is_no_content_has_structured_content_without_an_output_schema(baton: Connect) -> None:
+    server = Server("s")
+
+    @server.tool
+    def numbers() -> list[Any]:
+        return [1, "a"]
+
+    client = baton(server)
+    assert "outputSchema" not in client.list_tools()[0]
+    assert client.call_tool("numbers").structured == {"result": [1, "a"]}
+
+
+@pytest.mark.parametrize("returns", [str, dict, list[str], Receipt, dict[str, Any], tuple[int, str]])
+def test_content_without_structured_content_is_an_error_if_a_schema_is_published(
+    baton: Connect, returns: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def wrong() -> Any:
+        return ToolResult(["text"])
+
+    server = Server("s")
+    wrong.__annotations__["return"] = returns
+    server.tool(wrong)
+    client = baton(server)
+
+    assert "outputSchema" in client.list_tools()[0]
+    with caplog.at_level(logging.ERROR):
+        result = client.call_tool("wrong")
+    assert result.is_error
+    assert result.text.startswith("internal error in wrong")
+    assert "return ToolResult(structured=…), or declare ToolResult" in caplog.text
+
+
+def notes_server() -> Server:
+    server = Server("notes", task_ids="text")
+
+    @server.tool
+    def one(size: int = 1, error: str = "") -> str:
+        if error:
+            raise ToolError(error)
+        return "x" * size
+
+    @server.workflow
+    def flow() -> None:
+        """Write notes."""
+        ask_user("name", "Whose notes?")
+        step(one)(size=2)
+
+    return server
+
+
+@pytest.fixture
+def notes(baton: Connect) -> Client:
+    return baton(notes_server())
+
+
+def call_one(client: Client, **arguments: Any) -> list[str]:
+    task_id = client.call_workflow("flow").task_id
+    result = client.call_tool("one", {**arguments, "task_id": task_id})
+    assert result.is_error is ("error" in arguments)
+    return [str(block["text"]) for block in result.content]
+
+
+def test_the_text_that_says_how_to_continue_is_the_last_block_of_a_result(notes: Client) -> None:
+    value, note = call_one(notes)
+    assert (value, "Recorded as step 'one'" in note) == ("x", True)
+
+
+def test_it_is_in_the_first_block_of_an_error(notes: Client) -> None:
+    [text] = call_one(notes, error="no paper")
+    note, error = text.split("\n\n")
+    assert note.startswith("Recorded as step 'one', which failed (0 of 2 done).")
+    assert error == "no paper"
+
+
+@pytest.mark.parametrize("arguments", [{"size": 9_000}, {"error": "x" * 9_000}])
+def test_it_is_the_first_and_the_last_block_of_a_long_result(notes: Client, arguments: dict[str, Any]) -> None:
+    first, *_, last = call_one(notes, **arguments)
+    assert first.startswith("Recorded as step 'one'")
+    assert last == first.split("\n\n")[0]
+
+
+def test_the_first_revision_gets_texts_instead_of_links(make_client: MakeClient) -> None:
+    server = Server("links")
+    server.tool(name="links")(lambda: [Text("see"), LINK])
+    server.prompt(name="ask")(lambda: [Message("user", LINK)])
+    client = make_client(server, era="2025")
+    text = {"type": "text", "text": "Resource one: note://one"}
+    for revision, expected in (("2025-03-26", text), ("2025-06-18", LINK.to_json())):
+        headers = {"MCP-Protocol-Version": revision}
+        call = client.request("tools/call", {"name": "links", "arguments": {}}, headers=headers)
+        prompt = client.request("prompts/get", {"name": "ask", "arguments": {}}, headers=headers)
+        assert call.result["content"] == [{"type": "text", "text": "see"}, expected]
+        assert prompt.result["messages"] == [{"role": "user", "content": expected}]
+
+
+def test_the_error_of_a_missing_capability_names_the_capability(make_client: MakeClient) -> None:
+    server = Server("asking")
+
+    @server.tool
+    def form(ctx: Context) -> str:
+        return str(ctx.elicit("Really?", bool).data)
+
+    @server.tool
+    def url(ctx: Context) -> str:
+        return str(ctx.elicit_url("Sign in", "https://example.com"))
+
+    client = make_client(server, era="2026")
+    messages = [
+        client.request("tools/call", {"name": name, "arguments": {}}).error["message"] for name in ("form", "url")
+    ]
+    assert messages == [
+        "Missing required client capability: elicitation",
+        "Missing required client capability: elicitation.url",
+    ]
+
+
+def test_the_last_message_of_a_prompt_is_the_users(baton: Connect, era: Era) -> None:
+    server = Server("prompts")
+
+    @server.tool
+    def one(error: str = "") -> str:
+        if error:
+            raise ToolError(error)
+        return "done"
+
+    @server.resource("docs://policy")
+    def policy() -> str:
+        return "Be kind."
+
+    @server.workflow
+    def failing() -> None:
+        """Fail."""
+        step(one)(error="no paper")
+
+    @server.workflow
+    def asking() -> None:
+        """Ask."""
+        ask_user("name", "Whose?")
+
+    @server.workflow
+    def reading() -> None:
+        """Read."""
+        fetch("policy", "docs://policy")
+
+    client = baton(server)
+    for name, request in (("failing", "Continue as described."), ("asking", "Continue as described.")):
+        run = client.get_prompt(name)
+        assert [message.role for message in run.messages[-2:]] == ["assistant", "user"]
+        assert (run.messages[-2].text, run.messages[-1].text) == (run.handoff, request)
+    assert client.get_prompt("reading").messages[-1].role == "user"
+
+
+def test_next_leaves_out_a_call_that_would_fail_again_and_the_text_keeps_it(baton: Connect) -> None:
+    server = Server("loop")
+
+    @server.tool
+    def find(title: str) -> str:
+        raise ToolError("there is no such book")
+
+    @server.workflow
+    def lend(title: str) -> None:
+        """Lend a book."""
+        step(find)(title=title)
+
+    client = baton(server)
+    run = client.call_workflow("lend", {"title": "Nope"})
+    resume_call = {"tool": "lend", "arguments": {"task_id": run.task_id}}
+    assert run.next == [resume_call]
+    assert 'Call find with {"title": "Nope"' in run.text
+    assert "not retryable: correct the cause first" in run.text
+    assert run.pause is not None
+    assert run.pause.to_dict()["suggestedTool"] == "find"

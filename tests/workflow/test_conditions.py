@@ -1,0 +1,323 @@
+"""Conditions of steps (docs/workflows.md, Conditions)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mcp_baton import (
+    Argument,
+    Server,
+    Step,
+    ToolError,
+    Workflow,
+    WorkflowError,
+    ask_user,
+    constant,
+    exists,
+    first_of,
+    is_in,
+    not_,
+    or_default,
+    prompt_arg,
+    step,
+    step_output,
+)
+from mcp_baton.testing import Connect, Run, connect
+from tests.support.client import Era
+
+ORDERS: dict[str, dict[str, Any]] = {
+    "small": {"total": 20, "country": "CH", "express": False},
+    "large": {"total": 500, "country": "DE", "express": True, "coupon": "SUMMER"},
+    "odd": {"total": "many", "country": None},
+}
+
+
+def shop(mails: list[str] | None = None) -> Server:
+    server = Server("shop", task_ids="text")
+
+    @server.tool
+    def fetch_order(order_id: str) -> dict[str, Any]:
+        """Fetch an order."""
+        return ORDERS[order_id]
+
+    @server.tool
+    def discount(total: float) -> dict[str, float]:
+        """Compute a discount."""
+        return {"percent": 10}
+
+    @server.tool
+    def send_mail(text: str, percent: float = 0) -> str:
+        """Send a mail."""
+        if mails is not None:
+            mails.append(f"{text} {percent:g}")
+        if text == "down":
+            raise ToolError("mail server is down")
+        return text
+
+    return server
+
+
+def workflow_on(server: Server, when: Callable[[Any], object]) -> None:
+    """Add a workflow whose second step has a condition on the order."""
+    fetch_order, send_mail = server.tools["fetch_order"].function, server.tools["send_mail"].function
+
+    @server.workflow
+    def report(order_id: str) -> None:
+        """Report an order."""
+        order: Any = step(fetch_order)(order_id=order_id)
+        step(send_mail, when=when(order))(text="hello")
+
+
+def status_of(when: Callable[[Any], object], order_id: str) -> str:
+    server = shop()
+    workflow_on(server, when)
+    with connect(server) as client:
+        run = client.call_workflow("report", {"order_id": order_id})
+    assert run.completed
+    return run.steps["send_mail"]
+
+
+@pytest.mark.parametrize(
+    ("when", "small", "large"),
+    [
+        (lambda order: order.total > 100, False, True),
+        (lambda order: order.total >= 500, False, True),
+        (lambda order: order.total < 100, True, False),
+        (lambda order: order.total <= 20, True, False),
+        (lambda order: order.country == "DE", False, True),
+        (lambda order: order.country != "DE", True, False),
+        (lambda order: is_in(order.country, ["DE", "FR"]), False, True),
+        (lambda order: exists(order.coupon), False, True),
+        (lambda order: not_(exists(order.coupon)), True, False),
+        (lambda order: order.express, False, True),
+        (lambda order: ~order.express, True, False),
+        (lambda order: exists(order.coupon) & (order.coupon == "SUMMER"), False, True),
+        (lambda order: (order.total > 100) | (order.country == "CH"), True, True),
+        (lambda order: order.express & (order.total < 100), False, False),
+        (lambda order: order.express == 1, False, False),
+    ],
+)
+def test_a_step_runs_only_if_its_condition_holds(when: Callable[[Any], object], small: bool, large: bool) -> None:
+    status = {True: "completed", False: "skipped"}
+
+    assert (status_of(when, "small"), status_of(when, "large")) == (status[small], status[large])
+
+
+def test_a_skipped_step_is_shown_and_stays_skipped(baton: Connect, era: Era) -> None:
+    mails: list[str] = []
+    server = shop(mails)
+    server.add_workflow(
+        Workflow(
+            name="report",
+            description="report an order",
+            arguments=[Argument("text", required=True)],
+            steps=[
+                Step("mail", tool="send_mail", arguments={"text": constant("a")}, when=prompt_arg("text") != "down"),
+                Step("again", tool="send_mail", arguments={"text": prompt_arg("text")}, retryable=True),
+            ],
+        )
+    )
+    client = baton(server, era=era)
+
+    run = client.get_prompt("report", {"text": "down"})
+
+    assert run.steps == {"mail": "skipped", "again": "failed"}
+    assert run.messages[2].text == 'Step \'mail\' is skipped: its condition "text != \\"down\\"" is false.'
+    assert client.task(run.task_id).steps == run.steps
+    resumed_run = client.call_workflow("report", {"text": "up", "task_id": run.task_id})
+    assert resumed_run.steps == {"mail": "skipped", "again": "completed"}
+    assert mails == ["down 0", "up 0"]
+    assert client.task(run.task_id).variables.get("_workflow.result.mail") is None
+
+
+def test_a_default_and_an_alternative_replace_a_skipped_result() -> None:
+    mails: list[str] = []
+    server = shop(mails)
+    fetch_order, send_mail = server.tools["fetch_order"].function, server.tools["send_mail"].function
+    discount = server.tools["discount"].function
+
+    @server.workflow
+    def offer(order_id: str) -> None:
+        """Offer a discount."""
+        order: Any = step(fetch_order)(order_id=order_id)
+        reduction: Any = step(discount, when=order.total > 100)(total=order.total)
+        step(send_mail)(text="hello", percent=or_default(reduction.percent, 3))
+        step(send_mail, name="second")(text=first_of(order.coupon, order.country), percent=1)
+
+    with connect(server) as client:
+        assert client.call_workflow("offer", {"order_id": "small"}).completed
+        assert client.call_workflow("offer", {"order_id": "large"}).completed
+
+    assert mails == ["hello 3", "CH 1", "hello 10", "SUMMER 1"]
+
+
+@pytest.mark.parametrize(
+    ("when", "problem"),
+    [
+        (
+            lambda order: order.coupon == "X",
+            "'coupon' is not in the output of step 'fetch_order': it is an object without this field",
+        ),
+        (lambda order: order.total > 3, "> compares two numbers or two texts, but a text and a number were given"),
+        (lambda order: order.country < "x", "< compares two numbers or two texts, but null and a text were given"),
+    ],
+)
+def test_a_condition_that_cannot_be_evaluated_pauses(when: Callable[[Any], object], problem: str) -> None:
+    server = shop()
+    workflow_on(server, when)
+
+    with connect(server) as client:
+        run = client.call_workflow("report", {"order_id": "odd"})
+
+    assert run.pause.type == "unresolvableParams"
+    assert run.pause.problem == problem
+    assert run.steps == {"fetch_order": "completed", "send_mail": "pending"}
+
+
+def add_question_workflow(server: Server) -> None:
+    fetch_order, send_mail = server.tools["fetch_order"].function, server.tools["send_mail"].function
+
+    @server.workflow
+    def report(order_id: str) -> None:
+        """Report an order."""
+        order: Any = step(fetch_order)(order_id=order_id)
+        text = ask_user("text", "Which text?", when=order.total > 100)
+        step(send_mail)(text=or_default(text, "none"))
+
+
+def test_a_question_with_a_false_condition_is_not_asked() -> None:
+    mails: list[str] = []
+    server = shop(mails)
+    add_question_workflow(server)
+
+    with connect(server) as client:
+        paused_run = client.call_workflow("report", {"order_id": "large"})
+        answered_run: Run = paused_run.answer(text="thanks")
+        silent_run = client.call_workflow("report", {"order_id": "small"})
+
+    assert paused_run.pause.type == "answersRequired"
+    assert answered_run.completed
+    assert silent_run.steps == {"fetch_order": "completed", "text": "skipped", "send_mail": "completed"}
+    assert mails == ["thanks 0", "none 0"]
+
+
+def test_a_call_of_a_step_whose_condition_is_false_is_recorded_as_an_extra_call(baton: Connect, era: Era) -> None:
+    server = shop()
+    server.add_workflow(
+        Workflow(
+            name="report",
+            description="report an order",
+            arguments=[Argument("send", type=bool, required=True)],
+            steps=[
+                Step("blocked", tool="discount", arguments={}),
+                Step("mail", tool="send_mail", arguments={"text": constant("hi")}, when=prompt_arg("send")),
+            ],
+        )
+    )
+    client = baton(server, era=era)
+
+    false_run, true_run = (client.call_workflow("report", {"send": send}) for send in (False, True))
+    extra_call = client.call_tool("send_mail", {"text": "hi"}, task=false_run.task_id)
+    recorded_call = client.call_tool("send_mail", {"text": "hi"}, task=true_run.task_id)
+
+    assert client.task(false_run.task_id).variables["_workflow.extra.send_mail"] == "hi"
+    assert extra_call.steps == {"blocked": "pending", "mail": "pending"}
+    assert recorded_call.steps == {"blocked": "pending", "mail": "completed"}
+
+
+def conditional(limit: int) -> Server:
+    server = shop()
+    mail = Step("mail", tool="send_mail", arguments={"text": constant("a")}, when=prompt_arg("total") > limit)
+    down_mail = Step("down", tool="send_mail", arguments={"text": constant("down")}, retryable=True)
+    arguments = [Argument("total", type=int, required=True)]
+    server.add_workflow(Workflow(name="report", description="report", arguments=arguments, steps=[mail, down_mail]))
+    return server
+
+
+def test_a_changed_condition_of_a_skipped_step_refuses_the_resume(baton: Connect) -> None:
+    client = baton(conditional(5))
+    run = client.call_workflow("report", {"total": 3})
+    assert run.steps == {"mail": "skipped", "down": "failed"}
+
+    result = client.deployed(conditional(1)).call_workflow("report", {"task_id": run.task_id})
+
+    assert result.is_error
+    assert "mail" in result.text
+    assert client.task(run.task_id).steps == run.steps
+
+
+def check_error(*steps: Step, arguments: tuple[Argument, ...] = (Argument("text"), Argument("total", type=int))) -> str:
+    server = shop()
+    server.add_workflow(Workflow(name="w", description="d", arguments=arguments, steps=steps))
+    with pytest.raises(WorkflowError) as error_info, connect(server):
+        pass
+    return str(error_info.value)
+
+
+FIRST = Step("first", tool="fetch_order", arguments={"order_id": constant("small")}, when=prompt_arg("total") > 1)
+
+
+def mail(**options: Any) -> Step:
+    return Step("mail", tool="send_mail", arguments={"text": constant("a"), **options.pop("extra", {})}, **options)
+
+
+@pytest.mark.parametrize(
+    ("steps", "cause"),
+    [
+        (
+            (FIRST, mail(extra={"percent": step_output("first", "total")})),
+            "step_output('first', 'total') has no value if the step 'first' is skipped; write or_default(…, VALUE)",
+        ),
+        ((FIRST, mail(when=FIRST["total"] > 3)), "has no value if the step 'first' is skipped"),
+        ((mail(when=prompt_arg("other") == "x"),), "prompt_arg('other') names no argument of the workflow"),
+        ((mail(when=step_output("later") == 1), FIRST), "unknown binding"),
+        ((mail(when=prompt_arg("text") > 3),), "compare two numbers or two texts"),
+        (
+            (
+                Step("pct", tool="discount", arguments={"total": constant(1)}),
+                mail(when=step_output("pct", "percent") == "x"),
+            ),
+            "which are never equal; compare equal types",
+        ),
+    ],
+)
+def test_a_mistake_in_a_condition_is_found_before_the_workflow_runs(steps: tuple[Step, ...], cause: str) -> None:
+    assert cause in check_error(*steps)
+
+
+def test_steps_with_defaults_and_exists_may_use_a_step_that_may_be_skipped() -> None:
+    server = shop()
+    default = step_output("first", "total", default=5)
+    steps = [FIRST, mail(extra={"percent": default}, when=step_output("first").exists() | (default < 9))]
+    arguments = [Argument("total", type=int, required=True)]
+    server.add_workflow(Workflow(name="w", description="d", arguments=arguments, steps=steps))
+
+    with connect(server) as client:
+        assert client.call_workflow("w", {"total": 1}).steps == {"first": "skipped", "mail": "completed"}
+
+
+def test_a_value_that_is_not_a_condition_is_refused() -> None:
+    with pytest.raises(Exception, match=r"step 'mail': when: 'x' is not a condition; compare a reference or a source"):
+        mail(when="x")
+    with pytest.raises(TypeError, match="give a list of values"):
+        prompt_arg("text").is_in("abc")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mails"), [({}, ["none 0"]), ({"note": None}, ["none 0"]), ({"note": "a"}, ["a 0", "a 0"])]
+)
+def test_an_argument_that_is_null_counts_as_left_out(arguments: dict[str, Any], mails: list[str]) -> None:
+    sent: list[str] = []
+    server = shop(sent)
+    send_mail = server.tools["send_mail"].function
+
+    @server.workflow
+    def notify(note: str | None = None) -> None:
+        """Notify."""
+        step(send_mail, name="note", when=exists(note))(text=note)
+        step(send_mail)(text=or_default(note, "none"))
+
+    with connect(server) as client:
+        assert client.call_workflow("notify", arguments).completed
+    assert sent == mails

@@ -1,0 +1,250 @@
+"""Resumes after the definition of a workflow has changed (docs/workflows.md, "When the workflow changes")."""
+
+from typing import Any
+
+import pytest
+
+from mcp_baton import Argument, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton.testing import Client, Connect, JsonRpcError
+from tests.sent import Requests
+from tests.support.client import Table
+from tests.support.handler import MakeClient
+
+FETCH = Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")})
+BROKEN_REFUND = Step("refund", tool="refund", arguments={"amount": step_output("fetch", "totl")})
+CORRECTED_REFUND = Step("refund", tool="refund", arguments={"amount": step_output("fetch", "total")})
+NOTIFY = Step("notify", tool="send_mail", arguments={"text": constant("Refunded")})
+BOOK = Step("book", tool="book_entry", arguments={"entry": step_output("refund")})
+FIRST = Step("first", tool="book_entry", arguments={"entry": constant("x")})
+ORDER_ID = Argument("order_id", required=True)
+ORDER = {"order_id": "A-17"}
+TOOLS = ("fetch_order", "refund", "send_mail", "book_entry")
+
+
+def version(*steps: Step, arguments: tuple[Argument, ...] = (ORDER_ID,)) -> Server:
+    """Return a server with this definition of the workflow."""
+    server = Server("orders")
+
+    @server.tool
+    def fetch_order(order_id: str = "none") -> dict[str, Any]:
+        return {"id": order_id, "total": 30.0}
+
+    @server.tool
+    def refund(amount: float) -> str:
+        return f"R-{amount}"
+
+    @server.tool
+    def send_mail(text: str) -> str:
+        return text
+
+    @server.tool
+    def book_entry(entry: str) -> str:
+        return f"booked {entry}"
+
+    server.add_workflow(Workflow(name="refund_order", description="refund", arguments=arguments, steps=list(steps)))
+    return server
+
+
+@pytest.fixture
+def old_client(baton: Connect) -> Client:
+    """A client of the version whose step `refund` cannot be resolved."""
+    return baton(version(FETCH, BROKEN_REFUND, NOTIFY))
+
+
+@pytest.fixture
+def task(old_client: Client) -> str:
+    """A task that is paused at the step `refund`."""
+    run = old_client.get_prompt("refund_order", ORDER)
+    assert run.pause.type == "unresolvableParams"
+    return run.task_id
+
+
+def called_tools(client: Client) -> set[str]:
+    """Return the names of the tools that this version has called."""
+    return {tool for tool in TOOLS if client.calls(tool)}
+
+
+def test_a_changed_definition_is_resumed_with_two_writes(
+    make_client: MakeClient, table: Table, requests: Requests
+) -> None:
+    old_answer = make_client(version(FETCH, BROKEN_REFUND, NOTIFY)).get_prompt("refund_order", ORDER)
+    task, item = old_answer.task_id, table.item(old_answer.task_id)
+    requests.take()
+
+    new_server = version(FETCH, CORRECTED_REFUND, BOOK, NOTIFY)
+    answer = make_client(new_server).get_prompt("refund_order", task=task)
+
+    assert requests.take() == ["UpdateItem", "UpdateItem"]
+    assert answer.meta["task_status"] == "completed"
+    assert (
+        table.item(task)["definition"] == {"S": new_server.workflows["refund_order"].fingerprint} != item["definition"]
+    )
+
+
+def test_a_changed_workflow_runs_its_open_steps(old_client: Client, task: str) -> None:
+    client = old_client.deployed(version(FETCH, CORRECTED_REFUND, BOOK, NOTIFY))
+
+    run = client.resume(task)
+
+    assert (run.completed, called_tools(client)) == (True, {"refund", "book_entry", "send_mail"})
+    state = client.task(task)
+    assert list(run.steps) == list(state.steps) == ["fetch", "refund", "book", "notify"]
+    assert not state.paused
+    assert state.variables["_workflow.result.fetch"] == {"id": "A-17", "total": 30.0}
+    assert state.variables["_workflow.result.book"] == "booked R-30.0"
+    assert state.result == {"completed": True, "steps_completed": 4}
+
+
+def test_a_resume_that_pauses_again_leaves_the_new_definition_and_can_be_resumed(old_client: Client, task: str) -> None:
+    client = old_client.deployed(version(FETCH, CORRECTED_REFUND, BOOK))
+    client.tool_raises("book_entry", "closed", times=1)
+
+    run = client.resume(task)
+
+    assert run.steps == {"fetch": "completed", "refund": "completed", "book": "failed"}
+    assert client.task(task).pause.step == "book"
+    assert client.resume(task).completed
+    assert [len(client.calls(tool)) for tool in TOOLS] == [0, 1, 0, 2]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param((Step("fetch", tool="fetch_order", arguments={"order_id": constant("B")}), NOTIFY), id="changed"),
+        pytest.param((NOTIFY,), id="gone"),
+        pytest.param((Step("got", tool="fetch_order", arguments=FETCH.arguments), NOTIFY), id="renamed"),
+    ],
+)
+def test_a_changed_completed_step_is_named_and_the_resume_is_refused(
+    old_client: Client, task: str, steps: tuple[Step, ...]
+) -> None:
+    state_before = old_client.task(task)
+    client = old_client.deployed(version(*steps))
+
+    with pytest.raises(JsonRpcError, match=r": fetch$") as error_info:
+        client.resume(task)
+
+    assert error_info.value.code == -32602
+    assert (called_tools(client), client.task(task)) == (set(), state_before)
+
+
+def test_a_continuation_between_the_deployment_and_the_resume_is_kept(old_client: Client, task: str) -> None:
+    client = old_client.deployed(version(FETCH, FIRST, CORRECTED_REFUND, NOTIFY))
+
+    continuation = client.call_tool("send_mail", {"text": "by hand"}, task=task)
+    assert continuation.steps == {"fetch": "completed", "refund": "pending", "notify": "completed"}
+    run = client.resume(task)
+
+    assert (run.completed, called_tools(client)) == (True, {"book_entry", "refund", "send_mail"})
+    assert client.calls("send_mail") == [{"text": "by hand"}]
+    assert client.task(task).variables["_workflow.result.notify"] == "by hand"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "refund", "notify"),
+    [
+        ("send_mail", {"text": "by hand"}, "failed", "completed"),
+        ("refund", {"amount": 5.0}, "completed", "pending"),
+    ],
+)
+def test_a_continuation_during_the_resume_is_not_lost(
+    old_client: Client, task: str, tool: str, arguments: dict[str, Any], refund: str, notify: str
+) -> None:
+    """The continuation has read the task before the resume changed it. It is recorded in the new definition."""
+    client = old_client.deployed(version(FIRST, FETCH, CORRECTED_REFUND, NOTIFY))
+    client.tool_raises("refund", "closed")
+    client.during("book_entry", lambda: old_client.call_tool(tool, arguments, task=task))
+
+    run = client.resume(task)
+
+    state = client.task(task)
+    assert run.steps == state.steps
+    assert state.steps == {"first": "completed", "fetch": "completed", "refund": refund, "notify": notify}
+    expected = {"send_mail": ("notify", "by hand"), "refund": ("refund", "R-5.0")}
+    assert state.variables[f"_workflow.result.{expected[tool][0]}"] == expected[tool][1]
+
+
+def test_a_call_that_ends_after_the_resume_is_recorded_at_the_steps_new_index(old_client: Client, task: str) -> None:
+    client = old_client.deployed(version(FIRST, FETCH, CORRECTED_REFUND, BOOK, NOTIFY))
+    client.tool_raises("refund", "closed")
+    old_client.during("send_mail", lambda: client.resume(task))
+
+    continuation = old_client.call_tool("send_mail", {"text": "by hand"}, task=task)
+
+    assert continuation.recorded
+    assert continuation.steps == {
+        "first": "completed",
+        "fetch": "completed",
+        "refund": "failed",
+        "book": "pending",
+        "notify": "completed",
+    }
+    assert client.task(task).variables["_workflow.result.notify"] == "by hand"
+
+
+def test_removed_arguments_of_a_workflow_are_ignored(baton: Connect) -> None:
+    old_client = baton(version(FETCH, NOTIFY, arguments=(ORDER_ID, Argument("note"))))
+    old_client.tool_raises("send_mail", "no")
+    task = old_client.get_prompt("refund_order", {**ORDER, "note": "sorry"}).task_id
+
+    run = old_client.deployed(version(FETCH, NOTIFY)).resume(task)
+
+    assert run.completed
+    assert run.messages[0].text.endswith("Arguments:\n- order_id: A-17")
+
+
+def test_results_of_removed_steps_are_deleted(baton: Connect) -> None:
+    old_client = baton(version(FETCH, CORRECTED_REFUND, NOTIFY))
+    old_client.tool_raises("refund", "no")
+    task = old_client.get_prompt("refund_order", ORDER).task_id
+    client = old_client.deployed(version(FETCH, NOTIFY))
+    assert client.task(task).pause.step == "refund"
+
+    assert client.resume(task).steps == {"fetch": "completed", "notify": "completed"}
+
+    names = {"_workflow.progress", "_workflow.result.fetch", "_workflow.result.notify"}
+    assert set(client.task(task).variables) == names
+
+
+def test_a_late_run_does_not_restore_the_old_definition(baton: Connect) -> None:
+    old_client = baton(version(FETCH, CORRECTED_REFUND, NOTIFY))
+    old_client.tool_raises("refund", "closed", times=1)
+    task = old_client.get_prompt("refund_order", ORDER).task_id
+    new_client = old_client.deployed(version(FIRST, FETCH, CORRECTED_REFUND, NOTIFY))
+    new_client.tool_raises("refund", "closed")
+
+    def expire_claim_and_resume() -> None:
+        old_client.clock.advance(60)
+        new_client.resume(task)
+
+    old_client.during("refund", expire_claim_and_resume)
+
+    run = old_client.resume(task)
+
+    assert run.meta["superseded"] is True
+    state = new_client.task(task)
+    assert list(state.steps) == ["first", "fetch", "refund", "notify"]
+    assert state.steps["refund"] == "failed"
+
+
+@pytest.mark.parametrize("kind", ["tool", "prompt"])
+def test_a_call_of_a_removed_workflow_says_that_it_was_removed(old_client: Client, task: str, kind: str) -> None:
+    new_client = old_client.deployed(Server("orders"))
+    call = new_client.call_tool if kind == "tool" else new_client.get_prompt
+    with pytest.raises(JsonRpcError, match="The workflow 'refund_order' was removed from this server") as error_info:
+        call("refund_order", {}, task=task)
+    assert "cancel it with tasks/cancel, or publish the workflow again" in str(error_info.value)
+    assert new_client.task(task).status == "working"
+    with pytest.raises(JsonRpcError, match="Unknown tool: refund_order"):
+        new_client.call_tool("refund_order", {"task_id": "another"})
+
+
+def test_a_call_of_a_removed_tool_says_that_it_was_removed(old_client: Client, task: str) -> None:
+    server = version(FETCH)
+    del server.tools["refund"]
+    new_client = old_client.deployed(server)
+    with pytest.raises(JsonRpcError, match="The tool 'refund' was removed from this server") as error_info:
+        new_client.call_tool("refund", {"amount": 1.0}, task=task)
+    assert "Resume the task" in str(error_info.value)
+    with pytest.raises(JsonRpcError, match="Unknown tool: refund"):
+        new_client.call_tool("refund", {"amount": 1.0})

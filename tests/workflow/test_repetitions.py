@@ -1,0 +1,710 @@
+"""Repeated first calls of a workflow's tool (docs/workflows.md, Repeated calls)."""
+
+import logging
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from typing import Annotated, Any
+
+import pytest
+
+from mcp_baton import Approval, Server, ToolError, ask_model, ask_user, step
+from mcp_baton.aws import compose
+from mcp_baton.exceptions import OutcomeUnknown, TaskNotFound
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.settings import Settings
+from mcp_baton.stores import DynamoDBStore
+from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
+from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.telemetry import Telemetry
+from mcp_baton.testing import Client, connect
+from mcp_baton.testing.mcp_client import Era, JsonRpcError
+from mcp_baton.workflow.engine import Engine
+from tests.support.client import Client as WireClient
+
+
+def shop(**options: Any) -> Server:
+    server = Server("shop", **options)
+
+    @server.tool
+    def charge(order: str, amount: int = 1) -> str:
+        """Charge a card."""
+        return f"charged {amount} for {order}"
+
+    @server.tool
+    def ship(order: str) -> str:
+        """Ship an order."""
+        return f"shipped {order}"
+
+    @server.workflow
+    def fulfil(order: str, amount: int = 1) -> None:
+        """Fulfil an order."""
+        step(charge)(order=order, amount=amount)
+        step(ship)(order=order)
+
+    return server
+
+
+@pytest.fixture(params=["2026", "2025"])
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    era: Era = request.param
+    with connect(shop(), era=era) as client:
+        yield client
+
+
+def slow(client: Client, seconds: float = 9) -> None:
+    """Let the next call of `charge` take this long."""
+    client.during("charge", lambda: client.clock.sleep(seconds))
+
+
+def call(client: Client, **arguments: Any) -> JsonObject:
+    result, _ = client.wire.request("tools/call", {"name": "fulfil", "arguments": arguments}, {})
+    return result
+
+
+def text(result: JsonObject) -> str:
+    content: Any = result["content"]
+    return str(content[0]["text"])
+
+
+def is_repeat(result: JsonObject) -> bool:
+    meta: Any = result.get("_meta", {})
+    return meta.get("repeats") is True
+
+
+def test_a_call_after_a_slow_reply_gets_the_result_of_the_first_one(client: Client) -> None:
+    slow(client)
+    first = call(client, order="A")
+    client.clock.advance(30)
+    second = call(client, order="A")
+    assert not is_repeat(first)
+    assert is_repeat(second)
+    assert client.calls("charge") == [{"order": "A", "amount": 1}]
+    # The clock of a test also runs as that of the machine.
+    assert re.match(r"This is the task of an equal call \d\d s ago\. To start another task, add ", text(second))
+    assert '{"task_id": "new"}' in text(second)
+    assert "shipped A" in text(second)
+    assert second["structuredContent"]["message"] == text(second)  # type: ignore[index,call-overload]
+
+
+def test_two_fast_calls_start_two_tasks(client: Client) -> None:
+    assert not is_repeat(call(client, order="A"))
+    assert not is_repeat(call(client, order="A"))
+    assert len(client.calls("charge")) == 2
+
+
+def test_after_two_minutes_an_equal_call_starts_a_new_task(client: Client) -> None:
+    slow(client)
+    call(client, order="A")
+    client.clock.advance(121)
+    assert not is_repeat(call(client, order="A"))
+    assert len(client.calls("charge")) == 2
+
+
+def test_a_call_while_the_first_one_runs_says_so_and_how_to_ask_again(client: Client) -> None:
+    replies: list[JsonObject] = []
+    client.during("charge", lambda: replies.append(call(client, order="A")))
+    first = call(client, order="A")
+    (second,) = replies
+    assert is_repeat(second)
+    assert re.match(r"This is the task of an equal call \d s ago, which is still running\.", text(second))
+    assert first["_meta"]["task_id"] in text(second)  # type: ignore[index,call-overload,operator]
+    assert len(client.calls("charge")) == 1
+
+
+def test_a_default_that_is_sent_makes_no_difference_and_another_value_does(client: Client) -> None:
+    slow(client)
+    call(client, order="A")
+    assert is_repeat(call(client, order="A", amount=1))
+    assert not is_repeat(call(client, order="A", amount=2))
+    assert not is_repeat(call(client, order="B"))
+
+
+def test_null_for_an_argument_without_a_default_is_the_same_as_leaving_it_out() -> None:
+    server = Server("shop")
+
+    @server.tool
+    def charge(order: str, note: str | None = None) -> str:
+        """Charge a card."""
+        return f"{order} {note}"
+
+    @server.workflow
+    def fulfil(order: str, note: str | None = None) -> None:
+        """Fulfil an order."""
+        step(charge)(order=order, note=note)
+
+    with connect(server) as client:
+        slow(client)
+        call(client, order="A")
+        assert is_repeat(call(client, order="A", note=None))
+        assert not is_repeat(call(client, order="A", note="red"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "are_equal"),
+    [
+        ({"amount": "2"}, True),
+        ({"amount": 2.0}, True),
+        ({"share": 1}, True),
+        ({"share": "1.0"}, True),
+        ({"loud": "true"}, True),
+        ({"answers": {"reason": None}}, True),
+        ({"answers": {"reason": "", "count": None}}, True),
+        ({"amount": 3}, False),
+        ({"loud": False}, False),
+        ({"answers": {"count": 1}}, False),
+    ],
+)
+def test_calls_are_equal_if_their_tools_receive_the_same(arguments: dict[str, Any], are_equal: bool) -> None:
+    server = Server("shop")
+
+    @server.tool
+    def charge(amount: int, share: float, loud: bool) -> str:
+        """Charge a card."""
+        return f"{amount} {share} {loud}"
+
+    @server.tool
+    def note(reason: str, count: int) -> str:
+        """Note why."""
+        return reason * count
+
+    @server.workflow
+    def fulfil(amount: int = 2, share: float = 1.0, loud: Annotated[bool, "Ring"] = True) -> None:
+        """Fulfil an order."""
+        step(charge)(amount=amount, share=share, loud=loud)
+        step(note)(reason=ask_model("reason", "Why?"), count=ask_model("count", "How often?", returns=int))
+
+    with connect(server) as client:
+        slow(client)
+        call(client)
+        assert is_repeat(call(client, **arguments)) is are_equal
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "arguments"),
+    [
+        ("repetition", "slow", {}),
+        ("takeover", "killed", {}),
+        ("new", "slow", {"task_id": "new"}),
+        ("new", "", {"task_id": "new"}),
+    ],
+)
+def test_each_repetition_takeover_and_new_is_logged_and_counted(
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    kind: str,
+    before: str,
+    arguments: dict[str, Any],
+) -> None:
+    counted: list[object] = []
+    monkeypatch.setattr(Telemetry, "add", lambda _self, metric, *_, of="": counted.append((metric.name, of)))
+    if before == "killed":
+        with client.killed_after("charge"):
+            call(client, order="A")
+        client.clock.advance(46)
+    elif before == "slow":
+        slow(client)
+        call(client, order="A")
+    assert ("RepeatedCalls", kind) not in counted
+    with caplog.at_level(logging.INFO, "mcp_baton"):
+        call(client, order="A", **arguments)
+    assert counted.count(("RepeatedCalls", kind)) == 1
+    assert [record for record in caplog.records if f"repeated call: {kind}" in record.getMessage()]
+
+
+def test_another_owner_starts_a_task_of_their_own(client: Client) -> None:
+    slow(client)
+    call(client, order="A")
+    assert not is_repeat(call(client.as_owner("other"), order="A"))
+
+
+def test_new_always_starts_a_task(client: Client) -> None:
+    slow(client)
+    call(client, order="A")
+    assert not is_repeat(call(client, order="A", task_id="new"))
+    assert len(client.calls("charge")) == 2
+
+
+def test_new_is_an_error_for_the_tool_of_a_step_and_in_meta(client: Client) -> None:
+    result, _ = client.wire.request("tools/call", {"name": "charge", "arguments": {"order": "A", "task_id": "new"}}, {})
+    assert result["isError"] is True
+    assert 'task_id "new" is only for calls of a workflow\'s tool' in text(result)
+    with pytest.raises(Exception, match="'new' is only for arguments"):
+        client.wire.request("tools/call", {"name": "fulfil", "arguments": {"order": "A"}}, {"_task_id": "new"})
+    assert client.calls("charge") == []
+
+
+@pytest.mark.parametrize("killed_after", ["charge", "ship", "UpdateItem"])
+def test_a_call_takes_over_the_task_of_a_run_that_died(client: Client, killed_after: str) -> None:
+    with client.killed_after(killed_after):
+        call(client, order="A")
+    client.clock.advance(46)
+    second = call(client, order="A")
+    assert text(second).count("shipped A") >= 1
+    # The start was stored, and the task was not created: nothing is there to take over.
+    assert is_repeat(second) is (killed_after != "UpdateItem")
+
+
+def test_one_of_two_calls_takes_over_a_run_that_died_and_the_other_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = pay_back_server()
+
+    @server.tool
+    def look(order: str) -> str:
+        """Look for an order."""
+        return order
+
+    @server.workflow
+    def return_order(order: str) -> None:
+        """Return an order."""
+        step(server.tools["refund"].function)(order=step(look)(order=order), reason=ask_user("reason", "Why?"))
+
+    with connect(server) as client:
+        request: JsonObject = {"name": "return_order", "arguments": {"order": "A"}}
+        with client.killed_after("look"):
+            client.wire.request("tools/call", request, CAPABLE)
+        client.clock.advance(46)
+        faster: list[JsonObject] = []
+        take = Engine.take
+
+        def take_second(*arguments: Any, **options: Any) -> TaskRecord:
+            monkeypatch.setattr(Engine, "take", take)
+            faster.append(client.wire.send("tools/call", request, CAPABLE))
+            return take(*arguments, **options)
+
+        monkeypatch.setattr(Engine, "take", take_second)
+        slower = client.wire.send("tools/call", request, CAPABLE)
+        assert "inputRequests" in faster[0]
+        assert "inputRequests" not in slower
+        assert is_repeat(slower)
+
+
+def test_two_minutes_after_the_lease_of_a_run_that_died_a_call_starts_a_new_task(client: Client) -> None:
+    with client.killed_after("charge"):
+        call(client, order="A")
+    client.clock.advance(45 + 121)
+    assert not is_repeat(call(client, order="A"))
+
+
+def test_a_start_that_has_no_task_yet_is_waited_for_until_its_lease_ends(client: Client) -> None:
+    with client.killed_after("UpdateItem"):
+        call(client, order="A")
+    second = call(client, order="A")
+    assert is_repeat(second)
+    assert "The equal call is starting. Nothing was run" in text(second)
+    assert client.calls("charge") == []
+
+
+def test_a_call_that_stood_still_after_it_found_no_task_looks_again(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with client.killed_after("charge"):
+        call(client, order="A")
+    get = DynamoDBStore.get
+
+    def find_nothing_and_stand_still(*_: object) -> TaskRecord:
+        monkeypatch.setattr(DynamoDBStore, "get", get)
+        client.clock.advance(46)
+        raise TaskNotFound  # the task was created after this read
+
+    monkeypatch.setattr(DynamoDBStore, "get", find_nothing_and_stand_still)
+    assert is_repeat(call(client, order="A"))
+    assert len(client.tasks()) == 1
+
+
+def test_the_pause_of_a_slow_call_answers_its_repetition() -> None:
+    server = Server("shop")
+
+    @server.tool
+    def find(order: str) -> str:
+        """Find an order."""
+        return order
+
+    @server.tool
+    def refund(order: str, reason: str) -> str:
+        """Refund an order."""
+        return f"{order}: {reason}"
+
+    @server.workflow
+    def pay_back(order: str) -> None:
+        """Refund an order."""
+        found = step(find)(order=order)
+        step(refund)(order=found, reason=ask_model("reason", "Why?"))
+
+    with connect(server) as client:
+        client.during("find", lambda: client.clock.sleep(4))
+        request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
+        first, _ = client.wire.request("tools/call", request, {})
+        second, _ = client.wire.request("tools/call", request, {})
+        assert is_repeat(second)
+        assert len(client.calls("find")) == 1
+        structures: list[Any] = [first["structuredContent"], second["structuredContent"]]
+        assert structures[0]["pause_reason"] == structures[1]["pause_reason"]
+        assert structures[0]["next"] == structures[1]["next"]
+
+
+CAPABLE: JsonObject = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+
+
+def pay_back_server() -> Server:
+    """Return a server whose workflow asks its user for an argument of its tool."""
+    server = Server("shop")
+
+    @server.tool
+    def refund(order: str, reason: str) -> str:
+        """Refund an order."""
+        return f"{order}: {reason}"
+
+    @server.workflow
+    def pay_back(order: str) -> None:
+        """Refund an order."""
+        step(refund)(order=order, reason=ask_user("reason", "Why?"))
+
+    return server
+
+
+def test_an_equal_call_while_a_form_is_open_asks_nobody_and_a_later_round_is_the_same_call() -> None:
+    with connect(pay_back_server()) as client:
+        request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
+        first = client.wire.send("tools/call", request, CAPABLE)
+        [(key, _)] = first["inputRequests"].items()
+        second, _ = client.wire.request("tools/call", request, CAPABLE)
+        assert is_repeat(second)
+        assert second["structuredContent"]["pause_reason"]["type"] == "answersRequired"  # type: ignore[index,call-overload]
+        slow_round = {"requestState": first["requestState"], "inputResponses": {key: answer(reason="late")}}
+        client.during("refund", lambda: client.clock.sleep(9))
+        client.wire.request("tools/call", {**request, **slow_round}, CAPABLE)
+        third, _ = client.wire.request("tools/call", request, CAPABLE)
+        assert is_repeat(third)
+        assert "A: late" in text(third)
+        assert len(client.calls("refund")) == 1
+
+
+def answer(**content: str) -> JsonObject:
+    return {"action": "accept", "content": content}
+
+
+def test_two_fast_calls_that_pause_for_an_answer_start_two_tasks_if_the_client_shows_no_forms() -> None:
+    with connect(pay_back_server()) as client:
+        request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
+        no_forms: JsonObject = {"io.modelcontextprotocol/clientCapabilities": {}}
+        results = [client.wire.request("tools/call", request, no_forms)[0] for _ in range(2)]
+        assert [is_repeat(result) for result in results] == [False, False]
+
+
+def test_a_task_that_a_later_call_has_named_is_not_repeated() -> None:
+    server = shop()
+    with connect(server) as client:
+        client.tool_raises("ship", ToolError("no stock"), times=1)
+        slow(client)
+        first = call(client, order="A")
+        task_id = first["_meta"]["task_id"]  # type: ignore[index,call-overload]
+        assert call(client, task_id=task_id)["structuredContent"]["task_status"] == "completed"  # type: ignore[index,call-overload]
+        assert not is_repeat(call(client, order="A"))
+
+
+def test_a_task_with_a_recorded_call_is_not_repeated() -> None:
+    with connect(shop()) as client:
+        client.tool_raises("ship", ToolError("no stock"), times=1)
+        slow(client)
+        task_id = call(client, order="A")["_meta"]["task_id"]  # type: ignore[index,call-overload]
+        client.wire.request("tools/call", {"name": "ship", "arguments": {"order": "A"}}, {"_task_id": task_id})
+        assert not is_repeat(call(client, order="A"))
+
+
+@pytest.mark.parametrize("end", ["cancelled", "completed by a client"])
+def test_a_task_that_the_client_has_ended_is_not_repeated(end: str) -> None:
+    with connect(shop()) as client:
+        client.tool_raises("ship", ToolError("no stock"), times=1)
+        slow(client)
+        task_id = call(client, order="A")["_meta"]["task_id"]  # type: ignore[index,call-overload]
+        client.cancel(str(task_id)) if end == "cancelled" else client.complete(str(task_id), {"done": True})
+        assert not is_repeat(call(client, order="A"))
+
+
+def test_repetitions_can_be_turned_off_and_a_workflow_overrides_the_server() -> None:
+    with connect(shop(repeats=timedelta(0))) as client:
+        slow(client)
+        call(client, order="A")
+        assert not is_repeat(call(client, order="A"))
+    server = Server("shop", repeats=timedelta(0))
+
+    @server.tool
+    def charge(order: str) -> str:
+        """Charge a card."""
+        return order
+
+    @server.workflow(repeats=timedelta(hours=1))
+    def fulfil(order: str) -> None:
+        """Fulfil an order."""
+        step(charge)(order=order)
+
+    with connect(server) as client:
+        slow(client)
+        call(client, order="A")
+        client.clock.advance(3_000)
+        assert is_repeat(call(client, order="A"))
+
+
+def test_a_workflow_whose_tools_only_read_is_never_repeated() -> None:
+    server = Server("shop")
+
+    @server.tool(annotations={"readOnlyHint": True})
+    def charge(order: str) -> str:
+        """Look up an order."""
+        return order
+
+    @server.workflow
+    def fulfil(order: str) -> None:
+        """Look up an order."""
+        step(charge)(order=order)
+
+    with connect(server) as client:
+        slow(client)
+        call(client, order="A")
+        assert not is_repeat(call(client, order="A"))
+
+
+def test_a_throttled_start_leaves_nothing_that_blocks_the_next_call(client: Client) -> None:
+    client.store.fails("PutItem", times=None, error="ThrottlingException")
+    assert "The server is busy. Nothing was run" in text(call(client, order="A"))
+    client.store.fails("PutItem", times=0)
+    again = call(client, order="A")
+    assert not is_repeat(again)
+    assert "shipped A" in text(again)
+
+
+def test_a_run_whose_task_could_not_be_created_leaves_nothing_that_blocks_the_next_call(client: Client) -> None:
+    client.store.fails("PutItem", times=None)
+    assert "shipped A" in text(call(client, order="A"))
+    client.store.fails("PutItem", times=0)
+    assert not is_repeat(call(client, order="A"))
+
+
+def test_without_a_store_that_answers_each_call_runs(client: Client) -> None:
+    client.store.fails("UpdateItem", times=None)
+    slow(client)
+    assert "shipped A" in text(call(client, order="A"))
+    assert "shipped A" in text(call(client, order="A"))
+    assert len(client.calls("charge")) == 2
+
+
+def test_nothing_is_run_while_the_task_of_an_equal_call_cannot_be_read(client: Client) -> None:
+    slow(client)
+    call(client, order="A")
+    client.store.fails("GetItem", times=None)
+    assert "The server is busy. Nothing was run" in text(call(client, order="A"))
+    client.store.fails("GetItem", times=0)
+    assert is_repeat(call(client, order="A"))
+    assert len(client.calls("charge")) == 1
+
+
+def lose_responses_of_starts(patch: pytest.MonkeyPatch) -> None:
+    begin = DynamoDBStartStore.begin
+
+    def lose(store: DynamoDBStartStore, *args: Any) -> None:
+        begin(store, *args)
+        raise OutcomeUnknown("the response was lost")
+
+    patch.setattr(DynamoDBStartStore, "begin", lose)
+
+
+def test_a_start_whose_response_was_lost_is_found(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow(client)
+    with monkeypatch.context() as patch:
+        lose_responses_of_starts(patch)
+        call(client, order="A")
+    assert is_repeat(call(client, order="A"))
+    assert len(client.calls("charge")) == 1
+
+
+def test_approvals_of_a_repeated_call_are_asked_for_once() -> None:
+    server = Server("shop")
+
+    @server.tool(approval=Approval("bosses"))
+    def refund(order: str) -> str:
+        """Refund an order."""
+        return order
+
+    @server.tool
+    def find(order: str) -> str:
+        """Find an order."""
+        return order
+
+    @server.workflow
+    def pay_back(order: str) -> None:
+        """Refund an order."""
+        step(refund)(order=step(find)(order=order))
+
+    with connect(server) as client:
+        boss = client.as_owner("boss", scopes=["bosses"])
+        client.during("find", lambda: client.clock.sleep(4))
+        request: JsonObject = {"name": "pay_back", "arguments": {"order": "A"}}
+        client.wire.request("tools/call", request, {})
+        second, _ = client.wire.request("tools/call", request, {})
+        assert is_repeat(second)
+        assert len(boss.approvals()) == 1
+
+
+def background_shop() -> Server:
+    server = Server("shop")
+
+    @server.tool
+    def charge(order: str) -> str:
+        """Charge a card."""
+        return f"charged {order}"
+
+    @server.workflow(background=True)
+    def fulfil(order: str) -> None:
+        """Fulfil an order."""
+        step(charge)(order=order)
+
+    return server
+
+
+def start(client: Client) -> tuple[str, JsonObject]:
+    params: dict[str, Any] = {"name": "fulfil", "arguments": {"order": "A"}}
+    if client.era == "2025":
+        params["task"] = {}
+    result, _ = client.wire.request("tools/call", params, {})
+    task: Any = result.get("task", result)
+    return str(task["taskId"]), result
+
+
+@pytest.mark.parametrize("era", ["2026", "2025"])
+def test_a_repeated_background_call_gets_the_same_task_until_two_minutes_after_its_end(era: Era) -> None:
+    with connect(background_shop(), era=era, workers="by hand") as client:
+        first_id, first = start(client)
+        client.clock.advance(10)
+        second_id, second = start(client)
+        assert (second_id, is_repeat(first), is_repeat(second)) == (first_id, False, True)
+        client.run_worker()
+        third_id, _ = start(client)
+        assert third_id == first_id
+        client.clock.advance(121)
+        assert start(client)[0] != first_id
+        assert len(client.calls("charge")) == 1
+
+
+@pytest.mark.parametrize("era", ["2026", "2025"])
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [("ThrottlingException", "busy; nothing was run"), (None, "The task could not be created; nothing was run")],
+)
+@pytest.mark.parametrize("operation", ["PutItem", "UpdateItem"])
+def test_a_background_call_that_the_store_refuses_leaves_nothing_that_blocks_the_next_one(
+    era: Era, error: str | None, problem: str, operation: str
+) -> None:
+    with connect(background_shop(), era=era, workers="by hand") as client:
+        # A start that was refused and not throttled may still arrive. The job is created nevertheless.
+        goes_on = operation == "UpdateItem" and error is None
+        client.store.fails(operation, times=None, **({"error": error} if error else {}))
+        if goes_on:
+            start(client)
+        else:
+            with pytest.raises(JsonRpcError, match=problem):
+                start(client)
+        client.store.fails(operation, times=0)
+        _, again = start(client)
+        assert not is_repeat(again)
+        for _ in range(2 if goes_on else 1):
+            client.run_worker()
+        assert len(client.calls("charge")) == (2 if goes_on else 1)
+
+
+@pytest.mark.parametrize("era", ["2026", "2025"])
+def test_a_background_start_whose_response_was_lost_is_found(era: Era, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connect(background_shop(), era=era, workers="by hand") as client:
+        with monkeypatch.context() as patch:
+            lose_responses_of_starts(patch)
+            first_id, _ = start(client)
+        second_id, second = start(client)
+        assert (second_id, is_repeat(second)) == (first_id, True)
+
+
+@pytest.mark.parametrize("era", ["2026", "2025"])
+def test_without_a_table_each_call_runs(era: Era) -> None:
+    orders: list[str] = []
+    server = Server("shop")
+
+    @server.tool
+    def charge(order: str) -> None:
+        """Charge a card."""
+        orders.append(order)
+
+    for background in (False, True):
+
+        @server.workflow(name=f"fulfil_{background}", background=background)
+        def fulfil(order: str) -> None:
+            """Fulfil an order."""
+            step(charge)(order=order)
+
+    wire = WireClient(compose(server, Settings()), era=era)
+    for name in ("fulfil_False", "fulfil_True"):
+        for arguments in ({"order": name}, {"order": name}, {"order": name, "task_id": "new"}):
+            result = wire.call_tool(name, arguments).result
+            assert not is_repeat(result)
+            assert result["isError"] is False
+        assert orders.count(name) == 3
+
+
+def test_a_background_call_whose_workflow_a_later_call_has_named_is_not_repeated() -> None:
+    with connect(background_shop(), workers="by hand") as client:
+        client.tool_raises("charge", ToolError("no funds"), times=1)
+        slow(client)
+        first_id, _ = start(client)
+        client.run_worker()
+        [workflow_task] = [task.task_id for task in client.tasks() if task.task_id != first_id]
+        params: JsonObject = {"name": "fulfil", "arguments": {"task_id": workflow_task}}
+        client.wire.request("tools/call", params, {})
+        client.run_worker()
+        assert len(client.calls("charge")) == 2
+        third_id, third = start(client)
+        assert not is_repeat(third)
+        assert third_id != first_id
+
+
+def test_a_background_call_whose_question_the_client_has_answered_is_not_repeated() -> None:
+    server = Server("shop")
+
+    @server.tool
+    def charge(order: str, reason: str) -> str:
+        """Charge a card."""
+        return f"charged {order}: {reason}"
+
+    @server.workflow(background=True)
+    def fulfil(order: str) -> None:
+        """Fulfil an order."""
+        step(charge)(order=order, reason=ask_user("reason", "Why?"))
+
+    with connect(server) as client:
+        task = client.start_task("fulfil", {"order": "A"})
+        assert task.status == "input_required"
+        assert client.start_task("fulfil", {"order": "A"}).task_id == task.task_id
+        task.answer({"reason": "late"})
+        client.clock.advance(9)
+        assert task.status == "completed"
+        assert client.start_task("fulfil", {"order": "A"}).task_id != task.task_id
+
+
+def test_a_background_call_and_a_plain_one_are_not_equal() -> None:
+    with connect(background_shop(), workers="by hand") as client:
+        start(client)
+        plain = client.as_owner("tester")
+        result, _ = replace(plain, era="2025").wire.request(  # without `task`, the workflow runs in the request
+            "tools/call", {"name": "fulfil", "arguments": {"order": "A"}}, {}
+        )
+        assert not is_repeat(result)
+
+
+def test_eight_equal_calls_at_once_start_one_task() -> None:
+    with connect(shop()) as client, ThreadPoolExecutor(8) as threads:
+        for number in range(10):
+            slow(client, 4)
+            results = list(threads.map(lambda _, number=number: call(client, order=f"order {number}"), range(8)))
+            assert [is_repeat(result) for result in results].count(False) == 1
+            task_ids = {result["_meta"]["task_id"] for result in results}  # type: ignore[index,call-overload]
+            assert len(task_ids) == 1
+        assert len(client.calls("charge")) == 10

@@ -1,0 +1,422 @@
+"""Progress while a step runs, and the end of the function's time (docs/workflows.md)."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Event, Semaphore
+from typing import Any
+
+import pytest
+
+from mcp_baton import Context, Server, Step, Workflow
+from mcp_baton.exceptions import Abandoned
+from mcp_baton.protocol.http import ClientGone
+from tests.support.client import BOUND_S, Answer, Client, Clock, Sink, Table, begin
+from tests.support.handler import MakeClient, Submit
+
+RESERVE_MS = 5_000
+LISTENING = {"progressToken": "t"}
+
+
+class DisconnectedSink(Sink):
+    """A client that closes the connection at the first message."""
+
+    def write(self, data: bytes) -> None:
+        """Fail, because the connection is closed."""
+        raise ClientGone(f"{len(data)} bytes were not sent")
+
+
+def one_step(server: Server, tool: str) -> None:
+    server.add_workflow(
+        Workflow(name="flow", description="work", steps=[Step("slow", tool=tool), Step("next", tool=tool)])
+    )
+
+
+def test_a_step_is_announced_while_it_runs(make_client: MakeClient, submit: Submit) -> None:
+    events = [Event(), Event()]
+    gates, server, sink = iter(events), Server("s"), Sink()
+
+    @server.tool
+    def work() -> None:
+        # The step ends only after the client has received the announcement.
+        assert next(gates).wait(BOUND_S)
+
+    one_step(server, "work")
+    client = make_client(server)
+    answer = submit(sink, lambda: client.get_prompt("flow", meta=LISTENING))
+    for event, message in zip(events, ["Step 1/2: slow", "Step 2/2: next"], strict=True):
+        assert sink.next_params()["message"] == message
+        event.set()
+    assert sink.next()["result"]["_meta"]["task_status"] == "completed"
+    assert answer.result(BOUND_S).body == ""
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_tools_progress_arrives_while_it_runs(make_client: MakeClient, submit: Submit, is_async: bool) -> None:
+    event, server, sink = Event(), Server("s"), Sink()
+
+    def work(ctx: Context) -> bool:
+        ctx.report_progress(1, 2, "half way")
+        return event.wait(BOUND_S)
+
+    async def work_async(ctx: Context) -> bool:
+        ctx.report_progress(1, 2, "half way")
+        return await asyncio.to_thread(event.wait, BOUND_S)
+
+    server.tool(name="work")(work_async if is_async else work)
+    client = make_client(server)
+    submit(sink, lambda: client.call_tool("work", meta=LISTENING))
+    assert sink.next_params() == {"progressToken": "t", "progress": 1, "total": 2, "message": "half way"}
+    event.set()
+    assert sink.next()["result"]["structuredContent"] == {"result": True}
+
+
+def test_a_run_and_a_continuation_continue_after_the_client_closed_the_connection(
+    make_client: MakeClient, submit: Submit, table: Table
+) -> None:
+    server, clock = Server("s"), Clock()
+
+    @server.tool
+    def work(ctx: Context) -> int:
+        ctx.report_progress(1)
+        return 1
+
+    one_step(server, "work")
+    client = make_client(server, remaining_ms=clock)
+    task = begin(client, clock)
+    submit(DisconnectedSink(), lambda: client.call_tool("work", task=task, meta=LISTENING)).result(BOUND_S)
+    assert client.variables(task)["_workflow.result.slow"] == 1
+    submit(DisconnectedSink(), lambda: client.get_prompt("flow", meta=LISTENING)).result(BOUND_S)
+    assert sorted(table.statuses) == ["completed", "working"]
+
+
+class Stall:
+    """A workflow whose tool is still running when the function's time ends. Afterwards, the tool runs `action`."""
+
+    def __init__(self, make_client: MakeClient, action: Callable[[Context], object] = lambda _: None) -> None:
+        self.clock, self.release, self.ended = Clock(), Event(), Event()
+        self.action = action
+        self.error: BaseException | None = None
+        self.keys: list[str] = []
+        server = Server("s")
+        server.tool(self.work)
+        one_step(server, "work")
+        self.client = make_client(server, remaining_ms=self.clock)
+
+    def work(self, ctx: Context) -> str:
+        """Let the time run out, wait to be released, then use the context."""
+        if self.release.is_set():
+            return "in time"
+        variables = ctx.task
+        self.keys.append(ctx.idempotency_key)
+        self.clock.ms = RESERVE_MS
+        # A progress notification makes the request's thread check the clock.
+        ctx.report_progress(1)
+        assert self.release.wait(BOUND_S)
+        try:
+            self.action(ctx)
+        except BaseException as error:
+            self.error = error
+            raise
+        finally:
+            # The variables are from the context, which is closed by now.
+            with suppress(Abandoned):
+                if variables is not None:
+                    variables["late"] = True
+            self.ended.set()
+        return "late"
+
+    def end(self) -> None:
+        """Release the tool and wait for its end."""
+        assert not self.ended.is_set()
+        self.release.set()
+        assert self.ended.wait(BOUND_S)
+
+
+@pytest.fixture
+def stall(make_client: MakeClient) -> Stall:
+    return Stall(make_client)
+
+
+TIMEOUT = (
+    "timed out: it had 25 s, which is what was left of the function's time without the last 5 s, in which results are "
+    "stored (raise FunctionTimeout, in the background WorkerTimeout; with baton serve --timeout, --worker-timeout); it "
+    "may still have happened"
+)
+TIMED_OUT = {
+    "type": "toolError",
+    "failedStep": "slow",
+    "error": TIMEOUT,
+    "retryable": False,
+    "suggestedTool": "work",
+    "outcomeUnknown": True,
+}
+
+
+def timed_out(stall: Stall) -> dict[str, object]:
+    """Return the pause reason of the call that the tool has begun."""
+    return {**TIMED_OUT, "idempotencyKey": stall.keys[0]}
+
+
+def check_text(stall: Stall) -> str:
+    """Return what a model reads first after a timeout."""
+    return f"It may still have happened: check whether it happened (idempotency key {stall.keys[0]})."
+
+
+def test_a_tool_that_is_still_running_when_the_write_reserve_begins_is_abandoned(stall: Stall, table: Table) -> None:
+    answer = stall.client.get_prompt("flow", meta=LISTENING)
+    assert answer.meta["pause_reason"] == timed_out(stall)
+    assert check_text(stall) in answer.handoff
+    assert "If it did not happen, make these tool calls:" in answer.handoff
+    assert answer.statuses == ["failed", "pending"]
+    variables = stall.client.variables(answer.task_id)
+    assert variables["_workflow.pause_reason"] == timed_out(stall)
+    assert variables["_workflow.result.slow"] == {"error": TIMEOUT}
+
+    item_before = table.item(answer.task_id)
+    stall.end()
+    assert table.item(answer.task_id) == item_before
+    stall.clock.ms = 30_000
+    assert stall.client.get_prompt("flow", task=answer.task_id).meta["task_status"] == "completed"
+    variables = stall.client.variables(answer.task_id)
+    assert variables["_workflow.result.slow"] == "in time"
+    assert "late" not in variables
+
+
+CONTEXT_USES: dict[str, Callable[[Context], object]] = {
+    "report_progress": lambda ctx: ctx.report_progress(2),
+    "log": lambda ctx: ctx.log("info", "still here"),
+    "remaining_ms": lambda ctx: ctx.remaining_ms(),
+    "task": lambda ctx: ctx.task,
+}
+
+
+@pytest.mark.parametrize("action", CONTEXT_USES.values(), ids=CONTEXT_USES)
+def test_an_abandoned_tool_is_stopped_at_the_next_use_of_its_context(
+    make_client: MakeClient, action: Callable[[Context], Any]
+) -> None:
+    stall = Stall(make_client, action)
+    stall.client.get_prompt("flow", meta=LISTENING)
+    assert stall.error is None
+    stall.end()
+    # It is not an `Exception`, so a tool that catches `Exception` does not catch it.
+    assert (isinstance(stall.error, Abandoned), isinstance(stall.error, Exception)) == (True, False)
+
+
+def test_a_continuation_that_does_not_end_is_recorded_as_timed_out(stall: Stall) -> None:
+    task = begin(stall.client, stall.clock)
+    answer = stall.client.call_tool("work", task=task, meta=LISTENING)
+    assert answer.result["isError"] is True
+    assert answer.result["content"] == [{"type": "text", "text": TIMEOUT}]
+    assert answer.meta["recorded"] is True
+    assert answer.meta["pause_reason"] == timed_out(stall)
+    stall.end()
+
+
+def test_the_text_after_a_continuation_that_does_not_end_says_what_to_check(stall: Stall) -> None:
+    task = begin(stall.client, stall.clock)
+    answer = stall.client.call_tool("work", {"task_id": task}, meta=LISTENING)
+    assert check_text(stall) in str(answer.result["content"])
+    stall.end()
+
+
+def test_a_tool_without_progress_is_abandoned_too(make_client: MakeClient) -> None:
+    server, release, started = Server("s"), Event(), Event()
+
+    def remaining_ms() -> int:
+        """Return 30 s until the tool runs, then 20 ms and 10 ms more than the reserve, then just the reserve."""
+        return next(remaining_times) if started.is_set() else 30_000
+
+    remaining_times = iter([RESERVE_MS + 20, RESERVE_MS + 10, *[RESERVE_MS] * 100])
+
+    @server.tool
+    def work(ctx: Context) -> None:
+        started.set()
+        ctx.report_progress(1)
+        release.wait(BOUND_S)
+
+    one_step(server, "work")
+    answer = make_client(server, remaining_ms=remaining_ms).get_prompt("flow", meta=LISTENING)
+    assert answer.meta["pause_reason"].items() >= TIMED_OUT.items()
+    release.set()
+
+
+def test_an_abandoned_coroutine_is_cancelled(make_client: MakeClient) -> None:
+    server, clock, cancelled = Server("s"), Clock(), Event()
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        clock.ms = RESERVE_MS
+        ctx.report_progress(1)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    one_step(server, "work")
+    answer = make_client(server, remaining_ms=clock).get_prompt("flow", meta=LISTENING)
+    assert answer.meta["pause_reason"].items() >= TIMED_OUT.items()
+    assert cancelled.wait(BOUND_S)
+
+
+def test_a_tool_with_ten_abandoned_threads_is_not_called_again(
+    make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, clock, starts, release_all, ends = Server("s"), Clock(), Semaphore(0), Event(), Semaphore(0)
+
+    @server.tool
+    def hang(ctx: Context) -> str:
+        starts.release()
+        if not release_all.is_set():
+            clock.ms = RESERVE_MS
+            ctx.report_progress(1)
+            release_all.wait(BOUND_S)
+            ends.release()
+        return "in time"
+
+    client = make_client(server, remaining_ms=clock)
+
+    def call() -> str:
+        clock.ms = 30_000
+        text: str = client.call_tool("hang", meta=LISTENING).result["content"][0]["text"]
+        return text
+
+    assert [call().startswith("timed out: ") for _ in range(10)] == [True] * 10
+    assert [starts.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
+    assert call().startswith("not started: 10 earlier calls of this function timed out and still run.")
+    assert "tool hang is not called any more" in caplog.text
+    assert not starts.acquire(blocking=False)
+    release_all.set()
+    assert [ends.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
+    # One of the threads is about to end.
+    assert "in time" in (call() for _ in range(10_000))
+
+
+class Blocking:
+    """Two async tools: `block` blocks the event loop until it is released, and `wait` awaits a sleep.
+
+    Attributes:
+        blocked: Set when `block` blocks the loop.
+        released: Ends `block`.
+        started: Set when `wait` has started.
+    """
+
+    def __init__(self, requires: Sequence[str] = ()) -> None:
+        self.blocked, self.released, self.started = Event(), Event(), Event()
+        self.server = Server("s")
+        self.server.tool(requires=requires)(self.block)
+        self.server.tool(self.wait)
+
+    async def block(self) -> None:
+        """Block."""
+        self.blocked.set()
+        self.released.wait(BOUND_S)
+
+    async def wait(self) -> None:
+        """Wait."""
+        self.started.set()
+        await asyncio.sleep(BOUND_S)
+
+    def remaining_ms(self) -> int:
+        """Return the remaining time, which is over when the loop is blocked."""
+        return RESERVE_MS if self.blocked.is_set() else RESERVE_MS + 10
+
+
+def call_as_admin(client: Client, tool: str) -> Answer:
+    """Call a tool with the scope `admin`."""
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool}}
+    context = {"requestId": "api-1", "authorizer": {"claims": {"sub": "alice", "scope": "admin"}}}
+    return client.post(json.dumps(call), {"MCP-Protocol-Version": "2025-11-25"}, requestContext=context)
+
+
+BLOCKER = "tool block blocks the event loop, on which all async functions run (write it as a plain def, or await in it)"
+
+
+@pytest.mark.parametrize(("requires", "name"), [((), "tool block"), (("admin",), "another function")])
+def test_an_async_tool_does_not_start_while_another_one_blocks_the_loop(
+    make_client: MakeClient, caplog: pytest.LogCaptureFixture, requires: Sequence[str], name: str
+) -> None:
+    tools = Blocking(requires)
+    blocking_client, client = make_client(tools.server), make_client(tools.server, remaining_ms=tools.remaining_ms)
+    with ThreadPoolExecutor(1) as pool:
+        block_call = pool.submit(call_as_admin, blocking_client, "block")
+        assert tools.blocked.wait(BOUND_S)
+        answer = client.call_tool("wait").result
+        tools.released.set()
+        assert "isError" not in block_call.result(BOUND_S).result
+    problem = BLOCKER.replace("tool block", name)
+    assert (
+        answer["content"][0]["text"] == f"not started: the time for this request was over: {problem}. Nothing was run."
+    )
+    assert "tool block blocks the event loop" in caplog.text
+    assert call_as_admin(blocking_client, "block").result["content"] == [{"type": "text", "text": "Done."}]
+    assert not tools.started.is_set()
+
+
+def test_a_started_async_tool_times_out_if_another_one_blocks_the_loop(
+    make_client: MakeClient,
+) -> None:
+    tools = Blocking()
+    blocking_client, client = make_client(tools.server), make_client(tools.server, remaining_ms=tools.remaining_ms)
+    with ThreadPoolExecutor(2) as pool:
+        wait_call = pool.submit(client.call_tool, "wait")
+        assert tools.started.wait(BOUND_S)
+        block_call = pool.submit(blocking_client.call_tool, "block")
+        [content] = wait_call.result(BOUND_S).result["content"]
+        tools.released.set()
+        block_call.result(BOUND_S)
+    assert content["text"].startswith("timed out: it had 0.01 s")
+    assert content["text"].endswith(f"; {BLOCKER}; it may still have happened")
+
+
+def test_the_error_of_an_async_tool_says_that_it_blocks_the_loop(make_client: MakeClient) -> None:
+    tools = Blocking()
+    answer = make_client(tools.server, remaining_ms=tools.remaining_ms).call_tool("block").result
+    tools.released.set()
+    assert (
+        "; it blocks the event loop (write it as a plain def, or await in it); it may" in answer["content"][0]["text"]
+    )
+
+
+NOT_STARTED = "not started: the time for this request was over. Nothing was run."
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_tool_is_not_started_when_the_time_is_over(make_client: MakeClient, is_async: bool) -> None:
+    server, calls = Server("s"), list[str]()
+
+    def work() -> None:
+        calls.append("work")
+
+    async def work_async() -> None:
+        calls.append("work")
+
+    server.tool(name="work")(work_async if is_async else work)
+    clock = Clock(RESERVE_MS)
+    client = make_client(server, remaining_ms=clock)
+    answer = client.call_tool("work")
+    assert answer.result["isError"] is True
+    assert answer.result["content"] == [{"type": "text", "text": NOT_STARTED}]
+    clock.ms = RESERVE_MS + 10_000
+    assert "isError" not in client.call_tool("work").result
+    assert calls == ["work"]
+
+
+def test_a_tool_is_not_started_if_its_resources_took_all_the_time(make_client: MakeClient) -> None:
+    server, clock = Server("s"), Clock()
+
+    @server.resource("docs://slow")
+    def docs() -> str:
+        clock.ms = RESERVE_MS
+        return "at last"
+
+    @server.tool
+    def work() -> None:
+        raise AssertionError("it must not be called")
+
+    steps = [Step("slow", tool="work", resources=["docs://slow"])]
+    server.add_workflow(Workflow(name="flow", description="work", steps=steps))
+    assert make_client(server, remaining_ms=clock).get_prompt("flow").statuses == ["failed"]
