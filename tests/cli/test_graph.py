@@ -10,7 +10,7 @@ import pytest
 
 from mcp_baton.cli.app import main
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 ONE = """\
 from mcp_baton import Argument, Server, Step, Workflow, prompt_arg
 

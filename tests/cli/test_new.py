@@ -15,7 +15,7 @@ from mcp_baton.cli.app import main
 from mcp_baton.cli.new import SOURCES, WHEEL_SOURCE
 from tests.starter import needs_the_starter
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 UV = ROOT / ".tools" / "uv" / "bin"
 BY_HAND = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())", "new", "shop"]
 OTHER_WHEEL = "mcp_baton-99.0-py3-none-any.whl"

@@ -29,7 +29,7 @@ from tests.support.client import proxy_event
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 SAM_INTERPRETER = ROOT / "tests" / "sam" / ".venv" / "bin" / "python"
 SAM_LOCAL = Path(__file__).with_name("sam_local.py")
 BOUND_S = 120

@@ -13,7 +13,7 @@ import pytest
 
 from tests.site import record
 
-DEMO = Path(__file__).parents[3] / "examples" / "demo.py"
+DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 TIMEOUT_S = 120
 
 TEXTS = [

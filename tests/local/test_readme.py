@@ -14,7 +14,7 @@ from mcp_baton.clients import dynamodb_client
 from mcp_baton.local.loader import load
 from mcp_baton.testing import Connect, JsonRpcError
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 TOOLS = (ROOT / "docs" / "tools.md").read_text()
 LOCALLY = (ROOT / "docs" / "local.md").read_text()

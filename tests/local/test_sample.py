@@ -22,7 +22,7 @@ from mcp_baton.testing import Connect, JsonRpcError
 
 UNUSED: Any = None
 """A context that is never used, because the calls are refused before a payment."""
-FUNCTION = Path(__file__).parents[3] / "examples" / "sample"
+FUNCTION = Path(__file__).parents[2] / "examples" / "sample"
 SLOW = ("asyncio", "boto3", "botocore", "http.client", "pydantic")
 IMPORT_AND_REPORT = """
 import os, sys

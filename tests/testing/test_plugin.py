@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = (Path(__file__).parents[3] / "docs" / "testing.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
 STRICT = ("-W", "error", "--strict-config", "--strict-markers", "-p", "no:cacheprovider")
 CLOSED = ("--disable-socket", "--allow-unix-socket")
 LOADED = "import sys, mcp_baton.testing.plugin; print(*(name for name in sys.modules if name.startswith('mcp_baton')))"

@@ -13,7 +13,7 @@ from tests.fakes import FunctionContext
 from tests.starter import SERVER, needs_the_starter
 from tests.support.client import Table, events_in
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "events"
 FUNCTION = ROOT / "examples" / "sample"
 MODULES = ("app", "shop", "orders", "sales")
