@@ -157,6 +157,7 @@ FIGURES = st.fixed_dictionaries(
     }
 )
 INPUTS = JSON | ROWS | FIGURES | st.sampled_from(["a", "b", "7", 2**53, 2**53 + 1, -(2**60), 2**2000])
+INPUTS |= st.from_regex(r"[-+ ]?[0-9_]{0,17}[.]?[0-9e]{0,17}", fullmatch=True) | st.floats().map(str)
 INPUTS |= st.lists(INPUTS, max_size=2) | st.dictionaries(st.text(max_size=2), INPUTS, max_size=2)
 
 

@@ -1,8 +1,10 @@
 """Prompt arguments: strings from the client, checked and converted before the prompt runs."""
 
 import datetime
+import json
 import math
 import re
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
@@ -21,6 +23,13 @@ from mcp_baton.tools.schema.prompt_arguments import check_arguments, convert
 class Line(BaseModel):
     sku: str
     count: int = 1
+
+
+@dataclass
+class PlainLine:
+    sku: str
+    count: int = 1
+    price: float = 0
 
 
 @pytest.mark.parametrize(
@@ -58,21 +67,29 @@ NUMBERS = st.from_regex(r"[-+ ]?[0-9_]{0,17}[.,]?[0-9e]{0,17}\n?", fullmatch=Tru
 WORDS = st.sampled_from(["true", "false", "True", "yes", "null", "nan", "inf", "-0", "007", "1_0", "\u0661"])
 
 
-@hypothesis.given(
-    st.sampled_from([str, int, float, bool, str | None, int | None, float | None, bool | None, int | str, None | int]),
-    NUMBERS | WORDS | st.integers().map(str) | st.floats().map(str) | st.text(max_size=5),
+SCALARS = [str, int, float, bool, str | None, int | None, float | None, bool | None, int | str, None | int]
+TEXTS = NUMBERS | WORDS | st.integers().map(str) | st.floats().map(str) | st.text(max_size=5)
+VALUES: st.SearchStrategy[Any] = (
+    TEXTS | st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.just([])
 )
-def test_conversion_without_pydantic_equals_that_of_pydantic(kind: Any, text: str) -> None:
-    plain = outcome(text, kind)
+LINES = st.fixed_dictionaries({"sku": st.text(max_size=2)}, optional={"count": VALUES, "price": VALUES})
+
+
+@hypothesis.given(
+    st.sampled_from([*SCALARS, list[int], dict[str, float], Literal["a", "true"], Any, PlainLine, list[PlainLine]]),
+    VALUES | LINES | LINES.map(json.dumps) | st.lists(VALUES | LINES, max_size=2),
+)
+def test_conversion_without_pydantic_equals_that_of_pydantic(kind: Any, value: Any) -> None:
+    plain = outcome(value, kind)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arguments, "_convert_text", lambda _text, _kind: None)
+        patch.setattr(arguments, "plain_type", lambda _kind: None)
 
-        assert plain == outcome(text, kind)
+        assert plain == outcome(value, kind)
 
 
-def outcome(text: str, kind: Any) -> str:
+def outcome(value: Any, kind: Any) -> str:
     try:
-        return repr(convert(text, kind))
+        return repr(convert(value, kind))
     except ValueError as error:
         return f"refused: {error}"
 

@@ -1,7 +1,8 @@
 """Schemas, validation and serialization of plain types, with the results of pydantic but without importing it.
 
-Importing pydantic takes most of the time of a first request, and most tools have only plain types. This module rejects
-no values: pydantic handles a value that is not exactly of its type, and converts it or explains the error.
+Importing pydantic takes most of the time of a first request, and most tools have only plain types. msgspec converts
+numbers, and texts of numbers and booleans, where it does so as pydantic does. This module rejects no values: pydantic
+converts all others, or explains the error.
 """
 
 import dataclasses
@@ -13,12 +14,11 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NoReturn, Protocol, cast
 
+import msgspec
+
 from mcp_baton.protocol.json import MAX_LEVELS, Json, text_is_deeper_than
 from mcp_baton.tools.schema.signature import Parameter, is_field
 from mcp_baton.tools.templates import copy_json
-
-EXACT_INTEGERS = 2**53
-"""Every integer up to here is exact as a float."""
 
 SMALL_BITS = 64
 """Integers up to this size are short as JSON."""
@@ -76,9 +76,16 @@ class Scalar:
         return {"type": self._name}
 
     def bind(self, value: Json) -> Any:
-        if self._kind is float and type(value) is int and abs(value) <= EXACT_INTEGERS:
-            return float(value)
-        return self.dump(value)
+        if type(value) is self._kind:
+            return value
+        # msgspec reads "1e3" as an integer, rounds "0.9999999999999999999" to one, and reads "-0" as false.
+        if type(value) is str and ((self._kind is int and not value.lstrip("-").isdigit()) or value == "-0"):
+            raise NotPlain
+        try:
+            converted: Any = msgspec.convert(value, self._kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise NotPlain from error
+        return converted if self._kind is not float or math.isfinite(converted) else _raise_not_plain()
 
     def dump(self, value: object) -> Any:
         return value if type(value) is self._kind else _raise_not_plain()

@@ -1,11 +1,10 @@
 """Prompt arguments: strings from the client, checked and converted before a run starts (docs/workflows.md)."""
 
-import re
 import types
 import typing
 from collections.abc import Sequence
 from json import JSONDecodeError
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
@@ -13,7 +12,7 @@ from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import Mismatch
 from mcp_baton.tools.schema.nulls import validate
-from mcp_baton.tools.schema.plain import EXACT_INTEGERS
+from mcp_baton.tools.schema.plain import NotPlain, plain_type
 from mcp_baton.tools.schema.schema import explain, mismatch_of, not_finite
 from mcp_baton.tools.schema.sent_values import dumped_value, infinite_numbers
 from mcp_baton.tools.schema.signature import by_first_name
@@ -101,11 +100,9 @@ def _is_placeholder(value: Json, question: str) -> bool:
 def default_error(argument: Argument, *, in_full: bool) -> str | None:
     """Return why a default does not convert. `None` if it converts, or if only pydantic can tell and `in_full` is
     false."""
-    text = as_text(argument.default)
-    if _convert_text(text, argument.type) is not None or not (in_full or argument.type in (str, int, float, bool)):
-        return None
     try:
-        convert(text, argument.type)
+        if in_full or argument.type in (str, int, float, bool):
+            convert(as_text(argument.default), argument.type)
     except ValueError as error:
         return str(error)
     return None
@@ -126,9 +123,12 @@ def _convert(argument: Argument, value: Json) -> Json:
 
 def convert(value: Json, target: Any) -> Json:
     """Convert a prompt argument to its type, and return it as JSON. A string may be the JSON text of the value."""
-    result = _convert_text(value, target) if isinstance(value, str) else _convert_scalar(value, target)
-    if result is not None:
-        return result
+    plain = plain_type(target)
+    if plain is not None:
+        try:
+            return cast("Json", plain.dump(plain.bind(value)))
+        except NotPlain:
+            pass  # pydantic converts it, or explains the error
     from pydantic import TypeAdapter, ValidationError
 
     adapter = TypeAdapter(target)
@@ -174,29 +174,6 @@ class NotFinite(ValueError):
     def __init__(self, mismatch: Mismatch) -> None:
         super().__init__(explain(mismatch))
         self.mismatch = mismatch
-
-
-def _convert_text(text: str, target: Any) -> Json:
-    """Convert a text to a scalar type as pydantic would; `None` if pydantic is needed."""
-    if not isinstance(target, type) and typing.get_origin(target) in (typing.Union, types.UnionType):
-        target = next(
-            (part for part in (str, int, float, bool) if typing.get_args(target) == (part, types.NoneType)), None
-        )
-    if target is str:
-        return text
-    if target is bool:
-        return {"true": True, "false": False}.get(text)
-    if target is int and re.fullmatch(r"-?[0-9]{1,15}", text):
-        return int(text)
-    if target is float and re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", text):
-        return float(text)
-    return None
-
-
-def _convert_scalar(value: Json, target: Any) -> Json:
-    if target is float and type(value) is int:
-        return float(value) if abs(value) <= EXACT_INTEGERS else None
-    return value if target in (int, float, bool) and type(value) is target else None
 
 
 def _dump(adapter: "TypeAdapter[Any]", sent: Json, converted: object) -> Json:
