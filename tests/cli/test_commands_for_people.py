@@ -169,7 +169,7 @@ def test_steps_are_printed_while_they_run(baton: Run, url: str, capsys: pytest.C
     assert main(["run", url, "paused", "order=A-1", *KIM]) == 3
     *steps, last = capsys.readouterr().err.splitlines()
     assert steps == ["Step 1/3: fetch", "Step 2/3: refund"]
-    assert re.fullmatch(rf"To continue here, with the same --header: baton resume {url} [0-9a-z]{{16}}", last)
+    assert re.fullmatch(rf"To continue here, with the same credentials: baton resume {url} [0-9a-z]{{16}}", last)
 
 
 @pytest.mark.parametrize(
@@ -233,8 +233,8 @@ def test_run_and_resume_ask_for_the_secret_and_do_not_show_it(
     type_lines(secrets=["4711", "4711"])
     assert main(["run", url, "pay", "account=A 1", "--api-key", "env:BANK_KEY", *KIM]) == 3
     last = capsys.readouterr().err.splitlines()[-1]
-    command = last.removeprefix("To continue here, with the same --header: ")
-    assert re.fullmatch(f"baton resume {url} [0-9a-z]{{16}} --api-key env:BANK_KEY", command)
+    command = last.removeprefix("To continue here, with the same credentials: ")
+    assert re.fullmatch(f"baton resume {url} [0-9a-z]{{16}}", command)
     task = command.split()[3]
     assert main(["call", url, "sign", "account=A 1", "kind=now", "--task", task, *KIM]) == 0
 

@@ -172,7 +172,7 @@ def test_all_readers_tell_every_pause_reason(kind: type[Reason]) -> None:
     assert view.message in (PAUSED, f"paused: {short}")
     assert view_in_result(listed_view(paused_task, options)).message == view.message
     assert pause_text(view_in_result(shown)) == f"{reason.type}: {happened}"
-    assert pause_words(view_in_meta(task_meta(view, stateless=True)), "the limit").startswith(f"paused at pay: {short}")
+    assert pause_words(view_in_meta(task_meta(view, stateless=True))).startswith(f"paused at pay: {short}")
     assert (Pause(reason.type, reason_json).step, paused_step(reason_json)) == ("pay", "pay")
     assert table["types"][reason.type]["short"] == list(templates)
     assert table["types"][reason.type]["waits"] == PAUSES[kind].waits
@@ -285,7 +285,7 @@ def test_all_readers_count_skipped_steps_alike() -> None:
     held = structs.replace(settled, claim=Claim("id", NOW_MS + 1_000))
     write = StepWrite(1, "pay", StepStatus.PENDING, StepStatus.COMPLETED, None)
     meta, recorded = show_recording(reader(), Recorded(settled, Batch((write,)), (), {}), in_text=True)
-    logged = outcome_of("tools/call", {"_meta": {**meta, "recorded": True}}, "pay", "")
+    logged = outcome_of("tools/call", {"_meta": {**meta, "recorded": True}})
 
     assert progress_text(["completed", "skipped"]) == f"2 of 2 steps{note}"
     assert tool_text(run_of("cs")) == f"Done: 2 of 2 steps{note}."
@@ -294,7 +294,7 @@ def test_all_readers_count_skipped_steps_alike() -> None:
     assert f"2 of 2 steps done{note}." in text_in(state_result(reader(), WORKFLOW_TOOL, settled, "show"))
     assert f"2 of 2 steps are done so far{note}." in refusal_of(TaskHeld(NOW_MS, held), SHOP, "t", NOW_MS).text
     assert recorded.startswith(f"All 2 steps are done{note}. Call shop with")
-    assert logged[1] == f"recorded as step 'pay', 2 of 2 steps done{note}"
+    assert logged[1] == f"recorded, 2 of 2 steps done{note}"
 
 
 # Refusals
@@ -373,7 +373,7 @@ def test_all_readers_tell_why_a_call_is_not_recorded(
     error: StoreError, state: Callable[[str, StoreError], NotRecorded | NotMade]
 ) -> None:
     meta, text = show_recording(reader(), state("t", error), in_text=True)
-    _, words = outcome_of("tools/call", {"_meta": meta, "isError": False}, None, "")
+    _, words = outcome_of("tools/call", {"_meta": meta, "isError": False})
     is_unknown = isinstance(error, OutcomeUnknown)
 
     assert meta["recorded"] == ("unknown" if is_unknown else False)

@@ -1,28 +1,21 @@
 """`baton call`: call a tool (docs/commands.md)."""
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from mcp_baton.cli import options
 from mcp_baton.cli.remote.errors import DONE, FAILED
-from mcp_baton.exceptions import BatonError
 
 
 @options.uses_server(options.Where)
 def call(
     connection: options.ConnectionOptions,
-    tool: Annotated[str | None, typer.Argument(metavar="TOOL", help="The tool's name.")] = None,
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name.")],
     arguments: options.Arguments = None,
     task: Annotated[
         str | None, typer.Option("--task", metavar="TASK", help="The workflow's task to which the call belongs.")
-    ] = None,
-    event: Annotated[
-        Path | None,
-        typer.Option("--event", metavar="FILE", help="Instead of TOOL: an event (JSON) that starts a workflow."),
     ] = None,
     *,
     as_json: bool,
@@ -30,15 +23,10 @@ def call(
     """Call a tool and print its result.
 
     If the call becomes a task, the command waits for it. With --task, the call is recorded as a step of that workflow.
-    With --event, the server of a file gets the event as a worker function would, and the background work is done.
 
     Exit code 0: done; 1: the tool failed, or a call with --task was not recorded; 4: the server does not answer or
     rejects you.
     """
-    if event is not None:
-        return _deliver(connection, tool, event, as_json=as_json)
-    if tool is None:
-        raise BatonError("call: name the tool, or an event with --event FILE")
     from mcp_baton.cli.remote.arguments import for_tool, parse_arguments
     from mcp_baton.cli.remote.connection import open_connection
     from mcp_baton.local.clean_text import print_json
@@ -54,36 +42,6 @@ def call(
         _print(result, task_id)
     is_recorded = task_id is None or result.get("_meta", {}).get("recorded") is True
     return FAILED if result.get("isError") or not is_recorded else DONE
-
-
-def _deliver(connection: options.ConnectionOptions, tool: str | None, file: Path, *, as_json: bool) -> int:
-    """Deliver an event, and print the outcome and the results of the tasks that it has started."""
-    from mcp_baton.cli.remote.connection import local_client
-    from mcp_baton.local.clean_text import print_json
-    from mcp_baton.testing.client import StartedTask
-
-    if tool is not None or not connection.is_target:
-        raise BatonError(
-            "call --event takes a file or module with a Server, and no tool: baton call app.py --event FILE"
-        )
-    try:
-        event = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise BatonError(f"--event {file}: it cannot be read as JSON: {error}") from error
-    connection.check_target()
-    with local_client(connection.where or "") as client:
-        answer: Any = client.send_event(event)
-        events, outcomes = (event, answer["events"]) if isinstance(event, list) else ([event], [answer])
-        owners = [client.as_owner(sent["batonStart"]["owner"]) for sent in events]
-        states = [StartedTask(owner, outcome["taskId"]).poll() for owner, outcome in zip(owners, outcomes, strict=True)]
-    if as_json:
-        print_json(answer)
-        return DONE
-    for outcome, state in zip(outcomes, states, strict=True):
-        print_json({**outcome, "status": state.status})
-        if state.over:
-            _print(state.sent, None)
-    return DONE
 
 
 def _print(result: Mapping[str, Any], task_id: str | None) -> None:

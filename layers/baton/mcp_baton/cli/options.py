@@ -105,9 +105,13 @@ class ConnectionOptions:
         where = self.where or ""
         return "://" not in where and (".py" in where or ":" in where)
 
+    @property
+    def has_credentials(self) -> bool:
+        return bool(self.api_key or self.token or self.aws or self.header)
+
     def check_target(self) -> None:
         """Refuse a file or a module with options for URLs, and a URL without a scheme."""
-        if self.api_key or self.token or self.aws or self.header:
+        if self.has_credentials:
             raise BatonError(
                 f"{self.where} is served in this process: --api-key, --token, --aws and --header are for URLs"
             )
@@ -120,18 +124,6 @@ class ConnectionOptions:
             raise BatonError(
                 f"{self.where} would be served for this command only, without tasks: name the URL of its `baton serve`"
             )
-
-    def shown_options(self) -> tuple[list[str], list[str]]:
-        """Return the options that may be printed, and the names of the others, which may contain a secret."""
-        credentials = {"--api-key": self.api_key, "--token": self.token}
-        present = {name: value for name, value in credentials.items() if value}
-        shown = [word for name, value in present.items() if value.startswith("env:") for word in (name, value)]
-        hidden = [name for name, value in present.items() if not value.startswith("env:")]
-        flags = {"--aws": self.aws, "--insecure-http": self.insecure_http}
-        return [*shown, *(name for name, is_set in flags.items() if is_set)], [
-            *hidden,
-            *(["--header"] if self.header else []),
-        ]
 
 
 Port = Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="0 for a free port.")]

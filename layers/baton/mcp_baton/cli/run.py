@@ -171,11 +171,9 @@ def _print_next_command(result: "RunResult", connection: options.ConnectionOptio
 
     if result.task is None:
         return
-    shown, hidden = connection.shown_options()
-    prefix = result.task.task_id[:PREFIX]
-    command = shlex.join(["baton", "resume", connection.where or "", prefix, *shown])
-    hint = f", with the same {' and '.join(hidden)}" if hidden else ""
+    command = shlex.join(["baton", "resume", connection.where or "", result.task.task_id[:PREFIX]])
     condition = " after the wait" if still_waits(result.task) else ""
+    hint = ", with the same credentials" if connection.has_credentials else ""
     text = f"To continue here{condition}{hint}: {command}"
     if connection.is_target:
         text = f"The task ends with this command: serve {connection.where} with `baton serve`, and run it there"
