@@ -108,10 +108,10 @@ def test_a_package_with_another_hash_is_rejected(build_layer: BuildLayer, tmp_pa
 
 def test_files_that_lambda_never_uses_are_left_out(layer: Path) -> None:
     packages = layer / "python"
-    page = Path("mcp_baton", "console", "page.html")
+    pages = [Path("mcp_baton", "console", name) for name in ("page.html", "page.css", "script/elements.js")]
     services = {path.name for path in (packages / "botocore" / "data").iterdir() if path.is_dir()}
 
-    assert (packages / page).read_bytes() == (ROOT / "layers" / "baton" / page).read_bytes()
+    assert all((packages / page).read_bytes() == (ROOT / "layers" / "baton" / page).read_bytes() for page in pages)
     assert {"aws.py"} == {"aws.py", "local", "testing"} & {path.name for path in (packages / "mcp_baton").iterdir()}
     assert services >= {"dynamodb", "lambda", "s3", "secretsmanager", "sns"}
     assert "ec2" not in services

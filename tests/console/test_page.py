@@ -126,8 +126,10 @@ def test_head_has_no_body_and_other_methods_are_refused() -> None:
         assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
 
 
-def test_the_page_is_one_file_of_less_than_95_kb() -> None:
+def test_the_page_is_one_document_of_all_its_parts() -> None:
     assert len(SOURCE.encode()) < MAX_BYTES
+    assert {path.stem for path in (page.FOLDER / "script").iterdir()} == set(page.SCRIPTS)
+    assert re.findall(r"/\* (?:page|script|the pause)", SOURCE) == []
     assert SOURCE.startswith("<!doctype html>\n<html lang=")
 
 

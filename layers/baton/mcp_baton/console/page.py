@@ -1,6 +1,6 @@
-"""The page that shows tasks: one file, served at `GET /console` and as an MCP App (docs/console.md).
+"""The page that shows tasks, served at `GET /console` and as an MCP App (docs/console.md).
 
-It contains no data: it requests everything from the MCP endpoint, with its user's credentials.
+It is one document, put together from `page.html`, `page.css` and `script/`. It contains no data: it requests everything from the MCP endpoint, with its user's credentials.
 """
 
 from collections.abc import Mapping
@@ -16,9 +16,24 @@ from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.tasks.record import PAUSED_STEP
 from mcp_baton.transport.page_policy import policy
 
-MARKER: Final = "{ /* console/page.py puts the pause reasons here */ }"
 METHODS: Final = ("GET", "HEAD")
-FILE: Final = Path(__file__).with_name("page.html")
+FOLDER: Final = Path(__file__).parent
+SCRIPTS: Final = (
+    "elements",
+    "server",
+    "tasks",
+    "words",
+    "values",
+    "forms",
+    "page",
+    "list",
+    "approvals",
+    "task",
+    "actions",
+    "connect",
+    "start",
+)
+"""The parts of the script, in their order. They share one scope."""
 
 
 def answer(method: str, headers: Mapping[str, str], sign_in_url: str = "") -> HttpResponse:
@@ -67,10 +82,13 @@ def _not_allowed(allowed: tuple[str, ...]) -> HttpResponse:
 def text(signs_in: bool = False) -> str:
     """Return the page. With `signs_in`, it signs its user in at the authorization server."""
     table: JsonObject = {"steps": PAUSED_STEP, "types": reasons_by_type(), "waited": WAITED, "signs_in": signs_in}
-    head, marker, tail = FILE.read_bytes().decode().partition(MARKER)
-    if not marker:
-        raise ValueError(f"{FILE.name} has no {MARKER}")
-    return f"{head}{dumps(table)}{tail}"
+    page = _read("page.html").replace("/* page.css */\n", _read("page.css"))
+    script = "\n".join(_read(f"script/{name}.js") for name in SCRIPTS)
+    return page.replace("/* script/*.js */\n", script).replace("{ /* the pause reasons */ }", dumps(table))
+
+
+def _read(name: str) -> str:
+    return FOLDER.joinpath(name).read_bytes().decode()
 
 
 @cache
