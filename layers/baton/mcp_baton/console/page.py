@@ -1,6 +1,7 @@
 """The page that shows tasks, served at `GET /console` and as an MCP App (docs/console.md).
 
-It is one document, put together from `page.html`, `page.css` and `script/`. It contains no data: it requests everything from the MCP endpoint, with its user's credentials.
+It is one document, put together from `page.html`, `page.css` and `script/`. It contains no data: it requests everything
+from the MCP endpoint, with its user's credentials.
 """
 
 from collections.abc import Mapping
