@@ -8,8 +8,8 @@ from math import ceil
 
 from costs.prices import API_REQUEST, GB_SECOND, LAMBDA_REQUEST, MEMORY_GB, MILLION, READ_UNIT, WRITE_UNIT
 from mcp_baton.present.mcp_task import INTERVALS_MS, WAITING_MS
-from mcp_baton.server.methods.tasks import READ_INTERVAL_S
-from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
+from mcp_baton.server.methods.tasks import RESULT_READ_S
+from mcp_baton.tasks.record import MAX_DISPATCH_MS
 
 POLL_S = 0.010
 """The duration of a poll, seconds."""
@@ -70,13 +70,13 @@ def approval_cost(days: float, kind: str) -> float:
     writes, reads = WORKER_UNITS[kind]
     worker = LAMBDA_REQUEST + WORKER_S * MEMORY_GB * GB_SECOND + writes * WRITE_UNIT + reads * READ_UNIT
     wait_ms = days * 86_400_000
-    return (wait_ms / WAITING_MS * POLL + wait_ms / LONGEST_DISPATCH_MS * worker) / MILLION
+    return (wait_ms / WAITING_MS * POLL + wait_ms / MAX_DISPATCH_MS * worker) / MILLION
 
 
 def waiting_cost(seconds: float) -> float:
     """Return the price of waiting for a million tasks of this duration with repeated `tasks/result`, dollars."""
     requests = ceil(seconds / WAIT_S) * (API_REQUEST + LAMBDA_REQUEST)
-    return requests + seconds * (MEMORY_GB * GB_SECOND + CHECK_UNITS / READ_INTERVAL_S * READ_UNIT)
+    return requests + seconds * (MEMORY_GB * GB_SECOND + CHECK_UNITS / RESULT_READ_S * READ_UNIT)
 
 
 if __name__ == "__main__":

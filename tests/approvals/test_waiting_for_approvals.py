@@ -10,7 +10,7 @@ import pytest
 from mcp_baton import Approval, Server, step
 from mcp_baton.approvals.items import DynamoDBApprovalStore
 from mcp_baton.protocol.http import HttpRequest
-from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
+from mcp_baton.tasks.record import MAX_DISPATCH_MS
 from mcp_baton.telemetry import APPROVAL_AGE, Collector
 from tests.fakes import Line
 from tests.support.approvals import approvals_of, approver, decide
@@ -111,7 +111,7 @@ def test_a_poll_wakes_a_task_whose_wake_up_was_lost(jobs: Background, script: Sc
     decide(approver(jobs.client()), approval)
     jobs.queue.lose()
     script.take()
-    jobs.time.pass_s(LONGEST_DISPATCH_MS / 1000 + 1)
+    jobs.time.pass_s(MAX_DISPATCH_MS / 1000 + 1)
 
     assert (jobs.status(task), jobs.work(), script.take()) == ("working", "completed", ["refund"])
 
@@ -174,10 +174,10 @@ def test_an_approval_is_measured_when_a_worker_meets_it_again_and_when_it_is_dec
     task = jobs.begin(tool, CALLS[tool])
     work()
     assert ages(telemetry) == []
-    jobs.time.pass_s(LONGEST_DISPATCH_MS / 1000 + 1)
+    jobs.time.pass_s(MAX_DISPATCH_MS / 1000 + 1)
     jobs.status(task)
     work()
-    assert ages(telemetry) == [LONGEST_DISPATCH_MS + 1_000]
+    assert ages(telemetry) == [MAX_DISPATCH_MS + 1_000]
 
     [approval] = approvals_of(approver(jobs.client()))
     jobs.time.pass_s(60)
@@ -185,5 +185,5 @@ def test_an_approval_is_measured_when_a_worker_meets_it_again_and_when_it_is_dec
     path, claims = f"/approvals/{approval['approvalId']}", {"scope": "refunds"}
     response = endpoint(HttpRequest("POST", path, {"content-type": "application/json"}, body, "kim", claims), line)
     assert response is not None
-    assert (response.status, ages(telemetry)) == (200, [LONGEST_DISPATCH_MS + 61_000])
+    assert (response.status, ages(telemetry)) == (200, [MAX_DISPATCH_MS + 61_000])
     script.take()

@@ -10,7 +10,7 @@ from mcp_baton.background import job
 from mcp_baton.background.worker import StillHeld
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import LEASE_MS
-from mcp_baton.tasks.texts import VALUE_BYTES
+from mcp_baton.tasks.texts import MAX_VALUE_BYTES
 from mcp_baton.workflow.removed import removed_text
 from tests.support.background import WORKER_MS, Background, MakeBackground, call, created_task
 from tests.support.client import Era, Script, Table
@@ -133,7 +133,7 @@ def test_a_worker_fails_the_task_if_no_attempt_is_left(jobs: Background, script:
     ("tool", "arguments", "remaining_ms", "text"),
     [
         ("fails", {}, WORKER_MS, "no such month"),
-        ("large", {"size": VALUE_BYTES}, WORKER_MS, str(VALUE_BYTES)),
+        ("large", {"size": MAX_VALUE_BYTES}, WORKER_MS, str(MAX_VALUE_BYTES)),
         ("report", {}, 4_000, "not started"),
     ],
     ids=["an error of the tool", "a result over the size limit", "too little time"],

@@ -7,8 +7,8 @@ from mcp_baton.exceptions import EventError
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.dynamodb.items import OUTBOX_SHARDS
-from mcp_baton.tasks.ids import ALPHABET
-from mcp_baton.tasks.record import LEASE_MS, LONGEST_DISPATCH_MS
+from mcp_baton.tasks.ids import TASK_ID_ALPHABET
+from mcp_baton.tasks.record import LEASE_MS, MAX_DISPATCH_MS
 from mcp_baton.telemetry import STORE_ERRORS, Collector
 from tests.approvals.test_waiting_for_approvals import CALLS, shop
 from tests.fakes import Line, services_of
@@ -147,7 +147,7 @@ def test_a_suspended_task_that_was_not_woken_is_dispatched_after_the_longest_int
     jobs = background(shop(script))
     task = jobs.begin("refund", CALLS["refund"])
     jobs.work()
-    jobs.time.s += LONGEST_DISPATCH_MS / 1000 + 1
+    jobs.time.s += MAX_DISPATCH_MS / 1000 + 1
     assert (jobs.sweep(), jobs.work()) == ({"looked": 1, "woken": 1}, "waits for an approval")
     assert jobs.head(task)[0] == "working"
 
@@ -158,7 +158,7 @@ def test_a_suspended_task_that_was_not_woken_is_dispatched_after_the_longest_int
 def test_a_task_that_cannot_be_read_does_not_keep_others_waiting(jobs: Background, table: Table) -> None:
     tasks = [jobs.begin("report"), jobs.begin("report")]
     damaged_task, other_task = sorted(
-        tasks, key=lambda task: ALPHABET.index(task[-1]) % OUTBOX_SHARDS
+        tasks, key=lambda task: TASK_ID_ALPHABET.index(task[-1]) % OUTBOX_SHARDS
     )  # in the order of the sweep
     jobs.queue.lose()
     jobs.time.s += 31

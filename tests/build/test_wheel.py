@@ -4,7 +4,7 @@ import os
 import zipfile
 from pathlib import Path
 
-from mcp_baton.cli.new import SOURCES
+from mcp_baton.cli.new import PROJECT_SOURCES
 from tests.build.conftest import ROOT
 
 FILES = "mcp_baton/cli/project_files/"
@@ -14,7 +14,7 @@ def test_the_wheel_contains_the_files_of_a_project_unchanged(wheel: Path) -> Non
     with zipfile.ZipFile(wheel) as archive:
         files = {name.removeprefix(FILES): archive.read(name) for name in archive.namelist() if name.startswith(FILES)}
 
-    assert files == {origin: (ROOT / origin).read_bytes() for origin in SOURCES.values()}
+    assert files == {origin: (ROOT / origin).read_bytes() for origin in PROJECT_SOURCES.values()}
 
 
 def test_deployed_packages_are_locked_with_hashes_and_without_the_command_line(project: Path, wheel: Path) -> None:

@@ -24,7 +24,7 @@ from mcp_baton import (
     step,
 )
 from mcp_baton import wait_for_callback as wait
-from mcp_baton.callbacks.endpoint import MAX_BODY
+from mcp_baton.callbacks.endpoint import MAX_CALLBACK_BYTES
 from mcp_baton.exceptions import EventError
 from mcp_baton.local.gateway import proxy_event
 from mcp_baton.protocol.json import Json
@@ -206,7 +206,13 @@ def test_a_body_of_another_type_is_refused_with_its_invalid_fields_and_nothing_i
 
 @pytest.mark.parametrize(
     ("body", "status"),
-    [(b"{", 400), (b"", 400), (b'{"passed": NaN}', 400), (b'"' + b"x" * (MAX_BODY - 1) + b'"', 413), (b"[]", 422)],
+    [
+        (b"{", 400),
+        (b"", 400),
+        (b'{"passed": NaN}', 400),
+        (b'"' + b"x" * (MAX_CALLBACK_BYTES - 1) + b'"', 413),
+        (b"[]", 422),
+    ],
 )
 def test_an_invalid_body_is_refused(shop: Shop, client: Client, body: bytes, status: int) -> None:
     task = waiting_task(client)

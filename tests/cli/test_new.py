@@ -12,7 +12,7 @@ from zipfile import ZipFile
 import pytest
 
 from mcp_baton.cli.app import main
-from mcp_baton.cli.new import SOURCES, WHEEL_SOURCE
+from mcp_baton.cli.new import PROJECT_SOURCES, WHEEL_SOURCE
 from tests.starter import needs_the_starter
 
 ROOT = Path(__file__).parents[2]
@@ -48,13 +48,13 @@ def files(project: Path) -> set[str]:
 
 
 def test_a_project_has_every_file_of_the_template() -> None:
-    assert files(create()) == set(SOURCES)
+    assert files(create()) == set(PROJECT_SOURCES)
 
 
 def test_files_without_settings_are_those_of_this_repository() -> None:
     project = create()
 
-    shared = {path for path, origin in SOURCES.items() if not origin.startswith("project/")} - DIFFERING_FILES
+    shared = {path for path, origin in PROJECT_SOURCES.items() if not origin.startswith("project/")} - DIFFERING_FILES
     assert {"template.yaml", "layers/baton/Makefile", "functions/authorizer/tokens.py"} <= shared
     assert [path for path in sorted(shared) if (project / path).read_bytes() != (ROOT / path).read_bytes()] == []
 

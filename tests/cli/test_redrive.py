@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from mcp_baton.cli.app import main
-from mcp_baton.cli.redrive import BATCH
+from mcp_baton.cli.redrive import MESSAGES_PER_BATCH
 
 WORKER = "baton-worker:live"
 
@@ -71,7 +71,7 @@ class Queue:
         def client(name: str, region_name: str | None) -> Any:
             return clients[name]
 
-        with patch("boto3.client", side_effect=client), patch("mcp_baton.cli.redrive.WAIT_S", 0):
+        with patch("boto3.client", side_effect=client), patch("mcp_baton.cli.redrive.LONG_POLL_S", 0):
             return main(["redrive", "--queue", self.url, "--function", WORKER, *options])
 
 
@@ -85,7 +85,7 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
 def test_every_event_is_sent_unchanged_and_its_message_deleted(
     queue: Queue, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tasks = [f"t-{number:02}" for number in range(BATCH + 2)]
+    tasks = [f"t-{number:02}" for number in range(MESSAGES_PER_BATCH + 2)]
     queue.add(*(record(event(task)) for task in tasks))
 
     assert queue.redrive() == 0
@@ -126,11 +126,11 @@ def test_a_dry_run_sends_nothing_and_leaves_every_message(queue: Queue, capsys: 
 
 
 def test_at_most_max_messages_are_read(queue: Queue) -> None:
-    queue.add(*(record(event(f"t-{number:02}")) for number in range(BATCH + 5)))
+    queue.add(*(record(event(f"t-{number:02}")) for number in range(MESSAGES_PER_BATCH + 5)))
 
-    assert queue.redrive("--max", str(BATCH + 2)) == 0
+    assert queue.redrive("--max", str(MESSAGES_PER_BATCH + 2)) == 0
 
-    assert len(queue.worker.accepted_events) == BATCH + 2
+    assert len(queue.worker.accepted_events) == MESSAGES_PER_BATCH + 2
     assert len(queue.remaining_tasks()) == 3
 
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, create_model
 
 from mcp_baton import Server
-from mcp_baton.local.framework_types import LITERALS, RECURSIVE, TOO_LARGE, UNION, difficulties
+from mcp_baton.local.framework_types import LARGE_SCHEMA, LITERALS, RECURSIVE, UNION, difficulties
 from tests.frameworks.conftest import Framework, chosen, converted, published, served_here
 from tests.frameworks.facts import facts_of
 from tests.frameworks.model_api import JsonDict
@@ -52,7 +52,7 @@ KINDS: Final[dict[str, tuple[Any, tuple[str, str]]]] = {
     "numbers": (Literal[1, 2], LITERALS),
     "member": (Level, LITERALS),
     "union": (Card | Cash, UNION),
-    "large": (large_type(), TOO_LARGE),
+    "large": (large_type(), LARGE_SCHEMA),
 }
 """A type of each kind, and the warning."""
 
@@ -159,6 +159,6 @@ def test_baton_check_warns_of_each_kind_and_of_no_other_type() -> None:
     for target, warning in KINDS.values():
         schema: Any = server_with(target).tools["hard"].definition["inputSchema"]
         [(parameter, *found)] = difficulties(schema)
-        assert (parameter, tuple(found)) == (None if warning is TOO_LARGE else "value", warning)
+        assert (parameter, tuple(found)) == (None if warning is LARGE_SCHEMA else "value", warning)
     plain: Any = server_with(str).tools["fine"].definition["inputSchema"]
     assert list(difficulties(plain)) == []

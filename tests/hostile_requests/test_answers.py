@@ -9,7 +9,7 @@ import pytest
 from mcp_baton import Server, Step, ToolError, Workflow, constant
 from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.local.dynamodb import create_table, embedded_client
-from mcp_baton.protocol.budget import ANSWER_BYTES
+from mcp_baton.protocol.budget import MAX_ANSWER_BYTES
 from mcp_baton.settings import Settings
 from mcp_baton.transport.stream import stream_opener
 from tests.support.client import Client
@@ -61,7 +61,7 @@ def test_a_poll_of_a_task_with_large_results_stays_within_its_budget_and_memory(
     answer = client.request("tasks/get", poll)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert len(answer.body.encode()) <= ANSWER_BYTES
+    assert len(answer.body.encode()) <= MAX_ANSWER_BYTES
     assert peak < PEAK_BYTES
     inlined = [value for value in answer.meta.values() if isinstance(value, str)]
     assert sum(map(len, inlined)) == (0 if workflow == "two_of_5_mb" else sum(SIZES[workflow]))

@@ -11,7 +11,7 @@ import pytest
 
 from mcp_baton import Approval, Server, ToolError, item, step
 from mcp_baton.aws import dynamodb_store, handler
-from mcp_baton.protocol.jsonrpc import MAX_VALUES
+from mcp_baton.protocol.jsonrpc import MAX_BODY_VALUES
 from mcp_baton.settings import Settings
 from tests.hostile_requests.conftest import MAX_BODY_BYTES
 from tests.hostile_requests.wire import HostileClient
@@ -140,7 +140,7 @@ def test_the_most_values_of_a_body_fit_into_the_memory_of_the_function(tool: str
         client = Client(handler(greedy_server(), settings=settings, store=store))
         client.post(call_of(tool, "[]", ELEMENTS))
         text, values = UNITS[unit]
-        body = call_of(tool, text, MAX_VALUES // FEWER // values)
+        body = call_of(tool, text, MAX_BODY_VALUES // FEWER // values)
         gc.collect()
         tracemalloc.start()
         client.post(body)
@@ -150,7 +150,7 @@ def test_the_most_values_of_a_body_fit_into_the_memory_of_the_function(tool: str
 
 @pytest.mark.parametrize(("unit", "values"), UNITS.values(), ids=UNITS)
 def test_a_body_with_more_values_is_refused_and_reaches_no_tool(large: HostileClient, unit: str, values: int) -> None:
-    answer = large.post(call_of("anything", unit, MAX_VALUES // values))
+    answer = large.post(call_of("anything", unit, MAX_BODY_VALUES // values))
     assert (answer.status, answer.messages[0]["error"]["code"]) == (400, -32600)
     assert "more than 400,000 values" in answer.body
     assert large.writes == []

@@ -210,7 +210,7 @@ def test_an_endless_or_malformed_answer_ends_the_command_with_two_lines(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mcp_client, "PAGES", 7)
+    monkeypatch.setattr(mcp_client, "MAX_PAGES", 7)
     hostile.answer = answer
 
     assert main(["tasks", hostile.url, "--all"]) == 4

@@ -348,7 +348,7 @@ WAITS = (
     Mutant(
         "a call whose first step waits for an approval waits for nothing else",
         waiting,
-        "LONGEST_DISPATCH_MS",
+        "MAX_DISPATCH_MS",
         10**9,
         plan_of(call("s0"), way="task", t0={"approval": Approval(expires_s=3600.0)}),
         World(expiring=("s0",)),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcp_baton.observability import EmbeddedMetrics
-from mcp_baton.telemetry import PAUSES, STEPS_RUN, STORE_LATENCY, Measurement
+from mcp_baton.telemetry import RUNS_PAUSED, STEPS_RUN, STORE_LATENCY, Measurement
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> list[Any]:
@@ -16,7 +16,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[Any]:
 def test_each_set_of_dimensions_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     measurements = [
         Measurement(STEPS_RUN, 2, ""),
-        Measurement(PAUSES, 1, "toolError"),
+        Measurement(RUNS_PAUSED, 1, "toolError"),
         Measurement(STORE_LATENCY, 4.5, "PutItem"),
         Measurement(STORE_LATENCY, 7.5, "UpdateItem"),
         Measurement(STORE_LATENCY, 8.5, "UpdateItem"),

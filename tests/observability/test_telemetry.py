@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from mcp_baton.telemetry import PAUSES, SILENT, STEPS_RUN, Collector, Measurement
+from mcp_baton.telemetry import RUNS_PAUSED, SILENT, STEPS_RUN, Collector, Measurement
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def collector() -> Collector:
 
 def test_measurements_are_taken_once(collector: Collector) -> None:
     collector.add(STEPS_RUN, 3)
-    collector.add(PAUSES, of="toolError")
-    assert collector.take().measurements == (Measurement(STEPS_RUN, 3, ""), Measurement(PAUSES, 1, "toolError"))
+    collector.add(RUNS_PAUSED, of="toolError")
+    assert collector.take().measurements == (Measurement(STEPS_RUN, 3, ""), Measurement(RUNS_PAUSED, 1, "toolError"))
     assert collector.take().measurements == ()
 
 

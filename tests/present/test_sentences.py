@@ -31,8 +31,8 @@ from mcp_baton.present.mcp_task import ViewOptions, listed_view, task_view
 from mcp_baton.present.prompt_messages import messages
 from mcp_baton.present.recording import show_recording
 from mcp_baton.present.sentences import (
-    PAUSED,
-    PAUSES,
+    PAUSE_SENTENCES,
+    PAUSED_FOR_MODEL,
     SKIPS,
     SUPERSEDED,
     TASK_ENDS,
@@ -147,7 +147,7 @@ def sample(kind: type[Reason]) -> PauseReason:
 
 
 def test_every_pause_reason_has_sentences() -> None:
-    assert PAUSES.keys() == set(REASONS)
+    assert PAUSE_SENTENCES.keys() == set(REASONS)
 
 
 @pytest.mark.parametrize("kind", REASONS)
@@ -158,7 +158,7 @@ def test_all_readers_tell_every_pause_reason(kind: type[Reason]) -> None:
     paused_task, options = task(pause=reason), ViewOptions(now_ms=lambda: NOW_MS)
     view, shown = view_of(paused_task, NOW_MS), task_view(paused_task, options)
     action_text = text_in(state_result(reader(), WORKFLOW_TOOL, paused_task, "show"))
-    templates = PAUSES[kind].short
+    templates = PAUSE_SENTENCES[kind].short
 
     assert "pay" in happened
     assert prompt_text(run_of(stop=reason)).count(happened) == 1
@@ -169,20 +169,20 @@ def test_all_readers_tell_every_pause_reason(kind: type[Reason]) -> None:
     assert {name for template in templates for name in placeholders(template)} <= reason_json.keys()
     assert not placeholders(templates[-1])
     assert view.message == shown["statusMessage"] == status_line(reason)
-    assert view.message in (PAUSED, f"paused: {short}")
+    assert view.message in (PAUSED_FOR_MODEL, f"paused: {short}")
     assert view_in_result(listed_view(paused_task, options)).message == view.message
     assert pause_text(view_in_result(shown)) == f"{reason.type}: {happened}"
     assert pause_words(view_in_meta(task_meta(view, stateless=True))).startswith(f"paused at pay: {short}")
     assert (Pause(reason.type, reason_json).step, paused_step(reason_json)) == ("pay", "pay")
     assert table["types"][reason.type]["short"] == list(templates)
-    assert table["types"][reason.type]["waits"] == PAUSES[kind].waits
+    assert table["types"][reason.type]["waits"] == PAUSE_SENTENCES[kind].waits
     assert f"| `{reason.type}` |" in Path("docs/reference/workflow-rules.md").read_text()
 
 
 def test_a_reason_of_another_version_of_baton_has_the_general_status() -> None:
     paused_task = structs.replace(task(), decided_pause={"type": "moonPhase", "blockedStep": "pay"})
 
-    assert view_of(paused_task, NOW_MS).message == PAUSED
+    assert view_of(paused_task, NOW_MS).message == PAUSED_FOR_MODEL
     assert pause_text(view_of(paused_task, NOW_MS)) == "moonPhase"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.protocol.state import ForgedState, KeyUnavailable, Seal, binding_of
-from mcp_baton.state_keys import MAX_AGE_S, MIN_READ_INTERVAL_S, SecretKeys
+from mcp_baton.state_keys import MAX_KEY_AGE_S, MIN_READ_INTERVAL_S, SecretKeys
 from mcp_baton.telemetry import INTERNAL_ERRORS, Collector
 from tests.fakes import Pauses
 from tests.vault import Vault, new_vault
@@ -80,9 +80,9 @@ def test_a_key_is_read_again_after_its_maximum_age(vault: Vault, clock: Pauses) 
     keys = keys_in(vault, clock)
     old_state = seal(keys)
     vault.put(SECOND)
-    clock.s = MAX_AGE_S - 1
+    clock.s = MAX_KEY_AGE_S - 1
     assert seal(keys) == old_state
-    clock.s = MAX_AGE_S + 1
+    clock.s = MAX_KEY_AGE_S + 1
 
     assert seal(keys) != old_state
     assert open_state(keys, old_state) == {"name": "yes"}
@@ -142,10 +142,10 @@ def test_known_keys_are_used_for_ten_more_minutes_if_the_secret_cannot_be_read(v
     assert open_state(keys, oldest_state) == {"name": "yes"}
 
     with vault.hushed():
-        clock.s = MAX_AGE_S + 599
+        clock.s = MAX_KEY_AGE_S + 599
         assert seal(keys) == state
         assert [open_state(keys, known_state) for known_state in (state, oldest_state)] == [{"name": "yes"}] * 2
-        clock.s = MAX_AGE_S + 600
+        clock.s = MAX_KEY_AGE_S + 600
         for _ in range(2):
             with pytest.raises(KeyUnavailable):
                 seal(keys)

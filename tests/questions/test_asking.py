@@ -15,7 +15,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
 from mcp_baton.protocol.state import Seal
 from mcp_baton.questions.rounds import Rounds, StoreAsker, open_rounds
-from mcp_baton.tasks.answers import FIRST_WAIT_S, LONGEST_WAIT_S, growing_pauses
+from mcp_baton.tasks.answers import FIRST_ANSWER_WAIT_S, MAX_ANSWER_WAIT_S, growing_pauses
 from mcp_baton.tools.asking import CannotAsk, InputRequired, Question, declares, supports
 
 SEAL = Seal(lambda: (b"k" * 32,))
@@ -290,7 +290,7 @@ def test_the_wait_for_an_answer_ends_when_the_tool_is_abandoned() -> None:
 def test_the_store_is_polled_more_slowly_over_time_up_to_a_limit() -> None:
     pauses = list(itertools.islice(growing_pauses(), 30))
     assert pauses == sorted(pauses)
-    assert (pauses[0], set(pauses[-10:])) == (FIRST_WAIT_S, {LONGEST_WAIT_S})
+    assert (pauses[0], set(pauses[-10:])) == (FIRST_ANSWER_WAIT_S, {MAX_ANSWER_WAIT_S})
 
 
 @pytest.mark.parametrize("limit_s", [0, -1, float("inf"), float("nan")])

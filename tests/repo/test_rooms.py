@@ -261,3 +261,31 @@ def test_each_class_name_is_defined_once() -> None:
     ]
 
     assert {name for name in names if names.count(name) > 1} == PUBLIC_TWICE
+
+
+def constants(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of the public constants of a module."""
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=targets):
+                pass
+            case ast.AnnAssign(target=target, value=ast.expr()):
+                targets = [target]
+            case _:
+                continue
+        names = (name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
+        yield from (name.id for name in names if name.id.isupper() and not name.id.startswith("_"))
+
+
+def test_each_public_constant_is_defined_once() -> None:
+    defined = [(name, module) for module, source in SOURCES.items() for name in set(constants(ast.parse(source)))]
+    names = [name for name, _ in defined]
+
+    # A name says its subject and its unit, so two modules have no use for the same one. Import a shared one.
+    assert "MAX_DEPTH" in names
+    assert sorted(entry for entry in defined if names.count(entry[0]) > 1) == []
+
+
+@pytest.mark.parametrize("source", ["A_S = 1", "A_S: Final = 1", "A_S, B = 1, 2", "A_S = B = 1"])
+def test_constants_are_found_however_they_are_assigned(source: str) -> None:
+    assert "A_S" in set(constants(ast.parse(source)))

@@ -13,7 +13,7 @@ import pytest
 
 from emulators.delivery import PATIENCE_S
 from emulators.runtime_api import RuntimeApi
-from mcp_baton.local.dynamodb import REGION, create_table, http_client
+from mcp_baton.local.dynamodb import LOCAL_REGION, create_table, http_client
 from mcp_baton.tasks.ids import new_task_id
 from tests.runtime.conftest import Function, Start
 
@@ -77,7 +77,7 @@ def watch(api: RuntimeApi, start: Start, ministack_url: str) -> Watch:
             create_table(client, table)
         variables = {
             "AWS_ACCESS_KEY_ID": "test",
-            "AWS_DEFAULT_REGION": REGION,
+            "AWS_DEFAULT_REGION": LOCAL_REGION,
             "AWS_ENDPOINT_URL_DYNAMODB": ministack_url,
             "AWS_LAMBDA_FUNCTION_NAME": "watched",
             "AWS_LAMBDA_LOG_FORMAT": "JSON",

@@ -14,9 +14,9 @@ from moto import mock_aws
 from mcp_baton import Approval, Server, Step, Workflow
 from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.clients import (
-    ATTEMPTS,
     CONNECT_TIMEOUT_S,
-    OTHER_ATTEMPTS,
+    DYNAMODB_ATTEMPTS,
+    OTHER_AWS_ATTEMPTS,
     READ_TIMEOUT_S,
     dynamodb_client,
     secrets_client,
@@ -276,8 +276,8 @@ def test_the_settings_limit_the_lifetime_of_tasks(table: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "connect_s", "read_s", "attempts"),
     [
-        (dynamodb_client, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS),
-        (secrets_client, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_ATTEMPTS),
+        (dynamodb_client, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, DYNAMODB_ATTEMPTS),
+        (secrets_client, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_AWS_ATTEMPTS),
     ],
 )
 def test_a_hanging_service_leaves_time_within_the_write_reserve(
@@ -292,7 +292,7 @@ def test_a_hanging_service_leaves_time_within_the_write_reserve(
 
 
 def test_only_the_store_retries_dynamodb_requests() -> None:
-    assert ATTEMPTS == 1
+    assert DYNAMODB_ATTEMPTS == 1
     assert max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S) == ATTEMPT_S
     # With this much time left, the item is still written a second time before the reply.
     assert END.pause_s(1, 1.0, 2.5 - 1.0, 1.0, throttled=False) is not None

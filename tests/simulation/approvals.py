@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from msgspec.structs import replace
 
 from mcp_baton import Approval, Argument, Context, Retry, Server, Step, Workflow, constant, prompt_arg, step_output
-from mcp_baton.approvals.items import PREFIX, to_approval
+from mcp_baton.approvals.items import APPROVAL_ITEM_PREFIX, to_approval
 from mcp_baton.approvals.record import ApprovalRecord, ApprovalState
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.http import HttpRequest, HttpResponse
@@ -210,7 +210,7 @@ class ApprovalChecks:
 
     def check_write(self, number: int, change: Change, process: Process | None) -> bool:
         """Check a write. Return whether it requests an approval."""
-        if not change.key[0].startswith(PREFIX) or change.after is None:
+        if not change.key[0].startswith(APPROVAL_ITEM_PREFIX) or change.after is None:
             return False
         item: Any = change.after
         after, before = to_approval(item), self.records.get(change.key)

@@ -79,7 +79,7 @@ class SimulatedClient(PlainClient):
         """Send a request, with as many attempts as botocore's configuration allows."""
         params = self._world.rewrite_request(operation, params)
         request = self._world.register_request(operation, _partition(params))
-        attempts = clients.ATTEMPTS
+        attempts = clients.DYNAMODB_ATTEMPTS
         while True:
             request.attempts += 1
             try:

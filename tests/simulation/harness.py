@@ -209,13 +209,13 @@ def simulating() -> Iterator[None]:
 def _patch_values(patch: pytest.MonkeyPatch) -> None:
     """Run the threads that read and write values as actors. Store smaller values outside the item, in small pieces, so
     that some values have several pieces."""
-    patch.setattr(f"{STORE}.values.LARGE_BYTES", LARGE_BYTES)
+    patch.setattr(f"{STORE}.values.LARGE_VALUE_BYTES", LARGE_BYTES)
     patch.setattr(f"{STORE}.parallel.threading", SimpleNamespace(Thread=SimulatedThread, Lock=Lock))
     patch.setattr(f"{STORE}.parallel.SimpleQueue", SimulatedQueue)
     for module in ("outside", "read"):
         patch.setattr(f"{STORE}.{module}.BUNDLE_BYTES", PIECE_BYTES)
-    patch.setattr(f"{STORE}.write.INLINE_BYTES", INLINE_BYTES)
-    patch.setattr(f"{STORE}.write.SMALLEST_MOVED", SMALLEST_MOVED)
+    patch.setattr(f"{STORE}.write.MAX_INLINE_BYTES", INLINE_BYTES)
+    patch.setattr(f"{STORE}.write.MIN_MOVED_BYTES", SMALLEST_MOVED)
     patch.setattr(f"{STORE}.lists.INLINE_LIST_BYTES", INLINE_LIST_BYTES)
     # The sixteen queries of a real sweep would take most of the time.
     for module in (f"{STORE}.items", "mcp_baton.background.items"):

@@ -28,7 +28,7 @@ from mcp_baton.exceptions import EventError, ProtocolError, StoreError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.dynamodb.items import BY_CLIENT, NAMED
 from mcp_baton.tasks.record import PAUSE_REASON, WORKFLOW_TASK
-from mcp_baton.workflow.repetitions import REPEATS, SLOW_MS
+from mcp_baton.workflow.repetitions import REPEATS_KEY, SLOW_MS
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import decoded, status_of, variables_of
@@ -241,7 +241,7 @@ class JobStartJudge(StartJudge):
 
     def check_reply(self, process: Process) -> None:
         self.check_nothing_run(process)
-        if process.meta.get(REPEATS) is not True:
+        if process.meta.get(REPEATS_KEY) is not True:
             return
         self.world.incidents.add("a call was a repetition")
         if process.kind == NEW:
@@ -269,7 +269,7 @@ class JobStartJudge(StartJudge):
         for process in calls:
             if not task_id_in(process.answer):
                 self.wrong(29, f"{process.name} starts no task, and replies with none: {process.answer}")
-        if calls[-1].meta.get(REPEATS) is True:
+        if calls[-1].meta.get(REPEATS_KEY) is True:
             self.wrong(29, f"{calls[-1].name} repeats a call of more than two minutes ago")
 
 

@@ -294,7 +294,7 @@ def _always_take_over(
 
 
 MOVED = r"variables\.(?!_workflow\.(progress|pause_reason))"
-OLD_SET = replaced(expressions, old_set_at=lambda now_ms: expressions.set_at(now_ms - expressions.SPAN_MS))
+OLD_SET = replaced(expressions, old_set_at=lambda now_ms: expressions.set_at(now_ms - expressions.TOKEN_SET_MS))
 POLL = replaced(tasks, task_view=_another_status)
 NO_MARK = replaced(mcp_task, facts_of=lambda _task: {}, result_mark=lambda _task: {})
 EACH_MARK = replaced(
@@ -394,7 +394,7 @@ MUTANTS = (
             ("sweeps find a job too late", None, LATE_ENTRIES, False),
             ("sweeps do nothing", None, replaced(sweep, redispatch_if_due=lambda *args: args[-1]), False),
             ("sweeps read only one shard", None, replaced(jobs, OUTBOX_SHARDS=1), False),
-            ("sweeps ignore differences between clocks", None, replaced(jobs, CLOCKS_MS=0), True),
+            ("sweeps ignore differences between clocks", None, replaced(jobs, CLOCK_DIFFERENCE_MS=0), True),
         )
     ),
     Mutant("a worker hands over and keeps its claim", without_action(r"SET run\.until="), kind=BackgroundWorld),
@@ -534,7 +534,7 @@ MUTANTS = (
             ("a job of an event has another id", None, replaced(creating, job_of=_job_with_own_id), False),
             ("other arguments are repeated", None, replaced(WorkflowTool, canonical=lambda *_: {}), False),
             ("an event is not confirmed", None, replaced(DynamoDBStartStore, confirm=lambda *_: None), False),
-            ("an event is known for an hour", None, replaced(start_events, KNOWN_MS=3_600_000), False),
+            ("an event is known for an hour", None, replaced(start_events, REPEATS_KNOWN_MS=3_600_000), False),
             ("each start has started its event", None, replaced(start_events, _was_started=lambda *_: True), False),
             ("a cancelled event starts again", None, replaced(start_events, TOO_LATE=None), True),
             ("an event of an unknown outcome is forgotten", None, replaced(start_events, OutcomeUnknown=Unknown), True),

@@ -19,10 +19,10 @@ from mcp_baton import Argument, Server, Step, Workflow, constant, prompt_arg
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import BY_CLIENT, NAMED
-from mcp_baton.tasks.dynamodb.starts import PREFIX
+from mcp_baton.tasks.dynamodb.starts import START_PREFIX
 from mcp_baton.tasks.record import epoch_ms
 from mcp_baton.workflow.lease import SAFETY_MS
-from mcp_baton.workflow.repetitions import REPEATS, SLOW_MS
+from mcp_baton.workflow.repetitions import REPEATS_KEY, SLOW_MS
 from tests.simulation.client import SentRequest
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
@@ -169,7 +169,7 @@ class StartJudge(Judge):
         number = len(self.changes)
         self.changes.append((change, process))
         self._check_item(change, now_ms)
-        if change.key[0].startswith(PREFIX) and change.after:
+        if change.key[0].startswith(START_PREFIX) and change.after:
             self.stored[change.key[0]] = change.after
         if change.key[1].startswith(TASK):
             created_ms = now_ms if process is None else process.wall_clock_ms(now_ms)
@@ -177,7 +177,7 @@ class StartJudge(Judge):
             self._note_task(number, change, process, now_ms)
             if change.after is not None:
                 self._check_lifetime(change.key[1].removeprefix(TASK), change.after)
-        elif change.key[0].startswith(PREFIX) and process is not None and change.after and "task" in change.after:
+        elif change.key[0].startswith(START_PREFIX) and process is not None and change.after and "task" in change.after:
             self._check_start(number, change, process, now_ms)
         return number
 
@@ -290,7 +290,7 @@ class StartJudge(Judge):
         is_error = isinstance(process.answer, ProtocolError) or (process.answer or {}).get("isError") is True
         if not is_error or "othing was run" not in str(process.answer) or has_no_time:
             return
-        requests = [request for request in process.requests if request.partition.startswith(PREFIX)]
+        requests = [request for request in process.requests if request.partition.startswith(START_PREFIX)]
         for start in self.starts:
             stored = self.stored[start.group].get("task")
             is_left = start.process is process and stored is not None and stored["S"] == start.task_id
@@ -299,7 +299,7 @@ class StartJudge(Judge):
 
     def check_reply(self, process: Process) -> None:
         self.check_nothing_run(process)
-        if process.meta.get(REPEATS) is not True:
+        if process.meta.get(REPEATS_KEY) is not True:
             return
         self.world.incidents.add("a call was a repetition")
         task_id = str(process.meta.get("task_id", ""))
@@ -332,14 +332,14 @@ class StartJudge(Judge):
         for process in list(self.world.processes.values())[-2:]:
             if isinstance(process.answer, ProtocolError) or "task_status" not in process.meta:
                 self.wrong(29, f"{process.name} starts no task, and replies with none: {process.answer}")
-        if process.meta.get(REPEATS) is True:
+        if process.meta.get(REPEATS_KEY) is True:
             self.wrong(29, f"{process.name} repeats a call of more than two minutes ago")
 
     def _clocks_differ(self) -> bool:
         return any(abs(process.skew_s) > 1 for process in self.world.processes.values())
 
     def describe(self, change: Change) -> str:
-        if change.key[0].startswith(PREFIX):
+        if change.key[0].startswith(START_PREFIX):
             item: Any = change.after or {}
             return f"start {item.get('task', {}).get('S')}"
         return super().describe(change)

@@ -43,7 +43,7 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.protocol.paths import CALLBACKS
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import text_digest
-from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, PAUSE_REASON, RESULT_PREFIX, WAIT_PREFIX
+from mcp_baton.tasks.record import FIRST_DISPATCH_MS, MAX_DISPATCH_MS, PAUSE_REASON, RESULT_PREFIX, WAIT_PREFIX
 from tests.simulation.approvals import APPROVERS, AUDIENCE, PEOPLE, ApprovalChecks, People
 from tests.simulation.client import SentRequest
 from tests.simulation.dynamodb.database import Change, Key, key_of
@@ -502,7 +502,7 @@ class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
         )
         if not self.weather.is_over or operation != "UpdateItem":
             return request
-        lives_long = (self.waits.lives_s or 0) * 1000 > LONGEST_DISPATCH_MS + MOST_LATE_MS
+        lives_long = (self.waits.lives_s or 0) * 1000 > MAX_DISPATCH_MS + MOST_LATE_MS
         is_lost = kind == "decide" and update_count > 2 and lives_long and self.rng.random() < 0.5
         if is_lost or (kind == "callback" and update_count > 1):
             self.kill(current_actor(), "killed before it wakes the job")
@@ -520,7 +520,7 @@ class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
         if judge.is_asleep and self.rng.random() < 0.9:
             self._decide_last()
         head, now_ms = head_in(item), self.scheduler.now_ms
-        longest_ms = max(LONGEST_DISPATCH_MS, self.waits.within_s * 1000) + self.fast_ms
+        longest_ms = max(MAX_DISPATCH_MS, self.waits.within_s * 1000) + self.fast_ms
         if head.until_ms - now_ms > judge.lease_ms + self.fast_ms or head.due_ms - now_ms > longest_ms:
             judge.wrong(26, f"the job of a worker that has ended is {head}")
         free_ms = max(now_ms, head.until_ms + 1)
@@ -665,7 +665,7 @@ class BackgroundWaitJudge(BackgroundJudge):
             return
         ends_ms = [self.wait_judge.until_ms(item, wait) for wait in self.wait_judge.pending_waits(process)]
         late = [until_ms for until_ms in ends_ms if until_ms is not None and after.due_ms > until_ms]
-        longest_ms = process.wall_clock_ms(now_ms) + LONGEST_DISPATCH_MS
+        longest_ms = process.wall_clock_ms(now_ms) + MAX_DISPATCH_MS
         if late or (self.approvals.is_waiting and after.due_ms > longest_ms):
             self.wrong(26, f"write #{number} lets a job wait until {after.due_ms}, but its waits end at {ends_ms}")
 

@@ -15,7 +15,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.protocol.state import seal_of
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.stores import DynamoDBStore
-from mcp_baton.tasks.dynamodb.expressions import SPAN_MS
+from mcp_baton.tasks.dynamodb.expressions import TOKEN_SET_MS
 from mcp_baton.tasks.dynamodb.items import LARGE_ATTRIBUTES, Limits
 from mcp_baton.tasks.dynamodb.lists import record_in
 from mcp_baton.tasks.dynamodb.outside import chunk_sort_key, list_partition, piece_key
@@ -47,9 +47,9 @@ from tests.simulation.replies import Replies
 from tests.simulation.scheduler import Actor, Killed, Scheduler, current_actor
 from tests.simulation.servers import PLANS, Plan, constants_of, workflow_server
 
-BEGIN_MS = 1_800_000_000_000.0 // SPAN_MS * SPAN_MS
+BEGIN_MS = 1_800_000_000_000.0 // TOKEN_SET_MS * TOKEN_SET_MS
 STALL_MS = 2_000
-SPAN_OFFSETS_MS = (0, 30_000, SPAN_MS - 2_000, SPAN_MS - 100)
+SPAN_OFFSETS_MS = (0, 30_000, TOKEN_SET_MS - 2_000, TOKEN_SET_MS - 100)
 DELAYS_MS = (0, 0, 0, 5, 50, 500, 5_000, 20_000, 44_000, 50_000, 130_000)
 KINDS = ("resume",) * 7 + ("call",) * 8 + ("poll",) * 3 + ("list", "listen", "begin", "result", "cancel", "complete")
 SHARED_VALUE = Random(0).randbytes(3_000).hex()

@@ -11,7 +11,7 @@ from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.write import EXCEEDS, EXCEEDS_STORED
 from mcp_baton.tasks.record import StepStatus, TaskPage, TaskRecord, steps_of
 from mcp_baton.tasks.store import ListResult, StepWrite
-from mcp_baton.tasks.texts import STORED_BYTES, VALUE_BYTES, zipped
+from mcp_baton.tasks.texts import MAX_STORED_BYTES, MAX_VALUE_BYTES, zipped
 from tests.store.fixture_types import Threads
 
 type Outcome = TaskRecord | StoreError | None
@@ -49,9 +49,9 @@ def note(value: str) -> Json:
     """Return the note in place of a result that is too long, or that could not be written outside the item."""
     size = len(value) + 2
     cause = "could not be written outside the task's item"
-    if size > VALUE_BYTES:
+    if size > MAX_VALUE_BYTES:
         cause = EXCEEDS
-    elif len(zipped(value.encode())) > STORED_BYTES:
+    elif len(zipped(value.encode())) > MAX_STORED_BYTES:
         cause = EXCEEDS_STORED
     return {"error": f"result of {size} bytes {cause}"}
 

@@ -8,10 +8,10 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from mcp_baton.approvals import waiting_items as waiting_approvals
-from mcp_baton.approvals.items import MOST_READ, PAGE_SIZE, DynamoDBApprovalStore
+from mcp_baton.approvals.items import APPROVALS_PER_PAGE, MAX_APPROVALS_READ, DynamoDBApprovalStore
 from mcp_baton.approvals.record import (
-    MOST_WAITING,
-    MOST_WAITING_OF_OWNER,
+    MAX_WAITING_OF_OWNER,
+    MAX_WAITING_OF_TASK,
     ApprovalRecord,
     ApprovalState,
     Decision,
@@ -213,7 +213,7 @@ def test_a_list_has_the_approvals_of_its_audiences_and_its_state(store: Store, c
 def test_a_list_has_pages_newest_first(store: Store, call: ApprovalRecord) -> None:
     records = [
         ask(store, replace(call, task_id=f"{call.owner} {number}", asked_ms=call.asked_ms + number // 3))
-        for number in range(2 * PAGE_SIZE + 1)
+        for number in range(2 * APPROVALS_PER_PAGE + 1)
     ]
     items: list[ApprovalRecord] = []
     sizes, cursor = list[int](), None
@@ -223,7 +223,7 @@ def test_a_list_has_pages_newest_first(store: Store, call: ApprovalRecord) -> No
         sizes.append(len(page.approvals))
         cursor = page.cursor
 
-    assert sizes == [PAGE_SIZE, PAGE_SIZE, 1]
+    assert sizes == [APPROVALS_PER_PAGE, APPROVALS_PER_PAGE, 1]
     assert sorted(items, key=lambda record: record.approval_id) == sorted(
         records, key=lambda record: record.approval_id
     )
@@ -245,7 +245,7 @@ def test_a_page_ends_after_a_number_of_reads_and_at_half_of_the_time(
     store: Store, call: ApprovalRecord, clock: Clock
 ) -> None:
     waiting_record = ask(store, replace(call, until_ms=call.until_ms + HOUR_MS, asked_ms=call.asked_ms - 1))
-    for number in range(MOST_READ + 1):
+    for number in range(MAX_APPROVALS_READ + 1):
         ask(store, replace(call, task_id=f"{call.owner} {number}"))
     clock.ms = call.until_ms
     first_page = store.approvals.list([call.audience], ApprovalState.WAITING)
@@ -261,7 +261,7 @@ def test_a_page_ends_after_a_number_of_reads_and_at_half_of_the_time(
 
 @pytest.mark.parametrize("has_task", [True, False])
 def test_concurrent_requests_do_not_exceed_the_limit(store: Store, call: ApprovalRecord, *, has_task: bool) -> None:
-    most = MOST_WAITING if has_task else MOST_WAITING_OF_OWNER
+    most = MAX_WAITING_OF_TASK if has_task else MAX_WAITING_OF_OWNER
     task_id = call.task_id if has_task else None
     calls = [replace(call, digest=f"{number:064x}", task_id=task_id) for number in range(most + 8)]
     calls = [replace(waiting_call, digest=waiting_call.digest[::-1]) for waiting_call in calls]
@@ -281,9 +281,9 @@ def test_an_approval_whose_end_was_not_counted_leaves_room(
 ) -> None:
     calls = [
         replace(call, digest=f"{number:02x}" * 32, asked_ms=call.asked_ms + number)
-        for number in range(MOST_WAITING + 1)
+        for number in range(MAX_WAITING_OF_TASK + 1)
     ]
-    records = [ask(store, waiting_call) for waiting_call in calls[:MOST_WAITING]]
+    records = [ask(store, waiting_call) for waiting_call in calls[:MAX_WAITING_OF_TASK]]
     with monkeypatch.context() as patch:
         patch.setattr(WaitingApprovals, "leave", lambda *_: None)
         store.approvals.decide(records[0], decision(records[0]))
@@ -292,8 +292,8 @@ def test_an_approval_whose_end_was_not_counted_leaves_room(
 
 
 def test_a_task_has_a_limited_number_of_waiting_approvals(store: Store, call: ApprovalRecord, clock: Clock) -> None:
-    calls = [replace(call, digest=f"{number:02x}" * 32) for number in range(MOST_WAITING + 2)]
-    for waiting_call in calls[:MOST_WAITING]:
+    calls = [replace(call, digest=f"{number:02x}" * 32) for number in range(MAX_WAITING_OF_TASK + 2)]
+    for waiting_call in calls[:MAX_WAITING_OF_TASK]:
         ask(store, waiting_call)
     with pytest.raises(TooManyWaiting):
         store.approvals.ask(calls[-1], 0)

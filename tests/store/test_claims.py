@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mcp_baton.exceptions import ClaimLost, Conflict, TaskFinished, TaskHeld, TaskNotFound
 from mcp_baton.stores import DynamoDBStore
-from mcp_baton.tasks.dynamodb.expressions import SETS
+from mcp_baton.tasks.dynamodb.expressions import TOKEN_SETS
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import LEASE_MS, Claim, StepStatus, TaskRecord, steps_of
 from mcp_baton.tasks.store import Batch, StepWrite
@@ -164,7 +164,7 @@ def test_a_missing_or_foreign_task_cannot_be_taken_or_renewed(
 def tokens(task: TaskRecord) -> dict[str, Any]:
     """Return the write tokens in a task's item."""
     assert isinstance(task.source, dict)
-    return {name: task.source[name] for name in SETS if name in task.source}
+    return {name: task.source[name] for name in TOKEN_SETS if name in task.source}
 
 
 def test_renewing_a_claim_is_one_request_that_fails_after_a_takeover(

@@ -23,7 +23,7 @@ from mcp_baton.exceptions import (
 )
 from mcp_baton.local.dynamodb import http_client
 from mcp_baton.stores import DynamoDBStore
-from mcp_baton.tasks.dynamodb.expressions import SETS
+from mcp_baton.tasks.dynamodb.expressions import TOKEN_SETS
 from mcp_baton.tasks.dynamodb.table import LazyClient, TaskTable
 from mcp_baton.tasks.ids import new_task_id, new_token
 from mcp_baton.tasks.record import Claim, NewTask, StepStatus, TaskStatus
@@ -180,7 +180,7 @@ def test_an_item_forgets_tokens_after_fifteen_minutes(store: Store, begin: Begin
         task = store.write(task, Batch(variables={"a": 1})).task
         clock.ms += 20_000
     assert isinstance(task.source, dict)
-    assert sum(len(task.source[name]["BS"]) for name in SETS if name in task.source) <= 15 * 61 / 20 + 1
+    assert sum(len(task.source[name]["BS"]) for name in TOKEN_SETS if name in task.source) <= 15 * 61 / 20 + 1
 
 
 @ON_MEMORY

@@ -26,7 +26,7 @@ from mcp_baton.tasks.jobs import event_of
 from mcp_baton.tasks.record import (
     FIRST_DISPATCH_MS,
     LEASE_MS,
-    LONGEST_DISPATCH_MS,
+    MAX_DISPATCH_MS,
     Claim,
     Job,
     JobSpec,
@@ -348,7 +348,7 @@ def test_each_dispatch_doubles_the_wait_up_to_ten_minutes(store: Store, create_j
         task = dispatched_task
         intervals.append(job_of(task).due_ms - clock.ms)
     assert intervals[:4] == [60_000, 120_000, 240_000, 480_000]
-    assert set(intervals[4:]) == {LONGEST_DISPATCH_MS}
+    assert set(intervals[4:]) == {MAX_DISPATCH_MS}
 
 
 def test_a_claimed_job_is_not_dispatched_again(

@@ -10,7 +10,7 @@ import pytest
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.items import OUTBOX_SHARDS, key_of
 from mcp_baton.tasks.dynamodb.table import system_ms
-from mcp_baton.tasks.ids import ALPHABET, new_task_id
+from mcp_baton.tasks.ids import TASK_ID_ALPHABET, new_task_id
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LEASE_MS, Claim, NewTask, TaskRecord
 from mcp_baton.tasks.store import Batch
 from tests.sent import Requests
@@ -51,7 +51,7 @@ def test_only_a_new_job_is_due_after_half_a_minute(store: Store, begin: Begin, c
 
 
 def shard_of(task_id: str) -> int:
-    return ALPHABET.index(task_id[-1]) % OUTBOX_SHARDS
+    return TASK_ID_ALPHABET.index(task_id[-1]) % OUTBOX_SHARDS
 
 
 def in_shard(task_ids: list[str], shard: int) -> list[str]:

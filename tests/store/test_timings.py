@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.write import MOST_STEPS
+from mcp_baton.tasks.dynamodb.write import MAX_STEPS_WRITTEN
 from mcp_baton.tasks.record import PROGRESS, StepStatus
 from mcp_baton.tasks.store import Batch, StepWrite, Timing, timings_of
 from tests.sent import Requests
@@ -54,15 +54,15 @@ def test_steps_that_remain_keep_their_timings_after_a_replacement(store: Store, 
 
 
 def test_a_batch_with_many_steps_has_timings(store: Store, begin: Begin, clock: Clock) -> None:
-    task = begin(MOST_STEPS + 2, workflow="flow")
-    task = store.write(task, Batch(steps=(step(MOST_STEPS + 1, Timing(clock.ms, 7)),))).task
+    task = begin(MAX_STEPS_WRITTEN + 2, workflow="flow")
+    task = store.write(task, Batch(steps=(step(MAX_STEPS_WRITTEN + 1, Timing(clock.ms, 7)),))).task
     task = store.write(
-        task, Batch(steps=tuple(step(index, Timing(clock.ms + index, 1)) for index in range(MOST_STEPS + 1)))
+        task, Batch(steps=tuple(step(index, Timing(clock.ms + index, 1)) for index in range(MAX_STEPS_WRITTEN + 1)))
     ).task
     timings = timings_of(task)
-    assert len(timings) == MOST_STEPS + 2
+    assert len(timings) == MAX_STEPS_WRITTEN + 2
     assert timings["s3"] == Timing(clock.ms + 3, 1)
-    assert timings[f"s{MOST_STEPS + 1}"] == Timing(clock.ms, 7)
+    assert timings[f"s{MAX_STEPS_WRITTEN + 1}"] == Timing(clock.ms, 7)
 
 
 def test_timings_support_any_step_name_and_a_clock_that_is_behind(store: Store, begin: Begin, clock: Clock) -> None:

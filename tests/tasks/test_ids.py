@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_baton.tasks.ids import (
-    ALPHABET,
-    LENGTH,
-    RANDOM_CHARACTERS,
+    RANDOM_CHARS,
+    TASK_ID_ALPHABET,
+    TASK_ID_CHARS,
     digest_of,
     is_question,
     is_task_id,
@@ -34,14 +34,14 @@ def test_a_new_id_is_valid(now_ms: int) -> None:
 
 def test_an_id_has_135_random_bits() -> None:
     ids = [new_task_id(0) for _ in range(2000)]
-    for place in range(1, RANDOM_CHARACTERS + 1):
-        assert {text[-place] for text in ids} == set(ALPHABET)
+    for place in range(1, RANDOM_CHARS + 1):
+        assert {text[-place] for text in ids} == set(TASK_ID_ALPHABET)
     assert len(set(ids)) == len(ids)
 
 
 def test_other_texts_are_not_task_ids() -> None:
     good = new_task_id(1)
-    for bad in ("", good[:-1], good + "0", good[:-1] + "u", good[:-1] + "\n", "\ud800" * LENGTH, good.upper()):
+    for bad in ("", good[:-1], good + "0", good[:-1] + "u", good[:-1] + "\n", "\ud800" * TASK_ID_CHARS, good.upper()):
         assert not is_task_id(bad)
 
 

@@ -20,7 +20,7 @@ from mcp_baton import (
     step_output,
 )
 from mcp_baton.present.fit import MAX_TOTAL_BYTES
-from mcp_baton.present.sentences import PAUSED
+from mcp_baton.present.sentences import PAUSED_FOR_MODEL
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
@@ -85,7 +85,7 @@ def test_show_returns_everything_that_a_person_needs_to_continue_a_paused_task(b
     board = structure["board"]
     task = {"task_id": run.task_id}
     assert (board["workflow"], board["workflow_tool"]) == ("refund_order", "refund_order")
-    assert board["task"].items() >= {**task, "status": "working", "status_message": PAUSED}.items()
+    assert board["task"].items() >= {**task, "status": "working", "status_message": PAUSED_FOR_MODEL}.items()
     assert board["task"]["created_at"] <= board["task"]["updated_at"] < board["task"]["expires_at"]
     order = {"total": 30.0, "email": "kim@example.com"}
     refund, mail = {"order_id": "A-17", "amount": 30.0}, {"to": "kim@example.com", "text": "Refunded A-17"}
@@ -211,8 +211,8 @@ def test_the_owners_newest_tasks_are_listed(baton: Connect, era: Era) -> None:
     }
     assert (oldest_task["task_id"], oldest_task["workflow"]) == (first_run.task_id, "refund_order")
     assert (oldest_task["step"], oldest_task["pause_type"]) == ("refund", "toolError")
-    assert (oldest_task["status"], oldest_task["status_message"]) == ("working", PAUSED)
-    assert f'- refund_order: working, {PAUSED} (toolError) at step "refund"' in result.text
+    assert (oldest_task["status"], oldest_task["status_message"]) == ("working", PAUSED_FOR_MODEL)
+    assert f'- refund_order: working, {PAUSED_FOR_MODEL} (toolError) at step "refund"' in result.text
     assert result.text.startswith("The newest 2 tasks:\n- refund_order: completed; ")
     assert satisfies_schema(structure)
     assert act(client.as_owner("somebody else"), "list").text == "There are no tasks."

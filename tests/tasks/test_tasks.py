@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcp_baton import Server, Step, ToolError, Workflow
-from mcp_baton.present.sentences import PAUSED
+from mcp_baton.present.sentences import PAUSED_FOR_MODEL
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from mcp_baton.tasks.ids import new_task_id
 from tests.support.client import Answer, Client, Era, JsonDict, Table, related_meta
@@ -65,7 +65,7 @@ def test_tasks_get_shows_the_task_in_the_format_of_its_era_and_in_2026_with_its_
     assert created_at <= updated_at
     extra_members: JsonDict = {"result": RESULT} if (era, workflow) == ("2026", "done") else {}
     if workflow == "paused":
-        extra_members["statusMessage"] = PAUSED
+        extra_members["statusMessage"] = PAUSED_FOR_MODEL
     assert {**result, "_meta": None} == {"taskId": task, "status": status, **WORDS[era], **extra_members, "_meta": None}
     if (era, workflow) == ("2025", "done"):
         assert client.task("result", task).result == {"result": RESULT, "_meta": related_meta("2025", task)}

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from mcp_baton.exceptions import ValueLost, ValueTooLarge
-from mcp_baton.tasks.texts import VALUE_BYTES, ZipWithin, unzipped, zipped, zipped_length
+from mcp_baton.tasks.texts import MAX_VALUE_BYTES, ZipWithin, unzipped, zipped, zipped_length
 
 TEXT = ("é\u4e00🎉" * 5000).encode()
 
@@ -20,9 +20,9 @@ def test_a_compressed_text_comes_back_and_states_its_length() -> None:
 
 
 def test_a_text_over_the_limit_is_not_read() -> None:
-    assert len(unzipped(zipped(b"x" * VALUE_BYTES))) == VALUE_BYTES
-    with pytest.raises(ValueTooLarge, match=f"{VALUE_BYTES + 1} bytes"):
-        unzipped(zipped(b"x" * (VALUE_BYTES + 1)))
+    assert len(unzipped(zipped(b"x" * MAX_VALUE_BYTES))) == MAX_VALUE_BYTES
+    with pytest.raises(ValueTooLarge, match=f"{MAX_VALUE_BYTES + 1} bytes"):
+        unzipped(zipped(b"x" * (MAX_VALUE_BYTES + 1)))
 
 
 def with_stated_length(data: bytes, length: int) -> bytes:
@@ -50,8 +50,8 @@ def test_a_damaged_gzip_stream_is_a_lost_value(damage: str) -> None:
 
 
 def test_a_gzip_bomb_uses_no_memory() -> None:
-    largest = zipped(bytes(50 * VALUE_BYTES))
-    for stated in (100, VALUE_BYTES, 50 * VALUE_BYTES):
+    largest = zipped(bytes(50 * MAX_VALUE_BYTES))
+    for stated in (100, MAX_VALUE_BYTES, 50 * MAX_VALUE_BYTES):
         tracemalloc.start()
         try:
             with pytest.raises(ValueLost):
@@ -59,7 +59,7 @@ def test_a_gzip_bomb_uses_no_memory() -> None:
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert peak < 3 * VALUE_BYTES, stated
+        assert peak < 3 * MAX_VALUE_BYTES, stated
 
 
 def test_a_text_that_cannot_be_compressed_in_time_stays_uncompressed() -> None:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from mcp_baton.exceptions import Conflict, StoreUnavailable
 from mcp_baton.tasks.record import TaskRecord, TaskStatus
-from mcp_baton.tasks.store import FIRST_BACKOFF_S, LONGEST_BACKOFF_S, Batch, write_decided
+from mcp_baton.tasks.store import FIRST_BACKOFF_S, MAX_BACKOFF_S, Batch, write_decided
 from tests.fakes import RecordingStore, ScriptedHost
 
 TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {})
@@ -55,7 +55,7 @@ def test_the_waits_have_jitter_and_a_limit() -> None:
 
     write_decided(store, TASK, decide, attempts=61, sleep=slept.append)
 
-    assert all(0 <= wait <= LONGEST_BACKOFF_S for wait in slept)
+    assert all(0 <= wait <= MAX_BACKOFF_S for wait in slept)
     assert slept[0] <= FIRST_BACKOFF_S
     assert len(set(slept)) > 50
 

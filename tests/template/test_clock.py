@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.transport.adapter import SWEEP
+from mcp_baton.transport.adapter import SWEEP_EVENT
 from tests.template.cloudformation import Stack
 from tests.template.conftest import MakeStack
 
@@ -15,7 +15,7 @@ def test_the_schedule_invokes_the_alias_each_minute_with_a_sweep_event(default: 
     target = schedule["Target"]
 
     assert (schedule["ScheduleExpression"], schedule["FlexibleTimeWindow"]) == ("rate(1 minute)", {"Mode": "OFF"})
-    assert json.loads(target["Input"]) == {SWEEP: {}}
+    assert json.loads(target["Input"]) == {SWEEP_EVENT: {}}
     assert target["RetryPolicy"] == {"MaximumRetryAttempts": 0, "MaximumEventAgeInSeconds": 60}
     assert target["Arn"] == {"Ref": "McpFunctionAliaslive"}
     # The schedules of two stacks in an account must have different names.

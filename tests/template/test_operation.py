@@ -10,7 +10,7 @@ import pytest
 
 from mcp_baton.cli.dynamodb import DATABASE_PORT
 from mcp_baton.clients import dynamodb_client
-from mcp_baton.settings import KEY_CHARACTERS, Settings
+from mcp_baton.settings import MIN_STATE_KEY_CHARS, Settings
 from mcp_baton.telemetry import INTERNAL_ERRORS, STORE_CONFLICTS, STORE_ERRORS, WAKE_UP_DELAY
 from mcp_baton.workflow.engine_host import START_MARGIN_MS
 from tests.template.cloudformation import Stack, references
@@ -199,7 +199,7 @@ def test_the_template_and_the_settings_have_the_same_defaults(default: Stack) ->
 def test_the_key_that_signs_request_states_is_a_secret_of_the_stack(default: Stack) -> None:
     secret = default.single("AWS::SecretsManager::Secret")
 
-    assert secret["GenerateSecretString"]["PasswordLength"] >= KEY_CHARACTERS
+    assert secret["GenerateSecretString"]["PasswordLength"] >= MIN_STATE_KEY_CHARS
     assert variables(default)["BATON_STATE_KEY_SECRET"] == STATE_KEY
     # The key itself is not in the environment.
     assert {"BATON_STATE_KEY", "BATON_STATE_KEY_PREVIOUS"} & set(variables(default)) == set()

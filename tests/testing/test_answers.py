@@ -7,7 +7,7 @@ import pytest
 
 from mcp_baton import Context, Server, ask_user, step
 from mcp_baton.testing import Client, Era, JsonRpcError, Unanswered, connect
-from mcp_baton.testing.mcp_client import ROUNDS, EndlessAnswer
+from mcp_baton.testing.mcp_client import MAX_ROUNDS, EndlessAnswer
 from tests.testing.conftest import BOTH_ERAS
 
 
@@ -103,7 +103,7 @@ def test_a_client_without_answers_receives_no_questions(client: Client) -> None:
 def test_a_call_that_asks_too_often_fails(asking: Server) -> None:
     with connect(asking) as client:
         client.answers({"Again?": {}})
-        with pytest.raises(EndlessAnswer, match=f"asked {ROUNDS} times"):
+        with pytest.raises(EndlessAnswer, match=f"asked {MAX_ROUNDS} times"):
             client.call_tool("forever")
 
 

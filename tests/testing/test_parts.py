@@ -5,7 +5,7 @@ from threading import Thread
 import pytest
 
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.testing.function import TIMEOUT_S, Clock, Invocations, Killed
+from mcp_baton.testing.function import FUNCTION_TIMEOUT_S, Clock, Invocations, Killed
 from mcp_baton.testing.mcp_client import result_in
 from mcp_baton.testing.wire import Stream
 
@@ -31,8 +31,8 @@ def test_each_invocation_has_its_full_time() -> None:
     invocations = Invocations(clock)
     clock.advance(1000)
     with invocations.begin(is_repeat=False) as first_invocation:
-        assert first_invocation.get_remaining_time_in_millis() > (TIMEOUT_S - 10) * 1000
-        clock.advance(TIMEOUT_S)
+        assert first_invocation.get_remaining_time_in_millis() > (FUNCTION_TIMEOUT_S - 10) * 1000
+        clock.advance(FUNCTION_TIMEOUT_S)
         assert first_invocation.get_remaining_time_in_millis() == 0
         with invocations.begin(is_repeat=False) as second_invocation:
             assert second_invocation.get_remaining_time_in_millis() > 0

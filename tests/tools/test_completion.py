@@ -6,7 +6,7 @@ import pytest
 
 from mcp_baton import Argument, ProtocolError, RegistrationError, Server, Step, Workflow
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.methods.completion import MAX_VALUES, completion_params, suggestions
+from mcp_baton.server.methods.completion import MAX_SUGGESTIONS, completion_params, suggestions
 from mcp_baton.tools.completion import completion_of
 
 PROMPT = {"type": "ref/prompt", "name": "ask"}
@@ -50,15 +50,15 @@ def test_a_malformed_request_is_refused_with_the_name_of_its_field(params: dict[
     assert f"`{field}`" in error_info.value.message
 
 
-@pytest.mark.parametrize("count", [0, 1, MAX_VALUES - 1, MAX_VALUES, MAX_VALUES + 1, 250])
+@pytest.mark.parametrize("count", [0, 1, MAX_SUGGESTIONS - 1, MAX_SUGGESTIONS, MAX_SUGGESTIONS + 1, 250])
 def test_the_shown_suggestions_are_limited_and_all_are_counted(count: int) -> None:
     result = suggestions(str(number) for number in range(count))
 
     assert result == {
         "completion": {
-            "values": [str(number) for number in range(min(count, MAX_VALUES))],
+            "values": [str(number) for number in range(min(count, MAX_SUGGESTIONS))],
             "total": count,
-            "hasMore": count > MAX_VALUES,
+            "hasMore": count > MAX_SUGGESTIONS,
         }
     }
 

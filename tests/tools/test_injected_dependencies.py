@@ -551,7 +551,7 @@ def test_a_factory_of_which_ten_calls_hang_for_ever_is_called_again_after_a_whil
         assert "The server tries again 60 s after the last attempt." in refusal
         hang.hangs = False
         assert next(texts) == refusal
-        monkeypatch.setattr(dependencies, "RETRY_S", 0.0)  # the while is over
+        monkeypatch.setattr(dependencies, "HANGING_RETRY_S", 0.0)  # the while is over
         assert "db" in texts
         hang.release_event.set()
 

@@ -13,7 +13,7 @@ from mcp_baton import Header, Server
 from mcp_baton.protocol.json import JsonObject, json_size
 from mcp_baton.tools.labels import Labels
 from mcp_baton.tools.param_headers import mirrored
-from mcp_baton.tools.published_schema import MAX_INLINE_BYTES, optional
+from mcp_baton.tools.published_schema import MAX_INLINED_SCHEMA_BYTES, optional
 from mcp_baton.tools.schema.schema import InvalidArguments
 from mcp_baton.tools.tool import Tool
 
@@ -205,7 +205,7 @@ def test_a_schema_of_more_than_20_kb_keeps_its_references() -> None:
 
     schema = schema_of(do)
     assert schema["$defs"].keys() == {"Line", "Colour", *(f"Level{number}" for number in range(12))}
-    assert json_size(schema) < MAX_INLINE_BYTES
+    assert json_size(schema) < MAX_INLINED_SCHEMA_BYTES
     assert not keywords(schema) & {"additionalProperties=True", "additionalProperties=False"}
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.workflow_tool import LONGEST, describe_workflow, shorten, title_of
+from mcp_baton.workflow.workflow_tool import MAX_DESCRIPTION_CHARS, describe_workflow, shorten, title_of
 
 STEPS = [
     Step("fetch", tool="fetch_order"),
@@ -51,7 +51,7 @@ def test_if_step_names_are_too_long_the_rest_is_counted() -> None:
 def test_the_count_always_fits(length: int) -> None:
     steps = [Step("n" * length, tool="work") for _ in range(100)]
     description = describe_workflow(workflow("g" * 150, steps), lambda _: "")
-    assert LONGEST - length - 30 < len(description) <= LONGEST
+    assert MAX_DESCRIPTION_CHARS - length - 30 < len(description) <= MAX_DESCRIPTION_CHARS
 
 
 @given(st.text(max_size=1_000), st.text(max_size=400), st.lists(st.text(min_size=1, max_size=300), max_size=30))
@@ -59,7 +59,7 @@ def test_a_description_is_at_most_600_characters_and_ends_with_how_to_continue(
     goal: str, summary: str, names: list[str]
 ) -> None:
     description = describe_workflow(workflow(goal, [Step(name, tool="work") for name in names]), lambda _: summary)
-    assert len(description) <= LONGEST
+    assert len(description) <= MAX_DESCRIPTION_CHARS
     assert description.endswith("to let the server continue.")
     assert "\n" not in description
 

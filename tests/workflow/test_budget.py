@@ -8,7 +8,7 @@ import pytest
 
 from mcp_baton import Context, RegistrationError, Server, Step, ToolError, Workflow
 from mcp_baton.present.view import variables_in
-from mcp_baton.protocol.budget import ANSWER_BYTES
+from mcp_baton.protocol.budget import MAX_ANSWER_BYTES
 from mcp_baton.protocol.json import dumps, loads
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tools.resource import value_uri
@@ -106,7 +106,7 @@ def test_an_answer_shows_the_smallest_values_and_stays_within_its_budget(client:
     sizes = {"a": 2_500_000, "b": 1_000, "c": 1_400_000, "d": 5_000_000}
     task = begin(client, sizes)
     answer = client.task_with("all", task)
-    assert len(answer.body.encode()) <= ANSWER_BYTES
+    assert len(answer.body.encode()) <= MAX_ANSWER_BYTES
     assert answer.meta["omitted"] == ["d"]
     assert {name: len(answer.meta[name]) for name in "abc"} == {name: sizes[name] for name in "abc"}
     assert answer.meta["d"] == {"bytes": 5_000_002, "uri": value_uri(task, "d")}
@@ -128,7 +128,7 @@ def test_lone_surrogates_do_not_exceed_the_budget(make_client: MakeClient) -> No
     assert client.call_tool("odd", task=task).meta["recorded"] is True
     answer = client.task_with("all", task)
     assert (answer.meta["a"], answer.meta["b"]) == ("\ud800", "é" * 1_900_000)
-    assert len(answer.body.encode()) <= ANSWER_BYTES
+    assert len(answer.body.encode()) <= MAX_ANSWER_BYTES
 
 
 def test_a_variable_named_omitted_can_be_read(client: Client) -> None:

@@ -11,7 +11,7 @@ from mcp_baton.present.recording import RESULT_LOST, recorded_text
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import PAUSE_REASON, RESULT_PREFIX, StepStatus, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
-from mcp_baton.tools.quoting import LONGEST
+from mcp_baton.tools.quoting import MAX_QUOTED_CHARS
 from mcp_baton.workflow.continuations import Recorded
 from mcp_baton.workflow.pause import PauseReason, StepFailed
 from mcp_baton.workflow.plan import Plan
@@ -19,7 +19,7 @@ from mcp_baton.workflow.remaining import Handle, next_calls
 from tests.fakes import ScriptedHost, plan_of, task_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
-LONG = "x" * LONGEST
+LONG = "x" * MAX_QUOTED_CHARS
 STEPS = [
     Step("get", tool="get"),
     Step(

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 import pytest
 
 from mcp_baton import Approval, Argument, Server, Step, ToolError, Workflow, ask_model, prompt_arg, step, step_output
-from mcp_baton.present.sentences import PAUSED
+from mcp_baton.present.sentences import PAUSED_FOR_MODEL
 from mcp_baton.testing import Client, Connect, Era, Result, Run
 
 
@@ -127,7 +127,7 @@ def test_a_paused_task_has_a_status_message(baton: Connect, era: Era) -> None:
         state = client.request("tasks/get", {"taskId": run.task_id})
         return [state["status"], state.get("statusMessage")]
 
-    assert status_and_message() == ["working", PAUSED] == ["working", "paused: waits for the model"]
+    assert status_and_message() == ["working", PAUSED_FOR_MODEL] == ["working", "paused: waits for the model"]
     status_during_run: list[object] = []
     client.during("second", lambda: status_during_run.extend(status_and_message()))
     client.call_workflow("flow", task=run.task_id)

@@ -13,8 +13,8 @@ from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueNotKept
 from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, RESULT_PREFIX
 from mcp_baton.tools.secrets import stored_arguments
 from mcp_baton.workflow.placeholders import (
-    LONGEST,
-    MOST,
+    MAX_PLACEHOLDER_CHARS,
+    MAX_PLACEHOLDERS,
     PlaceholderLimits,
     ReplacedArguments,
     is_placeholder,
@@ -188,7 +188,7 @@ def test_every_placeholder_of_a_call_is_named() -> None:
         "<output of pay>",
         "<prompt argument note>",
         "<output from pay",
-        "<output from " + "p" * LONGEST + ">",
+        "<output from " + "p" * MAX_PLACEHOLDER_CHARS + ">",
         None,
         5,
         "",
@@ -238,9 +238,9 @@ def test_any_text_can_be_checked_for_placeholders(text: str, name: str) -> None:
 
 
 def test_a_call_with_too_many_placeholders_is_refused() -> None:
-    arguments = {f"a{number:03}": "<prompt arg order>" for number in range(MOST + 1)}
+    arguments = {f"a{number:03}": "<prompt arg order>" for number in range(MAX_PLACEHOLDERS + 1)}
 
-    assert replace_placeholders(dict(list(arguments.items())[:MOST]), plan(), ROOM).unknown == ()
+    assert replace_placeholders(dict(list(arguments.items())[:MAX_PLACEHOLDERS]), plan(), ROOM).unknown == ()
     [refused] = replace_placeholders(arguments, plan(), ROOM).unknown
-    assert refused.argument == f"a{MOST:03}"
-    assert f"at most {MOST} placeholders" in unknown_text((refused,))
+    assert refused.argument == f"a{MAX_PLACEHOLDERS:03}"
+    assert f"at most {MAX_PLACEHOLDERS} placeholders" in unknown_text((refused,))

@@ -11,7 +11,7 @@ from msgspec import structs
 from mcp_baton import RegistrationError, Retry, Step, ToolError
 from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.tools.calls import FIRST, Attempt
+from mcp_baton.tools.calls import FIRST_ATTEMPT, Attempt
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Prepared, Succeeded
 from mcp_baton.workflow.definition import random_fraction
 from mcp_baton.workflow.engine import AttemptResult, attempt
@@ -59,7 +59,7 @@ class FakeHost:
     ) -> AttemptResult:
         step = Step("s", tool="t", retry=retry, retryable=retryable)
         call = Prepared("t", {}, {})
-        return attempt(step, cast("Host", self), call, FIRST, None, cast("Lease", self), fraction)
+        return attempt(step, cast("Host", self), call, FIRST_ATTEMPT, None, cast("Lease", self), fraction)
 
     def is_safe(self) -> bool:
         return self.is_claim_safe

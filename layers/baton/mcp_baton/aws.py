@@ -30,10 +30,10 @@ from mcp_baton.protocol.state import seal_of
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.methods import Method, call_method
 from mcp_baton.server.server import Server
-from mcp_baton.settings import AUTO, INIT, Settings, approver_warnings, unknown_settings
+from mcp_baton.settings import CONNECT_AUTO, CONNECT_INIT, Settings, approver_warnings, unknown_settings
 from mcp_baton.tasks.store import StoreAtFirstUse, TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
-from mcp_baton.transport.adapter import CALLBACK, JOB, SWEEP, LambdaAdapter
+from mcp_baton.transport.adapter import CALLBACK_EVENT, JOB_EVENT, SWEEP_EVENT, LambdaAdapter
 from mcp_baton.transport.exchange import Application, Exchange
 from mcp_baton.transport.stream import do_later
 from mcp_baton.workflow.services import Services
@@ -130,7 +130,9 @@ def compose(
     collector = _collector() if settings.observed else None
     telemetry = collector or SILENT
     if store is None and settings.table is not None:
-        needs_store = settings.connect == INIT or (settings.connect == AUTO and server.full_view.needs_store)
+        needs_store = settings.connect == CONNECT_INIT or (
+            settings.connect == CONNECT_AUTO and server.full_view.needs_store
+        )
         if connect is None and needs_store:
             connect = _connect_now()
         make_store = partial(dynamodb_store, settings.table, settings, connect, telemetry=telemetry)
@@ -152,7 +154,7 @@ def compose(
         _with_warnings(endpoint, first_warnings) if first_warnings else endpoint,
         allow_anonymous=settings.allow_anonymous,
         streaming=settings.streaming,
-        event_handlers={JOB: endpoint.work, SWEEP: endpoint.sweep, CALLBACK: endpoint.callback},
+        event_handlers={JOB_EVENT: endpoint.work, SWEEP_EVENT: endpoint.sweep, CALLBACK_EVENT: endpoint.callback},
         start=endpoint.start,
     )
     return adapter if collector is None else _observe(adapter, collector, settings)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 # (docs/storage.md, Lost answers).
 CONNECT_TIMEOUT_S = 1.0
 READ_TIMEOUT_S = 1.0
-ATTEMPTS = 1
+DYNAMODB_ATTEMPTS = 1
 
 # botocore retries requests to Secrets Manager and Lambda once.
-OTHER_ATTEMPTS = 2
+OTHER_AWS_ATTEMPTS = 2
 
 ACCEPTED: Final = 202
 """Lambda's status for an event that it has queued."""
@@ -34,20 +34,22 @@ def dynamodb_client(region: str | None = None) -> "DynamoDBClient":
         region: A region that replaces the one of the environment. On Lambda, boto3 finds its region by itself.
     """
     # DynamoDB validates parameters itself.
-    client = _client("dynamodb", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS, region=region, parameter_validation=False)
+    client = _client(
+        "dynamodb", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, DYNAMODB_ATTEMPTS, region=region, parameter_validation=False
+    )
     return cast("DynamoDBClient", client)
 
 
 def secrets_client() -> "BaseClient":
-    return _client("secretsmanager", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_ATTEMPTS)
+    return _client("secretsmanager", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_AWS_ATTEMPTS)
 
 
 def lambda_client() -> "BaseClient":
-    return _client("lambda", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_ATTEMPTS)
+    return _client("lambda", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_AWS_ATTEMPTS)
 
 
 def topic_client() -> "BaseClient":
-    return _client("sns", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_ATTEMPTS)
+    return _client("sns", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_AWS_ATTEMPTS)
 
 
 def _client(

@@ -199,13 +199,17 @@ class StoreUnavailable(StoreError):
     """The store did not answer or refused. Nothing was written."""
 
 
+RETRY_AFTER_MS = 1_000
+"""When a client should try again that met a busy store, or lost its races, milliseconds."""
+
+
 class StoreBusy(StoreUnavailable):
     """The store throttled the request until its time was over (docs/storage.md, Throttling). Nothing was written.
 
     `retry_after_ms` is when the client should retry, milliseconds.
     """
 
-    def __init__(self, cause: str, retry_after_ms: int) -> None:
+    def __init__(self, cause: str, retry_after_ms: int = RETRY_AFTER_MS) -> None:
         super().__init__(cause)
         self.retry_after_ms = retry_after_ms
 

@@ -30,13 +30,13 @@ VERBOSE_LOGGERS = ("boto3", "botocore", "s3transfer", "urllib3")
 WITHOUT_INFO = frozenset({"WARN", "WARNING", "ERROR", "FATAL", "CRITICAL"})
 """Log levels that hide INFO lines."""
 
-MAX_VALUES = 99
+MAX_METRIC_VALUES = 99
 """Values in one line. CloudWatch accepts 100 values of a metric."""
 
 AWS = "aws"
 """The namespace of AWS calls. X-Ray shows them as separate services."""
 
-NAME_LIMIT = 200
+MAX_SPAN_NAME_CHARS = 200
 _INVALID_IN_NAME = r"[^\w\s.:/%&#=+\\@-]"
 
 logger = logging.getLogger(__name__)
@@ -218,8 +218,8 @@ class EmbeddedMetrics:
             lines[measurement.metric.dimension, measurement.of].append(measurement)
         for (name, value), group in lines.items():
             dimension = {name: value} if name else {}
-            for start in range(0, len(group), MAX_VALUES):
-                self._print(dimension, group[start : start + MAX_VALUES], correlation_id)
+            for start in range(0, len(group), MAX_METRIC_VALUES):
+                self._print(dimension, group[start : start + MAX_METRIC_VALUES], correlation_id)
 
     def _print(self, dimension: dict[str, str], measurements: list[Measurement], correlation_id: str) -> None:
         line = self._powertools()
@@ -280,7 +280,7 @@ class XRayTraces:
 
 def _send(recorder: Any, span: Span, annotations: dict[str, Any]) -> None:
     # X-Ray drops subsegments with other characters, such as the braces of resource templates.
-    name = re.sub(_INVALID_IN_NAME, "_", span.name)[:NAME_LIMIT]
+    name = re.sub(_INVALID_IN_NAME, "_", span.name)[:MAX_SPAN_NAME_CHARS]
     subsegment = recorder.begin_subsegment(name, namespace=AWS if span.details else "local")
     if subsegment is None:
         return

@@ -15,9 +15,9 @@ from msgspec import Struct
 from mcp_baton.exceptions import SettingsError
 
 SWITCH = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
-KEY_CHARACTERS = 32
-AUTO, FIRST, INIT = "auto", "first", "init"
-PREFIX = "BATON_"
+MIN_STATE_KEY_CHARS = 32
+CONNECT_AUTO, CONNECT_FIRST, CONNECT_INIT = "auto", "first", "init"
+SETTING_PREFIX = "BATON_"
 NOT_IN_SAM_LOCAL = frozenset({"BATON_STREAMING", "BATON_STATE_KEY_SECRET", "BATON_WORKER"})
 """`sam local` streams nothing, creates no secret and invokes nothing asynchronously."""
 ALIAS = r"(arn:[^:\s]+:lambda:[^:\s]+:[0-9]+:function:)?[A-Za-z0-9_-]{1,64}:[A-Za-z0-9_-]{1,128}"
@@ -47,7 +47,7 @@ def _switch(name: str, text: str) -> bool:
 
 
 def _connect(name: str, text: str) -> str:
-    return _choice(name, text, (AUTO, FIRST, INIT))
+    return _choice(name, text, (CONNECT_AUTO, CONNECT_FIRST, CONNECT_INIT))
 
 
 def _choice(name: str, text: str, choices: tuple[str, ...]) -> str:
@@ -123,8 +123,10 @@ def _secret(name: str, text: str) -> str:
 
 
 def _key(name: str, text: str) -> bytes:
-    if len(text) < KEY_CHARACTERS:
-        raise SettingsError(f"{name} is too short to sign with: give it {KEY_CHARACTERS} random characters or more")
+    if len(text) < MIN_STATE_KEY_CHARS:
+        raise SettingsError(
+            f"{name} is too short to sign with: give it {MIN_STATE_KEY_CHARS} random characters or more"
+        )
     return text.encode()
 
 
@@ -180,7 +182,7 @@ class Settings(Struct, frozen=True):
             "when the DynamoDB client is created: `init` (during initialization), `first` (at first use), or "
             "`auto` (`init` if the server has durable workflows or background tools, otherwise `first`)",
         ),
-    ] = AUTO
+    ] = CONNECT_AUTO
     worker: Annotated[
         str | None,
         Setting(
@@ -290,7 +292,7 @@ class Settings(Struct, frozen=True):
 
 
 SETTINGS: Mapping[str, tuple[str, Setting]] = {
-    f"{PREFIX}{name.upper()}": (name, declared.__metadata__[0])
+    f"{SETTING_PREFIX}{name.upper()}": (name, declared.__metadata__[0])
     for name, declared in Settings.__annotations__.items()
     if hasattr(declared, "__metadata__")
 }
@@ -302,7 +304,7 @@ def unknown_settings(env: Mapping[str, str]) -> list[str]:
 
     Such a variable has no effect. It is not an error, because it may belong to another program.
     """
-    unknown_names = [name for name in env if name.startswith(PREFIX) and name not in SETTINGS]
+    unknown_names = [name for name in env if name.startswith(SETTING_PREFIX) and name not in SETTINGS]
     if not unknown_names:
         return []
     from mcp_baton.hints import closest

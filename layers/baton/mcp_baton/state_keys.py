@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_baton.protocol.state import KeyUnavailable
-from mcp_baton.settings import KEY_CHARACTERS
+from mcp_baton.settings import MIN_STATE_KEY_CHARS
 from mcp_baton.telemetry import INTERNAL_ERRORS, SILENT, Telemetry
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_AGE_S: Final = 300
+MAX_KEY_AGE_S: Final = 300
 """How long a process signs with a key before it reads the secret again, seconds."""
-GRACE_S: Final = 600
+UNREACHABLE_GRACE_S: Final = 600
 """How much longer known keys are used while Secrets Manager does not answer, seconds."""
 MIN_READ_INTERVAL_S: Final = 10
 """The shortest time between two reads because of unknown signatures, and after a failure, seconds. It limits the cost
@@ -59,7 +59,7 @@ class SecretKeys:
             try:
                 latest = [self._current(), self._read("AWSPREVIOUS")]
             except KeyUnavailable:
-                if self._read_at is not None and now - self._read_at < MAX_AGE_S + GRACE_S:
+                if self._read_at is not None and now - self._read_at < MAX_KEY_AGE_S + UNREACHABLE_GRACE_S:
                     yield from self._latest
                 # None of these keys made the signature, but a key that cannot be read may have.
                 raise
@@ -70,17 +70,17 @@ class SecretKeys:
     def _signing(self) -> bytes:
         """Return the key that signs. While the secret cannot be read, return the last one."""
         now = self._clock()
-        if self._signing_key is None or now - self._signing_key[1] >= MAX_AGE_S + GRACE_S:
+        if self._signing_key is None or now - self._signing_key[1] >= MAX_KEY_AGE_S + UNREACHABLE_GRACE_S:
             return self._current()
-        if now - self._signing_key[1] >= MAX_AGE_S:
+        if now - self._signing_key[1] >= MAX_KEY_AGE_S:
             with suppress(KeyUnavailable):
                 return self._current()
         return self._signing_key[0]
 
     def _current(self) -> bytes:
         key = self._read("AWSCURRENT")
-        if key is None or len(key) < KEY_CHARACTERS:
-            raise self._unavailable(f"it does not exist, or has no key of {KEY_CHARACTERS} characters or more")
+        if key is None or len(key) < MIN_STATE_KEY_CHARS:
+            raise self._unavailable(f"it does not exist, or has no key of {MIN_STATE_KEY_CHARS} characters or more")
         self._signing_key = key, self._clock()
         return key
 

@@ -12,7 +12,7 @@ from mcp_baton import Server
 from mcp_baton.background.worker import StillHeld
 from mcp_baton.exceptions import NotDispatched, StoreError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
+from mcp_baton.tasks.record import MAX_DISPATCH_MS
 from tests.simulation.client import SentRequest
 from tests.simulation.faults import Fault
 from tests.simulation.heads import TERMINAL, status_of
@@ -217,7 +217,7 @@ class JobWorld(QueueWorld):
         else:
             if head.until_ms - now_ms > self.judge.lease_ms + self.fast_ms:
                 self.judge.wrong(10, f"the claim of an ended worker lasts {head.until_ms - now_ms:.0f} ms")
-            if head.due_ms - now_ms > LONGEST_DISPATCH_MS + self.fast_ms:
+            if head.due_ms - now_ms > MAX_DISPATCH_MS + self.fast_ms:
                 self.judge.wrong(10, f"the job is due in {head.due_ms - now_ms:.0f} ms")
             is_used_up = head.started >= head.allowed
             poll_ms = max(now_ms, head.until_ms + 1, 0 if is_used_up else head.due_ms + 1)

@@ -6,9 +6,9 @@ import pytest
 
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.expressions import EXPRESSION_BYTES, Update, base36, guarded_update
+from mcp_baton.tasks.dynamodb.expressions import MAX_EXPRESSION_BYTES, Update, base36, guarded_update
 from mcp_baton.tasks.dynamodb.items import Limits, new_item
-from mcp_baton.tasks.dynamodb.write import MOST_MOVED, Write
+from mcp_baton.tasks.dynamodb.write import MAX_VALUES_MOVED, Write
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite, Timing
 
@@ -72,8 +72,8 @@ def test_the_largest_change_of_definition_fits_one_expression() -> None:
         definition="new",
     )
     write = update(batch, 100, "old")
-    assert len(write.expression()) < EXPRESSION_BYTES
-    assert len(write.condition()) < EXPRESSION_BYTES
+    assert len(write.expression()) < MAX_EXPRESSION_BYTES
+    assert len(write.condition()) < MAX_EXPRESSION_BYTES
 
 
 def test_an_unchanged_status_is_required_and_not_set() -> None:
@@ -95,11 +95,11 @@ def test_both_expressions_fit_with_long_names(steps: int) -> None:
         result={"completed": True},
     )
     item: Item = {**task_item(steps), "timings": {"M": {}}}
-    stored: Item = {f"{'m' * 200}{number}": {"S": "x"} for number in range(MOST_MOVED)}
+    stored: Item = {f"{'m' * 200}{number}": {"S": "x"} for number in range(MAX_VALUES_MOVED)}
     item["variables"] = {"M": {**item["variables"]["M"], **stored}}
-    write = update_of(item, batch, MOST_MOVED)
-    assert len(write.expression()) <= EXPRESSION_BYTES
-    assert len(write.condition()) <= EXPRESSION_BYTES
+    write = update_of(item, batch, MAX_VALUES_MOVED)
+    assert len(write.expression()) <= MAX_EXPRESSION_BYTES
+    assert len(write.condition()) <= MAX_EXPRESSION_BYTES
     assert operators(write.condition()) <= 300
     assert operators(write.expression()) <= 300
 

@@ -13,7 +13,7 @@ from mcp_baton.tasks.dynamodb.items import Limits, head_bytes, new_item
 from mcp_baton.tasks.dynamodb.outside import Mover
 from mcp_baton.tasks.dynamodb.read import Fetcher
 from mcp_baton.tasks.dynamodb.values import Variables, item_size, pointer_in
-from mcp_baton.tasks.dynamodb.write import INLINE_BYTES, RESULT_BYTES, Write, fit_new, fits_new
+from mcp_baton.tasks.dynamodb.write import MAX_INLINE_BYTES, RESULT_ROOM_BYTES, Write, fit_new, fits_new
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 from mcp_baton.tasks.texts import to_text
@@ -149,7 +149,7 @@ def test_a_head_that_would_exceed_its_bound_loses_values_even_at_its_end() -> No
     write = fitted(item, Batch(result={"completed": True}), table)
     assert len(write.moved) == 12
     assert write.excess() <= 0
-    assert item_size(write.head()) <= head_bytes(item, 8_192) - RESULT_BYTES
+    assert item_size(write.head()) <= head_bytes(item, 8_192) - RESULT_ROOM_BYTES
 
 
 def test_if_values_cannot_be_moved_notes_replace_the_largest() -> None:
@@ -228,7 +228,7 @@ def test_a_new_task_with_few_bytes_is_written_unchanged(
     assert fits_new(item, PLAIN) is is_unchanged
     fit = fit_new(item, PLAIN, mover(table, item).move)
     assert (fit == item) is is_unchanged
-    assert item_size(fit) < 1_000 + INLINE_BYTES + 600
+    assert item_size(fit) < 1_000 + MAX_INLINE_BYTES + 600
 
 
 def test_oversized_names_are_decoded() -> None:

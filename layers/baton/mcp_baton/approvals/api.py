@@ -5,7 +5,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from mcp_baton.approvals.decisions import Approvals, Person, person
-from mcp_baton.approvals.record import CLAIMED_CLIENTS, MAX_REASON, ApprovalRecord, ApprovalState, Decision, NotDecided
+from mcp_baton.approvals.record import (
+    CLAIMED_CLIENTS,
+    MAX_REASON_CHARS,
+    ApprovalRecord,
+    ApprovalState,
+    Decision,
+    NotDecided,
+)
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.http import HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json
@@ -16,7 +23,7 @@ from mcp_baton.workflow.services import Services
 
 logger = logging.getLogger(__name__)
 
-MAX_BODY: Final = 10_000
+MAX_DECISION_BYTES: Final = 10_000
 ORIGINS: Final = ("api", *CLAIMED_CLIENTS)
 """The values of `from`: what the client says of itself."""
 
@@ -116,15 +123,15 @@ def decision_in(body: Mapping[str, Json], by: str, origin: str, source: str | No
         raise Refused(400, "digest is missing: send that of the approval that you saw")
     if not (reason is None or isinstance(reason, str)):
         raise Refused(400, "reason must be a text")
-    if reason is not None and len(reason) > MAX_REASON:
-        raise Refused(400, f"reason has {len(reason)} characters: shorten it to {MAX_REASON}")
+    if reason is not None and len(reason) > MAX_REASON_CHARS:
+        raise Refused(400, f"reason has {len(reason)} characters: shorten it to {MAX_REASON_CHARS}")
     return Decision(choice == "approve", digest, by, origin, source, reason or None)
 
 
 def body_of(request: HttpRequest) -> Mapping[str, Json]:
     if not request.is_json:
         raise Refused(415, "Unsupported media type: send application/json")
-    body = json_in(request, MAX_BODY)
+    body = json_in(request, MAX_DECISION_BYTES)
     if not isinstance(body, Mapping):
         raise Refused(400, "The body is not a JSON object")
     return body

@@ -30,7 +30,7 @@ from mcp_baton.tasks.keys import canonical_text, digest_of
 from mcp_baton.tasks.record import APPROVAL_PREFIX, SALT, timestamp
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import APPROVAL_AGE
-from mcp_baton.tools.approval import DEFAULT, SECRET, Approval, NotApproved
+from mcp_baton.tools.approval import HIDDEN_DEFAULT, HIDDEN_SECRET, Approval, NotApproved
 from mcp_baton.tools.calls import Place
 from mcp_baton.tools.outcomes import Failed, Failure, Prepared
 from mcp_baton.tools.quoting import visible as show
@@ -43,11 +43,11 @@ from mcp_baton.workflow.secrets import hidden_in
 
 logger = logging.getLogger(__name__)
 
-RUN: Final = "run:"
+RUN_ATTEMPT: Final = "run:"
 """How the names of attempts of runs begin; a number follows. Those of background jobs begin with `job:` and end with a
 number, too, and those of clients' calls begin with `call:`."""
 
-FIRST_RUN: Final = f"{RUN}1"
+FIRST_RUN_ATTEMPT: Final = f"{RUN_ATTEMPT}1"
 """The name of the first run of a task: the task had no approvals before it."""
 
 
@@ -217,17 +217,17 @@ def _without_secrets(tool: Tool, arguments: JsonObject, bound: Mapping[str, Any]
     converted = {parameter.published_name: bound.get(parameter.name) for parameter in tool.signature.parameters}
     for name, value in arguments.items():
         if name in secret_names:
-            visible[name] = SECRET
+            visible[name] = HIDDEN_SECRET
             continue
         schema = {} if tool.input.is_plain else tool.input.schema_of(name)
-        visible[name] = place.secrets.hide(without_secrets(value, converted.get(name), schema, SECRET))
+        visible[name] = place.secrets.hide(without_secrets(value, converted.get(name), schema, HIDDEN_SECRET))
     return visible
 
 
 def _in_order(signature: Signature, arguments: JsonObject) -> dict[str, Json]:
     """Return an argument for each parameter, in their order. A default that is created for each call is not known."""
     names = (parameter.published_name for parameter in signature.parameters)
-    return {name: arguments.get(name, DEFAULT) for name in names}
+    return {name: arguments.get(name, HIDDEN_DEFAULT) for name in names}
 
 
 def _secret_digest(value: Json, execution: Execution, place: Place) -> str:
@@ -269,7 +269,7 @@ class _Gate(Struct, frozen=True):
                 return result
         elif self.place.is_item and self.place.task and (failed := self.execution.full.get(self.place.task.task_id)):
             return failed  # without a search: a list may have a thousand elements
-        if mark is not None or self.by != FIRST_RUN:
+        if mark is not None or self.by != FIRST_RUN_ATTEMPT:
             latest = self.approvals.latest(self.call)
             if latest is not None and (result := self._result(*latest, mark)):
                 return result
@@ -334,7 +334,7 @@ class _Gate(Struct, frozen=True):
         if record.is_repeated or not _is_later(self.by, record.used_by or ""):
             return None
         claim = self.place.task.claim if self.place.task else None
-        if self.by.startswith(RUN) and not (claim and claim.interrupted):
+        if self.by.startswith(RUN_ATTEMPT) and not (claim and claim.interrupted):
             return None  # all earlier runs have made their last write
         # The outcome of an attempt is stored with a note about it, or not at all. A note about other arguments may have
         # replaced the note about this approval.
@@ -350,7 +350,7 @@ class _Gate(Struct, frozen=True):
         """Return that no approval can be requested now. A run of a workflow waits for one of the others."""
         failed = _not_started(f"{self.call.tool} needs an approval, and none was requested: {error}")
         task, waiting = self.place.task, error.waiting
-        if task is None or waiting is None or not self.place.is_turn or not self.by.startswith(RUN):
+        if task is None or waiting is None or not self.place.is_turn or not self.by.startswith(RUN_ATTEMPT):
             return failed
         self.execution.waits_for.add(waiting.approval_id)
         failed = self.execution.full[task.task_id] = replace(failed, not_approved=_not_approved(waiting).not_approved)

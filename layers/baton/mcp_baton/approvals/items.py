@@ -20,32 +20,29 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, decode, encode_json
 from mcp_baton.tasks.dynamodb.expressions import Update, first_token, unlist
-from mcp_baton.tasks.dynamodb.items import LISTS, expired, number
+from mcp_baton.tasks.dynamodb.items import AFTER_ALL_KEYS, LISTS, expired, number
 from mcp_baton.tasks.dynamodb.table import CREATE, WRITE, ConditionFailed, TaskTable
 from mcp_baton.tasks.ids import new_token, text_digest
 from mcp_baton.tasks.texts import to_text
 
-PREFIX: Final = "APPROVAL#"
+APPROVAL_ITEM_PREFIX: Final = "APPROVAL#"
 LINK_PREFIX: Final = "LINK#"
 LINK_KEY: Final = "LINK"
-PAGE_SIZE: Final = 25
-MOST_READ: Final = 100
+APPROVALS_PER_PAGE: Final = 25
+MAX_APPROVALS_READ: Final = 100
 """The most approvals that one page reads. Those that have expired, or were decided just now, are not on it."""
 
-COMPRESS_OVER_BYTES: Final = 1_024
-KEY_CHARACTERS: Final = 16
+COMPRESS_APPROVAL_OVER_BYTES: Final = 1_024
+ID_PART_CHARS: Final = 16
 """Hex digits of each of the three parts of an id: the task, the call, and 64 random bits."""
 
-REPEAT_CHARACTERS: Final = 2
+REPEAT_CHARS: Final = 2
 LONG_REPEAT: Final = "g"
 """Begins the number of a later request, so that it sorts after those with two digits."""
 
 LONG_REPEAT_DIGITS: Final = 7
-LAST: Final = "~"
-"""Sorts after every number."""
-
 DAY_MS: Final = 86_400_000
-SLACK_MS: Final = 600_000
+CLOCK_SLACK_MS: Final = 600_000
 """How long an expired approval stays in its list, because the clocks of other processes may be slow, milliseconds."""
 
 FIXED: Final = (
@@ -71,14 +68,14 @@ class DynamoDBApprovalStore:
 
     def latest(self, call: ApprovalRecord) -> tuple[ApprovalRecord, int] | None:
         key = _key_text(call, 0)
-        digest = key[KEY_CHARACTERS : 2 * KEY_CHARACTERS]
+        digest = key[ID_PART_CHARS : 2 * ID_PART_CHARS]
         page = self._table.query(
             {
                 "KeyConditionExpression": "pk=:pk AND sk BETWEEN :first AND :last",
                 "ExpressionAttributeValues": {
-                    ":pk": {"S": PREFIX + key[:KEY_CHARACTERS]},
+                    ":pk": {"S": APPROVAL_ITEM_PREFIX + key[:ID_PART_CHARS]},
                     ":first": {"S": digest},
-                    ":last": {"S": digest + LAST},
+                    ":last": {"S": digest + AFTER_ALL_KEYS},
                 },
                 "ScanIndexForward": False,
                 "Limit": 1,
@@ -90,7 +87,7 @@ class DynamoDBApprovalStore:
     def ask(self, record: ApprovalRecord, repeat: int) -> tuple[ApprovalRecord, bool]:
         key, now_ms, token = _key_text(record, repeat), self._table.clock_ms(), new_token()
         is_counted = self._waiting.enter(record, key)
-        record = replace(record, approval_id=key + os.urandom(KEY_CHARACTERS // 2).hex())
+        record = replace(record, approval_id=key + os.urandom(ID_PART_CHARS // 2).hex())
         item: Item = {
             **_key(record.approval_id),
             "approval_id": {"S": record.approval_id},
@@ -181,7 +178,11 @@ class DynamoDBApprovalStore:
         lists = (self._entries(_list_name(state, audience), cursor) for audience in audiences)
         records, position, left_ms = list[ApprovalRecord](), cursor, self._table.left_ms()
         for count, entry in enumerate(heapq.merge(*lists, key=_listed_at, reverse=True)):
-            if len(records) == PAGE_SIZE or count == MOST_READ or (count and self._has_used_half(left_ms)):
+            if (
+                len(records) == APPROVALS_PER_PAGE
+                or count == MAX_APPROVALS_READ
+                or (count and self._has_used_half(left_ms))
+            ):
                 return ApprovalPage(records, position)
             record = self._current(entry, state)
             if record is not None:
@@ -203,7 +204,7 @@ class DynamoDBApprovalStore:
                 "KeyConditionExpression": "listed_in=:list" + ("" if cursor is None else " AND listed_at<:at"),
                 "ExpressionAttributeValues": values,
                 "ScanIndexForward": False,
-                "Limit": PAGE_SIZE + 1,
+                "Limit": APPROVALS_PER_PAGE + 1,
             }
         )
         for page in pages:
@@ -218,7 +219,7 @@ class DynamoDBApprovalStore:
             return None
         if state is not ApprovalState.WAITING or not record.expired_at(now_ms):
             return record
-        if record.expired_at(now_ms - SLACK_MS):
+        if record.expired_at(now_ms - CLOCK_SLACK_MS):
             # Remove it from the list, so that no further reader has to skip it.
             update = Update(None, self._table.clock_ms())
             update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
@@ -241,13 +242,15 @@ class DynamoDBApprovalStore:
             "reason": decision.reason,
         }
         update.set(update.name("state"), update.text(state))
-        update.set(update.name("decided"), update.value(encode_json("the decision", decided, COMPRESS_OVER_BYTES)))
+        update.set(
+            update.name("decided"), update.value(encode_json("the decision", decided, COMPRESS_APPROVAL_OVER_BYTES))
+        )
         update.set(update.name("listed_in"), update.text(_list_name(state, record.audience)))
         try:
             decided_record = to_approval(self._table.update(_key(record.approval_id), update, WRITE))
         except ConditionFailed as failure:
             raise NotDecided(record if failure.item is None else to_approval(failure.item)) from failure
-        self._waiting.leave(record, record.approval_id[:-KEY_CHARACTERS])
+        self._waiting.leave(record, record.approval_id[:-ID_PART_CHARS])
         return decided_record
 
     def withdraw(self, record: ApprovalRecord) -> ApprovalRecord:
@@ -256,7 +259,7 @@ class DynamoDBApprovalStore:
         update.set(update.name("state"), update.text(ApprovalState.WITHDRAWN))
         update.set(update.name("listed_in"), update.text(_list_name(ApprovalState.WITHDRAWN, record.audience)))
         withdrawn_record = self._apply(record, update)
-        self._waiting.leave(record, record.approval_id[:-KEY_CHARACTERS])
+        self._waiting.leave(record, record.approval_id[:-ID_PART_CHARS])
         return withdrawn_record
 
     def notified(self, record: ApprovalRecord, notify_ms: int) -> bool:
@@ -303,11 +306,11 @@ class DynamoDBApprovalStore:
 
 def is_approval_id(text: str) -> bool:
     """Whether a text has the form of an approval's id. If it has not, the table is not read."""
-    repeat = text[2 * KEY_CHARACTERS : -KEY_CHARACTERS]
+    repeat = text[2 * ID_PART_CHARS : -ID_PART_CHARS]
     digits = repeat.removeprefix(LONG_REPEAT)
-    if len(digits) != (REPEAT_CHARACTERS if digits == repeat else LONG_REPEAT_DIGITS):
+    if len(digits) != (REPEAT_CHARS if digits == repeat else LONG_REPEAT_DIGITS):
         return False
-    return not (text[: 2 * KEY_CHARACTERS] + digits + text[-KEY_CHARACTERS:]).strip("0123456789abcdef")
+    return not (text[: 2 * ID_PART_CHARS] + digits + text[-ID_PART_CHARS:]).strip("0123456789abcdef")
 
 
 def to_approval(item: Item) -> ApprovalRecord:
@@ -333,25 +336,25 @@ def to_approval(item: Item) -> ApprovalRecord:
 
 
 def _encoded(record: ApprovalRecord) -> Attribute:
-    return encode_json("the approval", {name: getattr(record, name) for name in FIXED}, COMPRESS_OVER_BYTES)
+    return encode_json("the approval", {name: getattr(record, name) for name in FIXED}, COMPRESS_APPROVAL_OVER_BYTES)
 
 
 def _key_text(call: ApprovalRecord, repeat: int) -> str:
     """The part of an id that names the item: the task, the call and the number."""
     # Calls without a task have no common partition.
     task = _task_text(call.task_id or call.digest)
-    number = f"{repeat:0{REPEAT_CHARACTERS}x}"
-    if len(number) > REPEAT_CHARACTERS:
+    number = f"{repeat:0{REPEAT_CHARS}x}"
+    if len(number) > REPEAT_CHARS:
         number = f"{LONG_REPEAT}{repeat:0{LONG_REPEAT_DIGITS}x}"
-    return f"{task}{call.digest[:KEY_CHARACTERS]}{number}"
+    return f"{task}{call.digest[:ID_PART_CHARS]}{number}"
 
 
 def _repeat_in(sort_key: str) -> int:
-    return int(sort_key[KEY_CHARACTERS:].removeprefix(LONG_REPEAT), 16)
+    return int(sort_key[ID_PART_CHARS:].removeprefix(LONG_REPEAT), 16)
 
 
 def _task_text(task_id: str) -> str:
-    return text_digest(task_id)[:KEY_CHARACTERS]
+    return text_digest(task_id)[:ID_PART_CHARS]
 
 
 def _waiting_query(task: str, now_ms: int) -> dict[str, Any]:
@@ -361,7 +364,7 @@ def _waiting_query(task: str, now_ms: int) -> dict[str, Any]:
         "FilterExpression": "#state=:waiting AND #until>:now",
         "ExpressionAttributeNames": {"#state": "state", "#until": "until"},
         "ExpressionAttributeValues": {
-            ":pk": {"S": PREFIX + task},
+            ":pk": {"S": APPROVAL_ITEM_PREFIX + task},
             ":waiting": {"S": ApprovalState.WAITING.value},
             ":now": {"N": str(now_ms)},
         },
@@ -370,12 +373,15 @@ def _waiting_query(task: str, now_ms: int) -> dict[str, Any]:
 
 
 def _key(approval_id: str) -> Item:
-    return _item_key(approval_id[:-KEY_CHARACTERS])
+    return _item_key(approval_id[:-ID_PART_CHARS])
 
 
 def _item_key(text: str) -> Item:
     """The key of the item with this first part of an id."""
-    return {"pk": {"S": PREFIX + text[:KEY_CHARACTERS]}, "sk": {"S": text[KEY_CHARACTERS:]}}
+    return {
+        "pk": {"S": APPROVAL_ITEM_PREFIX + text[:ID_PART_CHARS]},
+        "sk": {"S": text[ID_PART_CHARS:]},
+    }
 
 
 def _link_key(digest: str) -> Item:

@@ -19,8 +19,8 @@ from mcp_baton.transport.json_api import Refused, reply
 from mcp_baton.transport.page_policy import policy
 from mcp_baton.workflow.services import Services
 
-PAGE: Final = Path(__file__).with_name("approve.html")
-GONE: Final = "This link is not valid: it was used, it has expired, or it does not exist."
+APPROVAL_PAGE: Final = Path(__file__).with_name("approve.html")
+LINK_GONE: Final = "This link is not valid: it was used, it has expired, or it does not exist."
 
 
 def answer(services: Services, request: HttpRequest, exchange: Exchange) -> HttpResponse:
@@ -46,13 +46,13 @@ def _record(approvals: Approvals, token: str) -> ApprovalRecord:
     linked = approvals_of(approvals.store).linked(text_digest(token))
     record = None if linked is None else approvals.current(linked)
     if record is None or not record.waits_at(approvals.store.now_ms()):
-        raise Refused(404, GONE)
+        raise Refused(404, LINK_GONE)
     return record
 
 
 @cache
 def page() -> str:
-    return PAGE.read_text(encoding="utf-8")
+    return APPROVAL_PAGE.read_text(encoding="utf-8")
 
 
 def _headers(html: str) -> dict[str, str]:

@@ -15,13 +15,13 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import timestamp
 from mcp_baton.tasks.store import TaskStore
 
-MOST_WAITING: Final = 20
+MAX_WAITING_OF_TASK: Final = 20
 """Approvals of one task that may wait at the same time."""
 
-MOST_WAITING_OF_OWNER: Final = 100
+MAX_WAITING_OF_OWNER: Final = 100
 """Approvals of calls without a task that may wait at the same time, of one owner."""
 
-MAX_REASON: Final = 500
+MAX_REASON_CHARS: Final = 500
 """Characters of a decider's reason."""
 
 
@@ -199,8 +199,8 @@ class ApprovalStore(Protocol):
             The new record, or the one that exists for this call and number; and whether it is new.
 
         Raises:
-            TooManyWaiting: the task has `MOST_WAITING` approvals that wait, or the owner has `MOST_WAITING_OF_OWNER`
-                without a task.
+            TooManyWaiting: the task has `MAX_WAITING_OF_TASK` approvals that wait, or the owner has
+                `MAX_WAITING_OF_OWNER` without a task.
         """
 
     def use(

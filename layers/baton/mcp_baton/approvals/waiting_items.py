@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from mcp_baton.approvals.record import MOST_WAITING, MOST_WAITING_OF_OWNER, ApprovalRecord, TooManyWaiting
+from mcp_baton.approvals.record import MAX_WAITING_OF_OWNER, MAX_WAITING_OF_TASK, ApprovalRecord, TooManyWaiting
 from mcp_baton.exceptions import StoreError
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.expressions import Update
@@ -20,16 +20,16 @@ from mcp_baton.tasks.texts import to_text
 
 logger = logging.getLogger(__name__)
 
-PREFIX: Final = "APPROVALS#"
-SORT_KEY: Final = "COUNT"
-ENTRY: Final = "a"
+WAITING_PREFIX: Final = "APPROVALS#"
+WAITING_SORT_KEY: Final = "COUNT"
+WAITING_ENTRY: Final = "a"
 """Begins the names of the attributes of approvals."""
 
-MOST_CHECKED: Final = 4
+MAX_APPROVALS_CHECKED: Final = 4
 """If the limit is reached, this many of the oldest approvals are read. The write that counts a decided one no longer
 may have been lost."""
 
-MOST_REMOVED: Final = 50
+MAX_APPROVALS_REMOVED: Final = 50
 """The most approvals that one write removes. Keeps its expression short."""
 
 BEING_REQUESTED_MS: Final = 60_000
@@ -57,7 +57,7 @@ class WaitingApprovals:
         Raises:
             TooManyWaiting: as many approvals wait as may wait.
         """
-        most, subject = (MOST_WAITING, "this task") if record.task_id else (MOST_WAITING_OF_OWNER, "your calls")
+        most, subject = (MAX_WAITING_OF_TASK, "this task") if record.task_id else (MAX_WAITING_OF_OWNER, "your calls")
         ended: list[str] = []
         own_expires_s = -(-record.until_ms // 1000)
         expires_s: int | None = own_expires_s
@@ -68,7 +68,7 @@ class WaitingApprovals:
                 )
             except ConditionFailed as failure:
                 item = failure.item or {}
-                if ENTRY + key in item:
+                if WAITING_ENTRY + key in item:
                     return False
                 waits_longer = "expires_at" in item and number(item, "expires_at") > own_expires_s
                 if waits_longer is not (expires_s is None):
@@ -82,7 +82,7 @@ class WaitingApprovals:
         """The write that counts an approval, and no longer those that have ended. `expires_s` is the new end of the
         item, epoch seconds; `None` if it lives longer."""
         update = Update(None, self._table.clock_ms())
-        entry, waiting = update.name(ENTRY + key), update.name("waiting")
+        entry, waiting = update.name(WAITING_ENTRY + key), update.name("waiting")
         update.require(f"attribute_not_exists({entry})")
         update.require(f"(attribute_not_exists({waiting}) OR {waiting}<{update.number(most + len(ended))})")
         for name in ended:
@@ -105,7 +105,7 @@ class WaitingApprovals:
         """Count an approval no longer, because it does not wait: one `UpdateItem`. A failure is only logged: `enter`
         finds the approval when the limit is reached."""
         update = Update(None, self._table.clock_ms())
-        entry = update.name(ENTRY + key)
+        entry = update.name(WAITING_ENTRY + key)
         update.require(f"attribute_exists({entry})")
         update.remove(entry)
         update.add(update.name("waiting"), update.number(-1))
@@ -121,10 +121,10 @@ class WaitingApprovals:
         entries, now_ms = _entries(item), self._table.clock_ms()
         expired = [name for name, (_, until_ms) in entries.items() if until_ms <= now_ms]
         if expired:
-            return expired[:MOST_REMOVED]
+            return expired[:MAX_APPROVALS_REMOVED]
         ended = []
-        for name in sorted(entries, key=lambda name: entries[name])[:MOST_CHECKED]:
-            record = self._read(name.removeprefix(ENTRY))
+        for name in sorted(entries, key=lambda name: entries[name])[:MAX_APPROVALS_CHECKED]:
+            record = self._read(name.removeprefix(WAITING_ENTRY))
             is_stored = record is not None or entries[name][0] < now_ms - BEING_REQUESTED_MS
             if is_stored and (record is None or not record.waits_at(now_ms)):
                 ended.append(name)
@@ -135,7 +135,7 @@ class WaitingApprovals:
         oldest = min(entries, key=lambda name: entries[name], default="")
         return TooManyWaiting(
             f"{most} approvals of {subject} wait already. Make the same call again when one of them is decided",
-            self._read(oldest.removeprefix(ENTRY)) if oldest else None,
+            self._read(oldest.removeprefix(WAITING_ENTRY)) if oldest else None,
         )
 
 
@@ -143,7 +143,7 @@ def _entries(item: Item) -> dict[str, tuple[int, int]]:
     """For each approval in an item: when it was requested, and until when it can be decided, epoch milliseconds."""
     entries: dict[str, tuple[int, int]] = {}
     for name, value in item.items():
-        if name.startswith(ENTRY) and name[len(ENTRY) :].strip("0123456789abcdefg") == "":
+        if name.startswith(WAITING_ENTRY) and name[len(WAITING_ENTRY) :].strip("0123456789abcdefg") == "":
             asked_ms, until_ms = value["S"].split()
             entries[name] = int(asked_ms), int(until_ms)
     return entries
@@ -151,4 +151,4 @@ def _entries(item: Item) -> dict[str, tuple[int, int]]:
 
 def _key(record: ApprovalRecord) -> Item:
     digest = text_digest(record.task_id or f"owner {record.owner}")
-    return {"pk": {"S": PREFIX + digest[:16]}, "sk": {"S": SORT_KEY}}
+    return {"pk": {"S": WAITING_PREFIX + digest[:16]}, "sk": {"S": WAITING_SORT_KEY}}

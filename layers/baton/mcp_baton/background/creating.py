@@ -33,7 +33,7 @@ from mcp_baton.protocol.jsonrpc import (
     missing_capability,
 )
 from mcp_baton.tasks.keys import own_key
-from mcp_baton.tasks.record import ATTEMPTS, WORKFLOW_TASK, JobSpec, NewTask, TaskRecord
+from mcp_baton.tasks.record import JOB_ATTEMPTS, WORKFLOW_TASK, JobSpec, NewTask, TaskRecord
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tools.asking import TaskBegins
 from mcp_baton.tools.content import error_result
@@ -48,7 +48,7 @@ from mcp_baton.workflow.dispatching import dispatch
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.lease import lasts
 from mcp_baton.workflow.refusals import WrongWorkflow, unreadable
-from mcp_baton.workflow.repetitions import REPEATS, Starter
+from mcp_baton.workflow.repetitions import REPEATS_KEY, Starter
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.run import RunInput, new_task
 from mcp_baton.workflow.runs import new_input, resumed_input
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RETRY_AFTER_MS: Final = 1_000
 
 TOO_LATE: Final = "It was created too late, and nothing was run."
 """The status message of a task that its own call has cancelled."""
@@ -131,7 +130,7 @@ def job_of(
         scopes=tuple(sorted(scopes_in(execution.claims))),
         capabilities=question_capabilities(execution.envelope),
         revision=execution.envelope.revision,
-        attempts=ATTEMPTS if tool.tasks.idempotent else 1,
+        attempts=JOB_ATTEMPTS if tool.tasks.idempotent else 1,
         workflow_task=workflow_task,
         base_url=execution.base_url,
         traceparent=execution.services.telemetry.traceparent(),
@@ -154,7 +153,7 @@ def reply_with_task(request: Request, task: TaskRecord, introduction: str) -> Js
     text = " ".join(filter(None, [introduction, str(members.get(MODEL_TEXT_KEY, ""))]))
     if request.stateless:
         reply["statusMessage"] = text
-    return {**reply, "_meta": {**members, MODEL_TEXT_KEY: text, REPEATS: True}}
+    return {**reply, "_meta": {**members, MODEL_TEXT_KEY: text, REPEATS_KEY: True}}
 
 
 def _reply(request: Request, task: TaskRecord) -> JsonObject:
@@ -316,7 +315,7 @@ def create_workflow_job(
             # A sweep will start the job. So the next equal call must find it.
             raise OutcomeUnknown("the task was created too late, and could not be cancelled", job) from error
         _cancel_unused(store, workflow_task)
-        raise StoreBusy("the task was created too late", RETRY_AFTER_MS)
+        raise StoreBusy("the task was created too late")
     return job
 
 

@@ -53,16 +53,15 @@ from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, has_claim,
 from mcp_baton.tasks.dynamodb.values import item_size, pointer_in, size
 from mcp_baton.tasks.dynamodb.write import BOOKKEEPING_BYTES, values_in
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, Claim, Job, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import FIRST_DISPATCH_MS, MAX_DISPATCH_MS, Claim, Job, TaskRecord, TaskStatus
 from mcp_baton.tasks.texts import to_text
 from mcp_baton.telemetry import SILENT, STORE_CONFLICTS
 
-MOST_QUESTIONS = 100
+MAX_QUESTIONS_PER_WRITE = 100
 """They fit into one `UpdateExpression`."""
 
-RETRY_AFTER_MS = 1_000
 
-CLOCKS_MS = 600_000
+CLOCK_DIFFERENCE_MS = 600_000
 """How far two clocks can be apart: a job that has expired by one of them may be live by the other."""
 
 
@@ -105,7 +104,7 @@ class DynamoDBJobStore:
         _require_startable(update)
         _require_no_claim(update, now_ms)
         update.require(f"{update.name('due')}<{update.number(now_ms)}")
-        delay_ms = min(FIRST_DISPATCH_MS << min(job_of(task).dispatches, 16), LONGEST_DISPATCH_MS)
+        delay_ms = min(FIRST_DISPATCH_MS << min(job_of(task).dispatches, 16), MAX_DISPATCH_MS)
         _dispatch(update, now_ms + delay_ms)
         enter_outbox(update, task.task_id, now_ms + delay_ms, stored_item(task))
         with suppress(Conflict):
@@ -139,8 +138,10 @@ class DynamoDBJobStore:
         new_questions = {key: question for key, question in questions.items() if key not in job.asked}
         if not questions.keys() - job.answers.keys():
             raise ValueError(f"every question is answered: {', '.join(sorted(questions)) or 'there is none'}")
-        if len(new_questions) > MOST_QUESTIONS:
-            raise TooLarge(f"there are {len(new_questions)} questions: a job asks {MOST_QUESTIONS} at a time at most")
+        if len(new_questions) > MAX_QUESTIONS_PER_WRITE:
+            raise TooLarge(
+                f"there are {len(new_questions)} questions: a job asks {MAX_QUESTIONS_PER_WRITE} at a time at most"
+            )
         texts = self._texts("the question", new_questions)
         # A quarter of the item is left for the answers.
         check_room(stored_item(task), texts, self._limits.item_bytes * 3 // 4, "questions")
@@ -170,7 +171,7 @@ class DynamoDBJobStore:
             races += 1
             self._table.telemetry.add(STORE_CONFLICTS)
             if not self._table.wait_after_race(races):
-                raise StoreBusy("other answers to the task were written first until no time was left", RETRY_AFTER_MS)
+                raise StoreBusy("other answers to the task were written first until no time was left")
 
     def _answer_update(self, task: TaskRecord, new_answers: JsonObject) -> Update:
         job, texts, now_ms = job_of(task), self._texts("the answer", new_answers), self._tasks.now_ms()
@@ -249,7 +250,7 @@ class DynamoDBJobStore:
         if item is None or LISTED_IN not in item:  # the index is a moment old
             return None
         task = self._tasks.record(owner, item)
-        if task.status is TaskStatus.WORKING and not expired(item, now_ms - CLOCKS_MS):
+        if task.status is TaskStatus.WORKING and not expired(item, now_ms - CLOCK_DIFFERENCE_MS):
             return None if expired(item, now_ms) else task
         # The task has expired, or an older release, which knows no outbox, has ended it or made it `input_required`.
         self.unlist(task)

@@ -14,7 +14,7 @@ from mcp_baton.workflow.lease import CHECK_AFTER_S, RETRY_MS, Lease
 
 logger = logging.getLogger(__name__)
 
-MESSAGE_S: Final = 1.0
+MESSAGE_INTERVAL_S: Final = 1.0
 """Seconds between two writes of a status message."""
 
 
@@ -95,7 +95,7 @@ class JobMonitor:
         if remaining_s > 0:
             return remaining_s
         is_written = self._lease.renew_by(lambda task, claim: self._jobs.report(task, claim, message))
-        pause_s = MESSAGE_S if is_written else RETRY_MS / 1000
+        pause_s = MESSAGE_INTERVAL_S if is_written else RETRY_MS / 1000
         self._next_s = self._clock() + pause_s
         if is_written:
             self.unwritten = None

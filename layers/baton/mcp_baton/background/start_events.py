@@ -28,9 +28,9 @@ from mcp_baton.workflow.workflow_tool import InvalidToolArguments, WorkflowTool
 
 logger = logging.getLogger(__name__)
 
-MEMBERS: Final = ("workflow", "arguments", "owner", "id", "scopes")
+START_MEMBERS: Final = ("workflow", "arguments", "owner", "id", "scopes")
 
-KNOWN_MS: Final = 7 * 86_400_000
+REPEATS_KNOWN_MS: Final = 7 * 86_400_000
 """How long a repeated delivery starts nothing, milliseconds."""
 
 
@@ -84,7 +84,7 @@ def _start(services: Services, event: object, exchange: Exchange) -> dict[str, J
     call = text_digest(dumps(tool.canonical(arguments), sort_keys=True))
     start = Start(store.new_task_id(), store.now_ms(), lease_end(store, exchange.remaining_ms), call)
     earlier = None
-    while (found := store.starts.begin(request.owner, key, start, earlier, KNOWN_MS)) is not None:
+    while (found := store.starts.begin(request.owner, key, start, earlier, REPEATS_KNOWN_MS)) is not None:
         if _was_started(store, request, found, call):
             if not found.created:
                 store.starts.confirm(key, found)
@@ -144,10 +144,10 @@ def _has_task(store: TaskStore, event: StartEvent, found: Start) -> bool:
 def _read(event: object) -> StartEvent:
     members = event.get(START) if isinstance(event, Mapping) else None
     if not isinstance(members, Mapping):
-        raise EventError(f"`{START}` must be an object with {', '.join(MEMBERS[:4])}, and perhaps scopes")
-    unknown = sorted(str(name) for name in members if name not in MEMBERS)
+        raise EventError(f"`{START}` must be an object with {', '.join(START_MEMBERS[:4])}, and perhaps scopes")
+    unknown = sorted(str(name) for name in members if name not in START_MEMBERS)
     if unknown:
-        raise EventError(f"`{START}` has no member {unknown[0]!r}; its members are {', '.join(MEMBERS)}")
+        raise EventError(f"`{START}` has no member {unknown[0]!r}; its members are {', '.join(START_MEMBERS)}")
     texts: dict[str, str] = {}
     for name in ("workflow", "owner", "id"):
         value = members.get(name)

@@ -14,7 +14,7 @@ from mcp_baton.workflow.services import Services
 
 logger = logging.getLogger(__name__)
 
-RESERVE_MS: Final = 5_000
+SWEEP_RESERVE_MS: Final = 5_000
 """The sweep ends when less of the function's time is left, milliseconds. If it were stopped after it marked a job as
 dispatched, the job would wait for a later sweep."""
 
@@ -31,7 +31,7 @@ def sweep(services: Services, exchange: Exchange) -> JsonObject:
     try:
         for owner, task_id in store.jobs.due():
             remaining_ms = exchange.remaining_ms()
-            if remaining_ms is not None and remaining_ms < RESERVE_MS:
+            if remaining_ms is not None and remaining_ms < SWEEP_RESERVE_MS:
                 logger.warning("the sweep had no time for all jobs; the next one checks the others")
                 break
             checked_count += 1

@@ -11,11 +11,11 @@ from typing import Final
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ToolError
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, SESSION_HEADER, STATELESS_REVISIONS, Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.tasks.answers import LONGEST_WAIT_S, growing_pauses
+from mcp_baton.tasks.answers import MAX_ANSWER_WAIT_S, growing_pauses
 from mcp_baton.tasks.ids import digest_of, new_task_question, sent_mark
 from mcp_baton.tasks.record import Job, JobSpec, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.tools.asking import REFUSED, InputRequired, Question, refuse_undeclared
+from mcp_baton.tools.asking import REFUSED_KEY, InputRequired, Question, refuse_undeclared
 from mcp_baton.workflow.request import Request
 
 
@@ -27,7 +27,7 @@ def ask_open_questions(request: Request, task: TaskRecord) -> TaskRecord | None:
     began_s, pauses = request.services.clock(), growing_pauses()
     while request.services.clock() - began_s < request.services.settings.question_ms / 1000:
         remaining_s = request.left_s()
-        if request.exchange.gone or (remaining_s is not None and remaining_s <= LONGEST_WAIT_S):
+        if request.exchange.gone or (remaining_s is not None and remaining_s <= MAX_ANSWER_WAIT_S):
             return None
         if request.store.read_status(task.owner, task.task_id).status is not TaskStatus.INPUT_REQUIRED:
             return request.store.get(task.owner, task.task_id)
@@ -114,8 +114,8 @@ class TaskAsker:
         answer = self._answer(question.key)
         if not isinstance(answer, Mapping):
             raise ToolError(f"The client's answer to {question.key!r} is not an object.", retryable=False)
-        if REFUSED in answer:
-            raise ToolError(f"The client refused {question.method}: {answer[REFUSED]}", retryable=False)
+        if REFUSED_KEY in answer:
+            raise ToolError(f"The client refused {question.method}: {answer[REFUSED_KEY]}", retryable=False)
         return answer
 
 

@@ -9,9 +9,9 @@ from typing import Final
 
 from mcp_baton.background.job import JobExecution
 from mcp_baton.exceptions import StoreError
-from mcp_baton.tasks.record import LONGEST_DISPATCH_MS, WAITS, WAITS_FOR, statuses_of
+from mcp_baton.tasks.record import MAX_DISPATCH_MS, WAITS, WAITS_FOR, statuses_of
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.tools.approval import GRACE_MS
+from mcp_baton.tools.approval import AFTER_WAITS_MS
 from mcp_baton.workflow.dispatching import wake
 from mcp_baton.workflow.lease import Lease
 from mcp_baton.workflow.pause import ApprovalRequired, Waiting
@@ -66,9 +66,9 @@ def _suspend(
     outcome = FOR_APPROVAL if message.startswith(WAITS) else FOR_WAIT
     ends_ms = waits.values()
     # A sweep also finds a decision whose wake-up was lost.
-    checks_ms = [now_ms + LONGEST_DISPATCH_MS] if approvals_ms else []
+    checks_ms = [now_ms + MAX_DISPATCH_MS] if approvals_ms else []
     due_ms = min([*checks_ms, *ends_ms], default=now_ms)
-    ttl_ms = max([*approvals_ms.values(), *ends_ms], default=now_ms) - now_ms + GRACE_MS
+    ttl_ms = max([*approvals_ms.values(), *ends_ms], default=now_ms) - now_ms + AFTER_WAITS_MS
     jobs = store.jobs
     written = write(outcome, lambda: jobs.suspend(task, lease.claim(), ttl_ms, message, due_ms))
     execution.notify()

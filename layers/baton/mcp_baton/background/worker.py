@@ -29,7 +29,7 @@ from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import Claim, Job, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
-from mcp_baton.tasks.texts import VALUE_BYTES
+from mcp_baton.tasks.texts import MAX_VALUE_BYTES
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import INTERNAL_ERRORS, TASKS_CLAIMED_AGAIN
 from mcp_baton.tools.asking import InputRequired
@@ -191,8 +191,8 @@ class JobAttempt:
 
     def _store_result(self, result: JsonObject) -> str:
         size = json_size(result)
-        if size > VALUE_BYTES:
-            result = self._too_large(f"result of {size} bytes", f"a task keeps {VALUE_BYTES} at most")
+        if size > MAX_VALUE_BYTES:
+            result = self._too_large(f"result of {size} bytes", f"a task keeps {MAX_VALUE_BYTES} at most")
         try:
             return self._write("completed", lambda: self._write_result(result))
         except TooLarge as error:

@@ -37,7 +37,7 @@ from mcp_baton.tasks.record import (
     waiting_jobs,
 )
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore, write_decided
-from mcp_baton.tools.approval import GRACE_MS
+from mcp_baton.tools.approval import AFTER_WAITS_MS
 from mcp_baton.tools.calls import Place
 from mcp_baton.tools.outcomes import Mismatch
 from mcp_baton.tools.schema.prompt_arguments import NotFinite, convert
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_BODY: Final = 262_144
-ATTEMPTS: Final = 10
-UNKNOWN: Final = "There is no such callback."
+MAX_CALLBACK_BYTES: Final = 262_144
+CALLBACK_WRITE_ATTEMPTS: Final = 10
+UNKNOWN_CALLBACK: Final = "There is no such callback."
 
 
 class ReceivedCallback(Struct, frozen=True):
@@ -96,7 +96,7 @@ def callback_url(execution: Execution, place: Place, name: str) -> str:
         cause = "the address of the API is not known; set BATON_BASE_URL"
         raise BatonError(f"callback_url({name!r}): {cause}")
     token = token_urlsafe(32)
-    ends_ms = max(task.created_ms + task.ttl_ms, execution.now_ms() + step.longest_wait_ms + GRACE_MS)
+    ends_ms = max(task.created_ms + task.ttl_ms, execution.now_ms() + step.longest_wait_ms + AFTER_WAITS_MS)
     store.callbacks.add(text_digest(token), CallbackTarget(task.owner, task.task_id, name, execution.job_id), ends_ms)
     return f"{execution.base_url}{CALLBACKS}{token}"
 
@@ -110,7 +110,7 @@ def answer(services: Services, request: HttpRequest, exchange: Exchange) -> Http
         return reply(405, {"error": "Method not allowed: use POST"}).allowing("POST")
     token, key = request.path.removeprefix(CALLBACKS), request.headers.get("idempotency-key")
     try:
-        _deliver(services, exchange, token, json_in(request, MAX_BODY), key)
+        _deliver(services, exchange, token, json_in(request, MAX_CALLBACK_BYTES), key)
     except Refused as error:
         return error.response
     except StoreError:
@@ -132,11 +132,11 @@ def deliver_event(services: Services, event: JsonObject, exchange: Exchange) -> 
     if is_deeper_than(event["payload"], MAX_DEPTH):
         raise EventError(f"the callback's payload is nested deeper than {MAX_DEPTH} levels")
     try:
-        is_large = json_size(event["payload"]) > MAX_BODY
+        is_large = json_size(event["payload"]) > MAX_CALLBACK_BYTES
     except ValueError as error:  # Lambda's runtime reads NaN and infinities
         raise EventError(f"the callback's `payload` is not JSON: {error}") from None
     if is_large:
-        raise EventError(f"the callback's payload has more than {MAX_BODY} bytes")
+        raise EventError(f"the callback's payload has more than {MAX_CALLBACK_BYTES} bytes")
     try:
         _deliver(services, exchange, token, event["payload"], key)
     except Refused as error:
@@ -150,7 +150,7 @@ def _deliver(services: Services, exchange: Exchange, token: str, body: Json, key
     store = services.store.within(exchange.remaining_ms) if services.store and waits else None
     pointer = store.callbacks.find(text_digest(token)) if store else None
     if store is None or pointer is None:
-        raise Refused(404, UNKNOWN)
+        raise Refused(404, UNKNOWN_CALLBACK)
     digests: JsonObject = {"digest": digest_of(body)}
     callback = ReceivedCallback(body, digests if key is None else {**digests, "key": text_digest(key)})
     try:
@@ -158,7 +158,7 @@ def _deliver(services: Services, exchange: Exchange, token: str, body: Json, key
         if _is_new(task, pointer, callback, store.now_ms()):
             task = _store(services, store, task, pointer, callback)
     except TaskNotFound:
-        raise Refused(404, UNKNOWN) from None
+        raise Refused(404, UNKNOWN_CALLBACK) from None
     except TaskFinished as error:
         task = error.current
         _is_new(task, pointer, callback, store.now_ms())
@@ -209,7 +209,7 @@ def _store(
         return Batch(steps=(write,), variables=variables, wakes=jobs, same_version=is_unsure)
 
     try:
-        return write_decided(store, task, decide, attempts=ATTEMPTS, sleep=services.sleep).task
+        return write_decided(store, task, decide, attempts=CALLBACK_WRITE_ATTEMPTS, sleep=services.sleep).task
     except _AlreadyStored as error:
         return error.current
     except Conflict as error:

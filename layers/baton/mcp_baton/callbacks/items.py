@@ -6,8 +6,8 @@ from mcp_baton.tasks.dynamodb.items import expired
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.texts import from_text, to_text
 
-PREFIX = "CALLBACK#"
-KEY = "CALLBACK"
+CALLBACK_PREFIX = "CALLBACK#"
+CALLBACK_SORT_KEY = "CALLBACK"
 
 
 class DynamoDBCallbackStore:
@@ -37,4 +37,4 @@ class DynamoDBCallbackStore:
 
 
 def callback_key(digest: str) -> Item:
-    return {"pk": {"S": f"{PREFIX}{digest}"}, "sk": {"S": KEY}}
+    return {"pk": {"S": f"{CALLBACK_PREFIX}{digest}"}, "sk": {"S": CALLBACK_SORT_KEY}}

@@ -19,13 +19,12 @@ from mcp_baton.cli.graph import graph
 from mcp_baton.cli.new import new
 from mcp_baton.cli.owner_data import export, forget
 from mcp_baton.cli.redrive import redrive
+from mcp_baton.cli.remote.errors import EXIT_WRONG_USAGE
 from mcp_baton.cli.run import resume, run
 from mcp_baton.cli.serve import serve
 from mcp_baton.cli.tasks import cancel, complete, show, tasks
 from mcp_baton.exceptions import BatonError
 
-WRONG_USAGE: Final = 2
-"""The exit code of a command that cannot start."""
 INTERRUPTED: Final = 130
 
 app = typer.Typer(
@@ -70,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from mcp_baton.local.clean_text import echo
 
         echo(f"baton: {error}", err=True)
-        return WRONG_USAGE
+        return EXIT_WRONG_USAGE
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     return code if isinstance(code, int) else 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from mcp_baton.cli.options import ConnectionOptions, Served, check_encryption, uses_server
-from mcp_baton.cli.remote.errors import DONE, FAILED
+from mcp_baton.cli.remote.errors import EXIT_DONE, EXIT_FAILED
 from mcp_baton.exceptions import BatonError
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from mcp_baton.cli.remote.http import HttpTransport
 
-WATCH_S: Final = 5.0
-PATH: Final = "approvals"
+WATCH_APPROVALS_S: Final = 5.0
+APPROVALS_PATH: Final = "approvals"
 
 type State = Literal["waiting", "approved", "denied", "withdrawn"]
 Approval = Annotated[str, typer.Argument(metavar="ID", help="The approval's id.")]
@@ -46,8 +46,8 @@ def approvals(
         elif not watch:
             console().print(_table_of(records) if records else "no approvals")
         else:
-            keep_watching(lambda: _table_of(_list_approvals(server, state)), WATCH_S)
-    return DONE
+            keep_watching(lambda: _table_of(_list_approvals(server, state)), WATCH_APPROVALS_S)
+    return EXIT_DONE
 
 
 @uses_server(Served)
@@ -82,7 +82,7 @@ def _list_approvals(server: "HttpTransport", state: State) -> list[dict[str, Any
     records: list[dict[str, Any]] = []
     query: dict[str, str] | None = {"state": state}
     while query is not None:
-        page = server.call("GET", PATH, query=query)
+        page = server.call("GET", APPROVALS_PATH, query=query)
         records += page["approvals"]
         query = {"state": state, "cursor": page["nextCursor"]} if "nextCursor" in page else None
     return records
@@ -97,7 +97,7 @@ def _decide(
     from mcp_baton.local.clean_text import print_json
 
     with open_http(connection) as server:
-        record = server.call("GET", f"{PATH}/{approval_id}")
+        record = server.call("GET", f"{APPROVALS_PATH}/{approval_id}")
         if not as_json:
             console().print(_details_of(record))
         if not confirmed:
@@ -105,14 +105,14 @@ def _decide(
                 raise BatonError("there is no terminal to confirm the decision: add --yes")
             terminal = Terminal(interactive=True)
             if terminal.line(f"{decision.capitalize()} this call? [y/N]").strip().lower() not in ("y", "yes"):
-                return FAILED
+                return EXIT_FAILED
         body = {"decision": decision, "digest": record["digest"], "reason": reason, "from": "cli"}
-        result = server.call("POST", f"{PATH}/{approval_id}", body=body)
+        result = server.call("POST", f"{APPROVALS_PATH}/{approval_id}", body=body)
     if as_json:
         print_json(result)
     else:
         console().print(f"{result['state']} at {result['decidedAt']}")
-    return DONE
+    return EXIT_DONE
 
 
 def _table_of(approvals: Sequence[Mapping[str, Any]]) -> "Group":

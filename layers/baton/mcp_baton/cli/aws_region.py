@@ -6,7 +6,7 @@ from typing import Final
 
 from mcp_baton.exceptions import BatonError
 
-REGION: Final = r"[a-z]{2}(-[a-z]+)+-[0-9]"
+REGION_PATTERN: Final = r"[a-z]{2}(-[a-z]+)+-[0-9]"
 """What the names of all AWS regions match."""
 
 SET_REGION: Final = "Set AWS_REGION to the region of the deployment, such as eu-central-1."
@@ -20,5 +20,5 @@ def environment_region() -> str | None:
 
 def check_region(region: str) -> None:
     """Raise `BatonError` if this cannot be a region: botocore would look for its hosts, for seconds."""
-    if not re.fullmatch(REGION, region):
+    if not re.fullmatch(REGION_PATTERN, region):
         raise BatonError(f"{region!r} is not the name of an AWS region. {SET_REGION}")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from mcp_baton.cli import options
-from mcp_baton.cli.remote.errors import DONE, FAILED
+from mcp_baton.cli.remote.errors import EXIT_DONE, EXIT_FAILED
 
 
 @options.uses_server(options.Where)
@@ -41,7 +41,7 @@ def call(
     else:
         _print(result, task_id)
     is_recorded = task_id is None or result.get("_meta", {}).get("recorded") is True
-    return FAILED if result.get("isError") or not is_recorded else DONE
+    return EXIT_FAILED if result.get("isError") or not is_recorded else EXIT_DONE
 
 
 def _print(result: Mapping[str, Any], task_id: str | None) -> None:

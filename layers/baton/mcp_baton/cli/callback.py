@@ -6,11 +6,11 @@ import typer
 
 from mcp_baton.cli.approvals import open_http
 from mcp_baton.cli.options import ConnectionOptions, Served, uses_server
-from mcp_baton.cli.remote.errors import DONE
+from mcp_baton.cli.remote.errors import EXIT_DONE
 from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.json import MAX_DEPTH, loads
 
-PATH = "callbacks"
+CALLBACKS_PATH = "callbacks"
 
 
 @uses_server(Served)
@@ -32,9 +32,9 @@ def callback(
     except ValueError as error:
         raise BatonError(f"BODY is not JSON: {error}") from error
     with open_http(connection, has_secret_path=True) as server:
-        reply = server.call("POST", f"{PATH}/{address.rpartition('/')[2]}", body=payload)
+        reply = server.call("POST", f"{CALLBACKS_PATH}/{address.rpartition('/')[2]}", body=payload)
     if as_json:
         print_json(reply)
     else:
         console().print("accepted")
-    return DONE
+    return EXIT_DONE

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mcp_baton.local.checking import CheckResult
     from mcp_baton.local.mistakes import Mistake
 
-REFUSED: Final = 1
+EXIT_REFUSED: Final = 1
 
 
 def check(
@@ -44,7 +44,7 @@ def check(
     if not live and (table or dynamodb or after):
         raise BatonError("--table, --dynamodb and --after are for stored tasks: add --live")
     result = check_target(target, os.environ)
-    code = REFUSED if result.errors or (strict and result.warnings) else 0
+    code = EXIT_REFUSED if result.errors or (strict and result.warnings) else 0
     verdicts = None
     try:
         if table is not None and result.server is not None and not result.refused:

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from mcp_baton.cli.aws_region import REGION
+from mcp_baton.cli.aws_region import REGION_PATTERN
 from mcp_baton.exceptions import BatonError
 
 AUTHS: Final = ("API_KEY", "IAM", "NONE")
@@ -92,7 +92,7 @@ def _answer(question: str, value: str | None, default: str, yes: bool) -> str:
 IN_WHEEL: Final = Path(__file__).with_name("project_files")
 CHECKOUT: Final = Path(__file__).parents[4]
 
-SOURCES: Final = {
+PROJECT_SOURCES: Final = {
     **{
         path: path
         for path in (
@@ -136,7 +136,7 @@ mcp-baton = {{ path = "layers/baton/{wheel}" }}
 def generate_files(answers: ProjectAnswers, version: str) -> dict[str, bytes]:
     """Return the files of a project, by path with `/`. `version` of Baton is the minimum for the project."""
     root = IN_WHEEL if IN_WHEEL.is_dir() else CHECKOUT
-    files = {path: root.joinpath(*PurePosixPath(origin).parts).read_bytes() for path, origin in SOURCES.items()}
+    files = {path: root.joinpath(*PurePosixPath(origin).parts).read_bytes() for path, origin in PROJECT_SOURCES.items()}
     # The server of a fork may have another name.
     files["functions/mcp/app.py"] = files["functions/mcp/app.py"].replace(
         b'Server("library"', f'Server("{answers.name}"'.encode()
@@ -205,7 +205,7 @@ def _checked_name(name: str) -> str:
 
 
 def _checked_region(region: str) -> str:
-    if not re.fullmatch(REGION, region):
+    if not re.fullmatch(REGION_PATTERN, region):
         raise BatonError(f"{region!r} is not the name of an AWS region, such as eu-central-1: use --region")
     return region
 

@@ -75,7 +75,7 @@ def _for_each(
     process: "Callable[[OwnerItems, Item], None]",
 ) -> int:
     from mcp_baton.cli.owner_items import OwnerItems
-    from mcp_baton.cli.remote.errors import DONE, print_error
+    from mcp_baton.cli.remote.errors import EXIT_DONE, print_error
     from mcp_baton.cli.remote.table import table_store
     from mcp_baton.cli.remote.table_scan import Scan
 
@@ -87,4 +87,4 @@ def _for_each(
                     process(items, item)
     except BatonError as error:
         return print_error(error, as_json=False)
-    return DONE
+    return EXIT_DONE

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from msgspec import structs, to_builtins
 
+from mcp_baton.approvals.items import APPROVAL_ITEM_PREFIX as APPROVAL_PREFIX
 from mcp_baton.approvals.items import LINK_PREFIX, to_approval
-from mcp_baton.approvals.items import PREFIX as APPROVAL_PREFIX
 from mcp_baton.approvals.record import ApprovalRecord
-from mcp_baton.approvals.waiting_items import PREFIX as APPROVALS_PREFIX
-from mcp_baton.callbacks.items import PREFIX as CALLBACK_PREFIX
+from mcp_baton.approvals.waiting_items import WAITING_PREFIX as APPROVALS_PREFIX
+from mcp_baton.callbacks.items import CALLBACK_PREFIX
 from mcp_baton.exceptions import StoreError, StoreUnavailable
 from mcp_baton.protocol.json import Json
 from mcp_baton.questions.items import QUESTION_KEY
@@ -17,7 +17,7 @@ from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.attributes import Item, decode
 from mcp_baton.tasks.dynamodb.items import OWNER_PREFIX, QUESTION_PREFIX, TASK_PREFIX, owner_of
 from mcp_baton.tasks.dynamodb.outside import VALUE_PREFIX, owner_digest
-from mcp_baton.tasks.dynamodb.starts import PREFIX as START_PREFIX
+from mcp_baton.tasks.dynamodb.starts import START_PREFIX
 from mcp_baton.tasks.texts import to_text
 
 NOT_EXPORTED: Final = ("large_values", "source")

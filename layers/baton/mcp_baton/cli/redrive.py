@@ -14,15 +14,15 @@ import typer
 
 from mcp_baton.cli import options
 from mcp_baton.cli.aws_region import check_region, environment_region
+from mcp_baton.clients import ACCEPTED
 from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.json import MAX_LEVELS, loads
 
-ACCEPTED: Final = 202
-BATCH: Final = 10
+MESSAGES_PER_BATCH: Final = 10
 """The maximum number of messages in an answer of SQS."""
-WAIT_S: Final = 2
+LONG_POLL_S: Final = 2
 """How long SQS waits for messages, seconds. With long polling, SQS queries all of its servers."""
-HIDDEN_S: Final = 600
+MESSAGE_HIDDEN_S: Final = 600
 """How long a received message is hidden from other consumers. A message that stays becomes visible at the end."""
 
 
@@ -105,10 +105,13 @@ class Redrive:
     def _messages(self) -> Iterator[dict[str, Any]]:
         seen_ids = set[str]()
         while self.limit is None or len(seen_ids) < self.limit:
-            count = BATCH if self.limit is None else min(BATCH, self.limit - len(seen_ids))
+            count = MESSAGES_PER_BATCH if self.limit is None else min(MESSAGES_PER_BATCH, self.limit - len(seen_ids))
             try:
                 response = self.sqs.receive_message(
-                    QueueUrl=self.queue, MaxNumberOfMessages=count, VisibilityTimeout=HIDDEN_S, WaitTimeSeconds=WAIT_S
+                    QueueUrl=self.queue,
+                    MaxNumberOfMessages=count,
+                    VisibilityTimeout=MESSAGE_HIDDEN_S,
+                    WaitTimeSeconds=LONG_POLL_S,
                 )
             except self.errors as error:
                 raise BatonError(f"the queue {self.queue} cannot be read: {error}") from error
@@ -138,7 +141,10 @@ class Redrive:
         try:
             self.sqs.change_message_visibility(QueueUrl=self.queue, ReceiptHandle=handle, VisibilityTimeout=0)
         except self.errors as error:
-            _echo(f"message {message['MessageId']}: visible in the queue again after {HIDDEN_S} s: {error}", err=True)
+            _echo(
+                f"message {message['MessageId']}: visible in the queue again after {MESSAGE_HIDDEN_S} s: {error}",
+                err=True,
+            )
 
 
 def _event(body: str) -> tuple[str, object]:

@@ -167,11 +167,11 @@ def _run(
 def _print_next_command(result: "RunResult", connection: options.ConnectionOptions) -> None:
     import shlex
 
-    from mcp_baton.cli.remote.printing import PREFIX, console, still_waits
+    from mcp_baton.cli.remote.printing import TASK_ID_PREFIX_CHARS, console, still_waits
 
     if result.task is None:
         return
-    command = shlex.join(["baton", "resume", connection.where or "", result.task.task_id[:PREFIX]])
+    command = shlex.join(["baton", "resume", connection.where or "", result.task.task_id[:TASK_ID_PREFIX_CHARS]])
     condition = " after the wait" if still_waits(result.task) else ""
     hint = ", with the same credentials" if connection.has_credentials else ""
     text = f"To continue here{condition}{hint}: {command}"

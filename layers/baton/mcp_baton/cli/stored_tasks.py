@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, override
 
-from mcp_baton.cli.remote.errors import DONE, FAILED, PAUSED, message_of
+from mcp_baton.cli.remote.errors import EXIT_DONE, EXIT_FAILED, EXIT_PAUSED, message_of
 from mcp_baton.cli.remote.table_scan import Scan
 from mcp_baton.exceptions import StoreError, StoreUnavailable, TaskFinished, TaskHeld, TaskNotFound
 from mcp_baton.present.sentences import what_happened
@@ -27,7 +27,7 @@ from mcp_baton.workflow.runs import resumed_input, run_workflow
 from mcp_baton.workflow.server_view import ServerView
 from mcp_baton.workflow.services import Services
 
-CONTINUE, REFUSED = "continue", "would be refused"
+WOULD_CONTINUE, WOULD_BE_REFUSED = "continue", "would be refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Verdicts:
         units: The read units that DynamoDB has charged.
     """
 
-    NAMES: ClassVar[tuple[str, ...]] = (CONTINUE, REFUSED)
+    NAMES: ClassVar[tuple[str, ...]] = (WOULD_CONTINUE, WOULD_BE_REFUSED)
     REMEDY: ClassVar = "Keep these definitions, or complete or cancel these tasks before the deployment."
 
     server: ServerView
@@ -74,7 +74,7 @@ class Verdicts:
     @property
     def code(self) -> int:
         """The exit code: 1 if a task would be refused."""
-        return FAILED if self.problems else DONE
+        return EXIT_FAILED if self.problems else EXIT_DONE
 
     def read(self, store: DynamoDBStore, after: str | None, read_units: float) -> None:
         """Read all tasks that have not ended, and note the outcome of each that is selected.
@@ -103,7 +103,7 @@ class Verdicts:
         except StoreUnavailable:
             raise
         except StoreError as error:
-            outcome, reason = REFUSED, str(error)
+            outcome, reason = WOULD_BE_REFUSED, str(error)
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
         if outcome != self.NAMES[0]:
             self.problems.append(
@@ -113,7 +113,7 @@ class Verdicts:
     def _outcome(self, _store: DynamoDBStore, task: TaskRecord) -> tuple[str, str]:
         """The outcome of a task, and the reason if it is a problem."""
         reason = why_refused(self.server, task)
-        return (CONTINUE, "") if reason is None else (REFUSED, reason)
+        return (WOULD_CONTINUE, "") if reason is None else (WOULD_BE_REFUSED, reason)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -163,8 +163,8 @@ class Resumes(Verdicts):
     def code(self) -> int:
         """The exit code: 0 if all tasks are completed."""
         if self.outcomes["refused"] or self.outcomes["not stored"]:
-            return FAILED
-        return PAUSED if self.outcomes["paused"] else DONE
+            return EXIT_FAILED
+        return EXIT_PAUSED if self.outcomes["paused"] else EXIT_DONE
 
     @override
     def _outcome(self, store: DynamoDBStore, task: TaskRecord) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from mcp_baton.cli.options import ConnectionOptions, Task, WhereOrTable, WhereOrTask, uses_server
-from mcp_baton.cli.remote.errors import DONE
+from mcp_baton.cli.remote.errors import EXIT_DONE
 from mcp_baton.exceptions import BatonError
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from mcp_baton.cli.remote.table import Table
     from mcp_baton.present.view import TaskView
 
-WATCH_S: Final = 2.0
-PAGE: Final = 50
+WATCH_TASKS_S: Final = 2.0
+TASKS_PER_PAGE: Final = 50
 
 
 @uses_server(WhereOrTable, optional=True, table=True)
@@ -41,15 +41,15 @@ def tasks(
         raise BatonError("--watch needs a terminal and cannot be used with --json")
     if (connection.where is None) == (connection.table is None):
         raise BatonError("name either WHERE or --table")
-    limit = None if everything else PAGE
+    limit = None if everything else TASKS_PER_PAGE
     with _open(connection, as_json=True) as source:
         if as_json:
             print_json({"tasks": source.tasks(limit)})
         elif watch:
-            keep_watching(lambda: _table_of(source.tasks(limit)), WATCH_S)
+            keep_watching(lambda: _table_of(source.tasks(limit)), WATCH_TASKS_S)
         else:
             console().print(_table_of(records) if (records := source.tasks(limit)) else "no tasks")
-    return DONE
+    return EXIT_DONE
 
 
 @uses_server(WhereOrTask, table=True)
@@ -123,11 +123,11 @@ def _print_task(
         print_json(state.to_json())
     else:
         print_task(state, console(), time.time_ns() // 1_000_000)
-    return DONE
+    return EXIT_DONE
 
 
 def _table_of(tasks: Sequence[Mapping[str, Any]]) -> "Group":
-    from mcp_baton.cli.remote.printing import PREFIX, STYLES, age, paused_text, records, status_text
+    from mcp_baton.cli.remote.printing import STYLES, TASK_ID_PREFIX_CHARS, age, paused_text, records, status_text
 
     now_ms = time.time_ns() // 1_000_000
     rows = []
@@ -141,5 +141,5 @@ def _table_of(tasks: Sequence[Mapping[str, Any]]) -> "Group":
         position = f"{position} ({pause['type']})" if pause else position
         what = meta.get("workflow") or meta.get("tool") or ""
         times = [age(task.get(name, ""), now_ms) for name in ("createdAt", "lastUpdatedAt")]
-        rows.append((task["taskId"][:PREFIX], what, status, position, *times))
+        rows.append((task["taskId"][:TASK_ID_PREFIX_CHARS], what, status, position, *times))
     return records(("task", "what", "status", "at", "age", "changed"), rows, right=("age", "changed"))

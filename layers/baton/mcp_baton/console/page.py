@@ -17,7 +17,7 @@ from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.tasks.record import PAUSED_STEP
 from mcp_baton.transport.page_policy import policy
 
-METHODS: Final = ("GET", "HEAD")
+CONSOLE_METHODS: Final = ("GET", "HEAD")
 FOLDER: Final = Path(__file__).parent
 SCRIPTS: Final = (
     "elements",
@@ -43,8 +43,8 @@ def answer(method: str, headers: Mapping[str, str], sign_in_url: str = "") -> Ht
     Args:
         sign_in_url: Where the page signs its user in; empty if the user enters a credential.
     """
-    if method not in METHODS:
-        return _not_allowed(METHODS)
+    if method not in CONSOLE_METHODS:
+        return _not_allowed(CONSOLE_METHODS)
     fields, page = page_headers(sign_in_url), text(bool(sign_in_url))
     tags = [tag.strip().removeprefix("W/") for tag in headers.get("if-none-match", "").split(",")]
     if fields["ETag"] in tags or "*" in tags:

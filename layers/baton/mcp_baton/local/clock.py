@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from mcp_baton.local.gateway import InvocationContext
-from mcp_baton.transport.adapter import SWEEP
+from mcp_baton.transport.adapter import SWEEP_EVENT
 
 if TYPE_CHECKING:
     from mcp_baton.local.http_server import LambdaHandler
@@ -32,6 +32,6 @@ class LocalClock:
     def _run(self) -> None:
         while not self._stopped.wait(self._minute_s):
             try:
-                self._handler({SWEEP: {}}, InvocationContext(self._timeout_s, str(uuid.uuid4())))
+                self._handler({SWEEP_EVENT: {}}, InvocationContext(self._timeout_s, str(uuid.uuid4())))
             except Exception:
                 logger.exception("the sweep failed; the next one is in a minute")

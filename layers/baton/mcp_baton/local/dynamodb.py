@@ -5,7 +5,7 @@ from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from mcp_baton.clients import ATTEMPTS
+from mcp_baton.clients import DYNAMODB_ATTEMPTS
 from mcp_baton.exceptions import SettingsError
 
 if TYPE_CHECKING:
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from mcp_baton.local.embedded import EmbeddedEngine
 
-REGION = "us-east-1"
-CREDENTIAL = "local"
-CONNECTIONS = 64
+LOCAL_REGION = "us-east-1"
+LOCAL_CREDENTIAL = "local"
+MAX_CONNECTIONS = 64
 CLIENT_LOCK = Lock()
 """Held while an embedded client is made: they share a session, which is not thread-safe."""
 
@@ -39,7 +39,7 @@ def embedded_client(engine: "EmbeddedEngine | None" = None) -> "DynamoDBClient":
     """
     engine = embedded_engine() if engine is None else engine
     with CLIENT_LOCK:
-        client = _client(_session(), f"https://dynamodb.{REGION}.amazonaws.com", REGION)
+        client = _client(_session(), f"https://dynamodb.{LOCAL_REGION}.amazonaws.com", LOCAL_REGION)
     # botocore uses the result of a `before-send` handler as the response; its stubs do not know this.
     answer: Any = engine.answer
     client.meta.events.register("before-send.dynamodb", answer)
@@ -56,7 +56,7 @@ def _session() -> "Session":
     session = botocore.session.Session(
         {"profile": (None, None, None, None), "config_file": (None, None, os.devnull, None)}
     )
-    session.set_credentials(CREDENTIAL, CREDENTIAL)
+    session.set_credentials(LOCAL_CREDENTIAL, LOCAL_CREDENTIAL)
     return boto3.Session(botocore_session=session)
 
 
@@ -75,8 +75,8 @@ def http_client(url: str, config: "Config | None" = None) -> "DynamoDBClient":
         for provider in ("container-role", "iam-role"):
             resolver.remove(provider)
         if session.get_credentials() is None:
-            session.set_credentials(CREDENTIAL, CREDENTIAL)
-    region = os.environ.get("AWS_REGION") or session.get_config_variable("region") or REGION
+            session.set_credentials(LOCAL_CREDENTIAL, LOCAL_CREDENTIAL)
+    region = os.environ.get("AWS_REGION") or session.get_config_variable("region") or LOCAL_REGION
     return _client(boto3.Session(botocore_session=session), url, region, config)
 
 
@@ -85,8 +85,8 @@ def _client(session: "Session", url: str, region: str, config: "Config | None" =
 
     # The store retries by itself (docs/storage.md); the config has the timeouts.
     defaults = Config(
-        max_pool_connections=CONNECTIONS,
-        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        max_pool_connections=MAX_CONNECTIONS,
+        retries={"mode": "standard", "total_max_attempts": DYNAMODB_ATTEMPTS},
         parameter_validation=False,
     )
     merged = defaults if config is None else defaults.merge(config)

@@ -17,7 +17,7 @@ UNION: Final = (
     "is a union of objects: smolagents refuses each value, and LlamaIndex shows its model no fields",
     "write one tool for each object, or one object with optional fields",
 )
-TOO_LARGE: Final = (
+LARGE_SCHEMA: Final = (
     "its input schema is longer than 20 KB, so it keeps its references: AutoGen and Semantic Kernel lose the parts",
     "take fewer or smaller types",
 )
@@ -30,7 +30,7 @@ def difficulties(schema: JsonObject) -> Iterator[tuple[str | None, str, str]]:
     properties: Any = schema.get("properties", {})
     recursive = {name for name in definitions if name in _names_in(definitions[name], definitions)}
     if definitions.keys() - recursive:
-        yield None, *TOO_LARGE
+        yield None, *LARGE_SCHEMA
     for parameter, node in properties.items():
         names = _names_in(node, definitions)
         nodes = [part for root in (node, *(definitions[name] for name in names)) for part in _nodes(root)]

@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 LOOPBACK: Final = "127.0.0.1"
 RAW_HEADERS: Final = "baton.headers"
-GRACE_S: Final = 3.0
+STOP_GRACE_S: Final = 3.0
 SIGNAL_CHECK_S: Final = 0.1
 EXIT_CODES: Final = {signal.SIGTERM: 0, signal.SIGINT: 130}
 _FOLD: Final = re.compile(r"\r?\n[ \t]*")
@@ -307,9 +307,12 @@ def dynamodb_app(engine: "EmbeddedEngine") -> "WSGIApplication":
         from botocore.awsrequest import AWSPreparedRequest
         from botocore.compat import HTTPHeaders
 
-        from mcp_baton.local.dynamodb import REGION
+        from mcp_baton.local.dynamodb import LOCAL_REGION
 
-        url, headers = f"https://dynamodb.{REGION}.amazonaws.com{request.path}", HTTPHeaders.from_pairs(request.headers)
+        url, headers = (
+            f"https://dynamodb.{LOCAL_REGION}.amazonaws.com{request.path}",
+            HTTPHeaders.from_pairs(request.headers),
+        )
         reply = engine.answer(AWSPreparedRequest("POST", url, headers, request.get_data(), stream_output=False))
         return PlainResponse(reply.content, reply.status_code, _app_headers(reply.headers))
 
@@ -339,9 +342,9 @@ def run(server: LocalServer, ready: Callable[[], None], on_stop: Callable[[], No
     logger.info("%s: stopping", name.name)
     on_stop()
     server.close()
-    open_requests = server.drain(GRACE_S)
+    open_requests = server.drain(STOP_GRACE_S)
     if open_requests:
-        logger.warning("%d requests were still open after %g s", open_requests, GRACE_S)
+        logger.warning("%d requests were still open after %g s", open_requests, STOP_GRACE_S)
     return EXIT_CODES[name]
 
 
@@ -350,6 +353,6 @@ def end_by_force(code: int) -> None:
 
     An abandoned tool may still run in a thread for which Python waits at exit.
     """
-    timer = threading.Timer(GRACE_S, os._exit, [code])
+    timer = threading.Timer(STOP_GRACE_S, os._exit, [code])
     timer.daemon = True
     timer.start()

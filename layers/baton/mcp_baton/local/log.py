@@ -21,8 +21,8 @@ from mcp_baton.protocol.paths import CALLBACKS, LINKS
 
 _TOKEN: Final = re.compile(rf"({CALLBACKS}|{LINKS})[^\s?]+")
 
-SHORT_TASK: Final = 8
-MAX_LINE: Final = 200
+SHORT_TASK_CHARS: Final = 8
+MAX_LINE_CHARS: Final = 200
 
 
 def without_token(line: str) -> str:
@@ -63,20 +63,20 @@ class Entry:
     @property
     def short_task(self) -> str:
         """The end of the task's id. Ids of one day begin with the same characters."""
-        return f"…{self.task[-SHORT_TASK:]}" if len(self.task) > SHORT_TASK else self.task
+        return f"…{self.task[-SHORT_TASK_CHARS:]}" if len(self.task) > SHORT_TASK_CHARS else self.task
 
     @property
     def time(self) -> str:
         return f"{self.ms:.0f} ms" if self.ms >= 1 else "<1 ms"
 
 
-def one_line(text: str, longest: int = MAX_LINE) -> str:
+def one_line(text: str, longest: int = MAX_LINE_CHARS) -> str:
     """Return a text of a client as a part of a line: without line breaks and shortened. Handlers clean it."""
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[:longest]} …"
 
 
-PACKAGE: Final = Path(__file__).resolve().parents[1]
+PACKAGE_DIRECTORY: Final = Path(__file__).resolve().parents[1]
 DEBUG: Final = "; --log-level debug shows all"
 INSTALLED: Final = ("site-packages", "dist-packages")
 STANDARD: Final = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
@@ -88,7 +88,7 @@ def is_user_file(file: str) -> bool:
     if file.startswith("<"):
         return False
     path = Path(file).resolve()
-    if path.is_relative_to(PACKAGE) or any(part in INSTALLED for part in path.parts):
+    if path.is_relative_to(PACKAGE_DIRECTORY) or any(part in INSTALLED for part in path.parts):
         return False
     return not any(path.is_relative_to(standard) for standard in STANDARD)
 

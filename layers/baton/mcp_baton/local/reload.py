@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from mcp_baton.exceptions import BatonError, SettingsError
-from mcp_baton.local.http_server import GRACE_S, end_by_force
+from mcp_baton.local.http_server import STOP_GRACE_S, end_by_force
 from mcp_baton.local.log import LogStyle, log_to_stderr
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,9 @@ def _start(log: LogStyle, listener: socket.socket, serve: Serve) -> BaseProcess:
 
 def _stop(process: BaseProcess) -> None:
     process.terminate()
-    process.join(2 * GRACE_S + 1)  # requests and workers have one grace period, and the end of the process another one
+    process.join(
+        2 * STOP_GRACE_S + 1
+    )  # requests and workers have one grace period, and the end of the process another one
     process.kill()
     process.join()
 

@@ -16,7 +16,7 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods import Method, call_method
 from mcp_baton.tools.asking import InputRequired
 from mcp_baton.tools.running.tool_threads import CallerGone
-from mcp_baton.transport.adapter import JOB
+from mcp_baton.transport.adapter import JOB_EVENT
 from mcp_baton.workflow.request import Request
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def with_task_log[Context](
     def work(event: dict[str, Any], context: Context) -> dict[str, Any]:
         began_s = time.perf_counter()
         result = handler(event, context)
-        outcome, task = str(result.get("outcome", "done")), str(event.get(JOB, {}).get("taskId", ""))
+        outcome, task = str(result.get("outcome", "done")), str(event.get(JOB_EVENT, {}).get("taskId", ""))
         status = Status.FAILED if outcome.startswith(("failed", "given up")) else Status.DONE
         ms, request_id = 1000 * (time.perf_counter() - began_s), str(getattr(context, "aws_request_id", ""))
         Entry("worker", "", task, ms, status, one_line(outcome), request_id).log(logger)

@@ -17,7 +17,7 @@ from mcp_baton.exceptions import BatonError, SettingsError
 from mcp_baton.local.checking import load_checked
 from mcp_baton.local.clock import LocalClock
 from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine, http_client
-from mcp_baton.local.http_server import GRACE_S, LOOPBACK, HttpFunction, LocalServer, dynamodb_app, listen, run
+from mcp_baton.local.http_server import LOOPBACK, STOP_GRACE_S, HttpFunction, LocalServer, dynamodb_app, listen, run
 from mcp_baton.local.loader import find
 from mcp_baton.local.log import PLAIN, LogStyle
 from mcp_baton.local.reload import restart_on_changes
@@ -118,7 +118,7 @@ def _serve_tasks(options: ServeOptions, state_key: bytes, client: "DynamoDBClien
         logger.warning("listening on %s: everyone who can connect can call every tool as any owner", local.server_name)
     clock = LocalClock(handler, options.timeout_s) if settings.sweep else None
     # Workers may finish while the last requests are answered.
-    stop_thread = threading.Thread(target=workers.stop, args=(GRACE_S,), name="stop workers")
+    stop_thread = threading.Thread(target=workers.stop, args=(STOP_GRACE_S,), name="stop workers")
     code = run(local, lambda: _announce(options, local.server_port), stop_thread.start)
     if clock is not None:
         clock.stop()

@@ -10,7 +10,7 @@ from mcp_baton.present.fit import MAX_EVENT_BYTES, cut
 from mcp_baton.present.sentences import end_text, repeats_text, what_happened
 from mcp_baton.protocol.json import dumps_spaced
 from mcp_baton.tools.arguments import TASK_ID
-from mcp_baton.tools.quoting import LONGEST, one_line, quoted_guidance
+from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line, quoted_guidance
 from mcp_baton.workflow.definition import TASK_ACTION, Step, Workflow
 from mcp_baton.workflow.lease import Over, Superseded
 from mcp_baton.workflow.pause import Remedy, StepFailed, UnresolvedDependency, Waiting
@@ -24,7 +24,7 @@ CORRECTED_MAKE_THESE_CALLS: Final = "When the cause is corrected, make these too
 UNKNOWN_MAKE_THESE_CALLS: Final = "If it did not happen, make these tool calls:"
 APPROVED_MAKE_THESE_CALLS: Final = "After the approval, make these tool calls:"
 
-SHOWN_CALLS: Final = 5
+MAX_CALLS_SHOWN: Final = 5
 """The most calls of one list that a text shows."""
 
 
@@ -125,7 +125,7 @@ def _hidden_text(remaining: RemainingCalls) -> list[str]:
     return [f"{use} After the callback, the client gets the prompt {prompt} again, for the same task."]
 
 
-def text_of(remaining: RemainingCalls, step: Step, limit: int = LONGEST) -> str:
+def text_of(remaining: RemainingCalls, step: Step, limit: int = MAX_QUOTED_CHARS) -> str:
     """What remains of one step, one line for each action."""
     pause, known = remaining.pause, remaining.known
     read = remaining.read_resources if pause is not None and step.name == pause.step else frozenset()
@@ -155,7 +155,9 @@ def _texts_of_list(remaining: RemainingCalls, step: Step, each: Source, tool: st
         source = remaining.known.placeholder(each) or "the list"
         return [f"For each element of {source}: call {tool} with {one_line(remaining.call_of(step, tool, limit))}"]
     open_elements = remaining.open_elements(step)
-    calls = [remaining.at(items.elements[index]).call_of(step, tool, limit) for index in open_elements[:SHOWN_CALLS]]
+    calls = [
+        remaining.at(items.elements[index]).call_of(step, tool, limit) for index in open_elements[:MAX_CALLS_SHOWN]
+    ]
     count = len(open_elements) - len(calls)
     lines = [f"Call {tool} with {one_line(arguments)}" for arguments in calls]
     return [*lines, *([f"And {count} more calls of {tool}, one for each element"] if count else [])]

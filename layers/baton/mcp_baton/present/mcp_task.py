@@ -19,10 +19,10 @@ from mcp_baton.tasks.record import (
     APPROVAL_PREFIX,
     EARLY_PREFIX,
     ITEMS_PREFIX,
-    JOB,
     PAUSE_REASON,
     PROGRESS,
     SALT,
+    WAITING_JOBS,
     WAITS,
     WAITS_FOR,
     TaskRecord,
@@ -37,7 +37,7 @@ from mcp_baton.workflow.request import Request
 
 logger = logging.getLogger(__name__)
 
-HIDDEN_PREFIXES: Final = (APPROVAL_PREFIX, EARLY_PREFIX, SALT, JOB)
+HIDDEN_PREFIXES: Final = (APPROVAL_PREFIX, EARLY_PREFIX, SALT, WAITING_JOBS)
 """The prefixes of variables that are not shown: they are notes of the engine."""
 
 VARIABLES_KEY: Final = f"{FACT_PREFIX}variables"

@@ -22,10 +22,10 @@ from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Content, EndedRun, StepTrace, UnreadResource
 from mcp_baton.workflow.sources import source_text
 
-CONTINUE: Final = "Continue as described."
+CONTINUE_AS_DESCRIBED: Final = "Continue as described."
 TELL_NEEDS: Final = "Tell me what is needed."
 TELL_RESULT: Final = "Tell me the result."
-REQUESTS: Final = (CONTINUE, TELL_NEEDS, TELL_RESULT)
+REQUESTS: Final = (CONTINUE_AS_DESCRIBED, TELL_NEEDS, TELL_RESULT)
 """The user's messages that follow the assistant's last one."""
 
 
@@ -59,7 +59,7 @@ def messages(
         notes = [*may_have_run_twice(run.repeated), *may_have_run(run.open_repeats), *ignored_values(run)]
         remaining = RemainingCalls(run.known, tools, run.pause, handle, handle, run.read_resources)
         texts = [handoff(remaining, [*notes, *not_recorded(run)])]
-        request = CONTINUE if remaining.suggests_call() else TELL_NEEDS
+        request = CONTINUE_AS_DESCRIBED if remaining.suggests_call() else TELL_NEEDS
     else:
         texts = [*may_have_run_twice(run.repeated), *ignored_values(run), *not_recorded(run)]
     if texts:

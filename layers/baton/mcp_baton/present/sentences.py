@@ -61,7 +61,7 @@ NOTHING_RUN: Final = "Nothing was run"
 
 WAITS_FOR_MODEL: Final = "waits for the model"
 
-PAUSED: Final = f"paused: {WAITS_FOR_MODEL}"
+PAUSED_FOR_MODEL: Final = f"paused: {WAITS_FOR_MODEL}"
 """The status message of most paused tasks. Their status is `working`, because MCP has no status for it."""
 
 
@@ -183,7 +183,7 @@ def _interrupted(reason: Interrupted) -> str:
     )
 
 
-PAUSES: Final[Mapping[type[Reason], PauseSentences]] = {
+PAUSE_SENTENCES: Final[Mapping[type[Reason], PauseSentences]] = {
     UnresolvableParams: PauseSentences(("missing {missingParam}", "a value is missing"), _unresolvable),
     SchemaMismatch: PauseSentences(
         ("missing {missingFields}", "a value is missing or invalid"), _mismatch, brief=SchemaMismatch.as_error
@@ -225,12 +225,12 @@ PAUSES: Final[Mapping[type[Reason], PauseSentences]] = {
 
 def what_happened(reason: PauseReason) -> str:
     """The reason in one or two sentences, for the handoff."""
-    return PAUSES[type(reason)].happened(reason)
+    return PAUSE_SENTENCES[type(reason)].happened(reason)
 
 
 def short_form(reason: PauseReason) -> str:
     """The reason in a few words, with the error or the invalid fields: `missing reader`."""
-    sentences = PAUSES[type(reason)]
+    sentences = PAUSE_SENTENCES[type(reason)]
     if sentences.brief is not None:
         return sentences.brief(reason)
     members = {name: _joined(value) for name, value in reason.to_json().items() if value}
@@ -243,12 +243,16 @@ def waits_text(reason: PauseReason | None) -> str:
     if reason is None:
         return WAITS_FOR_MODEL
     is_callback = isinstance(reason, Waiting) and reason.waits_for == "callback"
-    return fill(PAUSES[type(reason)].waits, {"for": "callback" if is_callback else "time"})
+    return fill(PAUSE_SENTENCES[type(reason)].waits, {"for": "callback" if is_callback else "time"})
 
 
 def status_line(reason: PauseReason | None) -> str:
     """The status message of a paused task. `None` as in `waits_text`."""
-    return PAUSED if reason is None or not PAUSES[type(reason)].in_status else f"paused: {short_form(reason)}"
+    return (
+        PAUSED_FOR_MODEL
+        if reason is None or not PAUSE_SENTENCES[type(reason)].in_status
+        else f"paused: {short_form(reason)}"
+    )
 
 
 def _joined(value: Json) -> str:
@@ -259,8 +263,8 @@ def reasons_by_type() -> dict[str, dict[str, Json]]:
     """What the console's page needs to know of each reason, by its `type`."""
     return {
         str(kind.__struct_config__.tag): {
-            "short": list(PAUSES[kind].short),
-            "waits": PAUSES[kind].waits,
+            "short": list(PAUSE_SENTENCES[kind].short),
+            "waits": PAUSE_SENTENCES[kind].waits,
             "remedy": kind.remedy.value,
             "is_failure": kind.is_failure,
         }
@@ -455,7 +459,7 @@ def unrecorded_reason(error: StoreError) -> str:
 
 # Steps that may run more than once
 
-MAX_NAMED: Final = 5
+MAX_STEPS_NAMED: Final = 5
 """The most steps that a sentence names."""
 
 WHY_REPEATED: Final[Mapping[bool, str]] = {
@@ -482,8 +486,10 @@ def may_have_run_twice(repeats: Sequence[Repeat], was_interrupted: bool = True) 
 
 def repeats_text(repeats: Sequence[Repeat]) -> str:
     """The steps with their keys."""
-    names = [f"'{call.step}'" + (f" (idempotency key {call.key})" if call.key else "") for call in repeats[:MAX_NAMED]]
-    remaining = [f"{len(repeats) - MAX_NAMED} more"] if len(repeats) > MAX_NAMED else []
+    names = [
+        f"'{call.step}'" + (f" (idempotency key {call.key})" if call.key else "") for call in repeats[:MAX_STEPS_NAMED]
+    ]
+    remaining = [f"{len(repeats) - MAX_STEPS_NAMED} more"] if len(repeats) > MAX_STEPS_NAMED else []
     *others, last = [*names, *remaining]
     return f"{', '.join(others)} and {last}" if others else last
 

@@ -9,19 +9,19 @@ from mcp_baton.present.fit import MAX_TEXT_BYTES, bytes_of, cut
 from mcp_baton.present.handoff import complete_text, frame, lost_results, text_of
 from mcp_baton.present.mcp_task import listed_meta
 from mcp_baton.present.sentences import waits_text
-from mcp_baton.present.tool_result import SHORT, first_fitting
+from mcp_baton.present.tool_result import SHORT_VALUE_CHARS, first_fitting
 from mcp_baton.present.view import TaskView, task_meta, view_of
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tools.arguments import TASK_ID
-from mcp_baton.tools.quoting import LONGEST, one_line
+from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 
-MAX_LISTED: Final = 50
+MAX_TASKS_LISTED: Final = 50
 """The most tasks in a list."""
 
-MAX_NAMED: Final = 10
+MAX_TASKS_NAMED: Final = 10
 """The most tasks in the text of a list."""
 
 MAX_MESSAGE_CHARS: Final = 300
@@ -62,8 +62,8 @@ def _state_text(state: WorkflowState, *, with_next_call: bool) -> str:
     if view.running_until is not None:
         return f"A run holds this task of {name} until {view.running_until} or longer; {view.progress} so far."
     sentences = [f"This task of {name} {waits_text(view.reason)}; {view.progress}.", state.explanation, state.warning]
-    full_text = _with_next_call(state, sentences, LONGEST)
-    return full_text if bytes_of(full_text) <= MAX_TEXT_BYTES else _with_next_call(state, sentences, SHORT)
+    full_text = _with_next_call(state, sentences, MAX_QUOTED_CHARS)
+    return full_text if bytes_of(full_text) <= MAX_TEXT_BYTES else _with_next_call(state, sentences, SHORT_VALUE_CHARS)
 
 
 def _with_next_call(state: WorkflowState, sentences: list[str], longest: int) -> str:
@@ -99,11 +99,11 @@ def list_result(execution: Execution, tasks: Sequence[TaskRecord], heading: str 
     workflow_tools = [name for name, workflow in execution.server.workflows.items() if workflow.has_workflow_tool]
     views = [view_of(task, execution.now_ms(), execution.store) for task in tasks]
     # A background call of a workflow has a task of its own. The row of the workflow's task shows the same run.
-    views = [view for view in views if view.workflow is not None or view.tool not in workflow_tools][:MAX_LISTED]
-    rest = [f"And {len(views) - MAX_NAMED} more."] if len(views) > MAX_NAMED else []
+    views = [view for view in views if view.workflow is not None or view.tool not in workflow_tools][:MAX_TASKS_LISTED]
+    rest = [f"And {len(views) - MAX_TASKS_NAMED} more."] if len(views) > MAX_TASKS_NAMED else []
     count = "task" if len(views) == 1 else f"{len(views)} tasks"
     heading = heading or (f"The newest {count}:" if views else "There are no tasks.")
-    text = cut("\n".join([heading, *map(_line, views[:MAX_NAMED]), *rest]))
+    text = cut("\n".join([heading, *map(_line, views[:MAX_TASKS_NAMED]), *rest]))
     entries: list[Json] = [_entry(view) for view in views]
     return _tool_result(text, {"message": text, "steps": [], "results": {}, "next": [], "tasks": entries}, {})
 

@@ -55,9 +55,9 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 from mcp_baton.tools.arguments import TASK_ID
-from mcp_baton.tools.content import LONG_CONTENT, error_result
+from mcp_baton.tools.content import LONG_CONTENT_BYTES, error_result
 from mcp_baton.tools.outcomes import FetchedResource, Succeeded
-from mcp_baton.tools.quoting import LONGEST, one_line
+from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line
 from mcp_baton.tools.resource import value_uri
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.tools.uris import encoded
@@ -69,12 +69,12 @@ from mcp_baton.workflow.pause import AnswersRequired, ApprovalRequired, PauseRea
 from mcp_baton.workflow.refusals import NotResumed, WrongWorkflow
 from mcp_baton.workflow.remaining import Handle, RemainingCalls, Requirements, handle_of
 from mcp_baton.workflow.repeats import Repeat
-from mcp_baton.workflow.repetitions import REPEATS, RepeatedCall
+from mcp_baton.workflow.repetitions import REPEATS_KEY, RepeatedCall
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.workflow_tool import OUTPUT_PROPERTIES, WorkflowTool
 
-SHORT: Final = 80
+SHORT_VALUE_CHARS: Final = 80
 """Characters of JSON that a value may have in the first call, if the call does not fit otherwise."""
 
 NUMBER_BYTES: Final = 6
@@ -131,7 +131,7 @@ def introduced(result: JsonObject, introduction: str) -> JsonObject:
     members: dict[str, Json] = {**result, "content": [{"type": "text", "text": text}, *blocks[1:]]}
     if isinstance(structure, Mapping):
         members["structuredContent"] = {**structure, "message": text}
-    return {**members, "_meta": {**(meta if isinstance(meta, Mapping) else {}), REPEATS: True}}
+    return {**members, "_meta": {**(meta if isinstance(meta, Mapping) else {}), REPEATS_KEY: True}}
 
 
 def not_run(execution: Execution, tool: WorkflowTool, task_id: str, reason: NotResumed | ArgumentRefused) -> JsonObject:
@@ -252,7 +252,7 @@ def _tool_result(
     structure |= {"message": text, "results": results or {}, "next": list(suggested_calls)}
     # As a text: some frameworks refuse results with other links, or lose the rest of the result.
     content: list[Json] = [{"type": "text", "text": part} for part in (text, "\n".join(links)) if part]
-    if json_size(content) > LONG_CONTENT:
+    if json_size(content) > LONG_CONTENT_BYTES:
         content.append(content[0])
     result: dict[str, Json] = {"content": content, "structuredContent": structure, "isError": False}
     return result | {"_meta": meta} if meta else result
@@ -367,11 +367,11 @@ def _paused_text(run: EndedRun, pause: PauseReason, known: Known, tools: Require
 def _wordings(step: Step, remaining: RemainingCalls) -> Iterator[str]:
     """What remains of a step, from the longest to the shortest text."""
     yield text_of(remaining, step)
-    short = text_of(remaining, step, limit=SHORT)
+    short = text_of(remaining, step, limit=SHORT_VALUE_CHARS)
     yield short
     yield short.partition("\n")[0]
     if step.tool is None:
-        yield f"Read the resources of step '{cut(step.name, LONGEST)}'"
+        yield f"Read the resources of step '{cut(step.name, MAX_QUOTED_CHARS)}'"
     else:
         alternative = ": let the server make it" if remaining.handle and remaining.handle.tool else ""
         yield f"A call of {step.tool}, whose arguments are too long to show here{alternative}"

@@ -7,21 +7,21 @@ from typing import Final
 
 from msgspec import Struct
 
-ANSWER_BYTES: Final = 4_000_000
+MAX_ANSWER_BYTES: Final = 4_000_000
 """The longest answer that Baton makes, bytes."""
 
-READ_BYTES: Final = 12_000_000
+MAX_READ_BYTES: Final = 12_000_000
 """The stored values that are read for one answer, to show them or to put them into a call, bytes of JSON."""
 
-PLACEHOLDER_BYTES: Final = 1_000_000
+DEFAULT_PLACEHOLDER_BYTES: Final = 1_000_000
 """The default for the values that placeholders put into one call, bytes of JSON."""
 
 
 class Budget(Struct):
     """The remaining size of one answer, bytes."""
 
-    left: int = ANSWER_BYTES
-    unread: int = READ_BYTES
+    left: int = MAX_ANSWER_BYTES
+    unread: int = MAX_READ_BYTES
     """Bytes of stored values that may be read. A value counts when it is read, whether or not it is shown."""
 
     @property

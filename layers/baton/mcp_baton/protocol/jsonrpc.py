@@ -38,7 +38,7 @@ HTTP_STATUS: Mapping[int, int] = MappingProxyType(
 )
 """The HTTP status of errors in the request itself. Other errors have status 200."""
 
-MAX_VALUES = 400_000
+MAX_BODY_VALUES = 400_000
 """The most values of a body (docs/http.md). A value of three bytes takes hundreds of bytes of memory in the copies of
 a call."""
 
@@ -89,8 +89,8 @@ def parse_body(body: bytes) -> Message:
     except ValueError as error:
         raise ProtocolError(PARSE_ERROR, "Parse error: the body is not JSON in UTF-8") from error
     # Each value except the first is after a bracket or a comma. Texts may have these, too.
-    if sum(map(body.count, (b",", b"[", b"{"))) >= MAX_VALUES and has_more_values_than(value, MAX_VALUES):
-        message = f"Invalid request: the body has more than {MAX_VALUES:,} values; send fewer, or longer texts"
+    if sum(map(body.count, (b",", b"[", b"{"))) >= MAX_BODY_VALUES and has_more_values_than(value, MAX_BODY_VALUES):
+        message = f"Invalid request: the body has more than {MAX_BODY_VALUES:,} values; send fewer, or longer texts"
         raise ProtocolError(INVALID_REQUEST, message)
     if isinstance(value, list):
         # Only revision 2025-03-26 has batches, and no known client sends them.

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-PATH: Final = "/mcp"
+MCP_PATH: Final = "/mcp"
 
 
 CONSOLE: Final = "/console"

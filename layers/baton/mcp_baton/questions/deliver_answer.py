@@ -10,7 +10,7 @@ from mcp_baton.protocol.jsonrpc import Response
 from mcp_baton.tasks.ids import digest_of, is_question, parse_task_question
 from mcp_baton.tasks.record import TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.tools.asking import REFUSED
+from mcp_baton.tools.asking import REFUSED_KEY
 from mcp_baton.transport.exchange import refusal
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ def _give_to_task(store: TaskStore, owner: str, response: Response, hides: Hides
         answer = response.result or {}
     else:
         message: Json = response.error.get("message")
-        answer = {REFUSED: message if isinstance(message, str) and message else "it gave no reason"}
+        answer = {REFUSED_KEY: message if isinstance(message, str) and message else "it gave no reason"}
     answered_task = store.jobs.answer(owner, task_id, {key: answer})
     if answered_task is None:
         raise TaskNotFound

@@ -9,7 +9,7 @@ from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTa
 from mcp_baton.tasks.ids import is_question, new_token
 
 QUESTION_KEY = "QUESTION"
-COMPRESS_OVER_BYTES = 8_192
+COMPRESS_ANSWER_OVER_BYTES = 8_192
 
 
 class DynamoDBAnswerStore:
@@ -32,7 +32,7 @@ class DynamoDBAnswerStore:
         update.require(f"attribute_exists({update.name('pk')})")
         update.require(f"attribute_not_exists({update.name('answer')})")
         update.require(f"{update.name('expires_at')}>{update.number(self._table.clock_ms() // 1000)}")
-        update.set(update.name("answer"), update.value(encode_json("the answer", answer, COMPRESS_OVER_BYTES)))
+        update.set(update.name("answer"), update.value(encode_json("the answer", answer, COMPRESS_ANSWER_OVER_BYTES)))
         try:
             self._table.update(question_key(owner, question), update)
         except ConditionFailed as error:

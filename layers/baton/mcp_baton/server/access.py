@@ -8,19 +8,19 @@ from typing import Final
 from msgspec import Struct
 
 from mcp_baton.protocol.http import HEADER_NAME, HttpRequest, HttpResponse
-from mcp_baton.protocol.paths import APPROVALS, CALLBACKS, CONSOLE, CONSOLE_CLIENT, LINKS, PATH
+from mcp_baton.protocol.paths import APPROVALS, CALLBACKS, CONSOLE, CONSOLE_CLIENT, LINKS, MCP_PATH
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.texts import to_text
 from mcp_baton.transport.exchange import refusal
 
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
-METHODS: Final = "POST"
+PAGE_METHODS: Final = "POST"
 """The methods that a page may use. `GET` needs no permission: the page can read the 405."""
 
 EXPOSED_HEADERS: Final = "Allow, Mcp-Session-Id, WWW-Authenticate, X-Amzn-ErrorType, X-Amzn-RequestId, X-Amzn-Trace-Id"
 """Headers that a page may read, including those of API Gateway."""
 
-MAX_AGE_S: Final = 7_200
+PREFLIGHT_AGE_S: Final = 7_200
 """How long a browser may cache the reply to a preflight, seconds: the maximum of Chromium."""
 
 _LOCAL = re.compile(rf"({'|'.join(map(re.escape, LOCAL_HOSTS))})(:[0-9]+)?")
@@ -53,9 +53,9 @@ class Page(Struct, frozen=True):
             204,
             {
                 **self.headers,
-                "Access-Control-Allow-Methods": METHODS,
+                "Access-Control-Allow-Methods": PAGE_METHODS,
                 **allow_headers,
-                "Access-Control-Max-Age": str(MAX_AGE_S),
+                "Access-Control-Max-Age": str(PREFLIGHT_AGE_S),
                 "Vary": "Origin, Access-Control-Request-Headers",
             },
         )
@@ -144,9 +144,9 @@ def early_answer(request: HttpRequest, page: Page | None, settings: Settings) ->
         return answer(request.method, request.headers, settings.sign_in_url or "")
     if (request.path.startswith(LINKS) and settings.approval_links) or request.path.startswith(CALLBACKS):
         return None
-    is_mcp = request.path.rstrip("/") == PATH
+    is_mcp = request.path.rstrip("/") == MCP_PATH
     if not is_mcp and not is_approvals(request.path):
-        return refusal(404, f"Not found: the MCP endpoint is {PATH}")
+        return refusal(404, f"Not found: the MCP endpoint is {MCP_PATH}")
     if page is not None and is_preflight(request):
         return page.preflight(request.headers)
     if is_mcp and request.method != "POST":

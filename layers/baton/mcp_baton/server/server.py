@@ -10,7 +10,7 @@ from msgspec import structs
 
 from mcp_baton.definition_lines import is_loading
 from mcp_baton.exceptions import RegistrationError, WorkflowError
-from mcp_baton.protocol.budget import PLACEHOLDER_BYTES
+from mcp_baton.protocol.budget import DEFAULT_PLACEHOLDER_BYTES
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.completion import Completer, Completion, completion_of
@@ -30,7 +30,7 @@ from mcp_baton.tools.prompt import Prompt
 from mcp_baton.tools.resource import APP_URI, SCHEME, Resource, is_reserved
 from mcp_baton.tools.tool import Tool, ToolOptions, task_support
 from mcp_baton.workflow.definition import ToolFunction, Workflow
-from mcp_baton.workflow.server_view import REPEATS, ServerOptions, ServerView, TaskIds
+from mcp_baton.workflow.server_view import DEFAULT_REPEATS, ServerOptions, ServerView, TaskIds
 
 if TYPE_CHECKING:
     from mcp_baton.approvals.record import ApprovalListener
@@ -95,8 +95,8 @@ class Server:
         task_ids: TaskIds = "meta",
         poll_interval_s: float | None = None,
         result_wait_s: float = 30,
-        placeholder_bytes: int = PLACEHOLDER_BYTES,
-        repeats: timedelta = REPEATS,
+        placeholder_bytes: int = DEFAULT_PLACEHOLDER_BYTES,
+        repeats: timedelta = DEFAULT_REPEATS,
     ) -> None:
         if task_ids not in ("meta", "text"):
             raise RegistrationError(f"task_ids={task_ids!r} is not possible; use 'meta' or 'text'")

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from mcp_baton.protocol.json import JsonObject
 
-FIRST_WAIT_S = 0.02
-LONGEST_WAIT_S = 1.0
+FIRST_ANSWER_WAIT_S = 0.02
+MAX_ANSWER_WAIT_S = 1.0
 
 
 class AnswerStore(Protocol):
@@ -36,7 +36,7 @@ class AnswerStore(Protocol):
 
 def growing_pauses() -> Iterator[float]:
     """Yield the pauses between two reads of an answer, seconds."""
-    pause_s = FIRST_WAIT_S
+    pause_s = FIRST_ANSWER_WAIT_S
     while True:
         yield pause_s
-        pause_s = min(pause_s * 1.5, LONGEST_WAIT_S)
+        pause_s = min(pause_s * 1.5, MAX_ANSWER_WAIT_S)

@@ -8,7 +8,7 @@ from typing import Final
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.ids import text_digest
 
-DIGEST_CHARACTERS: Final = 32
+KEY_DIGEST_CHARS: Final = 32
 """Hex digits of a digest: 128 bits."""
 
 _EXACT: Final = 2**53
@@ -23,7 +23,7 @@ def canonical_text(value: Json) -> str:
 
 def digest(value: Json) -> str:
     """The digest of a value's canonical text, hex. Equal values have equal digests."""
-    return text_digest(canonical_text(value))[:DIGEST_CHARACTERS]
+    return text_digest(canonical_text(value))[:KEY_DIGEST_CHARS]
 
 
 def _plain(value: Json) -> Json:
@@ -46,7 +46,7 @@ def own_key() -> Key:
 
     def make() -> str:
         # Most keys are never used, so make it on the first call. If two threads call at once, one sets it.
-        return keys.get("key") or keys.setdefault("key", os.urandom(DIGEST_CHARACTERS // 2).hex())
+        return keys.get("key") or keys.setdefault("key", os.urandom(KEY_DIGEST_CHARS // 2).hex())
 
     return make
 

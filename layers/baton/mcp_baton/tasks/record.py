@@ -27,9 +27,9 @@ EARLY_PREFIX = "_workflow.early."
 arrived, is not decided."""
 TRIED_PREFIX = "_workflow.tried."
 """The prefix of the variable that counts the calls of a step's tool while the next attempt waits."""
-JOB = "_workflow.job"
+WAITING_JOBS = "_workflow.job"
 """The variable with the background jobs that wait with the workflow: a text with one id, or a list of ids."""
-MOST_JOBS: Final = 10
+MAX_JOBS_PER_TASK: Final = 10
 """Jobs that one workflow's task names. An older one continues when it is due."""
 SALT = "_workflow.salt"
 """The variable with random characters that are part of digests of secrets."""
@@ -50,10 +50,10 @@ LEASE_MS, RENEW_MS = 45_000, 15_000
 FIRST_DISPATCH_MS: Final = 30_000
 """How long after the first dispatch a poll may dispatch a job again, milliseconds. Doubles with each dispatch."""
 
-LONGEST_DISPATCH_MS: Final = 600_000
+MAX_DISPATCH_MS: Final = 600_000
 """The longest such time, milliseconds."""
 
-ATTEMPTS: Final = 3
+JOB_ATTEMPTS: Final = 3
 """The most attempts at a job. A question to the client, and a handover to a new worker, give it all attempts again."""
 
 WORKFLOW_TASK: Final = "_workflow.task_id"
@@ -174,7 +174,7 @@ class JobSpec(Struct, frozen=True):
     scopes: tuple[str, ...] = ()
     capabilities: JsonObject | None = field(default_factory=dict)
     revision: str = ""
-    attempts: int = ATTEMPTS
+    attempts: int = JOB_ATTEMPTS
     key: str = ""
     workflow_task: str | None = None
     answers: JsonObject = field(default_factory=dict)
@@ -308,7 +308,7 @@ def timestamp(epoch_ms: int) -> str:
 
 def waiting_jobs(variables: Mapping[str, Json]) -> tuple[str, ...]:
     """The background jobs that wait with a workflow's task, oldest first."""
-    stored = variables.get(JOB)
+    stored = variables.get(WAITING_JOBS)
     if isinstance(stored, str):
         return (stored,)
     return tuple(job for job in stored if isinstance(job, str)) if isinstance(stored, list) else ()

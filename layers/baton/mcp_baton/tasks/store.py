@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 FIRST_BACKOFF_S = 0.005
-LONGEST_BACKOFF_S = 0.1
+MAX_BACKOFF_S = 0.1
 
 
 class Timing(Struct, frozen=True):
@@ -276,7 +276,7 @@ def write_decided(
     state.
 
     Statuses only move forward. So as many attempts are enough as others can change the task. Between attempts it waits
-    with full jitter, at most `LONGEST_BACKOFF_S`. All attempts have the same token: a late one is not applied as well.
+    with full jitter, at most `MAX_BACKOFF_S`. All attempts have the same token: a late one is not applied as well.
 
     Raises:
         Conflict: every attempt lost its race. Nothing was written.
@@ -292,5 +292,5 @@ def write_decided(
                 raise
             task, token = conflict.current, conflict.token
         sleep((rng or random_fraction)() * max_pause_s)
-        max_pause_s = min(max_pause_s * 2, LONGEST_BACKOFF_S)
+        max_pause_s = min(max_pause_s * 2, MAX_BACKOFF_S)
     raise ValueError("attempts must be at least 1")

@@ -11,7 +11,7 @@ from typing import Final
 
 from mcp_baton.exceptions import ValueLost, ValueTooLarge
 
-MARK: Final = '"'
+QUOTE_MARK: Final = '"'
 """The first character of a string that is stored as its JSON text. `from_text` returns others unchanged."""
 
 
@@ -21,7 +21,7 @@ def to_text(text: str) -> str:
     DynamoDB accepts no lone surrogates and no empty keys in maps. Such a string is stored as its JSON text, which
     begins with a quotation mark. So is a string that begins with a quotation mark. Others are stored unchanged.
     """
-    if text and not text.startswith(MARK) and (text.isascii() or not _has_surrogates(text)):
+    if text and not text.startswith(QUOTE_MARK) and (text.isascii() or not _has_surrogates(text)):
         return text
     return json.dumps(text)
 
@@ -36,16 +36,16 @@ def _has_surrogates(text: str) -> bool:
 
 def from_text(text: str) -> str:
     """The string that `to_text` was given."""
-    return str(json.loads(text)) if text.startswith(MARK) else text
+    return str(json.loads(text)) if text.startswith(QUOTE_MARK) else text
 
 
-VALUE_BYTES: Final = 6_000_000
+MAX_VALUE_BYTES: Final = 6_000_000
 """The longest JSON text that is read back, bytes. A request's body has the same limit."""
 
-STORED_BYTES: Final = 1_900_000
+MAX_STORED_BYTES: Final = 1_900_000
 """The longest value as it is stored, which is mostly compressed, bytes. Writing it takes 1,860 write units."""
 
-ZIPPED_AT_ONCE: Final = 262_144
+ZIPPED_AT_ONCE_BYTES: Final = 262_144
 """How much is compressed before the time is checked again, bytes."""
 
 _GZIP = 31  # zlib's number for a gzip stream with the largest window
@@ -69,10 +69,10 @@ class ZipWithin:
         start_s = self._monotonic()
         zipper, pieces = zlib.compressobj(wbits=_GZIP), list[bytes]()
         try:
-            for offset in range(0, len(text), ZIPPED_AT_ONCE):
+            for offset in range(0, len(text), ZIPPED_AT_ONCE_BYTES):
                 if self._monotonic() - start_s > self._remaining_s:
                     return text
-                pieces.append(zipper.compress(text[offset : offset + ZIPPED_AT_ONCE]))
+                pieces.append(zipper.compress(text[offset : offset + ZIPPED_AT_ONCE_BYTES]))
         finally:
             self._remaining_s -= self._monotonic() - start_s
         return b"".join((*pieces, zipper.flush()))
@@ -89,8 +89,8 @@ def zipped_length(data: bytes) -> int:
 
 
 def check_readable(text_bytes: int) -> None:
-    if text_bytes > VALUE_BYTES:
-        raise ValueTooLarge(text_bytes, VALUE_BYTES)
+    if text_bytes > MAX_VALUE_BYTES:
+        raise ValueTooLarge(text_bytes, MAX_VALUE_BYTES)
 
 
 def unzipped(data: bytes) -> bytes:

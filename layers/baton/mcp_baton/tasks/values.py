@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec import Struct
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps, json_size
-from mcp_baton.tasks.ids import DIGEST_CHARACTERS, text_digest
+from mcp_baton.tasks.ids import TEXT_DIGEST_CHARS, text_digest
 from mcp_baton.tasks.record import ITEMS_PREFIX, TaskRecord
 from mcp_baton.tasks.variables import TaskVariables
 
@@ -76,7 +76,7 @@ def list_in(variables: JsonObject, step: str) -> StoredList | None:
 
 def elements_digest(elements: Json) -> str:
     """A short digest of a list's elements."""
-    return text_digest(dumps(elements))[:DIGEST_CHARACTERS]
+    return text_digest(dumps(elements))[:TEXT_DIGEST_CHARS]
 
 
 def read_ahead(values: JsonObject, names: Iterable[str]) -> None:

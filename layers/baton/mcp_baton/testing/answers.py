@@ -11,7 +11,7 @@ from mcp_baton.tools.templates import matches_template
 if TYPE_CHECKING:
     from mcp_baton.tools.asking import Question
 
-MAX_TEXT = 200
+MAX_PROBLEM_CHARS = 200
 
 
 class Unanswered(Exception):
@@ -20,7 +20,7 @@ class Unanswered(Exception):
     def __init__(self, key: str | None, text: str, why: str = "") -> None:
         key_text = f" (key {key!r})" if key else ""
         remedy = why or f"answer it beforehand: client.answers({{{text or key!r}: …}})"
-        super().__init__(f"the server asks {text[:MAX_TEXT]!r}{key_text}; {remedy}")
+        super().__init__(f"the server asks {text[:MAX_PROBLEM_CHARS]!r}{key_text}; {remedy}")
         self.key = key
         self.text = text
         self.wrong = bool(why)

@@ -14,7 +14,7 @@ from mcp_baton.protocol.paths import CALLBACKS
 from mcp_baton.tasks.record import PROGRESS, WORKFLOW_TASK
 from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.function import Clock, Function, Invocations, Kill
-from mcp_baton.testing.mcp_client import ROUNDS, Era, JsonRpcError
+from mcp_baton.testing.mcp_client import MAX_ROUNDS, Era, JsonRpcError
 from mcp_baton.testing.overrides import Overrides
 from mcp_baton.testing.results import Contents, Result, Run, Task, TaskState, own_meta
 from mcp_baton.testing.script import FixedResult, Script
@@ -220,7 +220,7 @@ class Controls:
         return self.stage.invocations.kill_after(what)
 
 
-POLLS = 1000
+MAX_POLLS = 1000
 """The maximum number of polls of a task."""
 
 
@@ -303,15 +303,15 @@ class StartedTask:
             AssertionError: the task does not end.
         """
         rounds = 0
-        for _ in range(POLLS):
+        for _ in range(MAX_POLLS):
             self.client.stage.worker.run_due()
             state = self.poll()
             if state.over:
                 return state
             if state.status == "input_required":
                 rounds += 1
-                if rounds > ROUNDS:
-                    raise AssertionError(f"the task has asked {ROUNDS} times and asks again: {state!r}")
+                if rounds > MAX_ROUNDS:
+                    raise AssertionError(f"the task has asked {MAX_ROUNDS} times and asks again: {state!r}")
                 answers = self.client.stage.answers
                 if self.client.era == "2025":
                     self._respond(self.client.wire)
@@ -320,7 +320,7 @@ class StartedTask:
             else:
                 interval = state.shown.get("pollIntervalMs", state.shown.get("pollInterval"))
                 self.client.clock.advance(interval / 1000 if isinstance(interval, int) else 1)
-        raise AssertionError(f"the task does not end: {state!r} after {POLLS} polls")
+        raise AssertionError(f"the task does not end: {state!r} after {MAX_POLLS} polls")
 
     def _respond(self, wire: Wire) -> None:
         """Let the server ask on the stream of a request, and answer its earlier questions."""

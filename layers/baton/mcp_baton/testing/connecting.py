@@ -14,12 +14,12 @@ from mcp_baton.settings import Settings
 from mcp_baton.testing.answers import Answers
 from mcp_baton.testing.client import Client, Stage
 from mcp_baton.testing.function import Clock, Function, Invocations
-from mcp_baton.testing.mcp_client import REVISIONS, Era
+from mcp_baton.testing.mcp_client import ERA_REVISIONS, Era
 from mcp_baton.testing.overrides import Overrides
 from mcp_baton.testing.script import Script
 from mcp_baton.testing.store import TABLE, Store
 from mcp_baton.testing.workers import WORKERS, Events, Worker, Workers
-from mcp_baton.transport.adapter import SWEEP
+from mcp_baton.transport.adapter import SWEEP_EVENT
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -52,7 +52,7 @@ def connect(
         WorkflowError: a workflow cannot work; the check is complete (docs/workflows.md, "What is checked").
         ValueError: `era` or `workers` has another value.
     """
-    if era not in REVISIONS:
+    if era not in ERA_REVISIONS:
         raise ValueError(f"era={era!r}: it is '2026' or '2025'")
     if workers not in WORKERS:
         raise ValueError(f"workers={workers!r}: it is 'at once' or 'by hand'")
@@ -121,7 +121,7 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient", worke
         function, worker = Function(make, invocations), Worker(make, invocations, events, workers)
 
         def sweep() -> None:
-            function.invoke({SWEEP: {}}, None)
+            function.invoke({SWEEP_EVENT: {}}, None)
             worker.process_due()
 
         if settings.sweep and workers == "at once":

@@ -63,7 +63,7 @@ class Clock:
         return time.monotonic() + self._advanced_s
 
 
-TIMEOUT_S = 120.0
+FUNCTION_TIMEOUT_S = 120.0
 """The time limit of an invocation, as in the template, unless a test sets another."""
 
 
@@ -153,7 +153,7 @@ class Invocations:
         return max(0, int((limit_s - (self._clock.monotonic_s() - start_s)) * 1000))
 
     @contextmanager
-    def begin(self, *, is_repeat: bool, timeout_s: float = TIMEOUT_S) -> Iterator[Invocation]:
+    def begin(self, *, is_repeat: bool, timeout_s: float = FUNCTION_TIMEOUT_S) -> Iterator[Invocation]:
         began_s = self._clock.monotonic_s()
         invocation = Invocation(lambda: self._remaining_ms(began_s, timeout_s), is_repeat)
         self._running.append(invocation)
@@ -198,7 +198,9 @@ type Handler = Callable[[Any, LambdaContext], dict[str, Any]]
 class Function:
     """A handler, invoked as Lambda invokes it. After each kill, `make` makes a new one."""
 
-    def __init__(self, make: Callable[[], Handler], invocations: Invocations, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, make: Callable[[], Handler], invocations: Invocations, timeout_s: float = FUNCTION_TIMEOUT_S
+    ) -> None:
         self._make = make
         self._timeout_s = timeout_s
         self._invocations = invocations

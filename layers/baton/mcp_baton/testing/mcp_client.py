@@ -10,18 +10,18 @@ from typing import Any, Final, Literal, cast
 from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.envelope import METHOD_HEADER, NAME_HEADER, VERSION_HEADER, VERSION_KEY
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.tools.param_headers import KEYWORD
+from mcp_baton.tools.param_headers import PARAM_HEADER_KEYWORD
 
 type Era = Literal["2025", "2026"]
 """The era of a client: MCP 2025-11-25, with a handshake, or 2026-07-28, without one (docs/http.md, Eras)."""
 
-REVISIONS: Final[Mapping[str, str]] = {"2025": "2025-11-25", "2026": "2026-07-28"}
+ERA_REVISIONS: Final[Mapping[str, str]] = {"2025": "2025-11-25", "2026": "2026-07-28"}
 
-ROUNDS: Final = 50
+MAX_ROUNDS: Final = 50
 """The maximum number of times that a request may ask questions."""
 
-PAGES: Final = 1_000
-ENTRIES: Final = 100_000
+MAX_PAGES: Final = 1_000
+MAX_ENTRIES: Final = 100_000
 """The maximum number of pages and entries of a list."""
 
 _NAME_PARAMS: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -87,7 +87,7 @@ class McpClient(ABC):
             JsonRpcError: the server answers with an error.
         """
         sent_params = dict(params or {})
-        for number in range(ROUNDS + 1):
+        for number in range(MAX_ROUNDS + 1):
             result = self.send(method, sent_params, meta, era=era, is_repeat=number > 0)
             if result.get("resultType") != "input_required":
                 return result
@@ -95,7 +95,7 @@ class McpClient(ABC):
             sent_params["inputResponses"] = {key: self.answer(question, key) for key, question in questions.items()}
             if "requestState" in result:
                 sent_params["requestState"] = result["requestState"]
-        raise EndlessAnswer(f"{method}: the server has asked {ROUNDS} times and asks again")
+        raise EndlessAnswer(f"{method}: the server has asked {MAX_ROUNDS} times and asks again")
 
     def send(
         self,
@@ -108,9 +108,9 @@ class McpClient(ABC):
     ) -> dict[str, Any]:
         """As `result`, but questions are returned and not answered."""
         era, declared = era or self.era, dict[str, Json]()
-        headers = {VERSION_HEADER: REVISIONS[era]}
+        headers = {VERSION_HEADER: ERA_REVISIONS[era]}
         if era == "2026":
-            declared = {VERSION_KEY: REVISIONS["2026"], **self.declared}
+            declared = {VERSION_KEY: ERA_REVISIONS["2026"], **self.declared}
             headers |= standard_headers(method, params)
             if method == "tools/call":
                 headers |= parameter_headers(self.input_schema(str(params["name"])), params.get("arguments"))
@@ -126,15 +126,17 @@ class McpClient(ABC):
         """
         entries: list[dict[str, Any]] = []
         cursor: str | None = None
-        for _ in range(PAGES):
+        for _ in range(MAX_PAGES):
             page = self.result(method, {} if cursor is None else {"cursor": cursor}, era=era)
             entries += page.get(key, [])
             cursor = page.get("nextCursor")
             if cursor is None or (limit is not None and len(entries) >= limit):
                 return entries
-            if len(entries) > ENTRIES:
+            if len(entries) > MAX_ENTRIES:
                 break
-        raise EndlessAnswer(f"the list of {method} does not end: {PAGES:,} pages or {ENTRIES:,} entries were read")
+        raise EndlessAnswer(
+            f"the list of {method} does not end: {MAX_PAGES:,} pages or {MAX_ENTRIES:,} entries were read"
+        )
 
 
 def result_in(response: JsonObject, status: int) -> dict[str, Any]:
@@ -186,8 +188,8 @@ def parameter_headers(schema: Mapping[str, Any], arguments: Any) -> dict[str, st
         value = arguments.get(name) if isinstance(arguments, Mapping) else None
         if value is None or not isinstance(node, Mapping):
             continue
-        if KEYWORD in node:
-            headers[f"Mcp-Param-{node[KEYWORD]}"] = _header_value(value)
+        if PARAM_HEADER_KEYWORD in node:
+            headers[f"Mcp-Param-{node[PARAM_HEADER_KEYWORD]}"] = _header_value(value)
         headers |= parameter_headers(node, value)
     return headers
 

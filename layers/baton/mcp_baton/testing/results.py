@@ -14,7 +14,7 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.tasks.record import PAUSED_STEP, paused_step
 from mcp_baton.testing.mcp_client import JsonRpcError
 
-MAX_TEXT = 120
+MAX_REPR_CHARS = 120
 """The maximum length of a text in a `repr`."""
 
 _HIDDEN_FIELDS = frozenset({*PAUSED_STEP, "suggestedTool"})
@@ -69,7 +69,7 @@ def pause_in(reason: object, source: object) -> Pause:
 def short(value: object) -> str:
     """Return a value for a `repr`: JSON, shortened."""
     text = dumps_spaced(value) if isinstance(value, Mapping | list | str) else repr(value)
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"
+    return text if len(text) <= MAX_REPR_CHARS else f"{text[:MAX_REPR_CHARS]}…"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from secrets import token_urlsafe
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from mcp_baton.callbacks.items import KEY as CALLBACK
+from mcp_baton.callbacks.items import CALLBACK_SORT_KEY as CALLBACK
 from mcp_baton.callbacks.items import callback_key
+from mcp_baton.local.clock import MINUTE_S
 from mcp_baton.tasks.dynamodb.items import LISTED_AT, LISTED_IN, LISTS, OUTBOX
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.testing.function import Invocations
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 TABLE = "tasks"
-MINUTE_S = 60.0
 SERVER_FAULTS = {"InternalServerError": 500, "ServiceUnavailable": 503}
 """DynamoDB answers every other error with 400 (its API reference, Common Errors)."""
 

@@ -22,7 +22,7 @@ from mcp_baton.protocol.envelope import (
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.function import Function, Invocation
-from mcp_baton.testing.mcp_client import REVISIONS, Era, EventReader, McpClient
+from mcp_baton.testing.mcp_client import ERA_REVISIONS, Era, EventReader, McpClient
 
 OWNER_HEADER = "Baton-Testing-Owner"
 """Its value becomes the claim `sub`, which an authorizer would set."""
@@ -131,7 +131,7 @@ class Wire(McpClient):
         all_headers = {
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
-            VERSION_HEADER: REVISIONS[self.era],
+            VERSION_HEADER: ERA_REVISIONS[self.era],
             **headers,
         }
         return self._request("POST", "/mcp", all_headers, dumps(message).encode(), f"test-{message['id']}")

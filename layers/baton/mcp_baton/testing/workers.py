@@ -15,7 +15,7 @@ WORKERS = ("at once", "by hand")
 RETRY_AFTER_S = (60.0, 120.0)
 """The time before each retry of a failed invocation, as in Lambda."""
 
-TIMEOUT_S = 900.0
+WORKER_TIMEOUT_S = 900.0
 """The time limit of a worker's invocation, as in the template, unless a test sets another."""
 
 
@@ -92,7 +92,7 @@ class Worker:
     """The second function of a server under test."""
 
     def __init__(self, make: Callable[[], Handler], invocations: Invocations, events: Events, workers: Workers) -> None:
-        self._function = Function(make, invocations, TIMEOUT_S)
+        self._function = Function(make, invocations, WORKER_TIMEOUT_S)
         self._at_once = workers == "at once"
         self.events = events
 

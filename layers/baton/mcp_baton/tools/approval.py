@@ -17,24 +17,24 @@ from mcp_baton.tools.templates import fill, placeholders
 
 logger = logging.getLogger(__name__)
 
-LONGEST: Final = timedelta(days=400)
-MAX_IN_MESSAGE: Final = 300
+MAX_EXPIRY: Final = timedelta(days=400)
+MAX_MESSAGE_VALUE_CHARS: Final = 300
 """The maximum length of a value in a message, characters."""
 
 _WORD: Final = re.compile(r"\w+(?:[.@_-]\w+)*")
 
-GRACE_MS: Final = 3_600_000
+AFTER_WAITS_MS: Final = 3_600_000
 """How much longer a task lives than the approvals that it needs, milliseconds."""
 
 AFTER_APPROVAL: Final = "After the approval, make the same call again."
 
-SECRET: Final = "<secret>"  # noqa: S105 - stands for a secret
+HIDDEN_SECRET: Final = "<secret>"  # noqa: S105 - stands for a secret
 """What people see instead of an argument with a secret."""
 
-DEFAULT: Final = "<default>"
+HIDDEN_DEFAULT: Final = "<default>"
 """What people see instead of a default that is created for each call."""
 
-STANDS_FOR: Final = frozenset({SECRET, DEFAULT})
+STANDS_FOR: Final = frozenset({HIDDEN_SECRET, HIDDEN_DEFAULT})
 
 
 class Approval(Struct, frozen=True):
@@ -68,8 +68,8 @@ class Approval(Struct, frozen=True):
             raise _error("message", self.message, "a text such as 'Refund {amount} EUR?', or leave it out")
         if not (self.when is None or callable(self.when)):
             raise _error("when", self.when, "a function of the arguments, such as lambda amount, **_: amount > 100")
-        if not isinstance(self.expires, timedelta) or not timedelta(seconds=1) <= self.expires <= LONGEST:
-            raise _error("expires", self.expires, f"a timedelta from one second to {LONGEST.days} days")
+        if not isinstance(self.expires, timedelta) or not timedelta(seconds=1) <= self.expires <= MAX_EXPIRY:
+            raise _error("expires", self.expires, f"a timedelta from one second to {MAX_EXPIRY.days} days")
         if not isinstance(self.by_requester, bool):
             raise _error("by_requester", self.by_requester, "True or False")
 
@@ -101,7 +101,7 @@ def _error(field: str, value: object, remedy: str) -> RegistrationError:
 
 def _argument_text(value: Json) -> str:
     """One word, a number and a boolean as they are; everything else as JSON, so that it cannot pass as the message."""
-    value = shortened(value, MAX_IN_MESSAGE)
+    value = shortened(value, MAX_MESSAGE_VALUE_CHARS)
     return value if isinstance(value, str) and (_WORD.fullmatch(value) or value in STANDS_FOR) else one_line(value)
 
 

@@ -13,7 +13,7 @@ from mcp_baton.tasks.keys import Key, own_key
 
 URL_ELICITATION = "elicitation.url"
 
-REFUSED = "mcp-baton/refused"
+REFUSED_KEY = "mcp-baton/refused"
 """The member of a stored answer that has the client's reason if the client refused the question (handshake era)."""
 
 

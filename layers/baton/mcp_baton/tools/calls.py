@@ -94,4 +94,4 @@ class Attempt(Struct, frozen=True):
     place: Place = NO_PLACE
 
 
-FIRST = Attempt()
+FIRST_ATTEMPT = Attempt()

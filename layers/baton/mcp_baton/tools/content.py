@@ -140,7 +140,7 @@ def error_result(text: str) -> dict[str, Json]:
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
-LONG_CONTENT: Final = 8_000
+LONG_CONTENT_BYTES: Final = 8_000
 """Bytes of JSON. Hosts cut longer content at its end or in its middle."""
 
 
@@ -149,7 +149,7 @@ def with_note(blocks: Sequence[Json], text: str, *, is_error: bool) -> list[Json
     error, because some frameworks show only this one. In long content it is the first and the last block, otherwise
     the last one."""
     note: Json = {"type": "text", "text": text}
-    is_long = json_size(blocks) > LONG_CONTENT
+    is_long = json_size(blocks) > LONG_CONTENT_BYTES
     match blocks:
         case [{"type": "text", "text": error}] if is_error:
             first: list[Json] = [{"type": "text", "text": f"{text}\n\n{error}"}]

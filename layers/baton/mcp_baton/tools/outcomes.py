@@ -67,7 +67,7 @@ type Outcome = Succeeded | Failed
 """How a call ended."""
 
 
-MAX_FIELDS = 20
+MAX_INVALID_FIELDS = 20
 """Invalid fields that are reported: enough to see what is wrong."""
 
 

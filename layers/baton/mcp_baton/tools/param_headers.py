@@ -14,8 +14,8 @@ from mcp_baton.protocol.envelope import decode_header
 from mcp_baton.protocol.http import HEADER_NAME
 from mcp_baton.protocol.json import Json, JsonObject
 
-KEYWORD: Final = "x-mcp-header"
-PREFIX: Final = "mcp-param-"
+PARAM_HEADER_KEYWORD: Final = "x-mcp-header"
+PARAM_HEADER_PREFIX: Final = "mcp-param-"
 _SENDABLE = r"[\t\x20-\x7e]*"
 _NUMBER = r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?"
 _PRIMITIVE = frozenset({"string", "integer", "boolean"})
@@ -33,7 +33,7 @@ class Header(Struct, frozen=True):
 
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
         """Adds the annotation to the parameter's schema."""
-        return {**handler(core_schema), KEYWORD: self.name}
+        return {**handler(core_schema), PARAM_HEADER_KEYWORD: self.name}
 
 
 def mirrored(schema: Mapping[str, Any], subject: str) -> dict[tuple[str, ...], str]:
@@ -42,23 +42,23 @@ def mirrored(schema: Mapping[str, Any], subject: str) -> dict[tuple[str, ...], s
     Raises:
         RegistrationError: a mark is invalid, so that clients would reject the tool.
     """
-    if KEYWORD in schema or _has_misplaced_mark(schema, reachable=True):
+    if PARAM_HEADER_KEYWORD in schema or _has_misplaced_mark(schema, reachable=True):
         raise RegistrationError(
-            f"{subject}: {KEYWORD!r} can only mark parameters, and properties of plain object parameters"
+            f"{subject}: {PARAM_HEADER_KEYWORD!r} can only mark parameters, and properties of plain object parameters"
         )
     headers: dict[tuple[str, ...], str] = {}
     for path, node in _properties(schema):
-        if KEYWORD not in node:
+        if PARAM_HEADER_KEYWORD not in node:
             continue
-        name, kind = node[KEYWORD], node.get("type")
+        name, kind = node[PARAM_HEADER_KEYWORD], node.get("type")
         label = f"{subject}, parameter {'.'.join(path)!r}"
         if not isinstance(name, str) or not re.fullmatch(HEADER_NAME, name):
             raise RegistrationError(f"{label}: {name!r} is not allowed in the name of a header")
         if not isinstance(kind, str) or kind not in _PRIMITIVE:
             raise RegistrationError(f"{label}: only a string, an integer or a boolean can be mirrored into a header")
-        if PREFIX + name.lower() in headers.values():
+        if PARAM_HEADER_PREFIX + name.lower() in headers.values():
             raise RegistrationError(f"{label}: another parameter is mirrored into the header {name!r}")
-        headers[path] = PREFIX + name.lower()
+        headers[path] = PARAM_HEADER_PREFIX + name.lower()
     return headers
 
 
@@ -75,7 +75,7 @@ def _has_misplaced_mark(node: Any, *, reachable: bool) -> bool:
         return any(_has_misplaced_mark(item, reachable=False) for item in node)
     if not isinstance(node, Mapping):
         return False
-    if KEYWORD in node and not reachable:
+    if PARAM_HEADER_KEYWORD in node and not reachable:
         return True
     return any(_value_has_misplaced_mark(key, value, reachable) for key, value in node.items() if key not in _DATA)
 

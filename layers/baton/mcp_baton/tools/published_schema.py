@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from mcp_baton.protocol.json import JsonObject, dumps, json_size
-from mcp_baton.tools.param_headers import KEYWORD
+from mcp_baton.tools.param_headers import PARAM_HEADER_KEYWORD
 
-MAX_INLINE_BYTES: Final = 20_000
+MAX_INLINED_SCHEMA_BYTES: Final = 20_000
 """The longest schema without references, bytes of JSON."""
 
-MAX_NODES: Final = MAX_INLINE_BYTES // len('{"a":{}}')
-"""A schema with more nodes is longer than `MAX_INLINE_BYTES`. Inlining can make a schema exponentially longer."""
+MAX_SCHEMA_NODES: Final = MAX_INLINED_SCHEMA_BYTES // len('{"a":{}}')
+"""A schema with more nodes is longer than `MAX_INLINED_SCHEMA_BYTES`. Inlining can make a schema exponentially
+longer."""
 
 ANY_JSON: Final = {"description": "Any JSON."}
 """Says the same as `true`. Some frameworks take an object with an empty schema here for a text."""
@@ -39,7 +40,7 @@ def published(schema: JsonObject) -> Schema:
     root = cast("Schema", schema)
     try:
         result = _Writer(root.get("$defs", {}), inline=True).root(root)
-        if json_size(result) <= MAX_INLINE_BYTES:
+        if json_size(result) <= MAX_INLINED_SCHEMA_BYTES:
             return result
     except _TooLarge:
         pass
@@ -59,7 +60,7 @@ def optional_parameter(schema: Schema) -> Schema:
         return {**optional(schema), "nullable": True}
     kind = restriction.get("type")
     if isinstance(kind, str) and kind not in ("string", "null"):
-        return {**schema, "nullable": True} if f'"{KEYWORD}"' not in dumps(restriction) else schema
+        return {**schema, "nullable": True} if f'"{PARAM_HEADER_KEYWORD}"' not in dumps(restriction) else schema
     return {key: value for key, value in optional(schema).items() if key != "type" or kind == value}
 
 
@@ -71,7 +72,7 @@ def optional(schema: Schema) -> Schema:
     """
     about = {key: value for key, value in schema.items() if key in _ABOUT}
     rest = {key: value for key, value in schema.items() if key not in _ABOUT}
-    if f'"{KEYWORD}"' in dumps(rest):
+    if f'"{PARAM_HEADER_KEYWORD}"' in dumps(rest):
         return schema  # clients refuse a tool if a parameter in a header may have several types
     about.setdefault("default", None)
     if not rest:
@@ -139,7 +140,7 @@ class _Writer:
         if not isinstance(schema, Mapping):
             return schema
         self._nodes += 1
-        if self._inlines and self._nodes > MAX_NODES:
+        if self._inlines and self._nodes > MAX_SCHEMA_NODES:
             raise _TooLarge
         name = str(schema.get("$ref", "")).removeprefix(_REFERENCE)
         if name in self._definitions and name not in self._kept:

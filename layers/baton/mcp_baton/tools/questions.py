@@ -21,7 +21,7 @@ VALUE = "value"
 
 FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 TEXTS: Final = frozenset({"title", "description", "default"})
-MEMBERS: Final[Mapping[str, frozenset[str]]] = {
+FORM_MEMBERS: Final[Mapping[str, frozenset[str]]] = {
     "string": TEXTS | {"enum", "oneOf", "minLength", "maxLength", "format"},
     "number": TEXTS | {"minimum", "maximum"},
     "integer": TEXTS | {"minimum", "maximum"},
@@ -145,9 +145,9 @@ def form_field(schema: Any, definitions: Mapping[str, Any]) -> Field | None:
         if "default" in inline:
             inline["default"] = _choice_text(inline["default"])
     kind = inline.get("type")
-    if not isinstance(kind, str) or kind not in MEMBERS:
+    if not isinstance(kind, str) or kind not in FORM_MEMBERS:
         return None
-    field = {name: value for name, value in inline.items() if name == "type" or name in MEMBERS[kind]}
+    field = {name: value for name, value in inline.items() if name == "type" or name in FORM_MEMBERS[kind]}
     if field.get("format") not in FORMATS:
         field.pop("format", None)
     return Field(field, {text: value for text, value in choices.items() if text != value})
@@ -179,7 +179,7 @@ def _check_fields(form: JsonObject, name: str) -> None:
         raise ValueError(f"{name}: a form is an object with flat fields; give it `type: object` and `properties`")
     for field, schema in properties.items():
         if not isinstance(schema, Mapping) or not (
-            str(schema.get("type")) in MEMBERS and (schema["type"] != "array" or _is_choice_of_several(schema))
+            str(schema.get("type")) in FORM_MEMBERS and (schema["type"] != "array" or _is_choice_of_several(schema))
         ):
             raise ValueError(
                 f"{name}: the field {field!r} is not possible in a form; use text, numbers, booleans and choices"

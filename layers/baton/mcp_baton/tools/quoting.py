@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from mcp_baton.protocol.json import Json, dumps_spaced
 from mcp_baton.tools.templates import fill
 
-LONGEST = 500
+MAX_QUOTED_CHARS = 500
 """Characters of JSON that a value may have in an assistant's message, and characters of an error that are shown."""
 
 SHORT_NUMBER = 10**18
@@ -47,7 +47,7 @@ def _escaped(text: str) -> str:
     return _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
-def is_long(value: Json, limit: int = LONGEST) -> bool:
+def is_long(value: Json, limit: int = MAX_QUOTED_CHARS) -> bool:
     """Whether a value is too long to be shown."""
     if value is None or (isinstance(value, int) and abs(value) < SHORT_NUMBER):
         return False
@@ -59,7 +59,7 @@ def is_long(value: Json, limit: int = LONGEST) -> bool:
 
 def quoted_error(text: str) -> str:
     """An error as JSON on one line, cut if it is long."""
-    return one_line(text if len(text) <= LONGEST else f"{text[:LONGEST]} …")
+    return one_line(text if len(text) <= MAX_QUOTED_CHARS else f"{text[:MAX_QUOTED_CHARS]} …")
 
 
 def quoted_guidance(guidance: str, texts: Mapping[str, str]) -> str:

@@ -222,7 +222,7 @@ def parse_value_uri(uri: str) -> tuple[str, str] | None:
         return None
 
 
-MAX_URI = 8_000
+MAX_URI_CHARS = 8_000
 """The longest URI that is looked up, characters: as many octets as RFC 9110, section 4.1, recommends to support. The
 time to match a template grows with the length of the URI and the number of the template's variables."""
 
@@ -230,7 +230,7 @@ time to match a template grows with the length of the URI and the number of the 
 def find_in(resources: Mapping[str, Resource], uri: str) -> tuple[Resource, dict[str, str]] | None:
     """Find the resource at a URI, and its function's arguments. A resource with exactly this URI precedes one with an
     equal URI (RFC 3986, section 6.2), which precedes all templates."""
-    if len(uri) > MAX_URI or is_reserved(uri):
+    if len(uri) > MAX_URI_CHARS or is_reserved(uri):
         return None
     exact = resources.get(uri)
     if exact is not None and not exact.is_template:
@@ -258,8 +258,8 @@ def contents_of_outcome(uri: str, outcome: FetchedResource | Mismatch | Failed) 
 
 def mismatch_reason(resources: Mapping[str, Resource], uri: str) -> str:
     """Explain to the author of a workflow why a URI does not match the resource that the author probably means."""
-    if len(uri) > MAX_URI:
-        return f": it is longer than {MAX_URI} characters"
+    if len(uri) > MAX_URI_CHARS:
+        return f": it is longer than {MAX_URI_CHARS} characters"
     for resource in resources.values():
         name = resource.unsafe_variable(uri)
         if name is not None:

@@ -17,27 +17,27 @@ HIDDEN: Final = "_workflow.secret"
 _HIDDEN_VALUE: Final = MappingProxyType({HIDDEN: True})
 
 
-SHORTEST: Final = 4
+MIN_HIDDEN_CHARS: Final = 4
 """Characters that a secret must have to be hidden inside a longer text. Shorter ones occur in ordinary words."""
 
 
 type Container = Mapping[str, Json] | Sequence[Json]
 
 
-MOST_VALUES: Final = 100
+MAX_SECRET_VALUES: Final = 100
 """Values in a secret argument: each is searched for in results and messages, and so is each list and object."""
 
 
-LONGEST: Final = 65_536
+MAX_SECRET_CHARS: Final = 65_536
 """Characters of a secret argument."""
 
 
 def oversized_secret(text: Json, converted: Json) -> str | None:
     """Why a secret argument is too large to be searched for; `None` if it is not."""
-    if len(as_text(text)) > LONGEST or len(as_text(converted)) > LONGEST:
-        return f"has more than {LONGEST:,} characters; shorten it"
-    is_oversized = len(_values_in(converted)) > MOST_VALUES
-    return f"has more than {MOST_VALUES} values; shorten it" if is_oversized else None
+    if len(as_text(text)) > MAX_SECRET_CHARS or len(as_text(converted)) > MAX_SECRET_CHARS:
+        return f"has more than {MAX_SECRET_CHARS:,} characters; shorten it"
+    is_oversized = len(_values_in(converted)) > MAX_SECRET_VALUES
+    return f"has more than {MAX_SECRET_VALUES} values; shorten it" if is_oversized else None
 
 
 def secret_placeholder(name: str) -> str:
@@ -121,7 +121,7 @@ def secrets_of(names: Collection[str], texts: Mapping[str, str], converted: Mapp
             if text:
                 names_by_text.setdefault(text, name)
         containers += [(value, name) for value in values if isinstance(value, Mapping | list | tuple)]
-    parts = [(text, name) for text, name in names_by_text.items() if len(text) >= SHORTEST]
+    parts = [(text, name) for text, name in names_by_text.items() if len(text) >= MIN_HIDDEN_CHARS]
     parts += [(dumps(text)[1:-1], name) for text, name in parts if dumps(text)[1:-1] != text]
     return Secrets(given_names, names_by_text, tuple(sorted(parts, key=lambda part: -len(part[0]))), tuple(containers))
 

@@ -5,34 +5,34 @@ from typing import Final
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 
-MAX_SHOWN: Final = 8_192
+MAX_ARGUMENTS_CHARS: Final = 8_192
 """Characters of JSON up to which arguments are shown whole."""
 
-SHORT: Final = 1_000
+MIN_ARGUMENT_CHARS: Final = 1_000
 """Characters of an argument that are shown at least, even if others are long."""
 
-MOST_ARGUMENTS: Final = 100
+MANY_ARGUMENTS: Final = 100
 """With more arguments, less is shown of each long one: an item of DynamoDB has up to 400 KB."""
 
-MIN_PART: Final = 40
+MIN_PART_CHARS: Final = 40
 """Characters that are shown at least of a part of an object or a list. If there are too many parts for that, only the
 beginning of the JSON is shown."""
 
-MIN_OBJECT: Final = 2_000
+MIN_OBJECT_CHARS: Final = 2_000
 """Characters that the parts of an object may have at least, so that an object with many fields shows all of them."""
 
 
 def shortened_arguments(arguments: JsonObject) -> dict[str, Json]:
     """Return arguments as people see them."""
-    floor = min(SHORT, SHORT * MOST_ARGUMENTS // max(1, len(arguments)))
-    limit = max(_fair_share([_length(value) for value in arguments.values()], MAX_SHOWN), floor)
+    floor = min(MIN_ARGUMENT_CHARS, MIN_ARGUMENT_CHARS * MANY_ARGUMENTS // max(1, len(arguments)))
+    limit = max(_fair_share([_length(value) for value in arguments.values()], MAX_ARGUMENTS_CHARS), floor)
     return {name: shortened(value, limit) for name, value in arguments.items()}
 
 
 def shortened(value: Json, limit: int) -> Json:
     """Return a value with about this many characters. What is cut off is counted in the text."""
-    short_value = _shortened_part(value, limit, MIN_OBJECT)
-    return short_value if _length(short_value) <= 2 * MAX_SHOWN else _cut(dumps(value), limit)
+    short_value = _shortened_part(value, limit, MIN_OBJECT_CHARS)
+    return short_value if _length(short_value) <= 2 * MAX_ARGUMENTS_CHARS else _cut(dumps(value), limit)
 
 
 def _shortened_parts(value: Json, limit: int, floor: int) -> Json:
@@ -45,10 +45,14 @@ def _shortened_parts(value: Json, limit: int, floor: int) -> Json:
     if isinstance(value, Mapping):
         total = max(limit, floor) - sum(map(len, value))
         share = _fair_share([_length(item) for item in value.values()], total)
-        return {key: _shortened_part(item, share, floor) for key, item in value.items()} if share >= MIN_PART else None
+        return (
+            {key: _shortened_part(item, share, floor) for key, item in value.items()}
+            if share >= MIN_PART_CHARS
+            else None
+        )
     if isinstance(value, Sequence) and not isinstance(value, str):
         share = _fair_share([_length(item) for item in value], limit)
-        return [_shortened_part(item, share, 0) for item in value] if share >= MIN_PART else None
+        return [_shortened_part(item, share, 0) for item in value] if share >= MIN_PART_CHARS else None
     return None
 
 

@@ -66,7 +66,7 @@ class TaskSupport(Struct, frozen=True):
         return {"taskSupport": self.support}
 
 
-NO_TASK = TaskSupport()
+NEVER_A_TASK = TaskSupport()
 
 
 def task_support(options: dict[str, Any], subject: str) -> TaskSupport:
@@ -102,7 +102,7 @@ class Tool:
         input_schema: JsonObject | None = None,
         requires: frozenset[str] = frozenset(),
         sets: tuple[str, ...] = (),
-        tasks: TaskSupport = NO_TASK,
+        tasks: TaskSupport = NEVER_A_TASK,
         only_in: tuple[str, ...] = (),
         approval: Approval | None = None,
     ) -> None:
@@ -226,14 +226,14 @@ class Tool:
         value = outcome.value
         if outcome.shown is not None:
             structured = outcome.shown.get("structuredContent")
-            return {**outcome.shown, "content": outcome.shown["content"] or _text(structured, NOTHING)}
-        result: dict[str, Json] = {"content": _text(value, "null" if self.output else NOTHING)}
+            return {**outcome.shown, "content": outcome.shown["content"] or _text(structured, NO_VALUE_TEXT)}
+        result: dict[str, Json] = {"content": _text(value, "null" if self.output else NO_VALUE_TEXT)}
         if self.output:
             result["structuredContent"] = {"result": value} if self.output.wraps else value
         return result
 
 
-NOTHING: Final = "Done."
+NO_VALUE_TEXT: Final = "Done."
 """The text of a result without a value. Some frameworks take a result without content for a failure."""
 
 
@@ -241,7 +241,7 @@ def _text(value: Json, otherwise: str) -> list[Json]:
     return [{"type": "text", "text": otherwise if value is None else as_text(value)}]
 
 
-def check_approval(approval: object, subject: str, signature: Signature, tasks: TaskSupport = NO_TASK) -> None:
+def check_approval(approval: object, subject: str, signature: Signature, tasks: TaskSupport = NEVER_A_TASK) -> None:
     """Check the approval of a tool, or of a step that calls it.
 
     Raises:

@@ -14,13 +14,13 @@ from mcp_baton.transport.stream import StreamOpener, stream_opener
 
 logger = logging.getLogger(__name__)
 
-JOB: Final = "batonTask"
+JOB_EVENT: Final = "batonTask"
 """The member of an asynchronous event that names a background task (docs/background.md)."""
 
-SWEEP: Final = "batonSweep"
+SWEEP_EVENT: Final = "batonSweep"
 """The member of the clock's event (docs/background.md, The clock)."""
 
-CALLBACK: Final = "batonCallback"
+CALLBACK_EVENT: Final = "batonCallback"
 """The member of an event with a callback (docs/waiting.md, Other senders)."""
 
 type StartHandler = Callable[[object, Exchange], JsonObject]

@@ -33,7 +33,7 @@ STREAM_HEADERS: Mapping[str, str] = MappingProxyType(
 KEEP_ALIVE_S = 15.0
 """The longest silence of a stream, seconds (docs/http.md)."""
 
-PIECE_CHARACTERS = 65_536
+PIECE_CHARS = 65_536
 """The characters of a long text that are written at once."""
 
 
@@ -185,8 +185,8 @@ class Exchange:
     def _write_long(self, message: str, placeholder: str, text: str) -> None:
         head, _, tail = _on_one_line(message).partition(placeholder)
         self._write(f"event: message\ndata: {head}".encode())
-        for start in range(0, len(text), PIECE_CHARACTERS):
-            self._write(_on_one_line(escaped(text[start : start + PIECE_CHARACTERS])).encode())
+        for start in range(0, len(text), PIECE_CHARS):
+            self._write(_on_one_line(escaped(text[start : start + PIECE_CHARS])).encode())
         self._write(f"{tail}\n\n".encode())
 
     def _write(self, data: bytes) -> None:

@@ -5,7 +5,11 @@ from typing import Final
 from mcp_baton.protocol.http import HttpRequest, HttpResponse
 from mcp_baton.protocol.json import MAX_DEPTH, Json, JsonObject, TooDeep, dumps, loads
 
-HEADERS: Final = {"Content-Type": "application/json", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+JSON_API_HEADERS: Final = {
+    "Content-Type": "application/json",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
 class Refused(Exception):
@@ -17,7 +21,7 @@ class Refused(Exception):
 
 
 def reply(status: int, body: JsonObject) -> HttpResponse:
-    return HttpResponse(status, HEADERS, dumps(body).encode())
+    return HttpResponse(status, JSON_API_HEADERS, dumps(body).encode())
 
 
 def json_in(request: HttpRequest, limit: int) -> Json:

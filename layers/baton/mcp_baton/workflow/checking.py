@@ -51,12 +51,12 @@ MAX_STEPS = 100
 MAX_STEP_NAME_CHARS = 64
 """The longest name of a step. Its stored state has the name up to five times."""
 
-MAX_LISTS = 20
+MAX_LIST_STEPS = 20
 """The maximum number of steps with `each` of a workflow. Their items fit into the same expression."""
 
 A_TIME: Final = f"give a timedelta, or a time in ISO 8601 such as {EXAMPLE}"
 
-MAX_PARALLEL = 100
+MAX_PARALLEL_CALLS = 100
 """The most calls that may run at the same time."""
 
 
@@ -92,10 +92,10 @@ def _size_faults(workflow: Workflow) -> Iterator[str]:
         yield "it has no steps; give it at least one"
     if len(workflow.steps) > MAX_STEPS:
         yield f"it has {len(workflow.steps)} steps; at most {MAX_STEPS} are possible"
-    if sum(step.each is not None for step in workflow.steps) > MAX_LISTS:
-        yield f"more than {MAX_LISTS} steps have each=…; make two workflows"
+    if sum(step.each is not None for step in workflow.steps) > MAX_LIST_STEPS:
+        yield f"more than {MAX_LIST_STEPS} steps have each=…; make two workflows"
     if not _is_width(workflow.parallel):
-        yield f"parallel={workflow.parallel!r}: give a whole number from 1 to {MAX_PARALLEL}"
+        yield f"parallel={workflow.parallel!r}: give a whole number from 1 to {MAX_PARALLEL_CALLS}"
 
 
 def _reserved_names(workflow: Workflow) -> dict[str, str]:
@@ -139,7 +139,7 @@ def not_json(value: object) -> str | None:
     return None
 
 
-MAX_FIELDS: Final = 20
+MAX_FIELDS_NAMED: Final = 20
 """The most fields of an output that an error lists."""
 
 
@@ -225,7 +225,9 @@ def field_error(source: StepOutput, producing: Step, invalid: InvalidPath) -> st
         return error
     paths = [".".join((path, *invalid.remaining_keys)) for path in invalid.alternatives]
     suggestion = closest(".".join((invalid.path, *invalid.remaining_keys)), paths)
-    fields = ", ".join((*invalid.alternatives[:MAX_FIELDS], *["…"][: len(invalid.alternatives) > MAX_FIELDS]))
+    fields = ", ".join(
+        (*invalid.alternatives[:MAX_FIELDS_NAMED], *["…"][: len(invalid.alternatives) > MAX_FIELDS_NAMED])
+    )
     return f"{error}, only {fields}; did you mean {suggestion!r}?" if suggestion else f"{error}; it has {fields}"
 
 
@@ -479,7 +481,7 @@ def _list_faults(
     if any(isinstance(part, Item) for source in other_sources for part in parts_of(source)):
         yield "item() is the current element of a list, for the arguments of a step with each=…"
     if not _is_width(step.parallel) or (step.parallel > 1 and step.each is None):
-        yield f"parallel={step.parallel!r}: give a whole number from 1 to {MAX_PARALLEL}, to a step with each=…"
+        yield f"parallel={step.parallel!r}: give a whole number from 1 to {MAX_PARALLEL_CALLS}, to a step with each=…"
     if step.each is not None:
         yield from _each_faults(step, step.each, workflow, earlier_steps, tools)
 
@@ -533,7 +535,7 @@ def _order_faults(step: Step, earlier_steps: Mapping[str, Step]) -> Iterator[str
 
 
 def _is_width(value: object) -> bool:
-    return type(value) is int and 1 <= value <= MAX_PARALLEL
+    return type(value) is int and 1 <= value <= MAX_PARALLEL_CALLS
 
 
 def _output_of(step: Step, tools: Mapping[str, Callee]) -> Schema | None:

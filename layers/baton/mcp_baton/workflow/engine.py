@@ -43,7 +43,7 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.store import Batch, TaskStore, Timing, write_decided
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.tools.approval import GRACE_MS, denied_call
+from mcp_baton.tools.approval import AFTER_WAITS_MS, denied_call
 from mcp_baton.tools.calls import Attempt, Place
 from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Outcome, Prepared, ResourceUnavailable, Succeeded
 from mcp_baton.workflow.batch import merged_items, run_batch
@@ -77,7 +77,6 @@ from mcp_baton.workflow.wait import Callback
 logger = logging.getLogger(__name__)
 
 INTERNAL: Final = "internal error; the server's log has the details"
-RETRY_AFTER_MS: Final = 1_000
 WRITE_ATTEMPTS: Final = 10
 """How often a run tries to write. Each lost race means that a continuation wrote in between."""
 
@@ -146,7 +145,7 @@ class Engine:
                 store.cancel(task.owner, task.task_id, lease.current_claim)
             except StoreError:
                 logger.warning("task %s was created too late and is not cancelled", task.task_id, exc_info=True)
-            raise StoreBusy("the task was created too late", RETRY_AFTER_MS)
+            raise StoreBusy("the task was created too late")
         return lease
 
     def take(
@@ -388,8 +387,8 @@ class Engine:
         if self._store is None or run.lease is None:
             return until_ms
         with suppress(StoreError):  # the run's write finds out if the task is over
-            ttl_ms = until_ms - now_ms + GRACE_MS
-            least_ms = ttl_ms - GRACE_MS // 2  # most tasks were created with a sufficient lifetime
+            ttl_ms = until_ms - now_ms + AFTER_WAITS_MS
+            least_ms = ttl_ms - AFTER_WAITS_MS // 2  # most tasks were created with a sufficient lifetime
             run.lease.task = self._store.jobs.extend(run.lease.task, ttl_ms, least_ms)
         task = run.lease.task
         ends_ms = task.created_ms + task.ttl_ms

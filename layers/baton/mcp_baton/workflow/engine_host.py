@@ -8,7 +8,7 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
-from mcp_baton.tools.calls import FIRST, Attempt
+from mcp_baton.tools.calls import FIRST_ATTEMPT, Attempt
 from mcp_baton.tools.outcomes import Failed, FetchedResource, Mismatch, Outcome, Prepared, ResourceUnavailable
 from mcp_baton.tools.resource import contents_of_outcome, find_in, mismatch_reason
 from mcp_baton.tools.running.runner import CallOptions, bound_resource, bound_tool, call, run
@@ -55,12 +55,12 @@ class ServerHost:
         schemas, definitions = argument_schemas((question,))
         return {**schemas[question.name], "$defs": definitions} if definitions else schemas[question.name]
 
-    def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
+    def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST_ATTEMPT) -> Outcome:
         """Run a tool. It continues if the client disconnects: its result is recorded in the task."""
         target = bound_tool(self._execution.server.tools[prepared.name])
         options = self._options(variables, attempt)
         try:
-            if attempt.number > FIRST.number:
+            if attempt.number > FIRST_ATTEMPT.number:
                 # The tool may have changed the arguments of the first call.
                 new_prepared = target.prepare(prepared.arguments)
                 prepared = new_prepared if isinstance(new_prepared, Prepared) else prepared
@@ -82,7 +82,7 @@ class ServerHost:
         except ProtocolError as error:
             raise ResourceUnavailable(error.message) from error
 
-    def _options(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> CallOptions:
+    def _options(self, variables: TaskVariables | None, attempt: Attempt = FIRST_ATTEMPT) -> CallOptions:
         return CallOptions(variables, self._map_progress, stay=True, attempt=attempt, pulse=self.pulse)
 
     def announce(self, started: int, total: int, step: str, task_id: str | None) -> None:

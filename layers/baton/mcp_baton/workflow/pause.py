@@ -13,13 +13,13 @@ from msgspec import Struct, ValidationError, convert, field, structs, to_builtin
 
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tools.approval import NotApproved
-from mcp_baton.tools.outcomes import MAX_FIELDS, Failed, Failure, InvalidField
+from mcp_baton.tools.outcomes import MAX_INVALID_FIELDS, Failed, Failure, InvalidField
 from mcp_baton.workflow.definition import Step
 
-MAX_TEXT: Final = 4_000
+MAX_REASON_TEXT_CHARS: Final = 4_000
 """Characters of a text in a stored reason. A reason is always stored, so it must stay small."""
 
-MAX_FIELD_TEXT: Final = 500
+MAX_REASON_FIELD_CHARS: Final = 500
 """Characters of a text in a list of a stored reason."""
 
 
@@ -63,7 +63,7 @@ class Reason(Struct, frozen=True, tag_field="type", rename="camel", omit_default
 
     def to_json(self) -> JsonObject:
         """The stored form, which is also sent to clients. Long texts are cut."""
-        members: JsonObject = _cut(to_builtins(self), MAX_TEXT)
+        members: JsonObject = _cut(to_builtins(self), MAX_REASON_TEXT_CHARS)
         return members
 
     def as_error(self) -> str:
@@ -137,7 +137,7 @@ class SchemaMismatch(Reason, frozen=True, tag="schemaMismatch"):
 
     @property
     def shown_fields(self) -> tuple[InvalidField, ...]:
-        return self.invalid_fields[:MAX_FIELDS]
+        return self.invalid_fields[:MAX_INVALID_FIELDS]
 
     @property
     def missing_arguments(self) -> tuple[str, ...]:
@@ -394,5 +394,5 @@ def _cut(value: Any, limit: int) -> Any:
         return {name: _cut(item, limit) for name, item in value.items()}
     if isinstance(value, tuple):
         is_of_objects = bool(value) and isinstance(value[0], dict)
-        return [_cut(item, MAX_FIELD_TEXT) for item in (value[:MAX_FIELDS] if is_of_objects else value)]
+        return [_cut(item, MAX_REASON_FIELD_CHARS) for item in (value[:MAX_INVALID_FIELDS] if is_of_objects else value)]
     return value

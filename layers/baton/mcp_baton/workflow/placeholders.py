@@ -17,10 +17,10 @@ from mcp_baton.workflow.remaining import Handle
 from mcp_baton.workflow.resolve import Known, NoField, NoOutput, NotGiven, NoVariable, Resolution
 from mcp_baton.workflow.sources import Found, PromptArg, Source, StepOutput, TaskVariable
 
-LONGEST: Final = 2_000
+MAX_PLACEHOLDER_CHARS: Final = 2_000
 """Characters of the longest text that can be a placeholder."""
 
-MOST: Final = 100
+MAX_PLACEHOLDERS: Final = 100
 """Placeholders in one call. Each is searched for among the sources of the workflow."""
 
 _OUTPUT, _FIELD, _VARIABLE = "output from ", "field '", "task variable "
@@ -30,7 +30,7 @@ _PART = re.compile(r"<[^<>]+>")
 
 GIVE: Final = "give the value itself"
 SUPPLY: Final = f"a value that you must supply; {GIVE}"
-SECRET: Final = f"a value that is secret, and is not kept; {GIVE}"
+SECRET_VALUE: Final = f"a value that is secret, and is not kept; {GIVE}"
 INSIDE: Final = f"a placeholder inside of a value is not replaced; {GIVE}"
 WITHOUT_TASK: Final = f"a placeholder of a workflow, and this call names no task that has its value; {GIVE}"
 NO_STATE: Final = " its value cannot be read now"
@@ -103,12 +103,14 @@ def replace_placeholders(arguments: JsonObject, plan: Plan | None, limits: Place
         if source is None:
             unknown += [
                 UnknownPlaceholder(name, inner, INSIDE)
-                for inner in placeholders_in(text)[:MOST]
+                for inner in placeholders_in(text)[:MAX_PLACEHOLDERS]
                 if _source_or_reason(inner, name, plan, sources.find)
             ]
             continue
-        if len(names) == MOST:
-            unknown.append(UnknownPlaceholder(name, str(text), f"a call can have at most {MOST} placeholders; {GIVE}"))
+        if len(names) == MAX_PLACEHOLDERS:
+            unknown.append(
+                UnknownPlaceholder(name, str(text), f"a call can have at most {MAX_PLACEHOLDERS} placeholders; {GIVE}")
+            )
             break
         names.append(name)
         value, size, read_bytes = (source, 0, 0) if isinstance(source, str) else _value(source, plan, remaining)
@@ -128,7 +130,7 @@ def replace_placeholders(arguments: JsonObject, plan: Plan | None, limits: Place
 
 def is_placeholder(text: str) -> bool:
     """Whether a text has the form of a placeholder."""
-    if not text.startswith("<") or not text.endswith(">") or len(text) > LONGEST:
+    if not text.startswith("<") or not text.endswith(">") or len(text) > MAX_PLACEHOLDER_CHARS:
         return False
     return _output_in(text) is not None or _NAMED.fullmatch(text) is not None
 
@@ -158,7 +160,7 @@ def unreplaced(tool: str, arguments: JsonObject, workflows: Iterable[Workflow]) 
     ]
     return tuple(
         UnknownPlaceholder(name, text, WITHOUT_TASK)
-        for name, text in found[:MOST]
+        for name, text in found[:MAX_PLACEHOLDERS]
         if any(_is_of(text, name, workflow, sources.find) for workflow, sources in users)
     )
 
@@ -207,7 +209,7 @@ def _source_or_reason(
         return SUPPLY if name == argument else None
     workflow = plan.workflow if plan else None
     if kind == "secret":
-        return SECRET if workflow is None or name in workflow.secrets else None
+        return SECRET_VALUE if workflow is None or name in workflow.secrets else None
     if plan is None or workflow is None or plan.known is None:
         return f"{NO_STATE}; {GIVE}"
     return find(text)
@@ -219,7 +221,7 @@ def _value(source: Source, plan: Plan | None, limits: PlaceholderLimits) -> tupl
         return f"{NO_STATE}; {GIVE}", 0, 0
     known, workflow = plan.known, plan.workflow
     if isinstance(source, PromptArg) and source.name in known.secrets.names:
-        return SECRET, 0, 0  # The value is not stored.
+        return SECRET_VALUE, 0, 0  # The value is not stored.
     load = known.stored_bytes(source)
     if load > limits.inserted_bytes and isinstance(source, StepOutput | TaskVariable) and source.path is None:
         return _too_long(load, plan, workflow), 0, 0

@@ -79,10 +79,10 @@ def _is_equal_json(first: Json, second: Json) -> bool:
 
 logger = logging.getLogger(__name__)
 
-READ_BYTES: Final = 8_192
+MAX_COMPARED_BYTES: Final = 8_192
 """A larger stored value is compared with a call's argument by its digest, if possible."""
 
-SHORTEST_FORM: Final = 5
+MIN_FORM_CHARS: Final = 5
 """How many times longer one JSON text of a value can be than another one: `-0.0,` and `0,`, with a margin."""
 
 type PromptArguments = Callable[[TaskRecord], tuple[Mapping[str, str], Mapping[str, Json]] | None]
@@ -246,12 +246,12 @@ class Plan:
         if self.known is None or not isinstance(source, StepOutput | TaskVariable):
             return None
         size = self.known.stored_bytes(source)
-        if source.path is not None or size <= READ_BYTES:
+        if source.path is not None or size <= MAX_COMPARED_BYTES:
             return None
         if argument not in call.arguments:
             return False
         text = dumps(call.arguments[argument]).encode()
-        if argument in call.exact or len(text) * SHORTEST_FORM < size:
+        if argument in call.exact or len(text) * MIN_FORM_CHARS < size:
             return holds(self.task, self.known.stored_name(source), text)
         return None
 

@@ -12,8 +12,8 @@ from msgspec import Struct, structs
 from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.tasks.record import is_denied
 from mcp_baton.tools.arguments import TASK_ID
-from mcp_baton.tools.outcomes import MAX_FIELDS
-from mcp_baton.tools.quoting import LONGEST, encoded_uri, is_long, quoted_guidance
+from mcp_baton.tools.outcomes import MAX_INVALID_FIELDS
+from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, encoded_uri, is_long, quoted_guidance
 from mcp_baton.tools.secrets import secret_placeholder
 from mcp_baton.tools.templates import as_text, encoded, fill, placeholders
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, Step, Workflow
@@ -24,7 +24,7 @@ from mcp_baton.workflow.resolve import Known, NoElement, NoField, NoneOf, NoOutp
 from mcp_baton.workflow.server_view import ServerView
 from mcp_baton.workflow.sources import Constant, Found, Item, PromptArg, Source, StepOutput, TaskVariable
 
-NOTHING: Final[JsonObject] = MappingProxyType({})
+NO_ARGUMENTS: Final[JsonObject] = MappingProxyType({})
 
 
 class Requirements(Protocol):
@@ -48,7 +48,7 @@ class Handle(Struct, frozen=True):
     task_id: str
     workflow: Workflow
     accepts_id: Callable[[str], bool] = lambda _: False
-    extra_arguments: Mapping[str, Json] = NOTHING
+    extra_arguments: Mapping[str, Json] = NO_ARGUMENTS
 
     @property
     def tool(self) -> str | None:
@@ -214,7 +214,7 @@ class RemainingCalls(Struct, frozen=True):
         resume_calls = self.resume_handle.resume_call() if self.resume_handle else []
         if step.each is not None:
             items = self.known.items_of(step)
-            for index in self.open_elements(step)[:MAX_FIELDS]:
+            for index in self.open_elements(step)[:MAX_INVALID_FIELDS]:
                 yield from self.at(items.elements[index]).entry_of(step) if items else ()
         elif step.tool is not None and resume_calls and self.is_too_long(step):
             yield from resume_calls
@@ -235,12 +235,12 @@ class RemainingCalls(Struct, frozen=True):
         """The same for one element of a step's list."""
         return structs.replace(self, known=self.known.at(element))
 
-    def call_of(self, step: Step, tool: str, limit: int = LONGEST) -> dict[str, Json]:
+    def call_of(self, step: Step, tool: str, limit: int = MAX_QUOTED_CHARS) -> dict[str, Json]:
         """The arguments of a call that names the task, if it has to."""
         arguments = self.arguments(step, limit)
         return self.handle.with_task_id(tool, arguments) if self.handle else arguments
 
-    def arguments(self, step: Step, limit: int = LONGEST) -> dict[str, Json]:
+    def arguments(self, step: Step, limit: int = MAX_QUOTED_CHARS) -> dict[str, Json]:
         """A call's arguments. Unknown, invalid and long values are replaced by placeholders."""
         known = self.known
         required, answers = self.tools.required(step.tool or ""), known.answers.get(step.name, {})

@@ -27,7 +27,7 @@ from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 logger = logging.getLogger(__name__)
 
-REPEATS: Final = "repeats"
+REPEATS_KEY: Final = "repeats"
 """The member of `_meta` of a reply to a repeated call."""
 
 SLOW_MS: Final = 3_000
@@ -36,9 +36,8 @@ SLOW_MS: Final = 3_000
 CREATION_S: Final = 2.0
 """How long after its arrival a repeated call waits until the first call has created its task, seconds."""
 
-RETRY_AFTER_MS: Final = 1_000
 FIRST_LOOK_S: Final = 0.05
-ATTEMPTS: Final = 10
+START_ATTEMPTS: Final = 10
 
 
 class RepeatedCall(BatonError):
@@ -116,7 +115,7 @@ class Starter:
         starts, earlier = self._store.starts, None
         until_ms = lease_end(self._store, self._request.exchange.remaining_ms)
         start = Start(self._store.new_task_id(), self._request.asked_ms(), until_ms)
-        for _ in range(ATTEMPTS):
+        for _ in range(START_ATTEMPTS):
             try:
                 if self._anew:
                     starts.replace(self._owner, self._digest, start)
@@ -132,7 +131,7 @@ class Starter:
                 return start
             self._check(found)
             earlier = found
-        raise StoreBusy("equal calls have started tasks until no attempt was left", RETRY_AFTER_MS)
+        raise StoreBusy("equal calls have started tasks until no attempt was left")
 
     def forget(self, start: Start) -> None:
         """Remove the start of a task that was not created, so that the next equal call does not wait for it."""
@@ -210,7 +209,7 @@ class Starter:
             return None
         except StoreUnavailable as error:
             # An equal call may be running.
-            raise StoreBusy(f"task {task_id}: it cannot be read: {error}", RETRY_AFTER_MS) from error
+            raise StoreBusy(f"task {task_id}: it cannot be read: {error}") from error
 
     def _note(self, kind: str, task_id: str) -> None:
         note(self._request, kind, f"task {task_id}")

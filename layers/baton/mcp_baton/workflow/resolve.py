@@ -12,7 +12,7 @@ from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import RESULT_PREFIX, WAIT_PREFIX, StepStatus, is_early
 from mcp_baton.tools.outcomes import InvalidField, Mismatch, Prepared
-from mcp_baton.tools.quoting import LONGEST, is_long, one_line
+from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, is_long, one_line
 from mcp_baton.tools.secrets import NO_SECRETS, Secrets, shown_texts
 from mcp_baton.tools.templates import as_text, copy_json, fill, fill_json, fill_uri, placeholders
 from mcp_baton.workflow.definition import Step, Workflow
@@ -54,7 +54,7 @@ LEFT_OUT: Final = "(not given)"
 """Shown in a question in place of an argument of the workflow that was left out."""
 
 LONG_BYTES: Final = 2_000
-"""A stored value of more bytes is longer than `quoting.LONGEST` characters, so it is not shown."""
+"""A stored value of more bytes is longer than `quoting.MAX_QUOTED_CHARS` characters, so it is not shown."""
 
 FIELD_BYTES: Final = 100_000
 """A stored value of more bytes is not read to show one field of it."""
@@ -336,7 +336,7 @@ class Known(Struct, frozen=True):
         is_field = isinstance(source, StepOutput | TaskVariable) and source.path is not None
         return self.stored_bytes(source) > (FIELD_BYTES if is_field else LONG_BYTES)
 
-    def shortened(self, value: Json, source: Source | None, limit: int = LONGEST) -> Json:
+    def shortened(self, value: Json, source: Source | None, limit: int = MAX_QUOTED_CHARS) -> Json:
         """A value, or its placeholder if it is long and has one."""
         if source is None or isinstance(source, Item) or not is_long(value, limit):
             return value

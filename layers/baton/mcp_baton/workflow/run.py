@@ -10,11 +10,11 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import (
     EARLY_PREFIX,
-    JOB,
-    MOST_JOBS,
+    MAX_JOBS_PER_TASK,
     PROGRESS,
     RESULT_PREFIX,
     SALT,
+    WAITING_JOBS,
     Claim,
     NewTask,
     StepStatus,
@@ -418,9 +418,9 @@ class OpenRun:
         noted_jobs = waiting_jobs(self.variables)
         jobs = [name for name in noted_jobs if name != job_id]
         if job_id is not None and waits:
-            jobs = [*jobs, job_id][-MOST_JOBS:]
+            jobs = [*jobs, job_id][-MAX_JOBS_PER_TASK:]
         if job_id is not None and tuple(jobs) != noted_jobs:
-            self.variables.note(JOB, jobs[0] if len(jobs) == 1 else jobs)
+            self.variables.note(WAITING_JOBS, jobs[0] if len(jobs) == 1 else jobs)
 
     def first_open(self) -> int:
         """The place of the first step that is not settled."""

@@ -18,8 +18,8 @@ from mcp_baton.exceptions import (
 )
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, waiting_jobs
-from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
-from mcp_baton.tools.approval import GRACE_MS
+from mcp_baton.telemetry import RECORDINGS_LOST, RUNS_COMPLETED, RUNS_PAUSED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
+from mcp_baton.tools.approval import AFTER_WAITS_MS
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import Failed, Succeeded
 from mcp_baton.tools.schema.prompt_arguments import (
@@ -149,7 +149,7 @@ def new_input(execution: Execution, workflow: Workflow, arguments: JsonObject, t
     if workflow.ttl is not None:
         ttl_ms = ttl_ms or milliseconds(workflow.ttl)
     if wait_ms:
-        ttl_ms = max(ttl_ms or execution.services.settings.default_ttl_ms, wait_ms + GRACE_MS)
+        ttl_ms = max(ttl_ms or execution.services.settings.default_ttl_ms, wait_ms + AFTER_WAITS_MS)
     return _input(execution.owner, workflow.arguments, arguments, {}, answers, ttl_ms)
 
 
@@ -343,7 +343,7 @@ def _add_metrics(execution: Execution, run: EndedRun) -> None:
     if retries:
         execution.services.telemetry.add(STEP_RETRIES, retries)
     if run.pause:
-        execution.services.telemetry.add(PAUSES, of=run.pause.type)
+        execution.services.telemetry.add(RUNS_PAUSED, of=run.pause.type)
     elif run.stop is None:
         execution.services.telemetry.add(RUNS_COMPLETED)
     no_task = run.task is None and run.workflow.durable and execution.store is not None and execution.owner is not None

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import Struct
 
 from mcp_baton.exceptions import WorkflowError
-from mcp_baton.protocol.budget import PLACEHOLDER_BYTES
+from mcp_baton.protocol.budget import DEFAULT_PLACEHOLDER_BYTES
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import EXTRA_PREFIX, ITEMS_PREFIX, StepStatus, TaskRecord, steps_of
-from mcp_baton.tools.approval import GRACE_MS
+from mcp_baton.tools.approval import AFTER_WAITS_MS
 from mcp_baton.tools.arguments import TASK_ARGUMENT, TASK_ID, Argument
 from mcp_baton.tools.completion import Completion
 from mcp_baton.tools.prompt import Prompt
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 type TaskIds = Literal["meta", "text"]
 """Where clients read and write a task's id: only in `_meta`, or also in prompts' texts and arguments."""
 
-REPEATS: Final = timedelta(minutes=2)
+DEFAULT_REPEATS: Final = timedelta(minutes=2)
 
 
 class ServerOptions(Struct, frozen=True):
@@ -45,8 +45,8 @@ class ServerOptions(Struct, frozen=True):
     task_ids: TaskIds = "meta"
     poll_interval_s: float | None = None
     result_wait_s: float = 30
-    placeholder_bytes: int = PLACEHOLDER_BYTES
-    repeats: timedelta = REPEATS
+    placeholder_bytes: int = DEFAULT_PLACEHOLDER_BYTES
+    repeats: timedelta = DEFAULT_REPEATS
 
 
 class ServerView(Struct, frozen=True):
@@ -121,10 +121,10 @@ class ServerView(Struct, frozen=True):
         """
         for workflow in self.workflows.values():
             waits = self._longest_waits(workflow) if any(step.is_wait for step in workflow.steps) else ()
-            needed_ms = sum(wait_ms for _, wait_ms in waits) + GRACE_MS if waits else 0
+            needed_ms = sum(wait_ms for _, wait_ms in waits) + AFTER_WAITS_MS if waits else 0
             ttl_ms = needed_ms if workflow.ttl is None else milliseconds(workflow.ttl)
             parts = [f"{hours_text(wait_ms)} for {subject}" for subject, wait_ms in waits]
-            needs = f"it needs {hours_text(needed_ms)} ({', '.join(parts)}, and {hours_text(GRACE_MS)} more)"
+            needs = f"it needs {hours_text(needed_ms)} ({', '.join(parts)}, and {hours_text(AFTER_WAITS_MS)} more)"
             shorter = "lower the approval's expires or the wait's time"
             if needed_ms > ttl_ms:
                 cause = f"{needs}, and its ttl is {hours_text(ttl_ms)}; make ttl longer, or {shorter}"

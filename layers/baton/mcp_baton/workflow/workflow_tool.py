@@ -18,12 +18,12 @@ from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_RESULT, Ste
 if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaMode
 
-LONGEST: Final = 599
+MAX_DESCRIPTION_CHARS: Final = 599
 """The longest description, characters. It costs tokens in each conversation."""
 
-LONGEST_GOAL: Final = 200
-LONGEST_SUMMARY: Final = 80
-LONGEST_TITLE: Final = 60
+MAX_GOAL_CHARS: Final = 200
+MAX_SUMMARY_CHARS: Final = 80
+MAX_TITLE_CHARS: Final = 60
 
 _ENDING: Final = (
     "It may pause, for instance where a step fails or a value is missing. The result then says which calls remain and "
@@ -35,17 +35,17 @@ type Summarise = Callable[[str], str]
 
 
 def title_of(workflow: Workflow) -> str:
-    return workflow.title or shorten(_sentence(workflow.description).rstrip("."), LONGEST_TITLE) or workflow.name
+    return workflow.title or shorten(_sentence(workflow.description).rstrip("."), MAX_TITLE_CHARS) or workflow.name
 
 
 def describe_workflow(workflow: Workflow, summarise: Summarise) -> str:
     """Return the description for models: the steps, that the workflow may pause, and how to continue."""
-    goal = shorten(_sentence(workflow.description), LONGEST_GOAL)
+    goal = shorten(_sentence(workflow.description), MAX_GOAL_CHARS)
     count = len(workflow.steps)
     intro = f"{goal} The server runs {count} {'step' if count == 1 else 'steps'}:".lstrip()
-    longest = LONGEST - len(intro) - len(_ENDING) - 2
+    longest = MAX_DESCRIPTION_CHARS - len(intro) - len(_ENDING) - 2
     summaries = [f"{number}. {_describe_step(step, summarise)}" for number, step in enumerate(workflow.steps, 1)]
-    names = [f"{number}. {shorten(step.name, LONGEST_SUMMARY)}." for number, step in enumerate(workflow.steps, 1)]
+    names = [f"{number}. {shorten(step.name, MAX_SUMMARY_CHARS)}." for number, step in enumerate(workflow.steps, 1)]
     steps = _join_if_fits(summaries, longest) or _join_if_fits(names, longest) or _join_first(names, longest)
     return f"{intro} {steps} {_ENDING}"
 
@@ -64,14 +64,14 @@ def _sentence(text: str) -> str:
 
 
 def _describe_step(step: Step, summarise: Summarise) -> str:
-    name = shorten(step.name, LONGEST_SUMMARY)
+    name = shorten(step.name, MAX_SUMMARY_CHARS)
     if step.ask is not None:
         text = f"asks {'the user' if step.ask.of == 'user' else 'you'}: {step.ask.question}"
     elif step.is_wait:
         text = step.wait_text
     else:
         text = f"read {', '.join(step.resources)}" if step.tool is None else summarise(step.tool)
-    summary = shorten(text, LONGEST_SUMMARY).rstrip(".")
+    summary = shorten(text, MAX_SUMMARY_CHARS).rstrip(".")
     return f"{name}: {summary}." if summary else f"{name}."
 
 

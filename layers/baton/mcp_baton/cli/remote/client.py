@@ -23,7 +23,7 @@ from mcp_baton.tools.schema.prompt_arguments import SECRETS
 SEARCH_LIMIT: Final = 1_000
 """The number of newest tasks among which a prefix is looked up."""
 
-PROGRESS_TOKEN: Final = {"progressToken": "baton"}
+PROGRESS_META: Final = {"progressToken": "baton"}
 
 POLL_MS: Final = (100, 60_000)
 """The minimum and the maximum of the time between two polls, whatever the server requests, milliseconds."""
@@ -229,7 +229,7 @@ def _without_meta(result: Any) -> Any:
 
 
 def _meta_for(task_id: str | None) -> dict[str, Any]:
-    return PROGRESS_TOKEN if task_id is None else {**PROGRESS_TOKEN, TASK_ID_KEY: task_id}
+    return PROGRESS_META if task_id is None else {**PROGRESS_META, TASK_ID_KEY: task_id}
 
 
 def _named(name: str, items: Mapping[str, dict[str, Any]], kind: str) -> dict[str, Any]:

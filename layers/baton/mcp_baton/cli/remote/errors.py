@@ -6,11 +6,12 @@ from mcp_baton.exceptions import BatonError, StoreError, StoreUnavailable, TaskF
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from mcp_baton.testing.mcp_client import EndlessAnswer, JsonRpcError
 
-DONE: Final = 0
-FAILED: Final = 1
-WRONG_USAGE: Final = 2
-PAUSED: Final = 3
-UNREACHABLE: Final = 4
+EXIT_DONE: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_WRONG_USAGE: Final = 2
+"""The exit code of a command that cannot start."""
+EXIT_PAUSED: Final = 3
+EXIT_UNREACHABLE: Final = 4
 
 
 class Unreachable(BatonError):
@@ -37,15 +38,15 @@ class CommandFailure(BatonError):
 def code_of(error: BatonError) -> int:
     match error:
         case Unreachable() | Denied() | StoreUnavailable() | EndlessAnswer():
-            return UNREACHABLE
+            return EXIT_UNREACHABLE
         case JsonRpcError(code=code):
-            return WRONG_USAGE if code in (INVALID_PARAMS, METHOD_NOT_FOUND) else FAILED
+            return EXIT_WRONG_USAGE if code in (INVALID_PARAMS, METHOD_NOT_FOUND) else EXIT_FAILED
         case TaskNotFound():
-            return WRONG_USAGE  # a server answers -32602
+            return EXIT_WRONG_USAGE  # a server answers -32602
         case CommandFailure() | StoreError():
-            return FAILED
+            return EXIT_FAILED
         case _:
-            return WRONG_USAGE
+            return EXIT_WRONG_USAGE
 
 
 def message_of(error: BatonError) -> str:

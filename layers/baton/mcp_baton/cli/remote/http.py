@@ -19,20 +19,20 @@ from mcp_baton.testing.mcp_client import EventReader
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
 
-CONNECT_S: Final = 10.0
-QUIET_S: Final = 330.0
+CONNECT_LIMIT_S: Final = 10.0
+MAX_SILENCE_S: Final = 330.0
 """The maximum time between two pieces of an answer, seconds: a function behind API Gateway has 300."""
 
-ANSWER_BYTES: Final = 64 * 1024 * 1024
+MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 """The maximum length of an answer. A result of Baton has at most 6 MB; progress notifications come before it."""
 
-EVENTS: Final = 100_000
+MAX_EVENTS: Final = 100_000
 """The maximum number of events of an answer."""
 
-LEVELS: Final = MAX_LEVELS + 20
+MAX_MESSAGE_LEVELS: Final = MAX_LEVELS + 20
 """The maximum nesting of a message: that of a tool's value, and the levels around it."""
 
-MAX_TEXT: Final = 200
+MAX_ERROR_CHARS: Final = 200
 
 
 class HttpTransport:
@@ -44,7 +44,7 @@ class HttpTransport:
         self._client = httpx.Client(
             auth=signer(access) if access.aws else None,
             headers=headers,
-            timeout=httpx.Timeout(CONNECT_S, read=QUIET_S),
+            timeout=httpx.Timeout(CONNECT_LIMIT_S, read=MAX_SILENCE_S),
             # A proxy is another machine.
             trust_env=not is_loopback(httpx.URL(access.url).host),
         )
@@ -106,8 +106,8 @@ class HttpTransport:
         if response.headers.get("content-type", "").startswith("text/event-stream"):
             reader = EventReader()
             for number, text in enumerate(text for piece in self._pieces(response) for text in reader.read(piece)):
-                if number == EVENTS:
-                    raise protocol_error(f"{self._url} sent more than {EVENTS:,} events in one answer")
+                if number == MAX_EVENTS:
+                    raise protocol_error(f"{self._url} sent more than {MAX_EVENTS:,} events in one answer")
                 message = self._read(text)
                 if not isinstance(message, dict):
                     raise protocol_error(f"{self._url} sent an event that is not a JSON-RPC message")
@@ -126,18 +126,18 @@ class HttpTransport:
     def _read(self, text: str) -> Any:
         """Parse a JSON text. Return `None` if it is not JSON."""
         try:
-            return loads(text, LEVELS)
+            return loads(text, MAX_MESSAGE_LEVELS)
         except TooDeep as error:
             raise protocol_error(f"{self._url} sent JSON that is {error}") from error
         except ValueError:
             return None
 
     def _pieces(self, response: httpx.Response) -> Iterator[bytes]:
-        remaining = ANSWER_BYTES
+        remaining = MAX_RESPONSE_BYTES
         for piece in response.iter_bytes():
             remaining -= len(piece)
             if remaining < 0:
-                raise protocol_error(f"{self._url} sent an answer of more than {ANSWER_BYTES:,} bytes")
+                raise protocol_error(f"{self._url} sent an answer of more than {MAX_RESPONSE_BYTES:,} bytes")
             yield piece
 
 
@@ -167,7 +167,7 @@ def _reason(message: Any) -> str:
     text = message.get("message") or message.get("Message") if isinstance(message, dict) else None
     error = message.get("error") if isinstance(message, dict) else None
     text = error.get("message") if isinstance(error, dict) else text
-    return f" ({str(text)[:MAX_TEXT]})" if text else ""
+    return f" ({str(text)[:MAX_ERROR_CHARS]})" if text else ""
 
 
 AWS_HOST: Final = (

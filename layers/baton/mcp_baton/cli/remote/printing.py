@@ -18,7 +18,7 @@ from rich.text import Text
 
 from mcp_baton.cli.remote.task import RunResult
 from mcp_baton.local.clean_text import CleanConsole
-from mcp_baton.present.sentences import PAUSED, what_happened
+from mcp_baton.present.sentences import PAUSED_FOR_MODEL, what_happened
 from mcp_baton.present.view import StepView, TaskView
 from mcp_baton.workflow.pause import Waiting
 
@@ -35,16 +35,16 @@ STYLES: Final = {
     "pending": "dim",
     "skipped": "dim",
 }
-MAX_TEXT: Final = 300
+MAX_VALUE_CHARS: Final = 300
 """The maximum number of characters of a value in a line."""
 
-PREFIX: Final = 16
+TASK_ID_PREFIX_CHARS: Final = 16
 """The number of characters of a task's id in a list."""
 
-MAX_RESULT: Final = 4_000
+MAX_RESULT_CHARS: Final = 4_000
 """The maximum number of characters of a result."""
 
-NARROW: Final = 60
+MIN_TABLE_WIDTH: Final = 60
 """The width below which a terminal shows no tables, characters."""
 
 UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
@@ -56,7 +56,7 @@ def console(*, errors: bool = False) -> Console:
 
 def records(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], right: Collection[str] = ()) -> Group:
     """Return rows as a table, or in a narrow terminal below each other. Nothing is cut off."""
-    if console().width < NARROW:
+    if console().width < MIN_TABLE_WIDTH:
         pairs = [[(name, cell) for name, cell in zip(columns, row, strict=True) if cell] for row in rows]
         return Group(*(part for row in pairs for part in (details(row), "")))
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -93,7 +93,7 @@ def watch(draw: Callable[[], RenderableType], every_s: float) -> None:
             return
 
 
-def short(value: Any, limit: int = MAX_TEXT) -> str:
+def short(value: Any, limit: int = MAX_VALUE_CHARS) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = " ".join(text.split())
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
@@ -139,7 +139,7 @@ PAUSED_BEGINS = "paused: "
 
 def paused_text(message: str | None) -> str:
     """Return what a paused task waits for, from its status message: `paused: waits for the model`."""
-    return short(message) if message and message.startswith(PAUSED_BEGINS) else PAUSED
+    return short(message) if message and message.startswith(PAUSED_BEGINS) else PAUSED_FOR_MODEL
 
 
 def pause_text(task: TaskView) -> str:
@@ -301,7 +301,11 @@ def _is_summary(result: Any) -> bool:
 
 def _pretty(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
-    return text if len(text) <= MAX_RESULT else f"{text[:MAX_RESULT]}… ({len(text)} characters; --json has all)"
+    return (
+        text
+        if len(text) <= MAX_RESULT_CHARS
+        else f"{text[:MAX_RESULT_CHARS]}… ({len(text)} characters; --json has all)"
+    )
 
 
 def _question_text(question: Any) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 REACH: Final = f"Check the network. {SET_REGION}"
 
-PAGES = 20
+MAX_TABLE_PAGES = 20
 """The maximum number of pages of a list."""
 
 
@@ -43,7 +43,7 @@ class Table:
         """Return the tasks, newest first, as `tasks/list` shows them."""
         entries: list[dict[str, Any]] = []
         cursor: str | None = None
-        for _ in range(PAGES):
+        for _ in range(MAX_TABLE_PAGES):
             page = self._store.list(self._owner, cursor)
             entries += [dict(listed_view(task, self._view_options)) for task in page.tasks]
             cursor = page.cursor

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from mcp_baton.cli.remote.errors import DONE, FAILED, PAUSED
+from mcp_baton.cli.remote.errors import EXIT_DONE, EXIT_FAILED, EXIT_PAUSED
 from mcp_baton.present.prompt_messages import REQUESTS
 from mcp_baton.present.view import TaskView
 from mcp_baton.testing.results import Run
@@ -25,8 +25,8 @@ class RunResult(Struct, frozen=True):
     @property
     def code(self) -> int:
         if self.task is None or self.task.status == "completed":
-            return DONE
-        return PAUSED if self.paused else FAILED
+            return EXIT_DONE
+        return EXIT_PAUSED if self.paused else EXIT_FAILED
 
     @property
     def persisted(self) -> Any:

@@ -15,7 +15,7 @@ from mcp_baton.tools.schema.schema import explain
 from mcp_baton.workflow.direct_calls import call_alone
 from mcp_baton.workflow.request import Request
 
-MAX_VALUES: Final = 100
+MAX_SUGGESTIONS: Final = 100
 """The most suggestions in one reply (MCP)."""
 
 
@@ -76,5 +76,7 @@ def _bound(completion: Completion, value: str, known_arguments: dict[str, Any]) 
 
 def suggestions(values: Iterable[str]) -> JsonObject:
     all_values: list[Json] = list(values)
-    first_values: Json = all_values[:MAX_VALUES]
-    return {"completion": {"values": first_values, "total": len(all_values), "hasMore": len(all_values) > MAX_VALUES}}
+    first_values: Json = all_values[:MAX_SUGGESTIONS]
+    return {
+        "completion": {"values": first_values, "total": len(all_values), "hasMore": len(all_values) > MAX_SUGGESTIONS}
+    }

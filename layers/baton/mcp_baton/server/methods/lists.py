@@ -15,7 +15,7 @@ from mcp_baton.workflow.request import Request
 
 logger = logging.getLogger(__name__)
 
-PAGE_SIZE: Final = 200
+ENTRIES_PER_PAGE: Final = 200
 """Entries on one page of a list."""
 
 LIST_TTL_MS: Final = 300_000
@@ -86,9 +86,9 @@ def cacheable(request: Request, result: dict[str, Json], *, private: bool = Fals
 
 def _page(request: Request, key: str, entries: Sequence[Json], *, private: bool = False) -> JsonObject:
     start = _position(request.params.get("cursor"), len(entries))
-    result: dict[str, Json] = {key: list(entries[start : start + PAGE_SIZE])}
-    if start + PAGE_SIZE < len(entries):
-        result["nextCursor"] = binascii.b2a_base64(str(start + PAGE_SIZE).encode(), newline=False).decode()
+    result: dict[str, Json] = {key: list(entries[start : start + ENTRIES_PER_PAGE])}
+    if start + ENTRIES_PER_PAGE < len(entries):
+        result["nextCursor"] = binascii.b2a_base64(str(start + ENTRIES_PER_PAGE).encode(), newline=False).decode()
     return cacheable(request, result, private=private) if request.stateless else result
 
 
@@ -99,6 +99,6 @@ def _position(cursor: Json, length: int) -> int:
         position = int(binascii.a2b_base64(str(cursor), strict_mode=True)) if isinstance(cursor, str) else -1
     except ValueError:
         position = -1
-    if not 0 < position < length or position % PAGE_SIZE:
+    if not 0 < position < length or position % ENTRIES_PER_PAGE:
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `cursor` was not returned by this list")
     return position

@@ -4,12 +4,12 @@ import logging
 
 from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, TaskNotFound
 from mcp_baton.present.mcp_task import result_mark
-from mcp_baton.protocol.budget import ANSWER_BYTES
+from mcp_baton.protocol.budget import MAX_ANSWER_BYTES
 from mcp_baton.protocol.envelope import APP_TYPE
 from mcp_baton.protocol.json import Json, JsonObject, escaped, json_size
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RESOURCE_NOT_FOUND
 from mcp_baton.tasks.record import TaskRecord
-from mcp_baton.tasks.texts import VALUE_BYTES
+from mcp_baton.tasks.texts import MAX_VALUE_BYTES
 from mcp_baton.tasks.values import FINAL_RESULT, text_of, weight_of
 from mcp_baton.tools.outcomes import FetchedResource, ResourceUnavailable
 from mcp_baton.tools.resource import APP_URI, Resource, contents_of_outcome, find_in, is_reserved, parse_value_uri
@@ -46,8 +46,8 @@ def _text(request: Request, task: TaskRecord, name: str, uri: str) -> str | None
     weight = weight_of(task, name)
     if weight is None:
         return None
-    if weight.text_bytes > VALUE_BYTES:
-        raise _too_long(uri, weight.text_bytes, f"at most {VALUE_BYTES} can be read")
+    if weight.text_bytes > MAX_VALUE_BYTES:
+        raise _too_long(uri, weight.text_bytes, f"at most {MAX_VALUE_BYTES} can be read")
     limit = request.budget.unread if request.exchange.can_stream else request.budget.shown
     if weight.text_bytes > limit:
         raise _needs_stream(uri, weight.text_bytes)
@@ -61,7 +61,7 @@ def _text(request: Request, task: TaskRecord, name: str, uri: str) -> str | None
 
 
 def _needs_stream(uri: str, text_bytes: int) -> ProtocolError:
-    cause = f"an answer of more than {ANSWER_BYTES} bytes must be a stream of its own"
+    cause = f"an answer of more than {MAX_ANSWER_BYTES} bytes must be a stream of its own"
     return _too_long(uri, text_bytes, f"{cause}: send the request by itself, with `Accept: text/event-stream`")
 
 

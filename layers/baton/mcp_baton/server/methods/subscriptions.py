@@ -31,12 +31,12 @@ logger = logging.getLogger(__name__)
 
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 
-MAX_TASKS: Final = 32
+MAX_TASKS_PER_STREAM: Final = 32
 """The most tasks that one stream reports."""
 
 EXPIRED: Final = "The task has expired."
 
-MIN_INTERVAL_S: Final = 1.0
+MIN_READ_S: Final = 1.0
 """A task is read no more often than this, seconds."""
 
 
@@ -120,7 +120,7 @@ class _Subscription:
             if reported_task.state is not None:
                 reported_task.watched.refresh()
             task = with_decision(reported_task.watched.task, self._request.store)
-            reported_task.next_s = now_s + max(MIN_INTERVAL_S, poll_interval_ms(task, self._options) / 1000)
+            reported_task.next_s = now_s + max(MIN_READ_S, poll_interval_ms(task, self._options) / 1000)
             state = _notified_state(task)
             if state != reported_task.state:
                 params = with_meta(task_view(task, self._options), self._meta)
@@ -136,7 +136,7 @@ class _Subscription:
             return True
         except StoreError:
             logger.warning("task %s: it cannot be read now", reported_task.watched.task.task_id, exc_info=True)
-            reported_task.next_s = now_s + MIN_INTERVAL_S
+            reported_task.next_s = now_s + MIN_READ_S
             return False
         return task.status.terminal
 
@@ -153,7 +153,7 @@ def _find(request: Request, ids: list[str]) -> dict[str, _ReportedTask]:
 
     def find(store: TaskStore, _owner: str) -> dict[str, _ReportedTask]:
         reported_tasks: dict[str, _ReportedTask] = {}
-        for task_id in list(dict.fromkeys(ids))[:MAX_TASKS]:
+        for task_id in list(dict.fromkeys(ids))[:MAX_TASKS_PER_STREAM]:
             with suppress(TaskNotFound):
                 reported_tasks[task_id] = _ReportedTask(WatchedTask(request, store, request.own_task(task_id)))
         return reported_tasks

@@ -190,7 +190,7 @@ def from_store[T](request: Request, action: Callable[[TaskStore, str], T]) -> T:
         raise ProtocolError(INTERNAL_ERROR, f"The task store {problem}", data) from error
 
 
-READ_INTERVAL_S: Final = 1.0
+RESULT_READ_S: Final = 1.0
 """How often a waiting request reads its task, seconds."""
 
 MAX_UNSTREAMED_WAIT_S: Final = 25.0
@@ -213,7 +213,7 @@ def _wait_for_end(request: Request, store: TaskStore, task: TaskRecord) -> TaskR
             # The time that the person needed does not count.
             watched_task.task, since_s = answered_task, request.services.clock()
             continue
-        request.pause(min(READ_INTERVAL_S, remaining_s))
+        request.pause(min(RESULT_READ_S, remaining_s))
         if request.exchange.gone:
             raise CallerGone
         watched_task.refresh()

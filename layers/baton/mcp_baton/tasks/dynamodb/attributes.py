@@ -39,7 +39,7 @@ NOT_KEPT: Final = "L"
 
 NATIVE: Final = frozenset({PROGRESS, PAUSE_REASON})
 
-MAX_DIGITS = 38
+MAX_NUMBER_DIGITS = 38
 MAX_NATIVE_LEVELS = 16
 """Levels of maps and lists in a native value. DynamoDB accepts 32, including those that the item adds."""
 
@@ -143,7 +143,7 @@ def native(value: Json, levels: int = MAX_NATIVE_LEVELS) -> Attribute:
         return {"NULL": True}
     if isinstance(value, bool):
         return {"BOOL": value}
-    if isinstance(value, int) and abs(value) < 10**MAX_DIGITS:
+    if isinstance(value, int) and abs(value) < 10**MAX_NUMBER_DIGITS:
         return {"N": str(value)}
     if isinstance(value, (list, Sequence)) and levels:
         return {"L": [native(element, levels - 1) for element in value]}

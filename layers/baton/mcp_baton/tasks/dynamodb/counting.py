@@ -19,11 +19,11 @@ from mcp_baton.tasks.dynamodb.table import CREATE, RENEW, ConditionFailed, ItemT
 logger = logging.getLogger(__name__)
 
 COUNT_KEY = "COUNT"
-SHORTEST_SPAN_S = 64
-SPANS = 8
+MIN_SPAN_S = 64
+SPANS_PER_LIFETIME = 8
 """The fewest spans in a lifetime. So an expired task stays counted for at most an eighth of its lifetime."""
 
-MOST_REMOVED = 100
+MAX_COUNTS_REMOVED = 100
 """The most attributes that one write removes. Keeps its expression short."""
 
 _SPAN = "t"
@@ -53,7 +53,7 @@ class LiveTasks:
         update.add(update.name(span_of(item)), update.number(1))
         update.set(update.name("expires_at"), update.number(expires_s))
         live_spans = {name for name, (end, _) in _spans(count).items() if end > now_s} | {span_of(item)}
-        for name in sorted(count.keys() - _OTHER_ATTRIBUTES - live_spans)[:MOST_REMOVED]:
+        for name in sorted(count.keys() - _OTHER_ATTRIBUTES - live_spans)[:MAX_COUNTS_REMOVED]:
             update.remove(update.name(name))
         try:
             self._table.update(count_key(owner), update, CREATE, complete=False)
@@ -97,8 +97,8 @@ def span_of(item: Item) -> str:
 
     The length of a span depends on the lifetime of the task, not on the maximum, which may change while tasks live.
     """
-    length_s = SHORTEST_SPAN_S
-    while length_s * 2 * SPANS * 1000 <= number(item, "ttl_ms"):
+    length_s = MIN_SPAN_S
+    while length_s * 2 * SPANS_PER_LIFETIME * 1000 <= number(item, "ttl_ms"):
         length_s *= 2
     return _SPAN + base36(-(-number(item, "expires_at") // length_s) * length_s)
 

@@ -26,26 +26,26 @@ from mcp_baton.tasks.dynamodb.items import (
 from mcp_baton.tasks.record import LIVE, Claim, TaskStatus, timestamp
 from mcp_baton.tasks.texts import to_text
 
-DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-EXPRESSION_BYTES = 4096
+BASE36_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+MAX_EXPRESSION_BYTES = 4096
 LIVE_STATUSES = sorted(LIVE)
 
-MESSAGE_CHARACTERS = 1_000
+MAX_STATUS_MESSAGE_CHARS = 1_000
 """The longest status message that is stored. Every later write of the task is charged for it."""
 
-SETS = tuple(f"w{number}" for number in range(29))
-OPPOSITE = len(SETS) // 2
-SPAN_MS = 61_000
+TOKEN_SETS = tuple(f"w{number}" for number in range(29))
+OPPOSITE_TOKEN_SET = len(TOKEN_SETS) // 2
+TOKEN_SET_MS = 61_000
 """How long each set takes tokens, milliseconds. Not a minute, so that regular writes use all sets."""
 
 
 def set_at(now_ms: int) -> str:
-    return SETS[now_ms // SPAN_MS % len(SETS)]
+    return TOKEN_SETS[now_ms // TOKEN_SET_MS % len(TOKEN_SETS)]
 
 
 def old_set_at(now_ms: int) -> str:
     """The set that is farthest from this time: its tokens are fifteen minutes old."""
-    return SETS[(now_ms // SPAN_MS + OPPOSITE) % len(SETS)]
+    return TOKEN_SETS[(now_ms // TOKEN_SET_MS + OPPOSITE_TOKEN_SET) % len(TOKEN_SETS)]
 
 
 def stored_token(token: str) -> bytes:
@@ -129,15 +129,15 @@ class Update(Struct):
 
 
 def _checked(expression: str) -> str:
-    if len(expression) > EXPRESSION_BYTES:
-        problem = f"its expression has {len(expression)} bytes, DynamoDB takes {EXPRESSION_BYTES}"
+    if len(expression) > MAX_EXPRESSION_BYTES:
+        problem = f"its expression has {len(expression)} bytes, DynamoDB takes {MAX_EXPRESSION_BYTES}"
         raise StoreError(f"the batch sets too many values for one write: {problem}")
     return expression
 
 
 def base36(number: int) -> str:
-    head, digit = divmod(number, len(DIGITS))
-    return (base36(head) if head else "") + DIGITS[digit]
+    head, digit = divmod(number, len(BASE36_DIGITS))
+    return (base36(head) if head else "") + BASE36_DIGITS[digit]
 
 
 def live_update(now_ms: int, token: str | None) -> Update:
@@ -247,4 +247,4 @@ def set_message(update: Update, message: str) -> None:
 
 
 def shortened(message: str) -> str:
-    return message if len(message) <= MESSAGE_CHARACTERS else message[: MESSAGE_CHARACTERS - 1] + "…"
+    return message if len(message) <= MAX_STATUS_MESSAGE_CHARS else message[: MAX_STATUS_MESSAGE_CHARS - 1] + "…"

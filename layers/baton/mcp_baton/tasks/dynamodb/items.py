@@ -9,7 +9,7 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, decode, encode_arguments, encode_json, encode_variables
 from mcp_baton.tasks.dynamodb.values import Reader, Variables, no_reader
-from mcp_baton.tasks.ids import ALPHABET
+from mcp_baton.tasks.ids import TASK_ID_ALPHABET
 from mcp_baton.tasks.record import (
     FIRST_DISPATCH_MS,
     PAUSE_REASON,
@@ -25,6 +25,9 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.texts import from_text, to_text
 
 OWNER_PREFIX = "OWNER#"
+AFTER_ALL_KEYS = "~"
+"""Sorts after every character of an id."""
+
 QUESTION_PREFIX = "QUESTION#"
 TASK_PREFIX = "TASK#"
 MAX_PARTITION_KEY_BYTES = 2048
@@ -260,7 +263,7 @@ OUTBOX_SHARDS = 16
 def outbox_entry(task_id: str, at_ms: int) -> Item:
     """The attributes that list an item in the outbox from a time on, epoch milliseconds. The time may be too early, but
     not too late: a sweep checks the item itself. That read costs a tenth of a write that moves the entry."""
-    name = outbox_name(ALPHABET.index(task_id[-1]) % OUTBOX_SHARDS)
+    name = outbox_name(TASK_ID_ALPHABET.index(task_id[-1]) % OUTBOX_SHARDS)
     return {LISTED_IN: {"S": name}, LISTED_AT: {"S": f"{list_time(at_ms)}#job"}}
 
 
@@ -280,14 +283,14 @@ def listed_ms(item: Item) -> int:
 TOOL = "tool"
 """The attribute that only jobs have. A list reads it."""
 
-MEMBERS = ("request_id", "capabilities", "revision", "attempts", "key", "workflow_task", "answers", "base_url")
-RARE_MEMBERS = ("traceparent", "resumes")
+JOB_MEMBERS = ("request_id", "capabilities", "revision", "attempts", "key", "workflow_task", "answers", "base_url")
+RARE_JOB_MEMBERS = ("traceparent", "resumes")
 
 
 def job_attributes(work: JobSpec, now_ms: int, compress_over: int) -> Item:
     """The attributes of a new job, which is dispatched for the first time."""
-    fields = {name: getattr(work, name) for name in MEMBERS} | {"scopes": list(work.scopes)}
-    fields |= {name: value for name in RARE_MEMBERS if (value := getattr(work, name))}
+    fields = {name: getattr(work, name) for name in JOB_MEMBERS} | {"scopes": list(work.scopes)}
+    fields |= {name: value for name in RARE_JOB_MEMBERS if (value := getattr(work, name))}
     return {
         TOOL: {"S": to_text(work.tool)},
         "work": encode_json("the job's work", fields, compress_over),
@@ -305,7 +308,7 @@ def job_in(item: Item) -> Job:
     if "work" not in item:
         return Job(JobSpec(tool, request_id=""), due_ms=0, dispatches=0, allowed=0)
     work = cast("dict[str, Any]", decode(item["work"]))
-    fields = {name: work[name] for name in (*MEMBERS, *RARE_MEMBERS) if name in work}
+    fields = {name: work[name] for name in (*JOB_MEMBERS, *RARE_JOB_MEMBERS) if name in work}
     return Job(
         JobSpec(tool=tool, scopes=tuple(work["scopes"]), **fields),
         due_ms=int(item["due"]["N"]),

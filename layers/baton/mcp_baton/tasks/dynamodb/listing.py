@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.items import RUN, TASK_PREFIX, Limits, partition, task_id_of, to_record
+from mcp_baton.tasks.dynamodb.items import AFTER_ALL_KEYS, RUN, TASK_PREFIX, Limits, partition, task_id_of, to_record
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.ids import is_task_id
 from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, TaskPage
@@ -29,9 +29,7 @@ LISTED = (
 
 LISTED_VARIABLES = (PROGRESS, PAUSE_REASON)
 
-LAST = "~"
-
-MOST_QUERIES = 4
+MAX_QUERIES_PER_PAGE = 4
 """The most queries for a page. More than one is needed if many tasks have expired."""
 
 
@@ -40,7 +38,7 @@ def page_of(table: TaskTable, owner: str, cursor: str | None, now_ms: int, limit
     from a list."""
     last_id = None if cursor is None else from_cursor(cursor)
     items: list[Item] = []
-    for _ in range(MOST_QUERIES):
+    for _ in range(MAX_QUERIES_PER_PAGE):
         page = table.query(_query(owner, now_ms, limits.page_size, last_id))
         items += page["Items"]
         last_key = page.get("LastEvaluatedKey")
@@ -64,7 +62,7 @@ def _query(owner: str, now_ms: int, limit: int, last_id: str | None) -> dict[str
         "ExpressionAttributeValues": {
             ":owner": partition(owner),
             ":first": {"S": TASK_PREFIX},
-            ":last": {"S": TASK_PREFIX + (LAST if last_id is None else text_before(last_id))},
+            ":last": {"S": TASK_PREFIX + (AFTER_ALL_KEYS if last_id is None else text_before(last_id))},
             ":now": {"N": str(now_ms // 1000)},
         },
         "ProjectionExpression": projection,

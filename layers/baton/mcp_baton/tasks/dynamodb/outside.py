@@ -32,10 +32,10 @@ logger = logging.getLogger(__name__)
 BUNDLE_BYTES: Final = 350_000
 """The largest bundle of several values, and the largest piece of a longer one, bytes."""
 
-MOST_COLLISIONS: Final = 20
+MAX_CHUNK_COLLISIONS: Final = 20
 """How many numbers are tried for a chunk. Each may be taken by a writer that lost its race."""
 
-KEEP_S: Final = 2.5
+KEEP_LONGER_S: Final = 2.5
 """How long it may take to keep all values of a task longer, seconds."""
 
 VALUE_PREFIX = "VALUE#"
@@ -163,7 +163,7 @@ class Mover:
         could not be written."""
         text = chunk_text(record.inline).encode()
         data = min(zipped(text), text, key=len)
-        for chunk in range(record.next_chunk, record.next_chunk + MOST_COLLISIONS):
+        for chunk in range(record.next_chunk, record.next_chunk + MAX_CHUNK_COLLISIONS):
             jobs = [partial(self._table.put_once, item) for item in self._chunk_items(record.id, chunk, data)]
             failures = list(filter(None, run_jobs(jobs, self._until_s, self._table.monotonic)))
             if not failures:
@@ -224,7 +224,7 @@ def keep(table: TaskTable, keys: Sequence[Item], until_s: int) -> bool:
     """Keep value items until a later time, epoch seconds. Missing ones are lost already. Returns whether all that exist
     are kept."""
     jobs = [partial(table.keep_value, key, until_s) for key in keys]
-    failures = [failure for failure in run_jobs(jobs, table.monotonic() + KEEP_S, table.monotonic) if failure]
+    failures = [failure for failure in run_jobs(jobs, table.monotonic() + KEEP_LONGER_S, table.monotonic) if failure]
     for failure in failures:
         if not isinstance(failure, StoreUnavailable):
             raise failure

@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 
 from mcp_baton.exceptions import StoreUnavailable
 
-THREADS = 4
+MAX_PARALLEL_REQUESTS = 4
 
 
 def run_jobs(
@@ -39,7 +39,7 @@ def run_jobs(
     if len(jobs) == 1:
         work()
         until_s = monotonic()
-    for _ in range(min(THREADS, len(jobs)) if len(jobs) > 1 else 0):
+    for _ in range(min(MAX_PARALLEL_REQUESTS, len(jobs)) if len(jobs) > 1 else 0):
         threading.Thread(target=copy_context().run, args=(work,), daemon=True).start()
     for _ in jobs:
         try:

@@ -13,8 +13,8 @@ from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.texts import to_text
 
-PREFIX = "START#"
-KEY = "START"
+START_PREFIX = "START#"
+START_SORT_KEY = "START"
 
 
 class DynamoDBStartStore:
@@ -85,7 +85,7 @@ class DynamoDBStartStore:
 
 
 def start_key(digest: str) -> Item:
-    return {"pk": {"S": f"{PREFIX}{digest}"}, "sk": {"S": KEY}}
+    return {"pk": {"S": f"{START_PREFIX}{digest}"}, "sk": {"S": START_SORT_KEY}}
 
 
 def _start_in(item: Item) -> Start:

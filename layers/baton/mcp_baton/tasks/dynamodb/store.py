@@ -40,7 +40,7 @@ from mcp_baton.tasks.dynamodb.items import (
 from mcp_baton.tasks.dynamodb.table import CHECKPOINT, CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge
 from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, held_error, stored_item
 from mcp_baton.tasks.dynamodb.values import item_size, size
-from mcp_baton.tasks.dynamodb.write import RESULT_BYTES, Write, exceeds_limits, fit_new, fits_new
+from mcp_baton.tasks.dynamodb.write import RESULT_ROOM_BYTES, Write, exceeds_limits, fit_new, fits_new
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import (
     RESULT_PREFIX,
@@ -52,7 +52,7 @@ from mcp_baton.tasks.record import (
     TaskStatus,
 )
 from mcp_baton.tasks.store import Batch, Written
-from mcp_baton.tasks.texts import VALUE_BYTES, to_text
+from mcp_baton.tasks.texts import MAX_VALUE_BYTES, to_text
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.outside import Mover
@@ -212,9 +212,9 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
     def complete(self, owner: str, task_id: str, result: JsonObject, *, by_client: bool = True) -> TaskRecord:
         encoded = encode_json("the result", result, self.limits.compress_over_bytes)
         if exceeds_limits(encoded):
-            raise TooLarge(f"the result has {text_bytes(encoded)} bytes; a task keeps {VALUE_BYTES} at most")
+            raise TooLarge(f"the result has {text_bytes(encoded)} bytes; a task keeps {MAX_VALUE_BYTES} at most")
         update = finish_update(self.now_ms(), new_token(), TaskStatus.COMPLETED, encoded, by_client=by_client)
-        if size(encoded) <= RESULT_BYTES:
+        if size(encoded) <= RESULT_ROOM_BYTES:
             with suppress(ItemTooLarge):
                 return self._finish(owner, task_id, update)
         # The task is read first, so that no values are written for a task that has ended or that has another owner.

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from mcp_baton.exceptions import OutcomeUnknown, StoreBusy, StoreError, StoreUnavailable
+from mcp_baton.exceptions import RETRY_AFTER_MS, OutcomeUnknown, StoreBusy, StoreError, StoreUnavailable
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.expressions import SETS, Update, first_token, stored_token
+from mcp_baton.tasks.dynamodb.expressions import TOKEN_SETS, Update, first_token, stored_token
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.store import random_fraction
 from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 CONDITION_FAILED = "ConditionalCheckFailedException"
-TOO_LARGE = "maximum allowed size"
+ITEM_TOO_LARGE = "maximum allowed size"
 THROTTLED = frozenset(
     {
         "ProvisionedThroughputExceededException",
@@ -35,10 +35,8 @@ THROTTLED = frozenset(
 )
 """Error codes of throttled requests. DynamoDB did not apply them."""
 
-FIRST_FAULT = 500
+FIRST_FAULT_STATUS = 500
 """First HTTP status of DynamoDB's own faults. The request may have been applied."""
-
-RETRY_AFTER_MS = 1_000
 
 
 ATTEMPT_S = 1.0
@@ -48,10 +46,10 @@ REPLY_S = 0.3
 """The part of the function's time for its reply, seconds."""
 
 FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 1.0
+MAX_PAUSE_S = 1.0
 
-FIRST_RACE_S = 0.005
-LONGEST_RACE_S = 0.1
+FIRST_RACE_PAUSE_S = 0.005
+MAX_RACE_PAUSE_S = 0.1
 
 
 class RetryPolicy(Struct, frozen=True):
@@ -76,7 +74,7 @@ class RetryPolicy(Struct, frozen=True):
         `since_s` counts from the first attempt, `left_s` until the function is stopped. `rng` is a random number from 0
         up to 1 (full jitter): callers that were throttled together retry apart.
         """
-        pause_s = rng * min(FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 16), LONGEST_PAUSE_S)
+        pause_s = rng * min(FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 16), MAX_PAUSE_S)
         budget_s = self.throttled_s if throttled else self.unanswered_s
         if since_s + pause_s >= budget_s:
             return None
@@ -141,12 +139,12 @@ def _client_failure(error: "ClientError", rng: Callable[[], float]) -> Exception
     if code == CONDITION_FAILED:
         item: Item | None = response.get("Item")  # type: ignore[assignment]  # not in the stubs' generic response
         return ConditionFailed(item)
-    if code == "ValidationException" and TOO_LARGE in message:
+    if code == "ValidationException" and ITEM_TOO_LARGE in message:
         return ItemTooLarge()
     cause = f"DynamoDB refused: {code}: {message}"
     if code in THROTTLED:
         return StoreBusy(cause, RETRY_AFTER_MS + int(RETRY_AFTER_MS * rng()))
-    if response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= FIRST_FAULT:
+    if response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= FIRST_FAULT_STATUS:
         return OutcomeUnknown(cause)
     return StoreUnavailable(cause)
 
@@ -332,7 +330,7 @@ class TaskTable(Struct, frozen=True, eq=False):
         """Wait before a write is decided again, after its condition has failed `races` times. Returns whether there is
         time to try again."""
         left_ms = self.left_ms()
-        pause_s = self.rng() * min(FIRST_RACE_S * 2.0 ** min(races - 1, 16), LONGEST_RACE_S)
+        pause_s = self.rng() * min(FIRST_RACE_PAUSE_S * 2.0 ** min(races - 1, 16), MAX_RACE_PAUSE_S)
         if left_ms is not None and left_ms / 1000 - pause_s < ATTEMPT_S + REPLY_S:
             return False
         self.sleep(pause_s)
@@ -436,4 +434,4 @@ def checked[Response: Mapping[str, Any]](
 
 def has_token(item: Item, token: str) -> bool:
     data = stored_token(token)
-    return any(data in map(bytes, item[name]["BS"]) for name in SETS if name in item)
+    return any(data in map(bytes, item[name]["BS"]) for name in TOKEN_SETS if name in item)

@@ -18,7 +18,7 @@ COLLECTION_BYTES: Final = 3
 ELEMENT_BYTES: Final = 1
 
 DIGEST_BYTES = 16
-LARGE_BYTES: Final = 4_096
+LARGE_VALUE_BYTES: Final = 4_096
 """A value of more stored bytes leaves the task's item: every later write of the task would be charged for it."""
 
 
@@ -140,11 +140,11 @@ class Variables(StoredValues):
     def weight(self, name: str) -> Weight:
         attribute = self._attributes[name]
         if record := record_in(attribute):
-            return Weight(record.text_bytes, outside=bool(record.chunks), large=record.stored > LARGE_BYTES)
+            return Weight(record.text_bytes, outside=bool(record.chunks), large=record.stored > LARGE_VALUE_BYTES)
         pointer = pointer_in(attribute)
         if pointer is None:
             return Weight(text_bytes(attribute), outside=False)
-        return Weight(pointer.text_bytes, outside=True, large=pointer.stored_bytes > LARGE_BYTES)
+        return Weight(pointer.text_bytes, outside=True, large=pointer.stored_bytes > LARGE_VALUE_BYTES)
 
     def holds(self, name: str, text: bytes) -> bool | None:
         pointer = pointer_in(self._attributes[name])
@@ -171,7 +171,7 @@ class Variables(StoredValues):
 
 
 def is_large(value: Attribute) -> bool:
-    return size(value) > LARGE_BYTES
+    return size(value) > LARGE_VALUE_BYTES
 
 
 def is_value(attribute: Attribute) -> bool:

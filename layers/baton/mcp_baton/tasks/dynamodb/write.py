@@ -58,7 +58,7 @@ from mcp_baton.tasks.record import (
     paused_step,
 )
 from mcp_baton.tasks.store import Batch, ClearPause, ListResult, SetPause, StepWrite
-from mcp_baton.tasks.texts import STORED_BYTES, VALUE_BYTES, ZipWithin, from_text, to_text
+from mcp_baton.tasks.texts import MAX_STORED_BYTES, MAX_VALUE_BYTES, ZipWithin, from_text, to_text
 from mcp_baton.tasks.values import FINAL_RESULT, elements_digest
 
 type Move = Callable[[Mapping[Path, Attribute]], Mapping[Path, Attribute]]
@@ -73,19 +73,19 @@ class Outside(Protocol):
     def add_chunk(self, record: ListRecord) -> ListRecord: ...
 
 
-MOST_STEPS: Final = 50
+MAX_STEPS_WRITTEN: Final = 50
 """A write of more steps replaces the whole progress: an expression has at most 4 KB and 300 operators."""
 
-MOST_MOVED: Final = 30
+MAX_VALUES_MOVED: Final = 30
 """The most stored values that one write moves out of the head, for the same reason."""
 
-INLINE_BYTES: Final = 1_536
+MAX_INLINE_BYTES: Final = 1_536
 """The most bytes of small values in a head. If they would take more, all leave it together, with one request."""
 
-SMALLEST_MOVED: Final = 100
+MIN_MOVED_BYTES: Final = 100
 """The smallest value that is moved, bytes: a pointer is not much smaller."""
 
-RESULT_BYTES: Final = 1_024
+RESULT_ROOM_BYTES: Final = 1_024
 """The room for a client's result that is written without reading the head."""
 
 POINTER_BYTES: Final = 40
@@ -96,9 +96,9 @@ BOOKKEEPING_BYTES: Final = 64
 
 STATUS_BYTES: Final = max(map(len, StepStatus))
 
-EXCEEDS: Final = f"exceeds the task's size limit, {VALUE_BYTES} bytes; its tool should return less, or a link"
+EXCEEDS: Final = f"exceeds the task's size limit, {MAX_VALUE_BYTES} bytes; its tool should return less, or a link"
 EXCEEDS_STORED: Final = (
-    f"exceeds the task's size limit, {STORED_BYTES} bytes when compressed; its tool should return less, or a link"
+    f"exceeds the task's size limit, {MAX_STORED_BYTES} bytes when compressed; its tool should return less, or a link"
 )
 NOT_WRITTEN: Final = "could not be written outside the task's item"
 
@@ -139,7 +139,7 @@ class Write:
         self.lists = self._records()
         self._set_lists()
         self._steps, self._timings = batch.steps, self._encoded_timings()
-        self._replaces_progress = PROGRESS in self.variables or len(batch.steps) > MOST_STEPS
+        self._replaces_progress = PROGRESS in self.variables or len(batch.steps) > MAX_STEPS_WRITTEN
         self._sets_all_timings = self._replaces_progress or TIMINGS not in item
         self._set_progress()
 
@@ -178,7 +178,7 @@ class Write:
             if write.elements is not None:
                 record = replace(record, total=write.total, digest=elements_digest(list(write.elements)))
             record = record.without(write.dropped).including(write.results)
-            if record.text_bytes > VALUE_BYTES:  # it could not be read as a whole
+            if record.text_bytes > MAX_VALUE_BYTES:  # it could not be read as a whole
                 self._too_long[step] = record.text_bytes
             else:
                 records[step] = record
@@ -248,7 +248,7 @@ class Write:
             return False
         if any(is_large(value) and is_value(value) for value in new.values()) or self.excess() > 0:
             return False
-        return self.result is not None or inline_bytes({**self.stored_values, **new}) <= INLINE_BYTES
+        return self.result is not None or inline_bytes({**self.stored_values, **new}) <= MAX_INLINE_BYTES
 
     def head(self) -> Item:
         """The head after the write, unless another write comes first, without the bookkeeping."""
@@ -276,7 +276,7 @@ class Write:
         """By how many bytes the head after the write exceeds its bound, or another one."""
         head = self.head()
         if bound is None:
-            bound = head_bytes(head, self._limits.head_bytes) - RESULT_BYTES
+            bound = head_bytes(head, self._limits.head_bytes) - RESULT_ROOM_BYTES
         statuses = len(self._steps) * STATUS_BYTES + len(self._timings) * ELEMENT_BYTES
         return item_size(head) + statuses + BOOKKEEPING_BYTES - bound
 
@@ -309,7 +309,7 @@ class Write:
         value = self.variables[name]
         length = text_bytes(value)
         cause = NOT_WRITTEN
-        if length > VALUE_BYTES:
+        if length > MAX_VALUE_BYTES:
             cause = EXCEEDS
         elif exceeds_limits(value):
             cause = EXCEEDS_STORED
@@ -433,7 +433,7 @@ class Write:
 def fit_new(item: Item, limits: Limits, move: Move) -> Item:
     """The head of a new task after values have left it, so that it stays within its bound."""
     values = values_in(item)
-    excess = item_size(item) - head_bytes(item, limits.head_bytes) + RESULT_BYTES
+    excess = item_size(item) - head_bytes(item, limits.head_bytes) + RESULT_ROOM_BYTES
     pointers = move({path: values[path] for path in paths_to_move(values, {}, excess)})
     variables = {path[1]: pointer for path, pointer in pointers.items() if len(path) > 1}
     attributes = {path[0]: pointer for path, pointer in pointers.items() if len(path) == 1}
@@ -442,16 +442,20 @@ def fit_new(item: Item, limits: Limits, move: Move) -> Item:
 
 def fits_new(item: Item, limits: Limits) -> bool:
     """Whether no value has to leave the head of a new task."""
-    bound = head_bytes(item, limits.head_bytes) - RESULT_BYTES
+    bound = head_bytes(item, limits.head_bytes) - RESULT_ROOM_BYTES
     values = values_in(item)
-    return not any(map(is_large, values.values())) and item_size(item) <= bound and inline_bytes(values) <= INLINE_BYTES
+    return (
+        not any(map(is_large, values.values()))
+        and item_size(item) <= bound
+        and inline_bytes(values) <= MAX_INLINE_BYTES
+    )
 
 
 def paths_to_move(
     new: Mapping[Path, Attribute], stored: Mapping[Path, Attribute], excess: int, *, is_last: bool = False
 ) -> list[Path]:
     """The values that leave a head: the large ones of a write. The others leave it, too, if they would take more than
-    `INLINE_BYTES`, or if the head would still exceed its bound (by `excess` bytes if nothing is moved).
+    `MAX_INLINE_BYTES`, or if the head would still exceed its bound (by `excess` bytes if nothing is moved).
 
     The last write of a task moves them only for the bound: no later write is charged for them.
     """
@@ -459,10 +463,10 @@ def paths_to_move(
     large = [path for path in new if path in sizes and is_large(new[path])]
     others = sorted(sizes.keys() - large, key=lambda path: (-sizes[path], path))
     excess -= sum(sizes[path] - POINTER_BYTES for path in large)
-    if excess <= 0 and (is_last or sum(sizes[path] for path in others) <= INLINE_BYTES):
+    if excess <= 0 and (is_last or sum(sizes[path] for path in others) <= MAX_INLINE_BYTES):
         return large
-    worthwhile = [path for path in others if sizes[path] >= SMALLEST_MOVED]
-    old = [path for path in worthwhile if path not in new][:MOST_MOVED]
+    worthwhile = [path for path in others if sizes[path] >= MIN_MOVED_BYTES]
+    old = [path for path in worthwhile if path not in new][:MAX_VALUES_MOVED]
     return [*large, *old, *(path for path in worthwhile if path in new)]
 
 
@@ -478,7 +482,7 @@ def can_move(value: Attribute) -> bool:
 
 def exceeds_limits(value: Attribute) -> bool:
     """Whether a value is too large to be stored."""
-    return size(value) > STORED_BYTES or (size(value) > POINTER_BYTES and text_bytes(value) > VALUE_BYTES)
+    return size(value) > MAX_STORED_BYTES or (size(value) > POINTER_BYTES and text_bytes(value) > MAX_VALUE_BYTES)
 
 
 def values_in(item: Item) -> dict[Path, Attribute]:

@@ -22,7 +22,7 @@ from msgspec import Struct, structs
 
 from mcp_baton.exceptions import Abandoned, ToolError
 from mcp_baton.tools.context import CallState, Context
-from mcp_baton.tools.running.tool_threads import MAX_ABANDONED, THREADS, ToolThread, run_in_thread
+from mcp_baton.tools.running.tool_threads import ABANDONED, MAX_ABANDONED, ToolThread, run_in_thread
 from mcp_baton.tools.schema.signature import Provider, Signature, name_of
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ CLOSING_TIMEOUT_S = 5.0
 """The time limit of one asynchronous closing at the end of the process, seconds."""
 
 
-RETRY_S = 60.0
+HANGING_RETRY_S = 60.0
 """The shortest time between two attempts at a dependency of which ten attempts hang, seconds. It doubles with each
 attempt, because Python cannot end their threads."""
 
-LONGEST_RETRY_S = 600.0
+MAX_HANGING_RETRY_S = 600.0
 
 
 class FactoryTimeout(Exception):
@@ -288,9 +288,9 @@ class ProcessScope:
     async def _create(self, provider: Provider, creation: _Creation, wait_mode: WaitMode) -> object:
         instance: _Instance | None = None
         try:
-            hanging = THREADS.count(provider.factory)
+            hanging = ABANDONED.count(provider.factory)
             if hanging >= MAX_ABANDONED:
-                wait_s = min(RETRY_S * 2 ** (hanging - MAX_ABANDONED), LONGEST_RETRY_S)
+                wait_s = min(HANGING_RETRY_S * 2 ** (hanging - MAX_ABANDONED), MAX_HANGING_RETRY_S)
                 if time.monotonic() - self._tried_s.get(provider.key, -math.inf) < wait_s:
                     raise _hanging_error(provider, hanging, wait_s)
             self._tried_s[provider.key] = time.monotonic()

@@ -20,7 +20,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import ABANDONED_THREADS
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.asking import AskedInWorkflow, InputRequired, TaskBegins
-from mcp_baton.tools.calls import FIRST, Attempt
+from mcp_baton.tools.calls import FIRST_ATTEMPT, Attempt
 from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.context import CallState, Context, ProgressMap
 from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Mismatch, Prepared, Succeeded
@@ -29,8 +29,8 @@ from mcp_baton.tools.resource import Resource, contents_of, find_in
 from mcp_baton.tools.running.caller import AskerFactory, Caller, Grant
 from mcp_baton.tools.running.event_loop import RUNNING
 from mcp_baton.tools.running.tool_threads import (
+    ABANDONED,
     MAX_ABANDONED,
-    THREADS,
     Ending,
     NotStarted,
     Raised,
@@ -108,7 +108,7 @@ class CallOptions(Struct, frozen=True):
     variables: TaskVariables | None = None
     progress: ProgressMap | None = None
     stay: bool = False
-    attempt: Attempt = FIRST
+    attempt: Attempt = FIRST_ATTEMPT
     pulse: Callable[[], float] = no_pulse
     starts_task: bool = False
 
@@ -142,7 +142,7 @@ def run[T](
 ) -> T | Failed:
     """Run a prepared call. Raises `CallerGone`, `InputRequired`, `TaskBegins` or `ProtocolError`, which answer the
     request."""
-    if not target.signature.is_async and THREADS.count(target.own_function) >= MAX_ABANDONED:
+    if not target.signature.is_async and ABANDONED.count(target.own_function) >= MAX_ABANDONED:
         logger.error("%s is not called any more: %s calls of it timed out and still run", target.label, MAX_ABANDONED)
         return Failed(
             f"{NOT_STARTED}{MAX_ABANDONED} earlier calls of this function timed out and still run. Nothing was run. "
@@ -320,7 +320,7 @@ def _run_function[T](
         if call_state:
             call_state.abandoned = True
         thread.abandon()
-        abandoned_count = THREADS.take_count()
+        abandoned_count = ABANDONED.take_count()
         if abandoned_count:
             caller.services.telemetry.add(ABANDONED_THREADS, abandoned_count)
 

@@ -62,7 +62,7 @@ class AbandonedThreads:
         self._new = 0
 
 
-THREADS = AbandonedThreads()
+ABANDONED = AbandonedThreads()
 """The threads of this process."""
 
 
@@ -123,16 +123,16 @@ class ToolThread:
     def run(self, function: Callable[..., object], arguments: Mapping[str, Any]) -> object:
         """Call a function in this thread, and count the thread if it is abandoned meanwhile. Raises `Abandoned` if it
         was abandoned before."""
-        with THREADS.lock:
+        with ABANDONED.lock:
             self._is_running = not self._is_abandoned
         if not self._is_running:
             raise Abandoned
         try:
             return function(**arguments)
         finally:
-            with THREADS.lock:
+            with ABANDONED.lock:
                 self._is_running = False
-                THREADS.add(self._function, -self._is_abandoned)
+                ABANDONED.add(self._function, -self._is_abandoned)
 
     def unless_given_up(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a function, so that it does not start after `give_up`."""
@@ -171,14 +171,14 @@ class ToolThread:
 
     def abandon(self) -> None:
         """Stop waiting for the thread. Does nothing if it has ended."""
-        with THREADS.lock:
+        with ABANDONED.lock:
             self._is_abandoned = True
             if self._is_running:
-                THREADS.add(self._function, 1)
+                ABANDONED.add(self._function, 1)
 
     def _decide(self) -> bool:
         """Decide whether the function starts. Returns `True` only for the first of the two threads."""
-        with THREADS.lock:
+        with ABANDONED.lock:
             was_decided, self._is_decided = self._is_decided, True
         return not was_decided
 
@@ -307,4 +307,4 @@ _idle: list[_PooledThread] = []
 
 if hasattr(os, "register_at_fork"):  # threads are not copied
     os.register_at_fork(after_in_child=_idle.clear)
-    os.register_at_fork(after_in_child=THREADS.forget)
+    os.register_at_fork(after_in_child=ABANDONED.forget)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 type Path = tuple[str | int, ...]
 
-MAX_ERRORS = 1_000
+MAX_PYDANTIC_ERRORS = 1_000
 """If pydantic reports more errors, they are only counted. Each takes a kilobyte, and a large body can have a
 million."""
 
@@ -43,7 +43,7 @@ def validate(adapter: "TypeAdapter[Any]", value: Json, schema: Callable[[], Json
 
 def _refused_nulls(error: "ValidationError", value: Json, schema: Callable[[], JsonObject]) -> set[Path]:
     """Return the paths of the optional fields that are invalid because they are null."""
-    if error.error_count() > MAX_ERRORS:
+    if error.error_count() > MAX_PYDANTIC_ERRORS:
         return set()
     items = error.errors(include_url=False, include_context=False)
     nulls = [item["loc"] for item in items if item["input"] is None]

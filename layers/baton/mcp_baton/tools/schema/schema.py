@@ -15,9 +15,9 @@ from msgspec import Struct
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.keys import canonical_text
-from mcp_baton.tools.outcomes import MAX_FIELDS, InvalidField, Mismatch
+from mcp_baton.tools.outcomes import MAX_INVALID_FIELDS, InvalidField, Mismatch
 from mcp_baton.tools.schema.defaults import is_changeable
-from mcp_baton.tools.schema.nulls import MAX_ERRORS, validate
+from mcp_baton.tools.schema.nulls import MAX_PYDANTIC_ERRORS, validate
 from mcp_baton.tools.schema.plain import (
     NotPlain,
     PlainType,
@@ -278,8 +278,8 @@ class OutputSchema:
 
 
 def mismatch_of(error: "ValidationError") -> Mismatch:
-    """Convert pydantic's error to a mismatch, with the first `MAX_FIELDS` invalid fields."""
-    if error.error_count() > MAX_ERRORS:
+    """Convert pydantic's error to a mismatch, with the first `MAX_INVALID_FIELDS` invalid fields."""
+    if error.error_count() > MAX_PYDANTIC_ERRORS:
         return Mismatch(invalid=(InvalidField("value", f"{error.error_count()} fields are missing or invalid"),))
     missing: list[str] = []
     invalid: list[InvalidField] = []
@@ -289,7 +289,7 @@ def mismatch_of(error: "ValidationError") -> Mismatch:
             missing.append(field)
         else:
             invalid.append(InvalidField(field, item["msg"] + _hint(item["type"], item.get("input"))))
-    return Mismatch(tuple(missing), tuple(invalid[:MAX_FIELDS]))
+    return Mismatch(tuple(missing), tuple(invalid[:MAX_INVALID_FIELDS]))
 
 
 _LISTS = frozenset({"list_type", "tuple_type", "set_type", "frozen_set_type", "iterable_type"})
@@ -308,7 +308,7 @@ def _hint(kind: str, sent: object) -> str:
 
 def not_finite(fields: Sequence[str]) -> Mismatch:
     """Return the mismatch of fields with numbers that are not finite."""
-    return Mismatch(invalid=tuple(InvalidField(field, NOT_FINITE) for field in fields[:MAX_FIELDS]))
+    return Mismatch(invalid=tuple(InvalidField(field, NOT_FINITE) for field in fields[:MAX_INVALID_FIELDS]))
 
 
 def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
