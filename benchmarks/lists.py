@@ -18,7 +18,7 @@ from botocore.awsrequest import AWSPreparedRequest
 from costs.client import Client
 from costs.places import Place, by_sizes
 from costs.workloads import KB, KINDS, Kind, value
-from mcp_baton import Server, Step, ToolError, Workflow, constant, item
+from mcp_baton import ListStep, Server, ToolError, ToolStep, Workflow, constant, item
 from mcp_baton.aws import compose
 from mcp_baton.local.dynamodb import create_table
 from mcp_baton.settings import Settings
@@ -105,8 +105,10 @@ def main() -> None:
 
 
 def _times(rounds: int) -> Iterator[str]:
-    wait_steps = [Step(f"step {number}", {"seconds": constant(STEP_S)}, tool="wait") for number in range(STEPS)]
-    list_step = Step("list", {"seconds": item()}, tool="wait", each=constant([ELEMENT_S] * ELEMENTS), parallel=PARALLEL)
+    wait_steps = [ToolStep(f"step {number}", {"seconds": constant(STEP_S)}, tool="wait") for number in range(STEPS)]
+    list_step = ListStep(
+        "list", {"seconds": item()}, tool="wait", each=constant([ELEMENT_S] * ELEMENTS), parallel=PARALLEL
+    )
     cases = (
         (f"{STEPS} steps of {STEP_S * 1000:.0f} ms", wait_steps, STEP_S, STEPS_TARGET_S),
         (
@@ -150,7 +152,7 @@ def _list_figures(kind: Kind) -> Iterator[tuple[str, ...]]:
     tools = Tools(kind)
     options: dict[str, Any] = {"arguments": {"number": item()}, "tool": "load", "parallel": PARALLEL}
     for checkpoint in (False, True):
-        list_step = Step("list", each=constant(list(range(MAX_ELEMENTS))), checkpoint=checkpoint, **options)
+        list_step = ListStep("list", each=constant(list(range(MAX_ELEMENTS))), checkpoint=checkpoint, **options)
         name = "checkpoint" if checkpoint else "run"
         tools.server.add_workflow(Workflow(name=name, description="load", steps=[list_step]))
     with by_sizes() as place:

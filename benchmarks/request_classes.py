@@ -12,7 +12,7 @@ from types import CodeType
 from typing import Any
 
 from emulators.gateway_requests import prompts_get
-from mcp_baton import Argument, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Server, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.aws import handler
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.embedded import EmbeddedEngine
@@ -33,8 +33,8 @@ def make_server() -> Server:
         return a + b
 
     steps = [
-        Step("first", tool="add", arguments={"a": prompt_arg("start"), "b": constant(1)}),
-        Step("second", tool="add", arguments={"a": step_output("first"), "b": constant(2)}),
+        ToolStep("first", tool="add", arguments={"a": prompt_arg("start"), "b": constant(1)}),
+        ToolStep("second", tool="add", arguments={"a": step_output("first"), "b": constant(2)}),
     ]
     argument = Argument("start", "Where to begin", required=True, type=int)
     server.add_workflow(Workflow(name="sum", description="add", arguments=[argument], steps=steps))

@@ -17,7 +17,7 @@ from typing import Any
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
 from emulators.gateway_requests import Event, prompts_get, tools_call
-from mcp_baton import Argument, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Server, ToolError, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.aws import handler
 from mcp_baton.clients import dynamodb_client
 from mcp_baton.local.dynamodb import create_table, embedded_client
@@ -89,13 +89,13 @@ def make_server() -> Server:
         """Fail."""
         raise ToolError(f"no {a}")
 
-    first = Step("step 0", tool="add", arguments={"a": prompt_arg("start"), "b": constant(1)})
+    first = ToolStep("step 0", tool="add", arguments={"a": prompt_arg("start"), "b": constant(1)})
     for name, is_failing in (("through", False), ("stopped", True)):
         steps = [first]
         for number in range(1, STEPS):
             is_last = is_failing and number == STEPS - 1
             sources = {"a": step_output(f"step {number - 1}")} | ({} if is_last else {"b": constant(number)})
-            steps.append(Step(f"step {number}", tool="fails" if is_last else "add", arguments=sources))
+            steps.append(ToolStep(f"step {number}", tool="fails" if is_last else "add", arguments=sources))
         argument = Argument("start", "Where to begin", required=True, type=int)
         server.add_workflow(Workflow(name=name, description="add", arguments=[argument], steps=steps))
     return server

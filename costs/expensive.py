@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from costs.client import Client
 from costs.metering import EmulatorTime, Meter, Usage
-from mcp_baton import Server, Settings, Step, ToolError, Workflow, item, step_output
+from mcp_baton import ListStep, Server, Settings, ToolError, ToolStep, Workflow, item, step_output
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.embedded import EmbeddedEngine
@@ -113,9 +113,9 @@ def server(*, is_open: bool = True) -> Server:
             raise ToolError("closed")
         return number
 
-    each = Step("use", tool=use, each=step_output("rows"), arguments={"number": item("number")})
-    instance.add_workflow(Workflow(name="list", description="Use a list", steps=[Step("rows", tool=rows), each]))
-    steps = [Step("large", tool=large), Step("decline", tool=decline), Step("echo", tool=echo)]
+    each = ListStep("use", tool=use, each=step_output("rows"), arguments={"number": item("number")})
+    instance.add_workflow(Workflow(name="list", description="Use a list", steps=[ToolStep("rows", tool=rows), each]))
+    steps = [ToolStep("large", tool=large), ToolStep("decline", tool=decline), ToolStep("echo", tool=echo)]
     instance.add_workflow(Workflow(name="flow", description="Keep a value", steps=steps))
     return instance
 

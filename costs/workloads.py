@@ -12,10 +12,11 @@ from typing import Any, Literal
 from costs.client import Client, Response
 from costs.metering import Usage
 from costs.places import Place
-from mcp_baton import Server, Step, Workflow, constant, item, step_output
+from mcp_baton import ListStep, Server, ToolStep, Workflow, constant, item, step_output
 from mcp_baton.aws import compose
 from mcp_baton.local.dynamodb import create_table
 from mcp_baton.settings import Settings
+from mcp_baton.workflow.steps.step import Step
 
 KB = 1_024
 TABLES, OWNERS = count(1), count(1)
@@ -134,9 +135,9 @@ def server_of(workload: Workload, kind: Kind) -> Server:
 
     def step(number: int) -> Step:
         if workload.before <= number < workload.before + workload.by_client:
-            return Step(f"s{number}", tool="decide", arguments={"step": constant(number)})
+            return ToolStep(f"s{number}", tool="decide", arguments={"step": constant(number)})
         previous_result = {"after": step_output(f"s{number - 1}")} if number else {}
-        return Step(f"s{number}", tool="fetch", arguments={"step": constant(number), **previous_result})
+        return ToolStep(f"s{number}", tool="fetch", arguments={"step": constant(number), **previous_result})
 
     steps = [step(number) for number in range(workload.steps)]
     server.add_workflow(Workflow(name="flow", description="work through the steps", steps=steps))
@@ -230,7 +231,7 @@ def list_usage(place: Place, kind: Kind, *, checkpoint: bool) -> Usage:
 
     options: dict[str, Any] = {"parallel": LIST_PARALLEL, "checkpoint": checkpoint}
     each = constant(list(range(LIST_ELEMENTS)))
-    step = Step("list", tool="load", each=each, arguments={"number": item()}, **options)
+    step = ListStep("list", tool="load", each=each, arguments={"number": item()}, **options)
     server.add_workflow(Workflow(name="flow", description="load", steps=[step]))
     driver = Driver(place, TYPICAL, kind, server=server)
     return driver.run()[1]

@@ -1,6 +1,6 @@
 """Baton with one tool and a durable workflow of three steps."""
 
-from mcp_baton import Argument, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Server, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.aws import handler as make_handler
 
 server = Server("peer", version="1.0.0")
@@ -18,9 +18,9 @@ server.add_workflow(
         description="add numbers up",
         arguments=[Argument("start", "Where to begin", required=True, type=int)],
         steps=[
-            Step("one", tool="add", arguments={"a": prompt_arg("start"), "b": constant(1)}),
-            Step("two", tool="add", arguments={"a": step_output("one"), "b": constant(2)}),
-            Step("three", tool="add", arguments={"a": step_output("two"), "b": constant(3)}),
+            ToolStep("one", tool="add", arguments={"a": prompt_arg("start"), "b": constant(1)}),
+            ToolStep("two", tool="add", arguments={"a": step_output("one"), "b": constant(2)}),
+            ToolStep("three", tool="add", arguments={"a": step_output("two"), "b": constant(3)}),
         ],
     )
 )

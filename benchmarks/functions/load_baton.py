@@ -7,7 +7,7 @@ from pathlib import Path
 
 from load_tools import SHAPES, Shape, decide, fetch
 
-from mcp_baton import Approval, Context, Server, Step, Workflow, constant, step, step_output, wait_for_callback
+from mcp_baton import Approval, Context, Server, ToolStep, Workflow, constant, step, step_output, wait_for_callback
 from mcp_baton.aws import handler as make_handler
 
 server = Server("load", version="1.0.0")
@@ -62,10 +62,10 @@ def _add(name: str, shape: Shape) -> None:
     for number in range(shape.before + shape.by_client + shape.after):
         common_arguments = {"step": constant(number), "kb": constant(shape.kb)}
         if shape.before <= number < shape.before + shape.by_client:
-            steps.append(Step(f"s{number}", tool="decide", arguments=common_arguments))
+            steps.append(ToolStep(f"s{number}", tool="decide", arguments=common_arguments))
         else:
             previous_result = {"after": step_output(f"s{number - 1}")} if number else {}
-            steps.append(Step(f"s{number}", tool="fetch", arguments={**common_arguments, **previous_result}))
+            steps.append(ToolStep(f"s{number}", tool="fetch", arguments={**common_arguments, **previous_result}))
     server.add_workflow(Workflow(name=name, description=f"the {name} workflow", steps=steps))
 
 

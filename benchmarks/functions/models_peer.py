@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from mcp_baton import Argument, Server, Step, Workflow, prompt_arg, step_output
+from mcp_baton import Argument, Server, ToolStep, Workflow, prompt_arg, step_output
 from mcp_baton.aws import handler as make_handler
 
 server = Server("peer", version="1.0.0")
@@ -51,8 +51,8 @@ server.add_workflow(
         description="bill an order",
         arguments=[Argument("order_id", "Which order", required=True)],
         steps=[
-            Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order"),
-            Step("invoice", tool="make_invoice", arguments={"order": step_output("order")}),
+            ToolStep("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order"),
+            ToolStep("invoice", tool="make_invoice", arguments={"order": step_output("order")}),
         ],
     )
 )

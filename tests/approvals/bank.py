@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from mcp_baton import Approval, Argument, Context, Server, Step, ToolError, Workflow, prompt_arg, step_output
+from mcp_baton import Approval, Argument, Context, Server, ToolError, ToolStep, Workflow, prompt_arg, step_output
 from mcp_baton.testing import Client, Connect, Run
 
 REFUNDS = Approval("refunds", message="Pay {amount} EUR for {order}?", expires=timedelta(hours=2))
@@ -23,9 +23,9 @@ class Bank:
         self.server = Server("bank", task_ids="text")
         self.server.add_tool(self.fetch)
         self.server.add_tool(self.pay, approval=approval, **options)
-        fetch = Step("fetch", tool="fetch")
+        fetch = ToolStep("fetch", tool="fetch")
         arguments = {"order": prompt_arg("order"), "amount": step_output("fetch", "amount")}
-        pay = Step("pay", arguments, tool="pay", approval=step)
+        pay = ToolStep("pay", arguments, tool="pay", approval=step)
         argument = Argument("order", required=True)
         for name in ("refund", "return"):
             self.server.add_workflow(Workflow(name=name, description=name, arguments=[argument], steps=[fetch, pay]))

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from mcp_baton import Approval, Context, Server, Step, Workflow, constant
+from mcp_baton import Approval, Context, Server, ToolStep, Workflow, constant
 from mcp_baton.local.dynamodb import http_client
 from mcp_baton.protocol.json import loads
 from mcp_baton.settings import Settings
@@ -81,7 +81,9 @@ class Payments:
     def server(self) -> Server:
         server = Server("payments")
         server.add_tool(self.pay, approval=Approval("refunds", message="Pay {amount}?"))
-        steps = [Step(f"pay{amount}", {"amount": constant(amount)}, tool="pay", checkpoint=True) for amount in AMOUNTS]
+        steps = [
+            ToolStep(f"pay{amount}", {"amount": constant(amount)}, tool="pay", checkpoint=True) for amount in AMOUNTS
+        ]
         server.add_workflow(Workflow(name="payments", description="pay", steps=steps))
         return server
 

@@ -9,10 +9,22 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Approval, Context, Server, Step, ToolError, Workflow, ask_model, constant, item, step
+from mcp_baton import (
+    Approval,
+    Context,
+    ListStep,
+    Retry,
+    Server,
+    ToolError,
+    ToolStep,
+    Workflow,
+    ask_model,
+    constant,
+    item,
+    step,
+)
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.testing import Client, Connect, connect
-from mcp_baton.workflow.definition import Retry
 from tests.approvals.bank import CALL, ORDER, Bank, approve_all, approved_run, guarded_server, kim, waiting_ids
 from tests.support.approvals import approvals_of, approver, decide
 from tests.support.client import Era
@@ -192,9 +204,8 @@ def test_a_run_cannot_use_the_approval_of_a_continuation_that_died(baton: Connec
 @pytest.mark.parametrize(("is_list", "parallel"), [(False, 1), (False, 3), (True, 1), (True, 3)])
 def test_an_approval_is_used_twice_at_most_if_each_run_dies(baton: Connect, *, is_list: bool, parallel: int) -> None:
     server, payments = guarded_server()
-    each = constant(["a"]) if is_list else None
-    arguments, in_list = {"order": item() if is_list else constant("a")}, parallel if is_list else 1
-    step = Step("pay", arguments, tool="pay", each=each, parallel=in_list)
+    of_list = ListStep("pay", {"order": item()}, tool="pay", each=constant(["a"]), parallel=parallel)
+    step = of_list if is_list else ToolStep("pay", {"order": constant("a")}, tool="pay")
     server.add_workflow(Workflow(name="refund", description="refund", steps=[step], parallel=parallel))
     client = baton(server)
     run = client.call_workflow("refund")
@@ -224,9 +235,8 @@ class Failing:
     ) -> None:
         self.errors, self.keys, self.server = errors, list[str](), Server("bank")
         self.server.add_tool(self.pay, approval=Approval("refunds"))
-        each = constant(["a", "b"]) if is_list else None
-        arguments = {"order": item() if is_list else constant("a")}
-        step = Step("pay", arguments, tool="pay", each=each, **options)
+        of_list = ListStep("pay", {"order": item()}, tool="pay", each=constant(["a", "b"]), **options)
+        step = of_list if is_list else ToolStep("pay", {"order": constant("a")}, tool="pay", **options)
         self.server.add_workflow(Workflow(name="refund", description="refund", steps=[step], background=background))
 
     def pay(self, ctx: Context, order: str) -> str:
@@ -340,7 +350,7 @@ def test_a_retry_after_the_expiry_needs_another_approval(baton: Connect) -> None
         attempts.append(1)
         raise ToolError("busy")
 
-    step = Step("pay", tool="pay", retry=Retry(attempts=2, first_s=35, max_s=35, jitter=False))
+    step = ToolStep("pay", tool="pay", retry=Retry(attempts=2, first_s=35, max_s=35, jitter=False))
     server.add_workflow(Workflow(name="refund", description="refund", steps=[step]))
     client = baton(server)
     run = client.call_workflow("refund")
@@ -382,7 +392,7 @@ def test_a_continuation_that_asks_its_client_keeps_its_approval(baton: Connect, 
         payments.append(answer)
         return "paid"
 
-    server.add_workflow(Workflow(name="refund", description="refund", steps=[Step("pay", tool="pay")]))
+    server.add_workflow(Workflow(name="refund", description="refund", steps=[ToolStep("pay", tool="pay")]))
     client = baton(server, era=era)
     client.answers({"n": {"n": 3}})
     run = client.call_workflow("refund")
@@ -400,7 +410,7 @@ def test_a_call_that_needed_no_approval_is_not_recorded_as_a_step_that_needs_one
     def pay() -> str:
         return "paid"
 
-    steps = [Step("a", tool="pay"), Step("b", tool="pay", approval=Approval("refunds"))]
+    steps = [ToolStep("a", tool="pay"), ToolStep("b", tool="pay", approval=Approval("refunds"))]
     server.add_workflow(Workflow(name="refund", description="refund", steps=steps))
     client = baton(server)
     client.tool_raises("pay", "down", times=1)
@@ -423,7 +433,7 @@ def test_the_retries_of_one_attempt_share_an_approval(baton: Connect) -> None:
             raise ToolError("busy")
         return "paid"
 
-    step = Step("pay", tool="pay", retry=Retry(attempts=3, first_s=0))
+    step = ToolStep("pay", tool="pay", retry=Retry(attempts=3, first_s=0))
     server.add_workflow(Workflow(name="refund", description="refund", steps=[step]))
     client = baton(server)
     run = client.call_workflow("refund")
@@ -484,8 +494,8 @@ def test_each_element_of_a_list_has_an_approval_and_all_are_requested_at_once(ba
         payments.append(order)
         return order
 
-    first = Step("fetch", tool="fetch")
-    steps = [first, Step("pay", {"order": item()}, tool="pay", each=first)]
+    first = ToolStep("fetch", tool="fetch")
+    steps = [first, ListStep("pay", {"order": item()}, tool="pay", each=first)]
     server.add_workflow(Workflow(name="refund", description="refund", steps=steps))
     client = baton(server, era=era)
     run = client.call_workflow("refund")
@@ -498,7 +508,7 @@ def test_each_element_of_a_list_has_an_approval_and_all_are_requested_at_once(ba
 
 def test_parallel_steps_wait_for_their_approvals_at_the_same_time(baton: Connect) -> None:
     server, payments = guarded_server()
-    steps = [Step(name, {"order": constant(name)}, tool="pay") for name in ("a", "b")]
+    steps = [ToolStep(name, {"order": constant(name)}, tool="pay") for name in ("a", "b")]
     server.add_workflow(Workflow(name="refund", description="refund", steps=steps, parallel=2))
     client = baton(server)
     run = client.call_workflow("refund")
@@ -535,7 +545,7 @@ def list_server(elements: int, parallel: int, **options: Any) -> tuple[Server, l
     """Return a server whose workflow pays for each element of a list, and the list of paid orders."""
     server, payments = guarded_server()
     orders = constant([f"{number}" for number in range(elements)])
-    step = Step("pay", {"order": item()}, tool="pay", each=orders, parallel=parallel)
+    step = ListStep("pay", {"order": item()}, tool="pay", each=orders, parallel=parallel)
     server.add_workflow(Workflow(name="refund", description="refund", steps=[step], **options))
     return server, payments
 
@@ -576,7 +586,7 @@ def test_a_denied_call_of_the_model_is_not_suggested_again(baton: Connect) -> No
     def pay(amount: int) -> str:
         return "paid"
 
-    server.add_workflow(Workflow(name="refund", description="refund", steps=[Step("pay", tool="pay")]))
+    server.add_workflow(Workflow(name="refund", description="refund", steps=[ToolStep("pay", tool="pay")]))
     client = baton(server)
     run = client.call_workflow("refund")
     waiting = client.call_tool("pay", {"amount": 5}, task=run.task_id)
@@ -605,7 +615,7 @@ def test_a_denied_element_is_not_suggested_and_the_list_waits_for_the_other_deci
     baton: Connect, parallel: int
 ) -> None:
     server, payments = guarded_server()
-    step = Step("pay", {"order": item()}, tool="pay", each=constant(["a", "b", "c"]), parallel=parallel)
+    step = ListStep("pay", {"order": item()}, tool="pay", each=constant(["a", "b", "c"]), parallel=parallel)
     server.add_workflow(Workflow(name="refund", description="refund", steps=[step]))
     client = baton(server)
     run = client.call_workflow("refund")
@@ -702,7 +712,7 @@ def test_the_denied_call_of_a_parallel_step_is_not_suggested_while_another_step_
 
 def test_parallel_steps_over_the_limit_wait_for_their_approvals(baton: Connect) -> None:
     server, payments = guarded_server()
-    steps = [Step(f"s{n}", {"order": constant(f"{n}")}, tool="pay") for n in range(25)]
+    steps = [ToolStep(f"s{n}", {"order": constant(f"{n}")}, tool="pay") for n in range(25)]
     server.add_workflow(Workflow(name="refund", description="refund", steps=steps, parallel=25))
     client = baton(server)
     run = client.call_workflow("refund")
@@ -856,11 +866,6 @@ def two_approvals(server: Server) -> None:
     add_refund(server, approval=Approval("others"))
 
 
-def without_tool(server: Server) -> None:
-    step = Step("docs", resources=["docs://a"], approval=Approval("refunds"))
-    server.add_workflow(Workflow(name="refund", description="refund", steps=[step]))
-
-
 def without_tasks(server: Server) -> None:
     server.add_tool(pay_tool, name="pay", approval=Approval("refunds"))
     add_refund(server, durable=False)
@@ -880,7 +885,7 @@ def pay_tool(amount: float) -> None:
 
 
 def add_refund(server: Server, *, approval: Approval | None = None, durable: bool = True) -> None:
-    step = Step("pay", {"amount": constant(1)}, tool="pay", approval=approval)
+    step = ToolStep("pay", {"amount": constant(1)}, tool="pay", approval=approval)
     server.add_workflow(Workflow(name="refund", description="refund", steps=[step], durable=durable))
 
 
@@ -889,10 +894,6 @@ def add_refund(server: Server, *, approval: Approval | None = None, durable: boo
     [
         (unknown_name, "tool 'pay': the message of its approval has {amuont}, which is no parameter; did you mean"),
         (two_approvals, "workflow 'refund', step 'pay': 'pay' has an approval itself; leave out the step's approval"),
-        (
-            without_tool,
-            "workflow 'refund', step 'docs': approval is for a step with a tool; leave out the step's approval",
-        ),
         (without_tasks, "'pay' needs an approval, and the workflow has no tasks; leave out durable=False"),
         (explicit_start, "a tool with an approval cannot have task_start='explicit'; leave it out"),
         (no_approval, "tool 'pay': approval='refunds' is not an Approval; write Approval('refunds')"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from mcp_baton import Approval, Argument, Server, Step, Workflow, prompt_arg
+from mcp_baton import Approval, Argument, Server, ToolStep, Workflow, prompt_arg
 from mcp_baton.approvals.gate import _new_request
 from mcp_baton.protocol.state import Seal
 from mcp_baton.tasks.record import SALT
@@ -29,7 +29,7 @@ def refund(order: str, pin: str) -> None:
 SERVER = Server("bank")
 SERVER.add_tool(pay)
 SERVER.add_tool(refund)
-STEP = Step("pay", {"order": prompt_arg("order"), "pin": prompt_arg("pin")}, tool="pay")
+STEP = ToolStep("pay", {"order": prompt_arg("order"), "pin": prompt_arg("pin")}, tool="pay")
 SECRET = Argument("pin", secret=True)
 WORKFLOW = Workflow(name="w", description="w", arguments=[Argument("order"), SECRET], steps=[STEP])
 
@@ -78,7 +78,7 @@ def place_with(**changes: Any) -> Place:
         lambda: digest(arguments={**ARGUMENTS, "pin": "1235"}),
         lambda: digest(place=place_with(workflow=replace(WORKFLOW, name="v"))),
         lambda: digest(place=place_with(name="pay[1]")),
-        lambda: digest(place=place_with(step=replace(STEP, binding="b"))),
+        lambda: digest(place=place_with(step=STEP.replace(binding="b"))),
         lambda: digest(place=place_with(task=task("t-2"))),
         lambda: digest(place=place_with(task=task(salt="other"))),
         lambda: digest(place=place_with(task=None)),
@@ -103,7 +103,7 @@ def test_another_task_changes_the_digest_of_a_call_without_a_secret() -> None:
         digest,
         lambda: digest(arguments=dict(reversed(ARGUMENTS.items()))),
         lambda: digest(place=place_with(by="run:2", before="x", is_turn=True)),
-        lambda: digest(place=place_with(step=replace(STEP, guidance="Be careful"))),
+        lambda: digest(place=place_with(step=STEP.replace(guidance="Be careful"))),
     ],
 )
 def test_the_same_call_has_the_same_digest(same_digest: Callable[[], str]) -> None:

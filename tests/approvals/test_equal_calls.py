@@ -10,9 +10,8 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AfterValidator, BaseModel, Field, SecretBytes, SecretStr, field_serializer
 
-from mcp_baton import Approval, Argument, Context, Server, ToolError, item, step
+from mcp_baton import Approval, Argument, Context, Retry, Server, ToolError, item, step
 from mcp_baton.testing import Connect
-from mcp_baton.workflow.definition import Retry
 from tests.approvals.bank import approve_all, kim, waiting_ids
 
 GUARD = Approval("refunds")

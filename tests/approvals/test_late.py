@@ -1,6 +1,6 @@
 """Approvals of calls that do not start because the function's time is over."""
 
-from mcp_baton import Approval, Retry, Server, Step, ToolError, Workflow
+from mcp_baton import Approval, Retry, Server, ToolError, ToolStep, Workflow
 from tests.support.approvals import approvals_of, approver, decide
 from tests.support.client import Client, Clock
 from tests.support.handler import MakeClient
@@ -15,7 +15,7 @@ class Shop:
         self.clock, self.slow, self.fails, self.payments = Clock(), False, False, 0
         self.server = Server("shop")
         self.server.add_tool(self.pay, approval=Approval("refunds", when=self.when))
-        steps = [Step("pay", tool="pay", retry=retry)]
+        steps = [ToolStep("pay", tool="pay", retry=retry)]
         self.server.add_workflow(Workflow(name="refund", description="refund", steps=steps))
 
     def when(self) -> bool:

@@ -11,12 +11,13 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcp_baton import Approval, Argument, BatonError, Context, Server, Step, Workflow, constant, step
+from mcp_baton import Approval, Argument, BatonError, Context, Server, ToolStep, Workflow, constant, step
 from mcp_baton.approvals import items as approvals
 from mcp_baton.protocol.envelope import Era as ProtocolEra
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods import METHODS
 from mcp_baton.testing import Client, Connect, JsonRpcError
+from mcp_baton.workflow.steps.step import Step
 from tests.approvals.bank import CALL, ORDER, REFUNDS, Bank, approve_all, guarded_server, kim, waiting_ids
 from tests.support.client import Era
 
@@ -343,11 +344,11 @@ def test_an_approval_covers_one_step_of_one_task(baton: Connect, era: Era) -> No
 
 
 def renamed_step(bank: Bank) -> None:
-    change_steps(bank, lambda pay: replace(pay, name="payment"))
+    change_steps(bank, lambda pay: pay.replace(name="payment"))
 
 
 def other_arguments(bank: Bank) -> None:
-    change_steps(bank, lambda pay: replace(pay, arguments={**pay.arguments, "note": constant("")}))
+    change_steps(bank, lambda pay: pay.replace(arguments={**pay.arguments, "note": constant("")}))
 
 
 def change_steps(bank: Bank, change: Callable[[Step], Step]) -> None:
@@ -502,7 +503,7 @@ def test_no_result_shows_how_to_decide(baton: Connect, era: Era) -> None:
 
 def test_each_step_of_a_workflow_of_guarded_steps_needs_its_own_approval(baton: Connect) -> None:
     server, payments = guarded_server()
-    steps = [Step(name, {"order": constant(name)}, tool="pay") for name in ("a", "b")]
+    steps = [ToolStep(name, {"order": constant(name)}, tool="pay") for name in ("a", "b")]
     server.add_workflow(Workflow(name="refund", description="refund", steps=steps))
     client = baton(server)
     run = client.call_workflow("refund")

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from threading import Event
 
-from mcp_baton import Context, Server, Step, Workflow, constant
+from mcp_baton import Context, Server, ToolStep, Workflow, constant
 
 STEPS = 12
 FATAL = 4
@@ -31,5 +31,5 @@ def count(number: int, ctx: Context) -> int:
     return number
 
 
-steps = [Step(f"s{number}", tool="count", arguments={"number": constant(number)}) for number in range(STEPS)]
+steps = [ToolStep(f"s{number}", tool="count", arguments={"number": constant(number)}) for number in range(STEPS)]
 server.add_workflow(Workflow(name="stock", description="take stock", steps=steps, background=True))

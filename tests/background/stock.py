@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcp_baton import Context, Server, Step, Workflow, constant
+from mcp_baton import Context, Server, ToolStep, Workflow, constant
 from mcp_baton.settings import Settings
 from tests.support.client import Client, JsonDict, Table
 from tests.support.cloud import Cloud, Kills
@@ -64,7 +64,7 @@ class Shop:
             return number
 
         workflow_steps = [
-            Step(f"s{number}", tool="note" if number % 2 else "sell", arguments={"number": constant(number)})
+            ToolStep(f"s{number}", tool="note" if number % 2 else "sell", arguments={"number": constant(number)})
             for number in range(steps)
         ]
         server.add_workflow(Workflow(name="stock", description="take stock", steps=workflow_steps, background=True))

@@ -1,7 +1,7 @@
 """Background workflows: workers run them over several invocations, and may be killed between two writes."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Event
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from msgspec import structs
 
-from mcp_baton import Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Server, ToolError, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.background import workflow_worker
 from mcp_baton.background.items import DynamoDBJobStore
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable
@@ -18,6 +18,7 @@ from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.runs import run_workflow
+from mcp_baton.workflow.steps.step import Step
 from tests.background.stock import STEPS, Shop, call_as_task, cloud_of, result_of, state, steps_of, workflow_task_of
 from tests.support.background import Killed, call, created_task
 from tests.support.client import BOUND_S, Answer, Client, Era, JsonDict, Table
@@ -167,7 +168,9 @@ def test_a_call_as_a_task_is_refused_if_the_workflow_is_not_a_background_workflo
 ) -> None:
     server = shop.server(lambda _s: None, steps=2)
     server.add_workflow(
-        Workflow(name="count", description="count", steps=[Step("one", tool="note", arguments={"number": constant(7)})])
+        Workflow(
+            name="count", description="count", steps=[ToolStep("one", tool="note", arguments={"number": constant(7)})]
+        )
     )
     client = make_cloud(server).client("2025")
     answer = client.request("tools/call", {"name": "count", "arguments": {}, "task": {}})
@@ -224,16 +227,16 @@ class Order:
             return order
 
         amount = step_output(fetch, "amount")
-        steps = [Step(fetch, tool="fetch_order", arguments={"order": prompt_arg("order")})]
-        pay_step = Step("pay", tool="pay", arguments={"amount": amount})
-        send_steps = [Step("send", tool="send_parcel", arguments={"order": prompt_arg("order")})] if send else []
+        steps = [ToolStep(fetch, tool="fetch_order", arguments={"order": prompt_arg("order")})]
+        pay_step = ToolStep("pay", tool="pay", arguments={"amount": amount})
+        send_steps = [ToolStep("send", tool="send_parcel", arguments={"order": prompt_arg("order")})] if send else []
         server.add_workflow(_order("order", [*steps, pay_step, *send_steps]))
-        charge_steps = [*steps, Step("charge", tool="charge", arguments={"amount": amount}), *send_steps]
+        charge_steps = [*steps, ToolStep("charge", tool="charge", arguments={"amount": amount}), *send_steps]
         server.add_workflow(_order("charged", charge_steps))
         return server
 
 
-def _order(name: str, steps: list[Step]) -> Workflow:
+def _order(name: str, steps: Sequence[Step]) -> Workflow:
     arguments = [Argument("order", required=True, type=int)]
     return Workflow(name=name, description="order", arguments=arguments, steps=steps, background=True)
 
@@ -563,7 +566,9 @@ def test_cancelling_ends_an_asynchronous_tool_at_once(make_cloud: Callable[..., 
             end.set()
             raise
 
-    server.add_workflow(Workflow(name="wait", description="wait", steps=[Step("stall", tool="stall")], background=True))
+    server.add_workflow(
+        Workflow(name="wait", description="wait", steps=[ToolStep("stall", tool="stall")], background=True)
+    )
     cloud = make_cloud(server, timeout_s=900)
     client, call_id, task_id = start(cloud, workflow="wait")
     outcomes = cloud.work()

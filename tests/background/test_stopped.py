@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mcp_baton import Server, Step, ToolError, Workflow
+from mcp_baton import Server, ToolError, ToolStep, Workflow
 from mcp_baton.aws import dynamodb_store
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.settings import Settings
@@ -29,7 +29,7 @@ def three_steps(*checkpoints: str, run: Callable[[str], object] = str, durable: 
     server = Server("s", reply_budget_s=10_000)
     for name in STEPS:
         server.tool(name=name)(lambda name=name: str(run(name)))
-    steps = [Step(name, tool=name, checkpoint=name in checkpoints) for name in STEPS]
+    steps = [ToolStep(name, tool=name, checkpoint=name in checkpoints) for name in STEPS]
     server.add_workflow(Workflow(name="flow", description="count", steps=steps, durable=durable))
     return server
 

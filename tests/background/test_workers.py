@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Server, Step, Workflow, constant
+from mcp_baton import Server, ToolStep, Workflow, constant
 from mcp_baton.aws import dynamodb_store
 from mcp_baton.exceptions import NotDispatched
 from mcp_baton.local.gateway import InvocationContext
@@ -138,7 +138,7 @@ def test_each_handover_is_counted_and_all_invocations_have_the_id_of_one_request
         remaining_ms[0] -= 8_000
         return number
 
-    steps = [Step(f"step_{number}", tool=step, arguments={"number": constant(number)}) for number in range(4)]
+    steps = [ToolStep(f"step_{number}", tool=step, arguments={"number": constant(number)}) for number in range(4)]
     server.add_workflow(Workflow(name="long", description="take four steps", steps=steps, background=True))
     settings = Settings(table=table.name, worker="baton-worker:live")
     telemetry, queue, request_ids = Collector(), Queue(), list[str]()

@@ -13,8 +13,9 @@ from mcp_baton import (
     Argument,
     Callback,
     Context,
-    Step,
     ToolError,
+    ToolStep,
+    Wait,
     Workflow,
     ask_model,
     ask_user,
@@ -131,9 +132,9 @@ server.add_workflow(
         description="publish the sales report of a month",
         arguments=[Argument("month", "The month", required=True)],
         steps=[
-            Step("extract", tool=sales.extract_sales, arguments={"month": prompt_arg("month")}),
-            Step("validate", tool=sales.validate_sales, arguments={"rows": step_output("extract")}),
-            Step(
+            ToolStep("extract", tool=sales.extract_sales, arguments={"month": prompt_arg("month")}),
+            ToolStep("validate", tool=sales.validate_sales, arguments={"rows": step_output("extract")}),
+            ToolStep(
                 "publish",
                 tool=sales.publish_report,
                 arguments={"month": prompt_arg("month"), "figures": step_output("validate")},
@@ -141,16 +142,16 @@ server.add_workflow(
         ],
     )
 )
-server.add_workflow(Workflow(name="book_room", description="book a room", steps=[Step("book", tool=book)]))
+server.add_workflow(Workflow(name="book_room", description="book a room", steps=[ToolStep("book", tool=book)]))
 server.add_workflow(
     Workflow(
         name="hostile",
         description="carry a text everywhere",
         arguments=[Argument("text", "Any text", required=True)],
         steps=[
-            Step("look", tool=look_up, arguments={"text": prompt_arg("text")}),
-            Step("refuse", tool=refuse, arguments={"text": step_output("look", "said")}, guidance="About {text}"),
-            Step("again", tool=refuse, arguments={"text": constant("{text}")}, guidance="Then {text}"),
+            ToolStep("look", tool=look_up, arguments={"text": prompt_arg("text")}),
+            ToolStep("refuse", tool=refuse, arguments={"text": step_output("look", "said")}, guidance="About {text}"),
+            ToolStep("again", tool=refuse, arguments={"text": constant("{text}")}, guidance="Then {text}"),
         ],
     )
 )
@@ -160,9 +161,9 @@ server.add_workflow(
         description="pay, and sign for it",
         arguments=[Argument("pin", "The PIN", required=True, secret=True), Argument("note", "A note", secret=True)],
         steps=[
-            Step("pay", tool=pay, arguments={"pin": prompt_arg("pin")}),
-            Step("count", tool=countdown),
-            Step("sign", tool=sign, arguments={"pin": prompt_arg("pin")}),
+            ToolStep("pay", tool=pay, arguments={"pin": prompt_arg("pin")}),
+            ToolStep("count", tool=countdown),
+            ToolStep("sign", tool=sign, arguments={"pin": prompt_arg("pin")}),
         ],
     )
 )
@@ -171,14 +172,14 @@ server.add_workflow(
         name="forge_value",
         description="name a URI",
         arguments=[Argument("uri", "Any URI", required=True)],
-        steps=[Step("forge", tool=forge, arguments={"uri": prompt_arg("uri")})],
+        steps=[ToolStep("forge", tool=forge, arguments={"uri": prompt_arg("uri")})],
     )
 )
 server.add_workflow(
     Workflow(
         name="forge_later",
         description="name a URI of the same task",
-        steps=[Step("note", tool=look_up, arguments={"text": constant("a note")}), Step("forge", tool=forge)],
+        steps=[ToolStep("note", tool=look_up, arguments={"text": constant("a note")}), ToolStep("forge", tool=forge)],
     )
 )
 
@@ -250,9 +251,9 @@ server.add_workflow(
         description="release a branch",
         arguments=[Argument("branch", "The branch", required=True)],
         steps=[
-            Step("start", tool=start_build, arguments={"branch": prompt_arg("branch")}),
-            Step("build", callback=Callback(dict[str, str], within=timedelta(days=2)), after=["start"]),
-            Step("deploy", tool=look_up, arguments={"text": step_output("build", "image")}),
+            ToolStep("start", tool=start_build, arguments={"branch": prompt_arg("branch")}),
+            Wait("build", callback=Callback(dict[str, str], within=timedelta(days=2)), after=["start"]),
+            ToolStep("deploy", tool=look_up, arguments={"text": step_output("build", "image")}),
         ],
     )
 )
@@ -263,11 +264,11 @@ server.add_workflow(
         ttl=timedelta(days=30),
         arguments=[Argument("at", "When", required=True)],
         steps=[
-            Step("sleep", sleep=prompt_arg("at")),
-            Step("tell", tool=look_up, arguments={"text": constant("now")}, after=["sleep"]),
+            Wait("sleep", sleep=prompt_arg("at")),
+            ToolStep("tell", tool=look_up, arguments={"text": constant("now")}, after=["sleep"]),
         ],
     )
 )
-server.add_workflow(Workflow(name="write_report", description="write it", steps=[Step("write", tool=long_report)]))
+server.add_workflow(Workflow(name="write_report", description="write it", steps=[ToolStep("write", tool=long_report)]))
 
 lambda_handler = handler(server)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from mcp_baton import Callback, Context, Server, Step, Workflow, step_output
+from mcp_baton import Callback, Context, Server, ToolStep, Wait, Workflow, step_output
 from mcp_baton.local.dynamodb import http_client
 from mcp_baton.protocol.json import JsonObject, loads
 from mcp_baton.settings import Settings
@@ -29,10 +29,10 @@ class Signatures:
         self.server.add_tool(self.ask)
         self.server.add_tool(self.pay)
         steps = [
-            Step("ask", tool="ask", checkpoint=True),
-            Step("signed", callback=Callback(int, timedelta(hours=12))),
-            Step("night", sleep=timedelta(minutes=1)),
-            Step("pay", {"amount": step_output("signed")}, tool="pay"),
+            ToolStep("ask", tool="ask", checkpoint=True),
+            Wait("signed", callback=Callback(int, timedelta(hours=12))),
+            Wait("night", sleep=timedelta(minutes=1)),
+            ToolStep("pay", {"amount": step_output("signed")}, tool="pay"),
         ]
         self.server.add_workflow(Workflow(name="sign", description="sign", steps=steps, background=True))
 

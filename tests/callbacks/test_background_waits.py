@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pytest
 
-from mcp_baton import Callback, Context, Retry, Server, Step, Workflow, constant, step
+from mcp_baton import Callback, Context, Retry, Server, ToolStep, Wait, Workflow, constant, step
 from mcp_baton.local.gateway import proxy_event
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks.dynamodb.items import WAKES
@@ -186,7 +186,7 @@ def test_a_sleeping_workflow_continues_by_itself(background: MakeBackground) -> 
         """Ring."""
         return "rang"
 
-    steps = [Step("night", sleep=timedelta(hours=8)), Step(ring)]
+    steps = [Wait("night", sleep=timedelta(hours=8)), ToolStep(ring)]
     server.add_workflow(Workflow(name="alarm", description="set an alarm", steps=steps, background=True))
     jobs = background(server)
     task = jobs.begin("alarm")
@@ -338,7 +338,7 @@ def test_the_delay_after_a_sleep_counts_from_its_end(background: MakeBackground)
         Workflow(
             name="nap",
             description="sleep twice",
-            steps=[Step("first", sleep=timedelta(minutes=9)), Step("second", sleep=timedelta(minutes=9))],
+            steps=[Wait("first", sleep=timedelta(minutes=9)), Wait("second", sleep=timedelta(minutes=9))],
             background=True,
         )
     )
@@ -409,9 +409,9 @@ def test_a_sweep_wakes_a_workflow_whose_wait_began_after_a_late_event(jobs: Back
 def nightly(background: MakeBackground, shop: Shop) -> tuple[Background, str]:
     """Return a job that waits for a callback and then for eight hours, and the id of its workflow's task."""
     steps = [
-        Step(shop.start_build, {"branch": constant("main")}),
-        Step("build", callback=Callback(Build, timedelta(hours=2))),
-        Step("night", sleep=timedelta(hours=8)),
+        ToolStep(shop.start_build, {"branch": constant("main")}),
+        Wait("build", callback=Callback(Build, timedelta(hours=2))),
+        Wait("night", sleep=timedelta(hours=8)),
     ]
     shop.server.add_workflow(Workflow(name="nightly", description="build", steps=steps, background=True))
     jobs = background(shop.server, base_url=BASE)

@@ -16,8 +16,9 @@ from mcp_baton import (
     Context,
     Server,
     Settings,
-    Step,
     ToolError,
+    ToolStep,
+    Wait,
     Workflow,
     constant,
     or_default,
@@ -170,7 +171,7 @@ def test_an_early_callback_is_stored_until_the_run_reaches_its_step() -> None:
             raise ToolError("not yet")
         return "done"
 
-    steps = [Step(ask_for_it), Step(fails_first), Step("paid", callback=Callback(int, HOURS))]
+    steps = [ToolStep(ask_for_it), ToolStep(fails_first), Wait("paid", callback=Callback(int, HOURS))]
     server.add_workflow(Workflow(name="pay", description="pay", steps=steps))
     with connect(server) as client:
         task = str(client.call_workflow("pay").task_id)
@@ -299,7 +300,7 @@ def test_the_address_is_hidden_in_errors_and_tracebacks_too(caplog: pytest.LogCa
         ctx.report_progress(1, message=urls[0])
         raise OSError(f"cannot reach {urls[0]}")
 
-    steps = [Step(leak), Step("paid", callback=Callback(int, HOURS))]
+    steps = [ToolStep(leak), Wait("paid", callback=Callback(int, HOURS))]
     server.add_workflow(Workflow(name="pay", description="pay", steps=steps))
     with connect(server) as client:
         run = client.call_workflow("pay")
@@ -323,7 +324,7 @@ def test_an_address_of_an_unknown_step_is_an_error_for_the_log(caplog: pytest.Lo
         name = "bild"
         return ctx.callback_url(name)
 
-    steps = [Step(begin), Step("build", callback=Callback(int, HOURS))]
+    steps = [ToolStep(begin), Wait("build", callback=Callback(int, HOURS))]
     server.add_workflow(Workflow(name="release", description="release", steps=steps))
     with connect(server) as client:
         run = client.call_workflow("release")
@@ -396,7 +397,7 @@ def test_a_number_that_is_not_finite_is_refused_and_its_field_is_named() -> None
 
 def test_the_waits_of_a_workflow_must_fit_into_the_lifetime_of_its_tasks() -> None:
     server = Server("long")
-    wait_step = Step("signed", callback=Callback(str, timedelta(days=3)))
+    wait_step = Wait("signed", callback=Callback(str, timedelta(days=3)))
     server.add_workflow(Workflow(name="sign", description="sign", steps=[wait_step], ttl=timedelta(days=2)))
     message = r"needs 73 hours \(72 hours for 'signed', and 1 hour more\), and its ttl is 48 hours; make ttl longer, or"
     with pytest.raises(BatonError, match=message), connect(server, settings=Settings(max_ttl_ms=10**9)):
@@ -405,7 +406,7 @@ def test_the_waits_of_a_workflow_must_fit_into_the_lifetime_of_its_tasks() -> No
 
 def test_the_waits_of_a_workflow_must_fit_into_the_operators_limit() -> None:
     server = Server("long")
-    steps = [Step(name, callback=Callback(str, timedelta(days=1))) for name in ("a", "b")]
+    steps = [Wait(name, callback=Callback(str, timedelta(days=1))) for name in ("a", "b")]
     server.add_workflow(Workflow(name="sign", description="sign", steps=steps))
     message = (
         r"it needs 49 hours \(24 hours for 'a', 24 hours for 'b', and 1 hour more\), and the operator allows 48 hours; "
@@ -427,8 +428,8 @@ def test_an_approval_and_a_wait_of_four_hours_fit_into_the_default_limits() -> N
     def pay(amount: float) -> None:
         """Pay."""
 
-    wait_step = Step("delivered", callback=Callback(bool, timedelta(hours=4)))
-    steps = [Step("pay", tool=pay, arguments={"amount": constant(1)}), wait_step]
+    wait_step = Wait("delivered", callback=Callback(bool, timedelta(hours=4)))
+    steps = [ToolStep("pay", tool=pay, arguments={"amount": constant(1)}), wait_step]
     server.add_workflow(Workflow(name="order", description="order", steps=steps))
     with connect(server) as client:
         run = client.call_workflow("order", {})

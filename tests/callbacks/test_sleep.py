@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import BatonError, Server, Settings, Step, Workflow, sleep_until, step
+from mcp_baton import BatonError, Callback, Server, Settings, ToolStep, Wait, Workflow, sleep_until, step
 from mcp_baton.testing import Client, connect
+from mcp_baton.workflow.steps.step import Step
 
 MINUTE = timedelta(minutes=1)
 
@@ -116,7 +117,7 @@ def test_a_time_after_the_longest_possible_lifetime_of_the_task_fails_the_step()
 
 def sleep_server(hours: float) -> Server:
     server = Server("sleepy")
-    steps = [Step("nap", sleep=timedelta(hours=hours))]
+    steps = [Wait("nap", sleep=timedelta(hours=hours))]
     server.add_workflow(Workflow(name="rest", description="rest", steps=steps))
     return server
 
@@ -153,7 +154,7 @@ def test_parallel_steps_run_during_a_wait() -> None:
         """Ring."""
         rings.append(1)
 
-    steps = [Step("nap", sleep=timedelta(hours=1)), Step(ring)]
+    steps = [Wait("nap", sleep=timedelta(hours=1)), ToolStep(ring)]
     server.add_workflow(Workflow(name="rest", description="rest", steps=steps, parallel=2))
     with connect(server) as client:
         run = client.call_workflow("rest")
@@ -163,10 +164,14 @@ def test_parallel_steps_run_during_a_wait() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Step("nap", sleep=timedelta()), "give a time of more than 0 s"),
-        (lambda: Step("nap", sleep="2026-11-28T09:00:00"), "has no offset from UTC"),
-        (lambda: Step("nap", sleep=5), "not a text"),
-        (lambda: Step("nap", sleep=timedelta(hours=1), guidance="", resources=["a://b"]), "make two steps"),
+        (lambda: Wait("nap", sleep=timedelta()), "give a time of more than 0 s"),
+        (lambda: Wait("nap", sleep="2026-11-28T09:00:00"), "has no offset from UTC"),
+        (lambda: Wait("nap", sleep=5), "not a text"),
+        (lambda: Wait("nap"), "give it one of callback=… and sleep=…"),
+        (
+            lambda: Wait("nap", Callback(bool, timedelta(1)), sleep=timedelta(1)),
+            "give it one of callback=… and sleep=…",
+        ),
     ],
 )
 def test_an_invalid_wait_is_refused_when_the_handler_is_built(make: Callable[[], Step], message: str) -> None:

@@ -27,7 +27,7 @@ TABLES = count()
 
 SHOP = """
 from pathlib import Path
-from mcp_baton import Argument, Server, Step, ToolError, Workflow, prompt_arg, step_output
+from mcp_baton import Argument, Server, ToolError, ToolStep, Workflow, prompt_arg, step_output
 from mcp_baton.aws import handler
 
 server = Server("shop")
@@ -56,8 +56,8 @@ ORDER_ID = prompt_arg("order_id")
 server.add_workflow(Workflow(
     name="refund_order", description="refund an order", arguments=[Argument("order_id", required=True)],
     steps=[
-        Step("fetch", tool=fetch_order, arguments={"order_id": ORDER_ID}),
-        Step("refund", tool=refund, arguments={"amount": step_output("fetch", "total"), "order_id": ORDER_ID}),
+        ToolStep("fetch", tool=fetch_order, arguments={"order_id": ORDER_ID}),
+        ToolStep("refund", tool=refund, arguments={"amount": step_output("fetch", "total"), "order_id": ORDER_ID}),
     ],
 ))
 lambda_handler = handler(server)

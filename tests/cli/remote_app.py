@@ -9,8 +9,8 @@ from mcp_baton import (
     Context,
     Header,
     Server,
-    Step,
     ToolError,
+    ToolStep,
     Workflow,
     ask_user,
     item,
@@ -93,8 +93,8 @@ def greeting(name: str) -> str:
     return f"Greet {name}."
 
 
-fetch_step = Step("fetch", tool=fetch, arguments={"order": prompt_arg("order")})
-refund_step = Step("refund", tool=refund, arguments={"order": prompt_arg("order")}, guidance="Ask a supervisor.")
+fetch_step = ToolStep("fetch", tool=fetch, arguments={"order": prompt_arg("order")})
+refund_step = ToolStep("refund", tool=refund, arguments={"order": prompt_arg("order")}, guidance="Ask a supervisor.")
 email = {"email": step_output("fetch", "email")}
 order = Argument("order", "The order", required=True)
 server.add_workflow(Workflow(name="done", description="do it", arguments=[order], steps=[fetch_step]))
@@ -103,13 +103,13 @@ server.add_workflow(
         name="paused",
         description="refund it",
         arguments=[order],
-        steps=[fetch_step, refund_step, Step("notify", tool=notify, arguments=email)],
+        steps=[fetch_step, refund_step, ToolStep("notify", tool=notify, arguments=email)],
     )
 )
 
 account, pin = Argument("account", required=True), Argument("pin", required=True, secret=True, type=int)
-sign_step = Step("sign", tool=sign, arguments={"account": prompt_arg("account")})
-transfer_step = Step("transfer", tool=transfer, arguments={"pin": prompt_arg("pin"), "note": step_output("sign")})
+sign_step = ToolStep("sign", tool=sign, arguments={"account": prompt_arg("account")})
+transfer_step = ToolStep("transfer", tool=transfer, arguments={"pin": prompt_arg("pin"), "note": step_output("sign")})
 server.add_workflow(Workflow(name="pay", description="pay", arguments=[account, pin], steps=[sign_step, transfer_step]))
 
 

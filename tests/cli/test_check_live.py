@@ -14,7 +14,7 @@ from tests.cli.conftest import Baton, BatonJson, Shop
 
 STEP_CHANGE = ('arguments={"order_id": ORDER_ID}),', 'arguments={"order_id": ORDER_ID, "currency": ORDER_ID}),')
 STEP_REMOVAL = (
-    ('Step("fetch", tool=fetch_order, arguments={"order_id": ORDER_ID}),', ""),
+    ('ToolStep("fetch", tool=fetch_order, arguments={"order_id": ORDER_ID}),', ""),
     ('step_output("fetch", "total")', "constant(3.0)"),
     ("import Argument", "import constant, Argument"),
 )

@@ -2,8 +2,21 @@
 
 from typing import Any
 
-from mcp_baton import Argument, Server, Step, Workflow, constant, item, prompt_arg, step_output, task_variable
+from mcp_baton import (
+    Argument,
+    Fetch,
+    ListStep,
+    Server,
+    ToolStep,
+    Workflow,
+    constant,
+    item,
+    prompt_arg,
+    step_output,
+    task_variable,
+)
 from mcp_baton.cli.graph import mermaid
+from mcp_baton.workflow.steps.step import Step
 
 server = Server("shop")
 
@@ -38,12 +51,14 @@ def drawing(steps: list[Step], arguments: list[Argument] | None = None, **option
 
 
 ORDER = Argument("order_id", required=True)
-FETCH = Step("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}, binding="order")
-REFUND = Step("refund", tool="refund", arguments={"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount")})
+FETCH = ToolStep("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}, binding="order")
+REFUND = ToolStep(
+    "refund", tool="refund", arguments={"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount")}
+)
 
 
 def test_each_value_of_a_step_is_an_arrow_from_its_source() -> None:
-    policy = Step(
+    policy = Fetch(
         "policy", resources=["docs://{topic}/{lang}"], template_bindings={"topic": step_output("order", "kind")}
     )
     letter = {
@@ -54,7 +69,7 @@ def test_each_value_of_a_step_is_an_arrow_from_its_source() -> None:
     }
     arguments = [ORDER, Argument("amount", type=float), Argument("lang", default="en"), Argument("pin", secret=True)]
 
-    assert drawing([FETCH, policy, REFUND, Step("mail", tool="mail", arguments=letter)], arguments) == [
+    assert drawing([FETCH, policy, REFUND, ToolStep("mail", tool="mail", arguments=letter)], arguments) == [
         'n0(["order_id<br/>required"]):::argument',
         'n1(["amount<br/>optional"]):::argument',
         'n2(["lang<br/>default #34;en#34;"]):::argument',
@@ -80,16 +95,16 @@ def test_each_value_of_a_step_is_an_arrow_from_its_source() -> None:
 def test_an_output_that_the_same_step_uses_in_a_uri_has_no_arrow() -> None:
     binding = {"topic": step_output("own", "kind")}
 
-    assert drawing([Step("own", tool="fetch", resources=["docs://{topic}"], template_bindings=binding)]) == [
+    assert drawing([ToolStep("own", tool="fetch", resources=["docs://{topic}"], template_bindings=binding)]) == [
         'n0["1. own<br/>calls fetch<br/>reads docs://{topic}<br/>pauses for order_id"]:::pauses'
     ]
 
 
 def test_lists_conditions_and_the_order_of_steps_are_drawn() -> None:
-    mail_step = Step("mail", {"to": item("email")}, tool="mail", each=step_output("fetch", "people"))
-    last = Step("last", {"to": "kim"}, tool="mail", after=("mail",), when=step_output("fetch", "total") > 100)
+    mail_step = ListStep("mail", {"to": item("email")}, tool="mail", each=step_output("fetch", "people"))
+    last = ToolStep("last", {"to": "kim"}, tool="mail", after=("mail",), when=step_output("fetch", "total") > 100)
 
-    assert drawing([Step("fetch", {"order_id": "A"}, tool="fetch"), mail_step, last], parallel=2)[1:] == [
+    assert drawing([ToolStep("fetch", {"order_id": "A"}, tool="fetch"), mail_step, last], parallel=2)[1:] == [
         'n1["2. mail<br/>calls mail"]:::step',
         'n2["3. last<br/>calls mail<br/>only if fetch.total #62; 100"]:::step',
         'n0 -->|"people → each"| n1',
@@ -99,6 +114,6 @@ def test_lists_conditions_and_the_order_of_steps_are_drawn() -> None:
 
 
 def test_names_are_escaped_for_mermaid_and_html() -> None:
-    [line] = drawing([Step('a"b]c#d;e<script>f&g`h\\i\nj', {"order_id": "A"}, tool="fetch")])
+    [line] = drawing([ToolStep('a"b]c#d;e<script>f&g`h\\i\nj', {"order_id": "A"}, tool="fetch")])
 
     assert line == 'n0["1. a#34;b]c#35;d#59;e#60;script#62;f#38;g#96;h#92;i j<br/>calls fetch"]:::step'

@@ -12,7 +12,7 @@ from mcp_baton.cli.app import main
 
 ROOT = Path(__file__).parents[2]
 ONE = """\
-from mcp_baton import Argument, Server, Step, Workflow, prompt_arg
+from mcp_baton import Argument, Server, ToolStep, Workflow, prompt_arg
 
 server = Server("greeter", version="1.0.0")
 
@@ -28,12 +28,12 @@ server.add_workflow(
         name="welcome",
         description="welcome somebody",
         arguments=[Argument("name", required=True)],
-        steps=[Step("greet", tool=greet, arguments={"name": prompt_arg("name")})],
+        steps=[ToolStep("greet", tool=greet, arguments={"name": prompt_arg("name")})],
     )
 )
 """
 ANOTHER = """
-server.add_workflow(Workflow(name="farewell", description="say goodbye", steps=[Step("greet", tool="greet")]))
+server.add_workflow(Workflow(name="farewell", description="say goodbye", steps=[ToolStep("greet", tool="greet")]))
 """
 
 

@@ -11,8 +11,8 @@ from mcp_baton import (
     Argument,
     Context,
     Server,
-    Step,
     ToolError,
+    ToolStep,
     Workflow,
     elicitation,
     prompt_arg,
@@ -151,8 +151,8 @@ server.add_workflow(
         description="refund an order",
         arguments=[Argument("order_id", "The order", required=True)],
         steps=[
-            Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order"),
-            Step(
+            ToolStep("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order"),
+            ToolStep(
                 "refund",
                 tool="refund",
                 guidance="Ask for an approval.",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Argument, RegistrationError, Server, Step, Workflow, WorkflowError
+from mcp_baton import Argument, RegistrationError, Server, ToolStep, Workflow, WorkflowError
 from mcp_baton.console.page import text
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY
 from tests.server.test_known_clients import handshake
@@ -33,7 +33,7 @@ def server_of(*, tool: bool = True) -> Server:
     def one(order: str) -> str:
         return order
 
-    server.add_workflow(Workflow(name="flow", description="work", steps=[Step("one", tool="one")], tool=tool))
+    server.add_workflow(Workflow(name="flow", description="work", steps=[ToolStep("one", tool="one")], tool=tool))
     return server
 
 
@@ -128,7 +128,7 @@ def test_a_server_cannot_use_the_pages_uri() -> None:
 def test_a_workflow_tool_cannot_have_arguments_with_these_names(name: str) -> None:
     def build(*, tool: bool) -> None:
         server = server_of()
-        step = Step("one", tool="one")
+        step = ToolStep("one", tool="one")
         server.add_workflow(Workflow(name="x", description="x", steps=[step], arguments=[Argument(name)], tool=tool))
         server.check()
 
@@ -140,7 +140,7 @@ def test_a_workflow_tool_cannot_have_arguments_with_these_names(name: str) -> No
 def test_a_caller_without_the_scopes_of_any_workflow_has_no_page(make_client: MakeClient, era: Era) -> None:
     server = Server("s")
     server.add_tool(lambda: "done", name="one", requires=["orders:write"])
-    server.add_workflow(Workflow(name="flow", description="work", steps=[Step("one", tool="one")]))
+    server.add_workflow(Workflow(name="flow", description="work", steps=[ToolStep("one", tool="one")]))
     client = make_client(server, era=era)
 
     assert "error" in client.request("resources/read", {"uri": URI}).messages[-1]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from mcp_baton import Context, Server, Step, Workflow, constant, sleep_until, step, wait_for_callback
+from mcp_baton import Context, Server, ToolStep, Workflow, constant, sleep_until, step, wait_for_callback
 from mcp_baton.aws import handler
 from mcp_baton.clients import dynamodb_client
 
@@ -65,11 +65,11 @@ def container_name() -> str:
     return os.environ["AWS_LAMBDA_LOG_STREAM_NAME"]
 
 
-draw_step = Step("draw", tool="draw", arguments={"seed": constant(7)})
+draw_step = ToolStep("draw", tool="draw", arguments={"seed": constant(7)})
 server.add_workflow(Workflow(name="drawing", description="draw", steps=[draw_step]))
 
 rest_steps = [
-    Step(f"rest_{number}", tool=rest, arguments={"seconds": constant(0.8), "number": constant(number)})
+    ToolStep(f"rest_{number}", tool=rest, arguments={"seconds": constant(0.8), "number": constant(number)})
     for number in range(REST_COUNT)
 ]
 server.add_workflow(Workflow(name="night", description="rest often", steps=rest_steps, background=True))

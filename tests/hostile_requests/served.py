@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from mcp_baton import Argument, Context, Header, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Context, Fetch, Header, Server, ToolStep, Workflow, constant, prompt_arg, step_output
 
 server = Server("rude", version="1.0.0", instructions="Returns its input.")
 
@@ -102,10 +102,10 @@ server.add_workflow(
             Argument("skus", "Which", type=list[str]),
         ],
         steps=[
-            Step("echo", tool="echo", arguments={"text": prompt_arg("text")}, guidance="Mind {text}."),
-            Step("read", resources=["docs://{topic}/x"], template_bindings={"topic": step_output("echo")}),
-            Step("any", tool="anything", arguments={"value": constant({"x": "{text}"})}, retryable=True),
-            Step("later", tool="later", arguments={"number": prompt_arg("count")}),
+            ToolStep("echo", tool="echo", arguments={"text": prompt_arg("text")}, guidance="Mind {text}."),
+            Fetch("read", resources=["docs://{topic}/x"], template_bindings={"topic": step_output("echo")}),
+            ToolStep("any", tool="anything", arguments={"value": constant({"x": "{text}"})}, retryable=True),
+            ToolStep("later", tool="later", arguments={"number": prompt_arg("count")}),
         ],
     )
 )
@@ -115,6 +115,6 @@ server.add_workflow(
         description="echo",
         durable=False,
         arguments=[Argument("text", "A text", required=True)],
-        steps=[Step("echo", tool="echo", arguments={"text": prompt_arg("text")})],
+        steps=[ToolStep("echo", tool="echo", arguments={"text": prompt_arg("text")})],
     )
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mcp_baton import Server, Step, ToolError, Workflow, constant
+from mcp_baton import Server, ToolError, ToolStep, Workflow, constant
 from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.protocol.budget import MAX_ANSWER_BYTES
@@ -35,9 +35,9 @@ def heavy_server() -> Server:
 
     for name, sizes in SIZES.items():
         steps = [
-            Step(f"s{place}", tool="heavy", arguments={"size": constant(size)}) for place, size in enumerate(sizes)
+            ToolStep(f"s{place}", tool="heavy", arguments={"size": constant(size)}) for place, size in enumerate(sizes)
         ]
-        server.add_workflow(Workflow(name=name, description="w", steps=[*steps, Step("end", tool="fails")]))
+        server.add_workflow(Workflow(name=name, description="w", steps=[*steps, ToolStep("end", tool="fails")]))
     return server
 
 

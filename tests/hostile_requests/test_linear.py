@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from mcp_baton import Argument, Step, Workflow, prompt_arg
+from mcp_baton import Argument, ToolStep, Workflow, prompt_arg
 from mcp_baton.local.log import without_token
 from mcp_baton.protocol.envelope import decode_header
 from mcp_baton.protocol.json import MAX_LEVELS
@@ -24,7 +24,7 @@ FLOW = Workflow(
     name="flow",
     description="flow",
     arguments=[Argument("a")],
-    steps=[Step(f"s{number}", tool=f"t{number}", arguments={"a": prompt_arg("a")}) for number in range(100)],
+    steps=[ToolStep(f"s{number}", tool=f"t{number}", arguments={"a": prompt_arg("a")}) for number in range(100)],
 )
 ROOM = PlaceholderLimits(1_000_000, 1_000_000)
 

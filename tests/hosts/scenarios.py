@@ -10,9 +10,10 @@ import sales  # noqa: F401 - registers its workflow
 import shop
 from mcp_baton import (
     Argument,
+    Fetch,
     Server,
-    Step,
     ToolError,
+    ToolStep,
     Workflow,
     ask_model,
     ask_user,
@@ -99,7 +100,7 @@ def with_a_secret(_: Shop) -> Server:
         return "signed"
 
     pin = Argument("pin", "The PIN", required=True, secret=True)
-    steps = [Step(tool.__name__, tool=tool, arguments={"pin": prompt_arg("pin")}) for tool in (pay, sign)]
+    steps = [ToolStep(tool.__name__, tool=tool, arguments={"pin": prompt_arg("pin")}) for tool in (pay, sign)]
     server.add_workflow(Workflow(name="transfer", description="pay", arguments=[pin], steps=steps))
     return server
 
@@ -143,7 +144,7 @@ def timeout_in(tool: str) -> Mapping[int, Callable[[Client], object]]:
 
 def unreadable(shop: Shop) -> Server:
     """Return a server with a step that only reads a resource. The first read fails."""
-    server = shop.server(Step("rules", resources=["rules://refunds"], retryable=True), refund())
+    server = shop.server(Fetch("rules", resources=["rules://refunds"], retryable=True), refund())
     refusals = [ToolError(DOWN)]
 
     @server.resource("rules://refunds")

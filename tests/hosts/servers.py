@@ -8,8 +8,8 @@ from mcp_baton import (
     Argument,
     Context,
     Server,
-    Step,
     ToolError,
+    ToolStep,
     Workflow,
     constant,
     prompt_arg,
@@ -17,6 +17,7 @@ from mcp_baton import (
     task_variable,
 )
 from mcp_baton.workflow.sources import Source
+from mcp_baton.workflow.steps.step import Step
 
 LARGE = "x" * 60_000
 """A text that, if sent twice, exceeds the tokens that a host shows of a result."""
@@ -88,14 +89,14 @@ class Shop:
 
 def plan(server: Server, *steps: Step, tool: bool = True) -> Server:
     """Add the workflow `refund_order`: fetch, these steps, notify."""
-    fetch = Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order")
+    fetch = ToolStep("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order")
     mail: dict[str, Source] = {"to": step_output("order", "email"), "text": constant("Refunded {order_id}")}
     server.add_workflow(
         Workflow(
             name="refund_order",
             description="refund an order",
             arguments=[Argument("order_id", "The order", required=True), Argument("amount", "EUR", type=float)],
-            steps=[fetch, *steps, Step("notify", tool="send_mail", arguments=mail)],
+            steps=[fetch, *steps, ToolStep("notify", tool="send_mail", arguments=mail)],
             tool=tool,
         )
     )
@@ -109,21 +110,21 @@ def refund(arguments: Mapping[str, Source] | None = None, **options: Any) -> Ste
         "amount": step_output("order", "total"),
         "approved_by": constant("Ada"),
     }
-    return Step("refund", tool="refund", arguments={**defaults, **(arguments or {})}, **options)
+    return ToolStep("refund", tool="refund", arguments={**defaults, **(arguments or {})}, **options)
 
 
 def without(*names: str) -> Step:
     """Return the step `refund` without sources for these arguments."""
     step = refund()
     remaining = {name: source for name, source in step.arguments.items() if name not in names}
-    return Step("refund", tool="refund", arguments=remaining)
+    return ToolStep("refund", tool="refund", arguments=remaining)
 
 
-MAIL = Step("mail", tool="send_mail", arguments={"to": constant("a"), "text": task_variable("colour")})
-FILE = Step("file", tool="archive", arguments={"document": step_output("letters")})
-FIND = Step("find", tool="find_document", arguments={"order_id": prompt_arg("order_id")}, binding="letters")
-HUGE = Step("find", tool="scan", arguments={"characters": constant(6_000_001)}, binding="letters")
+MAIL = ToolStep("mail", tool="send_mail", arguments={"to": constant("a"), "text": task_variable("colour")})
+FILE = ToolStep("file", tool="archive", arguments={"document": step_output("letters")})
+FIND = ToolStep("find", tool="find_document", arguments={"order_id": prompt_arg("order_id")}, binding="letters")
+HUGE = ToolStep("find", tool="scan", arguments={"characters": constant(6_000_001)}, binding="letters")
 """A step whose result is too large to be stored."""
-LONG = Step("find", tool="scan", arguments={"characters": constant(1_100_000)}, binding="letters")
+LONG = ToolStep("find", tool="scan", arguments={"characters": constant(1_100_000)}, binding="letters")
 """A step whose result is stored, but is too large for placeholders to insert it into a call."""
-FILE_ALL = Step("file", tool="archive", arguments={"document": step_output("letters"), "label": constant("A")})
+FILE_ALL = ToolStep("file", tool="archive", arguments={"document": step_output("letters"), "label": constant("A")})

@@ -10,7 +10,7 @@ import pytest
 import orders  # noqa: F401 - registers its workflow
 import sales  # noqa: F401 - registers its workflow
 import shop
-from mcp_baton import Server, Step, ToolError, Workflow, constant
+from mcp_baton import Server, ToolError, ToolStep, Workflow, constant
 from mcp_baton.testing import Connect
 from mcp_baton.testing.client import Client
 from mcp_baton.testing.mcp_client import Era
@@ -65,8 +65,8 @@ def test_the_result_of_a_workflow_fits_a_host_even_if_its_tools_do_not(baton: Co
         return {"text": text + LARGE, "other": other}
 
     arguments = {"text": constant("y" * 480), "other": constant("z" * 480)}
-    steps = [Step(f"write-{number}", tool="write", arguments=arguments) for number in range(99)]
-    failing = Step("fails", tool="write", arguments={**arguments, "third": constant("fail")}, guidance="g" * 2_000)
+    steps = [ToolStep(f"write-{number}", tool="write", arguments=arguments) for number in range(99)]
+    failing = ToolStep("fails", tool="write", arguments={**arguments, "third": constant("fail")}, guidance="g" * 2_000)
     server.add_workflow(Workflow(name="early", description="write", steps=[failing, *steps]))
     server.add_workflow(Workflow(name="late", description="write", steps=[*steps, failing]))
     client = baton(server)
@@ -90,7 +90,7 @@ def slow(clients: list[Client]) -> Server:
         clients[0].clock.advance(STEP_S)
         return on
 
-    steps = [Step(f"work-{number}", tool="work", arguments={"on": constant(number)}) for number in range(STEPS)]
+    steps = [ToolStep(f"work-{number}", tool="work", arguments={"on": constant(number)}) for number in range(STEPS)]
     server.add_workflow(Workflow(name="plod", description="plod", steps=steps))
     return server
 

@@ -3,7 +3,7 @@
 import threading
 from typing import Any
 
-from mcp_baton import Context, Server, Step, Workflow
+from mcp_baton import Context, Server, ToolStep, Workflow
 from mcp_baton.aws import handler
 
 server = Server("served", version="1.0.0")
@@ -34,7 +34,7 @@ def add_to_both() -> None:
     """Add a tool and a workflow to both servers."""
     for target in (server, other_server):
         target.tool(whoami)
-        target.add_workflow(Workflow(name="asking", description="ask", steps=[Step("whoami", tool="whoami")]))
+        target.add_workflow(Workflow(name="asking", description="ask", steps=[ToolStep("whoami", tool="whoami")]))
 
 
 add_to_both()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Argument, Context, Server, Step, Workflow, prompt_arg
+from mcp_baton import Argument, Context, Server, ToolStep, Workflow, prompt_arg
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.gateway import InvocationContext
@@ -36,8 +36,8 @@ def shop() -> Server:
         raise RuntimeError(ctx.owner)
 
     steps = [
-        Step("fetch", tool="fetch", arguments={"order": prompt_arg("order")}),
-        Step("refund", tool="refund", arguments={"order": prompt_arg("order")}),
+        ToolStep("fetch", tool="fetch", arguments={"order": prompt_arg("order")}),
+        ToolStep("refund", tool="refund", arguments={"order": prompt_arg("order")}),
     ]
     arguments = [Argument("order", "id", required=True)]
     server.add_workflow(Workflow(name="refunds", description="refund", arguments=arguments, steps=steps))

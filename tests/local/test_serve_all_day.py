@@ -15,7 +15,7 @@ import pytest
 from tests.local.test_serve import BOUND_S, Baton, start_serve
 
 APP = """
-from mcp_baton import Server, Step, Workflow, constant
+from mcp_baton import Server, ToolStep, Workflow, constant
 from rates import rate
 
 server = Server("shop", version="1.0.0")
@@ -28,7 +28,7 @@ def quote() -> int:
 def pay(amount: int, approved_by: str) -> str:
     return "paid"
 
-steps = [Step("quote", tool="quote"), Step("pay", tool="pay", arguments={"amount": constant(3)})]
+steps = [ToolStep("quote", tool="quote"), ToolStep("pay", tool="pay", arguments={"amount": constant(3)})]
 server.add_workflow(Workflow(name="buy", description="buy", steps=steps))
 """
 RATES = "def rate():\n    return 1\n"

@@ -10,7 +10,19 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from mcp_baton import Argument, Context, Depends, Retry, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton import (
+    Argument,
+    Context,
+    Depends,
+    Fetch,
+    Retry,
+    Server,
+    ToolStep,
+    Workflow,
+    constant,
+    prompt_arg,
+    step_output,
+)
 from mcp_baton.aws import handler
 
 server = Server("shop")
@@ -34,7 +46,7 @@ def refund(order_id: Annotated[str, "Which order"], amount: Annotated[float, "EU
 
 
 ORDER_ID = Argument("order_id", "Which order", required=True)
-FETCH = Step("fetch", tool=fetch_order, arguments={"order_id": prompt_arg("order_id")}, binding="order")
+FETCH = ToolStep("fetch", tool=fetch_order, arguments={"order_id": prompt_arg("order_id")}, binding="order")
 
 
 '''
@@ -88,7 +100,7 @@ ID = 'prompt_arg("order_id")'
 COUNT = '    """Count."""\n    return 1\n'
 IDS = "def ids(text: str) -> list[str]:\n    return []\n"
 CONNECTION = "class Connection:\n    pass\n\n\n"
-PATH_STEP = 'Step("pay", tool=refund, arguments={"order_id": prompt_arg("order_id"), "amount": %s})'
+PATH_STEP = 'ToolStep("pay", tool=refund, arguments={"order_id": prompt_arg("order_id"), "amount": %s})'
 
 
 def flow(*steps: str, arguments: str = "[ORDER_ID]", name: str = "refund_order", options: str = "") -> str:
@@ -185,8 +197,8 @@ ARGUMENTS = (
 """Mistakes in the arguments of the first step, `fetch`."""
 
 NO_STEPS = (
-    ("a text in the place of a step", '"refund"', ("'refund'", "no step"), "Step('refund', tool='refund'"),
-    ("a function in the place of a step", "refund", ("refund", "no step"), "Step('refund', tool=refund"),
+    ("a text in the place of a step", '"refund"', ("'refund'", "no step"), "ToolStep('refund', tool='refund'"),
+    ("a function in the place of a step", "refund", ("refund", "no step"), "ToolStep('refund', tool=refund"),
 )
 """Mistakes in place of the second step of the workflow `refund_order`."""
 
@@ -207,7 +219,10 @@ IN_TABLES = (
     ),
     *(
         Mistake(
-            name, flow(f'Step("fetch", tool=fetch_order, arguments={text})  {HERE}'), ("step 'fetch'", *says), remedy
+            name,
+            flow(f'ToolStep("fetch", tool=fetch_order, arguments={text})  {HERE}'),
+            ("step 'fetch'", *says),
+            remedy,
         )
         for name, text, says, remedy in ARGUMENTS
     ),
@@ -251,7 +266,7 @@ AT_A_RUN = (
     (
         "a number for a text",
         flow(
-            f'Step("fetch", tool=fetch_order, arguments={{"order_id": {ID}}})  {HERE}',
+            f'ToolStep("fetch", tool=fetch_order, arguments={{"order_id": {ID}}})  {HERE}',
             arguments='[Argument("order_id", "Which", required=True, type=int)]',
         ),
         ("the argument 'order_id' is a whole number", "takes a string"),
@@ -290,7 +305,7 @@ AT_A_RUN = (
     ),
     (
         "a required argument that nothing supplies",
-        flow("FETCH", f'Step("pay", tool=refund, arguments={{"order_id": {ID}}})  {HERE}'),
+        flow("FETCH", f'ToolStep("pay", tool=refund, arguments={{"order_id": {ID}}})  {HERE}'),
         ("'amount' of 'refund'", "pauses"),
         "ask_model('amount', '…') or ask_user('amount', '…')",
         "warning",
@@ -455,9 +470,7 @@ SUGGESTIONS = (
     ),
     (
         "an unknown argument in a constant",
-        flow(
-            f'Step("fetch", tool=fetch_order, arguments={{"order_id": constant("{{oder_id}} {{order_id}}")}})  {HERE}'
-        ),
+        flow(f'ToolStep("fetch", {{"order_id": constant("{{oder_id}} {{order_id}}")}}, tool=fetch_order)  {HERE}'),
         ("{oder_id}",),
         "did you mean 'order_id'?",
     ),
@@ -635,7 +648,7 @@ DECORATORS = (
 STEPS = (
     Mistake(
         "a misspelt tool",
-        flow('Step("fetch", tool="fetch_ordr", arguments={"order_id": prompt_arg("order_id")})  # here'),
+        flow('ToolStep("fetch", tool="fetch_ordr", arguments={"order_id": prompt_arg("order_id")})  # here'),
         ("step 'fetch'", "'fetch_ordr'"),
         "did you mean 'fetch_order'?",
     ),
@@ -653,24 +666,24 @@ STEPS = (
     ),
     Mistake(
         "a tool that is called rather than named",
-        flow('Step("fetch", tool=fetch_order("A-17"), arguments={"order_id": prompt_arg("order_id")})  # here'),
+        flow('ToolStep("fetch", tool=fetch_order("A-17"), arguments={"order_id": prompt_arg("order_id")})  # here'),
         ("step 'fetch'", "tool"),
         "without calling it",
     ),
     Mistake(
         "a function that is no tool",
         "def send_mail(to: str) -> None: ...\n\n\n"
-        + flow("FETCH", 'Step("mail", tool=send_mail, arguments={"to": step_output("order", "email")})  # here'),
+        + flow("FETCH", 'ToolStep("mail", tool=send_mail, arguments={"to": step_output("order", "email")})  # here'),
         ("step 'mail'", "'send_mail'"),
         "@server.tool",
     ),
     Mistake(
         "an unknown keyword of a step",
-        flow('Step("fetch", tol=fetch_order)  # here'),
-        ("Step.__init__()", "'tol'. Did you mean 'tool'?"),
+        flow('ToolStep("fetch", tol=fetch_order)  # here'),
+        ("ToolStep.__init__()", "'tol'. Did you mean 'tool'?"),
         "",
     ),
-    Mistake("a step without a name", flow("Step(tool=fetch_order)  # here"), ("Step.__init__()", "'name'"), ""),
+    Mistake("a step without a name", flow("ToolStep(tool=fetch_order)  # here"), ("Step.__init__()", "'name'"), ""),
     Mistake(
         "an output before its step",
         flow(f"""{PATH_STEP % 'step_output("order", "total")'}  {HERE}""", "FETCH"),
@@ -680,28 +693,30 @@ STEPS = (
     Mistake(
         "two steps of each other's outputs",
         flow(
-            'Step("a", tool=fetch_order, arguments={"order_id": step_output("b", "email")})  # here',
-            'Step("b", tool=fetch_order, arguments={"order_id": step_output("a", "email")})',
+            'ToolStep("a", tool=fetch_order, arguments={"order_id": step_output("b", "email")})  # here',
+            'ToolStep("b", tool=fetch_order, arguments={"order_id": step_output("a", "email")})',
         ),
         ("step 'a'", "'b'", "each other"),
         "one of them",
     ),
     Mistake(
         "a step's name twice",
-        flow("FETCH", 'Step("fetch", tool=refund, binding="paid")  # here'),
+        flow("FETCH", 'ToolStep("fetch", tool=refund, binding="paid")  # here'),
         ("step 'fetch'", "two steps"),
         "unique",
     ),
     Mistake(
         "a resource's placeholder without a source",
-        flow("FETCH", 'Step("policy", resources=["policy://{oder_id}"])  # here'),
+        flow("FETCH", 'Fetch("policy", resources=["policy://{oder_id}"])  # here'),
         ("step 'policy'", "{oder_id}"),
         "did you mean 'order_id'?",
     ),
     Mistake(
         "a time as a constant",
         "import datetime\n\n"
-        + flow('Step("fetch", tool=fetch_order, arguments={"order_id": constant(datetime.date(2026, 1, 2))})  # here'),
+        + flow(
+            'ToolStep("fetch", tool=fetch_order, arguments={"order_id": constant(datetime.date(2026, 1, 2))})  # here'
+        ),
         ("step 'fetch'", "'order_id'", "not JSON"),
         "constant('2026-01-02')",
     ),
@@ -721,7 +736,7 @@ STEPS = (
     ),
     Mistake(
         "a misspelt argument in guidance",
-        flow(f'Step("fetch", tool=fetch_order, arguments={{"order_id": {ID}}}, guidance="{{oder_id}}")  {HERE}'),
+        flow(f'ToolStep("fetch", tool=fetch_order, arguments={{"order_id": {ID}}}, guidance="{{oder_id}}")  {HERE}'),
         ("step 'fetch'", "{oder_id}", "guidance"),
         "did you mean 'order_id'?",
         warning=True,
@@ -730,8 +745,8 @@ STEPS = (
         "a path into an output of which nothing is known",
         '@server.tool\ndef look() -> Any:\n    """Look."""\n\n\n'
         + flow(
-            'Step("look", tool=look)',
-            'Step("f", tool=fetch_order, arguments={"order_id": step_output("look", "id")})  # here',
+            'ToolStep("look", tool=look)',
+            'ToolStep("f", tool=fetch_order, arguments={"order_id": step_output("look", "id")})  # here',
             arguments="()",
         ),
         ("step 'f'", "'look'", "not known"),
@@ -808,13 +823,14 @@ FILES = (
         ("workflow 'w'", "'fetch'", "imported twice"),
         "another file",
         other_files={
-            "flows.py": "import importlib.util, pathlib, sys\n\nfrom mcp_baton import Step, Workflow\n\n"
+            "flows.py": "import importlib.util, pathlib, sys\n\nfrom mcp_baton import ToolStep, Workflow\n\n"
             "app = sys.modules['{stem}']\n"
             "spec = importlib.util.spec_from_file_location('shop.again', pathlib.Path(__file__).with_name('{file}'))\n"
             "again = importlib.util.module_from_spec(spec)\nsys.modules['shop.again'] = again\n"
             "sys.modules['flows'] = sys.modules[__name__]\n"
             "spec.loader.exec_module(again)\n"
-            "app.server.add_workflow(Workflow(name='w', description='d', steps=[Step('fetch', tool=again.fetch)]))\n"
+            "steps = [ToolStep('fetch', tool=again.fetch)]\n"
+            "app.server.add_workflow(Workflow(name='w', description='d', steps=steps))\n"
         },
         is_complete=True,
     ),

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import RegistrationError, Step
+from mcp_baton import RegistrationError, Server, ToolStep, Workflow
+from mcp_baton.aws import handler
 from mcp_baton.cli.app import main
 from mcp_baton.exceptions import BatonError
 from mcp_baton.local.checking import load_checked
@@ -118,8 +119,8 @@ def test_a_mistake_is_reported_with_its_line_and_remedy(
 def test_all_mistakes_of_workflows_are_reported_at_once(check: Check) -> None:
     text = (
         PRELUDE
-        + flow('Step("a", tool="nothing")', name="second")
-        + flow('Step("a", tool="nothing", arguments={"x": 1})', "FETCH", arguments="[]", name="third")
+        + flow('ToolStep("a", tool="nothing")', name="second")
+        + flow('ToolStep("a", tool="nothing", arguments={"x": 1})', "FETCH", arguments="[]", name="third")
         + EPILOGUE
     )
 
@@ -173,7 +174,7 @@ def test_the_server_in_the_readme_has_no_faults(check: Check) -> None:
 
 CONVERTED = flow(
     "FETCH",
-    """Step("pay", tool=refund, arguments={"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount")})""",
+    """ToolStep("pay", tool=refund, arguments={"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount")})""",
     arguments="[ORDER_ID, Argument('amount', 'EUR', required=True)]",
 )
 VALIDATED = """
@@ -185,7 +186,7 @@ def label(text: Annotated[str, BeforeValidator(str), Field(description="The text
     \"\"\"Label.\"\"\"
 
 
-""" + flow("FETCH", 'Step("label", tool=label, arguments={"text": step_output("order", "total")})')
+""" + flow("FETCH", 'ToolStep("label", tool=label, arguments={"text": step_output("order", "total")})')
 STATIC = function(
     "reminder = None if len(PRELUDE) else order",
     "if reminder is not None:",
@@ -225,7 +226,7 @@ def verify(pin: Annotated[str, "PIN"], amount: Annotated[float, "EUR"]) -> bool:
     header="@server.workflow\ndef refund_order(order_id: Annotated[str, 'Which'], "
     "pin: Annotated[str, Argument(description='PIN', secret=True)])",
 )
-INTENDED = flow("FETCH", f'Step("pay", tool=refund, arguments={{"order_id": {ID}}}, guidance="Ask what is fair.")')
+INTENDED = flow("FETCH", f'ToolStep("pay", tool=refund, arguments={{"order_id": {ID}}}, guidance="Ask what is fair.")')
 
 
 @pytest.mark.parametrize(
@@ -292,8 +293,10 @@ def test_a_missing_file_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_check_leaves_nothing_behind(check: Check) -> None:
     check(write(RIGHT))
 
+    server = Server("s")
+    server.add_workflow(Workflow(name="w", description="d", steps=[ToolStep("a", tool="t")]))
     with pytest.raises(RegistrationError):
-        Step("a", tool=7)  # type: ignore[arg-type]
+        handler(server)
 
 
 def test_a_syntax_error_is_named_with_its_line(check: Check) -> None:
@@ -337,7 +340,8 @@ def test_an_exception_of_a_tool_is_shown_with_the_authors_frames() -> None:
 
 TEXT_FOR_A_NUMBER = flow("FETCH", PATH_STEP % 'step_output("order", "email")')
 ROWS = '@server.tool\ndef rows() -> list[Order]:\n    """Rows."""\n    return [Order(1.0, "a")]\n\n\n' + flow(
-    'Step("rows", tool=rows)', 'Step("fetch", tool=fetch_order, arguments={"order_id": step_output("rows", "3.email")})'
+    'ToolStep("rows", tool=rows)',
+    'ToolStep("fetch", tool=fetch_order, arguments={"order_id": step_output("rows", "3.email")})',
 )
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
-from mcp_baton import Step
 from mcp_baton.approvals import decisions, gate
 from mcp_baton.background import waiting
 from mcp_baton.background.items import DynamoDBJobStore
@@ -24,7 +23,8 @@ from mcp_baton.workflow.items import Items
 from mcp_baton.workflow.remaining import RemainingCalls
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import ListRun, OpenRun
-from mcp_baton.workflow.wait import Callback
+from mcp_baton.workflow.steps.step import Step
+from mcp_baton.workflow.steps.wait import Callback
 from tests.model.driver import Difference
 from tests.model.examples import EXAMPLES
 from tests.model.kills import drive_with_kills

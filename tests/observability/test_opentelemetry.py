@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from mcp_baton import Server, Step, ToolError, Workflow, constant
+from mcp_baton import Server, ToolError, ToolStep, Workflow, constant
 from mcp_baton.aws import compose
 from mcp_baton.observability import PACKAGE, VERBOSE_LOGGERS
 from mcp_baton.open_telemetry import OpenTelemetry
@@ -126,7 +126,7 @@ def server() -> Server:
         """A page."""
         return topic
 
-    steps = [Step(tool.__name__, tool=tool, arguments={"order": constant("A-1")}) for tool in (find, refund)]
+    steps = [ToolStep(tool.__name__, tool=tool, arguments={"order": constant("A-1")}) for tool in (find, refund)]
     server.add_workflow(Workflow(name="settle", description="settle an order", steps=steps))
     return server
 

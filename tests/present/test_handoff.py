@@ -1,16 +1,17 @@
 """The handoff: what happened, and the next calls."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
+from mcp_baton import Fetch, ToolStep
 from mcp_baton.present.handoff import handoff
 from mcp_baton.present.sentences import what_happened
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import InvalidField
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.pause import (
     DeadlineExceeded,
     Interrupted,
@@ -23,17 +24,18 @@ from mcp_baton.workflow.pause import (
 from mcp_baton.workflow.remaining import RemainingCalls
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.sources import Source, TaskVariable, constant, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.steps.step import Step
 from tests.fakes import ScriptedHost, statuses_of
 
-FETCH = Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order")
-REFUND = Step(
+FETCH = ToolStep("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order")
+REFUND = ToolStep(
     "refund",
     tool="refund",
     retryable=True,
     guidance="Refund no more than the order's total for {order_id}.",
     arguments={"order_id": prompt_arg("order_id"), "amount": step_output("order", "lines.0.total")},
 )
-NOTIFY = Step(
+NOTIFY = ToolStep(
     "notify", tool="send_mail", arguments={"to": step_output("order", "email"), "text": constant("Refunded {order_id}")}
 )
 ARGUMENTS = [Argument("order_id", required=True), Argument("topic"), Argument("amount", type=float)]
@@ -41,7 +43,7 @@ ORDER: dict[str, Json] = {"lines": [{"total": 30.0}], "email": "kim@example.com"
 
 
 def text(
-    steps: list[Step],
+    steps: Sequence[Step],
     letters: str,
     pause: PauseReason,
     *,
@@ -107,7 +109,7 @@ def text(
 )
 def test_every_pause_reason_has_its_own_sentence(pause: PauseReason, reported: str) -> None:
     assert what_happened(pause) == reported
-    assert text([Step("s", tool="t")], "p", pause).startswith(f"{reported}\n\n")
+    assert text([ToolStep("s", tool="t")], "p", pause).startswith(f"{reported}\n\n")
 
 
 LATE = DeadlineExceeded("next", "do")
@@ -140,15 +142,17 @@ ARGUMENT_TEXTS = {
 
 @pytest.mark.parametrize(("status", "source", "expected"), ARGUMENT_TEXTS.values(), ids=ARGUMENT_TEXTS)
 def test_an_argument_shows_its_value_or_a_placeholder(status: str, source: Source, expected: str) -> None:
-    step = Step("next", tool="do", arguments={"a": source, "null": constant(None)})
+    step = ToolStep("next", tool="do", arguments={"a": source, "null": constant(None)})
 
     assert f'Call do with {{"a": "{expected}", "null": null}}' in text([FETCH, step], f"{status}p", LATE, requires="a")
 
 
 @pytest.mark.parametrize(("path", "description"), [(None, "output"), ("id", "field 'id'")])
 def test_a_placeholder_names_the_step_if_two_steps_use_the_tool(path: str | None, description: str) -> None:
-    second_fetch = Step("fetch again", tool="fetch_order")
-    step = Step("next", tool="do", arguments={"a": step_output("fetch again", path), "b": step_output("order", path)})
+    second_fetch = ToolStep("fetch again", tool="fetch_order")
+    step = ToolStep(
+        "next", tool="do", arguments={"a": step_output("fetch again", path), "b": step_output("order", path)}
+    )
 
     reported = text([FETCH, second_fetch, step], "fpp", LATE)
 
@@ -159,7 +163,7 @@ def test_a_placeholder_names_the_step_if_two_steps_use_the_tool(path: str | None
 @pytest.mark.parametrize("field", ["amount", "amount.0.net"])
 def test_a_value_that_the_schema_refused_is_not_suggested_again(field: str) -> None:
     arguments = {"amount": constant(-1), "amounts": constant([2])}
-    steps = [Step("b", tool="do", arguments=arguments), Step("c", tool="do", arguments=arguments)]
+    steps = [ToolStep("b", tool="do", arguments=arguments), ToolStep("c", tool="do", arguments=arguments)]
     pause = SchemaMismatch("b", (), (InvalidField(field, "too small"),), "do")
 
     reported = text(steps, "pp", pause)
@@ -184,7 +188,7 @@ LONG = "x" * 499
 def test_a_long_value_is_shown_as_its_placeholder(source: Source, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ORDER, "long", LONG)
     monkeypatch.setitem(ORDER, "shorter", LONG[1:])
-    step = Step("next", tool="do", arguments={"a": source})
+    step = ToolStep("next", tool="do", arguments={"a": source})
 
     reported = text([FETCH, step], "cp", LATE, variables={"long": LONG}, topic=LONG)
 
@@ -192,7 +196,7 @@ def test_a_long_value_is_shown_as_its_placeholder(source: Source, value: str, mo
 
 
 def test_a_call_lists_the_resources_that_are_still_unread() -> None:
-    step = Step(
+    step = ToolStep(
         "b",
         tool="do",
         resources=["docs://{t}", "docs://faq", "docs://{order_id}"],
@@ -210,7 +214,7 @@ def test_a_call_lists_the_resources_that_are_still_unread() -> None:
 
 
 def test_read_resources_count_only_for_their_step() -> None:
-    steps = [Step(name, resources=["docs://faq"]) for name in "ab"]
+    steps = [Fetch(name, resources=["docs://faq"]) for name in "ab"]
 
     reported = text(steps, "pp", DeadlineExceeded("a", ""), read_uris=frozenset({"docs://faq"}))
 
@@ -218,20 +222,20 @@ def test_read_resources_count_only_for_their_step() -> None:
 
 
 def test_a_placeholder_of_a_step_without_a_tool_has_its_name() -> None:
-    policy = Step("policy", resources=["docs://faq"])
-    step = Step("next", tool="do", arguments={"a": step_output("policy")})
+    policy = Fetch("policy", resources=["docs://faq"])
+    step = ToolStep("next", tool="do", arguments={"a": step_output("policy")})
 
     assert '{"a": "<output from policy>"}' in text([policy, step], "fp", LATE)
 
 
 def test_an_absent_argument_that_the_tool_does_not_require_is_left_out() -> None:
-    step = Step("next", tool="do", arguments={"a": prompt_arg("amount"), "b": constant(1)})
+    step = ToolStep("next", tool="do", arguments={"a": prompt_arg("amount"), "b": constant(1)})
 
     assert 'Call do with {"b": 1}' in text([step], "p", LATE)
 
 
 def test_a_required_argument_without_a_source_is_missing() -> None:
-    step = Step("next", tool="do", arguments={"b": constant(1)})
+    step = ToolStep("next", tool="do", arguments={"b": constant(1)})
 
     reported = text([step], "p", LATE, requires="zbc")
 
@@ -239,7 +243,7 @@ def test_a_required_argument_without_a_source_is_missing() -> None:
 
 
 def test_remaining_steps_are_in_order_without_settled_ones() -> None:
-    steps = [Step(name, tool=f"do_{name}") for name in "abcde"]
+    steps = [ToolStep(name, tool=f"do_{name}") for name in "abcde"]
 
     reported = text(steps, "cfscp", StepFailed("b", "x", True, "do_b"))
 
@@ -252,24 +256,24 @@ def test_remaining_steps_are_in_order_without_settled_ones() -> None:
 @pytest.mark.parametrize(
     ("step", "lines"),
     [
-        pytest.param(Step("r", resources=["docs://faq"]), ["1. Read the resource docs://faq"], id="one"),
+        pytest.param(Fetch("r", resources=["docs://faq"]), ["1. Read the resource docs://faq"], id="one"),
         pytest.param(
-            Step("r", resources=["docs://a", "docs://{order_id}"], guidance="Mind {order_id}."),
+            Fetch("r", resources=["docs://a", "docs://{order_id}"], guidance="Mind {order_id}."),
             ["1. Read the resource docs://a", "   Read the resource docs://A-17", '   Note: Mind "A-17".'],
             id="two and a note",
         ),
         pytest.param(
-            Step("r", resources=["docs://{t}"], template_bindings={"t": step_output("order", "topic")}),
+            Fetch("r", resources=["docs://{t}"], template_bindings={"t": step_output("order", "topic")}),
             ["1. Read the resource docs://a%20b"],
             id="a bound value",
         ),
         pytest.param(
-            Step("r", resources=["docs://{t}"], template_bindings={"t": step_output("order", "x")}),
+            Fetch("r", resources=["docs://{t}"], template_bindings={"t": step_output("order", "x")}),
             ["1. Read the resource docs://<field 'x' from fetch_order>"],
             id="a missing field",
         ),
         pytest.param(
-            Step("r", resources=["docs://{topic}"]),
+            Fetch("r", resources=["docs://{topic}"]),
             ["1. Read the resource docs://<prompt arg topic>"],
             id="a prompt argument that was not given",
         ),
@@ -282,6 +286,6 @@ def test_a_remaining_step_without_a_tool_lists_its_resources(step: Step, lines: 
 
 
 def test_a_variable_that_a_tool_has_set_is_shown() -> None:
-    step = Step("next", tool="do", arguments={"a": task_variable("seen", "x")})
+    step = ToolStep("next", tool="do", arguments={"a": task_variable("seen", "x")})
 
     assert '{"a": 5}' in text([step], "p", LATE, variables={"seen": {"x": 5}})

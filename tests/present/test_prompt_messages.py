@@ -2,6 +2,7 @@
 
 import pytest
 
+from mcp_baton import Fetch, ToolStep
 from mcp_baton.present.handoff import why_stopped
 from mcp_baton.present.prompt_messages import Message, messages, said
 from mcp_baton.protocol.json import Json, JsonObject
@@ -9,18 +10,19 @@ from mcp_baton.tasks.record import StepStatus, TaskStatus
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import Failed, FetchedResource, Outcome, Succeeded
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, UnresolvableParams
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Blocked, EndedRun, Persisted, StepTrace, UnreadResource
 from mcp_baton.workflow.sources import constant, prompt_arg
+from mcp_baton.workflow.steps.step import Step
 from tests.fakes import ScriptedHost
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
-FETCH = Step("fetch", tool="fetch_order", guidance="Look at {order_id} first.")
-POLICY = Step("policy", resources=["docs://{topic}", "docs://faq"], guidance="Read it all.")
-REFUND = Step(
+FETCH = ToolStep("fetch", tool="fetch_order", guidance="Look at {order_id} first.")
+POLICY = Fetch("policy", resources=["docs://{topic}", "docs://faq"], guidance="Read it all.")
+REFUND = ToolStep(
     "refund",
     tool="refund",
     arguments={"why": prompt_arg("topic"), "note": constant("")},
@@ -119,7 +121,7 @@ def test_a_replayed_step_shows_its_call_and_stored_result_without_guidance(value
     ]
 
 
-LETTERS = [Step(name, tool="work") for name in ("a", "b", "c", "d")]
+LETTERS = [ToolStep(name, tool="work") for name in ("a", "b", "c", "d")]
 LETTERED = Workflow(name="w", description="do it", steps=LETTERS)
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast, get_args
 import pytest
 from msgspec import structs
 
-from mcp_baton import Server
+from mcp_baton import Server, ToolStep, Wait
 from mcp_baton.approvals.record import ApprovalRecord, ApprovalState
 from mcp_baton.cli.remote.printing import pause_text
 from mcp_baton.console import page
@@ -56,7 +56,7 @@ from mcp_baton.tools.outcomes import InvalidField
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.tools.templates import placeholders
 from mcp_baton.workflow.continuations import NotMade, NotRecorded, Recorded, Recording, plan_of
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.host import Skip, Skipped
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
@@ -66,7 +66,8 @@ from mcp_baton.workflow.remaining import next_calls
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun, Persisted, StepTrace
 from mcp_baton.workflow.server_view import ServerView
-from mcp_baton.workflow.wait import Callback
+from mcp_baton.workflow.steps.step import Step
+from mcp_baton.workflow.steps.wait import Callback
 from tests.fakes import ScriptedHost, statuses_of, task_of
 
 NOW_MS = 1_795_000_000_000
@@ -79,7 +80,7 @@ def charge() -> str:
     return "charged"
 
 
-SHOP = Workflow(name="shop", description="shop", steps=[Step("get", tool="charge"), Step("pay", tool="charge")])
+SHOP = Workflow(name="shop", description="shop", steps=[ToolStep("get", tool="charge"), ToolStep("pay", tool="charge")])
 SERVER.add_workflow(SHOP)
 SHOP_VIEW = SERVER.full_view
 TOOL = SHOP_VIEW.workflow_tool("shop")
@@ -258,11 +259,11 @@ def test_a_wait_that_is_over_waits_for_no_reader() -> None:
 
 # Skips
 
-WAIT = Step("wait", callback=Callback(returns=str, within=timedelta(days=3), on_timeout="skip"))
+WAIT = Wait("wait", callback=Callback(returns=str, within=timedelta(days=3), on_timeout="skip"))
 
 
 @pytest.mark.parametrize("skip", Skip)
-@pytest.mark.parametrize("step", [Step("pay", tool="charge"), WAIT], ids=["a call", "a wait"])
+@pytest.mark.parametrize("step", [ToolStep("pay", tool="charge"), WAIT], ids=["a call", "a wait"])
 def test_every_skip_has_a_sentence_for_every_kind_of_step(skip: Skip, step: Step) -> None:
     workflow = Workflow(name="flow", description="flow", steps=[step])
     known = Known(workflow, {}, {}, {step.name: StepStatus.SKIPPED}, {}, {})

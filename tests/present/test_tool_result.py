@@ -1,5 +1,6 @@
 """The text of a workflow's tool. It has at most 2 KB."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -7,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from mcp_baton import ToolStep
 from mcp_baton.present.fit import MAX_TEXT_BYTES, cut
 from mcp_baton.present.tool_result import Value, completed_text, text_of_run
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import Succeeded
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed
 from mcp_baton.workflow.remaining import Handle
@@ -21,6 +23,7 @@ from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun, StepTrace
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
+from mcp_baton.workflow.steps.step import Step
 from tests.fakes import ScriptedHost
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
@@ -28,15 +31,15 @@ TASK = TaskRecord("alice", "t-1", TaskStatus.WORKING, "", "", 1, 1, {}, workflow
 REFUSED = StepFailed("refund", "no", retryable=False, suggested_tool="refund")
 GO_ON = 'Call refund_order with {"task_id": "t-1"} to let the server continue.'
 STEPS = [
-    Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
-    Step(
+    ToolStep("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
+    ToolStep(
         "refund",
         tool="refund",
         arguments={"amount": step_output("fetch", "total")},
         resources=["docs://policy"],
         guidance="Mind it.",
     ),
-    Step("notify", tool="send_mail", arguments={"text": step_output("refund")}),
+    ToolStep("notify", tool="send_mail", arguments={"text": step_output("refund")}),
 ]
 
 
@@ -48,7 +51,7 @@ def new_handle(*tools_with_task_id: str, has_tool: bool = True) -> Handle:
 def run_text(
     pause: PauseReason | None = REFUSED,
     *,
-    steps: list[Step] | None = None,
+    steps: Sequence[Step] | None = None,
     handle: Handle | None = new_handle(),  # noqa: B008 - immutable
     value: Json = None,
     uri: str | None = None,
@@ -155,7 +158,7 @@ def test_a_long_result_is_a_resource_or_is_shortened() -> None:
 
 
 def test_calls_that_do_not_fit_are_counted() -> None:
-    steps = [Step(f"s{number}", tool="work", arguments={"text": constant("x" * 80)}) for number in range(100)]
+    steps = [ToolStep(f"s{number}", tool="work", arguments={"text": constant("x" * 80)}) for number in range(100)]
     text = run_text(DeadlineExceeded("s1", "work"), steps=steps, handle=None)
     call_count = text.count("Call work")
     assert 5 < call_count < 20
@@ -166,13 +169,16 @@ def test_calls_that_do_not_fit_are_counted() -> None:
 
 def test_a_first_call_that_does_not_fit_has_placeholders() -> None:
     sources = {f"a{number}": prompt_arg("order_id") for number in range(5)}
-    steps = [Step("fetch", tool="fetch_order"), Step("x", tool="work", arguments=sources)]
+    steps = [ToolStep("fetch", tool="fetch_order"), ToolStep("x", tool="work", arguments=sources)]
     text = run_text(StepFailed("x", "no", retryable=False, suggested_tool="work"), steps=steps, order_id="y" * 450)
     assert '1. Call work with {"a0": "<prompt arg order_id>", ' in text
 
 
 def test_the_server_makes_a_first_call_with_a_long_constant() -> None:
-    steps = [Step("fetch", tool="fetch_order"), Step("x", tool="work", arguments={"text": constant("z" * 3_000)})]
+    steps = [
+        ToolStep("fetch", tool="fetch_order"),
+        ToolStep("x", tool="work", arguments={"text": constant("z" * 3_000)}),
+    ]
     text = run_text(StepFailed("x", "no", retryable=False, suggested_tool="work"), steps=steps)
     assert "\n\n1. A call of work, whose arguments are too long to show here: let the server make it\n\n" in text
 
@@ -220,7 +226,7 @@ def test_no_text_has_more_than_2_kb(
     error: str, argument: str, guidance: str, number: int, handle: Handle | None
 ) -> None:
     arguments: dict[str, Source] = {"first": constant(argument), "second": prompt_arg("order_id")}
-    steps = [Step(f"s{place}", tool="work", arguments=arguments, guidance=guidance) for place in range(number)]
+    steps = [ToolStep(f"s{place}", tool="work", arguments=arguments, guidance=guidance) for place in range(number)]
     failure = StepFailed("s0", error, retryable=False, suggested_tool="work")
     statuses = [FAILED, *[PENDING] * (number - 1)]
     assert (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Context, Server, Step, Workflow, elicitation, sampling
+from mcp_baton import Context, Server, ToolStep, Workflow, elicitation, sampling
 from tests.support.client import BOUND_S, Answer, Client, JsonDict, Sink, Table
 from tests.support.handler import MakeClient, Submit
 
@@ -39,7 +39,7 @@ def asking_server() -> Server:
         name, reply = ctx.ask(elicitation("name", "Who?", FORM), sampling("colour", "Which?"))
         return [name.content["name"], reply.text]
 
-    server.add_workflow(Workflow(name="flow", description="ask", steps=[Step("ask", tool="who")]))
+    server.add_workflow(Workflow(name="flow", description="ask", steps=[ToolStep("ask", tool="who")]))
     return server
 
 

@@ -16,7 +16,7 @@ from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
 from mcp_baton.protocol.state import Seal
 from mcp_baton.questions.rounds import Rounds, StoreAsker, open_rounds
 from mcp_baton.tasks.answers import FIRST_ANSWER_WAIT_S, MAX_ANSWER_WAIT_S, growing_pauses
-from mcp_baton.tools.asking import CannotAsk, InputRequired, Question, declares, supports
+from mcp_baton.tools.asking import CannotAsk, ClientQuestion, InputRequired, declares, supports
 
 SEAL = Seal(lambda: (b"k" * 32,))
 ALL: JsonObject = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
@@ -34,7 +34,7 @@ def rounds(params: JsonObject, capabilities: JsonObject = ALL, owner: str | None
     return open_rounds(SEAL, owner, "tools/call", params, capabilities)
 
 
-def ask_round(asker: Rounds, *questions: Question) -> dict[str, Any]:
+def ask_round(asker: Rounds, *questions: ClientQuestion) -> dict[str, Any]:
     with pytest.raises(InputRequired) as error_info:
         asker.ask(questions)
     assert error_info.value.result["resultType"] == "input_required"
@@ -78,7 +78,7 @@ def test_a_later_round_answers_only_open_questions() -> None:
 
 
 def test_a_round_remembers_all_earlier_answers() -> None:
-    params, answers = CALL, list[Question]()
+    params, answers = CALL, list[ClientQuestion]()
     for question in (NAME, COLOUR, THOUGHT, FOLDERS):
         result = ask_round(rounds(params), *answers, question)
         assert list(result["inputRequests"]) == [question.key]
@@ -103,7 +103,7 @@ def test_a_round_remembers_all_earlier_answers() -> None:
     ids=["nothing", "roots", "sampling", "no mode", "forms only", "pages only", "tools", "null"],
 )
 def test_the_error_names_the_capability_that_the_client_lacks(
-    capabilities: JsonObject, question: Question, required: Json
+    capabilities: JsonObject, question: ClientQuestion, required: Json
 ) -> None:
     with pytest.raises(ProtocolError) as error_info:
         rounds(CALL, capabilities).ask((question,))

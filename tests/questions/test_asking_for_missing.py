@@ -14,11 +14,11 @@ from pydantic import Field
 
 from mcp_baton import (
     Argument,
-    Ask,
     Context,
+    Question,
     Server,
-    Step,
     ToolError,
+    ToolStep,
     Workflow,
     WorkflowError,
     constant,
@@ -100,9 +100,9 @@ class AskingShop:
             "description": "refund an order.",
             "arguments": [Argument("order_id", required=True)],
             "steps": [
-                Step("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}),
-                Step("refund", tool="refund", arguments={"order_id": step_output("fetch", "id")}),
-                Step("mail", tool="mail", arguments={"to": constant("kim@example.com")}),
+                ToolStep("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}),
+                ToolStep("refund", tool="refund", arguments={"order_id": step_output("fetch", "id")}),
+                ToolStep("mail", tool="mail", arguments={"to": constant("kim@example.com")}),
             ],
             "ask": True,
             **changes,
@@ -327,16 +327,16 @@ ORDER = Argument("order_id")
     "changes",
     [
         pytest.param({"ask": False, "arguments": [ORDER]}, id="ask is off"),
-        pytest.param({"steps": [Step("a", tool="pack")], "arguments": [ORDER]}, id="not all values are primitive"),
+        pytest.param({"steps": [ToolStep("a", tool="pack")], "arguments": [ORDER]}, id="not all values are primitive"),
         pytest.param(
             {
-                "steps": [Step("a", tool="mail", arguments={"to": prompt_arg("to")})],
+                "steps": [ToolStep("a", tool="mail", arguments={"to": prompt_arg("to")})],
                 "arguments": [ORDER, Argument("to", secret=True)],
             },
             id="a secret value",
         ),
         pytest.param(
-            {"steps": [Step("a", tool="mail", arguments={"text": constant(5)})], "arguments": [ORDER]},
+            {"steps": [ToolStep("a", tool="mail", arguments={"text": constant(5)})], "arguments": [ORDER]},
             id="another value is invalid",
         ),
     ],
@@ -373,8 +373,8 @@ def test_a_run_asks_only_if_its_last_write_was_made(
 @pytest.mark.parametrize("source", [task_variable("who"), step_output("first", "to")])
 def test_a_value_that_a_source_does_not_have_can_be_asked_for(make_client: MakeClient, source: Any) -> None:
     steps = [
-        Step("first", tool="fetch", arguments={"order_id": prompt_arg("order_id")}),
-        Step("mail", tool="mail", arguments={"to": source}),
+        ToolStep("first", tool="fetch", arguments={"order_id": prompt_arg("order_id")}),
+        ToolStep("mail", tool="mail", arguments={"to": source}),
     ]
     flow = make_flow(make_client, steps=steps)
     state, key, params = question_in(flow.send())
@@ -392,8 +392,8 @@ def test_a_workflow_without_tasks_cannot_ask() -> None:
 def test_an_answer_to_a_question_costs_one_resume(make_client: MakeClient, requests: Requests) -> None:
     shop = AskingShop()
     steps = [
-        Step("to", ask=Ask("Who gets the mail?", of="user")),
-        Step("mail", tool="mail", arguments={"to": step_output("to")}),
+        Question("to", "Who gets the mail?", of="user"),
+        ToolStep("mail", tool="mail", arguments={"to": step_output("to")}),
     ]
     flow = Flow(make_client(shop.server(ask=False, steps=steps), era="2026"), shop)
     state, key, _ = question_in(flow.send())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Context, ProtocolError, Server, Step, Workflow
+from mcp_baton import Context, ProtocolError, Server, ToolStep, Workflow
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from tests.questions.test_asked_by_tools import ACCEPTED, FORM
 from tests.support.client import Answer, Client, JsonDict
@@ -59,8 +59,8 @@ def ask_elsewhere(server: Server) -> None:
         raise ProtocolError(-32099, "Not like this")
 
     for tool in ("who", "marked", "refusing"):
-        server.add_workflow(Workflow(name=f"{tool}-flow", description="ask", steps=[Step("ask", tool=tool)]))
-    page = Step("read", tool="who", resources=["docs://refusing"])
+        server.add_workflow(Workflow(name=f"{tool}-flow", description="ask", steps=[ToolStep("ask", tool=tool)]))
+    page = ToolStep("read", tool="who", resources=["docs://refusing"])
     server.add_workflow(Workflow(name="page-flow", description="read", steps=[page]))
 
 

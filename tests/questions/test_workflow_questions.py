@@ -5,20 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from mcp_baton import (
-    Argument,
-    Ask,
-    Context,
-    Server,
-    Step,
-    ToolError,
-    Workflow,
-    WorkflowError,
-    ask_model,
-    ask_user,
-    step,
-)
+from mcp_baton import Argument, Context, Question, Server, ToolError, Workflow, WorkflowError, ask_model, ask_user, step
 from mcp_baton.testing import Client, Connect, Run, connect
+from mcp_baton.workflow.steps.step import Step
 from tests.sent import Requests
 from tests.support.client import Era
 from tests.support.handler import MakeClient
@@ -161,7 +150,7 @@ def test_a_wrong_answer_is_refused_before_anything_is_stored(baton: Connect, ans
 
 def test_null_is_an_answer_only_if_the_type_allows_it(baton: Connect) -> None:
     server = Server("shop")
-    steps = [Step("note", ask=Ask("A note?", returns=str | None)), Step("name", ask=Ask("Whose name?"))]
+    steps = [Question("note", "A note?", returns=str | None), Question("name", "Whose name?")]
     server.add_workflow(Workflow(name="buy", description="buy", steps=steps))
 
     client = baton(server)
@@ -358,7 +347,7 @@ def test_a_question_never_shows_a_secret(baton: Connect) -> None:
             name="pay",
             description="pay",
             arguments=[Argument("pin", required=True, secret=True)],
-            steps=[Step("sure", ask=Ask("Pay with {pin}?", returns=bool))],
+            steps=[Question("sure", "Pay with {pin}?", returns=bool)],
         )
     )
     run = baton(server).call_workflow("pay", {"pin": "4711"})
@@ -370,7 +359,7 @@ def test_a_question_never_shows_a_secret(baton: Connect) -> None:
 @pytest.mark.parametrize("options", [{"tool": False}, {"durable": False}])
 def test_a_workflow_with_questions_must_be_a_durable_tool(options: dict[str, Any]) -> None:
     server = Server("shop")
-    steps = [Step("sure", ask=Ask("Sure?"))]
+    steps = [Question("sure", "Sure?")]
     server.add_workflow(Workflow(name="buy", description="buy", steps=steps, **options))
 
     with pytest.raises(WorkflowError, match="leave out tool=False and durable=False"):
@@ -380,9 +369,12 @@ def test_a_workflow_with_questions_must_be_a_durable_tool(options: dict[str, Any
 @pytest.mark.parametrize(
     ("question_step", "message"),
     [
-        (Step("a", ask=Ask("Why {what}?")), "nothing fills {what} in its question"),
-        (Step("a", ask=Ask("Why?"), tool="t"), "it has no tool, resources or arguments"),
-        (Step("a b", ask=Ask("Why?")), "its name is the answer's name"),
+        (Question("a", "Why {what}?"), "nothing fills {what} in its question"),
+        (Question("a", ""), "the question is missing; write Question"),
+        (Question("a", "Why?", of=cast("Any", "me")), "write of='model' or of='user'"),
+        (Question("a", "Why?", returns="int"), "returns='int' is text, not a type; write returns=int"),
+        (Question("a", "Why?", returns=["x", 1]), r"write returns=Literal\['x', 1\]"),
+        (Question("a b", "Why?"), "its name is the answer's name"),
     ],
 )
 def test_an_invalid_question_is_refused(question_step: Step, message: str) -> None:

@@ -14,7 +14,19 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from mcp_baton import Approval, Argument, Context, Server, Settings, Step, Workflow, prompt_arg, step, step_output
+from mcp_baton import (
+    Approval,
+    Argument,
+    Context,
+    Server,
+    Settings,
+    ToolStep,
+    Wait,
+    Workflow,
+    prompt_arg,
+    step,
+    step_output,
+)
 from mcp_baton import wait_for_callback as wait
 from mcp_baton.testing import Client, connect
 from mcp_baton.testing.store import TABLE
@@ -51,9 +63,12 @@ def items_server() -> Server:
         return f"refunded {notes}"
 
     order = [Argument("order", required=True)]
-    first, notes = Step("fetch", tool=fetch, arguments={"order": prompt_arg("order")}), step_output("fetch", "notes")
+    first, notes = (
+        ToolStep("fetch", tool=fetch, arguments={"order": prompt_arg("order")}),
+        step_output("fetch", "notes"),
+    )
     for name, tool in (("buy", pay), ("return", refund)):
-        last = Step("last", tool=tool, arguments={"notes": notes})
+        last = ToolStep("last", tool=tool, arguments={"notes": notes})
         server.add_workflow(Workflow(name=name, description=name, arguments=order, steps=[first, last]))
 
     @server.tool
@@ -75,8 +90,8 @@ def items_server() -> Server:
 
     server.workflow(name="release")(released)
     server.workflow(name="release_later", background=True)(released)
-    night = Step("night", sleep=timedelta(hours=8))
-    morning = Step("morning", tool=deploy, arguments={"url": prompt_arg("order")})
+    night = Wait("night", sleep=timedelta(hours=8))
+    morning = ToolStep("morning", tool=deploy, arguments={"url": prompt_arg("order")})
     alarm = Workflow(name="alarm", description="alarm", arguments=order, steps=[night, morning], background=True)
     server.add_workflow(alarm)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Server, Step, ToolError, Workflow
+from mcp_baton import Server, ToolError, ToolStep, Workflow
 from mcp_baton.testing import Client, Era, JsonRpcError, connect
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "meta.md"
@@ -45,7 +45,9 @@ def shop() -> Server:
         return text
 
     server.add_workflow(
-        Workflow(name="refund", description="refund", steps=[Step("pay", tool="pay"), Step("mail", tool="mail")])
+        Workflow(
+            name="refund", description="refund", steps=[ToolStep("pay", tool="pay"), ToolStep("mail", tool="mail")]
+        )
     )
     return server
 

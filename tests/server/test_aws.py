@@ -11,7 +11,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from mcp_baton import Approval, Server, Step, Workflow
+from mcp_baton import Approval, Server, ToolStep, Workflow
 from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.clients import (
     CONNECT_TIMEOUT_S,
@@ -43,7 +43,7 @@ def server() -> Server:
         """Count."""
         return 1
 
-    counter.add_workflow(Workflow(name="counting", description="count", steps=[Step("count", tool="count")]))
+    counter.add_workflow(Workflow(name="counting", description="count", steps=[ToolStep("count", tool="count")]))
     return counter
 
 
@@ -194,7 +194,7 @@ def test_a_given_s3_client_stores_large_values() -> None:
         """Take a photograph."""
         return os.urandom(400_000).hex()
 
-    step = Step("photograph", tool="photograph")
+    step = ToolStep("photograph", tool="photograph")
     large_server.add_workflow(Workflow(name="shooting", description="take a photograph", steps=[step]))
     client = boto3.client("dynamodb", region_name="us-east-1")
     create_table(client, "tasks")

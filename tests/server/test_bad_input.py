@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Argument, Server, Step, Workflow, prompt_arg
+from mcp_baton import Argument, Server, ToolStep, Workflow, prompt_arg
 from mcp_baton.tasks.ids import new_task_id
 from tests.support.client import Client, Era, Script, Table
 from tests.support.handler import MakeClient
@@ -42,7 +42,7 @@ def client(make_client: MakeClient, script: Script) -> Client:
             name="flow",
             description="work",
             arguments=[Argument("amount", required=True, type=float), Argument("days", type=list[int])],
-            steps=[Step("only", tool="work", arguments={"amount": prompt_arg("amount")})],
+            steps=[ToolStep("only", tool="work", arguments={"amount": prompt_arg("amount")})],
         )
     )
     return make_client(server, allowed_origins=frozenset({"https://good.example"}), max_body_bytes=10_000)

@@ -7,10 +7,11 @@ import pytest
 
 from mcp_baton import (
     Argument,
-    Ask,
+    Fetch,
+    Question,
     Retry,
     Server,
-    Step,
+    ToolStep,
     Workflow,
     ask_model,
     ask_user,
@@ -20,6 +21,7 @@ from mcp_baton import (
     step,
     step_output,
 )
+from mcp_baton.workflow.steps.step import Step
 
 TYPES = {"str": str, "int": int, "list[str]": list[str], "bool": bool}
 CONSTANTS: list[Any] = [1, "text", "of {a0}", None, [1, {"b": "c"}], 2.5, True]
@@ -58,7 +60,7 @@ class Plans:
         if kind == "argument" and self.arguments:
             name = self.random.choice(self.arguments).name
             return name, prompt_arg(name)
-        outputs = [earlier_step for earlier_step in self.steps if earlier_step.tool or earlier_step.ask]
+        outputs = [earlier_step for earlier_step in self.steps if earlier_step.has_value]
         if kind == "output" and outputs:
             name = self.random.choice(outputs).name
             accesses = [("", None), ("['k']", "k"), (".field", "field"), ("[0].k['l']", "0.k.l")]
@@ -79,19 +81,19 @@ class Plans:
         options_text = "".join(f", {name}={text}" for name, text, _ in options)
         self.lines.append(f"s{place} = step(tool, name='s{place}'{options_text})({texts})")
         option_values: dict[str, Any] = {name: value for name, _, value in options}
-        self.steps.append(Step(f"s{place}", sources, tool=tool, **option_values))
+        self.steps.append(ToolStep(f"s{place}", sources, tool=tool, **option_values))
 
     def add_fetch(self, place: int) -> None:
         texts, sources = self.values(["p", "q"])
         self.lines.append(f"fetch('s{place}', 'docs://{{p}}/{{q}}'{', ' if texts else ''}{texts})")
-        self.steps.append(Step(f"s{place}", resources=["docs://{p}/{q}"], template_bindings=sources))
+        self.steps.append(Fetch(f"s{place}", resources=["docs://{p}/{q}"], template_bindings=sources))
 
     def add_question(self, place: int) -> None:
         texts, sources = self.values(["p", "q"])
         choices: list[Literal["model", "user"]] = ["model", "user"]
         role = self.random.choice(choices)
         self.lines.append(f"s{place} = ask_{role}('s{place}', 'Why {{p}}?', returns=int{', ' if texts else ''}{texts})")
-        self.steps.append(Step(f"s{place}", ask=Ask("Why {p}?", returns=int, of=role), template_bindings=sources))
+        self.steps.append(Question(f"s{place}", "Why {p}?", returns=int, of=role, template_bindings=sources))
 
     def as_function(self, server: Server) -> Workflow:
         body = "\n    ".join(self.lines)

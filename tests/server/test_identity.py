@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Server, Step, Workflow
+from mcp_baton import Server, ToolStep, Workflow
 from mcp_baton.aws import handler
 from mcp_baton.server.access import MAX_OWNER_BYTES
 from mcp_baton.settings import Settings
@@ -28,7 +28,7 @@ def server(script: Script) -> Server:
     def work() -> int:
         return script.play("work", 1)
 
-    new_server.add_workflow(Workflow(name="flow", description="work", steps=[Step("only", tool="work")]))
+    new_server.add_workflow(Workflow(name="flow", description="work", steps=[ToolStep("only", tool="work")]))
     return new_server
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcp_baton import Argument, Depends, RegistrationError, Server, Step, Workflow, prompt_arg
+from mcp_baton import Argument, Depends, RegistrationError, Server, ToolStep, Workflow, prompt_arg
 from mcp_baton.testing import connect
 
 
@@ -43,7 +43,7 @@ def billing() -> Server:
             description="refund an order",
             arguments=[Argument("order_id", required=True)],
             steps=[
-                Step(
+                ToolStep(
                     "refund",
                     tool="refund",
                     arguments={"order_id": prompt_arg("order_id")},
@@ -154,7 +154,7 @@ def test_steps_that_name_a_function_use_its_name_with_the_prefix_after_include()
     def charge() -> str:
         return "charged"
 
-    billing.add_workflow(Workflow(name="pay", description="pay", steps=[Step("charge", tool=charge)]))
+    billing.add_workflow(Workflow(name="pay", description="pay", steps=[ToolStep("charge", tool=charge)]))
     server = Server("shop")
     server.include(billing, prefix="one_")
     server.include(billing, prefix="two_")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Context, Server, Step, Workflow
+from mcp_baton import Context, Server, ToolStep, Workflow
 from tests.questions.test_asked_by_tools import FORM, questions_in
 from tests.support.client import BOUND_S, Client, JsonDict, Sink, Table
 from tests.support.handler import MakeClient, Submit
@@ -25,7 +25,7 @@ def asking_server() -> Server:
     def capabilities(ctx: Context) -> list[str]:
         return [name for name in ("elicitation", "elicitation.url", "sampling", "roots") if ctx.client_supports(name)]
 
-    server.add_workflow(Workflow(name="flow", description="ask", steps=[Step("ask", tool="who")]))
+    server.add_workflow(Workflow(name="flow", description="ask", steps=[ToolStep("ask", tool="who")]))
     return server
 
 

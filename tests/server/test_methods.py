@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcp_baton import Argument, Context, Header, Image, Server, Step, ToolError, ToolResult, Workflow, prompt_arg
+from mcp_baton import Argument, Context, Header, Image, Server, ToolError, ToolResult, ToolStep, Workflow, prompt_arg
 from mcp_baton.protocol.envelope import LOG_LEVEL_KEY, LOG_LEVELS, RELATED_TASK_KEY, SERVER_INFO_KEY, TASK_ID_KEY
 from mcp_baton.server.methods.subscriptions import SUBSCRIPTION_KEY
 from tests.support.client import Answer, Client, Era
@@ -45,7 +45,7 @@ def shop_server() -> Server:
     def docs(topic: str) -> str:
         return topic
 
-    step = Step("show", tool="show", arguments={"size": prompt_arg("size")})
+    step = ToolStep("show", tool="show", arguments={"size": prompt_arg("size")})
     server.add_workflow(Workflow(name="flow", description="show", arguments=[Argument("size")], steps=[step]))
     complete_shop(server)
     return server

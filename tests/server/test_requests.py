@@ -2,8 +2,9 @@
 
 import pytest
 
-from mcp_baton import Server, Step, ToolError, Workflow
+from mcp_baton import Fetch, Server, ToolError, ToolStep, Workflow
 from mcp_baton.tasks.ids import new_task_id
+from mcp_baton.workflow.steps.step import Step
 from tests.console.test_apps import SHOWS_PAGES, ask
 from tests.sent import Requests
 from tests.support.client import Client, Era
@@ -35,18 +36,18 @@ def flows_server() -> Server:
     def add(name: str, *steps: Step, durable: bool = True) -> None:
         server.add_workflow(Workflow(name=name, description="work", steps=steps, durable=durable))
 
-    add("done", Step("one", tool="work"), Step("two", resources=["docs://a"]), Step("three", tool="work"))
-    add("paused", Step("one", tool="work"), Step("two", tool="fails"), Step("three", tool="work"))
-    add("plain", Step("one", tool="work"), durable=False)
-    add("long", *[Step(f"{LONG}{number}", tool="work") for number in range(60)])
-    add("long_paused", *[Step(f"{LONG}{number}", tool="work") for number in range(59)], Step("x", tool="fails"))
-    add("longest", *[Step(f"{LONG}{number}", tool="work") for number in range(100)])
+    add("done", ToolStep("one", tool="work"), Fetch("two", resources=["docs://a"]), ToolStep("three", tool="work"))
+    add("paused", ToolStep("one", tool="work"), ToolStep("two", tool="fails"), ToolStep("three", tool="work"))
+    add("plain", ToolStep("one", tool="work"), durable=False)
+    add("long", *[ToolStep(f"{LONG}{number}", tool="work") for number in range(60)])
+    add("long_paused", *[ToolStep(f"{LONG}{number}", tool="work") for number in range(59)], ToolStep("x", tool="fails"))
+    add("longest", *[ToolStep(f"{LONG}{number}", tool="work") for number in range(100)])
     add(
         "checkpoints",
-        Step("one", tool="work", checkpoint=True),
-        Step("two", tool="work"),
-        Step("three", tool="work", checkpoint=True),
-        Step("four", tool="work"),
+        ToolStep("one", tool="work", checkpoint=True),
+        ToolStep("two", tool="work"),
+        ToolStep("three", tool="work", checkpoint=True),
+        ToolStep("four", tool="work"),
     )
     return server
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, prompt_arg
+from mcp_baton import Argument, Context, Server, ToolError, ToolStep, Workflow, prompt_arg
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError
 
 READ, WRITE = "orders:read", "orders:write"
@@ -48,8 +48,8 @@ def orders() -> Server:
             description="refund an order",
             arguments=[Argument("order_id", required=True)],
             steps=[
-                Step("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}),
-                Step("refund", tool="refund", arguments={"order_id": prompt_arg("order_id")}),
+                ToolStep("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}),
+                ToolStep("refund", tool="refund", arguments={"order_id": prompt_arg("order_id")}),
             ],
         )
     )

@@ -16,9 +16,10 @@ from pydantic import BaseModel, Field
 from mcp_baton import (
     Argument,
     Context,
+    Fetch,
     RegistrationError,
     Server,
-    Step,
+    ToolStep,
     Workflow,
     WorkflowError,
     prompt_arg,
@@ -136,7 +137,7 @@ def docs_faq() -> str:
 
 def test_a_prompt_and_a_workflow_cannot_share_a_name(server: Server) -> None:
     server.tool(docs_faq)
-    workflow = Workflow(name="docs_faq", description="d", steps=[Step("s", tool="docs_faq")])
+    workflow = Workflow(name="docs_faq", description="d", steps=[ToolStep("s", tool="docs_faq")])
     server.add_workflow(workflow)
 
     with pytest.raises(WorkflowError, match="taken"):
@@ -153,7 +154,7 @@ def test_a_prompt_and_a_workflow_cannot_share_a_name(server: Server) -> None:
 
 
 def flow(tool: Any, *, name: str = "w") -> Workflow:
-    return Workflow(name=name, description="d", steps=[Step("s", tool=tool)])
+    return Workflow(name=name, description="d", steps=[ToolStep("s", tool=tool)])
 
 
 def test_a_workflow_may_be_added_before_its_tools_but_is_checked_with_them(server: Server) -> None:
@@ -217,7 +218,10 @@ def test_only_the_full_check_checks_paths_into_pydantic_models(server: Server) -
     @server.tool
     def pay(amount: float) -> None: ...
 
-    steps = [Step("fetch", tool=fetch), Step("pay", tool=pay, arguments={"amount": step_output("fetch", "totl")})]
+    steps = [
+        ToolStep("fetch", tool=fetch),
+        ToolStep("pay", tool=pay, arguments={"amount": step_output("fetch", "totl")}),
+    ]
     server.add_workflow(Workflow(name="w", description="d", steps=steps))
 
     handler(server, settings=Settings())  # does not create schemas with pydantic
@@ -233,7 +237,7 @@ def test_only_the_full_check_checks_paths_into_pydantic_models(server: Server) -
     ],
 )
 def test_a_default_that_does_not_convert_is_refused(server: Server, argument: Argument, at_the_handler: bool) -> None:
-    step = Step("s", resources=["docs://faq"])
+    step = Fetch("s", resources=["docs://faq"])
     server.add_workflow(Workflow(name="w", description="d", arguments=[argument], steps=[step]))
 
     with pytest.raises(WorkflowError, match="the default of the argument 'n' does not convert"):
@@ -245,7 +249,7 @@ def test_a_default_that_does_not_convert_is_refused(server: Server, argument: Ar
 @pytest.mark.parametrize("default", ["5", 5, " 5 "])
 def test_a_default_that_converts_is_accepted(server: Server, default: Json) -> None:
     arguments = [Argument("n", type=int, default=default)]
-    step = Step("s", resources=["docs://faq"])
+    step = Fetch("s", resources=["docs://faq"])
     server.add_workflow(Workflow(name="w", description="d", arguments=arguments, steps=[step]))
 
     server.check(in_full=False)  # raises if there is an error
@@ -281,7 +285,10 @@ def test_a_return_type_without_a_schema_is_refused_with_its_tool(server: Server)
     def fetch() -> Callable[[int], str]:
         return str
 
-    steps = [Step("a", tool=fetch), Step("b", resources=["a://{t}"], template_bindings={"t": step_output("a", "x")})]
+    steps = [
+        ToolStep("a", tool=fetch),
+        Fetch("b", resources=["a://{t}"], template_bindings={"t": step_output("a", "x")}),
+    ]
     server.add_workflow(Workflow(name="w", description="d", steps=steps))
 
     with pytest.raises(RegistrationError, match=r"tool 'fetch': its return type .*Callable.* has no schema"):
@@ -362,7 +369,7 @@ def test_a_workflows_step_uses_published_argument_names(server: Server) -> None:
     def send(from_: Annotated[str, Field(alias="from")]) -> None:
         """Send it."""
 
-    step = Step("s", tool="send", arguments={"from": prompt_arg("me")})
+    step = ToolStep("s", tool="send", arguments={"from": prompt_arg("me")})
     server.add_workflow(Workflow(name="w", description="d", arguments=[Argument("me")], steps=[step]))
 
     assert server.tools["send"].signature.required == {"from"}

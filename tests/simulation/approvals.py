@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from mcp_baton import Approval, Argument, Context, Retry, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Approval, Argument, Context, Retry, Server, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.approvals.items import APPROVAL_ITEM_PREFIX, to_approval
 from mcp_baton.approvals.record import ApprovalRecord, ApprovalState
 from mcp_baton.exceptions import ToolError
@@ -61,9 +61,9 @@ def guarded_server(lives_s: int, retry: Retry | None, *, retryable: bool) -> Ser
         server.add_tool(tool)
     server.add_tool(pay, approval=Approval(AUDIENCE, expires=timedelta(seconds=lives_s)))
     steps = [
-        Step("look", {"key": prompt_arg("key")}, tool=look, checkpoint=True),
-        Step("pay", {"amount": step_output("look", "n")}, tool=pay, retry=retry, retryable=retryable),
-        Step("mail", {"to": constant("ann")}, tool=mail),
+        ToolStep("look", {"key": prompt_arg("key")}, tool=look, checkpoint=True),
+        ToolStep("pay", {"amount": step_output("look", "n")}, tool=pay, retry=retry, retryable=retryable),
+        ToolStep("mail", {"to": constant("ann")}, tool=mail),
     ]
     key = [Argument("key", "What to look up", required=True)]
     server.add_workflow(Workflow(name="refund", description="refund", arguments=key, steps=steps))

@@ -22,7 +22,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mcp_baton import Argument, Server, Step, Workflow, constant, prompt_arg
+from mcp_baton import Argument, Server, ToolStep, Workflow, constant, prompt_arg
 from mcp_baton.background.start_events import StillStarting
 from mcp_baton.exceptions import EventError, ProtocolError, StoreError
 from mcp_baton.protocol.json import Json, JsonObject
@@ -69,8 +69,8 @@ def background_server() -> Server:
     for tool in (look, pay):
         server.add_tool(tool)
     steps = [
-        Step("look", {"key": prompt_arg("key")}, tool=look),
-        Step("pay", {"amount": constant(7)}, tool=pay, checkpoint=True),
+        ToolStep("look", {"key": prompt_arg("key")}, tool=look),
+        ToolStep("pay", {"amount": constant(7)}, tool=pay, checkpoint=True),
     ]
     key = [Argument("key", "What to buy", required=True)]
     server.add_workflow(Workflow(name="buy", description="buy", arguments=key, steps=steps, background=True))

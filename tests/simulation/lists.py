@@ -7,7 +7,7 @@ completed, and then in the list of results, unless a run has made the call as we
 from functools import cache
 from typing import Any, cast
 
-from mcp_baton import Argument, Server, Step, Workflow, constant, item, prompt_arg
+from mcp_baton import Argument, ListStep, Server, ToolStep, Workflow, constant, item, prompt_arg
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.lists import chunk_in, record_in
 from mcp_baton.tasks.record import ELEMENTS_PREFIX, ITEMS_PREFIX, PAUSE_REASON, RESULT_PREFIX
@@ -30,9 +30,9 @@ def listing_server(parallel: int) -> Server:
     for tool in (look, pay, mail, weigh):
         server.add_tool(tool)
     steps = [
-        Step("look", {"key": prompt_arg("key")}, tool=look, checkpoint=True),
-        Step(STEP, {"to": item()}, tool=mail, each=constant(NAMES), parallel=parallel, checkpoint=parallel == 2),
-        Step("last", {"key": prompt_arg("key")}, tool=look),
+        ToolStep("look", {"key": prompt_arg("key")}, tool=look, checkpoint=True),
+        ListStep(STEP, {"to": item()}, tool=mail, each=constant(NAMES), parallel=parallel, checkpoint=parallel == 2),
+        ToolStep("last", {"key": prompt_arg("key")}, tool=look),
     ]
     key = [Argument("key", "What to look up", required=True)]
     server.add_workflow(Workflow(name="list", description="write to all", arguments=key, steps=steps))

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
-from mcp_baton import Callback, Step, Workflow
+from mcp_baton import Callback, Workflow
 from mcp_baton.approvals import gate
 from mcp_baton.approvals.decisions import Approvals
 from mcp_baton.approvals.gate import _Gate
@@ -47,6 +47,7 @@ from mcp_baton.workflow.repetitions import RepeatedCall, Starter
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun, OpenRun, RunInput, StepCall, StepTrace, new_task
 from mcp_baton.workflow.services import Services
+from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 from tests.simulation.approvals import ApprovalWorld
 from tests.simulation.harness import Outcome, simulate, simulating

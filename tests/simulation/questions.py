@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from mcp_baton import Server, Step, Workflow, prompt_arg, step_output
+from mcp_baton import Question, Server, ToolStep, Workflow, prompt_arg, step_output
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject, loads
 from mcp_baton.tasks.record import RESULT_PREFIX
 from mcp_baton.tools.arguments import Argument
-from mcp_baton.workflow.definition import Ask as Question
+from mcp_baton.workflow.steps.step import Step
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import SETTLED, TERMINAL, serial_in, status_of, steps_of, value_of, variables_of
@@ -25,18 +25,16 @@ from tests.simulation.journal import Process
 from tests.simulation.servers import Plan, look, mail, pay
 from tests.simulation.world import Rewrite, World
 
-WHO = Step("who", ask=Question("Who for {key}?", returns=str, of="model"))
-MUCH = Step(
-    "much", ask=Question("How much for {who}?", returns=int, of="user"), template_bindings={"who": step_output("who")}
-)
+WHO = Question("who", "Who for {key}?", returns=str, of="model")
+MUCH = Question("much", "How much for {who}?", returns=int, of="user", template_bindings={"who": step_output("who")})
 FLOWS: Mapping[str, list[Step]] = {
-    "one question": [WHO, Step("mail", tool=mail, arguments={"to": step_output("who")})],
+    "one question": [WHO, ToolStep("mail", tool=mail, arguments={"to": step_output("who")})],
     "two questions": [
-        Step("look", tool=look, arguments={"key": prompt_arg("key")}),
+        ToolStep("look", tool=look, arguments={"key": prompt_arg("key")}),
         WHO,
-        Step("mail", tool=mail, arguments={"to": step_output("who")}, checkpoint=True),
+        ToolStep("mail", tool=mail, arguments={"to": step_output("who")}, checkpoint=True),
         MUCH,
-        Step("pay", tool=pay, arguments={"amount": step_output("much")}),
+        ToolStep("pay", tool=pay, arguments={"amount": step_output("much")}),
     ],
 }
 USES = {"who": ("mail", "to"), "much": ("pay", "amount")}
@@ -90,7 +88,7 @@ class QuestionWorld(World):
 
     def _answers(self, *, last: bool) -> dict[str, Json]:
         """Return a client's answers: to some questions, or with `last`, to those that are still open."""
-        questions = [step.name for step in self.steps() if step.ask]
+        questions = [step.name for step in self.steps() if isinstance(step, Question)]
         if last and self.judge.head is not None:
             statuses = steps_of(self.judge.head)
             return {name: ANSWERS[name][0] for name in questions if statuses[name] not in SETTLED}
@@ -177,7 +175,7 @@ class QuestionJudge(Judge):
         return bool(old_result == new_result)
 
     def _questions(self) -> list[str]:
-        return [step.name for step in self.world.steps() if step.ask]
+        return [step.name for step in self.world.steps() if isinstance(step, Question)]
 
     def _used(self, item: Item | None, question: str) -> bool:
         statuses = steps_of(item) if item else {}

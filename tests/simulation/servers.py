@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from mcp_baton import Argument, Context, Retry, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Context, Retry, Server, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.protocol.json import Json
 from mcp_baton.workflow.sources import Constant
+from mcp_baton.workflow.steps.step import Step
 
 type CallHandler = Callable[[str, dict[str, Json], Context], dict[str, Json]]
 """What a simulation does for a tool call: receives its name, its arguments and its context."""
@@ -89,28 +90,30 @@ def workflow_server(*, edited: bool, parallel: int = 1) -> Server:
 def workflows(*, edited: bool) -> dict[str, list[Step]]:
     """Return the steps of each workflow. The deployment changes steps that may fail, and adds one."""
     return {
-        "one": [Step("only", tool=look, arguments={"key": constant("A") if edited else prompt_arg("key")})],
+        "one": [ToolStep("only", tool=look, arguments={"key": constant("A") if edited else prompt_arg("key")})],
         "order": [
-            Step("look", tool=look, arguments={"key": prompt_arg("key")}),
-            Step("pay", tool=pay, arguments={"amount": constant(8) if edited else step_output("look", "n")}),
-            Step("ann", tool=mail, arguments={"to": constant("ann"), "text": constant("paid")}),
-            Step("bob", tool=mail, arguments={"to": constant("bob"), "text": constant("paid")}),
+            ToolStep("look", tool=look, arguments={"key": prompt_arg("key")}),
+            ToolStep("pay", tool=pay, arguments={"amount": constant(8) if edited else step_output("look", "n")}),
+            ToolStep("ann", tool=mail, arguments={"to": constant("ann"), "text": constant("paid")}),
+            ToolStep("bob", tool=mail, arguments={"to": constant("bob"), "text": constant("paid")}),
         ],
         "mails": [
-            Step("ann", tool=mail, arguments={"to": constant("ann")}),
-            *([Step("dora", tool=mail, arguments={"to": constant("dora")})] if edited else []),
-            Step("bob", tool=mail, arguments={"to": constant("bob"), "text": constant("edited" if edited else "")}),
-            Step("cy", tool=mail, arguments={"to": constant("cy")}),
+            ToolStep("ann", tool=mail, arguments={"to": constant("ann")}),
+            *([ToolStep("dora", tool=mail, arguments={"to": constant("dora")})] if edited else []),
+            ToolStep("bob", tool=mail, arguments={"to": constant("bob"), "text": constant("edited" if edited else "")}),
+            ToolStep("cy", tool=mail, arguments={"to": constant("cy")}),
         ],
         "careful": [
-            Step("first", tool=pay, arguments={"amount": constant(1)}, checkpoint=True, retry=Retry(3, first_s=1.0)),
-            Step("second", tool=pay, arguments={"amount": constant(5 if edited else 2)}, checkpoint=True),
-            Step("look", tool=look, arguments={"key": prompt_arg("key")}, retryable=True),
+            ToolStep(
+                "first", tool=pay, arguments={"amount": constant(1)}, checkpoint=True, retry=Retry(3, first_s=1.0)
+            ),
+            ToolStep("second", tool=pay, arguments={"amount": constant(5 if edited else 2)}, checkpoint=True),
+            ToolStep("look", tool=look, arguments={"key": prompt_arg("key")}, retryable=True),
         ],
         "heavy": [
-            Step("one", tool=weigh, arguments={"of": constant(1)}),
-            Step("two", tool=weigh, arguments={"of": constant(4 if edited else 2)}, checkpoint=True),
-            Step("look", tool=look, arguments={"key": prompt_arg("key")}, retry=Retry(2, first_s=20.0)),
+            ToolStep("one", tool=weigh, arguments={"of": constant(1)}),
+            ToolStep("two", tool=weigh, arguments={"of": constant(4 if edited else 2)}, checkpoint=True),
+            ToolStep("look", tool=look, arguments={"key": prompt_arg("key")}, retry=Retry(2, first_s=20.0)),
         ],
     }
 

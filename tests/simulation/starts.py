@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mcp_baton import Argument, Server, Step, Workflow, constant, prompt_arg
+from mcp_baton import Argument, Server, ToolStep, Workflow, constant, prompt_arg
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import BY_CLIENT, NAMED
@@ -59,9 +59,9 @@ def starting_server() -> Server:
     for tool in (look, pay):
         server.add_tool(tool)
     steps = [
-        Step("look", {"key": prompt_arg("key")}, tool=look),
-        Step("pay", {"amount": constant(7)}, tool=pay),
-        Step("again", {"amount": constant(8)}, tool=pay, checkpoint=True),
+        ToolStep("look", {"key": prompt_arg("key")}, tool=look),
+        ToolStep("pay", {"amount": constant(7)}, tool=pay),
+        ToolStep("again", {"amount": constant(8)}, tool=pay, checkpoint=True),
     ]
     key = [Argument("key", "What to buy", required=True)]
     server.add_workflow(Workflow(name="buy", description="buy", arguments=key, steps=steps))

@@ -29,7 +29,8 @@ from mcp_baton import (
     Callback,
     Context,
     Server,
-    Step,
+    ToolStep,
+    Wait,
     Workflow,
     constant,
     first_of,
@@ -117,16 +118,16 @@ def waiting_server(waits: Waits) -> Server:
         server.add_tool(tool)
     amount = step_output(SIGNED)
     wait = Callback(int, timedelta(seconds=waits.within_s), waits.on_timeout)
-    lookup = Step("look", {"key": prompt_arg("key")}, tool=look, checkpoint=True)
-    signed, night = Step(SIGNED, callback=wait), Step(NIGHT, sleep=timedelta(seconds=waits.sleep_s))
-    payment = Step(
+    lookup = ToolStep("look", {"key": prompt_arg("key")}, tool=look, checkpoint=True)
+    signed, night = Wait(SIGNED, callback=wait), Wait(NIGHT, sleep=timedelta(seconds=waits.sleep_s))
+    payment = ToolStep(
         "pay", {"amount": first_of(amount, constant(DEFAULT)) if waits.on_timeout == "skip" else amount}, tool=pay
     )
-    ann = Step("mail", {"to": constant("ann")}, tool=mail)
+    ann = ToolStep("mail", {"to": constant("ann")}, tool=mail)
     steps = [lookup, ann, night, signed, payment] if waits.is_early else [lookup, signed, payment, night, ann]
     if waits.lives_s is not None:
         server.add_tool(weigh, approval=Approval(AUDIENCE, expires=timedelta(seconds=waits.lives_s)))
-        steps.insert(steps.index(night), Step(GIVE, {"of": constant(1)}, tool=weigh))
+        steps.insert(steps.index(night), ToolStep(GIVE, {"of": constant(1)}, tool=weigh))
     key = [Argument("key", "What to look up", required=True)]
     server.add_workflow(
         Workflow(

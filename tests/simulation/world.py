@@ -7,7 +7,7 @@ from typing import Any, NoReturn, cast
 
 from msgspec.structs import replace
 
-from mcp_baton import Server, Step
+from mcp_baton import Server
 from mcp_baton.exceptions import ToolError
 from mcp_baton.features import AllFeatures
 from mcp_baton.protocol.envelope import TASK_ID_KEY
@@ -24,6 +24,7 @@ from mcp_baton.tasks.jobs import Dispatcher
 from mcp_baton.tools.context import Context
 from mcp_baton.tools.running.tool_threads import Mail, Raised, Returned
 from mcp_baton.workflow.services import Services
+from mcp_baton.workflow.steps.step import Step
 from tests.simulation.client import PlainClient, SentRequest, SimulatedClient
 from tests.simulation.dynamodb.database import Change, Key, key_of
 from tests.simulation.dynamodb.paths import Item

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Server, Step, Workflow
+from mcp_baton import Server, ToolStep, Workflow
 from mcp_baton.tasks.record import LEASE_MS, timestamp
 from mcp_baton.testing import JsonRpcError, connect
 from tests.support.background import Time
@@ -24,7 +24,7 @@ def three_steps(script: Script, *checkpoints: str) -> Server:
         def work(name: str = name) -> str:
             return script.play(name, name)
 
-    steps = [Step(name, tool=name, checkpoint=name in checkpoints) for name in STEPS]
+    steps = [ToolStep(name, tool=name, checkpoint=name in checkpoints) for name in STEPS]
     server.add_workflow(Workflow(name="flow", description="count", steps=steps))
     return server
 

@@ -14,7 +14,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 from msgspec.structs import replace
 
-from mcp_baton import Context, Server, Step, Workflow
+from mcp_baton import Context, Server, ToolStep, Workflow
 from mcp_baton.aws import dynamodb_store
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.methods import prompts
@@ -51,7 +51,11 @@ def flow_server(script: Script) -> Server:
     def third() -> int:
         return script.play("third", 3)
 
-    steps = [Step("one", tool="first", checkpoint=True), Step("two", tool="second"), Step("three", tool="third")]
+    steps = [
+        ToolStep("one", tool="first", checkpoint=True),
+        ToolStep("two", tool="second"),
+        ToolStep("three", tool="third"),
+    ]
     server.add_workflow(Workflow(name="flow", description="count", steps=steps))
     return server
 
@@ -358,7 +362,9 @@ def test_a_task_is_named_and_its_results_are_linked_only_if_the_last_write_was_m
         return script.play("send", "")
 
     script.errors = {"send": "no"}
-    server.add_workflow(Workflow(name="flow", description="d", steps=[Step("a", tool=write), Step("b", tool=send)]))
+    server.add_workflow(
+        Workflow(name="flow", description="d", steps=[ToolStep("a", tool=write), ToolStep("b", tool=send)])
+    )
     client = make_client(server)
     prompt = client.get_prompt("flow")
     next_call = f'Then call flow with {{"task_id": "{prompt.task_id}"}} to let the server continue.'
@@ -376,7 +382,7 @@ def test_a_run_keeps_its_idempotency_keys_if_its_task_seems_not_to_exist(make_cl
         keys.append(ctx.idempotency_key)
         return 1
 
-    steps = [Step("one", tool=count, checkpoint=True), Step("two", tool=count)]
+    steps = [ToolStep("one", tool=count, checkpoint=True), ToolStep("two", tool=count)]
     server.add_workflow(Workflow(name="flow", description="count", steps=steps))
     events, client = cast("Any", table.client.meta.events), make_client(server)
 

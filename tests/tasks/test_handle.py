@@ -9,17 +9,7 @@ import jsonschema_rs
 import pytest
 from pydantic import BaseModel
 
-from mcp_baton import (
-    Argument,
-    Image,
-    Server,
-    Step,
-    ToolError,
-    ToolResult,
-    Workflow,
-    prompt_arg,
-    step_output,
-)
+from mcp_baton import Argument, Image, Server, ToolError, ToolResult, ToolStep, Workflow, prompt_arg, step_output
 from mcp_baton.exceptions import OutcomeUnknown
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.ids import new_task_id
@@ -51,14 +41,14 @@ class Shop:
                 description="refund an order",
                 arguments=[Argument("order_id", required=True)],
                 steps=[
-                    Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
-                    Step(
+                    ToolStep("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
+                    ToolStep(
                         "refund",
                         tool="refund",
                         guidance="Refund no more than the total of {order_id}.",
                         arguments={"order_id": prompt_arg("order_id"), "amount": step_output("fetch", "total")},
                     ),
-                    Step(
+                    ToolStep(
                         "notify",
                         tool="send_mail",
                         arguments={"to": step_output("fetch", "email"), "text": step_output("refund", "id")},
@@ -242,8 +232,10 @@ def test_after_a_lost_store_response_the_text_says_to_check_the_task_before_repe
 
 def test_only_tools_of_durable_workflows_accept_a_task_id(make_client: MakeClient) -> None:
     server = Shop().server
-    server.add_workflow(Workflow(name="plain", description="audit", durable=False, steps=[Step("one", tool="audit")]))
-    server.add_workflow(Workflow(name="tracking", description="track", steps=[Step("one", tool="track")]))
+    server.add_workflow(
+        Workflow(name="plain", description="audit", durable=False, steps=[ToolStep("one", tool="audit")])
+    )
+    server.add_workflow(Workflow(name="tracking", description="track", steps=[ToolStep("one", tool="track")]))
     client = make_client(server)
 
     input_schema, _ = schemas(client, "refund")
@@ -293,7 +285,7 @@ def test_the_text_and_the_structured_content_have_the_next_call_and_results_stay
     return_type, value, property_name = VALUES[name]
     server.tool(name=name)(function_of(return_type, value))
     server.add_workflow(
-        Workflow(name="flow", description="flow", steps=[Step("one", tool=name), Step("two", tool=name)])
+        Workflow(name="flow", description="flow", steps=[ToolStep("one", tool=name), ToolStep("two", tool=name)])
     )
     clock = Clock()
     client = make_client(server, remaining_ms=clock, era="2026")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_baton import Context, Server, Step, ToolError, Workflow
+from mcp_baton import Context, Server, ToolError, ToolStep, Workflow
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.tasks.ids import new_task_id
 from tests.support.client import Answer, Client, Era, Table
@@ -25,7 +25,7 @@ def secret_server() -> Server:
     def stop() -> None:
         raise ToolError("here")
 
-    steps = [Step("first", tool="learn"), Step("second", tool="stop")]
+    steps = [ToolStep("first", tool="learn"), ToolStep("second", tool="stop")]
     server.add_workflow(Workflow(name="flow", description="learn", steps=steps))
     return server
 

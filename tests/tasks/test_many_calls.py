@@ -5,7 +5,7 @@ from threading import Barrier
 
 import pytest
 
-from mcp_baton import Server, Step, Workflow, constant
+from mcp_baton import Server, ToolStep, Workflow, constant
 from tests.sent import Requests
 from tests.support.client import BOUND_S, Clock, Table, begin
 from tests.support.handler import MakeClient
@@ -26,7 +26,7 @@ def test_many_calls_of_one_tool_at_once_take_few_requests(
         all_have_read.wait()
         return text
 
-    steps = [Step(f"s{number}", tool="work", arguments={"text": constant("as planned")}) for number in range(COUNT)]
+    steps = [ToolStep(f"s{number}", tool="work", arguments={"text": constant("as planned")}) for number in range(COUNT)]
     server.add_workflow(Workflow(name="flow", description="work", steps=steps))
     clock = Clock()
     client = make_client(server, remaining_ms=clock)

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Context, Server, ToolError, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.present.view import variables_in
 from mcp_baton.workflow.sources import task_variable
+from mcp_baton.workflow.steps.step import Step
 from tests.noise import noise
 from tests.sent import Requests
 from tests.support.client import Client, Era, Table
@@ -57,13 +58,18 @@ def large_server() -> Server:
     def add(name: str, *steps: Step, arguments: tuple[Argument, ...] = ()) -> None:
         server.add_workflow(Workflow(name=name, description="measure", steps=steps, arguments=arguments))
 
-    stop = Step("stop", tool="approve")
-    add("flow", Step("make", tool="make"), stop, Step("use", tool="measure", arguments={"text": step_output("make")}))
-    use_variable = Step("use", tool="measure", arguments={"text": task_variable("big")})
-    add("paused_variable", Step("keep", tool="keep", checkpoint=True), stop, use_variable)
-    use_argument = Step("use", tool="measure", arguments={"text": prompt_arg("text")})
+    stop = ToolStep("stop", tool="approve")
+    add(
+        "flow",
+        ToolStep("make", tool="make"),
+        stop,
+        ToolStep("use", tool="measure", arguments={"text": step_output("make")}),
+    )
+    use_variable = ToolStep("use", tool="measure", arguments={"text": task_variable("big")})
+    add("paused_variable", ToolStep("keep", tool="keep", checkpoint=True), stop, use_variable)
+    use_argument = ToolStep("use", tool="measure", arguments={"text": prompt_arg("text")})
     add("argument", stop, use_argument, arguments=(Argument("text", required=True),))
-    make_steps = [Step(f"make{seed}", tool="make", arguments={"seed": constant(seed)}) for seed in range(2)]
+    make_steps = [ToolStep(f"make{seed}", tool="make", arguments={"seed": constant(seed)}) for seed in range(2)]
     add("two", *make_steps, stop)
     return server
 

@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
-from mcp_baton import Step, Workflow
+from mcp_baton import ToolStep, Workflow
 from tests.questions.test_asked_by_tools import ACCEPTED
 from tests.questions.test_rounds import Talk, asking_server, questions_and_state, talk, text_of
 from tests.questions.test_task_questions import asking_server as task_server
@@ -58,7 +58,7 @@ def test_another_process_accepts_the_state_after_one_rotation_and_refuses_it_aft
 def test_the_worker_needs_no_key(background: MakeBackground, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcp_baton.aws.secrets_client", lambda: vault.client)
     server = task_server([])
-    steps = [Step("one", tool="able"), Step("two", tool="one")]
+    steps = [ToolStep("one", tool="able"), ToolStep("two", tool="one")]
     server.add_workflow(Workflow(name="flow", description="ask", steps=steps, background=True))
     jobs = background(server, state_key_secret=vault.arn)
 

@@ -11,8 +11,8 @@ from mcp_baton import (
     Argument,
     Context,
     Server,
-    Step,
     ToolError,
+    ToolStep,
     Workflow,
     ask_user,
     constant,
@@ -25,6 +25,7 @@ from mcp_baton.protocol.envelope import CAPABILITIES_KEY
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
 from mcp_baton.tools.resource import value_uri
+from mcp_baton.workflow.steps.step import Step
 from tests.console.test_apps import SHOWS_PAGES, ask
 from tests.sent import Requests
 from tests.support.handler import MakeClient
@@ -68,7 +69,7 @@ def test_the_message_of_a_pause_for_an_approval_is_the_approvals_message(baton: 
         return f"paid {amount}"
 
     server.add_workflow(
-        Workflow(name="settle", description="pay", steps=[Step("pay", tool=pay, arguments={"amount": constant(5)})])
+        Workflow(name="settle", description="pay", steps=[ToolStep("pay", tool=pay, arguments={"amount": constant(5)})])
     )
     client = baton(server)
     task_id = client.call_workflow("settle").task_id
@@ -145,9 +146,9 @@ def test_missing_and_invalid_arguments_are_named_and_can_be_supplied(baton: Conn
         return f"{amount} by {by}"
 
     steps = [
-        Step("fetch", tool="fetch"),
-        Step("pay", tool="pay", arguments={"amount": step_output("fetch"), "note": prompt_arg("note")}),
-        Step("again", tool="pay", arguments={"amount": constant(1), "by": step_output("pay")}),
+        ToolStep("fetch", tool="fetch"),
+        ToolStep("pay", tool="pay", arguments={"amount": step_output("fetch"), "note": prompt_arg("note")}),
+        ToolStep("again", tool="pay", arguments={"amount": constant(1), "by": step_output("pay")}),
     ]
     server.add_workflow(Workflow(name="flow", description="pay", steps=steps, arguments=[Argument("note")]))
     client = baton(server, era=era)
@@ -193,7 +194,10 @@ def test_the_suggested_calls_complete_a_shown_task(baton: Connect, era: Era) -> 
 def test_a_workflow_whose_completed_steps_have_changed_cannot_continue(baton: Connect) -> None:
     client = baton(orders_server())
     run = paused_run(client)
-    steps = [Step("fetch", tool="fetch_order", arguments={"order_id": constant("B")}), Step("refund", tool="refund")]
+    steps = [
+        ToolStep("fetch", tool="fetch_order", arguments={"order_id": constant("B")}),
+        ToolStep("refund", tool="refund"),
+    ]
 
     assert show(client.deployed(orders_server(steps=steps)), run.task_id)["board"]["can"]["go_on"] is False
 
@@ -318,7 +322,7 @@ def stock_server() -> Server:
         raise ToolError("no")
 
     for name in ("harmless", "other"):
-        server.add_workflow(Workflow(name=name, description="do", steps=[Step("one", tool="fails")]))
+        server.add_workflow(Workflow(name=name, description="do", steps=[ToolStep("one", tool="fails")]))
     return server
 
 
@@ -349,7 +353,7 @@ def test_another_owners_task_has_the_answer_of_an_unknown_task(baton: Connect) -
 
 def test_another_workflows_task_is_shown_by_its_own_tool(baton: Connect) -> None:
     server = orders_server()
-    server.add_workflow(Workflow(name="other", description="do", steps=[Step("one", tool="fetch_order")]))
+    server.add_workflow(Workflow(name="other", description="do", steps=[ToolStep("one", tool="fetch_order")]))
     client = baton(server)
     task = client.call_workflow("other").task_id
     result = act(client, "show", task)
@@ -412,8 +416,8 @@ def test_the_board_and_its_text_contain_no_secrets(baton: Connect) -> None:
         raise ToolError(f"refused with {pin}")
 
     steps = [
-        Step("login", tool="login", arguments={"pin": prompt_arg("pin")}),
-        Step("pay", tool="pay", arguments={"pin": prompt_arg("pin"), "note": constant("by {pin}")}),
+        ToolStep("login", tool="login", arguments={"pin": prompt_arg("pin")}),
+        ToolStep("pay", tool="pay", arguments={"pin": prompt_arg("pin"), "note": constant("by {pin}")}),
     ]
     argument = Argument("pin", secret=True, required=True)
     server.add_workflow(Workflow(name="flow", description="pay", steps=steps, arguments=[argument]))
@@ -442,9 +446,11 @@ def test_a_board_stays_within_the_size_that_hosts_show(baton: Connect) -> None:
         raise ToolError("y" * 10_000)
 
     def step(number: int) -> Step:
-        return Step(f"step {number}", tool="work", arguments={"number": constant(number), "note": constant("n" * 400)})
+        return ToolStep(
+            f"step {number}", tool="work", arguments={"number": constant(number), "note": constant("n" * 400)}
+        )
 
-    steps = [*map(step, range(49)), Step("stop", tool="stop"), *map(step, range(50, 100))]
+    steps = [*map(step, range(49)), ToolStep("stop", tool="stop"), *map(step, range(50, 100))]
     server.add_workflow(Workflow(name="flow", description="work", steps=steps))
     client = baton(server)
     view = client.call_workflow("flow", {"task_action": "show", "task_id": client.call_workflow("flow").task_id})

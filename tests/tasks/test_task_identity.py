@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Context, Server, Step, Workflow
+from mcp_baton import Context, Server, ToolStep, Workflow
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from tests.fakes import FunctionContext
 from tests.questions.test_asked_by_tools import FORM
@@ -39,7 +39,7 @@ def identity_server(meeting: Barrier | None = None) -> Server:
     def asks(ctx: Context) -> str:
         return str(ctx.elicit("Who?", FORM, key="who").content["name"])
 
-    steps = [Step("who", tool="whoami")]
+    steps = [ToolStep("who", tool="whoami")]
     server.add_workflow(Workflow(name="flow", description="say who", steps=steps, background=True))
     return server
 

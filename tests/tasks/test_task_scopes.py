@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import mcp_baton
-from mcp_baton import Context, Server, Step, ToolError, Workflow
+from mcp_baton import Context, Server, ToolError, ToolStep, Workflow
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus
@@ -44,10 +44,12 @@ def payroll_server(*, payday: bool = True) -> Server:
     def fails() -> str:
         raise ToolError("no")
 
-    pay_steps = [Step("pay", tool="pay")] if payday else []
-    server.add_workflow(Workflow(name="payday", description="pay", steps=[Step("note", tool="note"), *pay_steps]))
+    pay_steps = [ToolStep("pay", tool="pay")] if payday else []
+    server.add_workflow(Workflow(name="payday", description="pay", steps=[ToolStep("note", tool="note"), *pay_steps]))
     server.add_workflow(
-        Workflow(name="harmless", description="note", steps=[Step("note", tool="note"), Step("two", tool="fails")])
+        Workflow(
+            name="harmless", description="note", steps=[ToolStep("note", tool="note"), ToolStep("two", tool="fails")]
+        )
     )
     return server
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Context, Server, Step, ToolError, Workflow
+from mcp_baton import Context, Server, ToolError, ToolStep, Workflow
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASK_ID_KEY, TASKS_EXTENSION
 from tests.questions.test_asked_by_tools import FORM, respond
 from tests.questions.test_task_questions import name_answer
@@ -66,7 +66,7 @@ def explicit_server(runs: list[str]) -> Server:
         ctx.start_task()
         return "done"
 
-    server.add_workflow(Workflow(name="flow", description="pack", steps=[Step("pack", tool="no_questions")]))
+    server.add_workflow(Workflow(name="flow", description="pack", steps=[ToolStep("pack", tool="no_questions")]))
     return server
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Server, Step, ToolError, Workflow
+from mcp_baton import Server, ToolError, ToolStep, Workflow
 from mcp_baton.present.sentences import PAUSED_FOR_MODEL
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from mcp_baton.tasks.ids import new_task_id
@@ -32,7 +32,7 @@ def flow_server() -> Server:
     def fails() -> None:
         raise ToolError("no")
 
-    steps = [Step("one", tool="work"), Step("two", tool="fails")]
+    steps = [ToolStep("one", tool="work"), ToolStep("two", tool="fails")]
     server.add_workflow(Workflow(name="done", description="work", steps=steps[:1]))
     server.add_workflow(Workflow(name="paused", description="work", steps=steps))
     return server

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Context, Server, ToolError, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.testing import Client, Era, connect
 
 
@@ -61,9 +61,9 @@ def orders() -> Server:
     order: dict[str, Any] = {"order_id": prompt_arg("order_id")}
     mail: dict[str, Any] = {"to": step_output("fetch", "email"), "text": constant("Refunded {order_id}")}
     steps = [
-        Step("fetch", tool="fetch_order", arguments=order),
-        Step("refund", tool="refund", retryable=True, arguments={**order, "amount": step_output("fetch", "total")}),
-        Step("notify", tool="send_mail", arguments=mail),
+        ToolStep("fetch", tool="fetch_order", arguments=order),
+        ToolStep("refund", tool="refund", retryable=True, arguments={**order, "amount": step_output("fetch", "total")}),
+        ToolStep("notify", tool="send_mail", arguments=mail),
     ]
     arguments = [Argument("order_id", "Order", required=True)]
     server.add_workflow(Workflow(name="refund_order", description="refund an order", arguments=arguments, steps=steps))

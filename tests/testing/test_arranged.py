@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from pydantic import BaseModel
 
-from mcp_baton import Context, Server, Step, ToolError, Workflow, constant
+from mcp_baton import Context, Server, ToolError, ToolStep, Workflow, constant
 from mcp_baton.settings import Settings
 from mcp_baton.testing import Client, JsonRpcError, Killed, connect
 from mcp_baton.testing.function import Clock, Function, Handler, Invocations
@@ -172,7 +172,7 @@ def test_a_tool_can_use_up_the_functions_time(by: str) -> None:
             client.remaining_s(5.7)
         return 1
 
-    steps = [Step("one", tool="slow"), Step("two", tool="slow")]
+    steps = [ToolStep("one", tool="slow"), ToolStep("two", tool="slow")]
     server.add_workflow(Workflow(name="flow", description="dawdle", steps=steps))
     with connect(server) as client:
         run = client.get_prompt("flow")
@@ -189,7 +189,7 @@ def test_a_tool_that_hangs_is_abandoned_at_the_time_limit() -> None:
     def hang() -> None:
         may_end.wait(60)
 
-    server.add_workflow(Workflow(name="flow", description="hang", steps=[Step("one", tool="hang")]))
+    server.add_workflow(Workflow(name="flow", description="hang", steps=[ToolStep("one", tool="hang")]))
     with connect(server, settings=Settings(write_reserve_ms=1_000)) as client:
         client.remaining_s(2.8)
         pause = client.get_prompt("flow").pause
@@ -269,8 +269,8 @@ def test_a_block_without_a_kill_fails(client: Client) -> None:
 def test_a_killed_run_cannot_write_to_the_store(orders: Server) -> None:
     """A `finally` block runs in this process. It would not run in a killed function."""
     steps = [
-        Step("one", tool="fetch_order", arguments={"order_id": constant("A")}, checkpoint=True),
-        Step("two", tool="fetch_order", arguments={"order_id": constant("B")}),
+        ToolStep("one", tool="fetch_order", arguments={"order_id": constant("A")}, checkpoint=True),
+        ToolStep("two", tool="fetch_order", arguments={"order_id": constant("B")}),
     ]
     orders.add_workflow(Workflow(name="careful", description="write twice", steps=steps))
     with connect(orders) as client:
@@ -319,7 +319,7 @@ def test_a_kill_affects_only_the_run_with_the_action(orders: Server) -> None:
         started.set()
         may_continue.wait()
 
-    orders.add_workflow(Workflow(name="waiting", description="wait", steps=[Step("one", tool="wait")]))
+    orders.add_workflow(Workflow(name="waiting", description="wait", steps=[ToolStep("one", tool="wait")]))
     with connect(orders) as client, ThreadPoolExecutor(1) as pool:
         future = pool.submit(client.get_prompt, "waiting")
         started.wait()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import pytest
 
-from mcp_baton import Header, Server, Step, Workflow
+from mcp_baton import Header, Server, ToolStep, Workflow
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.settings import Settings
 from mcp_baton.testing import AsyncClient, Client, Era, JsonRpcError, aconnect, connect
@@ -178,7 +178,7 @@ def test_names_and_arguments_in_headers_may_contain_any_character(era: Era) -> N
 
 
 def test_a_task_of_another_connection_can_be_resumed(orders: Server) -> None:
-    orders.add_workflow(Workflow(name="r", description="r", steps=[Step("one", tool="send_mail")]))
+    orders.add_workflow(Workflow(name="r", description="r", steps=[ToolStep("one", tool="send_mail")]))
     with connect(orders) as client:
         task_id = client.get_prompt("refund_order", ORDER).task_id
         client.stage.workflow_of_task.clear()

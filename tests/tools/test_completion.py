@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Argument, ProtocolError, RegistrationError, Server, Step, Workflow
+from mcp_baton import Argument, ProtocolError, RegistrationError, Server, ToolStep, Workflow
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.methods.completion import MAX_SUGGESTIONS, completion_params, suggestions
 from mcp_baton.tools.completion import completion_of
@@ -84,7 +84,7 @@ def server() -> Server:
     def work() -> None: ...
 
     shop.add_workflow(
-        Workflow(name="flow", description="d", arguments=[Argument("size")], steps=[Step("s", tool="work")])
+        Workflow(name="flow", description="d", arguments=[Argument("size")], steps=[ToolStep("s", tool="work")])
     )
     return shop
 

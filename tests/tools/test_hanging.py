@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcp_baton import Server, Step, Workflow, constant
+from mcp_baton import Server, ToolStep, Workflow, constant
 from mcp_baton.settings import Settings
 from tests.hanging import Hang, values_in
 from tests.support.background import container
@@ -81,7 +81,9 @@ class Run:
                     hang.on = True
             return VALUES[number]
 
-        steps = [Step(name, tool=large, arguments={"number": constant(number)}) for number, name in enumerate(STEPS)]
+        steps = [
+            ToolStep(name, tool=large, arguments={"number": constant(number)}) for number, name in enumerate(STEPS)
+        ]
         server.add_workflow(Workflow(name="flow", description="work", steps=steps))
         return server
 

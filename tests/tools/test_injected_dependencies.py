@@ -20,8 +20,8 @@ from mcp_baton import (
     Depends,
     RegistrationError,
     Server,
-    Step,
     ToolError,
+    ToolStep,
     Workflow,
     constant,
     prompt_arg,
@@ -346,7 +346,7 @@ def test_resources_prompts_completions_and_steps_have_dependencies_too() -> None
     def step(order_id: str, text: Annotated[str, Depends(log.plain)]) -> str:
         return f"{order_id}: {text}"
 
-    steps = [Step("step", tool="step", arguments={"order_id": prompt_arg("order_id")})]
+    steps = [ToolStep("step", tool="step", arguments={"order_id": prompt_arg("order_id")})]
     order = Argument("order_id", required=True)
     server.add_workflow(Workflow(name="go", description="go", arguments=[order], steps=steps))
     with connect(server) as client:
@@ -364,7 +364,7 @@ def test_a_client_cannot_pass_a_dependency_as_an_argument() -> None:
     server = server_of(Log(), is_async=False)
     with connect(server) as client:
         assert "first" in client.call_tool("refund", {"order_id": "A-17", "first": "mine"}).text
-    step = Step("refund", tool="refund", arguments={"first": constant("mine")})
+    step = ToolStep("refund", tool="refund", arguments={"first": constant("mine")})
     server.add_workflow(Workflow(name="go", description="go", steps=[step]))
     with pytest.raises(RegistrationError, match="no parameter 'first'"):
         server.check()

@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 from pydantic import Field
 
-from mcp_baton import Argument, Audio, Context, EmbeddedResource, Image, Message, Server, Step, ToolError, Workflow
+from mcp_baton import (
+    Argument,
+    Audio,
+    Context,
+    EmbeddedResource,
+    Fetch,
+    Image,
+    Message,
+    Server,
+    ToolError,
+    ToolStep,
+    Workflow,
+)
 from mcp_baton.exceptions import Abandoned, ProtocolError
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject
@@ -250,9 +262,9 @@ def test_invalid_arguments_of_a_prompt_are_refused(server: Server, arguments: di
 
 def test_the_progress_of_a_run_only_increases(server: Server) -> None:
     steps = [
-        Step("read", resources=["docs://a", "docs://b"]),
-        Step("pack", tool="pack", resources=["docs://{topic}"]),
-        Step("again", tool="pack"),
+        Fetch("read", resources=["docs://a", "docs://b"]),
+        ToolStep("pack", tool="pack", resources=["docs://{topic}"]),
+        ToolStep("again", tool="pack"),
     ]
     server.add_workflow(Workflow(name="w", description="d", arguments=[Argument("topic")], steps=steps))
     line = Line()

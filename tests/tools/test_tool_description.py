@@ -1,22 +1,26 @@
 """The description of a workflow's tool."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton import Fetch, ToolStep
+from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.workflow_tool import MAX_DESCRIPTION_CHARS, describe_workflow, shorten, title_of
 
 STEPS = [
-    Step("fetch", tool="fetch_order"),
-    Step("policy", resources=["docs://policy", "docs://limits"]),
-    Step("refund", tool="refund"),
+    ToolStep("fetch", tool="fetch_order"),
+    Fetch("policy", resources=["docs://policy", "docs://limits"]),
+    ToolStep("refund", tool="refund"),
 ]
 SUMMARIES = {"fetch_order": "Fetch one order.", "refund": ""}
 
 
 def workflow(
-    description: str = "refund an order", steps: list[Step] | None = None, title: str | None = None
+    description: str = "refund an order", steps: Sequence[Step] | None = None, title: str | None = None
 ) -> Workflow:
     return Workflow(name="refund_order", description=description, steps=STEPS if steps is None else steps, title=title)
 
@@ -31,7 +35,7 @@ def test_the_description_lists_the_steps_and_explains_pauses() -> None:
 
 
 def test_if_tool_summaries_are_too_long_steps_are_only_named() -> None:
-    steps = [Step(f"step_{number}", tool="work") for number in range(1, 9)]
+    steps = [ToolStep(f"step_{number}", tool="work") for number in range(1, 9)]
     description = describe_workflow(
         workflow(steps=steps), lambda _: "Does a great deal of work, and then some more of it."
     )
@@ -40,7 +44,7 @@ def test_if_tool_summaries_are_too_long_steps_are_only_named() -> None:
 
 
 def test_if_step_names_are_too_long_the_rest_is_counted() -> None:
-    steps = [Step(f"a_rather_long_name_of_a_step_{number}", tool="work") for number in range(1, 101)]
+    steps = [ToolStep(f"a_rather_long_name_of_a_step_{number}", tool="work") for number in range(1, 101)]
     description = describe_workflow(workflow(steps=steps), lambda _: "Works.")
     assert "100 steps: 1. a_rather_long_name_of_a_step_1. " in description
     shown_count = description.count("a_rather_long_name_of_a_step_")
@@ -49,7 +53,7 @@ def test_if_step_names_are_too_long_the_rest_is_counted() -> None:
 
 @pytest.mark.parametrize("length", range(1, 80))
 def test_the_count_always_fits(length: int) -> None:
-    steps = [Step("n" * length, tool="work") for _ in range(100)]
+    steps = [ToolStep("n" * length, tool="work") for _ in range(100)]
     description = describe_workflow(workflow("g" * 150, steps), lambda _: "")
     assert MAX_DESCRIPTION_CHARS - length - 30 < len(description) <= MAX_DESCRIPTION_CHARS
 
@@ -58,7 +62,7 @@ def test_the_count_always_fits(length: int) -> None:
 def test_a_description_is_at_most_600_characters_and_ends_with_how_to_continue(
     goal: str, summary: str, names: list[str]
 ) -> None:
-    description = describe_workflow(workflow(goal, [Step(name, tool="work") for name in names]), lambda _: summary)
+    description = describe_workflow(workflow(goal, [ToolStep(name, tool="work") for name in names]), lambda _: summary)
     assert len(description) <= MAX_DESCRIPTION_CHARS
     assert description.endswith("to let the server continue.")
     assert "\n" not in description

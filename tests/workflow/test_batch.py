@@ -5,19 +5,20 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
+from mcp_baton import ToolStep
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
 from mcp_baton.workflow.batch import run_batch
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import Move
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed
 from mcp_baton.workflow.run import StepTrace
 from tests.fakes import task_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
-WORKFLOW = Workflow(name="w", description="d", steps=[Step(name, tool=f"do_{name}") for name in "abc"])
+WORKFLOW = Workflow(name="w", description="d", steps=[ToolStep(name, tool=f"do_{name}") for name in "abc"])
 FAILED_B = StepFailed("b", "boom", False, "do_b")
 LATE_B = DeadlineExceeded("b", "do_b")
 LATE_C = DeadlineExceeded("c", "do_c")
@@ -110,7 +111,7 @@ def test_the_pause_reason_matches_the_written_state(
     assert batch.pause == expected_pause
 
 
-NEXT = Workflow(name="w", description="d", steps=[Step(name, tool=f"do_{name}") for name in "xba"])
+NEXT = Workflow(name="w", description="d", steps=[ToolStep(name, tool=f"do_{name}") for name in "xba"])
 
 
 def batch_after_move(current: TaskRecord, pause: PauseReason | None = None, **outcomes: Outcome) -> Batch:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from mcp_baton import Context, RegistrationError, Server, Step, ToolError, Workflow
+from mcp_baton import Context, Fetch, RegistrationError, Server, ToolError, ToolStep, Workflow
 from mcp_baton.present.view import variables_in
 from mcp_baton.protocol.budget import MAX_ANSWER_BYTES
 from mcp_baton.protocol.json import dumps, loads
@@ -37,7 +37,7 @@ def value_server() -> Server:
     def fails() -> None:
         raise ToolError("no")
 
-    server.add_workflow(Workflow(name="flow", description="wait", steps=[Step("wait", tool="fails")]))
+    server.add_workflow(Workflow(name="flow", description="wait", steps=[ToolStep("wait", tool="fails")]))
     return server
 
 
@@ -212,7 +212,9 @@ def test_values_of_durable_workflows_are_resources_that_are_not_listed(client: C
     assert client.request("resources/templates/list").result["resourceTemplates"] == []
     plain_server = Server("plain")
     plain_server.tool(name="work")(lambda: 1)
-    plain_server.add_workflow(Workflow(name="flow", description="w", steps=[Step("one", tool="work")], durable=False))
+    plain_server.add_workflow(
+        Workflow(name="flow", description="w", steps=[ToolStep("one", tool="work")], durable=False)
+    )
     plain_client = make_client(plain_server, era="2026")
     assert "resources" not in plain_client.request("server/discover").result["capabilities"]
 
@@ -230,7 +232,7 @@ def test_a_template_that_matches_every_uri_does_not_get_values(make_client: Make
     def everything(uri: str) -> str:
         return uri
 
-    step = Step("read", resources=["baton://tasks/a/b"])
+    step = Fetch("read", resources=["baton://tasks/a/b"])
     server.add_workflow(Workflow(name="reads", description="read", steps=[step]))
     client = make_client(server)
     assert client.get_prompt("reads").meta["pause_reason"]["type"] == "toolError"

@@ -11,12 +11,14 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
+from mcp_baton import Fetch, ToolStep
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.workflow.checking import MAX_STEP_NAME_CHARS, MAX_STEPS, Callee, checked
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.resolve import Schema
 from mcp_baton.workflow.sources import Source, TaskVariable, constant, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.steps.step import Step
 
 
 def fetch_order() -> None: ...
@@ -30,7 +32,7 @@ def callee(function: Callable[..., object], *parameters: str, output: Schema | N
 
 ORDER = {"type": "object", "properties": {"total": {"type": "number"}, "email": {"type": "string"}}}
 TOOLS = {"fetch": callee(fetch_order, "order_id"), "refund": callee(pay, "order_id", "amount"), "ping": callee(print)}
-FETCH = Step("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}, binding="order")
+FETCH = ToolStep("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}, binding="order")
 
 
 def workflow(*steps: Step, arguments: Sequence[Argument] = (Argument("order_id"),)) -> Workflow:
@@ -51,11 +53,11 @@ def not_a_source(value: object) -> Source:
 def test_a_correct_workflow_is_accepted() -> None:
     definition = workflow(
         FETCH,
-        Step("policy", resources=["docs://{topic}/{order_id}"], template_bindings={"topic": step_output("order")}),
-        Step("refund", tool="refund", arguments={"amount": step_output("order", "total"), "order_id": constant(1)}),
-        Step("both", tool="ping", resources=["docs://faq"]),
-        Step("own", tool="ping", resources=["docs://{t}"], template_bindings={"t": step_output("own", "id")}),
-        Step("last", tool="fetch", arguments={"order_id": task_variable("seen")}),
+        Fetch("policy", resources=["docs://{topic}/{order_id}"], template_bindings={"topic": step_output("order")}),
+        ToolStep("refund", tool="refund", arguments={"amount": step_output("order", "total"), "order_id": constant(1)}),
+        ToolStep("both", tool="ping", resources=["docs://faq"]),
+        ToolStep("own", tool="ping", resources=["docs://{t}"], template_bindings={"t": step_output("own", "id")}),
+        ToolStep("last", tool="fetch", arguments={"order_id": task_variable("seen")}),
     )
 
     assert checked(definition, TOOLS) is definition
@@ -63,17 +65,22 @@ def test_a_correct_workflow_is_accepted() -> None:
 
 def fetch(source: Source, parameter: str = "order_id") -> Step:
     """Return a step that calls `fetch` with this argument."""
-    return Step("s", tool="fetch", arguments={parameter: source})
+    return ToolStep("s", tool="fetch", arguments={parameter: source})
 
 
 def reads(source: Source) -> Step:
     """Return a step that reads a resource whose URI contains this value."""
-    return Step("s", resources=["docs://{t}"], template_bindings={"t": source})
+    return Fetch("s", resources=["docs://{t}"], template_bindings={"t": source})
 
 
 NOT_WORKING = {
-    "neither tool nor resources": (Step("s"), "neither a tool nor resources"),
-    "resource-only": (Step("s", resources=["docs://a"], arguments={"x": constant(1)}), "takes no arguments"),
+    "no tool": (ToolStep("s"), "it has no tool"),
+    "no resources": (Fetch("s", []), "it has no resources"),
+    "resources that are one text": (Fetch("s", "docs://a"), "write resources=['docs://a']"),
+    "a number as the tool": (ToolStep("s", tool=cast("Any", 7)), "its tool is a tool's name or its function"),
+    "a number as the name": (ToolStep(cast("Any", 7), tool="ping"), "its name is a text; write ToolStep('…'"),
+    "a list as arguments": (ToolStep("s", cast("Any", ["a"]), tool="ping"), "arguments={'a': prompt_arg('a')}"),
+    "a text as the condition": (ToolStep("s", tool="ping", when="a"), "when: "),
     "a later step in a template": (
         reads(step_output("later", "x")),
         "step_output('later', 'x') does not refer to an earlier step; put 'later' before 's'",
@@ -85,14 +92,14 @@ NOT_WORKING = {
     "unknown prompt argument in a template": (reads(prompt_arg("id")), "prompt_arg('id') names no argument"),
     "in a template": (reads(not_a_source(7)), "constant("),
     "NaN constant": (fetch(constant(float("nan"))), "'order_id'"),
-    "a binding twice": (Step("s", tool="ping", binding="order"), "the binding 'order' is taken"),
-    "a name that is a binding": (Step("order", tool="ping"), "the binding 'order' is taken"),
+    "a binding twice": (ToolStep("s", tool="ping", binding="order"), "the binding 'order' is taken"),
+    "a name that is a binding": (ToolStep("order", tool="ping"), "the binding 'order' is taken"),
 }
 
 
 @pytest.mark.parametrize(("step", "cause"), NOT_WORKING.values(), ids=NOT_WORKING)
 def test_an_error_in_a_step_names_the_workflow_the_step_and_the_cause(step: Step, cause: str) -> None:
-    error = error_of(workflow(FETCH, step, Step("later", tool="ping")))
+    error = error_of(workflow(FETCH, step, ToolStep("later", tool="ping")))
 
     assert (error.workflow, error.step) == ("refund_order", step.name)
     assert cause in error.cause
@@ -106,8 +113,10 @@ def flow_with(*arguments: Argument) -> Workflow:
 @pytest.mark.parametrize(
     ("definition", "cause"),
     [
-        pytest.param(workflow(*(Step(f"s{index}", tool="ping") for index in range(MAX_STEPS + 1))), "101", id="101"),
-        pytest.param(workflow(Step("", tool="ping")), "empty name", id="a step without a name"),
+        pytest.param(
+            workflow(*(ToolStep(f"s{index}", tool="ping") for index in range(MAX_STEPS + 1))), "101", id="101"
+        ),
+        pytest.param(workflow(ToolStep("", tool="ping")), "empty name", id="a step without a name"),
         pytest.param(flow_with(Argument("order_id"), Argument("order_id")), "'order_id'", id="argument twice"),
         pytest.param(flow_with(Argument("order_id", required=True, default="A-17")), "is required", id="default"),
         pytest.param(flow_with(Argument("order_id", default=cast("Any", datetime.now(UTC)))), "is not JSON", id="time"),
@@ -121,15 +130,15 @@ def test_an_error_in_a_workflow_names_the_workflow_and_the_cause(definition: Wor
 
 
 def test_a_step_with_a_long_name_is_refused() -> None:
-    error = error_of(workflow(Step("s" * (MAX_STEP_NAME_CHARS + 1), tool="ping")))
+    error = error_of(workflow(ToolStep("s" * (MAX_STEP_NAME_CHARS + 1), tool="ping")))
 
     assert "its name has 65 characters; give it one of at most 64" in error.cause
-    longest = workflow(Step("s" * MAX_STEP_NAME_CHARS, tool="ping"))
+    longest = workflow(ToolStep("s" * MAX_STEP_NAME_CHARS, tool="ping"))
     assert checked(longest, TOOLS) is longest
 
 
 def test_the_maximum_number_of_steps_is_allowed() -> None:
-    definition = workflow(*(Step(f"s{index}", tool="ping") for index in range(MAX_STEPS)))
+    definition = workflow(*(ToolStep(f"s{index}", tool="ping") for index in range(MAX_STEPS)))
 
     assert checked(definition, TOOLS) is definition
 
@@ -158,7 +167,7 @@ def test_a_name_that_every_host_accepts_is_accepted(name: str) -> None:
     ids=str,
 )
 def test_a_workflow_that_workers_cannot_run_must_not_be_background(changes: dict[str, Any], remedy: str) -> None:
-    ping = Step("ping", tool="ping")
+    ping = ToolStep("ping", tool="ping")
     checked(replace(workflow(ping), background=True), TOOLS)
     checked(replace(workflow(ping), **changes), TOOLS)
     assert remedy in error_of(replace(workflow(ping), background=True, **changes)).cause
@@ -174,7 +183,9 @@ def test_a_workflow_that_is_only_a_prompt_may_have_any_name(prompt: dict[str, An
 def test_a_suggested_path_keeps_its_remaining_keys() -> None:
     order = {"type": "object", "properties": {"lines": {"type": "array", "items": ORDER}}}
     tools = {**TOOLS, "fetch": callee(fetch_order, "order_id", output=order)}
-    step = Step("s", tool="ping", resources=["a://{t}"], template_bindings={"t": step_output("order", "linse.0.total")})
+    step = ToolStep(
+        "s", tool="ping", resources=["a://{t}"], template_bindings={"t": step_output("order", "linse.0.total")}
+    )
 
     cause = error_of(workflow(FETCH, step), tools).cause
 
@@ -185,7 +196,7 @@ def test_a_suggested_path_keeps_its_remaining_keys() -> None:
 
 
 def test_a_step_that_only_reads_resources_has_no_fields() -> None:
-    error = error_of(workflow(Step("policy", resources=["docs://faq"]), fetch(step_output("policy", "text"))))
+    error = error_of(workflow(Fetch("policy", resources=["docs://faq"]), fetch(step_output("policy", "text"))))
 
     assert error.cause == (
         "step_output('policy', 'text'): the output of the step 'policy', which has no tool, has no 'text'"
@@ -193,10 +204,10 @@ def test_a_step_that_only_reads_resources_has_no_fields() -> None:
 
 
 def test_a_function_is_resolved_to_its_tool() -> None:
-    definition = checked(workflow(replace(Step("s", tool=pay, checkpoint=True), guidance="g")), TOOLS)
+    definition = checked(workflow(ToolStep("s", tool=pay, checkpoint=True, guidance="g")), TOOLS)
 
-    assert definition.steps == (Step("s", tool="refund", checkpoint=True, guidance="g"),)
-    assert definition.steps[0].fingerprint == Step("s", tool="refund").fingerprint
+    assert definition.steps == (ToolStep("s", tool="refund", checkpoint=True, guidance="g"),)
+    assert definition.steps[0].fingerprint == ToolStep("s", tool="refund").fingerprint
     assert type(definition.steps[0].tool) is str
 
 
@@ -208,20 +219,22 @@ def test_a_method_is_resolved_to_the_tool_of_its_object() -> None:
     first_desk, second_desk = Desk(), Desk()
     tools = {"one": callee(first_desk.sell), "other": callee(second_desk.sell)}
 
-    assert checked(workflow(Step("s", tool=second_desk.sell)), tools).steps[0].tool == "other"
+    assert checked(workflow(ToolStep("s", tool=second_desk.sell)), tools).steps[0].tool == "other"
 
 
 def test_a_function_must_be_published_as_exactly_one_tool() -> None:
     two_tools, one_tool = {"a": callee(pay), "b": callee(pay)}, {"unpublished": callee(pay)}
 
-    assert "published as 'a' and 'b'" in error_of(workflow(Step("s", tool=pay)), two_tools).cause
-    assert "'unpublished' is no tool of this server" in error_of(workflow(Step("s", tool=unpublished)), one_tool).cause
+    assert "published as 'a' and 'b'" in error_of(workflow(ToolStep("s", tool=pay)), two_tools).cause
+    assert (
+        "'unpublished' is no tool of this server" in error_of(workflow(ToolStep("s", tool=unpublished)), one_tool).cause
+    )
 
 
 def setters(tools: dict[str, Callee]) -> list[tuple[str, ...]]:
     """Return the tools that set the variable of a step's argument, and those that set the variable in its resource's
     URI."""
-    step = Step(
+    step = ToolStep(
         "last",
         tool="fetch",
         arguments={"order_id": task_variable("seen", "id")},

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Context, Server, Step, ToolError, Workflow, constant
+from mcp_baton import Context, Server, ToolError, ToolStep, Workflow, constant
 from mcp_baton.tasks.dynamodb.values import Variables
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import PROGRESS
@@ -63,9 +63,9 @@ def letters_server() -> Server:
         return ctx.task is not None
 
     steps = [
-        Step("a1", tool="a", arguments={"text": constant("fail")}),
-        Step("b1", tool="b", arguments={"text": constant("b")}, retryable=True),
-        Step("a2", tool="a", arguments={"text": constant("a")}),
+        ToolStep("a1", tool="a", arguments={"text": constant("fail")}),
+        ToolStep("b1", tool="b", arguments={"text": constant("b")}, retryable=True),
+        ToolStep("a2", tool="a", arguments={"text": constant("a")}),
     ]
     server.add_workflow(Workflow(name="flow", description="say letters", steps=steps))
     return server

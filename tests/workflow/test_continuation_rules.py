@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_baton import Fetch, ToolStep
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
@@ -11,16 +12,16 @@ from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
 from mcp_baton.workflow.continuation import ContinuationCall, attempts_for, continuation_batch
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, SchemaMismatch, StepFailed
 from tests.fakes import plan_of, statuses_of, task_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 STEPS = [
-    Step("fetch", tool="fetch"),
-    Step("mail1", tool="mail"),
-    Step("policy", resources=["docs://faq"]),
-    Step("mail2", tool="mail", retryable=True),
+    ToolStep("fetch", tool="fetch"),
+    ToolStep("mail1", tool="mail"),
+    Fetch("policy", resources=["docs://faq"]),
+    ToolStep("mail2", tool="mail", retryable=True),
 ]
 WORKFLOW = Workflow(name="w", description="d", steps=STEPS)
 BLOCKED_MAIL1 = SchemaMismatch("mail1", ("to",), (), "mail")

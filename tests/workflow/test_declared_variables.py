@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Context, RegistrationError, Server, Step, Workflow, task_variable
+from mcp_baton import Context, RegistrationError, Server, ToolStep, Workflow, task_variable
 from tests.support.handler import MakeClient
 
 
@@ -23,7 +23,7 @@ def server_of_setters() -> Server:
 
     arguments = {"at": task_variable("restarted", "at"), "whole": task_variable("restarted")}
     server.add_workflow(
-        Workflow(name="flow", description="report", steps=[Step("report", tool="report", arguments=arguments)])
+        Workflow(name="flow", description="report", steps=[ToolStep("report", tool="report", arguments=arguments)])
     )
     return server
 

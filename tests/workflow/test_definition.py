@@ -1,39 +1,29 @@
 """Definitions of workflows and steps are immutable. Fingerprints change with what a step does."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 
-from mcp_baton.exceptions import RegistrationError
+from mcp_baton import Fetch, ToolStep
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.arguments import Argument
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, source_json, step_output, task_variable
+from mcp_baton.workflow.steps.step import Step
 
-FETCH = Step("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}, binding="order")
+FETCH = ToolStep("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}, binding="order")
 
 
 def workflow(*steps: Step, arguments: Sequence[Argument] = (Argument("order_id"),)) -> Workflow:
     return Workflow(name="refund_order", description="refund an order", arguments=arguments, steps=steps)
 
 
-def test_resources_given_as_one_string_are_refused() -> None:
-    with pytest.raises(RegistrationError, match="list"):
-        Step("s", resources="docs://faq")
-
-
-def test_a_step_whose_tool_is_neither_a_name_nor_a_function_is_refused() -> None:
-    with pytest.raises(RegistrationError, match="step 's': its tool"):
-        Step("s", tool=cast("Any", 7))
-
-
 @pytest.mark.parametrize(
-    ("part", "field"), [(part, field.name) for part in (FETCH, workflow(FETCH)) for field in dataclasses.fields(part)]
+    ("part", "field"), [(part, field) for part in (FETCH, workflow(FETCH)) for field in vars(part)]
 )
 def test_the_fields_of_steps_and_workflows_cannot_be_set(part: Step | Workflow, field: str) -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         setattr(part, field, None)
 
 
@@ -41,7 +31,7 @@ def test_later_changes_of_its_parts_do_not_change_a_definition() -> None:
     sources: dict[str, Source] = {"order_id": constant("a")}
     bindings: dict[str, Source] = {"t": constant("a")}
     uris, steps, arguments = ["docs://{t}"], [FETCH], [Argument("order_id")]
-    step = Step("s", tool="fetch", arguments=sources, resources=uris, template_bindings=bindings)
+    step = ToolStep("s", tool="fetch", arguments=sources, resources=uris, template_bindings=bindings)
     definition = Workflow(name="w", description="d", arguments=arguments, steps=steps)
 
     sources["order_id"] = bindings["t"] = constant("b")
@@ -58,7 +48,7 @@ def test_later_changes_of_its_parts_do_not_change_a_definition() -> None:
 
 
 def test_a_steps_default_binding_is_its_name() -> None:
-    assert Step("s", tool="ping").binding == "s"
+    assert ToolStep("s", tool="ping").binding == "s"
     assert FETCH.binding == "order"
     assert workflow(FETCH).bound("order") is FETCH
     assert workflow(FETCH).step("fetch") is FETCH
@@ -66,7 +56,7 @@ def test_a_steps_default_binding_is_its_name() -> None:
 
 
 def test_progress_lists_every_step_with_its_tool() -> None:
-    definition = workflow(FETCH, Step("policy", resources=["docs://faq"]))
+    definition = workflow(FETCH, Fetch("policy", resources=["docs://faq"]))
 
     assert definition.progress([StepStatus.COMPLETED, StepStatus.PENDING]) == {
         "goal": "refund_order: refund an order",
@@ -88,12 +78,12 @@ def test_progress_lists_every_step_with_its_tool() -> None:
     ],
 )
 def test_a_fingerprint_changes_with_what_a_step_does(changes: dict[str, Any]) -> None:
-    assert dataclasses.replace(FETCH, **changes).fingerprint != FETCH.fingerprint
+    assert FETCH.replace(**changes).fingerprint != FETCH.fingerprint
 
 
 @pytest.mark.parametrize("changes", [{"guidance": "careful"}, {"retryable": True}, {"checkpoint": True}])
 def test_a_fingerprint_does_not_change_with_texts_and_hints(changes: dict[str, Any]) -> None:
-    assert dataclasses.replace(FETCH, **changes).fingerprint == FETCH.fingerprint
+    assert FETCH.replace(**changes).fingerprint == FETCH.fingerprint
 
 
 def test_fingerprints_of_different_sources_differ() -> None:
@@ -104,12 +94,12 @@ def test_fingerprints_of_different_sources_differ() -> None:
         step_output("a", "b"),
         task_variable("a"),
     ]
-    fingerprints = {Step("s", tool="fetch", arguments={"order_id": source}).fingerprint for source in sources}
+    fingerprints = {ToolStep("s", tool="fetch", arguments={"order_id": source}).fingerprint for source in sources}
 
     assert len(fingerprints) == len(sources)
 
 
 def test_a_workflows_fingerprint_has_one_part_for_each_step() -> None:
-    definition = workflow(FETCH, Step("p", tool="ping"))
+    definition = workflow(FETCH, ToolStep("p", tool="ping"))
 
     assert definition.fingerprint.split() == [step.fingerprint for step in definition.steps]

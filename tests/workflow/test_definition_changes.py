@@ -4,18 +4,19 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Argument, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Server, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.testing import Client, Connect, JsonRpcError
+from mcp_baton.workflow.steps.step import Step
 from tests.sent import Requests
 from tests.support.client import Table
 from tests.support.handler import MakeClient
 
-FETCH = Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")})
-BROKEN_REFUND = Step("refund", tool="refund", arguments={"amount": step_output("fetch", "totl")})
-CORRECTED_REFUND = Step("refund", tool="refund", arguments={"amount": step_output("fetch", "total")})
-NOTIFY = Step("notify", tool="send_mail", arguments={"text": constant("Refunded")})
-BOOK = Step("book", tool="book_entry", arguments={"entry": step_output("refund")})
-FIRST = Step("first", tool="book_entry", arguments={"entry": constant("x")})
+FETCH = ToolStep("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")})
+BROKEN_REFUND = ToolStep("refund", tool="refund", arguments={"amount": step_output("fetch", "totl")})
+CORRECTED_REFUND = ToolStep("refund", tool="refund", arguments={"amount": step_output("fetch", "total")})
+NOTIFY = ToolStep("notify", tool="send_mail", arguments={"text": constant("Refunded")})
+BOOK = ToolStep("book", tool="book_entry", arguments={"entry": step_output("refund")})
+FIRST = ToolStep("first", tool="book_entry", arguments={"entry": constant("x")})
 ORDER_ID = Argument("order_id", required=True)
 ORDER = {"order_id": "A-17"}
 TOOLS = ("fetch_order", "refund", "send_mail", "book_entry")
@@ -110,9 +111,11 @@ def test_a_resume_that_pauses_again_leaves_the_new_definition_and_can_be_resumed
 @pytest.mark.parametrize(
     "steps",
     [
-        pytest.param((Step("fetch", tool="fetch_order", arguments={"order_id": constant("B")}), NOTIFY), id="changed"),
+        pytest.param(
+            (ToolStep("fetch", tool="fetch_order", arguments={"order_id": constant("B")}), NOTIFY), id="changed"
+        ),
         pytest.param((NOTIFY,), id="gone"),
-        pytest.param((Step("got", tool="fetch_order", arguments=FETCH.arguments), NOTIFY), id="renamed"),
+        pytest.param((ToolStep("got", tool="fetch_order", arguments=FETCH.arguments), NOTIFY), id="renamed"),
     ],
 )
 def test_a_changed_completed_step_is_named_and_the_resume_is_refused(

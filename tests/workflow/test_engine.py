@@ -3,15 +3,15 @@
 The host is scripted. The store is the real one over an in-memory DynamoDB, with injected faults.
 """
 
-import dataclasses
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from msgspec import structs
 
+from mcp_baton import Fetch, ToolStep
 from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreError, StoreUnavailable
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.stores import DynamoDBStore
@@ -33,7 +33,7 @@ from mcp_baton.testing.store import TABLE
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
 from mcp_baton.workflow.continuation import ContinuationCall, continuation_batch
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import (
@@ -45,6 +45,7 @@ from mcp_baton.workflow.pause import (
 )
 from mcp_baton.workflow.run import Blocked, EndedRun, Persisted, RunInput, UnreadResource
 from mcp_baton.workflow.sources import Source, prompt_arg, step_output
+from mcp_baton.workflow.steps.step import Step
 from tests.fakes import Behaviour, RecordingStore, ScriptedHost, plan_of
 from tests.memory_dynamodb import memory_database
 from tests.noise import noise
@@ -74,11 +75,11 @@ def workflow(*steps: Step, durable: bool = True) -> Workflow:
 
 
 THREE = workflow(
-    Step("a", tool="make", arguments={"id": prompt_arg("id")}),
-    Step("b", tool="change", arguments={"it": step_output("a")}),
-    Step("c", tool="finish", arguments={"it": step_output("b", "from")}),
+    ToolStep("a", tool="make", arguments={"id": prompt_arg("id")}),
+    ToolStep("b", tool="change", arguments={"it": step_output("a")}),
+    ToolStep("c", tool="finish", arguments={"it": step_output("b", "from")}),
 )
-CHECKED = workflow(*(replace(step, checkpoint=step.name == "a") for step in THREE.steps))
+CHECKED = workflow(*(step.replace(checkpoint=step.name == "a") for step in THREE.steps))
 RUN_INPUT = RunInput({"id": "7"}, {"id": "7"}, OWNER)
 
 
@@ -108,7 +109,7 @@ def test_with_too_little_time_a_run_pauses_before_it_announces_the_next_step(
     store: DynamoDBStore, step_count: int
 ) -> None:
     host = ScriptedHost(starts=step_count, resources={"docs://x": "x"})
-    steps = [dataclasses.replace(step, resources=["docs://x"]) for step in THREE.steps]
+    steps = [step.replace(resources=["docs://x"]) for step in THREE.steps]
 
     run = Engine(host, store).start(workflow(*steps), RUN_INPUT)
 
@@ -134,8 +135,8 @@ def test_the_resources_of_a_blocked_step_are_fetched(
     host = ScriptedHost(
         resources={"docs://1": "one", "docs://2": "two", "docs://3": "three"}, mismatches={"change": Mismatch(("x",))}
     )
-    step = Step("b", tool="change", arguments=arguments, resources=["docs://1", locator, "docs://3"])
-    definition = workflow(Step("a", tool="make"), step)
+    step = ToolStep("b", tool="change", arguments=arguments, resources=["docs://1", locator, "docs://3"])
+    definition = workflow(ToolStep("a", tool="make"), step)
     task = with_status(paused_task(store, host, definition), 0, producer, definition)
 
     run = Engine(host, store).resume(definition, RUN_INPUT, task)
@@ -162,9 +163,10 @@ def test_an_unreadable_resource_fails_its_step_but_earlier_resources_stay(
 
     monkeypatch.setattr(host, "read", failing_read)
 
-    run = Engine(host, store).start(
-        workflow(Step("a", tool=tool, resources=["docs://1", "docs://2", "docs://3"])), RUN_INPUT
-    )
+    uris = ["docs://1", "docs://2", "docs://3"]
+    step = Fetch("a", uris) if tool is None else ToolStep("a", tool=tool, resources=uris)
+
+    run = Engine(host, store).start(workflow(step), RUN_INPUT)
 
     assert isinstance(run.pause, StepFailed)
     assert (run.pause.step, run.pause.suggested_tool, run.pause.retryable) == ("a", tool or "", False)
@@ -175,8 +177,8 @@ def test_an_unreadable_resource_fails_its_step_but_earlier_resources_stay(
 
 
 OWN_OUTPUT = workflow(
-    Step("a", tool="make", resources=["docs://{t}", "docs://1"], template_bindings={"t": step_output("a", "from")}),
-    Step("b", tool="change"),
+    ToolStep("a", tool="make", resources=["docs://{t}", "docs://1"], template_bindings={"t": step_output("a", "from")}),
+    ToolStep("b", tool="change"),
 )
 
 
@@ -214,7 +216,7 @@ def test_an_unreadable_resource_after_the_tool_does_not_fail_the_step(
     assert stored_task(store, run).status is TaskStatus.COMPLETED
 
 
-READ_FIRST = workflow(Step("r", resources=["docs://{id}", "docs://b"]), Step("b", tool="change"))
+READ_FIRST = workflow(Fetch("r", resources=["docs://{id}", "docs://b"]), ToolStep("b", tool="change"))
 
 
 def test_a_resume_fetches_the_resources_of_steps_without_a_tool_again(store: DynamoDBStore) -> None:
@@ -249,7 +251,9 @@ def test_a_checkpoint_is_written_right_after_its_step_and_the_rest_at_the_end(st
     host = ScriptedHost({"finish": fail("no")})
     recording = RecordingStore(store, host)
     steps = workflow(
-        Step("a", tool="make"), Step("b", tool="change", checkpoint=True), Step("c", tool="finish", checkpoint=True)
+        ToolStep("a", tool="make"),
+        ToolStep("b", tool="change", checkpoint=True),
+        ToolStep("c", tool="finish", checkpoint=True),
     )
 
     run = Engine(host, recording).start(steps, RUN_INPUT)
@@ -265,7 +269,7 @@ def test_a_failed_checkpoint_is_written_with_the_last_write(store: DynamoDBStore
     recording = RecordingStore(store, host, {2: StoreUnavailable("down")})
 
     run = Engine(host, recording).start(
-        workflow(Step("a", tool="make", checkpoint=True), Step("b", tool="b")), RUN_INPUT
+        workflow(ToolStep("a", tool="make", checkpoint=True), ToolStep("b", tool="b")), RUN_INPUT
     )
 
     assert (run.persisted, stored_task(store, run).status) == (True, TaskStatus.COMPLETED)
@@ -289,7 +293,9 @@ def test_an_uncertain_write_stays_unknown_if_the_task_has_another_result(
     host = ScriptedHost({"make": give("mine"), "change": complete_meanwhile})
     recording = RecordingStore(store, host, {2: UNKNOWN})
     steps = workflow(
-        Step("a", tool="make", checkpoint=True), Step("b", tool="change", checkpoint=True), Step("c", tool="finish")
+        ToolStep("a", tool="make", checkpoint=True),
+        ToolStep("b", tool="change", checkpoint=True),
+        ToolStep("c", tool="finish"),
     )
 
     run = Engine(host, recording).start(steps, RUN_INPUT)
@@ -302,7 +308,7 @@ def test_an_uncertain_write_stays_unknown_if_the_task_has_another_result(
 def test_a_repeated_write_is_certain_even_if_a_value_was_too_large(store: DynamoDBStore) -> None:
     host = ScriptedHost({"a": give({"from": noise(6_500_000)})})
     recording = RecordingStore(store, host, {2: UNKNOWN})
-    steps = workflow(*(Step(name, tool=name, checkpoint=True) for name in "abc"))
+    steps = workflow(*(ToolStep(name, tool=name, checkpoint=True) for name in "abc"))
 
     run = Engine(host, recording).start(steps, RUN_INPUT)
 
@@ -325,7 +331,7 @@ def test_an_uncertain_write_stays_unknown_if_the_task_was_cancelled(
     clock = Clock()
     host = ScriptedHost({cancelling_tool: cancel_task})
     recording = RecordingStore(store, host, failures)
-    steps = workflow(*(Step(name, tool=name, checkpoint=True) for name in "abc"))
+    steps = workflow(*(ToolStep(name, tool=name, checkpoint=True) for name in "abc"))
 
     run = Engine(host, recording, clock).start(steps, RUN_INPUT)
 
@@ -385,7 +391,7 @@ def test_results_of_a_checkpoint_are_written_once(store: DynamoDBStore) -> None:
 
     host = ScriptedHost({"set": set_color, "meanwhile": change_meanwhile})
     recording = RecordingStore(store, host)
-    steps = workflow(Step("a", tool="set", checkpoint=True), Step("b", tool="meanwhile"))
+    steps = workflow(ToolStep("a", tool="set", checkpoint=True), ToolStep("b", tool="meanwhile"))
 
     run = Engine(host, recording).start(steps, RUN_INPUT)
 
@@ -407,7 +413,7 @@ def test_an_internal_error_becomes_a_pause_reason_and_results_are_written(
         raise error
 
     host = ScriptedHost(resources={"docs://x": "x"})
-    steps = workflow(Step("a", resources=["docs://x"]), Step("b", tool="make", resources=["docs://y"]))
+    steps = workflow(Fetch("a", resources=["docs://x"]), ToolStep("b", tool="make", resources=["docs://y"]))
     if failing_method != "read":
         host.resources["docs://y"] = "y"
         monkeypatch.setattr(host, failing_method, raise_error)
@@ -537,7 +543,7 @@ def test_a_checkpoint_renews_the_claim(store: DynamoDBStore, monkeypatch: pytest
     host = ScriptedHost({"make": clock.passing(5)})
     monkeypatch.setattr(RecordingStore, "now_ms", lambda _store: round(clock() * 1000))
     recording = RecordingStore(store, host)
-    steps = workflow(Step("a", tool="make", checkpoint=True), Step("b", tool="change"))
+    steps = workflow(ToolStep("a", tool="make", checkpoint=True), ToolStep("b", tool="change"))
 
     Engine(host, recording, clock).start(steps, RUN_INPUT)
 
@@ -578,7 +584,7 @@ def test_a_tool_starts_after_a_slow_resource_only_if_the_claim_can_be_renewed(
     failures = {2: StoreUnavailable("down")} if is_down else {}
     recording = RecordingStore(store, host, failures)
 
-    run = Engine(host, recording, clock).start(workflow(Step("a", tool="make", resources=["docs://x"])), RUN_INPUT)
+    run = Engine(host, recording, clock).start(workflow(ToolStep("a", tool="make", resources=["docs://x"])), RUN_INPUT)
 
     expected_calls = [] if is_down else ["call"]
     assert verbs(host) == ["create", "renew", *expected_calls, "write"]

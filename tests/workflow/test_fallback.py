@@ -1,6 +1,6 @@
 """A run continues without a task or without its last write, and reports it (docs/workflows.md)."""
 
-from mcp_baton import Server, Step, ToolError, Workflow
+from mcp_baton import Server, ToolError, ToolStep, Workflow
 from mcp_baton.aws import handler
 from mcp_baton.settings import Settings
 from mcp_baton.testing import Client, Connect, Run
@@ -23,7 +23,7 @@ def flow_server() -> Server:
     def second() -> int:
         return 2
 
-    steps = [Step("one", tool="first"), Step("two", tool="second")]
+    steps = [ToolStep("one", tool="first"), ToolStep("two", tool="second")]
     server.add_workflow(Workflow(name="flow", description="count", steps=steps))
     return server
 
@@ -71,7 +71,7 @@ def test_a_task_that_is_deleted_during_its_run_does_not_change_the_reply(
 
     server = Server("s")
     server.tool(name="second")(vanish)
-    server.add_workflow(Workflow(name="flow", description="count", steps=[Step("two", tool="second")]))
+    server.add_workflow(Workflow(name="flow", description="count", steps=[ToolStep("two", tool="second")]))
     answer = make_client(server, era=era).get_prompt("flow")
     assert answer.handoff.endswith(f"{NEXT}\n\n1. Call second with {{}}")
     assert answer.meta == {

@@ -11,10 +11,11 @@ import pytest
 from mcp_baton import (
     Approval,
     Context,
+    ListStep,
     Retry,
     Server,
-    Step,
     ToolError,
+    ToolStep,
     Workflow,
     constant,
     item,
@@ -63,8 +64,8 @@ class Sites:
                 name="report",
                 description="notify all sites",
                 steps=[
-                    Step("find", tool="find_sites", checkpoint=checkpoint_find),
-                    Step(
+                    ToolStep("find", tool="find_sites", checkpoint=checkpoint_find),
+                    ListStep(
                         "notify",
                         {"to": item(), "text": constant("hello")},
                         tool="notify",
@@ -73,7 +74,7 @@ class Sites:
                         checkpoint=checkpoint,
                         retry=retry,
                     ),
-                    Step("count", {"sent": step_output("notify")}, tool="count"),
+                    ToolStep("count", {"sent": step_output("notify")}, tool="count"),
                 ],
             )
         )
@@ -546,13 +547,11 @@ def test_concurrent_continuations_by_element_lose_nothing(make_client: MakeClien
     ("options", "cause"),
     [
         ({"each": step_output("find"), "parallel": 0}, "parallel=0: give a whole number from 1 to 100"),
-        ({"parallel": 2}, "parallel=2: give a whole number from 1 to 100, to a step with each=…"),
         ({"each": step_output("count")}, "each=count is number, and not a list; give it a list"),
         ({"each": item()}, "item() is the current element of a list, for the arguments of a step with each=…"),
         ({"arguments": {"to": item()}}, "item() is the current element of a list"),
         ({"each": step_output("people"), "arguments": {"to": item("mail")}}, "has no '0.mail'"),
         ({"each": step_output("nothing")}, "refers to an unknown binding"),
-        ({"each": step_output("find"), "resources": ["docs://a"]}, "each=… calls a tool for each element"),
         ({"after": ("later",)}, "after='later' names no earlier step"),
     ],
 )
@@ -579,12 +578,38 @@ def test_mistakes_in_a_list_are_found_before_it_runs(options: dict[str, Any], ca
         """Notify."""
         return to
 
-    first_steps = [Step("find", tool="find"), Step("count", tool="count"), Step("people", tool="people")]
-    last_step = Step("notify", **{"tool": "notify", "arguments": {}, **options})
+    first_steps = [ToolStep("find", tool="find"), ToolStep("count", tool="count"), ToolStep("people", tool="people")]
+    kind: Any = ListStep if "each" in options else ToolStep
+    last_step = kind("notify", **{"tool": "notify", "arguments": {}, **options})
     server.add_workflow(Workflow(name="w", description="d", steps=[*first_steps, last_step]))
 
     with pytest.raises(WorkflowError) as error:
         server.check()
+    assert cause in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "cause"),
+    [
+        ({"parallel": 2}, "parallel is for a step with each=…; leave it out"),
+        ({"each": ["a"], "resources": ["docs://a"]}, "the step has a tool and no resources; make two steps"),
+    ],
+)
+def test_a_workflow_function_refuses_options_of_another_kind_of_step(options: dict[str, Any], cause: str) -> None:
+    server = Server("s")
+
+    def notify(to: str) -> str:
+        """Notify."""
+        return to
+
+    def send() -> None:
+        """Send."""
+        call: Any = step(notify, **options)
+        call(to="b")
+
+    server.add_tool(notify)
+    with pytest.raises(WorkflowError) as error:
+        server.workflow(send)
     assert cause in str(error.value)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 import pytest
 from pydantic import AfterValidator, BaseModel, PlainSerializer, field_serializer
 
-from mcp_baton import Argument, Server, Step, Workflow, constant, prompt_arg
+from mcp_baton import Argument, Fetch, Server, ToolStep, Workflow, constant, prompt_arg
 from mcp_baton.tasks.record import RESULT_PREFIX
 from tests.support.client import Answer, Client, Table
 from tests.support.handler import MakeClient
@@ -107,14 +107,14 @@ def add_prompts(server: Server) -> None:
 
 def add_workflows(server: Server) -> None:
     for name in ("raises", "raises_later", "declares", "dumps"):
-        server.add_workflow(Workflow(name=f"flow_{name}", description="work", steps=[Step("only", tool=name)]))
-    steps = [Step("only", tool="checks", arguments={"amount": constant(1)})]
+        server.add_workflow(Workflow(name=f"flow_{name}", description="work", steps=[ToolStep("only", tool=name)]))
+    steps = [ToolStep("only", tool="checks", arguments={"amount": constant(1)})]
     server.add_workflow(Workflow(name="flow_checks", description="work", steps=steps))
     server.add_workflow(
-        Workflow(name="flow_docs", description="read", steps=[Step("only", resources=["docs://raises"])])
+        Workflow(name="flow_docs", description="read", steps=[Fetch("only", resources=["docs://raises"])])
     )
     for name, kind in (("checked_argument", CHECKED_INT), ("dumped_argument", DUMPED_INT)):
-        steps = [Step("only", tool="checks", arguments={"amount": prompt_arg("n")})]
+        steps = [ToolStep("only", tool="checks", arguments={"amount": prompt_arg("n")})]
         server.add_workflow(Workflow(name=name, description="work", arguments=[Argument("n", type=kind)], steps=steps))
 
 

@@ -5,30 +5,32 @@ from typing import Any
 
 import pytest
 
+from mcp_baton import ToolStep
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PAUSE_REASON, StepStatus
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import InvalidField
 from mcp_baton.tools.secrets import stored_arguments
 from mcp_baton.workflow.continuation import Candidate, Rank, candidates, choose, matching_step
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.pause import SchemaMismatch
 from mcp_baton.workflow.plan import Comparison, Plan
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
+from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.stored_calls import stored_call
 from tests.fakes import plan_of, task_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 ANN: JsonObject = {"to": "ann", "text": "hi"}
 BOB: JsonObject = {"to": "bob", "text": "hi"}
-TO_ANN = Step("ann", tool="mail", arguments={"to": constant("ann"), "text": constant("hi")})
-TO_BOB = Step("bob", tool="mail", arguments={"to": constant("bob"), "text": constant("hi")})
-TO_CARL = Step("carl", tool="mail", arguments={"to": constant("carl"), "text": constant("hi")})
-TO_CARL_AGAIN = Step("carl again", tool="mail", arguments={"to": constant("carl"), "text": constant("hi")})
-FETCH = Step("fetch", tool="fetch")
-TO_FOUND = Step("found", tool="mail", arguments={"to": step_output("fetch", "email")})
-ANYTHING = Step("anything", tool="mail")
-VAGUE = Step("vague", tool="mail", arguments={"text": constant("hi")})
+TO_ANN = ToolStep("ann", tool="mail", arguments={"to": constant("ann"), "text": constant("hi")})
+TO_BOB = ToolStep("bob", tool="mail", arguments={"to": constant("bob"), "text": constant("hi")})
+TO_CARL = ToolStep("carl", tool="mail", arguments={"to": constant("carl"), "text": constant("hi")})
+TO_CARL_AGAIN = ToolStep("carl again", tool="mail", arguments={"to": constant("carl"), "text": constant("hi")})
+FETCH = ToolStep("fetch", tool="fetch")
+TO_FOUND = ToolStep("found", tool="mail", arguments={"to": step_output("fetch", "email")})
+ANYTHING = ToolStep("anything", tool="mail")
+VAGUE = ToolStep("vague", tool="mail", arguments={"text": constant("hi")})
 
 
 def plan(
@@ -92,7 +94,7 @@ def test_an_open_step_with_equal_arguments_comes_first() -> None:
 
 
 def test_a_step_without_sources_counts_as_equal() -> None:
-    task_plan = plan([(Step("one", tool="mail"), COMPLETED), (ANYTHING, PENDING)], calls={"one": ANN})
+    task_plan = plan([(ToolStep("one", tool="mail"), COMPLETED), (ANYTHING, PENDING)], calls={"one": ANN})
 
     assert ranks(task_plan, ANN) == [("anything", Rank.EQUAL), ("one", Rank.REPEAT)]
 
@@ -106,7 +108,9 @@ def test_an_argument_is_known_once_its_step_has_a_result() -> None:
 
 
 def test_a_prompt_argument_is_known() -> None:
-    task_plan = plan([(TO_ANN, PENDING), (Step("whom", tool="mail", arguments={"to": prompt_arg("whom")}), PENDING)])
+    task_plan = plan(
+        [(TO_ANN, PENDING), (ToolStep("whom", tool="mail", arguments={"to": prompt_arg("whom")}), PENDING)]
+    )
 
     assert ranks(task_plan, BOB)[0] == ("whom", Rank.EQUAL)
 
@@ -142,7 +146,7 @@ def test_calls_are_compared_by_stored_digests(text: str, rank: Rank) -> None:
 def test_calls_with_secrets_are_compared_by_their_other_arguments() -> None:
     secret: dict[str, Source] = {"pin": prompt_arg("pin"), "head": constant("Pin {pin}")}
     steps = [
-        Step(name, tool="mail", arguments={"to": constant(name), "text": constant("hi"), **secret})
+        ToolStep(name, tool="mail", arguments={"to": constant(name), "text": constant("hi"), **secret})
         for name in ("carl", "ann", "bob")
     ]
     call: JsonObject = {**ANN, "pin": "4711", "head": "Pin 4711"}
@@ -152,7 +156,9 @@ def test_calls_with_secrets_are_compared_by_their_other_arguments() -> None:
 
 
 def test_numbers_that_clients_write_differently_are_equal() -> None:
-    amounts = [(Step(f"a{amount}", tool="mail", arguments={"n": constant(amount)}), PENDING) for amount in (20, 30.0)]
+    amounts = [
+        (ToolStep(f"a{amount}", tool="mail", arguments={"n": constant(amount)}), PENDING) for amount in (20, 30.0)
+    ]
 
     assert ranks(plan(amounts), {"n": 30})[0] == ("a30.0", Rank.EQUAL)
 
@@ -205,7 +211,7 @@ def test_a_call_has_a_steps_key_only_if_exactly_one_step_matches(ranks: list[Ran
     assert matching_step([candidate(index, rank) for index, rank in enumerate(ranks)]) == step
 
 
-FILLED = Step("filled", tool="mail", arguments={"to": constant("{whom}"), "text": constant("hi")})
+FILLED = ToolStep("filled", tool="mail", arguments={"to": constant("{whom}"), "text": constant("hi")})
 REFUSED: Any = {PAUSE_REASON: SchemaMismatch("ann", (), (InvalidField("to", "no address"),), "mail").to_json()}
 FIXED = {
     "another value rules a step out": (

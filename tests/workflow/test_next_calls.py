@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mcp_baton import Argument, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Fetch, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.present.recording import RESULT_LOST, recorded_text
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import PAUSE_REASON, RESULT_PREFIX, StepStatus, TaskStatus
@@ -21,12 +21,12 @@ from tests.fakes import ScriptedHost, plan_of, task_of
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 LONG = "x" * MAX_QUOTED_CHARS
 STEPS = [
-    Step("get", tool="get"),
-    Step(
+    ToolStep("get", tool="get"),
+    Fetch(
         "read", resources=["docs://{page}"], template_bindings={"page": step_output("get", "page")}, guidance="Quickly."
     ),
-    Step("put", tool="put", arguments={"a": step_output("get"), "b": constant(LONG)}, guidance="For {order}."),
-    Step(
+    ToolStep("put", tool="put", arguments={"a": step_output("get"), "b": constant(LONG)}, guidance="For {order}."),
+    ToolStep(
         "end",
         tool="end",
         arguments={"of": step_output("put"), "n": prompt_arg("order")},
@@ -180,7 +180,7 @@ def test_a_task_without_its_workflow_has_steps_but_no_next_call() -> None:
 
 
 def test_a_step_that_was_added_to_the_definition_is_open() -> None:
-    longer = flow(steps=[*STEPS, Step("more", tool="get")])
+    longer = flow(steps=[*STEPS, ToolStep("more", tool="get")])
     assert text(plan("cccc", workflow=longer), write_of("end")) == (
         'Recorded as step \'end\' (4 of 5 done). Next: call flow with {"task_id": "T-1"}: the server continues.'
     )

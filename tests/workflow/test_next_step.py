@@ -6,7 +6,18 @@ from typing import Any, Literal, cast
 
 import pytest
 
-from mcp_baton import Approval, Argument, Server, Step, ToolError, Workflow, ask_model, prompt_arg, step, step_output
+from mcp_baton import (
+    Approval,
+    Argument,
+    Server,
+    ToolError,
+    ToolStep,
+    Workflow,
+    ask_model,
+    prompt_arg,
+    step,
+    step_output,
+)
 from mcp_baton.present.sentences import PAUSED_FOR_MODEL
 from mcp_baton.testing import Client, Connect, Era, Result, Run
 
@@ -19,7 +30,7 @@ def broken_server(*, retryable: bool = False) -> Server:
     def charge(order_id: str) -> str:
         raise RuntimeError("the database of the bank")
 
-    step = Step("charge", tool=charge, arguments={"order_id": prompt_arg("order_id")}, retryable=retryable)
+    step = ToolStep("charge", tool=charge, arguments={"order_id": prompt_arg("order_id")}, retryable=retryable)
     order = Argument("order_id", required=True)
     server.add_workflow(Workflow(name="pay", description="pay", arguments=[order], steps=[step]))
     return server
@@ -60,7 +71,7 @@ def secret_server() -> Server:
         return "paid"
 
     pin = Argument("pin", "The PIN", required=True, secret=True)
-    step = Step("transfer", tool=transfer, arguments={"pin": prompt_arg("pin")})
+    step = ToolStep("transfer", tool=transfer, arguments={"pin": prompt_arg("pin")})
     server.add_workflow(Workflow(name="send", description="send money", arguments=[pin], steps=[step]))
     return server
 
@@ -106,8 +117,8 @@ def slow_server() -> Server:
         return "rules"
 
     steps = [
-        Step("a", tool=first),
-        Step("b", tool=second, arguments={"of": step_output("a")}, resources=["docs://rules"]),
+        ToolStep("a", tool=first),
+        ToolStep("b", tool=second, arguments={"of": step_output("a")}, resources=["docs://rules"]),
     ]
     server.add_workflow(Workflow(name="flow", description="work", steps=steps))
     return server
@@ -162,7 +173,7 @@ def test_an_unreadable_resource_is_named_instead_of_its_tool(baton: Connect, era
     def shelf(number: int) -> str:
         raise ToolError("the shelf is locked")
 
-    step = Step("three", tool=lend, arguments={"book": prompt_arg("book")}, resources=["shelf://3"])
+    step = ToolStep("three", tool=lend, arguments={"book": prompt_arg("book")}, resources=["shelf://3"])
     book = Argument("book", required=True)
     server.add_workflow(Workflow(name="flow", description="lend", arguments=[book], steps=[step]))
     client = baton(server, era=era)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Server, Step, ToolError, Workflow, constant, item
+from mcp_baton import ListStep, Server, ToolError, ToolStep, Workflow, constant, item
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.testing import Client, Connect, connect
 from tests.support.client import Era
@@ -24,9 +24,9 @@ class Bank:
         self.server = Server("bank", task_ids="text")
         self.server.add_tool(self.fetch)
         self.server.add_tool(self.pay, only_in=["refund"], **options)
-        fetch = Step("fetch", tool="fetch", retryable=True)
-        pay = Step("pay", {"order": constant("A-17")}, tool="pay", retryable=True)
-        mail = Step("mail", tool="fetch")
+        fetch = ToolStep("fetch", tool="fetch", retryable=True)
+        pay = ToolStep("pay", {"order": constant("A-17")}, tool="pay", retryable=True)
+        mail = ToolStep("mail", tool="fetch")
         self.server.add_workflow(Workflow(name="refund", description="refund", steps=[fetch, pay, mail]))
 
     def fetch(self) -> str:
@@ -160,8 +160,8 @@ def test_a_continuation_of_a_list_runs_only_for_its_open_elements() -> None:
         payments.append(order)
         return order
 
-    fetch_step = Step("fetch", tool="fetch")
-    steps = [fetch_step, Step("pay", {"order": item()}, tool="pay", each=fetch_step)]
+    fetch_step = ToolStep("fetch", tool="fetch")
+    steps = [fetch_step, ListStep("pay", {"order": item()}, tool="pay", each=fetch_step)]
     server.add_workflow(Workflow(name="refund", description="refund", steps=steps))
     with connect(server) as client:
         run = client.call_workflow("refund")
@@ -196,10 +196,10 @@ def test_mistakes_are_found_when_the_handler_is_built(only_in: list[str], durabl
     def pay() -> None:
         """Pay."""
 
-    steps = [Step("pay", tool="pay")]
+    steps = [ToolStep("pay", tool="pay")]
     server.add_workflow(Workflow(name="refund", description="refund", steps=steps, durable=durable))
     server.add_tool(lambda: None, name="nothing")
-    other_steps = [Step("nothing", tool="nothing")]
+    other_steps = [ToolStep("nothing", tool="nothing")]
     server.add_workflow(Workflow(name="other", description="nothing", steps=other_steps))
 
     with pytest.raises(WorkflowError, match=re.escape(cause)):

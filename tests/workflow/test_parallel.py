@@ -10,10 +10,11 @@ import pytest
 
 from mcp_baton import (
     Context,
+    ListStep,
     Retry,
     Server,
-    Step,
     ToolError,
+    ToolStep,
     Workflow,
     ask_user,
     constant,
@@ -29,6 +30,7 @@ from mcp_baton.tasks.record import RENEW_MS
 from mcp_baton.tasks.variables import MAX_VARIABLES
 from mcp_baton.telemetry import SILENT
 from mcp_baton.testing import connect
+from mcp_baton.workflow.steps.step import Step
 from tests.sent import Requests
 from tests.support.client import Client, Clock, Table
 from tests.support.handler import MakeClient
@@ -70,12 +72,12 @@ class Meeting:
 
 
 def meet(name: str, **options: Any) -> Step:
-    return Step(name, {"name": constant(name)}, tool="meet", **options)
+    return ToolStep(name, {"name": constant(name)}, tool="meet", **options)
 
 
 def work(name: str, uses: str | None = None, after_steps: tuple[str, ...] = (), **options: Any) -> Step:
     arguments: dict[str, Any] = {"name": constant(name), **({"after": step_output(uses)} if uses else {})}
-    return Step(name, arguments, tool="work", after=after_steps, **options)
+    return ToolStep(name, arguments, tool="work", after=after_steps, **options)
 
 
 def test_independent_steps_run_at_the_same_time(make_client: MakeClient) -> None:
@@ -119,7 +121,7 @@ def test_at_most_as_many_steps_run_at_the_same_time_as_the_workflow_allows() -> 
         with lock:
             running_count -= 1
 
-    steps = [Step(f"s{number}", tool="count") for number in range(12)]
+    steps = [ToolStep(f"s{number}", tool="count") for number in range(12)]
     server.add_workflow(Workflow(name="flow", description="run", steps=steps, parallel=3))
     with connect(server) as client:
         assert client.call_workflow("flow").completed
@@ -148,7 +150,7 @@ def test_a_step_waits_for_the_steps_in_after_and_for_the_tools_that_may_set_its_
     meeting.add(
         work("sets"),
         work("early"),
-        Step("reads", {"name": task_variable("by_sets")}, tool="work"),
+        ToolStep("reads", {"name": task_variable("by_sets")}, tool="work"),
         work("then", after_steps=("early", "reads")),
     )
     with connect(meeting.server) as client:
@@ -228,7 +230,7 @@ def test_calls_at_the_same_time_share_the_limit_on_variables() -> None:
             except ValueError as error:
                 errors.append(str(error))
 
-    steps = [Step(name, {"name": constant(name)}, tool="fill") for name in ("a", "b")]
+    steps = [ToolStep(name, {"name": constant(name)}, tool="fill") for name in ("a", "b")]
     server.add_workflow(Workflow(name="flow", description="run", steps=steps, parallel=2))
     with connect(server) as client:
         run = client.call_workflow("flow")
@@ -259,7 +261,7 @@ def test_a_run_starts_no_more_steps_after_its_task_was_cancelled(make_client: Ma
         clients[0].task("cancel", table.items[0]["sk"]["S"].removeprefix("TASK#"))
 
     last_step = work("last", after_steps=("cancel",))
-    meeting.add(Step("cancel", tool="cancel", checkpoint=True), work("a"), last_step, parallel=2)
+    meeting.add(ToolStep("cancel", tool="cancel", checkpoint=True), work("a"), last_step, parallel=2)
     clients.append(make_client(meeting.server))
 
     run = clients[0].get_prompt("flow")
@@ -276,7 +278,7 @@ def test_no_step_starts_when_the_time_is_over(make_client: MakeClient) -> None:
         """Use up the time."""
         clock.ms = 1_500
 
-    meeting.add(Step("stop", tool="stop"), *(work(name, after_steps=("stop",)) for name in "bc"), parallel=2)
+    meeting.add(ToolStep("stop", tool="stop"), *(work(name, after_steps=("stop",)) for name in "bc"), parallel=2)
     client = make_client(meeting.server, remaining_ms=clock)
 
     run = client.get_prompt("flow")
@@ -311,7 +313,7 @@ def test_the_claim_is_renewed_while_calls_run_in_other_threads(make_client: Make
         claim_renewed.set()
 
     meeting.server.tool(watch)
-    meeting.add(Step("watch", tool="watch"), work("a"), parallel=2)
+    meeting.add(ToolStep("watch", tool="watch"), work("a"), parallel=2)
     client = make_client(meeting.server, now_ms=now)
 
     assert client.get_prompt("flow").statuses == ["completed", "completed"]
@@ -330,7 +332,9 @@ def test_a_run_of_parallel_steps_costs_one_request_at_each_end(make_client: Make
 
 def test_a_worker_runs_steps_and_elements_at_the_same_time() -> None:
     meeting = Meeting(2)
-    list_step = Step("listed", {"name": item()}, tool="meet", each=constant(["c", "d"]), parallel=2, after=("a", "b"))
+    list_step = ListStep(
+        "listed", {"name": item()}, tool="meet", each=constant(["c", "d"]), parallel=2, after=("a", "b")
+    )
     steps = [meet("a"), meet("b"), list_step]
     meeting.server.add_workflow(Workflow(name="later", description="run", steps=steps, parallel=2, background=True))
     with connect(meeting.server) as client:
@@ -349,7 +353,7 @@ def test_every_failed_step_is_counted_and_the_calls_of_a_list_do_not_count_as_re
     meeting = Meeting()
     meeting.errors = {"a": 1, "c": 1, "x": 1}
     retry = Retry(attempts=2, first_s=0, max_s=0)
-    list_step = Step("listed", {"name": item()}, tool="work", each=constant(["x", "y", "z"]), retry=retry)
+    list_step = ListStep("listed", {"name": item()}, tool="work", each=constant(["x", "y", "z"]), retry=retry)
     meeting.add(work("a"), work("b"), work("c"), list_step)
     with connect(meeting.server) as client:
         client.call_workflow("flow")

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
 
-from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Context, Fetch, Server, ToolError, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.testing import Client, Connect, Run
 from mcp_baton.workflow.sources import Source
 from tests.support.client import Era, related_meta
@@ -49,9 +49,9 @@ def refunds_server(refund: Callable[..., object], **step: Any) -> Server:
             description="refund an order",
             arguments=[Argument("order_id", "Order", required=True), Argument("amount", "EUR", type=float)],
             steps=[
-                Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
-                Step("refund", tool="refund", **{"arguments": refund_arguments, **step}),
-                Step("notify", tool="send_mail", arguments=mail_arguments),
+                ToolStep("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
+                ToolStep("refund", tool="refund", **{"arguments": refund_arguments, **step}),
+                ToolStep("notify", tool="send_mail", arguments=mail_arguments),
             ],
         )
     )
@@ -178,8 +178,8 @@ def test_a_resource_that_cannot_be_fetched_is_a_tool_error_without_a_tool(baton:
     def everything(topic: str) -> str:
         raise AssertionError(f"{topic} is not a name")
 
-    step = Step("read", resources=[uri], retryable=True)
-    server.add_workflow(Workflow(name="flow", description="read", steps=[step, Step("again", resources=["docs://a"])]))
+    step = Fetch("read", resources=[uri], retryable=True)
+    server.add_workflow(Workflow(name="flow", description="read", steps=[step, Fetch("again", resources=["docs://a"])]))
     client = baton(server)
     paused_run = client.get_prompt("flow")
     assert re.search(error, paused_run.pause.error)

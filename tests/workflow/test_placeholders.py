@@ -15,7 +15,7 @@ from mcp_baton import (
     Header,
     RegistrationError,
     Server,
-    Step,
+    ToolStep,
     Workflow,
     constant,
     prompt_arg,
@@ -47,8 +47,8 @@ class Press:
             self.server.tool(function)
         arguments = [Argument("name", required=True), Argument("copies", type=int), Argument("note")]
         steps = [
-            Step("read", tool="read_page", arguments={"name": prompt_arg("name")}),
-            Step(
+            ToolStep("read", tool="read_page", arguments={"name": prompt_arg("name")}),
+            ToolStep(
                 "print",
                 tool="print_page",
                 arguments={
@@ -57,10 +57,12 @@ class Press:
                     "note": prompt_arg("note"),
                 },
             ),
-            Step("file", tool="file", arguments={"text": step_output("print", "done"), "into": step_output("read")}),
-            Step("ask", tool="ask", arguments={"page": step_output("read", "pages.0")}),
+            ToolStep(
+                "file", tool="file", arguments={"text": step_output("print", "done"), "into": step_output("read")}
+            ),
+            ToolStep("ask", tool="ask", arguments={"page": step_output("read", "pages.0")}),
         ]
-        first = Step("first", tool="print_page", arguments={"text": constant("title"), "page": constant(1)})
+        first = ToolStep("first", tool="print_page", arguments={"text": constant("title"), "page": constant(1)})
         for name, workflow_steps in (("publish", steps), ("pair", [steps[0], first, steps[1]])):
             self.server.add_workflow(Workflow(name=name, description=name, arguments=arguments, steps=workflow_steps))
 
@@ -264,10 +266,10 @@ class Library:
         self.server.tool(self.free)
         sizes = {"small": 9_000, "large": 1_100_000}
         steps = [
-            Step(name, tool="write", arguments={"seed": constant(seed), "size": constant(size)})
+            ToolStep(name, tool="write", arguments={"seed": constant(seed), "size": constant(size)})
             for seed, (name, size) in enumerate(sizes.items())
         ]
-        steps += [Step(f"echo-{name}", tool="echo", arguments={"text": step_output(name)}) for name in sizes]
+        steps += [ToolStep(f"echo-{name}", tool="echo", arguments={"text": step_output(name)}) for name in sizes]
         self.server.add_workflow(Workflow(name="copy", description="copy", steps=steps))
 
     def write(self, seed: int, size: int) -> str:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mcp_baton import Argument, Step, Workflow, prompt_arg, step_output, task_variable
+from mcp_baton import Argument, Fetch, ToolStep, Workflow, prompt_arg, step_output, task_variable
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueNotKept
 from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, RESULT_PREFIX
 from mcp_baton.tools.secrets import stored_arguments
@@ -33,12 +33,12 @@ FLOW = Workflow(
     description="flow",
     arguments=[Argument("order"), Argument("note"), Argument("pin", secret=True)],
     steps=[
-        Step("fetch", tool="get", arguments={"id": prompt_arg("order")}, binding="it"),
-        Step("again", tool="get", arguments={"id": step_output("it", "lines.0.id")}),
-        Step("read", resources=["docs://{x}"], template_bindings={"x": step_output("again", ODD)}),
-        Step("pay", tool="pay", arguments={"of": step_output("again"), "to": task_variable("who", "mail")}),
-        Step("mail", tool="mail", arguments={"of": step_output("pay", "id"), "v": task_variable("who")}),
-        Step("last", tool="mail", arguments={"of": step_output("read"), "to": prompt_arg("note")}),
+        ToolStep("fetch", tool="get", arguments={"id": prompt_arg("order")}, binding="it"),
+        ToolStep("again", tool="get", arguments={"id": step_output("it", "lines.0.id")}),
+        Fetch("read", resources=["docs://{x}"], template_bindings={"x": step_output("again", ODD)}),
+        ToolStep("pay", tool="pay", arguments={"of": step_output("again"), "to": task_variable("who", "mail")}),
+        ToolStep("mail", tool="mail", arguments={"of": step_output("pay", "id"), "v": task_variable("who")}),
+        ToolStep("last", tool="mail", arguments={"of": step_output("read"), "to": prompt_arg("note")}),
     ],
 )
 """Two steps call `get` and two call `mail`. One only reads a resource."""

@@ -6,7 +6,8 @@ from typing import Annotated
 import pytest
 from pydantic import AfterValidator
 
-from mcp_baton import Argument, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Fetch, Server, ToolError, ToolStep, Workflow, constant, prompt_arg, step_output
+from mcp_baton.workflow.steps.step import Step
 from tests.support.client import Answer
 from tests.support.handler import MakeClient
 
@@ -42,26 +43,26 @@ def attacked_server() -> Server:
         return f"About {topic}"
 
     arguments = {"text": prompt_arg("text")}
-    echo_step = Step("echo", tool="echo", arguments=arguments)
-    stop = Step("stop", tool="fail", arguments={"text": constant("no")})
+    echo_step = ToolStep("echo", tool="echo", arguments=arguments)
+    stop = ToolStep("stop", tool="fail", arguments={"text": constant("no")})
     output = step_output("echo", "text")
     flows: dict[str, list[Step]] = {
-        "argument": [echo_step, stop, Step("later", tool="echo", arguments=arguments)],
-        "result": [echo_step, stop, Step("later", tool="echo", arguments={"text": step_output("echo")})],
-        "error": [Step("stop", tool="fail", arguments=arguments)],
-        "guidance": [Step("stop", tool="fail", arguments={"text": constant("no")}, guidance="Mind {text}!")],
-        "problem": [Step("pay", tool="pay", arguments={"account": prompt_arg("text")})],
-        "field": [echo_step, Step("pay", tool="pay_all", arguments={"accounts": step_output("echo")})],
-        "constant": [stop, Step("later", tool="echo", arguments={"text": constant("Mind {text}!")})],
-        "uri": [Step("read", resources=["docs://{text}"]), stop, Step("again", resources=["docs://{text}"])],
+        "argument": [echo_step, stop, ToolStep("later", tool="echo", arguments=arguments)],
+        "result": [echo_step, stop, ToolStep("later", tool="echo", arguments={"text": step_output("echo")})],
+        "error": [ToolStep("stop", tool="fail", arguments=arguments)],
+        "guidance": [ToolStep("stop", tool="fail", arguments={"text": constant("no")}, guidance="Mind {text}!")],
+        "problem": [ToolStep("pay", tool="pay", arguments={"account": prompt_arg("text")})],
+        "field": [echo_step, ToolStep("pay", tool="pay_all", arguments={"accounts": step_output("echo")})],
+        "constant": [stop, ToolStep("later", tool="echo", arguments={"text": constant("Mind {text}!")})],
+        "uri": [Fetch("read", resources=["docs://{text}"]), stop, Fetch("again", resources=["docs://{text}"])],
         "bound-uri": [
             echo_step,
-            Step("read", resources=["docs://x?{t}"], template_bindings={"t": output}),
+            Fetch("read", resources=["docs://x?{t}"], template_bindings={"t": output}),
             stop,
-            Step("again", tool="echo", resources=["docs://x?{t}"], template_bindings={"t": output}),
+            ToolStep("again", tool="echo", resources=["docs://x?{t}"], template_bindings={"t": output}),
         ],
-        "whole-uri": [stop, Step("again", resources=["{text}"])],
-        "whole-uri-read": [Step("read", resources=["{text}"]), stop],
+        "whole-uri": [stop, Fetch("again", resources=["{text}"])],
+        "whole-uri-read": [Fetch("read", resources=["{text}"]), stop],
     }
     for name, steps in flows.items():
         server.add_workflow(

@@ -8,7 +8,7 @@ from typing import Any, override
 import pytest
 from rich.console import Console
 
-from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Context, Server, ToolError, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.cli.remote.client import Remote
 from mcp_baton.cli.remote.printing import print_run
 from mcp_baton.tasks.record import LEASE_MS
@@ -44,13 +44,13 @@ class Payments:
             return "sent"
 
         steps = [
-            Step("quote", tool=quote, arguments={"order_id": prompt_arg("order_id")}, checkpoint=True),
-            Step(
+            ToolStep("quote", tool=quote, arguments={"order_id": prompt_arg("order_id")}, checkpoint=True),
+            ToolStep(
                 "charge",
                 tool=charge,
                 arguments={"order_id": prompt_arg("order_id"), "amount": step_output("quote", "total")},
             ),
-            Step("mail", tool=mail, arguments={"receipt": step_output("charge")}),
+            ToolStep("mail", tool=mail, arguments={"receipt": step_output("charge")}),
         ]
         order = Argument("order_id", "The order", required=True)
         server.add_workflow(Workflow(name="pay", description="pay an order", arguments=[order], steps=steps))
@@ -204,8 +204,8 @@ def test_a_key_of_a_call_with_a_secret_is_not_shown() -> None:
         return text
 
     steps = [
-        Step("transfer", tool=transfer, arguments={"pin": prompt_arg("pin")}),
-        Step("note", tool=note, arguments={"text": constant("with {pin}")}),
+        ToolStep("transfer", tool=transfer, arguments={"pin": prompt_arg("pin")}),
+        ToolStep("note", tool=note, arguments={"text": constant("with {pin}")}),
     ]
     pin = Argument("pin", "The PIN", required=True, secret=True)
     server.add_workflow(Workflow(name="send", description="send money", arguments=[pin], steps=steps))

@@ -5,16 +5,18 @@ from typing import Any
 
 import pytest
 
+from mcp_baton import Fetch, ToolStep
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import InvalidField, Mismatch, Prepared
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.pause import SchemaMismatch, UnresolvableParams, UnresolvedDependency
 from mcp_baton.workflow.resolve import Known, Ready
 from mcp_baton.workflow.run import OpenRun, RunInput
 from mcp_baton.workflow.sources import Found, Source, constant, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.steps.step import Step
 from tests.fakes import ScriptedHost
 
 ORDER: dict[str, Json] = {"id": "A-17", "total": 30.0, "note": None, "lines": [{"sku": "x"}], "topic": "a/b"}
@@ -43,7 +45,7 @@ def situation(
     variables: Mapping[str, Json] | None = None,
 ) -> Known:
     """Return a workflow with this step, and what is known before the step."""
-    fetch = Step("fetch", tool="fetch_order", binding="order")
+    fetch = ToolStep("fetch", tool="fetch_order", binding="order")
     workflow = Workflow(
         name="w", description="d", arguments=[Argument("id"), Argument("amount", type=float)], steps=[fetch, step]
     )
@@ -59,7 +61,7 @@ def situation(
 
 
 def call(**arguments: Source) -> Step:
-    return Step("next", tool="refund", arguments=arguments)
+    return ToolStep("next", tool="refund", arguments=arguments)
 
 
 def ready(arguments: JsonObject) -> Ready:
@@ -156,15 +158,15 @@ def test_arguments_that_do_not_satisfy_the_schema_are_a_mismatch() -> None:
 
 LOCATED = {
     "a step with only resources needs no schema": (
-        Step("next", resources=["docs://faq", "docs://{id}"]),
+        Fetch("next", resources=["docs://faq", "docs://{id}"]),
         ["docs://faq", "docs://7"],
     ),
     "template bindings replace prompt arguments": (
-        Step("next", resources=["docs://{id}/{n}"], template_bindings={"id": constant("x y"), "n": constant(3)}),
+        Fetch("next", resources=["docs://{id}/{n}"], template_bindings={"id": constant("x y"), "n": constant(3)}),
         ["docs://x%20y/3"],
     ),
     "a value fills only one segment": (
-        Step("next", resources=["docs://{t}"], template_bindings={"t": step_output("order", "topic")}),
+        Fetch("next", resources=["docs://{t}"], template_bindings={"t": step_output("order", "topic")}),
         ["docs://a%2Fb"],
     ),
 }
@@ -182,24 +184,24 @@ def test_uris_are_filled_from_known_values(step: Step, uris: list[str]) -> None:
     ("step", "reason"),
     [
         pytest.param(
-            Step("next", resources=["docs://{t}"], template_bindings={"t": step_output("order", "nothing")}),
+            Fetch("next", resources=["docs://{t}"], template_bindings={"t": step_output("order", "nothing")}),
             UnresolvableParams(
                 "next", "t", "", "'nothing' is not in the output of step 'fetch': it is an object without this field"
             ),
             id="a missing path",
         ),
         pytest.param(
-            Step("next", resources=["docs://{t}"], template_bindings={"t": prompt_arg("amount")}),
+            Fetch("next", resources=["docs://{t}"], template_bindings={"t": prompt_arg("amount")}),
             UnresolvableParams("next", "t", "", "the prompt argument 't' was not given"),
             id="a bound prompt argument that was not given",
         ),
         pytest.param(
-            Step("next", resources=["docs://{amount}"]),
+            Fetch("next", resources=["docs://{amount}"]),
             UnresolvableParams("next", "amount", "", "the prompt argument 'amount' was not given"),
             id="a prompt argument that was not given",
         ),
         pytest.param(
-            Step("next", tool="refund", resources=["docs://{amount}"]),
+            ToolStep("next", tool="refund", resources=["docs://{amount}"]),
             UnresolvableParams("next", "amount", "refund", "the prompt argument 'amount' was not given"),
             id="the resource of a tool step",
         ),
@@ -210,7 +212,7 @@ def test_a_uri_without_a_value_is_unresolvable(step: Step, reason: UnresolvableP
 
 
 def test_a_uri_that_needs_the_steps_own_output_does_not_block_it() -> None:
-    step = Step(
+    step = ToolStep(
         "next", tool="refund", resources=["docs://{t}"], template_bindings={"t": step_output("next")}, arguments={}
     )
 
@@ -218,13 +220,13 @@ def test_a_uri_that_needs_the_steps_own_output_does_not_block_it() -> None:
 
 
 def test_a_template_whose_producer_failed_is_an_unresolved_dependency() -> None:
-    step = Step("next", resources=["docs://{t}"], template_bindings={"t": step_output("order")})
+    step = Fetch("next", resources=["docs://{t}"], template_bindings={"t": step_output("order")})
 
     assert decide(step, status=StepStatus.FAILED) == UnresolvedDependency("next", "order", "fetch", "")
 
 
 def test_after_a_write_sources_use_the_written_variables() -> None:
-    workflow = Workflow(name="w", description="d", steps=[Step("one", tool="do")])
+    workflow = Workflow(name="w", description="d", steps=[ToolStep("one", tool="do")])
     run = OpenRun(workflow, RunInput({}, {}), None, TaskVariables({"who": "ann"}), {})
     assert run.known.resolve(task_variable("who")) == Found("ann")
 

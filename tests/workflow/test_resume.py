@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Argument, Context, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Context, Fetch, Server, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
 from tests.support.client import Clock, Script, Table
@@ -45,9 +45,9 @@ def orders_server(**refund: Any) -> Server:
         **refund,
     }
     steps = [
-        Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, guidance="Once."),
-        Step("refund", tool="refund", **refund_options),
-        Step("notify", tool="send_mail", arguments={"text": constant("{order_id} {note}")}),
+        ToolStep("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, guidance="Once."),
+        ToolStep("refund", tool="refund", **refund_options),
+        ToolStep("notify", tool="send_mail", arguments={"text": constant("{order_id} {note}")}),
     ]
     arguments = [Argument("order_id", required=True), Argument("note"), Argument("amount", type=float)]
     for name in ("refund_order", "second_flow"):
@@ -205,7 +205,7 @@ def test_a_resume_reports_progress_from_its_first_open_step(
         ctx.report_progress(1, 2, "half way")
         return "a"
 
-    steps = [Step("read", resources=["docs://a"]), Step("work", tool="work")]
+    steps = [Fetch("read", resources=["docs://a"]), ToolStep("work", tool="work")]
     server.add_workflow(Workflow(name="flow", description="work", steps=steps))
     client = make_client(server)
     task = client.get_prompt("flow").task_id

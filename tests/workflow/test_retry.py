@@ -6,7 +6,7 @@ The errors that are retried and the waits are tested in tests/workflow/test_retr
 from collections.abc import Callable
 from typing import Any, cast
 
-from mcp_baton import Retry, Server, Step, ToolError, Workflow, constant
+from mcp_baton import Retry, Server, ToolError, ToolStep, Workflow, constant
 from mcp_baton.testing import Connect
 
 EVEN = Retry(attempts=3, first_s=4, factor=2, jitter=False)
@@ -15,7 +15,7 @@ EVEN = Retry(attempts=3, first_s=4, factor=2, jitter=False)
 def one_step(tool: Callable[..., Any], **step: Any) -> Server:
     server = Server("shop")
     server.tool(name="work")(tool)
-    server.add_workflow(Workflow(name="flow", description="work", steps=[Step("work", tool="work", **step)]))
+    server.add_workflow(Workflow(name="flow", description="work", steps=[ToolStep("work", tool="work", **step)]))
     return server
 
 

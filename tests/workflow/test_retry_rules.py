@@ -8,15 +8,15 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
-from mcp_baton import RegistrationError, Retry, Step, ToolError
+from mcp_baton import RegistrationError, Retry, Server, ToolError, ToolStep, Workflow
 from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.calls import FIRST_ATTEMPT, Attempt
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Prepared, Succeeded
-from mcp_baton.workflow.definition import random_fraction
 from mcp_baton.workflow.engine import AttemptResult, attempt
 from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.lease import Lease, TaskOver
+from mcp_baton.workflow.steps.retry import random_fraction
 
 EVEN = Retry(attempts=4, first_s=0.5, factor=2, max_s=30, jitter=False)
 OVER = TaskOver(TaskStatus.CANCELLED)
@@ -57,7 +57,7 @@ class FakeHost:
     def run_step(
         self, retry: Retry | None, *, retryable: bool = False, fraction: Callable[[], float] = lambda: 0.5
     ) -> AttemptResult:
-        step = Step("s", tool="t", retry=retry, retryable=retryable)
+        step = ToolStep("s", tool="t", retry=retry, retryable=retryable)
         call = Prepared("t", {}, {})
         return attempt(step, cast("Host", self), call, FIRST_ATTEMPT, None, cast("Lease", self), fraction)
 
@@ -95,20 +95,19 @@ def test_on_accepts_one_exception_type_or_several() -> None:
 
 @pytest.mark.parametrize("retry", [3, {"attempts": 3}, Retry])
 def test_a_steps_retry_must_be_a_retry(retry: Any) -> None:
-    with pytest.raises(RegistrationError, match="retry="):
-        Step("s", tool="t", retry=retry)
+    server = Server("s")
+    server.add_tool(lambda: None, name="t")
+    server.add_workflow(Workflow(name="w", description="d", steps=[ToolStep("s", tool="t", retry=retry)]))
 
-
-def test_a_step_without_a_tool_cannot_have_a_retry() -> None:
-    with pytest.raises(RegistrationError, match="'s'"):
-        Step("s", resources=["docs://a"], retry=Retry())
+    with pytest.raises(RegistrationError, match="step 's': retry="):
+        server.check()
 
 
 def test_a_retry_counts_for_equality_but_not_for_the_fingerprint() -> None:
-    without_retry, with_retry = Step("s", tool="t"), Step("s", tool="t", retry=Retry())
+    without_retry, with_retry = ToolStep("s", tool="t"), ToolStep("s", tool="t", retry=Retry())
 
     assert without_retry != with_retry
-    assert with_retry == Step("s", tool="t", retry=Retry())
+    assert with_retry == ToolStep("s", tool="t", retry=Retry())
     assert without_retry.fingerprint == with_retry.fingerprint
 
 

@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import (
-    Argument,
-    Server,
-    Step,
-    Workflow,
-    constant,
-    prompt_arg,
-    step_output,
-)
+from mcp_baton import Argument, Fetch, Server, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.testing import Connect
 from tests.support.client import Era, Table, related_meta
 from tests.support.handler import MakeClient
@@ -55,19 +47,19 @@ def orders_server(**workflow: Any) -> Server:
             description="refund an order",
             arguments=[Argument("order_id", "Order to refund", required=True), Argument("note", "For the customer")],
             steps=[
-                Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order"),
-                Step(
+                ToolStep("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order"),
+                Fetch(
                     "policy",
                     resources=["docs://{topic}"],
                     template_bindings={"topic": step_output("order", "category")},
                 ),
-                Step(
+                ToolStep(
                     "refund",
                     tool="refund",
                     guidance="Refund no more than the total of {order_id}; {unknown} stays.",
                     arguments={"order_id": prompt_arg("order_id"), "amount": step_output("order", "lines.0.total")},
                 ),
-                Step(
+                ToolStep(
                     "notify",
                     tool="send_mail",
                     resources=["docs://mail"],
@@ -154,7 +146,7 @@ def test_prompt_arguments_are_converted_for_tools_but_not_in_texts(baton: Connec
     def echo(amount: float, tags: list[str], text: str) -> list[Any]:
         return [amount, tags, text]
 
-    step = Step(
+    step = ToolStep(
         "only",
         tool=echo,
         arguments={"amount": prompt_arg("amount"), "tags": prompt_arg("tags"), "text": constant("{amount} EUR")},

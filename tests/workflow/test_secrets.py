@@ -9,15 +9,17 @@ import pytest
 from mcp_baton import (
     Argument,
     Context,
+    Fetch,
     Server,
-    Step,
     ToolError,
+    ToolStep,
     Workflow,
     WorkflowError,
     constant,
     prompt_arg,
     step_output,
 )
+from mcp_baton.workflow.steps.step import Step
 from tests.support.client import Answer, Era, JsonDict, Table
 from tests.support.handler import MakeClient
 
@@ -56,8 +58,8 @@ def secret_server(calls: list[JsonDict], errors: list[str] | None = None, **chan
             Argument("pin", "The bank's PIN.", required=True, secret=True),
         ],
         "steps": [
-            Step("login", tool="login", arguments={"account": prompt_arg("account"), "pin": prompt_arg("pin")}),
-            Step(
+            ToolStep("login", tool="login", arguments={"account": prompt_arg("account"), "pin": prompt_arg("pin")}),
+            ToolStep(
                 "pay",
                 tool="pay",
                 guidance="Never say {pin}.",
@@ -67,7 +69,7 @@ def secret_server(calls: list[JsonDict], errors: list[str] | None = None, **chan
                     "note": constant("for {account}"),
                 },
             ),
-            Step("sign", tool="sign", arguments={"pin": prompt_arg("pin")}),
+            ToolStep("sign", tool="sign", arguments={"pin": prompt_arg("pin")}),
         ],
         **changes,
     }
@@ -210,13 +212,13 @@ def test_a_secret_that_does_not_convert_is_not_quoted(make_client: MakeClient) -
 @pytest.mark.parametrize(
     ("step", "arguments", "message"),
     [
-        (Step("s", resources=["docs://{pin}"]), [Argument("pin", secret=True)], "into a URI"),
+        (Fetch("s", resources=["docs://{pin}"]), [Argument("pin", secret=True)], "into a URI"),
         (
-            Step("s", resources=["docs://{x}"], template_bindings={"x": constant("a{pin}")}),
+            Fetch("s", resources=["docs://{x}"], template_bindings={"x": constant("a{pin}")}),
             [Argument("pin", secret=True)],
             "into a URI",
         ),
-        (Step("s", resources=["docs://x"]), [Argument("pin", secret=True, default="1234")], "no default"),
+        (Fetch("s", resources=["docs://x"]), [Argument("pin", secret=True, default="1234")], "no default"),
     ],
 )
 def test_a_secret_in_a_uri_and_one_with_a_default_are_refused(
@@ -280,8 +282,8 @@ def test_a_secret_that_is_too_large_to_be_searched_for_is_refused(
             description="sign",
             arguments=[Argument("keys", required=True, secret=True, type=kind)],
             steps=[
-                Step("look", tool="look", arguments={"account": constant("A-1")}),
-                Step("sign", tool="sign", arguments={"keys": prompt_arg("keys")}),
+                ToolStep("look", tool="look", arguments={"account": constant("A-1")}),
+                ToolStep("sign", tool="sign", arguments={"keys": prompt_arg("keys")}),
             ],
         )
     )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_baton import Argument, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Server, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.cli.stored_tasks import Verdicts
 from mcp_baton.local.dynamodb import create_table, embedded_client
@@ -16,6 +16,7 @@ from mcp_baton.settings import Settings
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, StepStatus, TaskRecord
 from mcp_baton.workflow.run import RunInput, new_task
+from mcp_baton.workflow.steps.step import Step
 from tests.support.client import Client
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def steps(draw: st.DrawFn, arguments: list[Argument]) -> list[Step]:
         inputs = [prompt_arg(argument.name) for argument in arguments]
         sources = [constant(1), *inputs, *(step_output(step.name) for step in drawn_steps)]
         tool, source = draw(st.sampled_from(["one", "two"])), draw(st.sampled_from(sources))
-        drawn_steps.append(Step(name, tool=tool, arguments={"value": source}))
+        drawn_steps.append(ToolStep(name, tool=tool, arguments={"value": source}))
     return drawn_steps
 
 
@@ -64,10 +65,10 @@ def changes(draw: st.DrawFn, old_workflow: Workflow) -> Workflow | None:
     arguments += draw(st.lists(argument_named("new"), max_size=1))
     new_steps: list[Step] = []
     for step in old_workflow.steps:
-        reworded_step = Step(step.name, tool=step.tool, arguments=step.arguments, guidance="Look twice")
-        changed_step = Step(step.name, tool="one", arguments={"value": constant(2)})
+        reworded_step = ToolStep(step.name, tool=step.tool or "", arguments=step.arguments, guidance="Look twice")
+        changed_step = ToolStep(step.name, tool="one", arguments={"value": constant(2)})
         new_steps.append(draw(st.sampled_from([step, step, reworded_step, changed_step])))
-    for added_step in draw(st.lists(st.just(Step("new", tool="two")), max_size=1)):
+    for added_step in draw(st.lists(st.just(ToolStep("new", tool="two")), max_size=1)):
         new_steps.insert(draw(st.integers(0, len(new_steps))), added_step)
     removed_name = draw(st.sampled_from([None, None, *NAMES]))
     remaining_steps: list[Step] = []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Context, Server, Step, Workflow
+from mcp_baton import Context, Server, ToolStep, Workflow
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.http import ClientGone
 from tests.support.client import BOUND_S, Answer, Client, Clock, Sink, Table, begin
@@ -30,7 +30,7 @@ class DisconnectedSink(Sink):
 
 def one_step(server: Server, tool: str) -> None:
     server.add_workflow(
-        Workflow(name="flow", description="work", steps=[Step("slow", tool=tool), Step("next", tool=tool)])
+        Workflow(name="flow", description="work", steps=[ToolStep("slow", tool=tool), ToolStep("next", tool=tool)])
     )
 
 
@@ -417,6 +417,6 @@ def test_a_tool_is_not_started_if_its_resources_took_all_the_time(make_client: M
     def work() -> None:
         raise AssertionError("it must not be called")
 
-    steps = [Step("slow", tool="work", resources=["docs://slow"])]
+    steps = [ToolStep("slow", tool="work", resources=["docs://slow"])]
     server.add_workflow(Workflow(name="flow", description="work", steps=steps))
     assert make_client(server, remaining_ms=clock).get_prompt("flow").statuses == ["failed"]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_baton import Server, Step, ToolError, Workflow
+from mcp_baton import Server, ToolError, ToolStep, Workflow
 from tests.support.background import Time
 from tests.support.client import Client, Era
 from tests.support.handler import MakeClient
@@ -39,7 +39,7 @@ def client(make_client: MakeClient, era: Era, time: Time) -> Client:
         time.pass_s(5)
         return "sent"
 
-    steps = [Step(name, tool=name) for name in ("fetch", "refund", "notify")]
+    steps = [ToolStep(name, tool=name) for name in ("fetch", "refund", "notify")]
     server.add_workflow(Workflow(name="flow", description="work", steps=steps))
     return make_client(server, era=era, clock=time.monotonic, now_ms=time.now_ms)
 

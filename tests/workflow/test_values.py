@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcp_baton import Argument, Context, Server, Step, Workflow, item, step, step_output
+from mcp_baton import Argument, Context, Server, ToolStep, Workflow, item, step, step_output
 from mcp_baton.exceptions import ValueLost
 from mcp_baton.protocol.json import MAX_LEVELS, dumps
 from mcp_baton.testing import Connect
@@ -63,13 +63,13 @@ def returning(*values: Any) -> Server:
             return value
 
         server.tool(name=f"t{index}")(return_value)
-        steps.append(Step(f"s{index}", tool=f"t{index}"))
+        steps.append(ToolStep(f"s{index}", tool=f"t{index}"))
 
     @server.tool
     def echo(value: Any) -> Any:
         return value
 
-    steps.append(Step("echo", tool="echo", arguments={"value": step_output("s0")}))
+    steps.append(ToolStep("echo", tool="echo", arguments={"value": step_output("s0")}))
     server.add_workflow(Workflow(name="flow", description="return", steps=steps))
     return server
 

@@ -15,14 +15,15 @@ from mcp_baton import (
     Context,
     Retry,
     Server,
-    Step,
     ToolError,
+    ToolStep,
     Workflow,
     constant,
     prompt_arg,
     step,
     task_variable,
 )
+from mcp_baton.workflow.steps.step import Step
 from tests.questions.test_rounds import talk
 from tests.support.client import Answer, Client, Clock, Era, begin, task_meta
 from tests.support.handler import MakeClient
@@ -69,19 +70,19 @@ class Post:
 
 
 def mail(name: str, **options: Any) -> Step:
-    return Step(name, tool="mail", arguments={"to": constant(name)}, **options)
+    return ToolStep(name, tool="mail", arguments={"to": constant(name)}, **options)
 
 
 WORKFLOWS: dict[str, list[Step]] = {
     "two": [mail("ann"), mail("bob")],
     "one": [mail("ann", retry=Retry(attempts=3, first_s=0, max_s=0))],
-    "same": [mail("ann"), Step("again", tool="mail", arguments={"to": constant("ann")})],
+    "same": [mail("ann"), ToolStep("again", tool="mail", arguments={"to": constant("ann")})],
     "copies": [
-        Step("one", tool="mail", arguments={"to": constant("ann"), "copies": prompt_arg("copies")}),
+        ToolStep("one", tool="mail", arguments={"to": constant("ann"), "copies": prompt_arg("copies")}),
         mail("bob"),
     ],
-    "asking": [Step("ask", tool="ask", arguments={"to": constant("ann")})],
-    "missing": [Step("open", tool="mail"), mail("bob")],
+    "asking": [ToolStep("ask", tool="ask", arguments={"to": constant("ann")})],
+    "missing": [ToolStep("open", tool="mail"), mail("bob")],
 }
 
 

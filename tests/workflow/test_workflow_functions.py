@@ -9,7 +9,20 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcp_baton import Argument, Context, Retry, Server, Step, Workflow, constant, fetch, prompt_arg, step, step_output
+from mcp_baton import (
+    Argument,
+    Context,
+    Fetch,
+    Retry,
+    Server,
+    ToolStep,
+    Workflow,
+    constant,
+    fetch,
+    prompt_arg,
+    step,
+    step_output,
+)
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.testing import connect
 from mcp_baton.workflow.reference import Reference
@@ -64,7 +77,9 @@ def test_a_workflow_function_equals_the_same_workflow_written_with_steps() -> No
         step(lend, name="out", guidance="Be quick", checkpoint=True)(shelf=book.shelf, days=days)
         step("lend")(shelf="QK {title}", reader=pin)
 
-    find = Step("find_book", tool=find_book, arguments={"title": prompt_arg("title")}, retry=Retry(2), retryable=True)
+    find = ToolStep(
+        "find_book", tool=find_book, arguments={"title": prompt_arg("title")}, retry=Retry(2), retryable=True
+    )
     assert server.workflows["borrow"] == Workflow(
         name="borrow",
         title="Borrow",
@@ -77,15 +92,15 @@ def test_a_workflow_function_equals_the_same_workflow_written_with_steps() -> No
         ],
         steps=[
             find,
-            Step("rules", resources=["rules://{shelf}"], template_bindings={"shelf": find["shelf"]}),
-            Step(
+            Fetch("rules", resources=["rules://{shelf}"], template_bindings={"shelf": find["shelf"]}),
+            ToolStep(
                 "out",
                 {"shelf": step_output("find_book", "shelf"), "days": prompt_arg("days")},
                 tool=lend,
                 guidance="Be quick",
                 checkpoint=True,
             ),
-            Step("lend", {"shelf": constant("QK {title}"), "reader": Argument("pin")}, tool="lend"),
+            ToolStep("lend", {"shelf": constant("QK {title}"), "reader": Argument("pin")}, tool="lend"),
         ],
     )
 
@@ -110,12 +125,12 @@ def test_a_workflow_function_runs_as_any_other_workflow() -> None:
 
 
 def test_a_step_gets_its_name_from_its_tool_and_its_fields_are_sources() -> None:
-    find = Step(find_book, {"title": Argument("title")})
-    order = Step("order", tool="order")
+    find = ToolStep(find_book, {"title": Argument("title")})
+    order = ToolStep("order", tool="order")
 
     assert (find.name, find.tool) == ("find_book", "find_book")
     sources = {"x": step_output("order"), "y": step_output("order", "lines.0.total")}
-    assert Step("a", {"x": order, "y": order["lines"][0].total}, tool="t") == Step("a", sources, tool="t")
+    assert ToolStep("a", {"x": order, "y": order["lines"][0].total}, tool="t") == ToolStep("a", sources, tool="t")
 
 
 def test_the_decorator_returns_the_function_unchanged() -> None:

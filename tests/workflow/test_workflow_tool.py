@@ -11,7 +11,7 @@ import pytest
 from jsonschema_rs import validator_for
 from msgspec import structs
 
-from mcp_baton import Argument, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Fetch, Retry, Server, ToolError, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
 from mcp_baton.tools.arguments import TASK_ARGUMENT
@@ -61,10 +61,10 @@ def orders_server(**options: Any) -> Server:
         "note": prompt_arg("note"),
     }
     steps = [
-        Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
-        Step("policy", resources=["docs://policy"]),
-        Step("refund", tool="refund", arguments=refund_arguments, guidance="Mind {order_id}."),
-        Step(
+        ToolStep("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
+        Fetch("policy", resources=["docs://policy"]),
+        ToolStep("refund", tool="refund", arguments=refund_arguments, guidance="Mind {order_id}."),
+        ToolStep(
             "notify",
             tool="send_mail",
             arguments={"to": step_output("fetch", "email"), "text": constant("Refunded {order_id}")},
@@ -137,7 +137,7 @@ def test_a_workflow_with_tool_false_has_no_tool(baton: Connect, options: dict[st
 def test_a_server_with_only_workflow_tools_declares_tools(baton: Connect) -> None:
     server = Server("s")
     server.resource("docs://policy", name="policy")(lambda: "Be kind.")
-    server.add_workflow(Workflow(name="read", description="read", steps=[Step("one", resources=["docs://policy"])]))
+    server.add_workflow(Workflow(name="read", description="read", steps=[Fetch("one", resources=["docs://policy"])]))
     client = baton(server)
     capabilities: Any = client.request("server/discover")["capabilities"]
     assert capabilities["tools"] == {}
@@ -200,7 +200,7 @@ def test_prompt_and_tool_continue_each_others_tasks(baton: Connect) -> None:
 
 def test_arguments_are_json_and_those_of_the_first_call_are_stored(baton: Connect) -> None:
     arguments = {"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount"), "note": prompt_arg("note")}
-    client = baton(orders_server(steps=[Step("refund", tool="refund", arguments=arguments)]))
+    client = baton(orders_server(steps=[ToolStep("refund", tool="refund", arguments=arguments)]))
     run = paused_run(client, amount=12, note=None)
     assert client.call_workflow("refund_order", task=run.task_id).completed
     assert client.calls("refund") == [{"order_id": "A-17", "amount": 12.0, "note": None}] * 2
@@ -215,7 +215,7 @@ def test_arguments_are_json_and_those_of_the_first_call_are_stored(baton: Connec
 @pytest.mark.parametrize("task_id", [None, ""])
 def test_null_counts_as_absent_if_the_type_has_no_null(baton: Connect, task_id: str | None) -> None:
     inputs: dict[str, Source] = {"order_id": prompt_arg("order_id"), "amount": constant(1), "note": prompt_arg("note")}
-    client = baton(orders_server(steps=[Step("refund", tool="refund", arguments=inputs)]))
+    client = baton(orders_server(steps=[ToolStep("refund", tool="refund", arguments=inputs)]))
     arguments = {**ORDER, "amount": None, "copies": None, "task_id": task_id}
     assert client.call_workflow("refund_order", arguments).completed
     assert client.call_workflow("refund_order", {**arguments, "note": None}).completed
@@ -267,7 +267,7 @@ def test_a_task_may_be_named_in_meta_and_two_tasks_in_one_call_are_refused(baton
 
 def test_a_task_of_another_workflow_is_refused_and_the_error_names_its_tool(baton: Connect) -> None:
     server = orders_server()
-    server.add_workflow(Workflow(name="mail", description="mail", steps=[Step("one", tool="send_mail")]))
+    server.add_workflow(Workflow(name="mail", description="mail", steps=[ToolStep("one", tool="send_mail")]))
     client = baton(server)
     run = paused_run(client)
     result = client.call_workflow("mail", task=run.task_id)
@@ -279,7 +279,10 @@ def test_a_task_of_another_workflow_is_refused_and_the_error_names_its_tool(bato
 def test_a_changed_workflow_names_the_changed_completed_steps(baton: Connect) -> None:
     client = baton(orders_server())
     run = paused_run(client)
-    steps = [Step("fetch", tool="fetch_order", arguments={"order_id": constant("B")}), Step("refund", tool="refund")]
+    steps = [
+        ToolStep("fetch", tool="fetch_order", arguments={"order_id": constant("B")}),
+        ToolStep("refund", tool="refund"),
+    ]
     result = client.deployed(orders_server(steps=steps)).call_workflow("refund_order", task=run.task_id)
     assert result.is_error
     assert "in steps that it has completed: fetch, policy. Nothing was run" in result.text
@@ -346,7 +349,7 @@ def test_long_results_are_resources_and_the_structured_content_stays_small(baton
 def test_the_structured_content_is_limited_for_many_short_results(baton: Connect) -> None:
     server = Server("s")
     server.tool(name="work")(lambda: "y" * 1_500)
-    steps = [Step(f"s{number}", tool="work") for number in range(60)]
+    steps = [ToolStep(f"s{number}", tool="work") for number in range(60)]
     server.add_workflow(Workflow(name="flow", description="flow", steps=steps))
     run = baton(server).call_workflow("flow")
     assert len(json.dumps(structure(run)["results"])) < 45_000
@@ -403,7 +406,9 @@ def slow_client(make_client: MakeClient, **options: Any) -> handler_client.Clien
         clock[0] += 30
         return 1
 
-    server.add_workflow(Workflow(name="flow", description="flow", steps=[Step(name, tool="work") for name in "abcd"]))
+    server.add_workflow(
+        Workflow(name="flow", description="flow", steps=[ToolStep(name, tool="work") for name in "abcd"])
+    )
     return make_client(server, clock=lambda: clock[0], remaining_ms=lambda: 900_000)
 
 
@@ -439,7 +444,7 @@ def test_no_further_attempt_is_made_after_the_reply_budget(baton: Connect) -> No
     def work() -> None:
         raise ToolError("no")
 
-    steps = [Step("a", tool="work", retry=Retry(attempts=9, first_s=20, factor=1, jitter=False))]
+    steps = [ToolStep("a", tool="work", retry=Retry(attempts=9, first_s=20, factor=1, jitter=False))]
     server.add_workflow(Workflow(name="flow", description="flow", steps=steps))
     client = baton(server)
     client.remaining_s(900)

@@ -8,7 +8,7 @@ import pytest
 from jsonschema_rs import meta
 from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainValidator
 
-from mcp_baton import Argument, RegistrationError, Server, Step, Workflow, WorkflowError
+from mcp_baton import Argument, RegistrationError, Server, ToolStep, Workflow, WorkflowError
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tools.published_schema import optional, optional_parameter
 from mcp_baton.workflow.workflow_tool import OUTPUT_SCHEMA, WorkflowTool
@@ -36,7 +36,7 @@ def server_of(*annotations: JsonObject, **options: Any) -> Server:
     server = Server("s")
     for number, hints in enumerate(annotations):
         server.tool(name=f"t{number}", annotations=hints)(lambda: None)
-    steps = [Step(f"s{number}", tool=f"t{number}") for number in range(len(annotations))]
+    steps = [ToolStep(f"s{number}", tool=f"t{number}") for number in range(len(annotations))]
     server.add_workflow(Workflow(**{"name": "flow", "description": "flow", "steps": steps, **options}))
     return server
 
@@ -133,7 +133,7 @@ def test_the_definition_is_cached_until_the_workflow_changes() -> None:
     server.check()
     assert server.full_view.workflow_tool("flow") is server.full_view.workflow_tool("flow")
     cached_tool = server.full_view.workflow_tool("flow")
-    server.workflows["flow"] = Workflow(name="flow", description="other", steps=[Step("a", tool="t0")])
+    server.workflows["flow"] = Workflow(name="flow", description="other", steps=[ToolStep("a", tool="t0")])
     assert server.full_view.workflow_tool("flow") is not cached_tool
 
 
@@ -148,7 +148,7 @@ def test_a_workflow_without_a_tool_may_have_a_tools_name(options: dict[str, Any]
 @pytest.mark.parametrize(("name", "target"), [("outer", "flow"), ("flow", "flow"), ("outer", "outer")])
 def test_a_step_cannot_call_a_workflow(name: str, target: str) -> None:
     server = server_of({})
-    server.workflows[name] = Workflow(name=name, description="d", steps=[Step("a", tool=target)])
+    server.workflows[name] = Workflow(name=name, description="d", steps=[ToolStep("a", tool=target)])
     with pytest.raises(WorkflowError, match=rf"'{name}', step 'a': '{target}' is a workflow"):
         server.check()
 

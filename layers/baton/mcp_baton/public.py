@@ -6,7 +6,7 @@ from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.arguments import Argument
-from mcp_baton.tools.asking import Question
+from mcp_baton.tools.asking import ClientQuestion
 from mcp_baton.tools.content import (
     Audio,
     EmbeddedResource,
@@ -30,10 +30,15 @@ from mcp_baton.tools.questions import (
     url_elicitation,
 )
 from mcp_baton.tools.schema.dependency import Depends
-from mcp_baton.workflow.definition import Ask, Retry, Step, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.reference import first_of, or_default
 from mcp_baton.workflow.sources import constant, exists, is_in, item, not_, prompt_arg, step_output, task_variable
-from mcp_baton.workflow.wait import Callback
+from mcp_baton.workflow.steps.fetch import Fetch
+from mcp_baton.workflow.steps.list_step import ListStep
+from mcp_baton.workflow.steps.question import Question
+from mcp_baton.workflow.steps.retry import Retry
+from mcp_baton.workflow.steps.tool_step import ToolStep
+from mcp_baton.workflow.steps.wait import Callback, Wait
 from mcp_baton.workflow.workflow_function import (
     ask_model,
     ask_user,
@@ -47,16 +52,18 @@ __all__ = [
     "Approval",
     "ApprovalRequest",
     "Argument",
-    "Ask",
     "Audio",
     "BatonError",
     "Callback",
+    "ClientQuestion",
     "Context",
     "Depends",
     "Elicited",
     "EmbeddedResource",
+    "Fetch",
     "Header",
     "Image",
+    "ListStep",
     "Message",
     "ProtocolError",
     "Question",
@@ -69,10 +76,11 @@ __all__ = [
     "Sampled",
     "Server",
     "Settings",
-    "Step",
     "Text",
     "ToolError",
     "ToolResult",
+    "ToolStep",
+    "Wait",
     "Workflow",
     "WorkflowError",
     "ask_model",

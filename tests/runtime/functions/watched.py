@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mcp_baton import Retry, Server, Step, ToolError, Workflow, constant
+from mcp_baton import Retry, Server, ToolError, ToolStep, Workflow, constant
 from mcp_baton.aws import compose, handler
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods import call_method
@@ -48,12 +48,12 @@ def broken(name: str) -> str:
 
 sum_arguments = {"left": constant(1), "right": constant(2)}
 steps = [
-    Step("first", tool="add", arguments=sum_arguments),
-    Step("second", tool="refuse", arguments={"why": constant("no")}),
-    Step("third", tool="add", arguments=sum_arguments),
+    ToolStep("first", tool="add", arguments=sum_arguments),
+    ToolStep("second", tool="refuse", arguments={"why": constant("no")}),
+    ToolStep("third", tool="add", arguments=sum_arguments),
 ]
 server.add_workflow(Workflow(name="sums", description="add things up", steps=steps))
-again_step = Step("again", tool="refuse", arguments={"why": constant("no")}, retry=Retry(attempts=4, first_s=0))
+again_step = ToolStep("again", tool="refuse", arguments={"why": constant("no")}, retry=Retry(attempts=4, first_s=0))
 server.add_workflow(Workflow(name="again", description="try again", steps=[again_step]))
 server.add_workflow(Workflow(name="sum", description="add once", steps=steps[:1]))
 

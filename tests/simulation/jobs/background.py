@@ -9,7 +9,7 @@ from functools import cache
 from random import Random
 from typing import ClassVar, cast
 
-from mcp_baton import Argument, Retry, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Retry, Server, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from tests.simulation.dynamodb.database import Change
@@ -44,16 +44,16 @@ def background_server() -> Server:
 
 WORKFLOWS = {
     "walk": [
-        Step("look", tool=look, arguments={"key": prompt_arg("key")}),
-        Step("pay", tool=pay, arguments={"amount": step_output("look", "n")}),
-        Step("heavy", tool=weigh, arguments={"of": constant(1)}),
-        Step("ann", tool=mail, arguments={"to": constant("ann")}),
-        Step("bob", tool=mail, arguments={"to": constant("bob")}),
+        ToolStep("look", tool=look, arguments={"key": prompt_arg("key")}),
+        ToolStep("pay", tool=pay, arguments={"amount": step_output("look", "n")}),
+        ToolStep("heavy", tool=weigh, arguments={"of": constant(1)}),
+        ToolStep("ann", tool=mail, arguments={"to": constant("ann")}),
+        ToolStep("bob", tool=mail, arguments={"to": constant("bob")}),
     ],
     "careful": [
-        Step("first", tool=pay, arguments={"amount": constant(1)}, checkpoint=True, retry=Retry(3, first_s=1.0)),
-        Step("second", tool=pay, arguments={"amount": constant(2)}, checkpoint=True),
-        Step("third", tool=pay, arguments={"amount": constant(3)}, retry=Retry(2, first_s=20.0)),
+        ToolStep("first", tool=pay, arguments={"amount": constant(1)}, checkpoint=True, retry=Retry(3, first_s=1.0)),
+        ToolStep("second", tool=pay, arguments={"amount": constant(2)}, checkpoint=True),
+        ToolStep("third", tool=pay, arguments={"amount": constant(3)}, retry=Retry(2, first_s=20.0)),
     ],
 }
 

@@ -15,7 +15,7 @@ from mcp_baton.tasks.answers import MAX_ANSWER_WAIT_S, growing_pauses
 from mcp_baton.tasks.ids import digest_of, new_task_question, sent_mark
 from mcp_baton.tasks.record import Job, JobSpec, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.tools.asking import REFUSED_KEY, InputRequired, Question, refuse_undeclared
+from mcp_baton.tools.asking import REFUSED_KEY, ClientQuestion, InputRequired, refuse_undeclared
 from mcp_baton.workflow.request import Request
 
 
@@ -87,7 +87,7 @@ class TaskAsker:
         self._job = job
         self._envelope = envelope
 
-    def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
+    def ask(self, questions: tuple[ClientQuestion, ...]) -> list[JsonObject]:
         for question in questions:
             self._check_key(question)
         missing = [question for question in questions if self._answer(question.key) is None]
@@ -97,7 +97,7 @@ class TaskAsker:
             raise InputRequired({"inputRequests": requests})
         return [self._read(question) for question in questions]
 
-    def _check_key(self, question: Question) -> None:
+    def _check_key(self, question: ClientQuestion) -> None:
         earlier = self._job.asked.get(question.key)
         if earlier is None:
             return
@@ -110,7 +110,7 @@ class TaskAsker:
     def _answer(self, key: str) -> object:
         return self._job.answers.get(key, self._job.work.answers.get(key))
 
-    def _read(self, question: Question) -> JsonObject:
+    def _read(self, question: ClientQuestion) -> JsonObject:
         answer = self._answer(question.key)
         if not isinstance(answer, Mapping):
             raise ToolError(f"The client's answer to {question.key!r} is not an object.", retryable=False)

@@ -44,10 +44,10 @@ from mcp_baton.tools.schema.prompt_arguments import NotFinite, convert
 from mcp_baton.tools.schema.schema import mismatch_of
 from mcp_baton.transport.exchange import Exchange
 from mcp_baton.transport.json_api import Refused, json_in, reply
-from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.dispatching import wake
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.services import Services
+from mcp_baton.workflow.steps.step import Step
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -84,11 +84,11 @@ def callback_url(execution: Execution, place: Place, name: str) -> str:
     """
     store, task = execution.store, place.task
     workflow = None if place.workflow is None else execution.server.workflows.get(place.workflow.name)
-    step = workflow.step(name) if workflow else None
+    step = workflow.callbacks.get(name) if workflow else None
     if store is None or task is None or workflow is None:
         raise ToolError(f"callback_url({name!r}): this call is not one of a stored task", retryable=False)
-    if step is None or step.callback is None:
-        names = [other.name for other in workflow.steps if other.callback is not None]
+    if step is None:
+        names = list(workflow.callbacks)
         hint = did_you_mean(name, names) or f"; add wait_for_callback({name!r}, …) to it"
         cause = f"the workflow {workflow.name!r} has no step of this name that waits for a callback{hint}"
         raise BatonError(f"callback_url({name!r}): {cause}")
@@ -146,7 +146,7 @@ def deliver_event(services: Services, event: JsonObject, exchange: Exchange) -> 
 
 def _deliver(services: Services, exchange: Exchange, token: str, body: Json, key: str | None) -> None:
     """Store a callback and wake its task. Raises `Refused` or `StoreError`."""
-    waits = any(step.callback for workflow in services.server.workflows.values() for step in workflow.steps)
+    waits = any(workflow.callbacks for workflow in services.server.workflows.values())
     store = services.store.within(exchange.remaining_ms) if services.store and waits else None
     pointer = store.callbacks.find(text_digest(token)) if store else None
     if store is None or pointer is None:
@@ -188,8 +188,8 @@ def _store(
     services: Services, store: TaskStore, task: TaskRecord, pointer: CallbackTarget, callback: ReceivedCallback
 ) -> TaskRecord:
     workflow = services.server.workflows.get(task.workflow or "")
-    step = workflow.step(pointer.step) if workflow else None
-    if step is None or step.callback is None:
+    step = workflow.callbacks.get(pointer.step) if workflow else None
+    if step is None:
         raise Refused(410, "The task no longer waits for this callback.")
     value = _convert_body(step, callback.body)
     is_always_due = step.when is None and (workflow is None or workflow.parallel == 1 or not workflow.needs(step))
@@ -229,7 +229,7 @@ class _AlreadyStored(Exception):
 def _convert_body(step: Step, body: Json) -> Json:
     """Convert the body to the type of its step. Raises `Refused`, which names the invalid fields."""
     try:
-        return convert(body, step.callback.returns if step.callback else None)
+        return convert(body, step.returns)
     except ValueError as error:
         mismatch = error.mismatch if isinstance(error, NotFinite) else Mismatch()
         if error.__cause__:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from mcp_baton.server.server import Server
     from mcp_baton.tools.arguments import Argument
     from mcp_baton.tools.tool import Tool
-    from mcp_baton.workflow.definition import Step, Workflow
+    from mcp_baton.workflow.definition import Workflow
+    from mcp_baton.workflow.steps.step import Step
 
 
 def graph(
@@ -86,12 +87,15 @@ def _about(argument: "Argument") -> list[str]:
 
 
 def _notes(step: "Step") -> Iterator[str]:
+    from mcp_baton.workflow.steps.question import Question
+    from mcp_baton.workflow.steps.wait import Wait
+
     if step.tool:
         yield f"calls {step.tool}"
     yield from (f"reads {uri}" for uri in step.resources)
-    if step.ask:
-        yield f"asks the {step.ask.of}: {step.ask.question}"
-    if step.is_wait:
+    if isinstance(step, Question):
+        yield f"asks the {step.of}: {step.question}"
+    if isinstance(step, Wait):
         yield step.wait_text
     if step.when is not None:
         yield f"only if {step.when}"
@@ -99,12 +103,15 @@ def _notes(step: "Step") -> Iterator[str]:
 
 def _pauses(step: "Step", tool: "Tool | None") -> Iterator[str]:
     """Yield what a run waits for at a step: an answer, an approval, a wait, or an argument that nothing supplies."""
+    from mcp_baton.workflow.steps.question import Question
+    from mcp_baton.workflow.steps.wait import Wait
+
     schema: Any = tool.input_schema if tool else {}
-    if step.ask:
+    if isinstance(step, Question):
         yield step.name
     if (approval := step.approval or (tool.approval if tool else None)) is not None:
         yield f"an approval by {approval.audience}{', depending on its arguments' if approval.when else ''}"
-    if step.is_wait:
+    if isinstance(step, Wait):
         yield f"a {step.waits_for}"
     yield from (name for name in schema.get("required", ()) if name not in step.arguments)
 
@@ -113,11 +120,11 @@ def _inputs(step: "Step", workflow: "Workflow", setters: Mapping[str, str]) -> I
     """Yield the node of each value that a step gets, and the label of its arrow: `email → to`, or one name."""
     from mcp_baton.tools.templates import placeholders
     from mcp_baton.workflow.sources import Constant, PromptArg, StepOutput, TaskVariable, parts_of, sources_of
+    from mcp_baton.workflow.steps.question import Question
 
     names = {argument.name for argument in workflow.arguments}
     conditions = [("when", source) for comparison in step.comparisons for source in sources_of(comparison)]
-    lists = [] if step.each is None else [("each", step.each)]
-    for name, value in (*step.arguments.items(), *step.template_bindings.items(), *conditions, *lists):
+    for name, value in (*step.named_sources, *conditions):
         for source in parts_of(value):
             match source:
                 case PromptArg(argument):
@@ -132,7 +139,7 @@ def _inputs(step: "Step", workflow: "Workflow", setters: Mapping[str, str]) -> I
                     yield setters.get(variable, f"variable:{variable}"), _label(field, name)
                 case _:
                     pass  # the parts of other sources are separate sources of this loop
-    texts = [*step.resources, *([step.ask.question] if step.ask else [])]
+    texts = [*step.resources, *([step.question] if isinstance(step, Question) else [])]
     in_texts = (frozenset[str]().union(*map(placeholders, texts)) & names) - step.template_bindings.keys()
     yield from ((f"argument:{argument}", argument) for argument in sorted(in_texts))
     yield from ((f"step:{name}", "after") for name in step.after)

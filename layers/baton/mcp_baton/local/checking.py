@@ -21,9 +21,9 @@ from mcp_baton.settings import approver_warnings, unknown_settings
 from mcp_baton.tools.schema.signature import shown_type
 from mcp_baton.tools.templates import placeholders
 from mcp_baton.tools.tool import Tool
-from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.function_checks import all_workflow_errors, definitions_without_schema
 from mcp_baton.workflow.sources import Constant, PromptArg, parts_of
+from mcp_baton.workflow.steps.step import Step
 
 LONGEST_NAME: Final = 45
 """The maximum length of a tool's name if hosts put a prefix before it (docs/tools.md, Names)."""

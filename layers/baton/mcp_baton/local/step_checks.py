@@ -14,9 +14,11 @@ from mcp_baton.tools.secrets import strings_in
 from mcp_baton.tools.templates import as_text, placeholders
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.checking import output_of
-from mcp_baton.workflow.definition import Step, ToolFunction, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.resolve import kinds_at
 from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput
+from mcp_baton.workflow.steps.step import Step
+from mcp_baton.workflow.steps.tool_step import ToolFunction
 
 SCALARS: Final = {"number", "integer", "boolean"}
 NAMES: Final = {
@@ -133,8 +135,8 @@ class StepChecks:
         if not isinstance(source, StepOutput):
             return None
         producer = self.workflow.bound(source.binding)
-        if (request := producer.ask or producer.callback) is not None:
-            return _kinds(lambda: _schema_of(request.returns), source.path)
+        if producer.tool is None and producer.has_value:
+            return _kinds(lambda: _schema_of(producer.returns), source.path)
         tool = self._tools[producer.name]
         output = tool.output if tool else None
         return None if output is None else _kinds(lambda: output_of(producer, output.value_schema), source.path)

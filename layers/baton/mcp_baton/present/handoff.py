@@ -11,13 +11,15 @@ from mcp_baton.present.sentences import end_text, repeats_text, what_happened
 from mcp_baton.protocol.json import dumps_spaced
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line, quoted_guidance
-from mcp_baton.workflow.definition import TASK_ACTION, Step, Workflow
+from mcp_baton.workflow.definition import TASK_ACTION, Workflow
 from mcp_baton.workflow.lease import Over, Superseded
 from mcp_baton.workflow.pause import Remedy, StepFailed, UnresolvedDependency, Waiting
 from mcp_baton.workflow.remaining import Handle, RemainingCalls, uris_of
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun
-from mcp_baton.workflow.sources import Source
+from mcp_baton.workflow.steps.list_step import ListStep
+from mcp_baton.workflow.steps.step import Step
+from mcp_baton.workflow.steps.wait import Wait
 
 MAKE_THESE_CALLS: Final = "To continue the workflow, make these tool calls:"
 CORRECTED_MAKE_THESE_CALLS: Final = "When the cause is corrected, make these tool calls:"
@@ -116,7 +118,7 @@ def _after_wait(pause: Waiting, known: Known, handle: Handle | None) -> list[str
 
 def _hidden_text(remaining: RemainingCalls) -> list[str]:
     """What remains after the calls that a model can make without the task."""
-    steps = [step for step in remaining.known.open_steps if step.ask is None and not step.is_wait]
+    steps = [step for step in remaining.known.open_steps if step.client_can_do]
     count = remaining.visible_count(steps)
     if remaining.handle is not None or count == len(steps):
         return []
@@ -130,12 +132,12 @@ def text_of(remaining: RemainingCalls, step: Step, limit: int = MAX_QUOTED_CHARS
     pause, known = remaining.pause, remaining.known
     read = remaining.read_resources if pause is not None and step.name == pause.step else frozenset()
     uris = {name: f"read the resource {uri}" for name, uri in uris_of(step, known).items() if name not in read}
-    if step.is_wait:
+    if isinstance(step, Wait):
         lines = [f"Wait: step '{step.name}' {one_line(step.wait_text)}"]
     elif step.tool is None:
         lines = [capitalized(text) for text in uris.values()]
-    elif step.each is not None:
-        lines = _texts_of_list(remaining, step, step.each, step.tool, limit)
+    elif isinstance(step, ListStep):
+        lines = _texts_of_list(remaining, step, limit)
     elif remaining.is_too_long(step):
         lines = [f"Let the server call {step.tool}: the values of its arguments are too long for a call of yours"]
     else:
@@ -148,11 +150,11 @@ def text_of(remaining: RemainingCalls, step: Step, limit: int = MAX_QUOTED_CHARS
     return "\n   ".join(lines)
 
 
-def _texts_of_list(remaining: RemainingCalls, step: Step, each: Source, tool: str, limit: int) -> list[str]:
+def _texts_of_list(remaining: RemainingCalls, step: ListStep, limit: int) -> list[str]:
     """One line for each element that has no result; or one line for all, if the elements are not known."""
-    items = remaining.known.items_of(step)
+    items, tool = remaining.known.items_of(step), step.tool
     if items is None:
-        source = remaining.known.placeholder(each) or "the list"
+        source = remaining.known.placeholder(step.each) or "the list"
         return [f"For each element of {source}: call {tool} with {one_line(remaining.call_of(step, tool, limit))}"]
     open_elements = remaining.open_elements(step)
     calls = [

@@ -14,13 +14,15 @@ from mcp_baton.tools.outcomes import Failed, Succeeded
 from mcp_baton.tools.quoting import one_line, quoted_error, quoted_guidance
 from mcp_baton.tools.templates import as_text
 from mcp_baton.tools.uris import encoded
-from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.host import Skipped
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.remaining import Handle, RemainingCalls, Requirements, uris_of
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Content, EndedRun, StepTrace, UnreadResource
 from mcp_baton.workflow.sources import source_text
+from mcp_baton.workflow.steps.list_step import ListStep
+from mcp_baton.workflow.steps.question import Question
+from mcp_baton.workflow.steps.wait import Wait
 
 CONTINUE_AS_DESCRIBED: Final = "Continue as described."
 TELL_NEEDS: Final = "Tell me what is needed."
@@ -79,15 +81,15 @@ def _intent_text(run: EndedRun) -> str:
 def _plan_text(run: EndedRun, describe: Callable[[str], str]) -> str:
     lines = ["Here is the plan:", ""]
     for number, step in enumerate(run.workflow.steps, 1):
-        if step.ask is not None:
-            lines.append(f"{number}. {_ask_text(step)}: {step.ask.question}")
-        elif step.is_wait:
+        if isinstance(step, Question):
+            lines.append(f"{number}. {_ask_text(step)}: {step.question}")
+        elif isinstance(step, Wait):
             lines.append(f"{number}. {step.name}: {one_line(step.wait_text)}")
         elif step.tool is None:
             lines.append(f"{number}. Read {', '.join(step.resources)}")
         else:
             description = describe(step.tool)
-            each = "" if step.each is None else f", for each element of {one_line(source_text(step.each))}"
+            each = f", for each element of {one_line(source_text(step.each))}" if isinstance(step, ListStep) else ""
             lines.append(f"{number}. {step.tool}{each}" + (f": {description}" if description else ""))
     return "\n".join(lines)
 
@@ -98,12 +100,12 @@ def _step_messages(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
         return
     if trace.step.guidance and not trace.replayed:
         yield said("assistant", quoted_guidance(trace.step.guidance, run.known.shown_texts))
-    if trace.step.ask is not None:
+    if isinstance(trace.step, Question):
         question = run.known.question_text(trace.step)
-        yield said("assistant", f"{_ask_text(trace.step)}: {quoted_error(question or trace.step.ask.question)}")
+        yield said("assistant", f"{_ask_text(trace.step)}: {quoted_error(question or trace.step.question)}")
         yield said("user", f"Answer to '{trace.step.name}': {_answer(trace)}")
         return
-    if trace.step.is_wait:
+    if isinstance(trace.step, Wait):
         yield said("assistant", f"Step '{trace.step.name}' {one_line(trace.step.wait_text)}")
     elif trace.step.tool is None:
         yield said("assistant", f"Reading {', '.join(uris_of(trace.step, run.known).values())}")
@@ -120,15 +122,15 @@ def _step_messages(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
 
 
 def _call_messages(trace: StepTrace, known: Known) -> Iterator[Message]:
-    if trace.step.each is not None:
+    if isinstance(trace.step, ListStep):
         elements = one_line(source_text(trace.step.each))
         yield said("assistant", f"Calling {trace.step.tool} for each element of {elements}")
     elif trace.arguments is not None:
         yield said("assistant", f"Calling {trace.step.tool} with {_arguments(trace, known)}")
 
 
-def _ask_text(step: Step) -> str:
-    return "Ask the user" if step.ask and step.ask.of == "user" else "Decide"
+def _ask_text(step: Question) -> str:
+    return "Ask the user" if step.of == "user" else "Decide"
 
 
 def _answer(trace: StepTrace) -> str:

@@ -29,7 +29,7 @@ from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.quoting import encoded_uri, one_line, quoted_error
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.tools.templates import fill, placeholders
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Skip
 from mcp_baton.workflow.lease import Over, Superseded
 from mcp_baton.workflow.pause import (
@@ -53,7 +53,9 @@ from mcp_baton.workflow.pause import (
 from mcp_baton.workflow.refusals import DefinitionChanged, NotResumed, TaskUnreadable, WrongWorkflow
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.run import Persisted
-from mcp_baton.workflow.wait import duration_text
+from mcp_baton.workflow.steps.step import Step
+from mcp_baton.workflow.steps.wait import Wait
+from mcp_baton.workflow.times import duration_text
 
 NOTHING_RUN: Final = "Nothing was run"
 
@@ -281,7 +283,7 @@ SKIPS: Final[Mapping[Skip, Callable[[Step], str]]] = {
     ),
     Skip.NO_CALLBACK: lambda step: (
         "no callback came in time"
-        if step.callback is None
+        if not isinstance(step, Wait) or step.callback is None
         else f"no callback came within {duration_text(step.callback.within)}"
     ),
 }

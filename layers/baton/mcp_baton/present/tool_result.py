@@ -62,7 +62,7 @@ from mcp_baton.tools.resource import value_uri
 from mcp_baton.tools.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.tools.uris import encoded
 from mcp_baton.workflow.batch import run_result
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import AnswersRequired, ApprovalRequired, PauseReason
@@ -72,6 +72,7 @@ from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.repetitions import REPEATS_KEY, RepeatedCall
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun
+from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.workflow_tool import OUTPUT_PROPERTIES, WorkflowTool
 
 SHORT_VALUE_CHARS: Final = 80

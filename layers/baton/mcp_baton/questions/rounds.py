@@ -20,9 +20,9 @@ from mcp_baton.protocol.state import LIFETIME_S, ForgedState, Seal, binding_of
 from mcp_baton.tasks.answers import AnswerStore, growing_pauses
 from mcp_baton.tools.asking import (
     URL_ELICITATION,
+    ClientQuestion,
     Identity,
     InputRequired,
-    Question,
     declares,
     identity_of,
     refuse_undeclared,
@@ -47,7 +47,7 @@ class Rounds(Struct):
     earlier_identity: Identity | None = None
     identity: Identity = field(default_factory=Identity)
 
-    def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
+    def ask(self, questions: tuple[ClientQuestion, ...]) -> list[JsonObject]:
         """Return the answers, if the client has given all of them. Otherwise end the call with the open questions."""
         missing = tuple(question for question in questions if question.key not in self.answers)
         if missing:
@@ -55,7 +55,7 @@ class Rounds(Struct):
             raise InputRequired(self._input_required(missing))
         return [self._answer(question) for question in questions]
 
-    def _input_required(self, questions: tuple[Question, ...]) -> JsonObject:
+    def _input_required(self, questions: tuple[ClientQuestion, ...]) -> JsonObject:
         requests: dict[str, Json] = {
             question.key: {"method": question.method, "params": question.params} for question in questions
         }
@@ -65,13 +65,13 @@ class Rounds(Struct):
         state = self.seal.seal(content, self.binding, int(time.time()), math.ceil(lifetime_s))
         return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
 
-    def _answer(self, question: Question) -> JsonObject:
+    def _answer(self, question: ClientQuestion) -> JsonObject:
         answer = self.answers[question.key]
         if not isinstance(answer, Mapping):
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `inputResponses.{question.key}` must be an object")
         return answer
 
-    def _check_capabilities(self, questions: tuple[Question, ...]) -> None:
+    def _check_capabilities(self, questions: tuple[ClientQuestion, ...]) -> None:
         for question in questions:
             if not declares(self.capabilities, question.capability):
                 raise missing_capability(_nested(question.capability.split(".")))
@@ -129,7 +129,7 @@ class StoreAsker(Struct):
     answers: dict[str, JsonObject] = field(default_factory=dict)
     envelope: Envelope | None = None
 
-    def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
+    def ask(self, questions: tuple[ClientQuestion, ...]) -> list[JsonObject]:
         """Ask all new questions, then wait for every answer."""
         new_questions = {question.key: question for question in questions if question.key not in self.answers}
         if self.envelope is not None:
@@ -152,23 +152,23 @@ class StoreAsker(Struct):
                 logger.warning("a question could not be closed", exc_info=True)
         return [_result_of(self.answers[question.key], question) for question in questions]
 
-    def _send(self, question: Question) -> str:
+    def _send(self, question: ClientQuestion) -> str:
         identifier = self.new_question()
         self.store.ask(self.owner, identifier, max(QUESTION_TTL_S, int(self._limit_s(question)) + 1))
         self.send(identifier, question.method, self._params(question))
         return identifier
 
-    def _params(self, question: Question) -> JsonObject:
+    def _params(self, question: ClientQuestion) -> JsonObject:
         """Return the params of the request. In this era each page has its own id (MCP 2025-11-25,
         ElicitRequestURLParams)."""
         if question.capability != URL_ELICITATION:
             return question.params
         return {**question.params, "elicitationId": self.new_question()}
 
-    def _limit_s(self, question: Question) -> float:
+    def _limit_s(self, question: ClientQuestion) -> float:
         return self.limit_s if question.limit_s is None else question.limit_s
 
-    def _wait(self, identifier: str, question: Question, sent_s: float) -> JsonObject:
+    def _wait(self, identifier: str, question: ClientQuestion, sent_s: float) -> JsonObject:
         from random import uniform
 
         limit_s = self._limit_s(question)
@@ -183,7 +183,7 @@ class StoreAsker(Struct):
         raise ToolError(f"The client did not answer {question.method} within {limit_s:g} s.", retryable=False)
 
 
-def _result_of(answer: JsonObject, question: Question) -> JsonObject:
+def _result_of(answer: JsonObject, question: ClientQuestion) -> JsonObject:
     result, error = answer.get("result"), answer.get("error")
     if isinstance(result, Mapping):
         return result

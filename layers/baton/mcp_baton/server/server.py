@@ -29,8 +29,9 @@ from mcp_baton.tools.labels import (
 from mcp_baton.tools.prompt import Prompt
 from mcp_baton.tools.resource import APP_URI, SCHEME, Resource, is_reserved
 from mcp_baton.tools.tool import Tool, ToolOptions, task_support
-from mcp_baton.workflow.definition import ToolFunction, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.server_view import DEFAULT_REPEATS, ServerOptions, ServerView, TaskIds
+from mcp_baton.workflow.steps.tool_step import ToolFunction
 
 if TYPE_CHECKING:
     from mcp_baton.approvals.record import ApprovalListener
@@ -469,7 +470,7 @@ def _apply_decorator(function: Any, register: Registrar) -> Any:
 
 def _with_prefixed_names(workflow: Workflow, tools: Mapping[str, Tool], prefix: str) -> Workflow:
     steps = [
-        step if step.tool is None else replace(step, tool=_with_prefix(step.tool, tools, prefix))
+        step if step.tool is None else step.replace(tool=_with_prefix(step.tool, tools, prefix))
         for step in workflow.steps
     ]
     return replace(workflow, name=prefix + workflow.name, steps=steps)

@@ -9,7 +9,7 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tools.templates import matches_template
 
 if TYPE_CHECKING:
-    from mcp_baton.tools.asking import Question
+    from mcp_baton.tools.asking import ClientQuestion
 
 MAX_PROBLEM_CHARS = 200
 
@@ -55,7 +55,7 @@ class Answers:
         """Note the keys of a function's questions: up to 2025-11-25 they are not sent."""
         send = context.ask
 
-        def ask(*questions: "Question") -> list[Any]:
+        def ask(*questions: "ClientQuestion") -> list[Any]:
             for question in questions:
                 self.keys[_identity(question.method, question.params)] = question.key
             return send(*questions)

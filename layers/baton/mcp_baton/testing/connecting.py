@@ -20,6 +20,7 @@ from mcp_baton.testing.script import Script
 from mcp_baton.testing.store import TABLE, Store
 from mcp_baton.testing.workers import WORKERS, Events, Worker, Workers
 from mcp_baton.transport.adapter import SWEEP_EVENT
+from mcp_baton.workflow.steps.question import Question
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -94,8 +95,10 @@ def _database() -> "DynamoDBClient":
 
 
 def _stage(server: Server, settings: Settings, database: "DynamoDBClient", workers: Workers) -> Stage:
-    questions = (step for workflow in server.workflows.values() for step in workflow.steps if step.ask)
-    users = {step.name: step.ask.question for step in questions if step.ask and step.ask.of == "user"}
+    questions = (
+        step for workflow in server.workflows.values() for step in workflow.steps if isinstance(step, Question)
+    )
+    users = {step.name: step.question for step in questions if step.of == "user"}
     clock, answers = Clock(), Answers(workflow_questions=users)
     invocations, events = Invocations(clock), Events(clock)
     store, workflow_of_task = Store(database, invocations), dict[str, str]()

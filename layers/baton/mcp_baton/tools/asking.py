@@ -17,7 +17,7 @@ REFUSED_KEY = "mcp-baton/refused"
 """The member of a stored answer that has the client's reason if the client refused the question (handshake era)."""
 
 
-class Question(Struct, frozen=True):
+class ClientQuestion(Struct, frozen=True):
     """A question of the server to the client.
 
     Attributes:
@@ -61,7 +61,7 @@ class TaskBegins(BaseException):
 class Asker(Protocol):
     """Gets answers from the client."""
 
-    def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
+    def ask(self, questions: tuple[ClientQuestion, ...]) -> list[JsonObject]:
         """Return the answers, in the order of the questions."""
 
 
@@ -70,7 +70,7 @@ def supports(envelope: Envelope, capability: str) -> bool:
     return not envelope.is_known or declares(envelope.capabilities, capability)
 
 
-def refuse_undeclared(envelope: Envelope, questions: Sequence[Question]) -> None:
+def refuse_undeclared(envelope: Envelope, questions: Sequence[ClientQuestion]) -> None:
     """Raise `ToolError` for questions that need a capability that the client has not declared."""
     for question in questions:
         if not supports(envelope, question.capability):
@@ -90,7 +90,7 @@ class CannotAsk:
         self._reason = reason
         self._refusal = refusal
 
-    def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
+    def ask(self, questions: tuple[ClientQuestion, ...]) -> list[JsonObject]:
         """Raise the refusal."""
         if self._envelope is not None:
             refuse_undeclared(self._envelope, questions)

@@ -11,7 +11,7 @@ from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.keys import Key, own_key
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.tools.asking import Asker, Question, TaskBegins, supports
+from mcp_baton.tools.asking import Asker, ClientQuestion, TaskBegins, supports
 from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.secrets import NO_SECRETS, Secrets
 
@@ -302,7 +302,7 @@ class Context:
         answer: Roots = self.ask(roots(key, timeout_s=timeout_s))[0]
         return answer
 
-    def ask(self, *questions: Question) -> list[Any]:
+    def ask(self, *questions: ClientQuestion) -> list[Any]:
         """Ask several questions in one round: `ctx.ask(elicitation(...), sampling(...), roots(...))`.
 
         Returns:
@@ -323,7 +323,7 @@ class Context:
         self._call.answers.update({question.key: answer for question, answer in zip(questions, answers, strict=True)})
         return [question.read(answer) for question, answer in zip(questions, answers, strict=True)]
 
-    async def aask(self, *questions: Question) -> list[Any]:
+    async def aask(self, *questions: ClientQuestion) -> list[Any]:
         """As `ask`, without blocking the event loop while the client has not answered."""
         import asyncio
 

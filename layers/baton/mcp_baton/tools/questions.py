@@ -8,7 +8,7 @@ from msgspec import Struct
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.ids import text_digest
-from mcp_baton.tools.asking import URL_ELICITATION, Question
+from mcp_baton.tools.asking import URL_ELICITATION, ClientQuestion
 from mcp_baton.tools.content import Content, Message
 from mcp_baton.tools.schema.sent_values import infinite_numbers
 
@@ -254,7 +254,7 @@ def key_of(number: int, text: str) -> str:
     return f"question-{number}-{text_digest(text)[:12]}"
 
 
-def elicitation(key: str, message: str, schema: Schema, *, timeout_s: float | None = None) -> Question:
+def elicitation(key: str, message: str, schema: Schema, *, timeout_s: float | None = None) -> ClientQuestion:
     """Ask a person to fill in a form.
 
     Args:
@@ -268,15 +268,15 @@ def elicitation(key: str, message: str, schema: Schema, *, timeout_s: float | No
     """
     form = Form(schema)
     params: dict[str, Json] = {"mode": "form", "message": message, "requestedSchema": form.schema}
-    return Question(
+    return ClientQuestion(
         key, "elicitation/create", params, "elicitation", lambda answer: _read_elicitation(answer, form), timeout_s
     )
 
 
-def url_elicitation(key: str, message: str, url: str, *, timeout_s: float | None = None) -> Question:
+def url_elicitation(key: str, message: str, url: str, *, timeout_s: float | None = None) -> ClientQuestion:
     """Ask a person to open a page, for data that must not pass through the client. `timeout_s` as `elicitation`."""
     params: dict[str, Json] = {"mode": "url", "message": message, "url": url}
-    return Question(
+    return ClientQuestion(
         key, "elicitation/create", params, URL_ELICITATION, lambda answer: read_elicitation(answer, None), timeout_s
     )
 
@@ -288,18 +288,18 @@ def sampling(
     max_tokens: int = 1_000,
     timeout_s: float | None = None,
     **options: Json,
-) -> Question:
+) -> ClientQuestion:
     """Ask the client's model. `options` are further params, e.g. `systemPrompt`, `temperature`, `modelPreferences`;
     `tools` and `toolChoice` need a client that declares `sampling.tools`. `timeout_s` as `elicitation`."""
     contents = [messages] if isinstance(messages, str | Mapping) or not isinstance(messages, Sequence) else messages
     params: dict[str, Json] = {"messages": [_message(item) for item in contents], "maxTokens": max_tokens, **options}
     capability = "sampling.tools" if options.keys() & {"tools", "toolChoice"} else "sampling"
-    return Question(key, "sampling/createMessage", params, capability, read_sampling, timeout_s)
+    return ClientQuestion(key, "sampling/createMessage", params, capability, read_sampling, timeout_s)
 
 
-def roots(key: str, *, timeout_s: float | None = None) -> Question:
+def roots(key: str, *, timeout_s: float | None = None) -> ClientQuestion:
     """Ask for the client's roots. `timeout_s` as `elicitation`."""
-    return Question(key, "roots/list", {}, "roots", read_roots, timeout_s)
+    return ClientQuestion(key, "roots/list", {}, "roots", read_roots, timeout_s)
 
 
 def read_elicitation(answer: JsonObject, schema: Schema) -> Elicited:
@@ -347,7 +347,7 @@ OPTIONAL: Final = frozenset({"key", "timeout_s"})
 """The optional arguments, besides the two required ones."""
 
 
-def question_of(method: str, number: int, positional: Sequence[Any], keywords: Mapping[str, Any]) -> Question:
+def question_of(method: str, number: int, positional: Sequence[Any], keywords: Mapping[str, Any]) -> ClientQuestion:
     """Create the question from the arguments of `Context.elicit` or `Context.elicit_url`. `number` is its number in the
     call, from 1."""
     second_name = "schema" if method == "elicit" else "url"

@@ -12,20 +12,10 @@ from mcp_baton.hints import closest, did_you_mean
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tools.arguments import NAME, TASK_ID, Argument, is_portable_name
 from mcp_baton.tools.templates import placeholders
-from mcp_baton.workflow.definition import (
-    ANSWERS,
-    TASK_ACTION,
-    TASK_RESULT,
-    WORKFLOW_NAME,
-    Step,
-    ToolFunction,
-    Workflow,
-    value_text,
-)
+from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_RESULT, WORKFLOW_NAME, Workflow
 from mcp_baton.workflow.resolve import InvalidPath, Schema, invalid_path, kinds_at
 from mcp_baton.workflow.secrets import contains_argument
 from mcp_baton.workflow.sources import (
-    COMBINING,
     Condition,
     Constant,
     FirstOf,
@@ -43,7 +33,13 @@ from mcp_baton.workflow.sources import (
     step_output,
     task_variable,
 )
-from mcp_baton.workflow.wait import EXAMPLE, time_of
+from mcp_baton.workflow.steps.fetch import Fetch
+from mcp_baton.workflow.steps.list_step import ListStep
+from mcp_baton.workflow.steps.question import Question
+from mcp_baton.workflow.steps.step import Step, value_text
+from mcp_baton.workflow.steps.tool_step import ToolFunction, ToolStep
+from mcp_baton.workflow.steps.wait import Wait
+from mcp_baton.workflow.times import EXAMPLE, time_of
 
 MAX_STEPS = 100
 """The maximum number of steps of a workflow. An `UpdateExpression` of 4 KB is certain to have room for them."""
@@ -92,7 +88,7 @@ def _size_faults(workflow: Workflow) -> Iterator[str]:
         yield "it has no steps; give it at least one"
     if len(workflow.steps) > MAX_STEPS:
         yield f"it has {len(workflow.steps)} steps; at most {MAX_STEPS} are possible"
-    if sum(step.each is not None for step in workflow.steps) > MAX_LIST_STEPS:
+    if sum(isinstance(step, ListStep) for step in workflow.steps) > MAX_LIST_STEPS:
         yield f"more than {MAX_LIST_STEPS} steps have each=…; make two workflows"
     if not _is_width(workflow.parallel):
         yield f"parallel={workflow.parallel!r}: give a whole number from 1 to {MAX_PARALLEL_CALLS}"
@@ -102,7 +98,7 @@ def _reserved_names(workflow: Workflow) -> dict[str, str]:
     if not workflow.durable:
         return {}
     reserved = dict.fromkeys((TASK_ACTION, TASK_RESULT), "by the workflow's tool") if workflow.tool else {}
-    if any(step.ask for step in workflow.steps):
+    if any(isinstance(step, Question) for step in workflow.steps):
         reserved[ANSWERS] = "by the answers to its questions"
     return {TASK_ID: "by the id of the task to continue", **reserved}
 
@@ -256,7 +252,10 @@ def tool_error(tool: str, functions: Mapping[str, object]) -> str:
 TAKE_OVER: Final = (
     "call the workflow function itself, without step, to add its steps to this workflow, or copy the steps into it"
 )
-_STEP_OPTIONS: Final = frozenset(Step.__annotations__) - {"tool", "arguments", "binding", "ask", "sleep", "callback"}
+_STEP_OPTIONS: Final = frozenset(
+    {*ToolStep.__init__.__annotations__, *ListStep.__init__.__annotations__}
+    - {"tool", "arguments", "binding", "return"}
+)
 """The options of `step(…)`."""
 
 
@@ -287,20 +286,8 @@ def with_setters(step: Step, setters: Mapping[str, Sequence[str]]) -> Step:
             return source
         return structs.replace(source, set_by=tuple(tool for tool, names in setters.items() if source.name in names))
 
-    def in_condition(condition: Condition) -> Condition:
-        map_operand: Any = in_condition if condition.operator in COMBINING else with_setter
-        return structs.replace(condition, operands=tuple(map(map_operand, condition.operands)))
-
-    if not any(isinstance(source, TaskVariable) for source in step.sources):
-        return step
-    return replace(
-        step,
-        arguments={name: with_setter(source) for name, source in step.arguments.items()},
-        template_bindings={name: with_setter(source) for name, source in step.template_bindings.items()},
-        when=None if step.when is None else in_condition(step.when),
-        each=None if step.each is None else with_setter(step.each),
-        sleep=step.sleep if step.sleep is None or isinstance(step.sleep, timedelta) else with_setter(step.sleep),
-    )
+    is_concerned = any(isinstance(source, TaskVariable) for source in step.sources)
+    return step.map_sources(with_setter) if is_concerned else step
 
 
 _NULL: Schema = {"type": "null"}
@@ -350,16 +337,19 @@ def errors_in(workflow: Workflow, tools: Mapping[str, Callee], workflows: Contai
     for step in workflow.steps:
         tool_faults = _tool_faults(step, tools, workflows)
         for faults in (
-            [tool_faults]
+            [step.faults]
+            if step.faults
+            else [tool_faults]
             if _is_misplaced(step, tools)
             else (
                 tool_faults,
                 _source_faults(step, arguments, earlier_steps),
                 _placeholder_faults(step, arguments),
-                _question_faults(step, workflow, arguments) if step.ask else (),
-                _wait_faults(step, workflow, earlier_steps, tools) if step.is_wait else (),
+                _question_faults(step, workflow, arguments) if isinstance(step, Question) else (),
+                _wait_faults(step, workflow, earlier_steps, tools) if isinstance(step, Wait) else (),
                 _secret_faults(step, workflow.secrets),
-                _list_faults(step, workflow, earlier_steps, tools),
+                _item_faults(step),
+                _list_faults(step, workflow, earlier_steps, tools) if isinstance(step, ListStep) else (),
                 _order_faults(step, earlier_steps),
                 _reference_faults(workflow, step, earlier_steps, tools),
             )
@@ -406,17 +396,16 @@ def _resolved_step(step: Step, tools: Mapping[str, Callee]) -> Step:
         return step
     # Each access to a method creates a new object, which equals the last one.
     names = [name for name, callee in tools.items() if callee.function == tool.function]
-    return step.calling(names[0]) if len(names) == 1 else step
+    return step.replace(tool=names[0]) if len(names) == 1 else step
 
 
 def _tool_faults(step: Step, tools: Mapping[str, Callee], workflows: Container[str]) -> Iterator[str]:
-    if step.ask is not None or step.is_wait:
+    if isinstance(step, Fetch) and not step.resources:
+        yield "it has no resources; give it at least one"
+    if not isinstance(step, ToolStep):
         return
-    if step.tool is None:
-        if not step.resources:
-            yield "it has neither a tool nor resources; give it one of them"
-        if step.arguments:
-            yield "it only fetches resources, so it takes no arguments; use template_bindings"
+    if not step.tool:
+        yield "it has no tool; give it one, or write Fetch(…) for a step that only fetches resources"
     elif step.tool in workflows and step.tool not in tools and not isinstance(step.tool, ToolFunction):
         yield f"{step.tool!r} is a workflow, which no step can call; {TAKE_OVER}"
     elif isinstance(step.tool, ToolFunction) or step.tool not in tools:
@@ -427,7 +416,7 @@ def _tool_faults(step: Step, tools: Mapping[str, Callee], workflows: Container[s
             if name in parameters:
                 continue
             if name in _STEP_OPTIONS:
-                remedy = f"write step({step.tool}, {name}=…)(…), or Step(…, {name}=…)"
+                remedy = f"write step({step.tool}, {name}=…)(…), or {type(step).__name__}(…, {name}=…)"
                 yield f"{name!r} is an option of the step, and no parameter of the tool {step.tool!r}; {remedy}"
             else:
                 yield f"the tool {step.tool!r} has no parameter {name!r}{did_you_mean(name, sorted(parameters))}"
@@ -441,7 +430,7 @@ def _is_misplaced(step: Step, tools: Mapping[str, Callee]) -> bool:
 
 
 def _source_faults(step: Step, arguments: list[str], earlier_steps: Mapping[str, Step]) -> Iterator[str]:
-    for name, source in (*step.arguments.items(), *step.template_bindings.items(), *step.each_and_sleep):
+    for name, source in step.named_sources:
         for part in parts_of(source):
             yield from _value_faults(name, part, arguments, earlier_steps)
     for comparison in step.comparisons:
@@ -471,26 +460,21 @@ def _placeholder_faults(step: Step, arguments: list[str]) -> Iterator[str]:
             yield f"the resource placeholder {{{name}}} has no template binding{did_you_mean(name, names)}"
 
 
-def _list_faults(
-    step: Step, workflow: Workflow, earlier_steps: Mapping[str, Step], tools: Mapping[str, Callee]
-) -> Iterator[str]:
-    """The errors of a step with `each`, and of `item()` where there is no current element."""
-    other_sources = [*step.template_bindings.values(), *(source for _, source in step.each_and_sleep)]
-    other_sources += [source for comparison in step.comparisons for source in comparison.operands]
-    other_sources += step.arguments.values() if step.each is None else []
-    if any(isinstance(part, Item) for source in other_sources for part in parts_of(source)):
+def _item_faults(step: Step) -> Iterator[str]:
+    """The error for `item()` where there is no current element."""
+    sources = [*step.template_bindings.values(), *(source for _, source in step.own_sources)]
+    sources += () if isinstance(step, ListStep) else step.arguments.values()
+    sources += [source for comparison in step.comparisons for source in comparison.operands]
+    if any(isinstance(part, Item) for source in sources for part in parts_of(source)):
         yield "item() is the current element of a list, for the arguments of a step with each=…"
-    if not _is_width(step.parallel) or (step.parallel > 1 and step.each is None):
-        yield f"parallel={step.parallel!r}: give a whole number from 1 to {MAX_PARALLEL_CALLS}, to a step with each=…"
-    if step.each is not None:
-        yield from _each_faults(step, step.each, workflow, earlier_steps, tools)
 
 
-def _each_faults(
-    step: Step, each: Source, workflow: Workflow, earlier_steps: Mapping[str, Step], tools: Mapping[str, Callee]
+def _list_faults(
+    step: ListStep, workflow: Workflow, earlier_steps: Mapping[str, Step], tools: Mapping[str, Callee]
 ) -> Iterator[str]:
-    if step.tool is None or step.resources:
-        yield "each=… calls a tool for each element, so the step has a tool and no resources; make two steps"
+    each = step.each
+    if not _is_width(step.parallel):
+        yield f"parallel={step.parallel!r}: give a whole number from 1 to {MAX_PARALLEL_CALLS}, to a step with each=…"
     if contains_argument(each, workflow.secrets):
         yield "each=… is a secret argument, and the elements of a list are stored; give it another source"
     kinds = _kinds(each, workflow, earlier_steps, tools)
@@ -504,13 +488,12 @@ def _each_faults(
 
 
 def _wait_faults(
-    step: Step, workflow: Workflow, earlier_steps: Mapping[str, Step], tools: Mapping[str, Callee]
+    step: Wait, workflow: Workflow, earlier_steps: Mapping[str, Step], tools: Mapping[str, Callee]
 ) -> Iterator[str]:
     if not workflow.durable:
         yield "it waits, and the workflow has no tasks; leave out durable=False"
-    calls = (step.tool, step.resources, step.arguments, step.ask, step.each, step.retry, step.approval)
-    if any(calls) or (step.sleep is not None and step.callback is not None):
-        yield "it waits, so it has no tool, resources, arguments, question, list, retry or approval; make two steps"
+    if (step.sleep is None) is (step.callback is None):
+        yield "it waits for a callback or a time; give it one of callback=… and sleep=…"
     if isinstance(step.sleep, timedelta):
         if step.sleep <= timedelta():
             yield f"sleep={step.sleep!r}: give a time of more than 0 s"
@@ -548,20 +531,22 @@ def _output_of(step: Step, tools: Mapping[str, Callee]) -> Schema | None:
 
 def output_of(step: Step, schema: Schema) -> Schema:
     """The JSON Schema of a step's output, from that of its tool's output."""
-    return schema if step.each is None else {"type": "array", "items": schema, "$defs": schema.get("$defs", {})}
+    return (
+        schema
+        if not isinstance(step, ListStep)
+        else {"type": "array", "items": schema, "$defs": schema.get("$defs", {})}
+    )
 
 
-def _question_faults(step: Step, workflow: Workflow, arguments: list[str]) -> Iterator[str]:
+def _question_faults(step: Question, workflow: Workflow, arguments: list[str]) -> Iterator[str]:
     if not workflow.has_workflow_tool:
         yield "its question is answered through the workflow's tool; leave out tool=False and durable=False"
-    if step.tool is not None or step.resources or step.arguments:
-        yield "it asks a question, so it has no tool, resources or arguments; make two steps"
     if step.name in arguments:
         yield "it asks a question and has the name of an argument; give the question another name"
     if not is_portable_name(step.name):
         yield f"it asks a question, and its name is the answer's name: {NAME}; write the name before the question"
     names = [*step.template_bindings, *arguments]
-    for name in sorted(placeholders(step.ask.question).difference(names)) if step.ask else ():
+    for name in sorted(placeholders(step.question).difference(names)):
         yield f"nothing fills {{{name}}} in its question{did_you_mean(name, names)}"
 
 
@@ -584,7 +569,7 @@ def _reference_faults(
         (step.arguments.values(), earlier_steps),
         (step.template_bindings.values(), uri_steps),
         (compared_sources, earlier_steps),
-        ([source for _, source in step.each_and_sleep], earlier_steps),
+        ([source for _, source in step.own_sources], earlier_steps),
     ):
         for source in sources_in(sources):
             if source.binding not in bindings:
@@ -595,10 +580,8 @@ def _reference_faults(
                 yield from _path_faults(source, allowed[source.binding], tools)
     value_comparisons = [comparison for comparison in comparisons if comparison.operator != "exists"]
     for source in (
-        *step.arguments.values(),
-        *step.template_bindings.values(),
+        *(source for _, source in step.named_sources),
         *(source for comparison in value_comparisons for source in comparison.operands),
-        *(source for _, source in step.each_and_sleep),
     ):
         producer = earlier_steps.get(source.binding) if isinstance(source, StepOutput) else None
         if isinstance(source, StepOutput) and producer is not None and producer.may_be_skipped:
@@ -658,7 +641,7 @@ KINDS: Final[Mapping[object, str]] = {
 
 
 def _path_faults(source: StepOutput, producing: Step, tools: Mapping[str, Callee]) -> Iterator[str]:
-    has_type = producing.ask or producing.callback
+    has_type = producing.has_value and producing.tool is None
     if not source.path or has_type or (producing.tool and producing.tool not in tools):
         return
     schema = _output_of(producing, tools)

@@ -16,7 +16,7 @@ from mcp_baton.tools.asking import Identity, declares
 from mcp_baton.tools.questions import Elicited, Field, elicitation, form_field, inline_references
 from mcp_baton.tools.schema.prompt_arguments import is_empty
 from mcp_baton.transport.exchange import KEEP_ALIVE_S
-from mcp_baton.workflow.definition import ANSWERS, Step, Workflow
+from mcp_baton.workflow.definition import ANSWERS, Workflow
 from mcp_baton.workflow.engine_host import ServerHost
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason, UnresolvableParams
 from mcp_baton.workflow.request import Request
@@ -24,6 +24,8 @@ from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.secrets import contains_argument
 from mcp_baton.workflow.sources import Found
+from mcp_baton.workflow.steps.question import Question
+from mcp_baton.workflow.steps.step import Step
 
 logger = logging.getLogger(__name__)
 
@@ -205,7 +207,7 @@ def _earlier_answers(rounds: Rounds, workflow: Workflow, host: ServerHost) -> di
     for key, answer in rounds.answers.items():
         step = workflow.step(key.rsplit("-", 2)[0])
         content = answer.get("content") if isinstance(answer, Mapping) and answer.get("action") == "accept" else None
-        if step is None or step.ask is None or not isinstance(content, Mapping):
+        if not isinstance(step, Question) or not isinstance(content, Mapping):
             continue
         own_form = _object_form(schemas[step.name])
         if own_form is not None:

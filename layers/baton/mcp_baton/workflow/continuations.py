@@ -35,7 +35,7 @@ from mcp_baton.workflow.continuation import (
     matching_step,
     workflow_if_ready,
 )
-from mcp_baton.workflow.definition import Workflow, random_fraction
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import declared_arguments
 from mcp_baton.workflow.pause import approval_pause
 from mcp_baton.workflow.placeholders import (
@@ -50,6 +50,7 @@ from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.server_view import ServerView
 from mcp_baton.workflow.sources import PromptArg
+from mcp_baton.workflow.steps.retry import random_fraction
 
 logger = logging.getLogger(__name__)
 

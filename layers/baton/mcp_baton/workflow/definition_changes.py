@@ -22,6 +22,7 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.tools.secrets import is_hidden
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.steps.list_step import ListStep
 
 
 class Move(Struct, frozen=True):
@@ -67,7 +68,7 @@ def obsolete_variables(task: TaskRecord, workflow: Workflow, statuses: Mapping[s
         name for name, status in old_statuses.items() if name not in statuses and status is not StepStatus.COMPLETED
     ]
     results = frozenset(f"{RESULT_PREFIX}{name}" for name in names)
-    lists = {step.name for step in workflow.steps if step.each is not None}
+    lists = {step.name for step in workflow.steps if isinstance(step, ListStep)}
     items = {f"{prefix}{name}" for name in old_statuses.keys() - lists for prefix in (ITEMS_PREFIX, ELEMENTS_PREFIX)}
     variables = {f"{CALL_PREFIX}{name}" for name in names} | items
     return results | {name for name in variables if name in task.variables}

@@ -47,7 +47,7 @@ from mcp_baton.tools.approval import AFTER_WAITS_MS, denied_call
 from mcp_baton.tools.calls import Attempt, Place
 from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Outcome, Prepared, ResourceUnavailable, Succeeded
 from mcp_baton.workflow.batch import merged_items, run_batch
-from mcp_baton.workflow.definition import Step, Workflow, random_fraction
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import move_to, statuses_under
 from mcp_baton.workflow.host import Host, Skip, Skipped, Threads
 from mcp_baton.workflow.items import Items, item_name
@@ -70,9 +70,13 @@ from mcp_baton.workflow.run import (
     new_task,
 )
 from mcp_baton.workflow.secrets import hidden_in
-from mcp_baton.workflow.sources import Source
+from mcp_baton.workflow.steps.list_step import ListStep
+from mcp_baton.workflow.steps.question import Question
+from mcp_baton.workflow.steps.retry import random_fraction
+from mcp_baton.workflow.steps.step import Step
+from mcp_baton.workflow.steps.tool_step import ToolStep
+from mcp_baton.workflow.steps.wait import Callback, Wait
 from mcp_baton.workflow.stored_calls import shown_call, stored_call
-from mcp_baton.workflow.wait import Callback
 
 logger = logging.getLogger(__name__)
 
@@ -207,7 +211,7 @@ class Engine:
             run.lost_results[step.name] = str(lost)
         else:
             run.outputs[step.name] = value
-        arguments = self._replayed_arguments(run, step) if step.tool and step.each is None else None
+        arguments = self._replayed_arguments(run, step) if type(step) is ToolStep else None
         resources = () if step.tool else fetch_all(step.resources, step, run.known, self._host)
         run.traces.append(StepTrace(step, arguments, resources, Succeeded(value), replayed=True))
 
@@ -271,7 +275,7 @@ class Engine:
         try:
             while True:
                 call = self._next_call(run)
-                if call is not None and threads is not None and call.step.ask is None:
+                if call is not None and threads is not None and not isinstance(call.step, Question):
                     self._start(run, call, threads)
                 elif call is not None:
                     self._end(run, self._make(run, call, self._host, run.lease))
@@ -287,7 +291,7 @@ class Engine:
     def _next_call(self, run: OpenRun) -> StepCall | None:
         """The next call, whether of a step or of an element of a list; `None` if none can start now."""
         while not run.is_over:
-            step = run.list_with_room() if run.lists else None
+            step: Step | None = run.list_with_room() if run.lists else None
             if step is None and run.running_steps < run.workflow.parallel:
                 step = next(run.workflow.ready(run.statuses, run.started, run.first_open()), None)
             if step is None:
@@ -316,7 +320,7 @@ class Engine:
         if step.retry is not None and (until_ms := self._next_attempt_ms(run, step)):
             run.stop_at(step, Waiting(step.name, "time", timestamp(until_ms), ""))
             return None
-        start = None if step.is_wait else self._check_start(step, self._host, run.lease)
+        start = None if isinstance(step, Wait) else self._check_start(step, self._host, run.lease)
         if not isinstance(start, StartTime | None):
             run.stop_at(step, start)
             return None
@@ -324,17 +328,17 @@ class Engine:
             number = sum(status.settled for status in run.statuses.values()) + run.running_steps + 1
             task_id = run.lease.task.task_id if run.lease else None
             self._host.announce(number, len(run.workflow.steps), step.name, task_id)
-        if step.is_wait:
-            self._wait(run, StepCall(step))
-        elif step.each is None:
-            return StepCall(step, start)
+        if isinstance(step, Wait):
+            self._wait(run, step)
+        elif isinstance(step, ListStep):
+            self._begin_list(run, step, StepCall(step, start))
         else:
-            self._begin_list(run, StepCall(step, start), step.each)
+            return StepCall(step, start)
         return None
 
-    def _wait(self, run: OpenRun, call: StepCall) -> None:
+    def _wait(self, run: OpenRun, step: Wait) -> None:
         """Settle a step that waits, or stop at it. When the wait ends is stored with the run's own write."""
-        step, now_ms = call.step, self._now_ms()
+        call, now_ms = StepCall(step), self._now_ms()
         until_ms = run.known.decide_wait(step, now_ms)
         if isinstance(until_ms, int) and until_ms > now_ms:
             until_ms = self._end_of_wait(run, until_ms, now_ms)
@@ -348,15 +352,15 @@ class Engine:
         elif step.callback is None:
             self._end(run, CallEnded(call, StepTrace(step, None, (), Succeeded(None))))
         else:
-            self._time_out(run, call, step.callback, until_ms)
+            self._time_out(run, step, step.callback, until_ms)
 
-    def _time_out(self, run: OpenRun, call: StepCall, callback: Callback, until_ms: int) -> None:
+    def _time_out(self, run: OpenRun, step: Wait, callback: Callback, until_ms: int) -> None:
         """End a wait for a callback that has timed out.
 
         This is written at once: if a callback came first, the run continues with it. Later steps never see an end that
         is not stored.
         """
-        step = call.step
+        call = StepCall(step)
         if callback.on_timeout == "skip":
             result = CallEnded(call, StepTrace(step, None, (), Skipped(Skip.NO_CALLBACK)))
         else:
@@ -396,13 +400,12 @@ class Engine:
             return until_ms
         return f"it waits until {timestamp(until_ms)}, and its task ends at {timestamp(ends_ms)}; give it a longer ttl"
 
-    def _begin_list(self, run: OpenRun, call: StepCall, source: Source) -> None:
-        step = call.step
-        items = run.known.decide_items(step, source)
+    def _begin_list(self, run: OpenRun, step: ListStep, call: StepCall) -> None:
+        items = run.known.decide_items(step)
         if isinstance(items, str):
-            self._end(run, self._failed(run, call, Failed(items), step.tool or ""))
+            self._end(run, self._failed(run, call, Failed(items), step.tool))
         elif isinstance(items, Items):
-            run.begin_list(call, items)
+            run.begin_list(step, call, items)
             self._end_list(run, step)
         else:
             run.stop_at(step, items.without_secrets(run.secrets.hide_text), Blocked(step, (), frozenset()))
@@ -574,9 +577,10 @@ class Engine:
     def _end_list(self, run: OpenRun, step: Step) -> None:
         """Settle a step whose calls have all ended. A list with a checkpoint is also written from time to time."""
         list_run = run.lists[step.name]
+        width = list_run.step.parallel
         if list_run.waiting or step.name in run.running or step.name in run.stops:
             # The results of a list grow, so not each of them is written at once.
-            if step.checkpoint and list_run.unwritten >= step.parallel:
+            if step.checkpoint and list_run.unwritten >= width:
                 self._checkpoint(run, step)
             return
         if list_run.stop is not None and not list_run.failed:
@@ -721,7 +725,7 @@ def _why_skipped(step: Step, task: TaskRecord) -> Skip:
     """Why an earlier run has skipped a step. A step that has waited was skipped at the end of its wait. Without a
     condition, it can have been skipped for nothing else."""
     has_waited = step.when is None or f"{WAIT_PREFIX}{step.name}" in task.variables
-    return Skip.NO_CALLBACK if step.callback is not None and has_waited else Skip.CONDITION
+    return Skip.NO_CALLBACK if isinstance(step, Wait) and step.callback is not None and has_waited else Skip.CONDITION
 
 
 def _place(run: OpenRun, call: StepCall) -> Place:

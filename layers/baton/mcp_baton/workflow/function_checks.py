@@ -85,11 +85,9 @@ def _approval_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool
     for workflow in workflows.values():
         for step in workflow.steps:
             tool = tools.get(step.tool or "")
-            if step.approval is not None and (tool is None or tool.approval is not None):
-                cause = (
-                    "approval is for a step with a tool" if tool is None else f"{tool.name!r} has an approval itself"
-                )
-                yield WorkflowError(workflow.name, f"{cause}; leave out the step's approval", step.name)
+            if step.approval is not None and tool is not None and tool.approval is not None:
+                cause = f"{tool.name!r} has an approval itself; leave out the step's approval"
+                yield WorkflowError(workflow.name, cause, step.name)
             elif step.approval is not None and tool is not None:
                 subject = f"step {step.name!r}"
                 try:

@@ -14,7 +14,7 @@ from msgspec import Struct, ValidationError, convert, field, structs, to_builtin
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tools.approval import NotApproved
 from mcp_baton.tools.outcomes import MAX_INVALID_FIELDS, Failed, Failure, InvalidField
-from mcp_baton.workflow.definition import Step
+from mcp_baton.workflow.steps.step import Step
 
 MAX_REASON_TEXT_CHARS: Final = 4_000
 """Characters of a text in a stored reason. A reason is always stored, so it must stay small."""

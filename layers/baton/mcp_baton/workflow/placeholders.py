@@ -11,11 +11,12 @@ from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.tasks.keys import digest
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tools.quoting import one_line, quoted_error
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.remaining import Handle
 from mcp_baton.workflow.resolve import Known, NoField, NoOutput, NotGiven, NoVariable, Resolution
 from mcp_baton.workflow.sources import Found, PromptArg, Source, StepOutput, TaskVariable
+from mcp_baton.workflow.steps.step import Step
 
 MAX_PLACEHOLDER_CHARS: Final = 2_000
 """Characters of the longest text that can be a placeholder."""

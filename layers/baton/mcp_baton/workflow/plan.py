@@ -22,7 +22,7 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.tasks.values import holds, outside_bytes
 from mcp_baton.tools.secrets import Secrets, secret_placeholder
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import given_secrets, has_secrets
 from mcp_baton.workflow.items import Items
 from mcp_baton.workflow.pause import PauseReason, parse_pause, refused_arguments
@@ -30,6 +30,8 @@ from mcp_baton.workflow.repeats import Canonical, Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, NotGiven
 from mcp_baton.workflow.secrets import contains_argument, hidden_in, secrets_in_call
 from mcp_baton.workflow.sources import Found, Source, StepOutput, TaskVariable
+from mcp_baton.workflow.steps.list_step import ListStep
+from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.stored_calls import restore_call
 
 
@@ -201,7 +203,7 @@ class Plan:
     def has_list(self, name: str) -> bool:
         """Whether a step calls its tool for each element of a list."""
         step = self._step(name)
-        return step is not None and step.each is not None
+        return isinstance(step, ListStep)
 
     def planned(self, name: str, tool: str, call: Comparison, element: Found | None = None) -> Planned:
         """The planned call of a step, or of an element of its list."""

@@ -16,13 +16,16 @@ from mcp_baton.tools.outcomes import MAX_INVALID_FIELDS
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, encoded_uri, is_long, quoted_guidance
 from mcp_baton.tools.secrets import secret_placeholder
 from mcp_baton.tools.templates import as_text, encoded, fill, placeholders
-from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, Step, Workflow
+from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, Workflow
 from mcp_baton.workflow.items import item_name
 from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, refused_arguments
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.resolve import Known, NoElement, NoField, NoneOf, NoOutput, NotGiven, NoVariable, Resolution
 from mcp_baton.workflow.server_view import ServerView
 from mcp_baton.workflow.sources import Constant, Found, Item, PromptArg, Source, StepOutput, TaskVariable
+from mcp_baton.workflow.steps.list_step import ListStep
+from mcp_baton.workflow.steps.step import Step
+from mcp_baton.workflow.steps.wait import Wait
 
 NO_ARGUMENTS: Final[JsonObject] = MappingProxyType({})
 
@@ -134,7 +137,7 @@ class RemainingCalls(Struct, frozen=True):
         if remedy is Remedy.NONE or (remedy in (Remedy.DECISION, Remedy.WAIT) and self.resume_handle is not None):
             return []
         if self.resume_handle is None or self.resume_handle.tool is None:
-            steps = [step for step in open_steps if step.ask is None and not step.is_wait]
+            steps = [step for step in open_steps if step.client_can_do]
             return steps if self.handle is not None else steps[: self.visible_count(steps)]
         if pause is None or pause.is_for_the_operator or pause.server_can_continue or pause.remedy is Remedy.ANSWERS:
             return []
@@ -145,17 +148,17 @@ class RemainingCalls(Struct, frozen=True):
             return [paused_step]
         # The model's reading of a resource is not recorded, so the server would stop there again.
         steps = [step for step in open_steps if self.known.decide_condition(step) is True]
-        return [step for step in steps if step.ask is None and not step.is_wait and self._has_calls(step)]
+        return [step for step in steps if step.client_can_do and self._has_calls(step)]
 
     def _has_calls(self, step: Step) -> bool:
         """Whether a step is no list, or one that may have elements without a result."""
-        items = None if step.each is None else self.known.items_of(step)
+        items = self.known.items_of(step)
         return items is None or bool(items.open)
 
     def visible_count(self, steps: Sequence[Step]) -> int:
         """How many calls a model can make without the task: up to the first one that uses the result of a callback,
         which only the server has."""
-        callbacks = [step for step in self.known.open_steps if step.callback is not None]
+        callbacks = [step for step in self.known.open_steps if step.name in self.known.workflow.callbacks]
         uses = [any(step.uses(callback.binding) for callback in callbacks) for step in steps]
         return uses.index(True) if True in uses else len(steps)
 
@@ -163,7 +166,7 @@ class RemainingCalls(Struct, frozen=True):
     def remedy(self) -> Remedy | None:
         """What lets the workflow continue. A wait that has failed cannot be repeated."""
         step = None if self.pause is None else self.known.workflow.step(self.pause.step)
-        if step is not None and step.is_wait and isinstance(self.pause, StepFailed):
+        if isinstance(step, Wait) and isinstance(self.pause, StepFailed):
             return Remedy.NONE
         return self.pause.remedy if self.pause else None
 
@@ -212,7 +215,7 @@ class RemainingCalls(Struct, frozen=True):
         uris = uris_of(step, self.known)
         yield from ({"resource": uri} for template, uri in uris.items() if not step.read_after(template))
         resume_calls = self.resume_handle.resume_call() if self.resume_handle else []
-        if step.each is not None:
+        if isinstance(step, ListStep):
             items = self.known.items_of(step)
             for index in self.open_elements(step)[:MAX_INVALID_FIELDS]:
                 yield from self.at(items.elements[index]).entry_of(step) if items else ()

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.keys import step_key
-from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.secrets import contains_argument
+from mcp_baton.workflow.steps.step import Step
 
 logger = logging.getLogger(__name__)
 

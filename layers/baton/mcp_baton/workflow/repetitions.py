@@ -22,7 +22,7 @@ from mcp_baton.workflow.lease import lease_end
 from mcp_baton.workflow.pause import AnswersRequired, parse_pause
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.server_view import may_use
-from mcp_baton.workflow.wait import milliseconds
+from mcp_baton.workflow.times import milliseconds
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 
 logger = logging.getLogger(__name__)

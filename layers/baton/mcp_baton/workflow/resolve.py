@@ -3,7 +3,6 @@ may read task variables from the store."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from datetime import timedelta
 from typing import Any, Final
 
 from msgspec import Struct, field, structs
@@ -15,7 +14,7 @@ from mcp_baton.tools.outcomes import InvalidField, Mismatch, Prepared
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, is_long, one_line
 from mcp_baton.tools.secrets import NO_SECRETS, Secrets, shown_texts
 from mcp_baton.tools.templates import as_text, copy_json, fill, fill_json, fill_uri, placeholders
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.items import Items, list_of, stored_items
 from mcp_baton.workflow.pause import (
@@ -43,7 +42,11 @@ from mcp_baton.workflow.sources import (
     parts_of,
     source_text,
 )
-from mcp_baton.workflow.wait import time_of
+from mcp_baton.workflow.steps.list_step import ListStep
+from mcp_baton.workflow.steps.question import Question
+from mcp_baton.workflow.steps.step import Step
+from mcp_baton.workflow.steps.wait import Wait
+from mcp_baton.workflow.times import time_of
 
 logger = logging.getLogger(__name__)
 
@@ -222,7 +225,7 @@ class Known(Struct, frozen=True):
 
     def items_of(self, step: Step) -> Items | None:
         """The items of a step with `each`: those of this run, or the stored ones, or new ones if its list is known."""
-        if step.each is None:
+        if not isinstance(step, ListStep):
             return None
         if step.name in self.items:
             return self.items[step.name]
@@ -237,12 +240,12 @@ class Known(Struct, frozen=True):
         elements = list_of(resolution.value) if isinstance(resolution, Found) else ""
         return None if isinstance(elements, str) else Items(elements, {})
 
-    def decide_items(self, step: Step, each: Source) -> Items | PauseReason | str:
-        """The items with which a step with `each` starts; or why it cannot start, or fails (a text).
+    def decide_items(self, step: ListStep) -> Items | PauseReason | str:
+        """The items with which a list starts; or why it cannot start, or fails (a text).
 
         The elements of an earlier run stay, even if the list is another one now.
         """
-        items = self._items_or_reason(step, each)
+        items = self._items_or_reason(step)
         if isinstance(items, Items) and not items.open:
             return items  # no call needs the arguments
         shared_sources = {
@@ -253,7 +256,7 @@ class Known(Struct, frozen=True):
         shared_arguments = self._resolve_all(shared_sources, step)
         return items if isinstance(shared_arguments, dict) else shared_arguments
 
-    def _items_or_reason(self, step: Step, each: Source) -> Items | PauseReason | str:
+    def _items_or_reason(self, step: ListStep) -> Items | PauseReason | str:
         try:
             items = stored_items(self.variables, step.name, with_results=True)
         except ValueLost as lost:
@@ -261,7 +264,7 @@ class Known(Struct, frozen=True):
             return f"each: the results of earlier calls are lost: {lost}"
         if items is not None:
             return items
-        resolved_list = self._resolve_all({"each": each}, step)
+        resolved_list = self._resolve_all({"each": step.each}, step)
         if not isinstance(resolved_list, dict):
             return resolved_list
         elements = list_of(resolved_list.get("each"))
@@ -271,18 +274,18 @@ class Known(Struct, frozen=True):
 
     def waits(self) -> dict[str, int]:
         """When the waits that have started end at the latest, epoch milliseconds, by step."""
-        names = (step.name for step in self.open_steps if step.is_wait or step.retry is not None)
+        names = (step.name for step in self.open_steps if isinstance(step, Wait) or step.retry is not None)
         values = {name: self.variables.get(f"{WAIT_PREFIX}{name}") for name in names}
         return {name: until for name, until in values.items() if isinstance(until, int)}
 
-    def decide_wait(self, step: Step, now_ms: int) -> int | PauseReason | str:
+    def decide_wait(self, step: Wait, now_ms: int) -> int | PauseReason | str:
         """When a wait ends, epoch milliseconds; or why it cannot begin, or fails (a text). A stored time stays."""
         until_ms = self.variables.get(f"{WAIT_PREFIX}{step.name}")
         if isinstance(until_ms, int):
             return until_ms
-        if step.sleep is None or isinstance(step.sleep, timedelta):
+        if step.time_source is None:
             return now_ms + step.longest_wait_ms
-        resolved = self._resolve_all({"sleep": step.sleep}, step)
+        resolved = self._resolve_all({"sleep": step.time_source}, step)
         return time_of(resolved.get("sleep")) if isinstance(resolved, dict) else resolved
 
     def after(self, step: Step, value: Json) -> "Known":
@@ -344,7 +347,7 @@ class Known(Struct, frozen=True):
 
     def question_text(self, step: Step) -> str | None:
         """The question of a step, with its values; `None` if a value is not known yet. Secrets are hidden."""
-        if step.ask is None:
+        if not isinstance(step, Question):
             return None
         bindings = step.template_bindings
         values = self._resolve_all(bindings, step)
@@ -358,12 +361,12 @@ class Known(Struct, frozen=True):
         # An argument that is null counts as left out.
         names = [argument.name for argument in self.workflow.arguments if self.arguments.get(argument.name) is None]
         left_out = dict.fromkeys([*names, *bindings], LEFT_OUT)
-        return fill(step.ask.question, {**self.shown_texts, **left_out, **texts})
+        return fill(step.question, {**self.shown_texts, **left_out, **texts})
 
     def open_questions(self) -> dict[str, str]:
         """The questions without an answer whose values are known, in order, by the names of their steps."""
         steps = (step for step in self.workflow.steps if not self.statuses[step.name].settled)
-        steps = (step for step in steps if step.ask is not None and not is_early(self.variables, step.name))
+        steps = (step for step in steps if isinstance(step, Question) and not is_early(self.variables, step.name))
         steps = (step for step in steps if self.decide_condition(step) is True)
         texts = {step.name: self.question_text(step) for step in steps}
         return {name: text for name, text in texts.items() if text is not None}
@@ -422,7 +425,7 @@ class Known(Struct, frozen=True):
 
     def decide(self, step: Step, host: Host) -> Ready | PauseReason:
         """Whether a step can run now, and with what; or why it cannot."""
-        if step.ask is not None:
+        if isinstance(step, Question):
             return self.answers_pause(step, host)
         arguments = self.arguments_of(step)
         if not isinstance(arguments, dict):
@@ -503,9 +506,9 @@ class Known(Struct, frozen=True):
         if not isinstance(values, dict):
             return values
         texts = self.open_questions()
-        asks = {candidate.name: candidate.ask for candidate in self.workflow.steps if candidate.ask}
+        asked = {candidate.name: candidate.of for candidate in self.workflow.steps if isinstance(candidate, Question)}
         questions = tuple(
-            OpenQuestion(answer.name, texts[answer.name], dict(host.answer_schema(answer)), asks[answer.name].of)
+            OpenQuestion(answer.name, texts[answer.name], dict(host.answer_schema(answer)), asked[answer.name])
             for answer in self.workflow.questions
             if answer.name in texts
         )

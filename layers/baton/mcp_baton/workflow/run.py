@@ -29,7 +29,7 @@ from mcp_baton.tasks.values import list_in
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Outcome, Succeeded
 from mcp_baton.tools.secrets import secrets_of, stored_arguments
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import Move
 from mcp_baton.workflow.host import Host, Skip, Skipped, status_of, stored_result
 from mcp_baton.workflow.items import Items, failed_items
@@ -46,6 +46,9 @@ from mcp_baton.workflow.pause import (
 )
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.steps.list_step import ListStep
+from mcp_baton.workflow.steps.question import Question
+from mcp_baton.workflow.steps.step import Step
 
 
 class RunInput(Struct, frozen=True):
@@ -194,6 +197,7 @@ class ListRun(Struct):
         unapproved_count: How many calls were not made for this reason.
     """
 
+    step: ListStep
     call: StepCall
     items: Items
     waiting: list[int]
@@ -220,7 +224,7 @@ class ListRun(Struct):
         """The pause after all calls have ended; `None` if all of them have succeeded."""
         if not self.failed:
             return None
-        step, failures = self.call.step, self.failed.values()
+        step, failures = self.step, self.failed.values()
         error_ids = [failure.error_id for failure in failures]
         total_failure = Failed(
             self._error(),
@@ -231,7 +235,7 @@ class ListRun(Struct):
             if any(failure.kind is Failure.TIMED_OUT for failure in failures)
             else Failure.RAISED,
         )
-        pause = pause_after(total_failure, step, step.name, step.tool or "")
+        pause = pause_after(total_failure, step, step.name, step.tool)
         failed_calls = tuple(FailedItem(index, failure.error) for index, failure in sorted(self.failed.items()))
         return structs.replace(
             pause,
@@ -438,20 +442,19 @@ class OpenRun:
         waiting = {name for name, list_run in self.lists.items() if list_run.waiting}
         return len(self.running.keys() | waiting - self.stops.keys())
 
-    def list_with_room(self) -> Step | None:
+    def list_with_room(self) -> ListStep | None:
         """The first step with a list of which another call can begin now."""
         for name, list_run in self.lists.items():
-            step = list_run.call.step
-            if list_run.waiting and name not in self.stops and self.running.get(name, 0) < step.parallel:
-                return step
+            if list_run.waiting and name not in self.stops and self.running.get(name, 0) < list_run.step.parallel:
+                return list_run.step
         return None
 
-    def begin_list(self, call: StepCall, items: Items) -> None:
+    def begin_list(self, step: ListStep, call: StepCall, items: Items) -> None:
         # Elements are stored even without results: a later run uses the same ones.
         items.is_changed = items.stored is None
         items.version = self.task.version if self.task else 0
-        self.items[call.step.name] = items
-        self.lists[call.step.name] = ListRun(call, items, items.open)
+        self.items[step.name] = items
+        self.lists[step.name] = ListRun(step, call, items, items.open)
 
     def end_item(self, result: CallEnded) -> None:
         """Note how the call of an element ended."""
@@ -620,7 +623,7 @@ class OpenRun:
         """
         for name, arguments in self.input.answers.items():
             step = self.workflow.step(name)
-            if step is None or step.ask is None or self.known.decide_condition(step) is False:
+            if not isinstance(step, Question) or self.known.decide_condition(step) is False:
                 continue
             is_reached = self.known.may_settle(step)
             users = tuple(user.name for user in self.workflow.steps if user.uses(step.binding))

@@ -41,7 +41,8 @@ from mcp_baton.workflow.pause import ApprovalRequired, Waiting
 from mcp_baton.workflow.refusals import DefinitionChanged, WrongWorkflow, unreadable
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.run import EndedRun, RunInput
-from mcp_baton.workflow.wait import milliseconds
+from mcp_baton.workflow.steps.question import Question
+from mcp_baton.workflow.times import milliseconds
 from mcp_baton.workflow.workflow_tool import takes_null
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def answer_with_run(
     """
     named = task_id is not None and not takes_over
     start = partial(run_workflow, request, workflow, host=host, ttl_ms=ttl_ms, starter=starter, named=named)
-    if not workflow.ask and not any(step.ask and step.ask.of == "user" for step in workflow.steps):
+    if not workflow.ask and not any(isinstance(step, Question) and step.of == "user" for step in workflow.steps):
         return start(arguments, task_id, takes_over=takes_over)
     from mcp_baton.workflow.client_questions import run_asking
 

@@ -20,7 +20,8 @@ from mcp_baton.tools.prompt import Prompt
 from mcp_baton.tools.resource import Resource
 from mcp_baton.tools.tool import Tool
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.wait import hours_text, milliseconds
+from mcp_baton.workflow.steps.wait import Wait
+from mcp_baton.workflow.times import hours_text, milliseconds
 
 if TYPE_CHECKING:
     from mcp_baton.workflow.workflow_tool import WorkflowTool
@@ -120,7 +121,7 @@ class ServerView(Struct, frozen=True):
             WorkflowError: a workflow waits longer than its `ttl` or the operator's limit allows.
         """
         for workflow in self.workflows.values():
-            waits = self._longest_waits(workflow) if any(step.is_wait for step in workflow.steps) else ()
+            waits = self._longest_waits(workflow) if any(isinstance(step, Wait) for step in workflow.steps) else ()
             needed_ms = sum(wait_ms for _, wait_ms in waits) + AFTER_WAITS_MS if waits else 0
             ttl_ms = needed_ms if workflow.ttl is None else milliseconds(workflow.ttl)
             parts = [f"{hours_text(wait_ms)} for {subject}" for subject, wait_ms in waits]

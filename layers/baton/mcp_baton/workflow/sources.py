@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Final, NoReturn, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.protocol.json import Json, dumps
@@ -160,6 +160,14 @@ class Condition(Struct, frozen=True, eq=False):
         else:
             for operand in self.operands:
                 yield from operand.comparisons
+
+    def map_sources(self, change: Callable[["Source"], "Source"]) -> "Condition":
+        """The condition with other sources."""
+        if self.operator in COMBINING:
+            operands = [operand.map_sources(change) for operand in self.operands]
+        else:
+            operands = [change(operand) for operand in self.operands]
+        return structs.replace(self, operands=tuple(operands))
 
 
 COMBINING = frozenset({"and", "or", "not"})

@@ -15,7 +15,7 @@ from mcp_baton.tools.context import Context
 from mcp_baton.tools.labels import name_of
 from mcp_baton.tools.schema.signature import NO_ANNOTATION, Parameter, is_async, read_signature
 from mcp_baton.tools.secrets import strings_in
-from mcp_baton.workflow.definition import WORKFLOW_NAME, Ask, Retry, Step, Workflow
+from mcp_baton.workflow.definition import WORKFLOW_NAME, Workflow
 from mcp_baton.workflow.description_call import describe, enclosing_block
 from mcp_baton.workflow.reference import REFERENCE_TEXT, REFUSED_METHODS, Reference, reference_to, workflow_of
 from mcp_baton.workflow.sources import (
@@ -28,7 +28,13 @@ from mcp_baton.workflow.sources import (
     refusals,
     workflows_of,
 )
-from mcp_baton.workflow.wait import Callback
+from mcp_baton.workflow.steps.fetch import Fetch
+from mcp_baton.workflow.steps.list_step import ListStep
+from mcp_baton.workflow.steps.question import Question
+from mcp_baton.workflow.steps.retry import Retry
+from mcp_baton.workflow.steps.step import Step
+from mcp_baton.workflow.steps.tool_step import ToolStep
+from mcp_baton.workflow.steps.wait import Callback, Wait
 
 
 class WorkflowOptions(TypedDict, total=False):
@@ -55,7 +61,7 @@ class WorkflowOptions(TypedDict, total=False):
 
 
 class StepOptions(TypedDict, total=False):
-    """The options of `step`, besides its name: see `Step`."""
+    """The options of `step`, besides its name: see `ToolStep` and `ListStep`."""
 
     guidance: str
     """What a model should bear in mind when it makes this call itself; `{arg}` is replaced."""
@@ -160,7 +166,7 @@ _OUTSIDE: Final = {
 
 def _texts_of(step: Step) -> Iterator[str]:
     """The texts that the author has given to a step."""
-    yield from (step.name, step.guidance or "", *step.resources, step.ask.question if step.ask else "")
+    yield from step.texts
     for part in step.sources:
         if isinstance(part, Constant):
             yield from strings_in(part.value)
@@ -253,7 +259,12 @@ def step(tool: Any, *, each: object = None, name: str | None = None, **options: 
     bindings = options.pop("template_bindings", {})
     bindings = {variable: recording.source(variable, value) for variable, value in bindings.items()}
     recording.condition(options.get("when"))
-    items = None if each is None else recording.source("each", each)
+    items = recording.source("each", each)
+    if each is None and "parallel" in options:
+        raise recording.error(f"step {step_name!r}: parallel is for a step with each=…; leave it out")
+    if each is not None and (bindings or "resources" in options):
+        cause = "each=… calls a tool for each element, so the step has a tool and no resources; make two steps"
+        raise recording.error(f"step {step_name!r}: {cause}")
 
     def call(*values: object, **keywords: object) -> Reference:
         by_position = _by_position(recording, step_name, tool, values)
@@ -262,9 +273,9 @@ def step(tool: Any, *, each: object = None, name: str | None = None, **options: 
             raise recording.error(f"step {step_name!r}: {problem}")
         arguments = {**by_position, **keywords}
         sources = {parameter: recording.source(parameter, value) for parameter, value in arguments.items()}
-        return recording.add(
-            Step(step_name, tool=tool, arguments=sources, template_bindings=bindings, each=items, **options)
-        )
+        if each is None:
+            return recording.add(ToolStep(step_name, sources, tool=tool, template_bindings=bindings, **options))
+        return recording.add(ListStep(step_name, sources, tool=tool, each=items, **options))
 
     return _StepCall(recording, tool if isinstance(tool, str) else name_of(tool), call)
 
@@ -328,7 +339,7 @@ def fetch(name: str, uri: str, /, **values: object) -> None:
         WorkflowError: Outside of a workflow function; a second step of this name; a value of another workflow.
     """
     recording = _current("fetch(…)")
-    recording.add(Step(name, resources=[uri], **recording.options(values)))
+    recording.add(Fetch(name, [uri], **recording.options(values)))
 
 
 @overload
@@ -352,7 +363,7 @@ def ask_model(name: str, question: str, /, returns: object = str, **values: obje
     Raises:
         WorkflowError: Outside of a workflow function; a second step of this name; a value of another workflow.
     """
-    return _ask("ask_model(…)", name, Ask(question, returns, "model"), values)
+    return _ask("ask_model(…)", name, question, returns, "model", values)
 
 
 @overload
@@ -366,12 +377,14 @@ def ask_user(name: str, question: str, /, returns: object = str, **values: objec
 
     A client that supports elicitation shows a form, if the type fits into one. Otherwise the model asks its user.
     """
-    return _ask("ask_user(…)", name, Ask(question, returns, "user"), values)
+    return _ask("ask_user(…)", name, question, returns, "user", values)
 
 
-def _ask(function: str, name: str, ask: Ask, values: Mapping[str, object]) -> Reference:
+def _ask(
+    function: str, name: str, question: str, returns: Any, of: Literal["model", "user"], values: Mapping[str, object]
+) -> Reference:
     recording = _current(function)
-    return recording.add(Step(name, ask=ask, **recording.options(values)))
+    return recording.add(Question(name, question, returns, of, **recording.options(values)))
 
 
 @overload
@@ -425,7 +438,7 @@ def wait_for_callback(
     """
     recording = _current("wait_for_callback(…)")
     callback = Callback(returns, within, on_timeout)
-    return recording.add(Step(name, callback=callback, when=recording.condition(when), after=after))
+    return recording.add(Wait(name, callback, when=recording.condition(when), after=after))
 
 
 def sleep_until(name: str, until: object, /, *, when: object = None, after: Sequence[object] = ()) -> None:
@@ -443,7 +456,7 @@ def sleep_until(name: str, until: object, /, *, when: object = None, after: Sequ
     """
     recording = _current("sleep_until(…)")
     sleep = until if isinstance(until, timedelta) else recording.source("until", until)
-    recording.add(Step(name, sleep=sleep, when=recording.condition(when), after=after))
+    recording.add(Wait(name, sleep=sleep, when=recording.condition(when), after=after))
 
 
 def workflow_of_function(

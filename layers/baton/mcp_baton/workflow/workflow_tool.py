@@ -13,7 +13,10 @@ from mcp_baton.tools.schema.plain import Definitions, NotPlain, plain_type
 from mcp_baton.tools.schema.prompt_arguments import canonical_argument, convert, is_empty, named
 from mcp_baton.tools.schema.schema import schema_generator
 from mcp_baton.tools.tool import TaskSupport, Tool
-from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_RESULT, Step, Workflow
+from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_RESULT, Workflow
+from mcp_baton.workflow.steps.question import Question
+from mcp_baton.workflow.steps.step import Step
+from mcp_baton.workflow.steps.wait import Wait
 
 if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaMode
@@ -65,9 +68,9 @@ def _sentence(text: str) -> str:
 
 def _describe_step(step: Step, summarise: Summarise) -> str:
     name = shorten(step.name, MAX_SUMMARY_CHARS)
-    if step.ask is not None:
-        text = f"asks {'the user' if step.ask.of == 'user' else 'you'}: {step.ask.question}"
-    elif step.is_wait:
+    if isinstance(step, Question):
+        text = f"asks {'the user' if step.of == 'user' else 'you'}: {step.question}"
+    elif isinstance(step, Wait):
         text = step.wait_text
     else:
         text = f"read {', '.join(step.resources)}" if step.tool is None else summarise(step.tool)

@@ -1,0 +1,81 @@
+"""A step whose result is the answer to a question (docs/workflows.md, Questions)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from mcp_baton.protocol.json import Json
+from mcp_baton.workflow.steps.step import Step, sources_by_name
+
+
+class Question(Step):
+    """A question to the client's model or user. The answer is the step's result.
+
+    Attributes:
+        name: Unique in its workflow. It is the answer's name, too.
+        question: The question. `{name}` is replaced from `template_bindings`, else by a prompt argument.
+        returns: The type of the answer: any type that pydantic knows.
+        of: Who answers: `model` or `user`.
+        template_bindings: Sources for the `{name}`s in the question.
+        binding: The name under which later steps refer to the answer; the step's own unless given.
+        when: The question is asked only if this condition holds (docs/workflows.md, Conditions).
+        after: As for `ToolStep`.
+    """
+
+    question: str
+    returns: Any
+    of: Literal["model", "user"]
+
+    client_can_do = False
+
+    def __init__(
+        self,
+        name: str,
+        question: str,
+        returns: Any = str,
+        of: Literal["model", "user"] = "model",
+        *,
+        template_bindings: Mapping[str, Any] | None = None,
+        binding: str | None = None,
+        when: object = None,
+        after: Sequence[Any] = (),
+    ) -> None:
+        faults: list[str] = []
+        if not isinstance(question, str) or not question:
+            faults.append(f"the question is missing; write Question({name!r}, 'Who borrows the book?')")
+            question = ""
+        if of not in ("model", "user"):
+            faults.append(f"of={of!r} is not possible; write of='model' or of='user'")
+        if isinstance(returns, str):
+            faults.append(f"returns={returns!r} is text, not a type; write returns={returns}")
+            returns = str
+        if isinstance(returns, list | tuple | set | dict):
+            values = ", ".join(map(repr, returns))
+            faults.append(f"returns={returns!r} is not a type; write returns=Literal[{values}]")
+            returns = str
+        super().__init__(
+            name,
+            binding=binding,
+            when=when,
+            after=after,
+            question=question,
+            returns=returns,
+            of=of,
+            template_bindings=sources_by_name(template_bindings, faults),
+            faults=faults,
+        )
+
+    @property
+    def label(self) -> dict[str, str]:
+        return {"ask": self.of}
+
+    @property
+    def texts(self) -> list[str]:
+        return [*super().texts, self.question]
+
+    @property
+    def options(self) -> tuple[object, ...]:
+        return *super().options, self.question, self.of, self.returns
+
+    @property
+    def own_parts(self) -> list[Json]:
+        return [str(self.returns)]

@@ -1,0 +1,274 @@
+"""What all kinds of steps have in common (docs/workflows.md). A workflow and a run know only this."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Self
+
+from mcp_baton.definition_lines import note_definition
+from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.tools.approval import Approval
+from mcp_baton.tools.arguments import Argument
+from mcp_baton.tools.templates import placeholders
+from mcp_baton.workflow.reference import Reference, source_of
+from mcp_baton.workflow.sources import (
+    Condition,
+    PromptArg,
+    Source,
+    StepOutput,
+    TaskVariable,
+    condition_of,
+    parts_of,
+    source_json,
+)
+from mcp_baton.workflow.steps.retry import Retry
+
+NO_SOURCES: Final[Mapping[str, Source]] = MappingProxyType({})
+
+
+class Step:
+    """The base of the kinds of steps. A step cannot be changed.
+
+    The constructors check nothing: `server.check()` and `handler(server)` report what is wrong.
+
+    Attributes:
+        name: Unique in its workflow.
+        binding: The name under which later steps refer to this step's output; the step's own unless given.
+        when: The step runs only if this condition holds; otherwise it is skipped (docs/workflows.md, Conditions).
+        after: The names of earlier steps that must be settled before this step starts, even if it uses nothing of them.
+            Matters only with `Workflow.parallel`.
+        faults: What is wrong with the arguments of the constructor, each with the correction. They have been left out.
+    """
+
+    name: str
+    binding: str
+    when: Condition | None
+    after: tuple[str, ...]
+    faults: tuple[str, ...]
+
+    # What only some kinds have.
+    tool: str | None = None
+    arguments: Mapping[str, Source] = NO_SOURCES
+    resources: Sequence[str] = ()
+    template_bindings: Mapping[str, Source] = NO_SOURCES
+    guidance: str | None = None
+    retryable: bool = False
+    checkpoint: bool = False
+    retry: Retry | None = None
+    approval: Approval | None = None
+    returns: Any = None
+    """The type of the result of a step without a tool."""
+
+    has_value: bool = True
+    """Whether the step has a result once it is completed."""
+
+    client_can_do: ClassVar[bool] = True
+    """Whether a client can do the step itself: call its tool, or read its resources."""
+
+    def __init__(
+        self,
+        name: object,
+        *,
+        binding: str | None,
+        when: object,
+        after: Sequence[Any],
+        faults: Iterable[str] = (),
+        **fields: object,
+    ) -> None:
+        causes = list(faults)
+        if not isinstance(name, str):
+            causes.insert(0, f"its name is a text; write {type(self).__name__}('…')")
+        try:
+            condition = None if when is None else condition_of(when)
+        except TypeError as error:
+            condition = None
+            causes.append(f"when: {error}")
+        self.__dict__.update(
+            fields,
+            name=str(name),
+            binding=binding or str(name),
+            when=condition,
+            after=tuple(map(_step_name, [after] if isinstance(after, str) else after)),
+            faults=tuple(causes),
+        )
+        note_definition(self)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a step cannot be changed: {name}")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    def __getitem__(self, field: str | int) -> Reference:
+        """A field of this step's output, as a source for a later step: `find["shelf"]`."""
+        return Reference(StepOutput(self.binding))[field]
+
+    def replace(self, **fields: object) -> Self:
+        """A copy with other values in these fields."""
+        copy = object.__new__(type(self))
+        own = {name: value for name, value in vars(self).items() if name != "fingerprint"}
+        copy.__dict__.update(own, **fields)
+        return copy
+
+    def __eq__(self, other: object) -> bool:
+        """Whether another step does the same. Sources cannot be compared by `==`: that makes a condition."""
+        if not isinstance(other, Step):
+            return NotImplemented
+        return type(self) is type(other) and self.parts == other.parts and self.options == other.options
+
+    __hash__ = object.__hash__
+
+    # What it uses
+
+    @property
+    def named_sources(self) -> list[tuple[str, Source]]:
+        """The sources that the step uses, by name, without those of its condition."""
+        return [*self.arguments.items(), *self.template_bindings.items(), *self.own_sources]
+
+    @property
+    def own_sources(self) -> list[tuple[str, Source]]:
+        """The sources that only this kind of step has."""
+        return []
+
+    def map_sources(self, change: Callable[[Source], Source]) -> Self:
+        """A copy with other sources, those of its condition included."""
+        arguments, bindings = (
+            {name: change(source) for name, source in mapping.items()}
+            for mapping in (self.arguments, self.template_bindings)
+        )
+        when = None if self.when is None else self.when.map_sources(change)
+        return self.replace(arguments=arguments, template_bindings=bindings, when=when)
+
+    @property
+    def comparisons(self) -> list[Condition]:
+        return [] if self.when is None else list(self.when.comparisons)
+
+    @property
+    def sources(self) -> list[Source]:
+        """All data sources that the step uses, those of its condition included."""
+        of_condition = [source for comparison in self.comparisons for source in comparison.operands]
+        return [
+            part
+            for source in (*(source for _, source in self.named_sources), *of_condition)
+            for part in parts_of(source)
+        ]
+
+    @property
+    def inputs(self) -> list[StepOutput]:
+        """The outputs of earlier steps, and of its own tool, that the step uses."""
+        return [source for source in self.sources if isinstance(source, StepOutput)]
+
+    def uses(self, binding: str) -> bool:
+        """Whether one of the step's sources is the output of the step with this binding."""
+        return any(source.binding == binding for source in self.inputs)
+
+    def follows(self, other: "Step") -> bool:
+        """Whether the step needs something of an earlier step."""
+        if other.name in self.after or self.uses(other.binding):
+            return True
+        setters = [source.set_by for source in self.sources if isinstance(source, TaskVariable)]
+        return other.tool is not None and any(not tools or other.tool in tools for tools in setters)
+
+    def read_after(self, resource: str) -> bool:
+        """Whether a resource of the step is fetched after its tool, because its URI needs the tool's output."""
+        sources = (self.template_bindings.get(name) for name in placeholders(resource))
+        return any(isinstance(source, StepOutput) and source.binding == self.binding for source in sources)
+
+    # What it is
+
+    @property
+    def label(self) -> dict[str, str]:
+        """The member of the task's progress that says what the step is."""
+        return {}
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts that the author has given to the step."""
+        return [self.name, self.guidance or "", *self.resources]
+
+    @property
+    def may_be_skipped(self) -> bool:
+        return self.when is not None
+
+    @property
+    def longest_wait_ms(self) -> int:
+        """How long the step waits at most, milliseconds; 0 if it does not wait, or until a time that a run computes."""
+        return 0
+
+    @property
+    def options(self) -> tuple[object, ...]:
+        """What the step has besides `parts`."""
+        return self.guidance, self.retryable, self.checkpoint, self.retry, self.after, self.approval
+
+    @property
+    def parts(self) -> list[Json]:
+        """What the step does, without its texts."""
+        sources, bindings = (
+            {name: source_json(source) for name, source in mapping.items()}
+            for mapping in (self.arguments, self.template_bindings)
+        )
+        when: list[Json] = [] if self.when is None else [{"when": source_json(self.when)}]
+        return [self.name, self.tool, sources, self.binding, list(self.resources), bindings, *self.own_parts, *when]
+
+    @property
+    def own_parts(self) -> list[Json]:
+        """The parts that only this kind of step has."""
+        return []
+
+    @property
+    def max_calls(self) -> int:
+        """How often the step is called at most if each call fails cleanly."""
+        return self.retry.attempts if self.retry else 1 + self.retryable
+
+    def may_repeat(self, error: BaseException | None) -> bool:
+        """Whether the step may be called again after its tool has raised this."""
+        return self.retryable or (self.retry is not None and isinstance(error, self.retry.on))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Eight hex digits that change with what the step does, but not with its texts."""
+        from hashlib import sha256
+
+        return sha256(dumps(self.parts).encode()).hexdigest()[:8]
+
+
+def sources_by_name(sources: Any, faults: list[str]) -> Mapping[str, Source]:
+    """Sources as a step keeps them: steps, arguments and references are replaced by what they refer to."""
+    if sources and not isinstance(sources, Mapping):
+        faults.append(_no_map(sources))
+        return NO_SOURCES
+    return MappingProxyType({name: source_from(value) for name, value in (sources or {}).items()})
+
+
+def uris(resources: Any, faults: list[str]) -> tuple[str, ...]:
+    if isinstance(resources, str):
+        faults.append(f"resources is a list of URIs; write resources=[{resources!r}]")
+        return ()
+    return tuple(resources)
+
+
+def source_from(value: Any) -> Any:
+    if isinstance(value, Step):
+        return StepOutput(value.binding)
+    return PromptArg(value.name) if isinstance(value, Argument) else source_of(value)
+
+
+def _step_name(value: Any) -> Any:
+    if isinstance(value, Step):
+        return value.name
+    source = source_of(value)
+    return source.binding if isinstance(source, StepOutput) else source
+
+
+def _no_map(value: object) -> str:
+    names = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
+    texts = [name for name in names if isinstance(name, str)]
+    inner = ", ".join(f"{name!r}: prompt_arg({name!r})" for name in texts) or "'…': prompt_arg('…')"
+    return f"arguments={value_text(value)} is no map of parameters to data sources; write arguments={{{inner}}}"
+
+
+def value_text(value: object) -> str:
+    """A value in an error: a function's name, otherwise the `repr`, cut if it is long."""
+    name = getattr(value, "__qualname__", None)
+    text = name if isinstance(name, str) else repr(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."

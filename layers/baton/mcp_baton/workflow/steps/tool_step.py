@@ -1,0 +1,107 @@
+"""A step that calls a tool (docs/workflows.md, Steps)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mcp_baton.tools.approval import Approval
+from mcp_baton.workflow.steps.retry import Retry
+from mcp_baton.workflow.steps.step import Step, sources_by_name, uris, value_text
+
+
+class ToolFunction(str):
+    """A function that a step has as its tool, until the server resolves the tool's name."""
+
+    __slots__ = ("function",)
+    function: Callable[..., object]
+
+    @classmethod
+    def of(cls, function: Callable[..., object]) -> "ToolFunction":
+        tool_function = cls(getattr(function, "__name__", None) or repr(function))
+        tool_function.function = function
+        return tool_function
+
+
+class ToolStep(Step):
+    """A step that calls a tool. It may fetch resources before or after the call.
+
+    Attributes:
+        name: Unique in its workflow. May be the tool's function, which then gives the step its name and its tool.
+        arguments: Sources by the tool's parameter.
+        tool: The name of the tool to call. May be the decorated function itself, which becomes a `ToolFunction` until
+            the server is checked.
+        binding: The name under which later steps refer to this step's output; the step's own unless given.
+        guidance: A note for a model that makes this call; `{arg}` is replaced.
+        resources: URIs to fetch before the tool is called; `{name}` is replaced from `template_bindings`, else by a
+            prompt argument.
+        template_bindings: Sources for the `{name}`s in `resources`. One may be the step's own output: such resources
+            are fetched after the tool.
+        retryable: Whether the same call may succeed if it is made again.
+        checkpoint: Write all results right after this step. For effects that must not happen twice.
+        retry: How often, and after which waits, the tool is called again within a run; `None` for one call.
+        when: The step runs only if this condition holds; otherwise it is skipped (docs/workflows.md, Conditions).
+        after: The names of earlier steps, or references to them, that must be settled before this step starts, even if
+            it uses nothing of them. Matters only with `Workflow.parallel`.
+        approval: A person must approve the call of a tool that has no approval itself (docs/approvals.md).
+    """
+
+    tool: str
+
+    def __init__(
+        self,
+        name: str | Callable[..., object],
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        tool: str | Callable[..., object] = "",
+        binding: str | None = None,
+        guidance: str | None = None,
+        resources: Sequence[str] = (),
+        template_bindings: Mapping[str, Any] | None = None,
+        retryable: bool = False,
+        checkpoint: bool = False,
+        retry: Retry | None = None,
+        when: object = None,
+        after: Sequence[Any] = (),
+        approval: Approval | None = None,
+    ) -> None:
+        faults: list[str] = []
+        if callable(name) and not tool:
+            name, tool = getattr(name, "__name__", ""), name
+        super().__init__(
+            name,
+            binding=binding,
+            when=when,
+            after=after,
+            tool=_tool_name(tool, faults),
+            arguments=sources_by_name(arguments, faults),
+            guidance=guidance,
+            resources=uris(resources, faults),
+            template_bindings=sources_by_name(template_bindings, faults),
+            retryable=retryable,
+            checkpoint=checkpoint,
+            retry=_retry(retry, faults),
+            approval=approval,
+            faults=faults,
+        )
+
+    @property
+    def label(self) -> dict[str, str]:
+        return {"tool": self.tool}
+
+
+def _tool_name(tool: Any, faults: list[str]) -> str:
+    if isinstance(tool, str):
+        return tool
+    if callable(tool):
+        return ToolFunction.of(tool)
+    faults.append(
+        f"its tool is a tool's name or its function, and not {value_text(tool)}; "
+        "give the function itself, tool=function, without calling it"
+    )
+    return ""
+
+
+def _retry(retry: Any, faults: list[str]) -> Retry | None:
+    if isinstance(retry, Retry | None):
+        return retry
+    faults.append(f"retry={value_text(retry)} is no Retry; write retry=Retry(attempts=3)")
+    return None
