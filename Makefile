@@ -275,7 +275,7 @@ deploy: build ## Deploy: needs AWS credentials (ARCHITECTURE=x86_64, ARGS="--gui
 
 # The key and the token reach the program through the environment, because other users can see command lines.
 .PHONY: smoke
-smoke: setup ## Check a deployed stack and leave nothing behind (URL=…, KEY=… or TOKEN=…, STACK=baton): docs/first-deployment.md
+smoke: setup ## Check a deployed stack and leave nothing behind (URL=…, KEY=… or TOKEN=…, STACK=baton): tests/smoke/README.md
 	@SMOKE_KEY="$(KEY)" SMOKE_TOKEN="$(TOKEN)" $(RUN) python -m tests.smoke "$(URL)" \
 	  $(if $(KEY),--api-key env:SMOKE_KEY) $(if $(TOKEN),--token env:SMOKE_TOKEN) $(if $(STACK),--stack "$(STACK)") $(ARGS)
 

@@ -241,7 +241,7 @@ def test_each_bad_token_gets_a_challenge_that_leads_to_the_documents(
             "ada", scope=SCOPE, iss=f"https://cognito-idp.{REGION}.amazonaws.com/{pool}"
         ),
         "an expired one": expired,
-        # The emulator answers 401. docs/first-deployment.md asks what API Gateway answers.
+        # The emulator answers 401. tests/smoke/README.md asks what API Gateway answers.
         "one without the scope": token_of_password(pool_stack, by_password, mail),
     }
     wait_until(lambda: is_expired(expired))

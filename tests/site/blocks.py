@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "RELEASING.md", "events/README.md")),
     ROOT / "tests" / "simulation" / "README.md",
+    ROOT / "tests" / "smoke" / "README.md",
     ROOT / "costs" / "expensive.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]

@@ -1,4 +1,4 @@
-"""`make smoke`: checks of a deployed stack that emulators cannot replace (docs/first-deployment.md).
+"""`make smoke`: checks of a deployed stack that emulators cannot replace (tests/smoke/README.md).
 
 python -m tests.smoke URL [--stack NAME] [--api-key KEY | --token TOKEN | --aws] [--workflow NAME [KEY=VALUE ...]]
 """

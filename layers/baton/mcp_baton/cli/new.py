@@ -1,4 +1,4 @@
-"""`baton new`: a project that depends on Baton as a package (docs/projects.md)."""
+"""`baton new`: a project that depends on Baton as a package (docs/install.md)."""
 
 import os
 import re
