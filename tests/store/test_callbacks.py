@@ -1,4 +1,4 @@
-"""The addresses of callbacks in the table (docs/storage.md, Callbacks)."""
+"""The addresses of callbacks in the table (docs/storage.md, Items)."""
 
 import pytest
 
