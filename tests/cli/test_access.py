@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_baton.cli.options import ConnectionOptions
-from mcp_baton.cli.remote.access import Access, access_of
+from mcp_baton.cli.remote.http import Access, access_of
 from mcp_baton.exceptions import BatonError
 
 URL = "https://api.example.com/mcp"
@@ -30,7 +30,7 @@ def test_options_give_the_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     ("connection", "complaint"),
     [
         (ConnectionOptions("shop"), "'shop' is neither a URL"),
-        (ConnectionOptions("ftp://a/"), "not an HTTP URL"),
+        (ConnectionOptions("ftp://a/"), "'ftp://a/' is neither a URL"),
         (ConnectionOptions(URL, header=["s3cret"]), "--header is NAME:VALUE"),
         (ConnectionOptions(URL, token="t", aws=True), "either signed or has a bearer token"),
         (ConnectionOptions(URL, api_key="env:NO_SUCH"), "--api-key comes from the variable NO_SUCH"),

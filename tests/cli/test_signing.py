@@ -9,9 +9,8 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from mcp_baton.cli.remote.access import Access
 from mcp_baton.cli.remote.errors import Denied, Unreachable
-from mcp_baton.cli.remote.http import HttpTransport, SigV4, signer
+from mcp_baton.cli.remote.http import Access, HttpTransport, SigV4, signer
 from mcp_baton.exceptions import BatonError
 
 KEY, SECRET, TOKEN = "AKIDEXAMPLE", "wJalrXUtnFEMI", "session-token"

@@ -20,7 +20,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from mcp_baton.cli.remote.access import Access
+from mcp_baton.cli.remote.http import Access
 from tests.clients.answers import Answer, Request, answering
 from tests.clients.api_gateway import OWNER_HEADER, ApiGateway
 from tests.clients.certificate import certificate

@@ -95,20 +95,10 @@ ONE_AND_OTHER = "one = Fraction(1)\nother = 5"
     [
         ("server = 1", "", ["holds no Fraction"]),
         ("one = Fraction(1)\ntwo = Fraction(2)", "", ["holds one, two: choose one, as in ", "orders_app.py:one"]),
-        (ONE_AND_OTHER, ":absent", ["has no 'absent'", "holds one: choose one"]),
-        (ONE_AND_OTHER, ":other", ["'other' in orders_app.py is of type int, not Fraction", "holds one: choose one"]),
-        (ONE_AND_OTHER, ":oen", ["has no 'oen'; did you mean 'one'?"]),
-        ("def make() -> Fraction: ...", "", ["but a function that makes one: add server = make() at its end"]),
-        (
-            "def make() -> Fraction: ...",
-            ":make",
-            ["is of type function, not Fraction", "add server = make() at its end"],
-        ),
-        (
-            "from mcp_baton import Server\nfrom mcp_baton.aws import handler\nbegin = handler(Server('shop'))",
-            ":begin",
-            ["'begin' in orders_app.py is of type LambdaAdapter, not Fraction"],
-        ),
+        (ONE_AND_OTHER, ":absent", ["has no Fraction 'absent'", "holds one: choose one"]),
+        (ONE_AND_OTHER, ":other", ["orders_app.py has no Fraction 'other'", "holds one: choose one"]),
+        (ONE_AND_OTHER, ":oen", ["has no Fraction 'oen'; did you mean 'one'?"]),
+        ("def make() -> Fraction: ...", ":make", ["has no Fraction 'make'", "make one at the top level"]),
     ],
 )
 def test_a_missing_object_is_an_error_that_lists_the_others(

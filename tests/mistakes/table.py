@@ -853,7 +853,7 @@ FILES = (
         "no server in a file",
         "from mcp_baton import Server\n\n\ndef server() -> Server:\n    return Server('shop')\n",
         ("no Server",),
-        "server = server()",
+        "make one at the top level",
         is_complete=True,
     ),
     Mistake(

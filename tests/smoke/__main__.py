@@ -13,8 +13,8 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from mcp_baton.cli import options
-from mcp_baton.cli.remote.access import Access, access_of
 from mcp_baton.cli.remote.arguments import parse_arguments
+from mcp_baton.cli.remote.http import Access, access_of
 from mcp_baton.exceptions import BatonError
 from tests.smoke.endpoint import Endpoint
 from tests.smoke.report import Finding, Report, held, not_checked

@@ -11,9 +11,8 @@ import httpx
 from msgspec.structs import replace
 
 from mcp_baton.cli.options import is_loopback
-from mcp_baton.cli.remote.access import Access
 from mcp_baton.cli.remote.client import Receive, Remote
-from mcp_baton.cli.remote.http import HttpTransport, signer
+from mcp_baton.cli.remote.http import Access, HttpTransport, signer
 from mcp_baton.cli.remote.printing import ProgressDisplay
 from mcp_baton.cli.remote.questions import Terminal
 from tests.smoke.report import Finding, failed, held, not_checked

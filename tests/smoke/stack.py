@@ -9,7 +9,7 @@ import boto3
 import httpx
 
 from mcp_baton.aws import dynamodb_store
-from mcp_baton.cli.remote.access import Access
+from mcp_baton.cli.remote.http import Access
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.dynamodb.items import LISTED_AT, LISTED_IN, LISTS, key_of
 from mcp_baton.tasks.record import JobSpec, NewTask

@@ -10,7 +10,7 @@ from typing import Any
 import boto3
 import pytest
 
-from mcp_baton.cli.remote.access import Access
+from mcp_baton.cli.remote.http import Access
 from tests.smoke.report import Finding
 from tests.smoke.stack import Stack
 

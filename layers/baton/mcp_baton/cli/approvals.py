@@ -68,10 +68,9 @@ def deny(
 
 def open_http(connection: ConnectionOptions, *, has_secret_path: bool = False) -> "closing[HttpTransport]":
     """Connect to the HTTP API of the server at WHERE. `has_secret_path` is whether a path is a credential."""
-    from mcp_baton.cli.remote.access import access_of
-    from mcp_baton.cli.remote.http import HttpTransport
+    from mcp_baton.cli.remote.http import HttpTransport, access_of
 
-    connection.refuse_target()
+    connection.check_where(may_be_target=False)
     access = access_of(connection)
     if has_secret_path:
         check_encryption(access.url, insecure_http=access.insecure_http)

@@ -109,20 +109,17 @@ class ConnectionOptions:
     def has_credentials(self) -> bool:
         return bool(self.api_key or self.token or self.aws or self.header)
 
-    def check_target(self) -> None:
-        """Refuse a file or a module with options for URLs, and a URL without a scheme."""
-        if self.has_credentials:
-            raise BatonError(
-                f"{self.where} is served in this process: --api-key, --token, --aws and --header are for URLs"
-            )
+    def check_where(self, *, may_be_target: bool) -> None:
+        """Refuse a URL without its scheme, a file with credentials, and a file for a command about existing tasks."""
         if _HOST.fullmatch(self.where or ""):
             raise BatonError(f"{self.where} is not a URL without its scheme: write http://{self.where}")
-
-    def refuse_target(self) -> None:
-        """Refuse a file or a module for a command about existing tasks: it would be served without tasks."""
-        if self.is_target and not _HOST.fullmatch(self.where or ""):
+        if self.is_target and not may_be_target:
             raise BatonError(
                 f"{self.where} would be served for this command only, without tasks: name the URL of its `baton serve`"
+            )
+        if self.is_target and self.has_credentials:
+            raise BatonError(
+                f"{self.where} is served in this process: --api-key, --token, --aws and --header are for URLs"
             )
 
 

@@ -74,7 +74,7 @@ def resume(
         raise BatonError("--table, --workflow, --pause, --step, --dry-run and --after are for many tasks: add --all")
     if task is None:
         raise BatonError("the task is missing: name WHERE, and then the task's id")
-    connection.refuse_target()
+    connection.check_where(may_be_target=False)
     return _run(connection, None, task, arguments, as_json=as_json)
 
 

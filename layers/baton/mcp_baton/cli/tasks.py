@@ -100,7 +100,7 @@ def _open(connection: ConnectionOptions, *, as_json: bool) -> "Iterator[Remote |
     else:
         from mcp_baton.cli.remote.connection import open_connection
 
-        connection.refuse_target()
+        connection.check_where(may_be_target=False)
         with open_connection(connection, as_json=as_json) as remote:
             yield remote
 

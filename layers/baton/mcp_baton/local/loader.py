@@ -5,7 +5,6 @@ import importlib.util
 import re
 import sys
 from dataclasses import dataclass
-from inspect import isfunction
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -158,23 +157,14 @@ def _by_name(location: TargetLocation) -> ModuleType:
 def _object[Kind](module: ModuleType, location: TargetLocation, kind: type[Kind]) -> Kind:
     """Return the only object of a kind, or the one that the target names."""
     objects = {name: value for name, value in vars(module).items() if isinstance(value, kind)}
-    attribute, label, problem = location.attribute, location.label, ""
+    attribute, label = location.attribute, location.label
     if attribute in objects:
         return objects[attribute]
     if attribute is None and len({id(value) for value in objects.values()}) == 1:
         return next(iter(objects.values()))
-    if attribute is not None and hasattr(module, attribute):
-        kind_name = type(getattr(module, attribute)).__name__
-        problem = f"{attribute!r} in {label} is of type {kind_name}, not {kind.__name__}. "
-    elif attribute is not None:
-        candidate = closest(attribute, objects)
-        hint = f"; did you mean {candidate!r}?" if candidate else "."
-        problem = f"{label} has no {attribute!r}{hint} "
-    functions = {name: value for name, value in vars(module).items() if isfunction(value)}
-    for name, function in functions.items():
-        if not objects and function.__annotations__.get("return") in (kind, kind.__name__):
-            remedy = f"but a function that makes one: add server = {name}() at its end"
-            raise LoadError(f"{problem}{label} holds no {kind.__name__}, {remedy}")
+    candidate = closest(attribute, objects) if attribute else None
+    problem = f"{label} has no {kind.__name__} {attribute!r}. " if attribute else ""
+    problem = f"{problem.removesuffix('. ')}; did you mean {candidate!r}? " if candidate else problem
     if not objects:
         raise LoadError(f"{problem}{label} holds no {kind.__name__}: make one at the top level of the file")
     target = location.name if location.path is None else location.path

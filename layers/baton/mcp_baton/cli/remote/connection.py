@@ -12,7 +12,6 @@ from traceback import extract_tb
 from typing import Any, Final
 
 from mcp_baton.cli.options import ConnectionOptions
-from mcp_baton.cli.remote.access import access_of
 from mcp_baton.cli.remote.client import Receive, Remote
 from mcp_baton.cli.remote.errors import protocol_error
 from mcp_baton.cli.remote.printing import ProgressDisplay, short
@@ -32,20 +31,24 @@ def open_connection(connection: ConnectionOptions, *, as_json: bool) -> Iterator
     """Connect to the server at WHERE. With `as_json`, nothing is shown or asked."""
     where, progress = connection.where or "", ProgressDisplay(shown=not as_json)
     terminal = Terminal(interactive=not as_json and at_terminal(), quiet=progress.stop)
+    connection.check_where(may_be_target=True)
     try:
         if connection.is_target:
-            connection.check_target()
-            with local_client(where) as client:
+            from mcp_baton.local.checking import load_checked
+
+            # Without a handler, Python would print errors of tools with unsafe characters.
+            handler = TerminalHandler(sys.stderr, in_full=False, remedy="")
+            logging.basicConfig(level=logging.WARNING, handlers=[handler])
+            with connect(load_checked(where), owner="local") as client:
                 yield Remote(partial(_send_locally, client), terminal, progress, client.clock.advance)
             return
-        access = access_of(connection)
         try:
-            from mcp_baton.cli.remote.http import HttpTransport
+            from mcp_baton.cli.remote.http import HttpTransport, access_of
         except ModuleNotFoundError as error:
             raise BatonError(
                 f"a connection to a server needs the package {error.name!r}: install mcp-baton[local]"
             ) from error
-        with closing(HttpTransport(access)) as server:
+        with closing(HttpTransport(access_of(connection))) as server:
             try:
                 yield Remote(server.send, terminal, progress, time.sleep)
             except UNUSABLE as error:
@@ -54,17 +57,6 @@ def open_connection(connection: ConnectionOptions, *, as_json: bool) -> Iterator
                 raise protocol_error(f"{where} gave an answer that cannot be used ({short(problem)})") from error
     finally:
         progress.stop()
-
-
-@contextmanager
-def local_client(target: str) -> Iterator[Client]:
-    """Serve the server of a file or module in this process."""
-    from mcp_baton.local.checking import load_checked
-
-    # Without a handler, Python would print errors of tools with unsafe characters.
-    logging.basicConfig(level=logging.WARNING, handlers=[TerminalHandler(sys.stderr, in_full=False, remedy="")])
-    with connect(load_checked(target), owner="local") as client:
-        yield client
 
 
 def _send_locally(client: Client, message: Mapping[str, Any], headers: Mapping[str, str], receive: Receive) -> int:

@@ -1,15 +1,17 @@
-"""Sends messages to a server over HTTP (MCP 2026-07-28, basic/transports/streamable-http)."""
+"""Sends messages to a server over HTTP (MCP 2026-07-28, basic/transports/streamable-http), with the credentials of a
+command's options (docs/commands.md, Where: URLs and files)."""
 
 import json
+import os
 import re
-from collections.abc import Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, override
 
 import httpx
+from msgspec import Struct
 
 from mcp_baton.cli.aws_region import environment_region
-from mcp_baton.cli.options import check_encryption, is_loopback
-from mcp_baton.cli.remote.access import Access
+from mcp_baton.cli.options import ConnectionOptions, check_encryption, header_name, is_loopback
 from mcp_baton.cli.remote.client import Receive
 from mcp_baton.cli.remote.errors import CommandFailure, Denied, Unreachable, protocol_error
 from mcp_baton.exceptions import BatonError
@@ -33,6 +35,64 @@ MAX_MESSAGE_LEVELS: Final = MAX_LEVELS + 20
 """The maximum nesting of a message: that of a tool's value, and the levels around it."""
 
 MAX_ERROR_CHARS: Final = 200
+
+
+class Access(Struct, frozen=True):
+    """The URL of a server, and the values of the credentials.
+
+    Attributes:
+        api_key: Sent as `x-api-key`.
+        token: Sent as `Authorization: Bearer`.
+        aws: Whether requests are signed with AWS credentials.
+        insecure_http: Whether credentials may be sent to another machine over HTTP without TLS.
+    """
+
+    url: str
+    api_key: str | None = None
+    token: str | None = None
+    aws: bool = False
+    headers: Mapping[str, str] = {}
+    insecure_http: bool = False
+
+    @override
+    def __repr__(self) -> str:
+        """Return a text without secrets."""
+        return f"Access({self.url!r})"
+
+
+def access_of(connection: ConnectionOptions) -> Access:
+    """Return the URL and the credentials that the options name."""
+    url = connection.where or ""
+    if not url.startswith(("http://", "https://")):
+        raise BatonError(f"{url!r} is neither a URL (https://…/mcp) nor a file or module with a Server (app.py)")
+    if connection.aws and connection.token is not None:
+        raise BatonError("a request is either signed or has a bearer token: omit --token or --aws")
+    api_key, token = _secret(connection.api_key, "--api-key"), _secret(connection.token, "--token")
+    headers = _given_headers(connection.header or ())
+    return Access(url, api_key, token, connection.aws, headers, connection.insecure_http)
+
+
+def _secret(value: str | None, option: str) -> str | None:
+    """Return a secret: the text itself, or the variable of `env:NAME`."""
+    if value == "":
+        raise BatonError(f"{option} is empty")
+    if value is None or not value.startswith("env:"):
+        return value
+    variable = value.removeprefix("env:")
+    if not os.environ.get(variable):
+        raise BatonError(f"{option} comes from the variable {variable}, which is not set")
+    return os.environ[variable]
+
+
+def _given_headers(texts: Sequence[str]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for text in texts:
+        name, colon, value = map(str.strip, text.partition(":"))
+        if not colon:
+            # The message does not repeat the text, which may be a secret.
+            raise BatonError("--header is NAME:VALUE, and one has no colon")
+        headers[header_name(name)] = _secret(value or None, "--header") or ""
+    return headers
 
 
 class HttpTransport:
