@@ -2,8 +2,8 @@
 
 The sort key is 16 digits of the call's digest and the number of earlier requests. `state`, `digest` and `until` are the
 conditions of writes. `used_by`, `used_ms` and `uses` say which attempt used it last, when, and how often. `free` exists
-if that attempt failed cleanly or did not start, `repeated` if it was used again after a run died. `notify` is when people
-may be notified again, 0 for never.
+if that attempt failed cleanly or did not start, `repeated` if it was used again after a run died. `notify` is when
+people may be notified again, 0 for never.
 """
 
 import heapq

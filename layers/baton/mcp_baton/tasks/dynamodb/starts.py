@@ -1,9 +1,9 @@
 """The starts of workflows, one small item for each different call, in the table of the tasks (docs/storage.md,
 Items).
 
-If the task does not exist after `until`, an equal call replaces the item, on condition that it still names the same task.
-A run whose creation was so slow that its claim is nearly over cancels its task and runs nothing. That of an event also has
-`call`, the digest of its arguments, and `created`.
+If the task does not exist after `until`, an equal call replaces the item, on condition that it still names the same
+task. A run whose creation was so slow that its claim is nearly over cancels its task and runs nothing. The start of an
+event also has `call`, the digest of its arguments, and `created`.
 """
 
 from collections.abc import Callable
