@@ -31,6 +31,9 @@ SETTLE_S = 70.0
 LATE_S = 65.0
 """How late a sweep may be, seconds."""
 
+SWEEP_DELAY_S = 0.001
+"""How long after a wait's end a sweep finds it, seconds: a wait that ends now has not been noticed."""
+
 EXPIRY_S = 660.0
 """How late a task in the background may notice that an approval has expired, seconds."""
 
@@ -315,9 +318,9 @@ class Driver:
 
     def advance(self, seconds: float) -> None:
         """Let time pass. A task in the background continues at the end of each wait."""
-        began, is_alone = self.now, self.is_working_alone
+        began, is_alone = self.now - SWEEP_DELAY_S, self.is_working_alone
         self.client.clock.advance(seconds)
-        now = self.now
+        now = self.now - SWEEP_DELAY_S
         requests = len(self.task.requests)
         while is_alone and self.task.suspends and (due := self.task.due(began)) is not None and due <= now:
             began = due

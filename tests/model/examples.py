@@ -1,9 +1,9 @@
 """Corrected differences between the package and the model: each has a shrunk plan, and the sentence of docs that the
-package broke."""
+package, or the driver of the model, broke."""
 
 from dataclasses import dataclass, field
 
-from tests.model.plan import Approval, Line, Plan, Tool, World
+from tests.model.plan import Approval, Line, Plan, Retry, Tool, World
 
 
 @dataclass(frozen=True)
@@ -206,5 +206,28 @@ EXAMPLES: tuple[Example, ...] = (
             {"t0": Tool("t0", callback="s2")},
         ),
         World(answers={"s1": 4, "s3": 1}, seed=1),
+    ),
+    Example(
+        "the driver lets two waits that begin in one run end in two",
+        "After the time limit the step fails (docs/waiting.md, Callbacks). The run finds both waits at their ends.",
+        Plan(
+            [Line("s0", "callback", within_s=72000.0), Line("s1", "callback", within_s=72000.0)],
+            {},
+            parallel=2,
+            way="task",
+        ),
+    ),
+    Example(
+        "the driver expects a run at the moment at which a wait ends",
+        "A later worker makes the attempt (docs/workflows.md, Trying again): the first sweep after the wait.",
+        Plan(
+            [
+                Line("s0", tool="t0", arguments={"x": ("constant", 5)}, retry=Retry(2, 3600.0)),
+                Line("s1", tool="t1", arguments={"x": ("constant", 5)}, retry=Retry(3, 3600.0)),
+            ],
+            {"t0": Tool("t0", fails=1), "t1": Tool("t1", Approval(), fails=1)},
+            parallel=8,
+            way="task",
+        ),
     ),
 )
