@@ -43,7 +43,7 @@ BREAKS = {
     "keys": "Context.idempotency_key = property(lambda _: os.urandom(16).hex())",
     "approvals": """
 from mcp_baton.approvals import gate
-gate._Gate.refusal = lambda _: None
+gate._Gate.check = lambda _: None
 """,
     "writes": """
 from mcp_baton import aws, clients

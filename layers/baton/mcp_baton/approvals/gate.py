@@ -6,6 +6,7 @@
 import logging
 import sys
 from collections.abc import Mapping
+from enum import StrEnum
 from functools import partial
 from hmac import digest as keyed_digest
 from typing import Any, Final, cast
@@ -51,7 +52,7 @@ FIRST_RUN_ATTEMPT: Final = f"{RUN_ATTEMPT}1"
 """The name of the first run of a task: the task had no approvals before it."""
 
 
-class Mark(Struct, frozen=True, omit_defaults=True):
+class ApprovalNote(Struct, frozen=True, omit_defaults=True):
     """What a task stores about the last approval of a step.
 
     Attributes:
@@ -66,6 +67,23 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     denied: NotApproved | None = None
 
 
+class Action(StrEnum):
+    """What to do with a call, given its approval.
+
+    | the approval | action |
+    |---|---|
+    | waits for a decision, and has not expired | `WAIT` |
+    | approved, not expired, and not used, or its use may be repeated | `USE` |
+    | denied | `DENY`; without a task only until it expires |
+    | used, expired, withdrawn, or of another call | `ASK` for another one |
+    """
+
+    USE = "use"
+    WAIT = "wait"
+    DENY = "deny"
+    ASK = "ask"
+
+
 class UsedApproval(Struct, frozen=True):
     """An approval that a call has marked as used."""
 
@@ -73,7 +91,7 @@ class UsedApproval(Struct, frozen=True):
     record: ApprovalRecord
     place: Place
     variables: TaskVariables | None
-    mark: Mark
+    note: ApprovalNote
 
     def end(self, failed: Failed) -> None:
         """Note how the call failed. Call this before its outcome is stored."""
@@ -87,13 +105,13 @@ class UsedApproval(Struct, frozen=True):
         except StoreError:
             logger.warning("approval %s: it cannot be used again", self.record.approval_id, exc_info=True)
         if self.place.is_item:
-            _note(self.variables, self.place, self.mark)
+            _note(self.variables, self.place, self.note)
 
 
-def _note(variables: TaskVariables | None, place: Place, mark: Mark) -> None:
+def _note(variables: TaskVariables | None, place: Place, note: ApprovalNote) -> None:
     """Note the approval in the task. The note is stored with the outcome of the call, or not at all."""
     if variables is not None and place.name is not None:
-        variables.note(f"{APPROVAL_PREFIX}{place.name}", to_builtins(mark))
+        variables.note(f"{APPROVAL_PREFIX}{place.name}", to_builtins(note))
 
 
 def refusal_without_approval(
@@ -259,19 +277,21 @@ class _Gate(Struct, frozen=True):
 
     def check(self) -> Failed | UsedApproval:
         """Find the approval of this call, or request it. If it was approved, mark it as used."""
-        mark, repeat = self._mark(), 0
-        if mark is not None and mark.digest == self.call.digest:
+        note, repeat = self._stored_note(), 0
+        if note is not None and note.digest == self.call.digest:
+            # The task knows the approval of the last equal call, and in most cases it can be used: no read is needed.
             record, is_used = self.approvals.use(
-                self.call, mark.repeat, self.by, earlier=mark.by, again=UseAgain.AFTER_FAILURE, most=self._most_uses
+                self.call, note.repeat, self.by, earlier=note.by, again=UseAgain.AFTER_FAILURE, most=self._most_uses
             )
-            result = self._grant(record, mark.repeat) if record and is_used else self._result(record, mark.repeat, mark)
+            result = self._grant(record, note.repeat) if record and is_used else self._result(record, note.repeat, note)
             if result is not None:
                 return result
         elif self.place.is_item and self.place.task and (failed := self.execution.full.get(self.place.task.task_id)):
             return failed  # without a search: a list may have a thousand elements
-        if mark is not None or self.by != FIRST_RUN_ATTEMPT:
+        if note is not None or self.by != FIRST_RUN_ATTEMPT:
+            # Another call of the task, or a run that was killed, may have requested it without a note.
             latest = self.approvals.latest(self.call)
-            if latest is not None and (result := self._result(*latest, mark)):
+            if latest is not None and (result := self._result(*latest, note)):
                 return result
             repeat = latest[1] + 1 if latest is not None else 0
         while True:
@@ -279,53 +299,73 @@ class _Gate(Struct, frozen=True):
                 record, is_new = self.approvals.ask(self.call, repeat)
             except TooManyWaiting as error:
                 return self._too_many(error)
-            if result := self._result(record, repeat, mark, is_new=is_new):
+            if result := self._result(record, repeat, note, is_new=is_new):
                 return result
             repeat += 1  # another process has requested, used or decided it meanwhile
 
+    def _action(self, record: ApprovalRecord, again: UseAgain | None) -> Action:
+        """What an approval that was found means for this call. `again` is why the call may use it if it is approved."""
+        if record.digest != self.call.digest:
+            # The note or the id led to the approval of a call with other arguments, which says nothing of this one.
+            return Action.ASK
+        is_approved = record.state is ApprovalState.APPROVED and not record.expired_at(self.execution.now_ms())
+        if is_approved and again is not None:
+            return Action.USE
+        if record.waits_at(self.call.asked_ms):
+            return Action.WAIT
+        # A denial within a task counts as long as the task lives. A call without a task may be made again one day.
+        if record.state is ApprovalState.DENIED and (record.task_id or not record.expired_at(self.call.asked_ms)):
+            return Action.DENY
+        return Action.ASK  # it was used, has expired or was withdrawn
+
     def _result(
-        self, record: ApprovalRecord | None, repeat: int, mark: Mark | None, *, is_new: bool = False
+        self, record: ApprovalRecord | None, repeat: int, note: ApprovalNote | None, *, is_new: bool = False
     ) -> Failed | UsedApproval | None:
         """Use an approval that was found, if that is possible; or return why the call must not run. `None` if it needs
-        another approval, because this one was used, has expired, was withdrawn, or is of another call."""
-        if record is None or record.digest != self.call.digest:
+        another approval."""
+        if record is None:
             return None
-        is_open = record.state is ApprovalState.APPROVED and not record.expired_at(self.execution.now_ms())
-        again = self._may_use_again(record, mark)
-        if is_open and again is not None:
+        again = self._may_use_again(record, note)
+        action = self._action(record, again)
+        if action is Action.USE and again is not None:
             current, is_used = self.approvals.use(
                 self.call, repeat, self.by, earlier=record.used_by, again=again, most=self._most_uses
             )
             record = current or record
             if is_used:
                 return self._grant(record, repeat)
-        if record.waits_at(self.call.asked_ms):
-            if is_new:
-                audit(record, "requested")
-            else:
-                age_ms = self.call.asked_ms - record.asked_ms
-                self.execution.services.telemetry.add(APPROVAL_AGE, age_ms)
-            if record.notify_ms and (is_new or record.notify_ms < self.call.asked_ms):
-                self.execution.notifications.append(partial(notify, self.execution, record))
-            self.execution.waits_for.add(record.approval_id)
-        elif record.state is not ApprovalState.DENIED or (
-            record.task_id is None and record.expired_at(self.call.asked_ms)
-        ):
+            # An attempt at the same time was faster, or a person has changed the decision since the read.
+            action = self._action(record, None)
+        if action is Action.ASK:
             return None
+        if action is Action.WAIT:
+            self._note_waiting(record, is_new=is_new)
         failed = _not_approved(record)
         denied = failed.not_approved if record.state is ApprovalState.DENIED else None
+        # An element that waits needs no note: its approval is found by its digest. A denial must be known to the
+        # handoff, which does not suggest the call any more.
         if denied is not None or not self.place.is_item:
-            _note(self.variables, self.place, Mark(record.digest, repeat, denied=denied))
+            _note(self.variables, self.place, ApprovalNote(record.digest, repeat, denied=denied))
         return failed
+
+    def _note_waiting(self, record: ApprovalRecord, *, is_new: bool) -> None:
+        """Let the execution know of an approval for which it waits, and people, if it is time."""
+        if is_new:
+            audit(record, "requested")
+        else:
+            self.execution.services.telemetry.add(APPROVAL_AGE, self.call.asked_ms - record.asked_ms)
+        if record.notify_ms and (is_new or record.notify_ms < self.call.asked_ms):
+            self.execution.notifications.append(partial(notify, self.execution, record))
+        self.execution.waits_for.add(record.approval_id)
 
     def _grant(self, record: ApprovalRecord, repeat: int) -> UsedApproval:
         audit(record, "used")
-        mark = Mark(record.digest, repeat, self.by)
+        note = ApprovalNote(record.digest, repeat, self.by)
         if not self.place.is_item:
-            _note(self.variables, self.place, mark)
-        return UsedApproval(self.approvals, record, self.place, self.variables, mark)
+            _note(self.variables, self.place, note)
+        return UsedApproval(self.approvals, record, self.place, self.variables, note)
 
-    def _may_use_again(self, record: ApprovalRecord, mark: Mark | None) -> UseAgain | None:
+    def _may_use_again(self, record: ApprovalRecord, note: ApprovalNote | None) -> UseAgain | None:
         """Why this attempt may use an approval, which another attempt may have used; `None` if it may not."""
         if record.used_by is None or record.used_by == self.place.before:
             return UseAgain.ROUND
@@ -338,7 +378,7 @@ class _Gate(Struct, frozen=True):
             return None  # all earlier runs have made their last write
         # The outcome of an attempt is stored with a note about it, or not at all. A note about other arguments may have
         # replaced the note about this approval.
-        is_stored = mark is not None and (mark.digest != record.digest or mark.by == record.used_by)
+        is_stored = note is not None and (note.digest != record.digest or note.by == record.used_by)
         return None if is_stored else UseAgain.AFTER_DEATH
 
     @property
@@ -356,9 +396,9 @@ class _Gate(Struct, frozen=True):
         failed = self.execution.full[task.task_id] = replace(failed, not_approved=_not_approved(waiting).not_approved)
         return failed
 
-    def _mark(self) -> Mark | None:
+    def _stored_note(self) -> ApprovalNote | None:
         stored = None if self.variables is None else self.variables.get(f"{APPROVAL_PREFIX}{self.place.name}")
-        return None if stored is None else convert(stored, Mark)
+        return None if stored is None else convert(stored, ApprovalNote)
 
 
 def _is_later(attempt: str, earlier: str) -> bool:
