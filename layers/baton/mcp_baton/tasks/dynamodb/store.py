@@ -166,6 +166,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         while True:
             is_first = mover is None
             if mover is None and write.fits:
+                # Most writes end here. The head may have grown since it was read: then values have to leave it.
                 with suppress(ItemTooLarge):
                     return self._send(task, write, token)
             mover = mover or self._mover(task.owner, task.task_id, write.item, began_s)
@@ -173,7 +174,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             if is_first and not write.fits:
                 write.fit(mover)
             elif not write.shrink(mover.move):
-                break
+                break  # nothing is left that could leave the head
             with suppress(ItemTooLarge):
                 return self._send(task, write, token)
         if mover.failed:

@@ -139,6 +139,7 @@ class Write:
         self.lists = self._records()
         self._set_lists()
         self._steps, self._timings = batch.steps, self._encoded_timings()
+        # One by one, writers of different steps do not conflict. As a whole, the write has no limit of steps.
         self._replaces_progress = PROGRESS in self.variables or len(batch.steps) > MAX_STEPS_WRITTEN
         self._sets_all_timings = self._replaces_progress or TIMINGS not in item
         self._set_progress()
@@ -146,6 +147,7 @@ class Write:
     def _values(self) -> dict[str, Any]:
         """The variables that the batch sets, and the final result. Notes what it removes and requires."""
         batch = self.batch
+        # A completed list becomes its step's result in `_set_lists`, when its record is known.
         results = {
             RESULT_PREFIX + step.name: step.result
             for step in batch.steps
@@ -162,6 +164,7 @@ class Write:
             case SetPause(reason):
                 values[PAUSE_REASON] = reason
             case ClearPause(expected):
+                # Another writer may have paused the task since, for a reason that this write does not know.
                 values.pop(PAUSE_REASON, None)
                 self._required[PAUSE_REASON] = encode_variable(PAUSE_REASON, expected, 0)
                 self._removed |= {PAUSE_REASON}
@@ -227,16 +230,20 @@ class Write:
         A value that cannot be written outside stays in the head. If the head would then exceed what DynamoDB takes,
         notes replace the largest values.
         """
+        # A list writes its new results once, outside: in the head, each later write would be charged for them again.
         for step, record in self.lists.items():
             if record.is_full:
                 self.lists[step] = outside.add_chunk(record)
         self._set_lists()
+        # These cannot be stored anywhere, so they need no room outside.
         for name in [path[-1] for path, value in self.new_values.items() if exceeds_limits(value)]:
             if name in self.variables:
                 self.leave_out(name)
+        # Stored values leave, too: a head can be full of values that were small enough one by one.
         new, stored = self.new_values, self.stored_values
         if paths := paths_to_move(new, stored, self.excess(), is_last=self.result is not None):
             self.place(outside.move({path: (new | stored)[path] for path in paths}))
+        # Only if values could not be moved. The statuses of steps are worth more than a value.
         while self.excess(self._limits.item_bytes) > 0 and self.leave_out_largest():
             pass
 
@@ -345,6 +352,7 @@ class Write:
             if self.result is None
             else finish_update(now_ms, token[0], TaskStatus.COMPLETED, self.result, by_client=batch.by_client)
         )
+        # A repeated attempt has the time of its token: it is looked for in the set of that time.
         update.now_ms = token[1]
         self._write_steps(update)
         # The places of the steps were read from the progress of this definition.
@@ -362,6 +370,7 @@ class Write:
         for name in sorted(self._removed):
             update.remove(update.path("variables", name))
         if PAUSE_REASON in self.variables and PROGRESS not in self.variables:
+            # Otherwise a step that a continuation completes meanwhile would be the cause of a pause.
             self._require_paused_step(update)
         elif self._steps and PAUSE_REASON not in {*self._required, *self._removed}:
             self._require_same_pause(update)

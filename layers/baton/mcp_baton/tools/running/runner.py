@@ -142,6 +142,7 @@ def run[T](
 ) -> T | Failed:
     """Run a prepared call. Raises `CallerGone`, `InputRequired`, `TaskBegins` or `ProtocolError`, which answer the
     request."""
+    # Each call of a function that hangs would cost another thread, which Python cannot end.
     if not target.signature.is_async and ABANDONED.count(target.own_function) >= MAX_ABANDONED:
         logger.error("%s is not called any more: %s calls of it timed out and still run", target.label, MAX_ABANDONED)
         return Failed(
@@ -149,11 +150,14 @@ def run[T](
             "Tell the user that the server needs its operator.",
             kind=Failure.NOT_STARTED,
         )
+    # Checked last, because the check may mark an approval as used.
     grant = _check_guards(caller, target, prepared, options)
     if isinstance(grant, Failed):
         return structs.replace(grant, is_refused=True)
     outcome = _outcome(caller, target, prepared, asking, options)
     if grant is not None and isinstance(outcome, Failed):
+        # A failed call may have another attempt with the same approval. This is noted before its outcome is stored:
+        # otherwise the next run could find the outcome, but not the permission.
         grant.end(outcome)
     return outcome
 
@@ -166,10 +170,11 @@ def _outcome[T](
         case Returned():
             return hide_secrets(_call_author_code(caller, target, target.shape, ending.value), secrets)
         case Raised(InputRequired() | TaskBegins() | ProtocolError() as answer):
-            raise answer
+            raise answer  # it is the answer to the request, not an outcome of the function
         case Raised(error):
             return hide_secrets(_failed_outcome(caller, target.name, error, Failure.RAISED, secrets), secrets)
         case TimedOut(limit_s):
+            # The function still runs. What it sets from now on would be written by another step, or not at all.
             if options.variables is not None:
                 options.variables.close()
             return Failed(_timeout_text(caller, target, limit_s), kind=Failure.TIMED_OUT)
@@ -192,6 +197,7 @@ def _check_guards(
 ) -> Failed | Grant | None:
     """Check the guards of a tool, just before it runs. Returns why it must not run, or the approval that it uses."""
     place = options.attempt.place
+    # First: a call at the wrong time must not ask a person for an approval.
     if target.only_in and not place.allows(target.only_in):
         return Failed(_not_its_turn_text(target.name, target.only_in), kind=Failure.NOT_STARTED)
     approval = target.approval or place.approval
@@ -317,6 +323,7 @@ def _run_function[T](
             return ending, NO_SECRETS
         return NotStarted(call_state.waits_for) if isinstance(ending, NotStarted) else ending, call_state.secrets
     finally:
+        # If the function still runs, its next use of the context ends it, and its thread is counted.
         if call_state:
             call_state.abandoned = True
         thread.abandon()

@@ -224,22 +224,23 @@ def run_and_deliver(
     if due_s == math.inf:
         return NotStarted()
     if listener.gone and not stay:
-        raise CallerGone
+        raise CallerGone  # nobody would get the result
     wait_s = min(KEEP_ALIVE_S, due_s)
     cancel = (_start_coroutine if is_async else _start_thread)(function, arguments, thread)
     while True:
         mail = thread.next(wait_s if remaining_s is None else min(wait_s, remaining_s))
         match mail:
             case Returned() | Raised():
-                return mail
+                return mail  # even if the time is over by now: the function has had its effect
             case None:
-                listener.keep_alive()
+                listener.keep_alive()  # a proxy would close a connection that is silent for longer
             case SentNotification(method, params):
                 listener.notify(method, params)
             case SentQuestion(identifier, method, params):
                 listener.request(identifier, method, params)
         remaining_s = left_s()
         if remaining_s is not None and remaining_s <= 0:
+            # The function may be about to start, or wait for its dependencies. Only one of both threads decides.
             was_started = not thread.give_up()
             cancel()
             return TimedOut(limit_s or 0.0) if was_started else NotStarted()
