@@ -19,7 +19,7 @@ from mcp_baton.settings import Settings
 from mcp_baton.tasks.answers import AnswerStore
 from mcp_baton.tasks.callbacks import CallbackStore
 from mcp_baton.tasks.jobs import JobStore
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import PAUSE_REASONS, PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.starts import StartStore
 from mcp_baton.tasks.store import Batch, TaskStore, Written
 from mcp_baton.tasks.variables import TaskVariables
@@ -212,7 +212,7 @@ def task_of(
     all_variables: dict[str, Json] = {PROGRESS: cast("JsonObject", workflow.progress(statuses_of(letters)))}
     all_variables |= variables or {}
     if pause:
-        all_variables[PAUSE_REASON] = pause.to_json()
+        all_variables[PAUSE_REASONS] = [pause.to_json()]
     return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, all_variables, large_values=kept or {})
 
 

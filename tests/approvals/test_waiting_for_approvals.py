@@ -63,7 +63,7 @@ def test_a_call_stays_working_until_the_decision_and_ends_after_it(
     [approval] = approvals_of(approver(jobs.client(era)))
     script.take()
 
-    assert (outcome, state["status"], jobs.queue.events) == ("waits for an approval", "working", [])
+    assert (outcome, state["status"], jobs.queue.events) == ("waits", "working", [])
     assert state["statusMessage"] == f"waits for an approval of refunds until {approval['expiresAt']}"
     assert decide(approver(jobs.client(era)), approval).status == 200
     assert (len(jobs.queue.events), jobs.work(), script.take()) == (1, "completed", ["refund"])
@@ -100,7 +100,7 @@ def test_a_decision_that_comes_while_the_worker_still_holds_the_task_wakes_it(
     outcome = jobs.work()
     script.take()
 
-    assert (outcome, len(jobs.queue.events)) == ("waits for an approval", 1)
+    assert (outcome, len(jobs.queue.events)) == ("waits", 1)
     assert (jobs.work(), script.take()) == ("completed", ["refund"])
 
 
@@ -134,7 +134,7 @@ def test_an_expired_approval_is_requested_again(jobs: Background, script: Script
     [first_approval] = approvals_of(person)
     jobs.time.pass_s(timedelta(hours=3, minutes=1).total_seconds())
     assert jobs.status(task) == "working"
-    assert (decide(person, first_approval).status, jobs.work()) == (410, "waits for an approval")
+    assert (decide(person, first_approval).status, jobs.work()) == (410, "waits")
     [second_approval] = approvals_of(person)
     assert second_approval["approvalId"] != first_approval["approvalId"]
     decide(person, second_approval)

@@ -148,7 +148,7 @@ def test_a_suspended_task_that_was_not_woken_is_dispatched_after_the_longest_int
     task = jobs.begin("refund", CALLS["refund"])
     jobs.work()
     jobs.time.s += MAX_DISPATCH_MS / 1000 + 1
-    assert (jobs.sweep(), jobs.work()) == ({"looked": 1, "woken": 1}, "waits for an approval")
+    assert (jobs.sweep(), jobs.work()) == ({"looked": 1, "woken": 1}, "waits")
     assert jobs.head(task)[0] == "working"
 
 

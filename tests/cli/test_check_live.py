@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mcp_baton.cli.app import main
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.record import PAUSE_REASON, JobSpec, NewTask
+from mcp_baton.tasks.record import PAUSE_REASONS, JobSpec, NewTask
 from tests.cli.conftest import Baton, BatonJson, Shop
 
 STEP_CHANGE = ('arguments={"order_id": ORDER_ID}),', 'arguments={"order_id": ORDER_ID, "currency": ORDER_ID}),')
@@ -27,7 +27,7 @@ def fill(shop: Shop, tasks: int) -> None:
     """Store tasks of a removed workflow, of about 100 KB each. A page of a scan has at most 1 MB."""
     for index in range(tasks):
         pause: Json = {"type": "toolError", "error": os.urandom(50_000).hex()}
-        shop.store.create(NewTask(f"owner {index}", {PAUSE_REASON: pause}, workflow="gone"))
+        shop.store.create(NewTask(f"owner {index}", {PAUSE_REASONS: [pause]}, workflow="gone"))
 
 
 def test_a_task_whose_completed_step_has_changed_is_named(shop: Shop, baton: Baton) -> None:

@@ -14,7 +14,7 @@ from mcp_baton.local.http_server import LOOPBACK, LocalServer, dynamodb_app
 from mcp_baton.protocol.json import Json
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
-from mcp_baton.tasks.store import Batch, SetPause, StepWrite, TaskStore, Timing
+from mcp_baton.tasks.store import Batch, StepWrite, TaskStore, Timing
 
 TABLE, OWNER = "tasks", "alice"
 UNREACHABLE = "http://127.0.0.1:9"
@@ -43,7 +43,7 @@ def task(database: tuple[TaskStore, str]) -> str:
     write = StepWrite(
         0, "fetch", StepStatus.PENDING, StepStatus.COMPLETED, {"total": 1.5}, timing=Timing(store.now_ms(), 7)
     )
-    store.write(new_task, Batch(steps=(write,), pause=SetPause(PAUSE)))
+    store.write(new_task, Batch(steps=(write,), pauses=(PAUSE,)))
     return new_task.task_id
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from mcp_baton.cli.app import main
-from mcp_baton.tasks.record import PAUSE_REASON, NewTask
+from mcp_baton.tasks.record import PAUSE_REASONS, NewTask
 from tests.cli.conftest import Baton, BatonJson, Shop
 from tests.cli.test_check_live import STEP_CHANGE
 
@@ -49,7 +49,9 @@ def test_tasks_can_be_selected_by_step_pause_and_owner(
 ) -> None:
     shop.paused_task(owner="kim")
     shop.paused_task(owner="ann")
-    shop.store.create(NewTask("kim", {PAUSE_REASON: {"type": "toolError", "failedStep": "refund"}}, workflow="other"))
+    shop.store.create(
+        NewTask("kim", {PAUSE_REASONS: [{"type": "toolError", "failedStep": "refund"}]}, workflow="other")
+    )
     code, output = baton_json("resume", shop.version(), *SELECTION, *selection)
     assert (code, output["tasks"]) == (3 if count else 0, count)
     assert len(shop.attempts) == 2 + count

@@ -26,26 +26,7 @@ class KnownDifference:
     world: World = field(default_factory=World)
 
 
-def hides_a_stop(task: Task) -> bool:
-    """Whether the first of several stopped steps waits, and another one needs the model."""
-    is_alone = task.in_background and task.status == "working"
-    return is_alone and bool(task.stops) and task.stops[0].suspends and not task.suspends
-
-
 KNOWN: tuple[KnownDifference, ...] = (
-    KnownDifference(
-        "a step that needs the model does not end a call whose first stopped step waits",
-        "If a step needs the model, the call ends (docs/background.md, Waiting for a callback or a time). It needs "
-        "a pause with the reasons of all stopped steps: today the call would end with a reason that says that nothing "
-        "needs to be done.",
-        Plan(
-            [Line("s0", "sleep", within_s=300.0), Line("s1", tool="t1", arguments={"x": ("constant", 5)})],
-            {"t1": Tool("t1", fails=1)},
-            parallel=2,
-            way="task",
-        ),
-        hides_a_stop,
-    ),
     KnownDifference(
         "a long retry of an element does not become a wait",
         "If the wait would exceed the function's time, a background workflow waits without a worker, and a later one "

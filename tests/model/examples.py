@@ -230,4 +230,14 @@ EXAMPLES: tuple[Example, ...] = (
             way="task",
         ),
     ),
+    Example(
+        "a step that needs the model does not end a call whose first stopped step waits",
+        "If a step needs the model, the call ends (docs/background.md, Waiting for a callback or a time).",
+        Plan(
+            [Line("s0", "sleep", within_s=300.0), Line("s1", tool="t1", arguments={"x": ("constant", 5)})],
+            {"t1": Tool("t1", fails=1)},
+            parallel=2,
+            way="task",
+        ),
+    ),
 )

@@ -137,15 +137,16 @@ class Task:
                 stops[line.name] = Stop(line.name, *stop.args)
         if meanwhile is not None:
             self.client_calls(meanwhile.tool, self.arguments_of(meanwhile, None), now)
-        self.stops = [self.with_questions(stops[line.name]) for line in self.plan.lines if line.name in stops]
+        self.stops = self.with_questions([stops[line.name] for line in self.plan.lines if line.name in stops])
         if all(map(self.is_settled, self.statuses)):
             self.status = "completed"
-        if self.stops and self.world.form and self.plan.line(self.stops[0].step).kind in ("model", "user"):
+        if self.world.form and any(stop.questions for stop in self.stops):
             self.fill_form(now)
 
     def fill_form(self, now: float) -> None:
         """The user answers the open questions of a form, and the run goes on."""
-        names = [name for name in self.stops[0].questions if self.plan.line(name).kind == "user"]
+        questions = next(stop.questions for stop in self.stops if stop.questions)
+        names = [name for name in questions if self.plan.line(name).kind == "user"]
         for name in names:
             self.answer(name, self.world.answers[name])
         if names:
@@ -243,12 +244,17 @@ class Task:
             text += f" with {shown}"
         return f"{text}?"
 
-    def with_questions(self, stop: Stop) -> Stop:
-        """The pause `answersRequired` lists every open question whose values are known, if it is asked for certain."""
-        if stop.type != "answersRequired":
-            return stop
-        questions = tuple(line.name for line in self.plan.lines if self.is_asked(line))
-        return Stop(stop.step, stop.type, questions)
+    def with_questions(self, stops: list[Stop]) -> list[Stop]:
+        """The first pause `answersRequired` lists every open question whose values are known, if it is asked for
+        certain. The others list their own."""
+        all_questions = tuple(line.name for line in self.plan.lines if self.is_asked(line))
+        first = next((stop.step for stop in stops if stop.type == "answersRequired"), None)
+        return [
+            Stop(stop.step, stop.type, all_questions if stop.step == first else (stop.step,))
+            if stop.type == "answersRequired"
+            else stop
+            for stop in stops
+        ]
 
     def is_asked(self, line: Line) -> bool:
         if line.kind not in ("model", "user") or self.is_settled(line.name) or line.name in self.early:

@@ -8,21 +8,27 @@ from mcp_baton.present.view import view_in_result
 from mcp_baton.testing.client import Client
 
 PROGRESS, PAUSE, NEXT = "_workflow.progress", "_workflow.pause_reason", "mcp-baton/next"
+PAUSES = "_workflow.pause_reasons"
 
 WAITED = "paused: its wait is over; continue it"
 
 COMPUTED = {"approvalRequired": {"approvalRequired", "approvalGranted", "approvalDenied", "approvalExpired"}}
 """What views may show in place of a stored reason."""
 
-MESSAGES = {
-    None: (None,),
-    "approvalRequired": ("paused: waits for an approval of people",),
-    "approvalGranted": ("paused: approved by people",),
-    "approvalDenied": ("paused: denied by people",),
-    "approvalExpired": ("paused: the approval of people has expired",),
-    "waiting": ("paused: waits for a callback until", "paused: waits until", WAITED),
+STATES = {
+    "approvalRequired": ("waits for an approval of people",),
+    "approvalGranted": ("approved by people",),
+    "approvalDenied": ("denied by people",),
+    "approvalExpired": ("the approval of people has expired",),
+    "waiting": ("waits for a callback until", "waits until"),
 }
-"""How status messages begin, by pause reason."""
+"""How a status message tells a stopped step, by its pause reason."""
+
+MOST_STATES = 5
+"""The most states in a status message."""
+
+UNATTENDED = {"approvalRequired", "approvalGranted", "approvalExpired", "waiting"}
+"""The reasons of steps that continue without a call of the model."""
 
 JOB_MESSAGES = {
     "approvalRequired": "waits for an approval of people until ",
@@ -52,27 +58,35 @@ class Views:
         return calls
 
     @property
+    def pauses(self) -> list[dict[str, Any]]:
+        """The reasons of all stopped steps."""
+        first, several = self.meta.get(PAUSE), self.meta.get(PAUSES)
+        pauses: list[dict[str, Any]] = several or ([] if first is None else [first])
+        return pauses
+
+    def _tool_of(self, pause: dict[str, Any]) -> str | None:
+        steps = self.meta[PROGRESS]["steps"]
+        tool: str | None = next((step.get("tool") for step in steps if step["name"] == _step_of(pause)), None)
+        return tool
+
+    @property
     def suggested_answers(self) -> list[str]:
-        """The questions that the suggested call answers, if it is the only one."""
-        return list(self.next[0]["arguments"].get("answers", {})) if len(self.next) == 1 else []
+        """The questions that the last suggested call answers."""
+        return list(self.next[-1].get("arguments", {}).get("answers", {})) if self.next else []
 
     def contradictions(self) -> Iterator[str]:
         """Yield what two views say differently."""
         yield from differing("the statuses", self._statuses())
-        yield from differing("the pause", self._pauses())
+        yield from differing("the pauses", self._pauses())
+        yield from differing("the first pause", self._first_pauses())
         yield from differing("the status", [self.got["status"], self.shown["task_status"], self.listed["status"]])
         yield from differing("the status message", self._messages())
         if self.got["status"] == "working":
-            calls = _without_task(self.next)
-            pause = self.meta.get(PAUSE)
-            if (
-                pause is not None
-                and pause["type"] == "toolError"
-                and not pause["retryable"]
-                and "resource" not in pause
-            ):
-                calls = calls[-1:]  # it leaves out a call that failed and is not retryable, and the calls after it
-            yield from differing("the suggested calls", [calls, _without_task(self.shown["next"])])
+            # The tool's result leaves out a call that failed and is not retryable.
+            shown = _without_task(self.shown["next"])
+            failing = {self._tool_of(pause) for pause in self.pauses if _fails_again(pause)}
+            calls = [call for call in _without_task(self.next) if call in shown or call.get("tool") not in failing]
+            yield from differing("the suggested calls", [calls, shown])
             yield from self._pause_contradictions()
 
     def _statuses(self) -> list[dict[str, str]]:
@@ -86,48 +100,78 @@ class Views:
         ]
 
     def _pauses(self) -> list[Any]:
-        views = [self.meta.get(PAUSE), self.shown.get("pause_reason"), self.state.pause]
-        if self.got["status"] == "working" and self.got.get("statusMessage") != WAITED:
-            views.append(self.shown["board"]["pause"])
-        pauses = [None if view is None else (view["type"], _step_of(view)) for view in views]
-        step = pauses[0][1] if pauses[0] else ""
-        return [*pauses, None if self.listed.get("pause_type") is None else (self.listed["pause_type"], step)]
+        structured = self.shown
+        views = [
+            self.pauses,
+            structured.get("pause_reasons") or _one(structured.get("pause_reason")),
+            self.state.pauses,
+        ]
+        return [[(pause["type"], _step_of(pause)) for pause in view] for view in views]
+
+    def _first_pauses(self) -> list[Any]:
+        """The first reason, in each view; and the first one whose wait is not over, on the board."""
+        first = self.pauses[0]["type"] if self.pauses else None
+        open_pauses = [pause for pause in self.pauses if not pause.get("over")] if self.is_live else []
+        board = self.shown["board"]["pause"]
+        listed, shown = self.listed.get("pause_type"), [board["type"]] if board else []
+        return [(first, [pause["type"] for pause in open_pauses[:1]]), (listed, shown)]
+
+    @property
+    def is_live(self) -> bool:
+        return bool(self.got["status"] == "working")
 
     def _messages(self) -> list[str | None]:
         board = self.shown["board"]["task"].get("status_message")
         return [self.got.get("statusMessage"), board, self.listed.get("status_message"), self.state.message]
 
     def _pause_contradictions(self) -> Iterator[str]:
-        pause = self.meta.get(PAUSE)
-        kind: str | None = None if pause is None else pause["type"]
-        stored = self.stored["variables"]["M"].get(PAUSE)
-        stored_kind = None if stored is None else stored["M"]["type"]["S"]
-        if kind not in {stored_kind, "interrupted"} and kind not in COMPUTED.get(str(stored_kind), ()):
-            yield f"the store has the pause {stored_kind}, and tasks/get {kind}"
-        message = self.got.get("statusMessage")
-        begins = MESSAGES.get(kind, ("paused: waits for the model",))
-        if not any(message is begin if begin is None else str(message).startswith(begin) for begin in begins):
-            yield f"the status message is {message!r} at the pause {kind}"
-        yield from self._next_contradictions(pause, kind)
-
-    def _next_contradictions(self, pause: Any, kind: str | None) -> Iterator[str]:
-        calls = self.next
-        tools = [(call.get("tool"), call.get("arguments", {}).get("task_action")) for call in calls]
-        if kind == "approvalDenied" and tools != [("flow", "cancel")]:
-            yield f"after a denial, the suggested calls are {calls}"
-        if kind in ("approvalRequired", "approvalGranted", "approvalExpired", "waiting") and tools not in (
-            [("flow", None)],
-            [("flow", "cancel")],
+        kinds = [pause["type"] for pause in self.pauses]
+        stored = self.stored["variables"]["M"].get(PAUSES, {"L": []})["L"]
+        stored_kinds = [pause["M"]["type"]["S"] for pause in stored]
+        if kinds != ["interrupted"] and not (
+            len(kinds) == len(stored_kinds)
+            and all(kind in {old, *COMPUTED.get(old, ())} for kind, old in zip(kinds, stored_kinds, strict=True))
         ):
-            yield f"at the pause {kind}, the suggested calls are {calls}"
-        if kind == "answersRequired":
-            names = {question["name"] for question in pause["questions"]}
-            # A callback may have brought the values of further questions since the run has stopped.
-            if not names <= set(self.suggested_answers):
-                yield f"the questions are {names}, and the suggested calls {calls}"
-        is_over = self.got.get("statusMessage") == WAITED
-        if pause is not None and not is_over and _step_of(pause) not in self.shown["message"]:
-            yield f"the message does not name the step of the pause: {self.shown['message']}"
+            yield f"the store has the pauses {stored_kinds}, and tasks/get {kinds}"
+        message, states = self.got.get("statusMessage"), [self._states_of(pause) for pause in self.pauses]
+        if not states and message is not None:
+            yield f"the status message is {message!r} without a pause"
+        texts = [message] if message == WAITED else str(message).split("; ")
+        for texts_of_pause in states:
+            begins = [
+                begin
+                for begin in texts_of_pause
+                for text in texts
+                if str(text).removeprefix("paused: ").startswith(begin)
+            ]
+            if not begins and len(texts) < MOST_STATES:
+                yield f"the status message is {message!r} at the pauses {kinds}"
+        yield from self._next_contradictions(kinds)
+
+    def _states_of(self, pause: dict[str, Any]) -> tuple[str, ...]:
+        if pause.get("over"):
+            return (WAITED.removeprefix("paused: "), "can continue")
+        return STATES.get(pause["type"], ("waits for the model",))
+
+    def _next_contradictions(self, kinds: list[str]) -> Iterator[str]:
+        calls, waits = self.next, set(kinds) <= UNATTENDED and bool(kinds)
+        tools = [(call.get("tool"), call.get("arguments", {}).get("task_action")) for call in calls]
+        if kinds and set(kinds) == {"approvalDenied"} and tools != [("flow", "cancel")]:
+            yield f"after a denial, the suggested calls are {calls}"
+        if waits and tools not in ([("flow", None)], [("flow", "cancel")]):
+            yield f"at the pauses {kinds}, the suggested calls are {calls}"
+        names = {
+            question["name"]
+            for pause in self.pauses
+            if pause["type"] == "answersRequired"
+            for question in pause["questions"]
+        }
+        # A callback may have brought the values of further questions since the run has stopped.
+        if not names <= set(self.suggested_answers):
+            yield f"the questions are {names}, and the suggested calls {calls}"
+        for pause in self.pauses:
+            if _step_of(pause) not in self.shown["message"]:
+                yield f"the message does not name the step of the pause {pause}: {self.shown['message']}"
         for call in calls[:1] if " more after this" in self.shown["message"] else calls:
             if call.get("tool", "flow") not in self.shown["message"]:
                 yield f"the message does not have the suggested call {call}: {self.shown['message']}"
@@ -142,6 +186,14 @@ def differing(what: str, views: list[Any]) -> Iterator[str]:
 def _step_of(pause: Any) -> str:
     step: str = pause["step"] if "step" in pause else pause.get("blockedStep") or pause["failedStep"]
     return step
+
+
+def _fails_again(pause: dict[str, Any]) -> bool:
+    return pause["type"] == "toolError" and not pause["retryable"] and "resource" not in pause
+
+
+def _one(pause: Any) -> list[Any]:
+    return [] if pause is None else [pause]
 
 
 def _without_task(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:

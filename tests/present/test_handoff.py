@@ -49,7 +49,7 @@ def text(
     *,
     requires: str = "",
     variables: Mapping[str, Json] | None = None,
-    read_uris: frozenset[str] = frozenset(),
+    read_uris: Mapping[str, frozenset[str]] | None = None,
     **arguments: str,
 ) -> str:
     workflow = Workflow(name="w", description="d", arguments=ARGUMENTS, steps=steps)
@@ -58,7 +58,7 @@ def text(
     texts = {"order_id": "A-17", **arguments}
     known_values = Known(workflow, texts, texts, statuses, outputs, variables or {})
     remaining = RemainingCalls(
-        known_values, ScriptedHost(requires=frozenset(requires)), pause, read_resources=read_uris
+        known_values, ScriptedHost(requires=frozenset(requires)), (pause,), read_resources=read_uris or {}
     )
     return handoff(remaining)
 
@@ -108,7 +108,7 @@ def text(
     ],
 )
 def test_every_pause_reason_has_its_own_sentence(pause: PauseReason, reported: str) -> None:
-    assert what_happened(pause) == reported
+    assert " ".join(what_happened([pause])) == reported
     assert text([ToolStep("s", tool="t")], "p", pause).startswith(f"{reported}\n\n")
 
 
@@ -204,7 +204,7 @@ def test_a_call_lists_the_resources_that_are_still_unread() -> None:
         guidance="Mind.",
     )
 
-    reported = text([step], "f", StepFailed("b", "no", True, "do"), read_uris=frozenset({"docs://faq"}))
+    reported = text([step], "f", StepFailed("b", "no", True, "do"), read_uris={"b": frozenset({"docs://faq"})})
 
     assert reported.split("\n\n", 2)[2].splitlines() == [
         "1. Read the resource docs://A-17, then call do with {}",
@@ -216,7 +216,7 @@ def test_a_call_lists_the_resources_that_are_still_unread() -> None:
 def test_read_resources_count_only_for_their_step() -> None:
     steps = [Fetch(name, resources=["docs://faq"]) for name in "ab"]
 
-    reported = text(steps, "pp", DeadlineExceeded("a", ""), read_uris=frozenset({"docs://faq"}))
+    reported = text(steps, "pp", DeadlineExceeded("a", ""), read_uris={"a": frozenset({"docs://faq"})})
 
     assert "2. Read the resource docs://faq" in reported
 

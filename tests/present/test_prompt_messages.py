@@ -47,7 +47,11 @@ def conversation_of(
     statuses = dict.fromkeys(("fetch", "policy", "refund"), PENDING)
     statuses |= {trace.step.name: FAILED if isinstance(trace.outcome, Failed) else COMPLETED for trace in traces}
     known = Known(WORKFLOW, texts, dict(texts), statuses, {}, {})
-    return messages(EndedRun(known, traces, pause, None, blocked=blocked), ScriptedHost(), TOOLS.__getitem__)
+    return messages(
+        EndedRun(known, traces, (pause,) if pause else (), None, blocked=(blocked,) if blocked else ()),
+        ScriptedHost(),
+        TOOLS.__getitem__,
+    )
 
 
 def text_of(message: Message) -> str:
@@ -133,7 +137,7 @@ def text_of_stop(statuses: list[StepStatus], outcomes: dict[int, Outcome], *, re
         for place in sorted({*outcomes, *replayed})
     )
     stop = TaskOver(TaskStatus.CANCELLED)
-    head, tail = why_stopped(EndedRun(known, traces, stop, None), stop).split(" under way. ")
+    head, tail = why_stopped(EndedRun(known, traces, (), None, stop), stop).split(" under way. ")
     assert head == "The task was cancelled while this run was"
     return tail
 
@@ -148,7 +152,7 @@ def text_of_stop(statuses: list[StepStatus], outcomes: dict[int, Outcome], *, re
 )
 def test_a_superseded_run_says_whether_its_results_are_recorded(persisted: Persisted, reported: str) -> None:
     known = Known(LETTERED, {}, {}, dict.fromkeys("abcd", COMPLETED), {}, TaskVariables({}))
-    run = EndedRun(known, (), Superseded(), None, persisted)
+    run = EndedRun(known, (), (), None, Superseded(), persisted)
     assert why_stopped(run, Superseded()) == (
         "This run was superseded: its claim expired, and another run has taken over the task. "
         f"{reported}; read the task for its state. The run ran no step. No step was left to run."

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from mcp_baton import Server, ToolStep, Wait
 from mcp_baton.approvals.record import ApprovalRecord, ApprovalState
-from mcp_baton.cli.remote.printing import pause_text
+from mcp_baton.cli.remote.printing import pause_texts
 from mcp_baton.console import page
 from mcp_baton.exceptions import (
     Conflict,
@@ -110,9 +110,11 @@ def task(letters: str = "cp", pause: PauseReason | None = None, **changes: Any) 
     return structs.replace(stored, workflow="shop", definition=SHOP.fingerprint, **times, **changes)
 
 
-def run_of(letters: str = "cp", stop: Any = None, **changes: Any) -> EndedRun:
+def run_of(letters: str = "cp", pause: PauseReason | None = None, **changes: Any) -> EndedRun:
     statuses = dict(zip(("get", "pay"), statuses_of(letters), strict=True))
-    return structs.replace(EndedRun(Known(SHOP, {}, {}, statuses, {}, {}), (), stop, task(letters)), **changes)
+    return structs.replace(
+        EndedRun(Known(SHOP, {}, {}, statuses, {}, {}), (), (pause,) if pause else (), task(letters)), **changes
+    )
 
 
 def prompt_text(run: EndedRun) -> str:
@@ -154,7 +156,7 @@ def test_every_pause_reason_has_sentences() -> None:
 @pytest.mark.parametrize("kind", REASONS)
 def test_all_readers_tell_every_pause_reason(kind: type[Reason]) -> None:
     reason = sample(kind)
-    reason_json, happened, short = reason.to_json(), what_happened(reason), short_form(reason)
+    reason_json, [happened], short = reason.to_json(), what_happened([reason]), short_form(reason)
     table = json.loads(re.findall(r"const PAUSES = (.*);", page.text())[0])
     paused_task, options = task(pause=reason), ViewOptions(now_ms=lambda: NOW_MS)
     view, shown = view_of(paused_task, NOW_MS), task_view(paused_task, options)
@@ -162,17 +164,17 @@ def test_all_readers_tell_every_pause_reason(kind: type[Reason]) -> None:
     templates = PAUSE_SENTENCES[kind].short
 
     assert "pay" in happened
-    assert prompt_text(run_of(stop=reason)).count(happened) == 1
-    assert tool_text(run_of(stop=reason)).startswith(happened)
-    assert action_text.startswith(f"This task of shop {waits_text(reason)}; 1 of 2 steps done. {happened}")
+    assert prompt_text(run_of(pause=reason)).count(happened) == 1
+    assert tool_text(run_of(pause=reason)).startswith(happened)
+    assert action_text.startswith(f"This task of shop {waits_text([reason])}; 1 of 2 steps done. {happened}")
     assert reason.remedy in Remedy
-    assert "{" not in f"{short}{waits_text(reason)}"
+    assert "{" not in f"{short}{waits_text([reason])}"
     assert {name for template in templates for name in placeholders(template)} <= reason_json.keys()
     assert not placeholders(templates[-1])
-    assert view.message == shown["statusMessage"] == status_line(reason)
+    assert view.message == shown["statusMessage"] == status_line([reason])
     assert view.message in (PAUSED_FOR_MODEL, f"paused: {short}")
     assert view_in_result(listed_view(paused_task, options)).message == view.message
-    assert pause_text(view_in_result(shown)) == f"{reason.type}: {happened}"
+    assert list(pause_texts(view_in_result(shown))) == [f"{reason.type}: {happened}"]
     assert pause_words(view_in_meta(task_meta(view, stateless=True))).startswith(f"paused at pay: {short}")
     assert (Pause(reason.type, reason_json).step, paused_step(reason_json)) == ("pay", "pay")
     assert table["types"][reason.type]["short"] == list(templates)
@@ -181,10 +183,10 @@ def test_all_readers_tell_every_pause_reason(kind: type[Reason]) -> None:
 
 
 def test_a_reason_of_another_version_of_baton_has_the_general_status() -> None:
-    paused_task = structs.replace(task(), decided_pause={"type": "moonPhase", "blockedStep": "pay"})
+    paused_task = structs.replace(task(), shown_pauses=({"type": "moonPhase", "blockedStep": "pay"},))
 
     assert view_of(paused_task, NOW_MS).message == PAUSED_FOR_MODEL
-    assert pause_text(view_of(paused_task, NOW_MS)) == "moonPhase"
+    assert list(pause_texts(view_of(paused_task, NOW_MS))) == ["moonPhase"]
 
 
 class OneApproval:
@@ -222,7 +224,7 @@ def test_an_approval_waits_for_no_reader_after_its_decision(store: Any, message:
         listed_view(paused_task, options)["statusMessage"],
         text_in(state_result(execution, WORKFLOW_TOOL, paused_task, "show")),
         text_in(list_result(execution, [paused_task])),
-        pause_text(view_in_result(task_view(paused_task, options))),
+        *pause_texts(view_in_result(task_view(paused_task, options))),
     ]
     plan = plan_of(execution.server, paused_task)
     states: list[Recording] = [
@@ -252,7 +254,7 @@ def test_a_wait_that_is_over_waits_for_no_reader() -> None:
         view = view_in_result(shown)
         action = state_result(reader(), WORKFLOW_TOOL, paused_task, "show")
 
-        assert (view.message, view.reason, view.is_wait_over) == (WAITED, None, True)
+        assert (view.message, [reason["over"] for reason in view.pauses]) == (WAITED, [True])
         assert "waits for a callback" not in text_in(action)
         assert "until" not in text_in(action)
 
@@ -267,7 +269,7 @@ WAIT = Wait("wait", callback=Callback(returns=str, within=timedelta(days=3), on_
 def test_every_skip_has_a_sentence_for_every_kind_of_step(skip: Skip, step: Step) -> None:
     workflow = Workflow(name="flow", description="flow", steps=[step])
     known = Known(workflow, {}, {}, {step.name: StepStatus.SKIPPED}, {}, {})
-    run = EndedRun(known, (StepTrace(step, None, (), Skipped(skip), replayed=True),), None, None)
+    run = EndedRun(known, (StepTrace(step, None, (), Skipped(skip), replayed=True),), (), None)
 
     assert SKIPS.keys() == set(Skip)
     assert skipped_text(step, skip) in prompt_text(run)
@@ -347,7 +349,7 @@ def test_every_end_has_a_sentence() -> None:
 
 @pytest.mark.parametrize(("over", "persisted"), [*ends()])
 def test_all_readers_tell_why_a_run_ended(over: Over, persisted: Persisted) -> None:
-    run = run_of(stop=over, persisted=persisted)
+    run = run_of(over=over, persisted=persisted)
     text = end_text(over, persisted)
 
     assert text in prompt_text(run)

@@ -73,7 +73,7 @@ def run_text(
         {},
     )
     trace = StepTrace(steps[-1], {}, (), Succeeded(value))
-    run = EndedRun(known, () if pause else (trace,), pause, TASK if handle else None)
+    run = EndedRun(known, () if pause else (trace,), (pause,) if pause else (), TASK if handle else None)
     return text_of_run(replace(run, **changes), known, ScriptedHost(), handle, lambda _: uri)
 
 
@@ -204,7 +204,7 @@ def test_a_step_that_another_call_has_completed_is_not_reported_as_failed() -> N
     ],
 )
 def test_a_stopped_run_has_the_reason_and_how_to_read_the_task(stop: object, beginning: str, continues: bool) -> None:
-    text = run_text(stop=stop)
+    text = run_text(over=stop)
     assert text.startswith(beginning)
     assert "Or call" not in text
     assert text.endswith(' Call refund_order with {"task_id": "t-1"} to let the server continue.') is continues

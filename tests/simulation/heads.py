@@ -9,7 +9,7 @@ from mcp_baton.protocol.json import Json, loads
 from mcp_baton.tasks.dynamodb.attributes import decode
 from mcp_baton.tasks.dynamodb.lists import record_in
 from mcp_baton.tasks.dynamodb.values import ValuePointer, pointer_in
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
+from mcp_baton.tasks.record import PAUSE_REASONS, PROGRESS
 from tests.simulation.dynamodb.paths import Attribute, Item
 
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
@@ -31,17 +31,20 @@ def steps_of(item: Item) -> dict[str, str]:
 
 
 def paused_at(item: Item) -> str | None:
-    reason = variables_of(item).get(PAUSE_REASON)
-    if reason is None:
-        return None
-    step = reason["M"].get("failedStep") or reason["M"].get("blockedStep")
-    return None if step is None else str(step["S"])
+    """Return the first step that has stopped."""
+    return next((step for step, _ in reasons_of(item)), None)
 
 
-def is_waiting(item: Item) -> bool:
-    """Return whether the pause reason is a wait. It remains after a callback has completed the step."""
-    reason = variables_of(item).get(PAUSE_REASON)
-    return reason is not None and reason["M"]["type"]["S"] == "waiting"
+def reasons_of(item: Item) -> list[tuple[str, Mapping[str, Attribute]]]:
+    """Return the stopped steps with their reasons, in order."""
+    stored = variables_of(item).get(PAUSE_REASONS, {"L": []})["L"]
+    reasons = [cast("Mapping[str, Attribute]", reason["M"]) for reason in stored]
+    return [(str((reason.get("failedStep") or reason["blockedStep"])["S"]), reason) for reason in reasons]
+
+
+def is_waiting(item: Item, step: str) -> bool:
+    """Return whether the reason of a step is a wait. It remains after a callback has completed the step."""
+    return any(name == step and reason["type"]["S"] == "waiting" for name, reason in reasons_of(item))
 
 
 def claim_of(item: Item) -> tuple[str, int, int] | None:

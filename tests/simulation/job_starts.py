@@ -27,7 +27,7 @@ from mcp_baton.background.start_events import StillStarting
 from mcp_baton.exceptions import EventError, ProtocolError, StoreError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.dynamodb.items import BY_CLIENT, NAMED
-from mcp_baton.tasks.record import PAUSE_REASON, WORKFLOW_TASK
+from mcp_baton.tasks.record import PAUSE_REASONS, WORKFLOW_TASK
 from mcp_baton.workflow.repetitions import REPEATS_KEY, SLOW_MS
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
@@ -410,4 +410,4 @@ class EventJudge(JobStartJudge):
         """Whether a job may have ended without a call: the owner has ended it or its workflow, one of them has expired,
         or the worker had no time left and the workflow is paused."""
         tasks = [self._living(task, self.world.scheduler.now_ms) for task in (task_id, self.workflow_tasks[task_id])]
-        return self._is_known(task_id) or any(task is None or PAUSE_REASON in variables_of(task) for task in tasks)
+        return self._is_known(task_id) or any(task is None or PAUSE_REASONS in variables_of(task) for task in tasks)

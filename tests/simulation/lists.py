@@ -10,11 +10,11 @@ from typing import Any, cast
 from mcp_baton import Argument, ListStep, Server, ToolStep, Workflow, constant, item, prompt_arg
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.lists import chunk_in, record_in
-from mcp_baton.tasks.record import ELEMENTS_PREFIX, ITEMS_PREFIX, PAUSE_REASON, RESULT_PREFIX
+from mcp_baton.tasks.record import ELEMENTS_PREFIX, ITEMS_PREFIX, RESULT_PREFIX
 from mcp_baton.tasks.texts import is_zipped, unzipped
 from tests.simulation.dynamodb.database import Change, Key
 from tests.simulation.dynamodb.paths import Item
-from tests.simulation.heads import paused_at, serial_in, steps_of, value_of, variables_of
+from tests.simulation.heads import reasons_of, serial_in, steps_of, value_of, variables_of
 from tests.simulation.invariants import Judge
 from tests.simulation.journal import Process, ToolCall
 from tests.simulation.servers import Plan, look, mail, pay, weigh
@@ -70,7 +70,7 @@ class ListJudge(Judge):
     def _check_pause(self, before: Item, after: Item) -> None:
         """Accept that the pause reason of an unfinished list is removed when the elements that it names have
         results."""
-        reason = variables_of(before)[PAUSE_REASON]["M"] if paused_at(before) == STEP else {}
+        reason = dict(reasons_of(before)).get(STEP, {})
         indexes = [int(entry["M"]["index"]["N"]) for entry in reason.get("failedItems", {"L": []})["L"]]
         if not indexes or not self._results(after).keys() >= set(indexes):
             super()._check_pause(before, after)

@@ -4,7 +4,7 @@ Each mutant must break an invariant within `MOST_SEEDS` seeds.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -20,7 +20,6 @@ from mcp_baton.background import creating, start_events, sweep, waiting, workflo
 from mcp_baton.background import items as jobs
 from mcp_baton.background.job import JobExecution
 from mcp_baton.background.start_events import StartEvent
-from mcp_baton.background.waiting import Write
 from mcp_baton.callbacks import endpoint as callbacks
 from mcp_baton.exceptions import StoreError, TaskNotFound
 from mcp_baton.present import mcp_task, recording, view
@@ -43,9 +42,10 @@ from mcp_baton.workflow import dispatching, engine, repetitions, runs
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Skip, Skipped
 from mcp_baton.workflow.lease import Lease, StartTime
+from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.repetitions import RepeatedCall, Starter
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import EndedRun, OpenRun, RunInput, StepCall, StepTrace, new_task
+from mcp_baton.workflow.run import OpenRun, RunInput, StepCall, StepTrace, new_task
 from mcp_baton.workflow.services import Services
 from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.workflow_tool import WorkflowTool
@@ -63,7 +63,7 @@ from tests.simulation.world import Rewrite, World
 
 MOST_SEEDS = 3_000
 _task_view, _run_meta, _pause_s = mcp_task.task_view, view.run_meta, RetryPolicy.pause_s
-_suspend_run = waiting.suspend_run
+_suspend = waiting.suspend
 _outbox_entry, _not_written = items.outbox_entry, Engine._not_written  # noqa: SLF001
 _job_of, _was_started = creating.job_of, start_events._was_started  # noqa: SLF001
 _begin, _new_task, _answer_repeated = DynamoDBStartStore.begin, new_task, workflow_tools._answer_repeated  # noqa: SLF001
@@ -220,8 +220,8 @@ def _forgets_task(engine: Engine, run: OpenRun, *args: Any) -> object:
     return result
 
 
-def _suspend_at_first_stop(execution: JobExecution, lease: Lease, run: EndedRun, write: Write) -> str:
-    return _suspend_run(execution, lease, structs.replace(run, stops=run.stops[:1]), write)
+def _suspend_at_first_stop(execution: JobExecution, lease: Lease, pauses: Sequence[PauseReason], *args: Any) -> str:
+    return _suspend(execution, lease, pauses[:1], *args)
 
 
 def _asker(_approvals: Approvals, record: ApprovalRecord) -> list[str]:
@@ -479,7 +479,7 @@ MUTANTS = (
             ("a waiting workflow does not store its job", without_action(NAMES_JOB), None, True),
             ("a waiting job keeps the number of its event", without_action("SET run.dispatch=dispatches"), None, True),
             ("a decision wakes only the job that asked", None, replaced(Approvals, _waiting_jobs=_asker), False),
-            ("only the first stop counts", None, replaced(workflow_worker, suspend_run=_suspend_at_first_stop), False),
+            ("only the first stop counts", None, replaced(workflow_worker, suspend=_suspend_at_first_stop), False),
             ("no check after the release", None, replaced(waiting, _can_continue=lambda *_: False), True),
             ("each run wakes the jobs that wait", None, replaced(runs, Succeeded=object), True),
         )

@@ -18,7 +18,7 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.present.mcp_task import HIDDEN_PREFIXES
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
+from mcp_baton.tasks.record import PAUSE_REASONS, PROGRESS
 from tests.simulation.dynamodb.database import Key
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.dynamodb.versions import Version
@@ -48,7 +48,7 @@ CERTAIN = frozenset({Fault.THROTTLED, Fault.HOT, Fault.STALLED_BEFORE, Fault.STA
 READS = frozenset({"poll", "list", "listen", "result"})
 _OVER = re.compile(r"[Tt]he task is (completed|failed|cancelled)")
 _COUNT = re.compile(r"\b(\d+) of (\d+) steps?\b")
-_NOT_VALUES = frozenset({PROGRESS, PAUSE_REASON, "omitted"})
+_NOT_VALUES = frozenset({PROGRESS, "_workflow.pause_reason", "_workflow.pause_reasons", "omitted"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +348,7 @@ def reported_values(task: JsonObject) -> ReportedTask:
     return replace(
         reported,
         steps={step["name"]: step["status"] for step in progress["steps"]},
-        pause=_without_error(meta.get(PAUSE_REASON)),
+        pause=_without_error(meta.get("_workflow.pause_reason")),
         values={name: value for name, value in meta.items() if name not in _NOT_VALUES and not _is_reserved(name)},
         omitted=frozenset(meta.get("omitted", ())),
         result=task.get("result"),
@@ -359,7 +359,8 @@ def reported_values(task: JsonObject) -> ReportedTask:
 
 def pauses(item: Item, first_ms: float, last_ms: float) -> list[JsonObject]:
     """Return the pause reasons that a task can have by a clock that shows times in this range; `{}` stands for none."""
-    reason = _without_error(decoded(variables_of(item)[PAUSE_REASON]) if PAUSE_REASON in variables_of(item) else None)
+    stored = decoded(variables_of(item)[PAUSE_REASONS]) if PAUSE_REASONS in variables_of(item) else None
+    reason = _without_error(stored[0] if isinstance(stored, list) else None)
     claim = claim_of(item)
     if claim is None or not claim[1] or not claim[2] or status_of(item) in TERMINAL:
         return [reason]
@@ -413,7 +414,9 @@ def _progress(item: Item) -> list[Any]:
 
 
 def _without_error(reason: Json) -> JsonObject:
-    return {name: value for name, value in reason.items() if name != "error"} if isinstance(reason, Mapping) else {}
+    """Return a reason without its error, and without what is computed when it is read."""
+    members = reason.items() if isinstance(reason, Mapping) else ()
+    return {name: value for name, value in members if name not in ("error", "over")}
 
 
 def _expires_ms(item: Item) -> int:

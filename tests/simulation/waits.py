@@ -44,12 +44,12 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.protocol.paths import CALLBACKS
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import text_digest
-from mcp_baton.tasks.record import FIRST_DISPATCH_MS, MAX_DISPATCH_MS, PAUSE_REASON, RESULT_PREFIX, WAIT_PREFIX
+from mcp_baton.tasks.record import FIRST_DISPATCH_MS, MAX_DISPATCH_MS, RESULT_PREFIX, WAIT_PREFIX
 from tests.simulation.approvals import APPROVERS, AUDIENCE, PEOPLE, ApprovalChecks, People
 from tests.simulation.client import SentRequest
 from tests.simulation.dynamodb.database import Change, Key, key_of
 from tests.simulation.dynamodb.paths import Item
-from tests.simulation.heads import SETTLED, TERMINAL, claim_of, status_of, steps_of, value_of, variables_of
+from tests.simulation.heads import SETTLED, TERMINAL, claim_of, reasons_of, status_of, steps_of, value_of, variables_of
 from tests.simulation.invariants import TASK, Judge
 from tests.simulation.invocations import OWNER, SETTINGS, SimulatedExchange, Trigger
 from tests.simulation.jobs.background import ATTEMPTS, BackgroundJudge, BackgroundWorld, FlowJudge
@@ -292,7 +292,7 @@ class WaitJudge(Judge):
             return
         is_last = claims[0][2] > 0 and claims[1][2] == 0 and before["version"] != after["version"]
         is_open = status_of(after) == "working" and not set(steps_of(after).values()) <= SETTLED
-        if is_last and is_open and self._value(after, PAUSE_REASON) is None:
+        if is_last and is_open and not reasons_of(after):
             self.wrong(27, f"write #{number} ends a run before its last step without a reason: {steps_of(after)}")
 
     def _wait_ended(self, number: int, wait: str, new: str, change: Change, process: Process, now_ms: float) -> None:
@@ -705,8 +705,8 @@ class BackgroundWaitJudge(BackgroundJudge):
         item = flow.last_items.get(process.name)
         if item is None or process.name not in flow.settlers:
             return False
-        reason = variables_of(item).get(PAUSE_REASON)
-        return reason is not None and reason["M"]["type"]["S"] in {"waiting", "approvalRequired"}
+        types = {reason["type"]["S"] for _, reason in reasons_of(item)}
+        return bool(types) and types <= {"waiting", "approvalRequired"}
 
     def _can_continue(self, process: Process) -> bool:
         """Return whether a step can continue that stopped in a worker's run, or the workflow's task has ended."""

@@ -12,7 +12,7 @@ from mcp_baton.tasks.dynamodb.items import Limits, key_of
 from mcp_baton.tasks.dynamodb.values import item_size
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import (
-    PAUSE_REASON,
+    PAUSE_REASONS,
     PROGRESS,
     NewTask,
     StepStatus,
@@ -21,7 +21,7 @@ from mcp_baton.tasks.record import (
     steps_of,
     timestamp,
 )
-from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite, TaskStore
+from mcp_baton.tasks.store import Batch, StepWrite, TaskStore
 from tests.sent import Requests
 from tests.store.conftest import Clock, Engine
 from tests.store.fixture_types import NOT_ON_MOTO, ON_MEMORY, Begin, Store, Stores
@@ -197,7 +197,7 @@ def test_another_owner_sees_nothing_and_changes_nothing(store: Store, owner: str
 def test_a_batch_is_written_as_a_whole(store: Store, owner: str, begin: Begin) -> None:
     task = begin(3)
     failed_step = StepWrite(1, "s1", PENDING, FAILED, {"error": "timeout"})
-    batch = Batch(steps=(completion(0), failed_step), pause=SetPause(PAUSE), variables={"note": [1, 2.0]})
+    batch = Batch(steps=(completion(0), failed_step), pauses=(PAUSE,), variables={"note": [1, 2.0]})
     outcome = store.write(task, batch)
     assert outcome.oversized == ()
     assert outcome.task == store.get(owner, task.task_id)
@@ -206,7 +206,7 @@ def test_a_batch_is_written_as_a_whole(store: Store, owner: str, begin: Begin) -
     assert {name: value for name, value in outcome.task.variables.items() if name != PROGRESS} == {
         "_workflow.result.s0": {"value": "None"},
         "_workflow.result.s1": {"error": "timeout"},
-        PAUSE_REASON: PAUSE,
+        PAUSE_REASONS: [PAUSE],
         "note": [1, 2.0],
     }
 
@@ -273,22 +273,28 @@ def test_a_stale_writer_of_another_step_does_not_conflict(store: Store, begin: B
 
 
 def test_a_pause_reason_that_was_read_can_be_cleared(store: Store, begin: Begin) -> None:
-    task = store.write(begin(), Batch(pause=SetPause({"b": 1.5, "a": ["é", None], "c": {"e": 1, "d": 2}}))).task
-    changed_task = store.write(task, Batch(pause=ClearPause({"a": ["é", None], "b": 1.5, "c": {"d": 2, "e": 1}}))).task
-    assert PAUSE_REASON not in changed_task.variables
+    task = store.write(begin(), Batch(pauses=({"b": 1.5, "a": ["é", None], "c": {"e": 1, "d": 2}},))).task
+    changed_task = store.write(task, Batch(pauses=())).task
+    assert PAUSE_REASONS not in changed_task.variables
 
 
 def test_another_pause_reason_is_not_cleared(store: Store, begin: Begin) -> None:
-    paused_task = store.write(begin(), Batch(pause=SetPause(PAUSE))).task
-    changed_task = store.write(paused_task, Batch(pause=SetPause({**PAUSE, "error": "another"}))).task
+    paused_task = store.write(begin(), Batch(pauses=(PAUSE,))).task
+    changed_task = store.write(paused_task, Batch(pauses=({**PAUSE, "error": "another"},))).task
     with pytest.raises(Conflict) as conflict:
-        store.write(paused_task, Batch(steps=(completion(0),), pause=ClearPause(PAUSE)))
+        store.write(paused_task, Batch(steps=(completion(0),), pauses=()))
     assert conflict.value.current == changed_task
 
 
-def test_a_missing_pause_reason_is_not_cleared_again(store: Store, begin: Begin) -> None:
+def test_a_missing_pause_reason_can_be_cleared(store: Store, begin: Begin) -> None:
+    assert PAUSE_REASONS not in store.write(begin(), Batch(pauses=())).task.variables
+
+
+def test_reasons_require_the_statuses_of_their_steps(store: Store, begin: Begin) -> None:
+    task = begin(2)
+    store.write(task, Batch(steps=(completion(1),)))
     with pytest.raises(Conflict):
-        store.write(begin(), Batch(pause=ClearPause(PAUSE)))
+        store.write(task, Batch(pauses=({"type": "waiting", "blockedStep": "s0"}, {**PAUSE, "failedStep": "s1"})))
 
 
 @pytest.mark.parametrize("first", ["cancel", "complete", "write"])
@@ -491,7 +497,7 @@ def test_each_method_is_one_request(stores: Stores, owner: str, requests: Reques
     task = begin(2)
     assert requests.sent == ["PutItem"]
     store.get(owner, task.task_id)
-    store.write(task, Batch(steps=(completion(0),), pause=SetPause(PAUSE)))
+    store.write(task, Batch(steps=(completion(0),), pauses=(PAUSE,)))
     with pytest.raises(Conflict):
         store.write(task, Batch(steps=(completion(0),)))
     store.list(owner)

@@ -9,7 +9,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.values import pointer_in
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
-from mcp_baton.tasks.store import Batch, SetPause
+from mcp_baton.tasks.store import Batch
 from tests.noise import noise
 from tests.sent import Requests
 from tests.store.fixture_types import NOT_ON_MOTO, Begin, Store, Stores
@@ -110,7 +110,7 @@ def test_a_small_result_is_stored_outside_a_full_item(
     store: Store, owner: str, begin: Begin, requests: Requests
 ) -> None:
     small = noise(4_000)
-    task = store.write(begin(), Batch(pause=SetPause({"error": "e" * 407_000}))).task
+    task = store.write(begin(), Batch(pauses=({"error": "e" * 407_000},))).task
     requests.take()
     record = store.complete(owner, task.task_id, {"small": small})
     assert requests.take() == ["GetItem", "PutItem", "UpdateItem"]
@@ -180,7 +180,7 @@ def test_a_text_that_looks_like_a_pointer_stays_a_value(store: Store, owner: str
 
 def test_a_head_that_another_write_has_filled_gets_pointers(store: Store, begin: Begin, requests: Requests) -> None:
     task, value = begin(), noise(1_000)
-    store.write(task, Batch(pause=SetPause({"error": "e" * 408_600})))
+    store.write(task, Batch(pauses=({"error": "e" * 408_600},)))
     requests.take()
     outcome = store.write(task, Batch(variables={"v": value}))
     assert requests.take() == ["UpdateItem", "PutItem", "UpdateItem"]

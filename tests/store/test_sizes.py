@@ -9,7 +9,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.values import item_size
 from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord, TaskStatus
-from mcp_baton.tasks.store import Batch, SetPause
+from mcp_baton.tasks.store import Batch
 from tests.sent import Requests
 from tests.store.fixture_types import NOT_ON_MOTO, ON_MEMORY, Begin, Store, Stores
 from tests.store.steps import completion, result, statuses
@@ -31,7 +31,7 @@ def uncompressed_store(stores: Stores) -> Store:
 def fill_item(store: Store, task: TaskRecord, size: int) -> TaskRecord:
     """Fill a task's item to this size, less a few bytes, with its pause reason: values would leave it."""
     text = "e" * (size - bytes_of(task) - 90)
-    return store.write(task, Batch(pause=SetPause({"type": "toolError", "error": text}))).task
+    return store.write(task, Batch(pauses=({"type": "toolError", "error": text},))).task
 
 
 def bytes_of(task: TaskRecord) -> int:
@@ -48,9 +48,9 @@ def test_a_full_item_still_accepts_progress(uncompressed_store: Store, begin: Be
 
 def test_a_refused_write_changes_nothing(store: Store, owner: str, begin: Begin) -> None:
     task = begin(2)
-    pause = SetPause({"type": "toolError", "error": "e" * 420_000})
+    pause = ({"type": "toolError", "error": "e" * 420_000},)
     with pytest.raises(StoreError, match="full"):
-        store.write(task, Batch(steps=(completion(1, {}),), pause=pause))
+        store.write(task, Batch(steps=(completion(1, {}),), pauses=pause))
     assert store.get(owner, task.task_id) == task
 
 
@@ -90,7 +90,7 @@ def test_many_steps_with_long_names_are_one_request(store: Store, begin: Begin, 
     batch = Batch(
         steps=writes,
         variables={f"{'v' * 200}{index}": index for index in range(50)},
-        pause=SetPause({"type": "toolError"}),
+        pauses=({"type": "toolError"},),
         removed=frozenset({"gone"}),
         result={"completed": True},
     )

@@ -3,6 +3,7 @@
 import json
 import random
 import tracemalloc
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 from mcp_baton.exceptions import StoreError, ValueLost
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import Limits
-from mcp_baton.tasks.record import PAUSE_REASON, NewTask, StepStatus
-from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
+from mcp_baton.tasks.record import PAUSE_REASONS, NewTask, StepStatus
+from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.tasks.texts import zipped
 from mcp_baton.tasks.values import Weight, weight_of
 from tests.examples import JSON, TEXT, examples
@@ -90,12 +91,11 @@ def test_any_json_comes_back_exactly(store: Store, owner: str, variables: dict[s
 @settings(examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(TEXT, JSON, max_size=4))
 def test_any_pause_reason_is_recognised(store: Store, owner: str, reason: dict[str, Json]) -> None:
-    task = store.write(store.create(NewTask(owner, {})), Batch(pause=SetPause(reason))).task
-    stored_reason = task.variables[PAUSE_REASON]
-    assert isinstance(stored_reason, dict)
+    task = store.write(store.create(NewTask(owner, {})), Batch(pauses=(reason,))).task
+    [stored_reason] = cast("list[Json]", task.variables[PAUSE_REASONS])
     assert json.dumps(stored_reason, sort_keys=True) == json.dumps(reason, sort_keys=True)
-    changed_task = store.write(task, Batch(pause=ClearPause(dict(reversed(stored_reason.items()))))).task
-    assert PAUSE_REASON not in changed_task.variables
+    changed_task = store.write(task, Batch(pauses=())).task
+    assert PAUSE_REASONS not in changed_task.variables
 
 
 @pytest.mark.parametrize("text", ["a" * 50_000, noise(50_000), "é" * 8_192, noise(8_190)])
@@ -132,15 +132,15 @@ def test_a_filter_finds_tasks_with_the_same_pause_reason(
 ) -> None:
     failed_tasks = [begin(), begin()]
     for task in failed_tasks:
-        store.write(task, Batch(pause=SetPause({"type": "toolError", "failedStep": "s0", "retryable": True})))
-    store.write(begin(), Batch(pause=SetPause({"type": "deadlineExceeded", "blockedStep": "s0"})))
+        store.write(task, Batch(pauses=({"type": "toolError", "failedStep": "s0", "retryable": True},)))
+    store.write(begin(), Batch(pauses=({"type": "deadlineExceeded", "blockedStep": "s0"},)))
     begin()
     pages = engine.client.get_paginator("query").paginate(
         TableName="tasks",
         ConsistentRead=True,
         KeyConditionExpression="pk = :owner",
-        FilterExpression="variables.#p.#t = :toolError",
-        ExpressionAttributeNames={"#p": PAUSE_REASON, "#t": "type"},
+        FilterExpression="variables.#p[0].#t = :toolError",
+        ExpressionAttributeNames={"#p": PAUSE_REASONS, "#t": "type"},
         ExpressionAttributeValues={":toolError": {"S": "toolError"}, ":owner": {"S": f"OWNER#{owner}"}},
     )
     keys = {item["sk"]["S"] for page in pages for item in page["Items"]}
@@ -151,10 +151,10 @@ def test_progress_pause_reason_and_arguments_can_be_read_in_the_console(store: S
     task = begin(arguments={"order_id": "A-17", "amount": 30.0})
     reason: Json = {"type": "schemaMismatch", "missingFields": ["to"], "retryable": False}
     assert isinstance(reason, dict)
-    source = store.write(task, Batch(pause=SetPause(reason))).task.source
+    source = store.write(task, Batch(pauses=(reason,))).task.source
     assert isinstance(source, dict)
     assert source["arguments"] == {"M": {"order_id": {"S": "A-17"}, "amount": {"SS": ["30.0"]}}}
-    assert source["variables"]["M"][PAUSE_REASON] == {
+    assert source["variables"]["M"][PAUSE_REASONS]["L"][0] == {
         "M": {
             "type": {"S": "schemaMismatch"},
             "missingFields": {"L": [{"S": "to"}]},

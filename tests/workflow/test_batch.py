@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from mcp_baton import ToolStep
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, StepStatus, TaskRecord
-from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
+from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.record import PAUSE_REASONS, PROGRESS, StepStatus, TaskRecord
+from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
 from mcp_baton.workflow.batch import run_batch
@@ -39,26 +40,26 @@ def no_variables() -> TaskVariables:
 def test_a_finished_run_completes_the_task_in_its_last_write() -> None:
     step_traces = traces(a=Succeeded(1), b=Succeeded(None), c=Succeeded({"x": 2}))
 
-    batch = run_batch(task("ppp"), step_traces, None, no_variables(), finished=True)
+    batch = run_batch(task("ppp"), step_traces, (), no_variables(), last=True)
 
     assert batch.steps == (
         StepWrite(0, "a", PENDING, COMPLETED, 1),
         StepWrite(1, "b", PENDING, COMPLETED, None),
         StepWrite(2, "c", PENDING, COMPLETED, {"x": 2}),
     )
-    assert (batch.pause, batch.result) == (None, {"completed": True, "steps_completed": 3})
+    assert (batch.pauses, batch.result) == (None, {"completed": True, "steps_completed": 3})
 
 
 def test_a_paused_run_writes_its_results_and_its_pause_reason() -> None:
     step_traces = traces(a=Succeeded(1), b=Failed("boom"))
 
-    batch = run_batch(task("ppp"), step_traces, FAILED_B, no_variables(), finished=False)
+    batch = run_batch(task("ppp"), step_traces, (FAILED_B,), no_variables(), last=True)
 
     assert batch.steps == (
         StepWrite(0, "a", PENDING, COMPLETED, 1),
         StepWrite(1, "b", PENDING, FAILED, {"error": "boom"}),
     )
-    assert (batch.pause, batch.result) == (SetPause(FAILED_B.to_json()), None)
+    assert (batch.pauses, batch.result) == ((FAILED_B.to_json(),), None)
 
 
 def test_changed_and_removed_variables_are_written() -> None:
@@ -66,7 +67,7 @@ def test_changed_and_removed_variables_are_written() -> None:
     variables["new"] = [3]
     del variables["gone"]
 
-    batch = run_batch(task("ppp"), (), LATE_B, variables, finished=False)
+    batch = run_batch(task("ppp"), (), (LATE_B,), variables, last=True)
 
     assert (batch.variables, batch.removed) == ({"new": [3]}, frozenset({"gone"}))
 
@@ -82,33 +83,49 @@ RACES = {
 
 @pytest.mark.parametrize(("letters", "outcome", "write"), RACES.values(), ids=RACES)
 def test_a_lost_race_is_decided_on_the_winners_state(letters: str, outcome: Outcome, write: StepWrite | None) -> None:
-    pause = FAILED_B if isinstance(outcome, Failed) else None
+    pauses = (FAILED_B,) if isinstance(outcome, Failed) else ()
 
-    batch = run_batch(task(letters), traces(b=outcome), pause, no_variables(), finished=False)
+    batch = run_batch(task(letters), traces(b=outcome), pauses, no_variables(), last=False)
 
     assert batch.steps == ((write,) if write else ())
 
 
 REASONS = {
-    "a new reason": ("cpp", None, LATE_B, SetPause(LATE_B.to_json())),
-    "replaced": ("cfp", FAILED_B, LATE_B, SetPause(LATE_B.to_json())),
+    "a new reason": ("cpp", None, LATE_B, (LATE_B.to_json(),)),
+    "replaced": ("cfp", FAILED_B, LATE_B, (LATE_B.to_json(),)),
     "the blocked step was completed": ("ccp", None, LATE_B, None),
-    "the blocked step was completed, and another step is blocked": ("ccp", LATE_C, LATE_B, None),
-    "the stored reason is outdated too": ("ccp", FAILED_B, LATE_B, ClearPause(FAILED_B.to_json())),
+    "the blocked step was completed, and the stored reason is older": ("ccp", LATE_C, LATE_B, ()),
+    "the stored reason is outdated too": ("ccp", FAILED_B, LATE_B, ()),
     "another run's reason stays": ("cpp", LATE_C, None, None),
-    "a checkpoint after the blocked step": ("ccp", FAILED_B, None, ClearPause(FAILED_B.to_json())),
-    "a finished run": ("ccc", LATE_C, None, ClearPause(LATE_C.to_json())),
+    "a checkpoint after the blocked step": ("ccp", FAILED_B, None, ()),
+    "a finished run": ("ccc", LATE_C, None, ()),
     "nothing to clear": ("ccc", None, None, None),
 }
 
 
-@pytest.mark.parametrize(("statuses", "stored_pause", "pause", "expected_pause"), REASONS.values(), ids=REASONS)
+@pytest.mark.parametrize(("statuses", "stored_pause", "pause", "expected"), REASONS.values(), ids=REASONS)
 def test_the_pause_reason_matches_the_written_state(
-    statuses: str, stored_pause: PauseReason | None, pause: PauseReason | None, expected_pause: PauseWrite
+    statuses: str, stored_pause: PauseReason | None, pause: PauseReason | None, expected: tuple[Json, ...] | None
 ) -> None:
-    batch = run_batch(task(statuses, stored_pause), (), pause, no_variables(), finished=statuses == "ccc")
+    pauses, is_last = (pause,) if pause else (), pause is not None or statuses == "ccc"
 
-    assert batch.pause == expected_pause
+    batch = run_batch(task(statuses, stored_pause), (), pauses, no_variables(), last=is_last)
+
+    assert batch.pauses == expected
+
+
+def test_a_run_stores_the_reasons_of_all_stopped_steps() -> None:
+    batch = run_batch(task("cpp"), (), (LATE_B, LATE_C), no_variables(), last=True)
+
+    assert batch.pauses == (LATE_B.to_json(), LATE_C.to_json())
+
+
+def test_a_checkpoint_keeps_the_reasons_of_other_steps() -> None:
+    stored = task_of(WORKFLOW, "cfp", {PAUSE_REASONS: [FAILED_B.to_json(), LATE_C.to_json()]})
+
+    batch = run_batch(stored, traces(b=Succeeded(1)), (), no_variables(), last=False)
+
+    assert batch.pauses == (LATE_C.to_json(),)
 
 
 NEXT = Workflow(name="w", description="d", steps=[ToolStep(name, tool=f"do_{name}") for name in "xba"])
@@ -118,7 +135,7 @@ def batch_after_move(current: TaskRecord, pause: PauseReason | None = None, **ou
     """Return the batch of a run with the next definition that read the task with the previous one."""
     step_traces = [StepTrace(step, {}, (), outcomes[step.name]) for step in NEXT.steps if step.name in outcomes]
     move = Move(WORKFLOW.fingerprint, NEXT)
-    return run_batch(current, step_traces, pause, no_variables(), finished=pause is None, move=move)
+    return run_batch(current, step_traces, (pause,) if pause else (), no_variables(), last=True, move=move)
 
 
 def with_definition(definition: Workflow, task: TaskRecord) -> TaskRecord:
@@ -133,15 +150,15 @@ def test_a_move_writes_the_new_steps_and_deletes_the_data_of_removed_ones() -> N
     assert batch.variables == {PROGRESS: NEXT.progress([PENDING, FAILED, COMPLETED])}
     assert batch.steps == (StepWrite(0, "x", PENDING, COMPLETED, 1),)
     assert (batch.removed, batch.definition) == (frozenset({"_workflow.result.c"}), NEXT.fingerprint)
-    assert batch.pause == SetPause(LATE_B.to_json())
+    assert batch.pauses == (LATE_B.to_json(),)
 
 
 def test_a_move_deletes_a_pause_reason_whose_step_was_removed() -> None:
     current = with_definition(WORKFLOW, task("cpp", LATE_C))
 
-    batch = run_batch(current, (), None, no_variables(), finished=False, move=Move(WORKFLOW.fingerprint, NEXT))
+    batch = run_batch(current, (), (), no_variables(), last=False, move=Move(WORKFLOW.fingerprint, NEXT))
 
-    assert batch.pause == ClearPause(LATE_C.to_json())
+    assert batch.pauses == ()
 
 
 def test_a_removed_step_that_a_continuation_completed_keeps_its_result() -> None:
@@ -161,10 +178,10 @@ def test_a_task_that_another_run_has_moved_is_not_moved_back() -> None:
 
 
 def test_a_reason_without_a_step_is_deleted_only_by_a_finished_run() -> None:
-    odd_task = task_of(WORKFLOW, "ccc", {PAUSE_REASON: {"type": "?"}})
+    odd_task = task_of(WORKFLOW, "ccc", {PAUSE_REASONS: [{"type": "?"}]})
 
-    assert run_batch(odd_task, (), None, no_variables(), finished=False).pause is None
-    assert run_batch(odd_task, (), None, no_variables(), finished=True).pause == ClearPause({"type": "?"})
+    assert run_batch(odd_task, (), (), no_variables(), last=False).pauses == ()
+    assert run_batch(odd_task, (), (), no_variables(), last=True).pauses == ()
 
 
 @pytest.mark.parametrize(
@@ -179,6 +196,6 @@ def test_a_reason_without_a_step_is_deleted_only_by_a_finished_run() -> None:
 def test_a_task_is_completed_when_every_step_is_settled(
     statuses: str, outcomes: Mapping[str, Outcome], result: int | None
 ) -> None:
-    batch = run_batch(task(statuses), traces(**outcomes), None, no_variables(), finished=True)
+    batch = run_batch(task(statuses), traces(**outcomes), (), no_variables(), last=True)
 
     assert batch.result == (None if result is None else {"completed": True, "steps_completed": result})

@@ -8,7 +8,7 @@ from mcp_baton import Fetch, ToolStep
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
-from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
+from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
 from mcp_baton.workflow.continuation import ContinuationCall, attempts_for, continuation_batch
@@ -82,27 +82,27 @@ def test_a_call_for_a_task_without_progress_is_an_extra_call() -> None:
 def test_a_completed_step_deletes_the_pause_reason_that_names_it() -> None:
     batch = batch_of(task("cppp", BLOCKED_MAIL1), "mail", Succeeded(1))
 
-    assert batch.pause == ClearPause(BLOCKED_MAIL1.to_json())
+    assert batch.pauses == ()
 
 
 @pytest.mark.parametrize("pause", [None, DeadlineExceeded("mail2", "mail"), StepFailed("fetch", "x", True, "fetch")])
 def test_a_completed_step_keeps_the_pause_reason_of_another_step(pause: PauseReason | None) -> None:
     batch = batch_of(task("fppp", pause), "mail", Succeeded(1))
 
-    assert batch.pause is None
+    assert batch.pauses is None
 
 
 @pytest.mark.parametrize(("statuses", "step", "retryable"), [("cppp", "mail1", False), ("ccpp", "mail2", True)])
 def test_a_failed_step_writes_its_pause_reason(statuses: str, step: str, retryable: bool) -> None:
     batch = batch_of(task(statuses, BLOCKED_MAIL1), "mail", Failed("no"))
 
-    assert batch.pause == SetPause(StepFailed(step, "no", retryable, "mail").to_json())
+    assert batch.pauses == (StepFailed(step, "no", retryable, "mail").to_json(),)
 
 
 def test_a_final_tool_error_is_not_retryable() -> None:
     failure = Failed("no", cause=ToolError("no", retryable=False))
     batch = batch_of(task("cccp"), "mail", failure)
-    assert batch.pause == SetPause(StepFailed("mail2", "no", False, "mail").to_json())
+    assert batch.pauses == (StepFailed("mail2", "no", False, "mail").to_json(),)
 
 
 def test_variables_of_the_tool_are_written() -> None:

@@ -24,7 +24,7 @@ from mcp_baton.tasks.record import (
     StepStatus,
     TaskRecord,
     TaskStatus,
-    pause_of,
+    pauses_of,
     steps_of,
 )
 from mcp_baton.tasks.store import Batch, TaskStore, Written
@@ -115,8 +115,8 @@ def test_with_too_little_time_a_run_pauses_before_it_announces_the_next_step(
 
     blocked = THREE.steps[step_count]
     pause = DeadlineExceeded(blocked.name, blocked.tool or "")
-    assert (run.pause, run.blocked) == (pause, None)
-    assert pause_of(stored_task(store, run)) == pause.to_json()
+    assert (run.pauses, run.blocked) == ((pause,), ())
+    assert pauses_of(stored_task(store, run)) == (pause.to_json(),)
     assert [entry.split()[0] for entry in host.log] == ["announce", "read", "call"] * step_count
 
 
@@ -144,7 +144,7 @@ def test_the_resources_of_a_blocked_step_are_fetched(
     assert isinstance(run.pause, reason)
     assert host.calls == []
     uris = [uri for uri in step.resources if uri in host.resources]
-    assert run.blocked == Blocked(step, tuple(text_at(uri, host.resources[uri]) for uri in uris), frozenset(uris))
+    assert run.blocked == (Blocked(step, tuple(text_at(uri, host.resources[uri]) for uri in uris), frozenset(uris)),)
     assert [trace.step.name for trace in run.traces if not trace.replayed] == []
 
 
@@ -173,7 +173,7 @@ def test_an_unreadable_resource_fails_its_step_but_earlier_resources_stay(
     assert ("gone" in run.pause.error, "secret" in run.pause.error) == (isinstance(error, ResourceUnavailable), False)
     assert (statuses(stored_task(store, run)), host.calls) == (["failed"], [])
     assert run.traces[0].resources == (text_at("docs://1", "one"),)
-    assert run.read_resources == {"docs://1"}
+    assert run.read_resources == {"a": frozenset({"docs://1"})}
 
 
 OWN_OUTPUT = workflow(
@@ -301,7 +301,7 @@ def test_an_uncertain_write_stays_unknown_if_the_task_has_another_result(
     run = Engine(host, recording).start(steps, RUN_INPUT)
 
     task = stored_task(store, run)
-    assert (run.persisted, run.stored, run.stop, task.status) == (persisted, True, None, TaskStatus.COMPLETED)
+    assert (run.persisted, run.stored, run.over, task.status) == (persisted, True, None, TaskStatus.COMPLETED)
     assert task.variables["_workflow.result.a"] == result
 
 
@@ -335,7 +335,7 @@ def test_an_uncertain_write_stays_unknown_if_the_task_was_cancelled(
 
     run = Engine(host, recording, clock).start(steps, RUN_INPUT)
 
-    assert (run.persisted, run.stop) == (persisted, TaskOver(TaskStatus.CANCELLED))
+    assert (run.persisted, run.over) == (persisted, TaskOver(TaskStatus.CANCELLED))
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ def test_a_run_stops_if_a_late_checkpoint_response_shows_another_run(
     monkeypatch.setattr(recording, "write", write_late)
     run = Engine(host, recording).start(CHECKED, RUN_INPUT)
 
-    assert (run.stop, run.persisted) == (stop, True)
+    assert (run.over, run.persisted) == (stop, True)
     assert verbs(host) == ["create", "call", "write"]
 
 
@@ -371,7 +371,7 @@ def test_a_superseded_run_says_whether_its_results_are_stored(store: DynamoDBSto
 
     run = Engine(host, RecordingStore(store, host, {3: ClaimLost(other_task)})).start(CHECKED, RUN_INPUT)
 
-    assert (run.stop, run.persisted) == (Superseded(), is_stored)
+    assert (run.over, run.persisted) == (Superseded(), is_stored)
 
 
 def test_results_of_a_checkpoint_are_written_once(store: DynamoDBStore) -> None:
@@ -427,7 +427,7 @@ def test_an_internal_error_becomes_a_pause_reason_and_results_are_written(
     assert isinstance(run.pause, StepFailed)
     assert (run.pause.step, "secret" in run.pause.error) == ("b", False)
     assert statuses(task) == ["completed", "failed"]
-    assert pause_of(task) == run.pause.to_json()
+    assert pauses_of(task) == (run.pause.to_json(),)
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("down"), StoreError("full")])
@@ -493,7 +493,7 @@ def test_a_task_that_was_cancelled_during_a_run_stays_cancelled(store: DynamoDBS
 
     run = Engine(host, recording).start(THREE, RUN_INPUT)
 
-    assert (run.persisted, run.stop) == (False, TaskOver(TaskStatus.CANCELLED))
+    assert (run.persisted, run.over) == (False, TaskOver(TaskStatus.CANCELLED))
     assert run.task is not None
     assert run.task.status is TaskStatus.CANCELLED
     assert statuses(stored_task(store, run)) == ["pending"] * 3
@@ -535,7 +535,7 @@ def test_a_run_checks_its_task_after_two_seconds(
     run = Engine(host, RecordingStore(store, host), clock).start(THREE, RUN_INPUT)
 
     steps = [host.log[place + 1].split()[-1] for place, entry in enumerate(host.log) if entry == "read_status"]
-    assert (steps, run.stop, run.persisted) == (checked_steps, None, True)
+    assert (steps, run.over, run.persisted) == (checked_steps, None, True)
 
 
 def test_a_checkpoint_renews_the_claim(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:

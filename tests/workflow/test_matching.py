@@ -7,7 +7,7 @@ import pytest
 
 from mcp_baton import ToolStep
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import PAUSE_REASON, StepStatus
+from mcp_baton.tasks.record import PAUSE_REASONS, StepStatus
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.outcomes import InvalidField
 from mcp_baton.tools.secrets import stored_arguments
@@ -123,7 +123,8 @@ def test_a_call_that_omits_a_planned_argument_does_not_contradict_it() -> None:
 
 def test_an_argument_that_the_schema_refused_is_not_compared() -> None:
     mismatch = SchemaMismatch("bob", (), (InvalidField("to", "no such person"),), "mail").to_json()
-    task_plan = plan([(TO_BOB, PENDING), (TO_CARL, PENDING)], **{PAUSE_REASON: mismatch})
+    refused: Any = {PAUSE_REASONS: [mismatch]}
+    task_plan = plan([(TO_BOB, PENDING), (TO_CARL, PENDING)], **refused)
 
     assert ranks(task_plan, ANN) == [("bob", Rank.EQUAL), ("carl", Rank.PENDING)]
 
@@ -212,7 +213,7 @@ def test_a_call_has_a_steps_key_only_if_exactly_one_step_matches(ranks: list[Ran
 
 
 FILLED = ToolStep("filled", tool="mail", arguments={"to": constant("{whom}"), "text": constant("hi")})
-REFUSED: Any = {PAUSE_REASON: SchemaMismatch("ann", (), (InvalidField("to", "no address"),), "mail").to_json()}
+REFUSED: Any = {PAUSE_REASONS: [SchemaMismatch("ann", (), (InvalidField("to", "no address"),), "mail").to_json()]}
 FIXED = {
     "another value rules a step out": (
         plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING), (TO_CARL_AGAIN, FAILED)]),

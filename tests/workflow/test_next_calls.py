@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from mcp_baton import Argument, Fetch, ToolStep, Workflow, constant, prompt_arg, step_output
 from mcp_baton.present.recording import RESULT_LOST, recorded_text
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.record import PAUSE_REASON, RESULT_PREFIX, StepStatus, TaskStatus
-from mcp_baton.tasks.store import Batch, SetPause, StepWrite
+from mcp_baton.tasks.record import PAUSE_REASONS, RESULT_PREFIX, StepStatus, TaskStatus
+from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS
 from mcp_baton.workflow.continuations import Recorded
 from mcp_baton.workflow.pause import PauseReason, StepFailed
@@ -52,9 +52,11 @@ def remaining(task_plan: Plan, handle: Handle | None = None) -> list[JsonObject]
     return next_calls(task_plan, ScriptedHost(), handle)
 
 
-def text(task_plan: Plan, *writes: StepWrite, pause: SetPause | None = None, oversized: Sequence[str] = ()) -> str:
+def text(
+    task_plan: Plan, *writes: StepWrite, pauses: tuple[JsonObject, ...] | None = None, oversized: Sequence[str] = ()
+) -> str:
     handle = Handle("T-1", task_plan.workflow or flow(), {"get", "put"}.__contains__)
-    recorded = Recorded(task_plan.task, Batch(writes, pause), oversized, {})
+    recorded = Recorded(task_plan.task, Batch(writes, pauses), oversized, {})
     return recorded_text(recorded, task_plan, remaining(task_plan, handle), handle)
 
 
@@ -74,7 +76,7 @@ def test_without_a_workflow_tool_all_open_steps_are_listed_with_their_known_argu
 
 def paused_plan(letters: str, pause: PauseReason) -> Plan:
     task_plan = plan(letters)
-    variables = {**task_plan.task.variables, PAUSE_REASON: pause.to_json()}
+    variables = {**task_plan.task.variables, PAUSE_REASONS: [pause.to_json()]}
     return plan_of(replace(task_plan.task, variables=variables), flow(), {"order": "A-17"})
 
 
@@ -159,7 +161,7 @@ def test_if_only_resources_remain_the_server_can_continue() -> None:
 def test_a_failure_says_whether_the_call_may_be_repeated(retryable: bool, hint: str) -> None:
     pause = StepFailed("get", "no", retryable, "get")
     call = 'flow with {"task_id": "T-1"}: the server continues.' if retryable else 'get with {"task_id": "T-1"}'
-    text_of_failure = text(paused_plan("fppp", pause), write_of("get", FAILED), pause=SetPause(pause.to_json()))
+    text_of_failure = text(paused_plan("fppp", pause), write_of("get", FAILED), pauses=(pause.to_json(),))
     assert text_of_failure == f"Recorded as step 'get', which failed (0 of 4 done). {hint} Next: call {call}"
 
 

@@ -9,8 +9,8 @@ from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.expressions import MAX_EXPRESSION_BYTES, Update, base36, guarded_update
 from mcp_baton.tasks.dynamodb.items import Limits, new_item
 from mcp_baton.tasks.dynamodb.write import MAX_VALUES_MOVED, Write
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, StepStatus
-from mcp_baton.tasks.store import Batch, SetPause, StepWrite, Timing
+from mcp_baton.tasks.record import PAUSE_REASONS, PROGRESS, NewTask, StepStatus
+from mcp_baton.tasks.store import Batch, StepWrite, Timing
 
 PENDING, COMPLETED, FAILED = StepStatus.PENDING, StepStatus.COMPLETED, StepStatus.FAILED
 TOKEN = "0123456789abcdef"
@@ -53,12 +53,12 @@ def test_a_write_that_is_sent_once_has_no_token() -> None:
 
 def test_a_write_that_does_not_change_the_pause_requires_the_stored_pause_reason() -> None:
     write = update(Batch(steps=(StepWrite(1, "s1", PENDING, COMPLETED, "r"),)), 2)
-    assert " AND attribute_not_exists(variables._workflow.pause_reason)" in expand(write.condition(), write)
+    assert " AND attribute_not_exists(variables._workflow.pause_reasons)" in expand(write.condition(), write)
     item = task_item(2)
-    item["variables"] = {"M": {**item["variables"]["M"], PAUSE_REASON: {"M": {"type": {"S": "x"}}}}}
+    item["variables"] = {"M": {**item["variables"]["M"], PAUSE_REASONS: {"L": [{"M": {"type": {"S": "x"}}}]}}}
     batch = Batch(steps=(StepWrite(1, "s1", PENDING, COMPLETED, "r"),))
     write = update_of(item, batch)
-    assert " AND variables._workflow.pause_reason={'type': {'S': 'x'}}" in expand(write.condition(), write)
+    assert " AND variables._workflow.pause_reasons=[{'M': {'type': {'S': 'x'}}}]" in expand(write.condition(), write)
 
 
 def test_the_largest_change_of_definition_fits_one_expression() -> None:
@@ -66,7 +66,7 @@ def test_the_largest_change_of_definition_fits_one_expression() -> None:
     progress: Json = {"goal": "g", "steps": [{"name": name, "status": "pending"} for name in names]}
     batch = Batch(
         steps=tuple(StepWrite(index, name, PENDING, COMPLETED, index) for index, name in enumerate(names)),
-        pause=SetPause({"type": "x"}),
+        pauses=({"type": "x"},),
         variables={PROGRESS: progress, **{f"v{index}": index for index in range(50)}},
         removed=frozenset(f"_workflow.result.s{index}" for index in range(100)),
         definition="new",
@@ -91,7 +91,7 @@ def test_both_expressions_fit_with_long_names(steps: int) -> None:
         ),
         variables={f"{'v' * 200}{index}": index for index in range(50)},
         removed=frozenset({"gone"}),
-        pause=SetPause({"type": "x"}),
+        pauses=({"type": "x"},),
         result={"completed": True},
     )
     item: Item = {**task_item(steps), "timings": {"M": {}}}

@@ -15,7 +15,7 @@ from mcp_baton.tasks.dynamodb.read import Fetcher
 from mcp_baton.tasks.dynamodb.values import Variables, item_size, pointer_in
 from mcp_baton.tasks.dynamodb.write import MAX_INLINE_BYTES, RESULT_ROOM_BYTES, Write, fit_new, fits_new
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
-from mcp_baton.tasks.store import Batch, SetPause, StepWrite
+from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.tasks.texts import to_text
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
@@ -114,7 +114,7 @@ def test_large_values_leave_the_head_in_one_bundle() -> None:
         (Batch(variables={"a": "x" * 600}, result={"completed": True}), True),
         (Batch(result={"r": "x" * 4_000}), True),
         (Batch(result={"r": "x" * 4_096}), False),
-        (Batch(pause=SetPause({"error": "e" * 5000})), True),
+        (Batch(pauses=({"error": "e" * 5000},)), True),
     ],
     ids=[
         *("few bytes", "too many bytes", "a removal", "a replacement", "the last write", "a result", "a large result"),
@@ -177,7 +177,7 @@ def test_progress_and_pause_reason_stay_but_a_result_may_become_a_pointer() -> N
     item, table = task_item(), FakeTable()
     batch = Batch(
         steps=(StepWrite(0, "s0", PENDING, COMPLETED, "small"),),
-        pause=SetPause({"error": "e" * 5000}),
+        pauses=({"error": "e" * 5000},),
         variables={PROGRESS: {"goal": "g" * 5000, "steps": [{"name": "s0", "status": "pending"}], "schemaVersion": 1}},
         result={"large": "r" * 5000},
     )

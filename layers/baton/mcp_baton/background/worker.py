@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from mcp_baton.background.job import JobExecution, JobMonitor
 from mcp_baton.background.task_questions import TaskAsker, envelope_of, questions_of
-from mcp_baton.background.waiting import suspend_for_approval
+from mcp_baton.background.waiting import suspend
 from mcp_baton.exceptions import (
     BatonError,
     ClaimLost,
@@ -148,7 +148,7 @@ class JobAttempt:
             not_approved = outcome.not_approved if isinstance(outcome, Failed) else None
             pause = None if not_approved is None else approval_pause(self._job.work.tool, not_approved)
             if isinstance(pause, ApprovalRequired):
-                return suspend_for_approval(self._execution, self._lease, pause, self._write)
+                return suspend(self._execution, self._lease, (pause,), self._write)
             result = result_of(self._tool, outcome)
         except InputRequired as error:
             return self._store_questions(questions_of(error))

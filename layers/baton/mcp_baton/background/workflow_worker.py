@@ -10,7 +10,7 @@ from msgspec import structs
 
 from mcp_baton.background.job import JobExecution
 from mcp_baton.background.task_questions import TaskAsker
-from mcp_baton.background.waiting import Write, suspend_run
+from mcp_baton.background.waiting import Write, suspend
 from mcp_baton.exceptions import (
     ClaimLost,
     NotDispatched,
@@ -39,7 +39,7 @@ from mcp_baton.workflow.client_questions import unanswered_questions, with_answe
 from mcp_baton.workflow.dispatching import dispatch
 from mcp_baton.workflow.engine_host import ServerHost
 from mcp_baton.workflow.lease import Lease, release_claim
-from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, Reason, Remedy, Waiting
+from mcp_baton.workflow.pause import ApprovalDenied, Remedy
 from mcp_baton.workflow.refusals import NOT_RESUMED, TaskUnreadable
 from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.runs import run_workflow
@@ -163,9 +163,10 @@ class WorkflowJob:
         if isinstance(result, EndedRun):
             if self._may_hand_over(result):
                 return self._hand_over(store, write)
-            if isinstance(result.pause, ApprovalRequired | Waiting) and result.stored:
-                return suspend_run(self._execution, self._lease, result, write)
-            result = {**result_of_run(self._execution, result), "isError": isinstance(result.pause, ApprovalDenied)}
+            if result.suspends and result.stored:
+                return suspend(self._execution, self._lease, result.pauses, write, self._job.work.workflow_task)
+            is_denied = any(isinstance(pause, ApprovalDenied) for pause in result.pauses)
+            result = {**result_of_run(self._execution, result), "isError": is_denied}
         return self._complete(store, result, write)
 
     def _run(self, tool: WorkflowTool, host: WorkerHost) -> EndedRun | JsonObject:
@@ -233,13 +234,8 @@ class WorkflowJob:
         """Whether a step did not start only because the time was over, after the run completed at least one step. The
         others wait for a person, a callback or a time: a step that needs the model ends the job."""
         completed_steps = [trace for trace in run.traces if not trace.replayed and isinstance(trace.outcome, Succeeded)]
-        remedies = {stop.remedy for stop in run.stops if isinstance(stop, Reason)}
-        if (
-            run.pause is None
-            or Remedy.SERVER not in remedies
-            or remedies - CONTINUE_BY_THEMSELVES
-            or not completed_steps
-        ):
+        remedies = {pause.remedy for pause in run.pauses}
+        if Remedy.SERVER not in remedies or remedies - CONTINUE_BY_THEMSELVES or not completed_steps:
             return False
         if not run.stored:
             raise StoreUnavailable("the run could not be written; it is to be run again")

@@ -44,8 +44,10 @@ class Selection:
             return False
         if self.pause is None and self.step is None:
             return True
-        pause = view_of(task, store.now_ms(), store).pause or {}
-        return self.pause in (None, pause.get("type")) and self.step in (None, paused_step(pause))
+        pauses = view_of(task, store.now_ms(), store).pauses
+        return any(
+            self.pause in (None, pause.get("type")) and self.step in (None, paused_step(pause)) for pause in pauses
+        )
 
 
 @dataclass
@@ -184,8 +186,9 @@ class Resumes(Verdicts):
         if not result.stored or result.persisted is not True:
             return "not stored", "its result is not stored: look at the task before you resume it again"
         if result.pause is not None:
-            return "paused", f"step {result.pause.step!r}: {result.pause.type}: {what_happened(result.pause)}"
-        return ("completed", "") if result.stop is None else ("skipped", "another request ended it or took it over")
+            texts = [f"step {pause.step!r}: {pause.type}: {what_happened([pause])[0]}" for pause in result.pauses]
+            return "paused", " ".join(texts)
+        return ("completed", "") if result.over is None else ("skipped", "another request ended it or took it over")
 
 
 def why_refused(server: ServerView, task: TaskRecord) -> str | None:

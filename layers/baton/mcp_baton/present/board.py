@@ -52,14 +52,14 @@ class WorkflowState:
         self.plan = plan_of(execution.server, task)
         self.can_resume = not view.ended and not conflicting_steps(tool.workflow, task)
         self.warning = " ".join(may_have_run(self.plan.repeats(), self.plan.was_interrupted))
-        self.explanation = what_happened(view.reason) if view.reason else ""
+        self.explanation = " ".join(what_happened(view.reasons))
 
     @cached_property
     def remaining(self) -> RemainingCalls | None:
         known = None if self.view.ended else self.plan.known
         handle = handle_of(self.execution.server, self.tool.workflow, self.task.task_id)
         resume_handle = handle if self.can_resume else None
-        return RemainingCalls(known, self.execution.server, self.view.reason, handle, resume_handle) if known else None
+        return RemainingCalls(known, self.execution.server, self.view.reasons, handle, resume_handle) if known else None
 
 
 class Addition(Struct, frozen=True):
@@ -167,11 +167,9 @@ def _board(state: WorkflowState, facts: JsonObject, steps: list[Json], calls: li
 
 
 def _pause(state: WorkflowState) -> JsonObject | None:
-    view = state.view
-    if view.pause is None or view.ended or view.is_wait_over:
-        return None
+    pause = None if state.view.ended else next((pause for pause in state.view.pauses if not pause.get("over")), None)
     # The message of an approval is its question.
-    return {"message": state.explanation, **view.pause, "step": paused_step(view.pause)}
+    return None if pause is None else {"message": state.explanation, **pause, "step": paused_step(pause)}
 
 
 def _step(state: WorkflowState, progress: StepProgress, timings: Json, elements: Json) -> dict[str, Json]:
@@ -224,7 +222,7 @@ def _arguments(state: WorkflowState, name: str, *, completed: bool) -> JsonObjec
     step, known = state.tool.workflow.step(name), state.plan.known
     if stored_arguments is not None or step is None or known is None:
         return stored_arguments
-    return RemainingCalls(known, state.execution.server, state.view.reason).arguments(step)
+    return RemainingCalls(known, state.execution.server, state.view.reasons).arguments(step)
 
 
 def _forms(state: WorkflowState) -> Iterator[CallForm]:

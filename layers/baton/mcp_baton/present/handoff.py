@@ -8,13 +8,13 @@ from typing import Final
 
 from mcp_baton.present.fit import MAX_EVENT_BYTES, cut
 from mcp_baton.present.sentences import end_text, repeats_text, what_happened
-from mcp_baton.protocol.json import dumps_spaced
+from mcp_baton.protocol.json import JsonObject, dumps_spaced
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line, quoted_guidance
 from mcp_baton.workflow.definition import TASK_ACTION, Workflow
 from mcp_baton.workflow.lease import Over, Superseded
-from mcp_baton.workflow.pause import Remedy, StepFailed, UnresolvedDependency, Waiting
-from mcp_baton.workflow.remaining import Handle, RemainingCalls, uris_of
+from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, UnresolvedDependency, Waiting
+from mcp_baton.workflow.remaining import UNATTENDED, Handle, RemainingCalls, uris_of
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.steps.list_step import ListStep
@@ -24,7 +24,6 @@ from mcp_baton.workflow.steps.wait import Wait
 MAKE_THESE_CALLS: Final = "To continue the workflow, make these tool calls:"
 CORRECTED_MAKE_THESE_CALLS: Final = "When the cause is corrected, make these tool calls:"
 UNKNOWN_MAKE_THESE_CALLS: Final = "If it did not happen, make these tool calls:"
-APPROVED_MAKE_THESE_CALLS: Final = "After the approval, make these tool calls:"
 
 MAX_CALLS_SHOWN: Final = 5
 """The most calls of one list that a text shows."""
@@ -70,50 +69,80 @@ def handoff(remaining: RemainingCalls, notes: Sequence[str] = ()) -> str:
     """What happened, and what to do next: at best one call that lets the server continue."""
     introduction, steps, closing = frame(remaining)
     calls = [f"{number}. {text_of(remaining, step)}" for number, step in enumerate(steps, 1)]
-    event = [what_happened(remaining.pause)] if remaining.pause else []
-    return "\n\n".join([*event, *lost_results(remaining), *notes, *introduction, *calls, *closing])
+    return "\n\n".join(
+        [*what_happened(remaining.pauses), *lost_results(remaining), *notes, *introduction, *calls, *closing]
+    )
 
 
 def lost_results(remaining: RemainingCalls) -> Iterator[str]:
-    """A sentence for each result that later calls cannot refer to, except the one that the pause is about."""
+    """A sentence for each result that later calls cannot refer to, except those that a pause is about."""
+    told = {pause.producing_step for pause in remaining.pauses if isinstance(pause, UnresolvedDependency)}
     for step, reason in remaining.known.lost_results.items():
-        if not (isinstance(remaining.pause, UnresolvedDependency) and remaining.pause.producing_step == step):
+        if step not in told:
             yield f"Later calls cannot refer to the result of step '{step}': {reason}."
 
 
 def frame(remaining: RemainingCalls) -> tuple[list[str], list[Step], list[str]]:
     """The sentences before the calls, the steps whose calls the model has to make, and the sentences after."""
-    pause, known, handle, answer = remaining.pause, remaining.known, remaining.resume_handle, remaining.answer_call()
-    if answer is not None:
-        return [f"Call {answer['tool']} with {one_line(answer['arguments'])} to let the server continue."], [], []
-    remedy, steps = remaining.remedy, remaining.steps()
-    hidden = _hidden_text(remaining) if handle is None else []
-    if isinstance(pause, Waiting):
-        return (_after_wait(pause, known, handle) if handle or steps else []), steps, hidden
-    if remedy is Remedy.DECISION:
-        offer = resume_text(handle, known, begin="After the decision, ") if handle else APPROVED_MAKE_THESE_CALLS
-        return [offer], steps, hidden
-    if remedy is Remedy.NONE:
+    known, handle, steps = remaining.known, remaining.resume_handle, remaining.steps()
+    answer = remaining.answer_call()
+    if answer is not None and (handle is None or not steps):
+        return [_answer_text(answer)], [], []
+    if remaining.remedies == {Remedy.NONE}:
         return [cancel_text(handle)] if handle else [], [], []
-    is_for_operator = pause is not None and pause.is_for_the_operator
-    is_unknown = isinstance(pause, StepFailed) and pause.outcome_unknown and not pause.retryable
-    offer = UNKNOWN_MAKE_THESE_CALLS if is_unknown else MAKE_THESE_CALLS
     if handle is None:
-        offer = CORRECTED_MAKE_THESE_CALLS if is_for_operator else offer
-        return [offer] if steps or not hidden else [], steps, hidden
-    if not steps:
-        return [resume_text(handle, known, begin="When the cause is corrected, " if is_for_operator else "")], [], []
-    return [offer], steps, [resume_text(handle, known, begin="Or " if handle.tool is None else "Then ")]
+        hidden, waits = _hidden_text(remaining), remaining.remedies and remaining.remedies <= UNATTENDED
+        return [_offer(remaining)] if steps or not (hidden or waits) else [], steps, hidden
+    if steps:
+        last = resume_text(handle, known, begin="Or " if handle.tool is None else "Then ")
+        return [_offer(remaining)], steps, [_answer_text(answer, begin="Then ") if answer else last]
+    return _resume_texts(remaining, handle), [], []
 
 
-def _after_wait(pause: Waiting, known: Known, handle: Handle | None) -> list[str]:
-    begin = "After the callback, " if pause.waits_for == "callback" else "After that, "
-    if handle is None:
-        return [f"{begin}make these tool calls:"]
-    return [
-        resume_text(handle, known, begin=begin),
-        f"To check, {call_that_shows(handle.task_id, handle.workflow)}.",
-    ]
+def _resume_texts(remaining: RemainingCalls, handle: Handle) -> list[str]:
+    """How to let the server continue, and after what. If it can continue one step now, nothing has to come first."""
+    begins = [_begin_after(remaining, pause) for pause in remaining.pauses if remaining.remedy_of(pause) != Remedy.NONE]
+    if not all(begins):
+        return [resume_text(handle, remaining.known, begin="")]
+    begin = ", or ".join(dict.fromkeys(begins))
+    texts = [resume_text(handle, remaining.known, begin=f"{begin}, " if begin else "")]
+    if any(isinstance(pause, Waiting) for pause in remaining.pauses):
+        texts.append(f"To check, {call_that_shows(handle.task_id, handle.workflow)}.")
+    return texts
+
+
+def _answer_text(answer: JsonObject, *, begin: str = "") -> str:
+    return capitalized(f"{begin}call {answer['tool']} with {one_line(answer['arguments'])} to let the server continue.")
+
+
+def _begin_after(remaining: RemainingCalls, pause: PauseReason) -> str:
+    """What has to happen before the server can continue a step; empty if it can now, or if the model has to act."""
+    if pause.is_for_the_operator:
+        return "when the cause is corrected"
+    match remaining.remedy_of(pause):
+        case Remedy.DECISION:
+            return "after the decision" if remaining.resume_handle else "after the approval"
+        case Remedy.WAIT:
+            is_callback = isinstance(pause, Waiting) and pause.waits_for == "callback"
+            return "after the callback" if is_callback else "after that"
+        case _:
+            return ""
+
+
+def _offer(remaining: RemainingCalls) -> str:
+    """The sentence before the calls that the model has to make."""
+    pauses, remedies = remaining.pauses, remaining.remedies
+    if remedies and remedies <= UNATTENDED:
+        begins = dict.fromkeys(_begin_after(remaining, pause) for pause in pauses)
+        return f"{capitalized(', or '.join(filter(None, begins)))}, make these tool calls:"
+    failures = [pause for pause in pauses if remaining.remedy_of(pause) is Remedy.CALLS]
+    others = [pause for pause in failures if not pause.is_for_the_operator]
+    if failures and not others:
+        return CORRECTED_MAKE_THESE_CALLS
+    is_unknown = all(
+        isinstance(pause, StepFailed) and pause.outcome_unknown and not pause.retryable for pause in others
+    )
+    return UNKNOWN_MAKE_THESE_CALLS if others and is_unknown else MAKE_THESE_CALLS
 
 
 def _hidden_text(remaining: RemainingCalls) -> list[str]:
@@ -129,8 +158,7 @@ def _hidden_text(remaining: RemainingCalls) -> list[str]:
 
 def text_of(remaining: RemainingCalls, step: Step, limit: int = MAX_QUOTED_CHARS) -> str:
     """What remains of one step, one line for each action."""
-    pause, known = remaining.pause, remaining.known
-    read = remaining.read_resources if pause is not None and step.name == pause.step else frozenset()
+    known, read = remaining.known, remaining.read_resources.get(step.name, frozenset())
     uris = {name: f"read the resource {uri}" for name, uri in uris_of(step, known).items() if name not in read}
     if isinstance(step, Wait):
         lines = [f"Wait: step '{step.name}' {one_line(step.wait_text)}"]

@@ -12,19 +12,27 @@ from msgspec import Struct, field, structs
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.present.fit import fit
-from mcp_baton.present.view import FACT_PREFIX, OMITTED_KEY, RESULT_BY_KEY, TaskView, view_of
+from mcp_baton.present.view import (
+    FACT_PREFIX,
+    OMITTED_KEY,
+    RESULT_BY_KEY,
+    TaskView,
+    is_suspended,
+    pause_members,
+    view_of,
+    waits_for_time,
+)
 from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.tasks.record import (
     APPROVAL_PREFIX,
     EARLY_PREFIX,
+    ENGINE_PREFIX,
     ITEMS_PREFIX,
-    PAUSE_REASON,
+    PAUSE_REASONS,
     PROGRESS,
     SALT,
     WAITING_JOBS,
-    WAITS,
-    WAITS_FOR,
     TaskRecord,
     TaskStatus,
 )
@@ -43,7 +51,7 @@ HIDDEN_PREFIXES: Final = (APPROVAL_PREFIX, EARLY_PREFIX, SALT, WAITING_JOBS)
 VARIABLES_KEY: Final = f"{FACT_PREFIX}variables"
 ALL, NONE = "all", "none"
 UNREADABLE = "this value cannot be read now; ask again"
-ALWAYS_SHOWN = (PROGRESS, PAUSE_REASON)
+ALWAYS_SHOWN = (PROGRESS, PAUSE_REASONS)
 """The variables that every view shows."""
 
 INTERVALS_MS: Final = ((10_000, 1_000), (60_000, 5_000), (math.inf, 15_000))
@@ -104,11 +112,11 @@ def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
             view["error"] = task.error
     facts = facts_of(task)
     if options.next_calls is not None and task.workflow is not None:
-        # If an approval was decided or a run was interrupted since, the stored pause reason does not count.
-        facts["next"] = options.next_calls(structs.replace(task, decided_pause=shown.pause))
+        # If an approval was decided or a run was interrupted since, the stored pause reasons do not count.
+        facts["next"] = options.next_calls(structs.replace(task, shown_pauses=shown.pauses))
     state: dict[str, Json] = {PROGRESS: read_variable(task, PROGRESS)} if PROGRESS in task.variables else {}
     # A stored pause reason may be older than the run that holds the task, or that was killed.
-    state |= {PAUSE_REASON: shown.pause} if shown.pause is not None else {}
+    state |= pause_members(shown, ENGINE_PREFIX)
     state |= {f"{FACT_PREFIX}{name}": value for name, value in facts.items()}
     names = [name for name in task.variables if name not in ALWAYS_SHOWN and not name.startswith(HIDDEN_PREFIXES)]
     names = [] if options.values == NONE else names
@@ -159,16 +167,15 @@ def listed_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
 
 
 def listed_meta(view: TaskView) -> dict[str, Json]:
-    """Return the state of a listed task. `pause_reason` has no `error`, because an error can have any length;
-    `tasks/get` has it."""
+    """Return the state of a listed task. `pause_reason` and `pause_reasons` have no `error`, because an error can have
+    any length; `tasks/get` has it."""
     if view.workflow is None:
         return {} if view.tool is None else {"tool": view.tool}
     meta: dict[str, Json] = {"workflow": view.workflow}
     if view.open_step is not None:
         meta["step"] = view.open_step
-    if view.pause is not None:
-        meta["pause_reason"] = {name: value for name, value in view.pause.items() if name != "error"}
-    return meta
+    short_pauses = tuple({name: value for name, value in pause.items() if name != "error"} for pause in view.pauses)
+    return meta | pause_members(structs.replace(view, pauses=short_pauses))
 
 
 def facts_of(task: TaskRecord) -> dict[str, Json]:
@@ -224,11 +231,11 @@ def _interval_ms(task: TaskRecord, view: TaskView, options: ViewOptions) -> int:
         return max(1, round(options.poll_interval_s * 1000))
     if task.status is TaskStatus.INPUT_REQUIRED:
         return PERSON_MS
-    now_ms, message, reason = options.now_ms(), task.status_message or "", view.reason
-    if task.job is not None and message.startswith(WAITS):
-        return WAITING_MS
-    until_ms = reason.until_ms if isinstance(reason, Waiting) else None
-    if task.job is not None and message.startswith(tuple(WAITS_FOR.values())):
+    now_ms = options.now_ms()
+    until_ms = min((reason.until_ms for reason in view.reasons if isinstance(reason, Waiting)), default=None)
+    if task.job is not None and is_suspended(task):
+        if not waits_for_time(task):
+            return WAITING_MS
         until_ms = task.job.due_ms
     if until_ms is not None:
         shortest, longest = WAIT_INTERVALS_MS

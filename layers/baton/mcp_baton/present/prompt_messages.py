@@ -15,7 +15,6 @@ from mcp_baton.tools.quoting import one_line, quoted_error, quoted_guidance
 from mcp_baton.tools.templates import as_text
 from mcp_baton.tools.uris import encoded
 from mcp_baton.workflow.host import Skipped
-from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.remaining import Handle, RemainingCalls, Requirements, uris_of
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Content, EndedRun, StepTrace, UnreadResource
@@ -51,15 +50,15 @@ def messages(
     conversation = [said("user", _intent_text(run)), said("assistant", _plan_text(run, describe))]
     for trace in run.traces:
         conversation.extend(_step_messages(trace, run))
-    if run.blocked:
-        conversation.extend(_resource(resource, run) for resource in run.blocked.resources)
+    for blocked in run.blocked:
+        conversation.extend(_resource(resource, run) for resource in blocked.resources)
     request = TELL_RESULT
-    if isinstance(run.stop, TaskOver | Superseded):
-        texts = [why_stopped(run, run.stop), *(not_recorded(run) if run.persisted == "unknown" else [])]
+    if run.over is not None:
+        texts = [why_stopped(run, run.over), *(not_recorded(run) if run.persisted == "unknown" else [])]
         request = TELL_NEEDS
     elif run.pause:
         notes = [*may_have_run_twice(run.repeated), *may_have_run(run.open_repeats), *ignored_values(run)]
-        remaining = RemainingCalls(run.known, tools, run.pause, handle, handle, run.read_resources)
+        remaining = RemainingCalls(run.known, tools, run.pauses, handle, handle, run.read_resources)
         texts = [handoff(remaining, [*notes, *not_recorded(run)])]
         request = CONTINUE_AS_DESCRIBED if remaining.suggests_call() else TELL_NEEDS
     else:

@@ -17,17 +17,17 @@ from mcp_baton.present.sentences import (
     skipped_count,
     unrecorded_reason,
 )
-from mcp_baton.present.view import notes_meta, task_meta, view_of, with_decision
+from mcp_baton.present.view import notes_meta, task_meta, view_of, with_decisions
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus, TaskRecord
-from mcp_baton.tasks.store import Batch, SetPause
+from mcp_baton.tasks.store import Batch
 from mcp_baton.tools.approval import AFTER_APPROVAL
 from mcp_baton.tools.quoting import one_line
 from mcp_baton.workflow.continuation import ContinuationCall
 from mcp_baton.workflow.continuations import NotMade, NotRecorded, Recorded, Recording, plan_of
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.items import Items
-from mcp_baton.workflow.pause import StepFailed, parse_pause
+from mcp_baton.workflow.pause import StepFailed, parse_pauses, pause_at
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.remaining import Handle, handle_of, next_calls
 from mcp_baton.workflow.repeats import Repeat
@@ -83,7 +83,7 @@ def _state(execution: Execution, plan: Plan, calls: Sequence[Json]) -> dict[str,
 
 
 def _plan(execution: Execution, task: TaskRecord) -> Plan:
-    return plan_of(execution.server, with_decision(task, execution.store))
+    return plan_of(execution.server, with_decisions(task, execution.store))
 
 
 def _next_calls(execution: Execution, plan: Plan) -> list[JsonObject]:
@@ -146,7 +146,8 @@ def recorded_text(
     position = f"{_position_text(plan, batch)} ({count} of {len(statuses)} done{skipped_count(statuses)})."
     sentences = [] if is_over and batch.steps else [position]
     sentences += may_have_run_twice(repeats, plan.was_interrupted)
-    pause = parse_pause(batch.pause.reason) if isinstance(batch.pause, SetPause) else None
+    name = next((step.name for step in batch.steps), next(iter(batch.lists), ""))
+    pause = pause_at(name, parse_pauses(batch.pauses or ()))
     if isinstance(pause, StepFailed):
         sentences.append(failure_hint(pause))
     if recorded.oversized:

@@ -8,7 +8,7 @@ command line, the request log and the console's page. Models trust these texts, 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from mcp_baton.exceptions import (
     Conflict,
@@ -23,7 +23,7 @@ from mcp_baton.exceptions import (
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, dumps_spaced
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
-from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskStatus, steps_of, timestamp
+from mcp_baton.tasks.record import PROGRESS, WAITS, WAITS_FOR, StepStatus, TaskStatus, steps_of, timestamp
 from mcp_baton.tools.approval import NotApproved
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.quoting import encoded_uri, one_line, quoted_error
@@ -62,6 +62,11 @@ NOTHING_RUN: Final = "Nothing was run"
 # Pauses
 
 WAITS_FOR_MODEL: Final = "waits for the model"
+
+CAN_CONTINUE: Final = "can continue"
+
+WAIT_OVER: Final = "its wait is over; continue it"
+"""A task whose callback has arrived, or whose time has come."""
 
 PAUSED_FOR_MODEL: Final = f"paused: {WAITS_FOR_MODEL}"
 """The status message of most paused tasks. Their status is `working`, because MCP has no status for it."""
@@ -171,7 +176,17 @@ def _expired(reason: ApprovalExpired) -> str:
 
 def _waiting(reason: Waiting) -> str:
     callback = "for a callback of another system, " if reason.waits_for == "callback" else ""
+    if reason.over:
+        cause = "its callback has arrived, or its time has come" if callback else "its time has come"
+        return f"The wait of step '{reason.step}' is over: {cause}."
     return f"Step '{reason.step}' waits {callback}until {reason.until}. Until then, nothing needs to be done."
+
+
+def _waits_briefly(reason: Waiting) -> str:
+    if reason.over:
+        return WAIT_OVER
+    callback = "for a callback " if reason.waits_for == "callback" else ""
+    return f"waits {callback}until {reason.until}"
 
 
 def _out_of_time(reason: DeadlineExceeded) -> str:
@@ -205,12 +220,12 @@ PAUSE_SENTENCES: Final[Mapping[type[Reason], PauseSentences]] = {
         ("denied by {audience}", "denied"), _not_approved, waits="cannot continue", in_status=True
     ),
     ApprovalGranted: PauseSentences(
-        ("approved by {audience}", "approved"), _approved, waits="can continue", in_status=True
+        ("approved by {audience}", "approved"), _approved, waits=CAN_CONTINUE, in_status=True
     ),
     ApprovalExpired: PauseSentences(
         ("the approval of {audience} has expired", "the approval has expired"),
         _expired,
-        waits="can continue",
+        waits=CAN_CONTINUE,
         in_status=True,
     ),
     Waiting: PauseSentences(
@@ -218,16 +233,24 @@ PAUSE_SENTENCES: Final[Mapping[type[Reason], PauseSentences]] = {
         _waiting,
         waits="waits for a {for}",
         in_status=True,
-        brief=lambda reason: f"waits {'for a callback ' if reason.waits_for == 'callback' else ''}until {reason.until}",
+        brief=_waits_briefly,
     ),
     DeadlineExceeded: PauseSentences(("out of time",), _out_of_time),
     Interrupted: PauseSentences(("the run was interrupted",), _interrupted),
 }
 
 
-def what_happened(reason: PauseReason) -> str:
-    """The reason in one or two sentences, for the handoff."""
-    return PAUSE_SENTENCES[type(reason)].happened(reason)
+def what_happened(reasons: Iterable[PauseReason]) -> list[str]:
+    """Each reason in one or two sentences, for the handoff. A question of several steps is asked once."""
+    texts, asked = list[str](), set[str]()
+    for reason in reasons:
+        if isinstance(reason, AnswersRequired):
+            new_questions = tuple(question for question in reason.questions if question.name not in asked)
+            asked |= {question.name for question in reason.questions}
+            texts.append(_questions(structs.replace(reason, questions=new_questions)))
+        else:
+            texts.append(PAUSE_SENTENCES[type(reason)].happened(reason))
+    return texts
 
 
 def short_form(reason: PauseReason) -> str:
@@ -240,21 +263,52 @@ def short_form(reason: PauseReason) -> str:
     return fill(template, members)
 
 
-def waits_text(reason: PauseReason | None) -> str:
-    """What a paused task does: `waits for the model`. `None` if this version of Baton does not know the reason."""
-    if reason is None:
-        return WAITS_FOR_MODEL
-    is_callback = isinstance(reason, Waiting) and reason.waits_for == "callback"
-    return fill(PAUSE_SENTENCES[type(reason)].waits, {"for": "callback" if is_callback else "time"})
+def waits_text(reasons: Iterable[PauseReason]) -> str:
+    """What a paused task does: `waits for the model`. Without a reason that this version of Baton knows, too."""
+    return " and ".join(dict.fromkeys(map(_waits_for, reasons))) or WAITS_FOR_MODEL
 
 
-def status_line(reason: PauseReason | None) -> str:
-    """The status message of a paused task. `None` as in `waits_text`."""
-    return (
-        PAUSED_FOR_MODEL
-        if reason is None or not PAUSE_SENTENCES[type(reason)].in_status
-        else f"paused: {short_form(reason)}"
-    )
+def _waits_for(reason: PauseReason) -> str:
+    if not isinstance(reason, Waiting):
+        return PAUSE_SENTENCES[type(reason)].waits
+    if reason.over:
+        return CAN_CONTINUE
+    return fill(PAUSE_SENTENCES[Waiting].waits, {"for": "callback" if reason.waits_for == "callback" else "time"})
+
+
+def status_line(reasons: Sequence[PauseReason]) -> str:
+    """The status message of a paused task: what each stopped step waits for. Without reasons as in `waits_text`."""
+    if len(reasons) < 2:
+        return f"paused: {_state(reasons[0])}" if reasons else PAUSED_FOR_MODEL
+    over = [isinstance(reason, Waiting) and reason.over for reason in reasons]
+    states = [CAN_CONTINUE if is_over else _state(reason) for reason, is_over in zip(reasons, over, strict=True)]
+    return f"paused: {joined_states(states)}"
+
+
+def suspended_line(reasons: Iterable[PauseReason]) -> str:
+    """The status message of a background call that waits: what each stopped step waits for."""
+    return joined_states(map(_suspended_state, reasons))
+
+
+def _suspended_state(reason: PauseReason) -> str:
+    match reason:
+        case ApprovalRequired():
+            return f"{WAITS} of {reason.audience} until {reason.expires_at}"
+        case Waiting(over=False):
+            return f"{WAITS_FOR[reason.waits_for]} {reason.until} (step {reason.step})"
+        case _:
+            return short_form(reason)
+
+
+def _state(reason: PauseReason) -> str:
+    return short_form(reason) if PAUSE_SENTENCES[type(reason)].in_status else WAITS_FOR_MODEL
+
+
+def joined_states(texts: Iterable[str]) -> str:
+    """What several steps wait for, each once, as a status message."""
+    states = list(dict.fromkeys(texts))
+    rest = [f"{len(states) - MAX_STEPS_NAMED} more"] if len(states) > MAX_STEPS_NAMED else []
+    return "; ".join([*states[:MAX_STEPS_NAMED], *rest])
 
 
 def _joined(value: Json) -> str:

@@ -18,6 +18,9 @@ from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, one_line
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.workflow_tool import WorkflowTool
 
+STATE_MEMBERS: Final = ("task_id", "task_status", "steps", "pause_reason", "pause_reasons")
+"""The members of `_meta` that the structured content has, too."""
+
 MAX_TASKS_LISTED: Final = 50
 """The most tasks in a list."""
 
@@ -61,7 +64,7 @@ def _state_text(state: WorkflowState, *, with_next_call: bool) -> str:
         return f"This task of {name} is {view.status}; {view.progress}.{by_client}"
     if view.running_until is not None:
         return f"A run holds this task of {name} until {view.running_until} or longer; {view.progress} so far."
-    sentences = [f"This task of {name} {waits_text(view.reason)}; {view.progress}.", state.explanation, state.warning]
+    sentences = [f"This task of {name} {waits_text(view.reasons)}; {view.progress}.", state.explanation, state.warning]
     full_text = _with_next_call(state, sentences, MAX_QUOTED_CHARS)
     return full_text if bytes_of(full_text) <= MAX_TEXT_BYTES else _with_next_call(state, sentences, SHORT_VALUE_CHARS)
 
@@ -84,7 +87,7 @@ def _with_next_call(state: WorkflowState, sentences: list[str], longest: int) ->
 def _structure(state: WorkflowState, message: str, meta: JsonObject) -> dict[str, Json]:
     """Return the structured content: that of the workflow's tool, and `board`."""
     content: dict[str, Json] = {"message": message}
-    content |= {name: meta[name] for name in ("task_id", "task_status", "steps", "pause_reason") if name in meta}
+    content |= {name: meta[name] for name in STATE_MEMBERS if name in meta}
     if state.view.running_until is not None:
         content["running_until"] = state.view.running_until
     elif state.warning:

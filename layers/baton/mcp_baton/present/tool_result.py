@@ -64,8 +64,8 @@ from mcp_baton.tools.uris import encoded
 from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.execution import Execution
-from mcp_baton.workflow.lease import Over, Superseded, TaskOver
-from mcp_baton.workflow.pause import AnswersRequired, ApprovalRequired, PauseReason
+from mcp_baton.workflow.lease import Over, TaskOver
+from mcp_baton.workflow.pause import AnswersRequired, ApprovalRequired
 from mcp_baton.workflow.refusals import NotResumed, WrongWorkflow
 from mcp_baton.workflow.remaining import Handle, RemainingCalls, Requirements, handle_of
 from mcp_baton.workflow.repeats import Repeat
@@ -182,7 +182,7 @@ def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
     server, view = execution.server, view_of_run(run, execution.now_ms())
     meta, known = run_meta(run, view, stateless=execution.stateless), _known(run, view)
     handle = handle_of(server, run.workflow, run.task.task_id) if run.task else None
-    if handle is not None and isinstance(run.pause, ApprovalRequired):
+    if handle is not None and any(isinstance(pause, ApprovalRequired) for pause in run.pauses):
         # The approval covers exactly these arguments.
         handle = structs.replace(handle, extra_arguments=run.changed_arguments)
     values = {
@@ -198,7 +198,7 @@ def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
     suggested_calls: list[JsonObject] = []
     if run.pause:
         resume_handle = handle if run.stored else None
-        remaining = RemainingCalls(known, server, run.pause, handle, resume_handle)
+        remaining = RemainingCalls(known, server, run.pauses, handle, resume_handle)
         suggested_calls = first_fitting(remaining.entries(with_failed=False))
         links += _resource_links(run)
     steps: Json = [{"name": name, "status": status.value} for name, status in run.statuses.items()]
@@ -269,7 +269,7 @@ def _known(run: EndedRun, view: TaskView | None) -> Known:
 def _resource_links(run: EndedRun) -> list[str]:
     """Return links to the resources that were read for the model: their contents do not fit into a text."""
     contents = [content for trace in run.traces for content in (*trace.resources, *trace.after)]
-    contents += run.blocked.resources if run.blocked else ()
+    contents += [content for blocked in run.blocked for content in blocked.resources]
     resources = dict.fromkeys(content.uri for content in contents if isinstance(content, FetchedResource))
     return [f"Resource {encoded(uri)}" for uri in resources]
 
@@ -310,10 +310,10 @@ def _stored_value(task: TaskRecord, name: str, label: str) -> Value:
 
 def text_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle | None, uri_of: ResultUri) -> str:
     """The text of a run. A paused run has the remaining calls."""
-    if isinstance(run.stop, TaskOver | Superseded):
-        return cut(" ".join([why_stopped(run, run.stop), *_how_to_continue(run.stop, known, handle)]))
-    if run.pause:
-        return _paused_text(run, run.pause, known, tools, handle)
+    if run.over is not None:
+        return cut(" ".join([why_stopped(run, run.over), *_how_to_continue(run.over, known, handle)]))
+    if run.pauses:
+        return _paused_text(run, known, tools, handle)
     notes = [*may_have_run_twice(run.repeated), *_notes(run)]
     values = (
         Value(f"Result of {trace.step.tool}", trace.outcome.value, uri_of(trace.step.name))
@@ -339,18 +339,19 @@ def _how_to_continue(over: Over, known: Known, handle: Handle | None) -> list[st
     return [] if handle is None or cannot_continue else [resume_text(handle, known, begin="")]
 
 
-def _paused_text(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements, handle: Handle | None) -> str:
-    event = cut(what_happened(pause), MAX_EVENT_BYTES)
-    if known.statuses[pause.step].settled:
-        event = cut(f"Another call has completed step '{pause.step}' while this run was under way.", MAX_EVENT_BYTES)
+def _paused_text(run: EndedRun, known: Known, tools: Requirements, handle: Handle | None) -> str:
+    completed = [pause.step for pause in run.pauses if known.statuses[pause.step].settled]
+    events = [f"Another call has completed step '{step}' while this run was under way." for step in completed]
+    pauses = tuple(pause for pause in run.pauses if pause.step not in completed)
+    events = [cut(event, MAX_EVENT_BYTES) for event in [*events, *what_happened(pauses)]]
     if not known.open_steps:
         done = all_done_text(list(known.statuses.values()))
         finish = [f"{done}. {complete_text(handle)}"] if handle else []
-        return "\n\n".join([event, *may_have_run_twice(run.repeated), *ignored_values(run), *finish])
-    remaining = RemainingCalls(known, tools, pause, handle, handle if run.stored else None)
+        return "\n\n".join([*events, *may_have_run_twice(run.repeated), *ignored_values(run), *finish])
+    remaining = RemainingCalls(known, tools, pauses, handle, handle if run.stored else None)
     introduction, steps, closing = frame(remaining)
     lost_text = " ".join(lost_results(remaining))
-    head = [event, *([cut(lost_text, MAX_EVENT_BYTES)] if lost_text else [])]
+    head = [*events, *([cut(lost_text, MAX_EVENT_BYTES)] if lost_text else [])]
     head += [*may_have_run_twice(run.repeated), *may_have_run(open_repeats_before(run, known)), *introduction]
     tail = [*_notes(run), *closing]
     if not steps:
@@ -380,9 +381,9 @@ def _wordings(step: Step, remaining: RemainingCalls) -> Iterator[str]:
 
 def _notes(run: EndedRun) -> list[str]:
     if run.task is None:
-        if isinstance(run.pause, AnswersRequired):
+        if any(isinstance(pause, AnswersRequired) for pause in run.pauses):
             return [NO_TASK_TO_ANSWER]
-        return [NO_TASK] if run.pause else []
+        return [NO_TASK] if run.pauses else []
     return [*ignored_values(run), *not_recorded(run)]
 
 

@@ -11,13 +11,12 @@ from msgspec import Struct, structs, to_builtins
 
 from mcp_baton.approvals.record import ApprovalState, approvals_of
 from mcp_baton.exceptions import StoreError
-from mcp_baton.present.sentences import progress_text, short_form, status_line
+from mcp_baton.present.sentences import WAIT_OVER, progress_text, status_line, suspended_line
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import (
     ENGINE_PREFIX,
     EXTRA_PREFIX,
-    PAUSE_REASON,
     PROGRESS,
     RESULT_PREFIX,
     WAITS,
@@ -29,8 +28,8 @@ from mcp_baton.tasks.record import (
     TaskStatus,
     epoch_ms,
     has_value,
-    pause_of,
     paused_step,
+    pauses_of,
     statuses_of,
     steps_of,
     timestamp,
@@ -46,6 +45,7 @@ from mcp_baton.workflow.pause import (
     PauseReason,
     Waiting,
     parse_pause,
+    parse_pauses,
 )
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.run import EndedRun
@@ -59,8 +59,10 @@ ELEMENTS_KEY: Final = f"{FACT_PREFIX}elements"
 RESULT_BY_KEY: Final = f"{FACT_PREFIX}result_by"
 OMITTED_KEY: Final = "omitted"
 
-WAITED: Final = "paused: its wait is over; continue it"
+WAITED: Final = f"paused: {WAIT_OVER}"
 """The status message of a paused task whose callback has arrived, or whose time has come. It still has its reason."""
+
+WAITING_TYPE: Final = str(Waiting.__struct_config__.tag)
 
 ENDED: Final = frozenset(status.value for status in TaskStatus if status.terminal)
 
@@ -101,7 +103,7 @@ class TaskView(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
         tool: The tool of a background call.
         message: The status message.
         steps: The workflow's steps in order; empty for a tool's task.
-        pause: Why the workflow is paused, as it is sent.
+        pauses: Why steps have stopped, in the order of the steps, as it is sent.
         running_until: Until when a run holds the task.
         following: The suggested calls (`next`).
         result_by: `client` if a client supplied the result.
@@ -118,7 +120,7 @@ class TaskView(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
     updated: str = ""
     ttl_ms: int | None = None
     steps: tuple[StepView, ...] = ()
-    pause: Mapping[str, Any] | None = None
+    pauses: tuple[Mapping[str, Any], ...] = ()
     running_until: str | None = None
     following: tuple[Mapping[str, Any], ...] = ()
     results: dict[str, Any] = {}
@@ -148,14 +150,19 @@ class TaskView(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
         return {step.name: step.status for step in self.steps}
 
     @property
-    def is_wait_over(self) -> bool:
-        """Whether the callback for which it is paused has arrived, or its time has come."""
-        return self.message == WAITED
+    def pause(self) -> Mapping[str, Any] | None:
+        """Why the first of its stopped steps has stopped, as it is sent."""
+        return self.pauses[0] if self.pauses else None
+
+    @property
+    def reasons(self) -> tuple[PauseReason, ...]:
+        """Why steps have stopped, as far as this version of Baton knows the reasons."""
+        return parse_pauses(self.pauses)
 
     @property
     def reason(self) -> PauseReason | None:
-        """Why it is paused; `None` if nothing stops the next run, or if this version of Baton does not know it."""
-        return None if self.is_wait_over else parse_pause(self.pause)
+        """Why the first of its stopped steps has stopped; `None` if this version of Baton does not know it."""
+        return parse_pause(self.pause)
 
     @property
     def progress(self) -> str:
@@ -169,7 +176,8 @@ class TaskView(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = to_builtins(self)
-        return document
+        reasons = document.pop("pauses", ())
+        return document | ({"pause": reasons[0]} if reasons else {}) | ({"pauses": reasons} if reasons[1:] else {})
 
 
 # Of a stored task
@@ -185,20 +193,20 @@ def view_of(
         store: Has the approval for which the task waits; `None` if it was requested just now.
         steps: The steps of the task, if the caller has decoded them.
     """
-    task = with_decision(task, store)
-    pause = shown_pause(task, now_ms)
+    task = with_decisions(task, store)
+    pauses = shown_pauses(task, now_ms)
     claim = task.claim if not task.status.terminal and task.claim and task.claim.holds_at(now_ms) else None
     return TaskView(
         task_id=task.task_id,
         status=task.status.value,
         workflow=task.workflow,
         tool=None if task.job is None else task.job.work.tool,
-        message=_message(task, pause, now_ms),
+        message=_message(task, pauses),
         created=task.created_at,
         updated=task.updated_at,
         ttl_ms=task.ttl_ms,
         steps=tuple(StepView(step["name"], step["status"], step.get("tool")) for step in steps or steps_of(task)),
-        pause=pause,
+        pauses=pauses,
         running_until=None if claim is None else timestamp(claim.until_ms),
         result_by="client" if task.by_client else None,
     )
@@ -210,78 +218,104 @@ def view_of_run(run: EndedRun, now_ms: int) -> TaskView | None:
     if view is None or run.stored:
         return view
     steps = tuple(StepView(name, status.value) for name, status in run.statuses.items())
-    return structs.replace(view, steps=steps, pause=run.pause.to_json() if run.pause else None)
+    return structs.replace(view, steps=steps, pauses=tuple(pause.to_json() for pause in run.pauses))
 
 
-def _message(task: TaskRecord, pause: JsonObject | None, now_ms: int) -> str | None:
+def _message(task: TaskRecord, pauses: Sequence[JsonObject]) -> str | None:
     """The worker's report, or that the task is paused. MCP has no status for that: it is `working`."""
-    if task.job is not None and task.status.terminal and _WAITS.fullmatch(task.status_message or ""):
+    if task.job is not None and task.status.terminal and is_suspended(task):
         return None
-    if task.status_message or task.status is not TaskStatus.WORKING or pause is None:
+    if task.status_message or task.status is not TaskStatus.WORKING or not pauses:
         return task.status_message
-    reason = parse_pause(pause)
-    if isinstance(reason, Waiting):
-        status = statuses_of(task).get(reason.step)
-        if reason.until_ms <= now_ms or (status and status.settled):
-            return WAITED
-    return status_line(reason)
+    return status_line(parse_pauses(pauses))
 
 
-def shown_pause(task: TaskRecord, now_ms: int) -> JsonObject | None:
-    """Return why a task is paused (docs/workflows.md, When a run is killed).
+def shown_pauses(task: TaskRecord, now_ms: int) -> tuple[JsonObject, ...]:
+    """Return why steps of a task have stopped (docs/workflows.md, When a run is killed).
 
     A task is not paused while a run holds it. If a run's claim has expired and steps are not settled, the run was
-    interrupted. This replaces the pause reason that an earlier run has stored.
+    interrupted. This replaces the pause reasons that an earlier run has stored. A wait can be over since.
     """
     claim = None if task.status.terminal else task.claim
-    if claim is None:
-        return pause_of(task)
-    if claim.lapsed_at(now_ms):
+    if claim is not None and claim.lapsed_at(now_ms):
         for step in steps_of(task):
             if not StepStatus(step["status"]).settled:
-                return Interrupted(step["name"], step.get("tool", "")).to_json()
-    return None if claim.holds_at(now_ms) else pause_of(task)
+                return (Interrupted(step["name"], step.get("tool", "")).to_json(),)
+    if claim is not None and claim.holds_at(now_ms):
+        return ()
+    stored = pauses_of(task)
+    if all(reason.get("type") != WAITING_TYPE for reason in stored):
+        return stored
+    statuses = statuses_of(task)
+    return tuple(_current(reason, statuses, now_ms) for reason in stored)
+
+
+def _current(stored: JsonObject, statuses: Mapping[str, StepStatus], now_ms: int) -> JsonObject:
+    reason = parse_pause(stored)
+    if not isinstance(reason, Waiting):
+        return stored
+    status = statuses.get(reason.step)
+    is_over = reason.until_ms <= now_ms or (status is not None and status.settled)
+    return structs.replace(reason, over=True).to_json() if is_over else stored
 
 
 # What has happened to an approval since
 
-_WAITS_FOR_APPROVAL: Final = re.compile(rf"{WAITS} of (.+) until (\S+Z)", re.DOTALL)
-_WAITS: Final = re.compile(rf"(?:{WAITS} of .+ until|{'|'.join(WAITS_FOR.values())}) \S+Z(?: \(step .+\))?", re.DOTALL)
-"""The status messages of background calls that wait. They stay in the item until the worker writes another one."""
+_WAITS_FOR_APPROVAL: Final = re.compile(rf"{WAITS} of (.+?) until (\S+Z)", re.DOTALL)
+_WAITS: Final = re.compile(rf"(?:{WAITS} of .+ until|{'|'.join(WAITS_FOR.values())}) \S+Z", re.DOTALL)
+"""What a background call waits for, in its status message. This stays in the item until the worker writes another one.
+"""
 
 
-def with_decision(task: TaskRecord, store: TaskStore | None) -> TaskRecord:
-    """Return the task as it is shown: if it waits for an approval that was decided or has expired, its pause reason
-    says so; and if it is a background call, its status message. One `GetItem` for a task that waits for an approval;
-    for a background call one `Query` or `GetItem`, and the requests for the task of its workflow."""
-    if store is None or task.decided_pause is not None:
+def is_suspended(task: TaskRecord) -> bool:
+    """Whether the last status message of a background call says that it waits."""
+    return _WAITS.match(task.status_message or "") is not None
+
+
+def waits_for_time(task: TaskRecord) -> bool:
+    """Whether the status message of a background call says that it waits for a callback or a time."""
+    return any(f"{text} " in (task.status_message or "") for text in WAITS_FOR.values())
+
+
+def with_decisions(task: TaskRecord, store: TaskStore | None) -> TaskRecord:
+    """Return the task as it is shown: if steps wait for approvals that were decided or have expired, their pause
+    reasons say so; and if it is a background call, its status message. One `GetItem` for each approval for which the
+    task waits; for a background call one `Query` or `GetItem`, and the requests for the task of its workflow."""
+    if store is None or task.shown_pauses is not None:
         return task
     if task.job is not None:
         return _with_decided_message(task, task.job, store)
-    reason = None if task.status.terminal else parse_pause(pause_of(task))
+    stored = () if task.status.terminal else pauses_of(task)
+    shown = tuple(_decided(task, reason, store) for reason in stored)
+    return task if shown == stored else structs.replace(task, shown_pauses=shown)
+
+
+def _decided(task: TaskRecord, stored: JsonObject, store: TaskStore) -> JsonObject:
+    """Return a stored pause reason, or what has happened to its approval since."""
+    reason = parse_pause(stored)
     if not isinstance(reason, ApprovalRequired):
-        return task
+        return stored
     try:
         record = approvals_of(store).get(reason.approval_id)
     except StoreError:
         logger.warning("task %s: its approval cannot be read", task.task_id, exc_info=True)
-        return task
+        return stored
     if record is None or record.waits_at(store.now_ms()) or record.state is ApprovalState.WITHDRAWN:
-        return task
+        return stored
     kind: type[ApprovalDenied | ApprovalExpired | ApprovalGranted] = ApprovalGranted
     if record.expired_at(store.now_ms()):
         kind = ApprovalExpired
     if record.state is ApprovalState.DENIED:
         kind = ApprovalDenied
     members = {**structs.asdict(reason), "reason": record.reason or ("" if kind is ApprovalDenied else None)}
-    return structs.replace(task, decided_pause=kind(**members).to_json())
+    return kind(**members).to_json()
 
 
 def _with_decided_message(task: TaskRecord, job: Job, store: TaskStore) -> TaskRecord:
-    """Return the task of a background call. If the approval that its message names was decided or has expired, the
+    """Return the task of a background call. If an approval that its message names was decided or has expired, the
     message says so: a worker writes another message only when it has started."""
-    waits = _WAITS_FOR_APPROVAL.fullmatch(task.status_message or "")
-    if task.status is not TaskStatus.WORKING or waits is None:
+    waits = _WAITS_FOR_APPROVAL.search(task.status_message or "")
+    if task.status is not TaskStatus.WORKING or waits is None or not is_suspended(task):
         return task
     audience, until = waits.groups()
     message = f"the approval of {audience} {'has expired' if epoch_ms(until) <= store.now_ms() else 'was decided'}"
@@ -294,10 +328,10 @@ def _with_decided_message(task: TaskRecord, job: Job, store: TaskStore) -> TaskR
             read_job = store.get(task.owner, task.task_id).job
             workflow_task = read_job.work.workflow_task if read_job else None
         if workflow_task is not None:
-            reason = parse_pause(pause_of(with_decision(store.get(task.owner, workflow_task), store)))
-            if not isinstance(reason, ApprovalDenied | ApprovalGranted | ApprovalExpired):
+            reasons = parse_pauses(pauses_of(with_decisions(store.get(task.owner, workflow_task), store)))
+            if not any(isinstance(reason, ApprovalDenied | ApprovalGranted | ApprovalExpired) for reason in reasons):
                 return task
-            message = short_form(reason)
+            message = suspended_line(reasons)
     except StoreError:
         logger.warning("task %s: its approval cannot be read", task.task_id, exc_info=True)
         return task
@@ -310,11 +344,16 @@ def _with_decided_message(task: TaskRecord, job: Job, store: TaskStore) -> TaskR
 def task_meta(view: TaskView, *, stateless: bool) -> dict[str, Json]:
     """Return the members of a result's `_meta` about a task (docs/workflows.md)."""
     meta: dict[str, Json] = {"task_id": view.task_id, "task_status": view.status, "steps": view.step_statuses}
-    if view.pause is not None:
-        meta["pause_reason"] = view.pause
+    meta |= pause_members(view)
     if view.result_by is not None:
         meta["result_by"] = view.result_by
     return meta if stateless else meta | related_task(view.task_id)
+
+
+def pause_members(view: TaskView, prefix: str = "") -> dict[str, Json]:
+    """Return why steps have stopped: the first reason, and all of them if there are several."""
+    members: dict[str, Json] = {} if view.pause is None else {f"{prefix}pause_reason": view.pause}
+    return members | ({f"{prefix}pause_reasons": list(view.pauses)} if view.pauses[1:] else {})
 
 
 def related_task(task_id: str) -> dict[str, Json]:
@@ -332,9 +371,9 @@ def run_meta(run: EndedRun, view: TaskView | None, *, stateless: bool) -> dict[s
     meta = task_meta(view, stateless=stateless)
     if run.persisted is not True:
         meta["persisted"] = run.persisted
-    if isinstance(run.stop, TaskOver) and run.stop.status is None:
+    if isinstance(run.over, TaskOver) and run.over.status is None:
         del meta["task_status"]  # the task has expired
-    if isinstance(run.stop, Superseded):
+    if isinstance(run.over, Superseded):
         meta["superseded"] = True
     return meta | notes_meta(run.open_repeats, run.repeated, run.oversized)
 
@@ -364,10 +403,16 @@ def view_in_meta(meta: Mapping[str, Any]) -> TaskView:
         task_id=str(meta.get("task_id", "")),
         status=status if isinstance(status, str) else "?",
         steps=tuple(StepView(step["name"], step["status"]) for step in meta.get("steps") or ()),
-        pause=meta.get("pause_reason"),
+        pauses=pauses_in(meta),
         following=tuple(meta.get("next", ())),
         result_by=meta.get("result_by"),
     )
+
+
+def pauses_in(meta: Mapping[str, Any], prefix: str = "") -> tuple[Mapping[str, Any], ...]:
+    """Return the pause reasons in `_meta` (`pause_members`)."""
+    first, several = meta.get(f"{prefix}pause_reason"), meta.get(f"{prefix}pause_reasons")
+    return tuple(several) if isinstance(several, list) else () if first is None else (first,)
 
 
 def view_in_result(result: Mapping[str, Any]) -> TaskView:
@@ -397,7 +442,7 @@ def view_in_result(result: Mapping[str, Any]) -> TaskView:
         updated=result.get("lastUpdatedAt", ""),
         ttl_ms=result.get("ttlMs", result.get("ttl")),
         steps=steps,
-        pause=meta.get(PAUSE_REASON),
+        pauses=pauses_in(meta, ENGINE_PREFIX),
         following=tuple(meta.get(NEXT_KEY, ())),
         result=result.get("result"),
         result_by=meta.get(RESULT_BY_KEY),

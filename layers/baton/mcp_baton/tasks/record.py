@@ -11,7 +11,8 @@ from mcp_baton.protocol.json import Json, JsonObject
 
 ENGINE_PREFIX = "_workflow."
 PROGRESS = "_workflow.progress"
-PAUSE_REASON = "_workflow.pause_reason"
+PAUSE_REASONS = "_workflow.pause_reasons"
+"""The variable with the reasons of all stopped steps, in the order of the steps."""
 RESULT_PREFIX = "_workflow.result."
 CALL_PREFIX = "_workflow.call."
 EXTRA_PREFIX = "_workflow.extra."
@@ -245,8 +246,8 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
         error: Why it failed: the JSON-RPC error, `{"code", "message"}`.
         by_client: Whether a client supplied the result, not a tool or a run.
         named: Whether a later call has named it to continue it, so that its client has its id.
-        decided_pause: Replaces the stored pause reason in views, because its approval was decided or has expired. Not
-            stored.
+        shown_pauses: Replaces the stored pause reasons in views, because approvals were decided or have expired, or
+            waits are over. Not stored.
         wakes: The jobs to wake, because a callback has arrived that no worker has read (`Batch.wakes`).
         wakes_ms: From when on a sweep wakes it, epoch milliseconds; 0 if a run has seen the callback.
         source: Opaque data of the store, which needs it to write to the task as it was read.
@@ -266,7 +267,7 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
     large_values: JsonObject = field(default_factory=dict)
     claim: Claim | None = None
     job: Job | None = None
-    decided_pause: JsonObject | None = None
+    shown_pauses: tuple[JsonObject, ...] | None = None
     error: JsonObject | None = None
     by_client: bool = False
     named: bool = False
@@ -348,7 +349,10 @@ def paused_step[T](reason: Mapping[str, T]) -> T | None:
     return next((reason[name] for name in PAUSED_STEP if name in reason), None)
 
 
-def pause_of(task: TaskRecord) -> JsonObject | None:
-    """A task's stored pause reason. It may be outdated: see `shown_pause`."""
-    reason = task.decided_pause or task.variables.get(PAUSE_REASON)
-    return reason if isinstance(reason, Mapping) else None
+def pauses_of(task: TaskRecord) -> tuple[JsonObject, ...]:
+    """The stored reasons of a task's stopped steps, in the order of the steps. They may be outdated: see
+    `present.view.shown_pauses`."""
+    if task.shown_pauses is not None:
+        return task.shown_pauses
+    stored = task.variables.get(PAUSE_REASONS)
+    return tuple(reason for reason in stored if isinstance(reason, Mapping)) if isinstance(stored, list) else ()

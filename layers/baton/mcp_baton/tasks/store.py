@@ -72,26 +72,14 @@ class StepWrite(Struct, frozen=True):
     timing: Timing | None = None
 
 
-class SetPause(Struct, frozen=True):
-    reason: JsonObject
-
-
-class ClearPause(Struct, frozen=True):
-    """Remove the pause reason, if it is still `expected`. Another one was stored by another writer."""
-
-    expected: JsonObject
-
-
-type PauseWrite = SetPause | ClearPause | None
-"""The change of `_workflow.pause_reason`; `None` does not change it."""
-
-
 class Batch(Struct, frozen=True):
     """Everything that one `UpdateItem` writes.
 
     Attributes:
         unchanged: Other steps, by their place, that must still have these statuses.
         same_version: Whether the task must be exactly as it was read: no other writer has changed it.
+        pauses: The reasons of all stopped steps, in the order of the steps; `None` does not change them. A batch with
+            reasons or steps requires the reasons that were read, and the statuses of the stopped steps.
         variables: Other task variables to set. The last writer wins.
         lists: Results of elements of unfinished lists, by step. They require `same_version`.
         result: The task's final result. With one, the task becomes `completed`.
@@ -107,7 +95,7 @@ class Batch(Struct, frozen=True):
     """
 
     steps: tuple[StepWrite, ...] = ()
-    pause: PauseWrite = None
+    pauses: tuple[JsonObject, ...] | None = None
     variables: Mapping[str, Json] = field(default_factory=dict)
     lists: Mapping[str, ListWrite] = field(default_factory=dict)
     removed: frozenset[str] = frozenset()

@@ -172,6 +172,11 @@ class Run:
         return pause_in(view_in_meta(self.meta).pause, self)
 
     @property
+    def pauses(self) -> tuple[Pause, ...]:
+        """The pause reasons of all stopped steps, in order."""
+        return tuple(pause_in(reason, self) for reason in view_in_meta(self.meta).pauses)
+
+    @property
     def completed(self) -> bool:
         """Whether its task is completed in the store."""
         return self.meta.get("task_status") == "completed"
@@ -246,7 +251,7 @@ class Result:
             return f"Result({outcome})"
         reason = f"recorded {self.meta['recorded']}: {self.meta.get('record_error')}"
         record_state = "recorded" if self.recorded else reason
-        return f"Result({outcome}, {record_state}{_status_text(structs.replace(view_in_meta(self.meta), pause=None))})"
+        return f"Result({outcome}, {record_state}{_status_text(structs.replace(view_in_meta(self.meta), pauses=()))})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -284,6 +289,11 @@ class Task:
             AttributeError: it is not paused.
         """
         return pause_in(self._view.pause, self)
+
+    @property
+    def pauses(self) -> tuple[Pause, ...]:
+        """The pause reasons of all stopped steps, in order."""
+        return tuple(pause_in(reason, self) for reason in self._view.pauses)
 
     @property
     def _view(self) -> TaskView:

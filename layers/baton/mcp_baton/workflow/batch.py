@@ -16,34 +16,33 @@ from mcp_baton.tasks.record import (
     StepStatus,
     TaskRecord,
     is_early,
-    pause_of,
     paused_step,
+    pauses_of,
     statuses_of,
 )
-from mcp_baton.tasks.store import Batch, ClearPause, ListResult, PauseWrite, SetPause, StepWrite
+from mcp_baton.tasks.store import Batch, ListResult, StepWrite
 from mcp_baton.tasks.values import list_in
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Succeeded
 from mcp_baton.workflow.definition_changes import Move, obsolete_variables, statuses_under
 from mcp_baton.workflow.host import Skip, Skipped, status_of, stored_result
 from mcp_baton.workflow.items import Items, merged_with
-from mcp_baton.workflow.pause import PauseReason
+from mcp_baton.workflow.pause import PauseReason, stored_pauses
 from mcp_baton.workflow.run import StepTrace
 
 
 def run_batch(
     task: TaskRecord,
     traces: Sequence[StepTrace],
-    pause: PauseReason | None,
+    pauses: Sequence[PauseReason],
     variables: TaskVariables,
     *,
-    finished: bool,
+    last: bool,
     move: Move | None = None,
     claim: Claim | None = None,
     release: bool = False,
     items: Mapping[str, Items] = MappingProxyType({}),
     same_version: bool = False,
-    watched: Collection[str] = (),
 ) -> Batch:
     """The batch of a run, or of the part of it that has not been written yet.
 
@@ -53,10 +52,11 @@ def run_batch(
 
     Args:
         traces: The steps that ran and have not been written.
+        pauses: Why steps of this run have stopped, in the order of the steps.
+        last: Whether the run has tried all steps that can run, so that no other step has stopped.
         move: The move to the run's definition, if the task was read with another one. If another request has moved the
             task meanwhile, it is not moved back: only the steps that it still has are written.
         items: The lists to write, with the results that the task has by now (`merged_items`).
-        watched: Steps whose statuses must be as they were read.
         same_version: Whether the task must be as it was read, because the batch depends on more than statuses.
     """
     pending_move = move if move and move.concerns(task) else None
@@ -69,7 +69,7 @@ def run_batch(
     writes = tuple(_writes(traces, statuses, items, early_names, ended_lists, is_last=release))
     written_names = {write.name for write in writes}
     users = {user for trace in traces if trace.step.name in written_names for user in trace.users}
-    unchanged = sorted((users.union(watched) - written_names) & statuses.keys())
+    unchanged = sorted((users - written_names) & statuses.keys())
     places = {name: index for index, name in enumerate(statuses)}
     new_statuses = statuses | {write.name: write.status for write in writes}
     for name, status in new_statuses.items():
@@ -77,14 +77,14 @@ def run_batch(
         early = variables.changed.get(f"{EARLY_PREFIX}{name}", is_early(task.variables, name))
         if early and status is StepStatus.COMPLETED:
             new_statuses[name] = StepStatus.PENDING
-    completed = finished and all(status.settled for status in new_statuses.values())
+    completed = last and not pauses and all(status.settled for status in new_statuses.values())
     ended = {name for name in items if _is_settled(new_statuses, name)}
     completed_lists = {write.name for write in writes if isinstance(write.result, ListResult)}
     ended_items = {f"{prefix}{name}" for name in ended for prefix in (ITEMS_PREFIX, ELEMENTS_PREFIX)}
     return Batch(
         steps=writes,
         unchanged={places[name]: statuses[name] for name in unchanged},
-        pause=_pause_write(task, pause, new_statuses, finished=finished),
+        pauses=_new_pauses(task, pauses, new_statuses, last=last),
         variables=variables.changed | (_progress(pending_move, statuses) if pending_move else {}),
         removed=variables.removed
         | outdated(writes)
@@ -186,16 +186,15 @@ def _is_skipped_by_condition(trace: StepTrace) -> bool:
     return isinstance(trace.outcome, Skipped) and trace.outcome.why is Skip.CONDITION
 
 
-def _pause_write(
-    task: TaskRecord, pause: PauseReason | None, new_statuses: Mapping[str, StepStatus], *, finished: bool
-) -> PauseWrite:
-    if pause and not new_statuses.get(pause.step, StepStatus.COMPLETED).settled:
-        return SetPause(pause.to_json())
-    stored_pause = pause_of(task)
-    if stored_pause is None:
-        return None
-    step_name = paused_step(stored_pause)
-    # The paused step is settled, or does not exist any more.
-    if finished or (step_name is not None and new_statuses.get(str(step_name), StepStatus.COMPLETED).settled):
-        return ClearPause(stored_pause)
-    return None
+def _new_pauses(
+    task: TaskRecord, pauses: Sequence[PauseReason], new_statuses: Mapping[str, StepStatus], *, last: bool
+) -> tuple[JsonObject, ...] | None:
+    """The reasons after the write. A step that is settled, or does not exist any more, has not stopped. Before its last
+    write, a run knows only some of the stopped steps."""
+    stored, new = pauses_of(task), {pause.step: pause.to_json() for pause in pauses}
+    kept = {} if last else {str(paused_step(reason)): reason for reason in stored}
+    reasons = kept | new
+    open_steps = [name for name, status in new_statuses.items() if not status.settled]
+    changed = stored_pauses([reasons[name] for name in open_steps if name in reasons])
+    # The last write requires the statuses of the stopped steps: another request may have completed one.
+    return None if changed == stored and not (last and changed) else changed

@@ -71,9 +71,10 @@ def _answers_in(content: JsonObject, fields: Mapping[str, Field], answer: str | 
 def unanswered_questions(run: EndedRun) -> MissingValues | None:
     """Return open questions to the user as one form; `None` if no question fits into a form. A question whose answer is
     an object has a form of its own."""
-    if not isinstance(run.pause, AnswersRequired):
+    pause = next((pause for pause in run.pauses if isinstance(pause, AnswersRequired)), None)
+    if pause is None:
         return None
-    questions = [question for question in run.pause.questions if question.of == "user"]
+    questions = [question for question in pause.questions if question.of == "user"]
     fields: dict[str, Field] = {}
     texts: list[str] = []
     for question in questions:
@@ -87,7 +88,7 @@ def unanswered_questions(run: EndedRun) -> MissingValues | None:
     if not fields:
         return None
     message = texts[0] if len(texts) == 1 else f"To {run.workflow.description.rstrip('.')}, answer these questions."
-    return MissingValues(run.pause.step, message, fields, tuple(fields), questions=True)
+    return MissingValues(pause.step, message, fields, tuple(fields), questions=True)
 
 
 def _object_form(schema: Mapping[str, Any]) -> tuple[dict[str, Field], tuple[str, ...]] | None:
@@ -103,16 +104,17 @@ def _object_form(schema: Mapping[str, Any]) -> tuple[dict[str, Field], tuple[str
     return {name: field for name, field in fields.items() if field}, tuple(inline_schema.get("required", ()))
 
 
-def missing_arguments(run: EndedRun, input_schema: JsonObject) -> MissingValues | None:
-    """Return what a person can be asked for, so that the run continues; `None` if the run also lacks something else.
+def missing_arguments(run: EndedRun, pause: PauseReason, input_schema: JsonObject) -> MissingValues | None:
+    """Return what a person can be asked for, so that a step continues; `None` if it also lacks something else.
 
     Args:
-        input_schema: The input schema of the tool at whose step the run stopped.
+        pause: Why the step has stopped.
+        input_schema: The input schema of its tool.
     """
-    step = run.workflow.step(run.pause.step) if run.pause else None
-    if step is None or run.pause is None:
+    step = run.workflow.step(pause.step)
+    if step is None:
         return None
-    names = _missing_names(run.pause, step, run.known)
+    names = _missing_names(pause, step, run.known)
     properties, definitions = input_schema.get("properties", {}), input_schema.get("$defs", {})
     if not names or not isinstance(properties, Mapping) or not isinstance(definitions, Mapping):
         return None
@@ -223,11 +225,14 @@ def _missing_values(request: Request, run: EndedRun) -> MissingValues | None:
     can_ask = request.envelope.is_known and declares(request.envelope.capabilities, "elicitation")
     if not is_stored or not can_ask or not (request.stateless or request.exchange.may_ask):
         return None
-    step = run.workflow.step(run.pause.step) if run.pause else None
-    tool = request.server.tools.get(step.tool or "") if step else None
-    if tool is None or not run.workflow.ask:
-        return unanswered_questions(run)
-    return missing_arguments(run, tool.input_schema)
+    for pause in run.pauses:
+        step = run.workflow.step(pause.step)
+        tool = request.server.tools.get(step.tool or "") if step and run.workflow.ask else None
+        missing = missing_arguments(run, pause, tool.input_schema) if tool else None
+        missing = unanswered_questions(run) if isinstance(pause, AnswersRequired) else missing
+        if missing is not None:
+            return missing
+    return None
 
 
 def _ask_person(

@@ -16,15 +16,13 @@ from mcp_baton.tasks.record import (
     ITEMS_PREFIX,
     StepProgress,
     StepStatus,
-    pause_of,
-    paused_step,
 )
-from mcp_baton.tasks.store import Batch, ClearPause, ListResult, PauseWrite, SetPause, StepWrite, Timing
+from mcp_baton.tasks.store import Batch, ListResult, StepWrite, Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.outcomes import Failed, Outcome, Succeeded
 from mcp_baton.workflow.host import status_of, stored_result
 from mcp_baton.workflow.items import Items, failed_items, item_name
-from mcp_baton.workflow.pause import FailedItem, StepFailed, pause_after
+from mcp_baton.workflow.pause import FailedItem, StepFailed, pause_after, pause_at
 from mcp_baton.workflow.plan import Comparison, Plan, Planned
 from mcp_baton.workflow.sources import Found
 from mcp_baton.workflow.stored_calls import stored_call
@@ -249,7 +247,7 @@ def continuation_batch(
     extra: dict[str, Json] = {} if write else {f"{EXTRA_PREFIX}{call.tool}": stored_result(outcome)}
     return Batch(
         steps=(write,) if write else (),
-        pause=_pause_write(plan, write, call, outcome),
+        pauses=_pauses_after(plan, write, call, outcome) if write else None,
         variables=variables.changed | extra,
         removed=variables.removed,
     )
@@ -269,7 +267,8 @@ def _item_batch(
     name, status = candidate.step["name"], StepStatus(candidate.step["status"])
     items = plan.items_of(name) or Items([], {})
     stored_names, errors = {f"{ITEMS_PREFIX}{name}", f"{ELEMENTS_PREFIX}{name}"}, _item_errors(plan, name)
-    unapproved_count = plan.pause.unapproved_count if isinstance(plan.pause, StepFailed) else 0
+    pause = pause_at(name, plan.pauses)
+    unapproved_count = pause.unapproved_count if isinstance(pause, StepFailed) else 0
     if unapproved_count and item not in errors:
         unapproved_count -= 1
     if isinstance(outcome, Succeeded):
@@ -284,7 +283,7 @@ def _item_batch(
         steps = (StepWrite(candidate.index, name, status, StepStatus.COMPLETED, result, timing=timing),)
     return Batch(
         steps=steps,
-        pause=_pause_of_list(plan, candidate.step, tool, outcome, errors, items, unapproved_count),
+        pauses=_pauses_after_item(plan, candidate.step, tool, outcome, errors, items, unapproved_count),
         variables=variables.changed,
         lists={name: items.to_write()} if items.stored or not is_done else {},
         removed=variables.removed | (stored_names & plan.task.variables.keys() if is_done else set()),
@@ -293,12 +292,11 @@ def _item_batch(
 
 
 def _item_errors(plan: Plan, name: str) -> dict[int, str]:
-    if not isinstance(plan.pause, StepFailed) or plan.pause.step != name:
-        return {}
-    return {item.index: item.error for item in plan.pause.failed_items}
+    pause = pause_at(name, plan.pauses)
+    return {item.index: item.error for item in pause.failed_items} if isinstance(pause, StepFailed) else {}
 
 
-def _pause_of_list(
+def _pauses_after_item(
     plan: Plan,
     progress: StepProgress,
     tool: str,
@@ -306,26 +304,26 @@ def _pause_of_list(
     errors: Mapping[int, str],
     items: Items,
     unapproved_count: int,
-) -> PauseWrite:
-    """The change of the pause reason. It names the calls that have failed and not succeeded since."""
-    name, stored_pause = progress["name"], pause_of(plan.task)
+) -> tuple[JsonObject, ...] | None:
+    """The reasons after the call of an element. That of the list names the calls that have failed and not succeeded
+    since."""
+    name = progress["name"]
+    stored_pause = pause_at(name, plan.pauses)
     # A step is failed only when all its calls have been made, except those that a person has not approved.
     count = len(items.open) - unapproved_count if progress["status"] == StepStatus.FAILED else len(errors)
     error = failed_items(errors, count, len(items.elements), unapproved_count)
     if isinstance(outcome, Failed):
         step = plan.workflow.step(name) if plan.workflow else None
         pause = pause_after(replace(outcome, error=error), step, name, tool)
-    elif stored_pause is None or paused_step(stored_pause) != name:
-        return None
-    elif not items.open or (isinstance(plan.pause, StepFailed) and not count):
-        return ClearPause(stored_pause)
-    elif isinstance(plan.pause, StepFailed):
-        pause = replace(plan.pause, error=error)
+    elif not items.open or (isinstance(stored_pause, StepFailed) and not count):
+        return plan.pauses_with(name, None)
+    elif isinstance(stored_pause, StepFailed):
+        pause = replace(stored_pause, error=error)
     else:
-        return None  # the other elements still need what the reason says
+        return None  # the other elements still need what the reason says, if there is one
     failures = tuple(FailedItem(index, error) for index, error in sorted(errors.items()))
     details = replace(pause, failed_items=failures, failed_count=count, unapproved_count=unapproved_count)
-    return SetPause(details.to_json())
+    return plan.pauses_with(name, details)
 
 
 def _matching_candidate(
@@ -351,13 +349,12 @@ def _step_write(
     return StepWrite(index, step["name"], status, status_of(outcome), stored_result(outcome), arguments, timing)
 
 
-def _pause_write(plan: Plan, write: StepWrite | None, call: ContinuationCall, outcome: Outcome) -> PauseWrite:
-    if write is None:
-        return None
-    if isinstance(outcome, Failed):
-        step = plan.workflow.step(write.name) if plan.workflow else None
-        # The key is a digest, from which a short secret could be guessed.
-        key = None if plan.hidden(write.name, call.arguments) else call.key
-        return SetPause(pause_after(outcome, step, write.name, call.tool, key=key).to_json())
-    stored_pause = pause_of(plan.task)
-    return ClearPause(stored_pause) if stored_pause is not None and paused_step(stored_pause) == write.name else None
+def _pauses_after(
+    plan: Plan, write: StepWrite, call: ContinuationCall, outcome: Outcome
+) -> tuple[JsonObject, ...] | None:
+    if isinstance(outcome, Succeeded):
+        return plan.pauses_with(write.name, None)
+    step = plan.workflow.step(write.name) if plan.workflow else None
+    # The key is a digest, from which a short secret could be guessed.
+    key = None if plan.hidden(write.name, call.arguments) else call.key
+    return plan.pauses_with(write.name, pause_after(outcome, step, write.name, call.tool, key=key))

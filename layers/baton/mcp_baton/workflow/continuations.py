@@ -12,8 +12,8 @@ from mcp_baton.exceptions import Conflict, OutcomeUnknown, StoreError, TaskFinis
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.keys import step_key
-from mcp_baton.tasks.record import StepStatus, TaskRecord, pause_of, paused_step, statuses_of
-from mcp_baton.tasks.store import Batch, SetPause, Timing, write_decided
+from mcp_baton.tasks.record import StepStatus, TaskRecord, statuses_of
+from mcp_baton.tasks.store import Batch, Timing, write_decided
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import RECORDINGS_LOST
 from mcp_baton.tools.approval import NotApproved
@@ -180,14 +180,15 @@ class Continuation(Struct, frozen=True):
             return plan
 
         def decide(current: TaskRecord) -> Batch:
-            stored_pause = pause_of(current)
-            is_paused_here = stored_pause is None or paused_step(stored_pause) == step.name
             if statuses_of(current).get(step.name, StepStatus.COMPLETED).settled:
                 return Batch()
-            pause = SetPause(approval_pause(step.name, refusal).to_json())
-            return Batch(
-                pause=pause if is_paused_here and not self.place.is_item else None, variables=self.variables.changed
+            current_plan = plan_of(self.request.server, current)
+            # Another step may have stopped the run. In a workflow without parallel steps, its reason stays.
+            is_shown = not self.place.is_item and (
+                current_plan.is_parallel or all(pause.step == step.name for pause in current_plan.pauses)
             )
+            pauses = current_plan.pauses_with(step.name, approval_pause(step.name, refusal)) if is_shown else None
+            return Batch(pauses=pauses, variables=self.variables.changed)
 
         try:
             store, _ = self.request.own_tasks()

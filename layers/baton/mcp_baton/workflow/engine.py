@@ -237,18 +237,19 @@ class Engine:
     def _finish(self, run: OpenRun) -> EndedRun:
         run.take_answers()
         while True:
-            stop = self._run_steps(run)
+            self._run_steps(run)
             run.note_job(self._host.job_id)
-            if isinstance(stop, TaskOver | Superseded):
+            over = run.over
+            if over is not None:
                 run.note_write_failed(over=True)
                 break
-            over = self._write(run, stop, finished=stop is None, last=True)
+            over = self._write(run, last=True)
             if over is None and self._take_settled(run):
                 continue
-            # If the task has expired or was deleted, the pause is kept: the client can still make the remaining calls.
-            stop = stop if over is None or over == TaskOver(None) else over
+            # If the task has expired or was deleted, the pauses are kept: the client can still make the other calls.
+            over = None if over == TaskOver(None) else over
             break
-        return self._with_repeats(run, run.ended(stop))
+        return self._with_repeats(run, run.ended(over))
 
     def _take_settled(self, run: OpenRun) -> bool:
         """Take the results of stopped steps that callbacks and continuations have completed until the last write, which
@@ -269,8 +270,8 @@ class Engine:
             return False
         return True
 
-    def _run_steps(self, run: OpenRun) -> Stop | None:
-        """Make all calls that can be made; return why the run stops before every step is settled, if it does."""
+    def _run_steps(self, run: OpenRun) -> None:
+        """Make all calls that can be made. Steps that could not be settled are in `run.stops`."""
         threads = self._host.threads() if run.workflow.is_parallel else None
         try:
             while True:
@@ -283,7 +284,7 @@ class Engine:
                     self._end(run, threads.next())
                 else:
                     run.update_questions(self._host)
-                    return run.stop
+                    return
         finally:
             if threads is not None:
                 threads.close()
@@ -366,8 +367,7 @@ class Engine:
         else:
             result = self._failed(run, call, Failed(callback.timed_out), "")
         self._end(run, result)
-        pause = None if isinstance(result.stop, TaskOver | Superseded) else result.stop
-        over = self._write(run, pause, finished=False, last=False)
+        over = self._write(run, last=False)
         if over is not None:
             run.stop_at(step, over)
             return
@@ -593,7 +593,7 @@ class Engine:
         self._end(run, CallEnded(StepCall(step), trace, stop))
 
     def _checkpoint(self, run: OpenRun, step: Step) -> None:
-        over = self._write(run, None, finished=False, last=False)
+        over = self._write(run, last=False)
         if over is not None:
             run.stop_at(step, over)
 
@@ -631,7 +631,7 @@ class Engine:
 
     # The write
 
-    def _write(self, run: OpenRun, pause: PauseReason | None, *, finished: bool, last: bool) -> Over | None:
+    def _write(self, run: OpenRun, *, last: bool) -> Over | None:
         """Write what has not been written; the last write releases the claim.
 
         If the write fails, the client still gets the reply (docs/workflows.md, Without a task).
@@ -659,14 +659,13 @@ class Engine:
             return run_batch(
                 task,
                 traces,
-                pause,
+                run.pauses,
                 run.variables,
-                finished=finished,
+                last=last,
                 move=run.move,
                 claim=claim,
                 release=releases,
                 items=items,
-                watched=run.waiting_for_callbacks() if last else (),
                 same_version=bool(items or run.unsure),
             )
 

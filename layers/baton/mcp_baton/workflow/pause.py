@@ -4,14 +4,15 @@ One class is one reason: its members, and what lets the workflow continue. `Paus
 `present/sentences.py` has their sentences.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Self, get_args
 
 from msgspec import Struct, ValidationError, convert, field, structs, to_builtins
 
-from mcp_baton.protocol.json import JsonObject
+from mcp_baton.protocol.json import JsonObject, json_size
+from mcp_baton.tasks.record import paused_step
 from mcp_baton.tools.approval import NotApproved
 from mcp_baton.tools.outcomes import MAX_INVALID_FIELDS, Failed, Failure, InvalidField
 from mcp_baton.workflow.steps.step import Step
@@ -21,6 +22,17 @@ MAX_REASON_TEXT_CHARS: Final = 4_000
 
 MAX_REASON_FIELD_CHARS: Final = 500
 """Characters of a text in a list of a stored reason."""
+
+MAX_REASONS_BYTES: Final = 4_096
+MAX_STOP_BYTES: Final = 128
+"""Several stored reasons share so many bytes, and so many more for each of them. A step that has stopped has no stored
+result and call, for which the head has room."""
+
+SHARED_TEXTS: Final = (1_000, 250, 60)
+"""Characters of a text in several reasons: the first length with which they fit."""
+
+FREE_TEXTS: Final = frozenset({"error", "problem", "message", "reason", "question", "condition", "resource"})
+"""The members that are texts for people. The others are names and times."""
 
 
 class Remedy(StrEnum):
@@ -287,7 +299,8 @@ def approval_pause(step: str, approval: NotApproved) -> ApprovalRequired | Appro
 
 
 class Waiting(Reason, frozen=True, tag="waiting"):
-    """The step waits for a callback or a time. `until` is ISO 8601 in UTC."""
+    """The step waits for a callback or a time. `until` is ISO 8601 in UTC. `over` is computed when a task is read, and
+    never stored: the callback has arrived, or the time has come."""
 
     remedy = Remedy.WAIT
 
@@ -295,6 +308,7 @@ class Waiting(Reason, frozen=True, tag="waiting"):
     waits_for: str = field(name="for")
     until: str
     suggested_tool: str
+    over: bool = False
 
     @property
     def until_ms(self) -> int:
@@ -355,11 +369,54 @@ def parse_pause(stored: JsonObject | None) -> PauseReason | None:
     return reason
 
 
-def refused_arguments(step: Step, pause: PauseReason | None) -> frozenset[str]:
-    """The arguments of a step whose values do not satisfy the tool's input schema, if the pause says so."""
-    if pause is None or pause.step != step.name:
-        return frozenset()
-    return pause.refused_arguments & step.arguments.keys()
+def parse_pauses(stored: Iterable[JsonObject]) -> tuple[PauseReason, ...]:
+    """The reasons that this version of Baton knows."""
+    return tuple(reason for reason in map(parse_pause, stored) if reason is not None)
+
+
+def stored_pauses(reasons: Sequence[JsonObject]) -> tuple[JsonObject, ...]:
+    """The reasons as they are stored. Several ones share a bound: their texts are cut, and the last ones are left out
+    if that is not enough."""
+    if len(reasons) < 2:
+        return tuple(reasons)
+    bound = MAX_REASONS_BYTES + MAX_STOP_BYTES * len(reasons)
+    fitting = list(reasons)
+    for limit in SHARED_TEXTS:
+        if json_size(fitting) > bound:
+            fitting = [_cut_texts(reason, limit) for reason in reasons]
+    while json_size(fitting) > bound:
+        fitting.pop()
+    return tuple(fitting)
+
+
+def with_pause(
+    stored: Sequence[JsonObject], step: str, reason: PauseReason | None, steps: Sequence[str]
+) -> tuple[JsonObject, ...]:
+    """The stored reasons with another one of this step, or without one.
+
+    Args:
+        steps: The names of all steps, in order.
+    """
+    others = [other for other in stored if paused_step(other) != step]
+    reasons = others if reason is None else [*others, reason.to_json()]
+    places = {name: index for index, name in enumerate(steps)}
+    return stored_pauses(sorted(reasons, key=lambda each: places.get(str(paused_step(each)), len(places))))
+
+
+def suspends(pauses: Sequence[PauseReason]) -> bool:
+    """Whether steps have stopped, and all of them only wait: for a person, a callback or a time."""
+    return bool(pauses) and all(isinstance(pause, ApprovalRequired | Waiting) for pause in pauses)
+
+
+def pause_at(step: str, pauses: Iterable[PauseReason]) -> PauseReason | None:
+    """Why a step has stopped; `None` if it has not."""
+    return next((pause for pause in pauses if pause.step == step), None)
+
+
+def refused_arguments(step: Step, pauses: Iterable[PauseReason]) -> frozenset[str]:
+    """The arguments of a step whose values do not satisfy the tool's input schema, if its reason says so."""
+    pause = pause_at(step.name, pauses)
+    return frozenset() if pause is None else pause.refused_arguments & step.arguments.keys()
 
 
 def pause_after(
@@ -384,6 +441,16 @@ def pause_after(
         outcome_unknown=unknown,
         idempotency_key=key if unknown else None,
     )
+
+
+def _cut_texts(value: Any, limit: int) -> Any:
+    """A stored reason with shorter texts for people."""
+    if isinstance(value, Mapping):
+        return {
+            name: _cut(member, limit) if name in FREE_TEXTS else _cut_texts(member, limit)
+            for name, member in value.items()
+        }
+    return [_cut_texts(member, limit) for member in value] if isinstance(value, list) else value
 
 
 def _cut(value: Any, limit: int) -> Any:

@@ -17,7 +17,7 @@ from mcp_baton.tasks.record import (
     StepStatus,
     TaskRecord,
     is_early,
-    pause_of,
+    pauses_of,
     steps_of,
 )
 from mcp_baton.tasks.values import holds, outside_bytes
@@ -25,7 +25,7 @@ from mcp_baton.tools.secrets import Secrets, secret_placeholder
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.definition_changes import given_secrets, has_secrets
 from mcp_baton.workflow.items import Items
-from mcp_baton.workflow.pause import PauseReason, parse_pause, refused_arguments
+from mcp_baton.workflow.pause import PauseReason, parse_pauses, refused_arguments, with_pause
 from mcp_baton.workflow.repeats import Canonical, Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, NotGiven
 from mcp_baton.workflow.secrets import contains_argument, hidden_in, secrets_in_call
@@ -161,9 +161,21 @@ class Plan:
         return steps_of(self.task)
 
     @cached_property
-    def pause(self) -> PauseReason | None:
-        """The task's stored pause reason."""
-        return parse_pause(pause_of(self.task))
+    def pauses(self) -> tuple[PauseReason, ...]:
+        """The stored reasons of the task's stopped steps, in order."""
+        return parse_pauses(pauses_of(self.task))
+
+    @property
+    def is_parallel(self) -> bool:
+        return self.workflow is not None and self.workflow.is_parallel
+
+    def pauses_with(self, name: str, reason: PauseReason | None) -> tuple[JsonObject, ...] | None:
+        """The reasons to store after a call of a step that has stopped, or not any more; `None` if they do not change.
+        Without parallel steps there is at most one."""
+        stored = pauses_of(self.task)
+        others = stored if reason is None or self.is_parallel else ()
+        pauses = with_pause(others, name, reason, [step["name"] for step in self.steps])
+        return None if pauses == stored else pauses
 
     @cached_property
     def known(self) -> Known | None:
@@ -330,4 +342,4 @@ class Plan:
 
     def refused(self, step: Step) -> frozenset[str]:
         """The arguments of a step that the tool's schema has refused, by the stored pause reason."""
-        return refused_arguments(step, self.pause)
+        return refused_arguments(step, self.pauses)

@@ -18,7 +18,7 @@ from mcp_baton.tools.secrets import secret_placeholder
 from mcp_baton.tools.templates import as_text, encoded, fill, placeholders
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, Workflow
 from mcp_baton.workflow.items import item_name
-from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, refused_arguments
+from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, Waiting, refused_arguments
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.resolve import Known, NoElement, NoField, NoneOf, NoOutput, NotGiven, NoVariable, Resolution
 from mcp_baton.workflow.server_view import ServerView
@@ -28,6 +28,9 @@ from mcp_baton.workflow.steps.step import Step
 from mcp_baton.workflow.steps.wait import Wait
 
 NO_ARGUMENTS: Final[JsonObject] = MappingProxyType({})
+
+UNATTENDED: Final = frozenset({Remedy.DECISION, Remedy.WAIT})
+"""What lets a step continue without a call of the model."""
 
 
 class Requirements(Protocol):
@@ -102,24 +105,25 @@ def next_calls(
     if workflow is None or known is None or plan.task.status.terminal:
         return []
     resume_handle = Handle(plan.task.task_id, workflow) if workflow.has_workflow_tool else None
-    return RemainingCalls(known, tools, plan.pause, handle, resume_handle).entries(with_failed=with_failed)
+    return RemainingCalls(known, tools, plan.pauses, handle, resume_handle).entries(with_failed=with_failed)
 
 
 class RemainingCalls(Struct, frozen=True):
     """The calls that remain of a workflow, for the handoff and for `next`.
 
     Attributes:
-        pause: Why the last run stopped; `None` if nothing stops the next one.
+        pauses: Why steps have stopped, in the order of the steps; empty if nothing stops the next run.
         handle: Names the task in the calls of tools; `None` for calls that name it otherwise.
         resume_handle: Names the task in the call that lets the server continue; `None` if the server cannot.
+        read_resources: Which resources of the stopped steps were read, as the steps declare them.
     """
 
     known: Known
     tools: Requirements
-    pause: PauseReason | None = None
+    pauses: tuple[PauseReason, ...] = ()
     handle: Handle | None = None
     resume_handle: Handle | None = None
-    read_resources: frozenset[str] = frozenset()
+    read_resources: Mapping[str, frozenset[str]] = MappingProxyType({})
 
     def steps(self) -> list[Step]:
         """The remaining steps that the model has to do itself. The server runs all others when it continues. A call
@@ -133,22 +137,28 @@ class RemainingCalls(Struct, frozen=True):
         return [index for index in open_elements if not is_denied(self.known.variables, item_name(step.name, index))]
 
     def _steps(self) -> list[Step]:
-        open_steps, remedy, pause = self.known.open_steps, self.remedy, self.pause
-        if remedy is Remedy.NONE or (remedy in (Remedy.DECISION, Remedy.WAIT) and self.resume_handle is not None):
+        open_steps, remedies = self.known.open_steps, self.remedies
+        if remedies == {Remedy.NONE} or (remedies and remedies <= UNATTENDED and self.resume_handle is not None):
             return []
         if self.resume_handle is None or self.resume_handle.tool is None:
             steps = [step for step in open_steps if step.client_can_do]
             return steps if self.handle is not None else steps[: self.visible_count(steps)]
-        if pause is None or pause.is_for_the_operator or pause.server_can_continue or pause.remedy is Remedy.ANSWERS:
-            return []
-        paused_step = next((step for step in open_steps if step.name == pause.step), None)
-        if paused_step is None:
-            return []
-        if paused_step.tool is not None:
-            return [paused_step]
+        stopped_steps = [step for step in open_steps if step.name in self._needing_the_model]
+        if all(step.tool is not None for step in stopped_steps):
+            return stopped_steps
         # The model's reading of a resource is not recorded, so the server would stop there again.
         steps = [step for step in open_steps if self.known.decide_condition(step) is True]
         return [step for step in steps if step.client_can_do and self._has_calls(step)]
+
+    @property
+    def _needing_the_model(self) -> set[str]:
+        """The stopped steps whose calls the model has to make."""
+        remedies = (Remedy.CALLS, Remedy.VALUES)
+        return {
+            pause.step
+            for pause in self.pauses
+            if self.remedy_of(pause) in remedies and not (pause.is_for_the_operator or pause.server_can_continue)
+        }
 
     def _has_calls(self, step: Step) -> bool:
         """Whether a step is no list, or one that may have elements without a result."""
@@ -162,17 +172,22 @@ class RemainingCalls(Struct, frozen=True):
         uses = [any(step.uses(callback.binding) for callback in callbacks) for step in steps]
         return uses.index(True) if True in uses else len(steps)
 
-    @property
-    def remedy(self) -> Remedy | None:
-        """What lets the workflow continue. A wait that has failed cannot be repeated."""
-        step = None if self.pause is None else self.known.workflow.step(self.pause.step)
-        if isinstance(step, Wait) and isinstance(self.pause, StepFailed):
+    def remedy_of(self, pause: PauseReason) -> Remedy:
+        """What lets a stopped step continue. A wait that has failed cannot be repeated."""
+        step = self.known.workflow.step(pause.step)
+        if isinstance(step, Wait) and isinstance(pause, StepFailed):
             return Remedy.NONE
-        return self.pause.remedy if self.pause else None
+        return Remedy.SERVER if isinstance(pause, Waiting) and pause.over else pause.remedy
+
+    @property
+    def remedies(self) -> set[Remedy]:
+        """What lets the stopped steps continue. Steps that cannot continue only count if no other step can."""
+        remedies = set(map(self.remedy_of, self.pauses))
+        return remedies - {Remedy.NONE} or remedies
 
     def answer_call(self) -> JsonObject | None:
         """The call that answers all open questions. Without a task, it may have to start the workflow."""
-        if self.pause is None or self.pause.remedy is not Remedy.ANSWERS:
+        if Remedy.ANSWERS not in self.remedies:
             return None
         answers: JsonObject = {name: f"<{text}>" for name, text in self.known.open_questions().items()}
         if not answers:
@@ -190,25 +205,27 @@ class RemainingCalls(Struct, frozen=True):
         """
         if not self.known.open_steps:
             return self.resume_handle.complete_call() if self.resume_handle else []
-        if self.pause is not None and self.pause.remedy is Remedy.ANSWERS:
-            answer = self.answer_call()
-            return [answer] if answer else []
-        if self.remedy is Remedy.NONE:
+        if self.remedies == {Remedy.NONE}:
             return self.resume_handle.cancel_call() if self.resume_handle else []
+        answer = self.answer_call()
+        if answer is not None and self.resume_handle is None:
+            return [answer]  # without a task, it starts the workflow again
         resume_calls = self.resume_handle.resume_call() if self.resume_handle else []
-        steps = self.steps() if with_failed or not self._fails_again else ()
-        calls = [entry for step in steps for entry in self.entries_of(step)]
-        return [*(call for call in calls if call not in resume_calls), *resume_calls]
+        calls = [entry for step in self._steps_of_entries(with_failed) for entry in self.entries_of(step)]
+        calls = [call for call in calls if call not in resume_calls]
+        return [*calls, answer] if answer else [*calls, *resume_calls]
 
-    @property
-    def _fails_again(self) -> bool:
-        """Whether a call has failed and would fail again. Only texts suggest it, with what to correct."""
-        pause = self.pause
-        return isinstance(pause, StepFailed) and not (pause.retryable or pause.asks_client or pause.resource)
+    def _steps_of_entries(self, with_failed: bool) -> list[Step]:
+        """The steps whose calls are suggested as data. A call that has failed and would fail again is only suggested in
+        texts, with what to correct; so are the calls after it, if the model has to make them in order."""
+        steps = self.steps()
+        failing = {pause.step for pause in self.pauses if _fails_again(pause)} if not with_failed else set()
+        is_ordered = self.resume_handle is None or self.resume_handle.tool is None
+        return [] if failing and is_ordered else [step for step in steps if step.name not in failing]
 
     def suggests_call(self) -> bool:
         """Whether the handoff suggests a call that continues the workflow."""
-        return self.remedy is not Remedy.NONE and bool(self.steps() or self.entries())
+        return self.remedies != {Remedy.NONE} and bool(self.steps() or self.entries())
 
     def entries_of(self, step: Step) -> Iterator[JsonObject]:
         """The remaining calls of one step, as in `entries`."""
@@ -265,7 +282,7 @@ class RemainingCalls(Struct, frozen=True):
         for name in sorted(required - step.arguments.keys() - answers.keys()):
             arguments[name] = _missing(name)
         arguments |= {name: known.shown_value(value, None) for name, value in answers.items()}
-        return arguments | {name: f"<invalid: {name}>" for name in refused_arguments(step, self.pause)}
+        return arguments | {name: f"<invalid: {name}>" for name in refused_arguments(step, self.pauses)}
 
     def _may_come(self, resolution: Resolution, source: Source, step: Step) -> bool:
         """Whether a source that has no value now can get one later, so that its placeholder will work."""
@@ -297,6 +314,10 @@ class RemainingCalls(Struct, frozen=True):
             if isinstance(resolution, Found) and not known.is_lost(source) and is_long(resolution.value):
                 total += json_size(resolution.value)
         return not self.tools.carries(total)
+
+
+def _fails_again(pause: PauseReason) -> bool:
+    return isinstance(pause, StepFailed) and not (pause.retryable or pause.asks_client or pause.resource)
 
 
 def uris_of(step: Step, known: Known) -> dict[str, str]:

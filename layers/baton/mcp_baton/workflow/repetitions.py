@@ -6,12 +6,12 @@ it starts. An equal call finds that task, and replies with it instead of startin
 """
 
 import logging
-from typing import Final, cast
+from typing import Final
 
 from mcp_baton.exceptions import BatonError, StoreBusy, StoreError, StoreUnavailable, TaskNotFound
 from mcp_baton.protocol.json import JsonObject, dumps, dumps_spaced
 from mcp_baton.protocol.state import KeyUnavailable
-from mcp_baton.tasks.record import PAUSE_REASON, TaskRecord, TaskStatus, epoch_ms
+from mcp_baton.tasks.record import TaskRecord, TaskStatus, epoch_ms, pauses_of
 from mcp_baton.tasks.starts import Start
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import REPEATED_CALLS
@@ -19,7 +19,7 @@ from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.asking import declares
 from mcp_baton.workflow.definition import NEW_TASK, Workflow
 from mcp_baton.workflow.lease import lease_end
-from mcp_baton.workflow.pause import AnswersRequired, parse_pause
+from mcp_baton.workflow.pause import AnswersRequired, parse_pauses
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.server_view import may_use
 from mcp_baton.workflow.times import milliseconds
@@ -168,10 +168,10 @@ class Starter:
         envelope = self._request.envelope
         if not envelope.is_known or not declares(envelope.capabilities, "elicitation"):
             return False
-        pause = parse_pause(cast("JsonObject | None", task.variables.get(PAUSE_REASON)))
-        if isinstance(pause, AnswersRequired):
-            return any(question.of == "user" for question in pause.questions)
-        return self._workflow.ask and pause is not None and bool(pause.missing_arguments)
+        pauses = parse_pauses(pauses_of(task))
+        questions = [question for pause in pauses if isinstance(pause, AnswersRequired) for question in pause.questions]
+        is_asking = self._workflow.ask and any(pause.missing_arguments for pause in pauses)
+        return is_asking or any(question.of == "user" for question in questions)
 
     def _has_named_workflow(self, job: TaskRecord) -> bool:
         """Whether the task is a background call, and a client has continued or ended the task of its workflow."""

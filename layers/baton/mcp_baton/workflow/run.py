@@ -41,8 +41,8 @@ from mcp_baton.workflow.pause import (
     FailedItem,
     PauseReason,
     StepFailed,
-    Waiting,
     pause_after,
+    suspends,
 )
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
@@ -255,14 +255,14 @@ class EndedRun(Struct, frozen=True):
     Attributes:
         known: Arguments, statuses, outputs and variables at the end of the run.
         traces: The steps that ran, in order. A resumed run also has those that were completed before.
-        stop: Why the run stopped; `None` if it completed.
-        stops: Why steps could not be settled, in the order of the steps. Without parallel steps, it has at most one.
+        pauses: Why steps have stopped, in the order of the steps. Without parallel steps, it has at most one.
         task: The stored task; `None` for a run without a task.
+        over: Why the run could not end its task: the task was over, or had another run.
         persisted: Whether the store has everything that happened.
         stored: Whether the last write was made.
         oversized: The task variables whose values were too large to store.
         refused: The answers that were not stored, because another call had used the earlier answers.
-        blocked: The step that the pause names, if it could not run.
+        blocked: The stopped steps that could not run.
         repeated: The steps of this run that an interrupted earlier run may have run, too.
         open_repeats: The open steps that an interrupted earlier run may have run.
         unrecorded: The steps of this run that are not recorded, or may not be recorded.
@@ -271,14 +271,14 @@ class EndedRun(Struct, frozen=True):
 
     known: Known
     traces: tuple[StepTrace, ...]
-    stop: Stop | None
+    pauses: tuple[PauseReason, ...]
     task: TaskRecord | None
+    over: Over | None = None
     persisted: Persisted = True
     stored: bool = True
     oversized: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
-    blocked: Blocked | None = None
-    stops: tuple[Stop, ...] = ()
+    blocked: tuple[Blocked, ...] = ()
     repeated: tuple[Repeat, ...] = ()
     open_repeats: tuple[Repeat, ...] = ()
     unrecorded: tuple[Repeat, ...] = ()
@@ -289,12 +289,11 @@ class EndedRun(Struct, frozen=True):
         return self.known.workflow
 
     @property
-    def read_resources(self) -> frozenset[str]:
-        """Which resources of the step where the run stopped were fetched, as the step declares them."""
-        if self.blocked:
-            return self.blocked.read_resources
-        step = self.pause.step if self.pause else None
-        return next((trace.read_resources for trace in self.traces if trace.step.name == step), frozenset())
+    def read_resources(self) -> dict[str, frozenset[str]]:
+        """Which resources of the stopped steps were fetched, as the steps declare them."""
+        steps = {pause.step for pause in self.pauses}
+        read = {trace.step.name: trace.read_resources for trace in self.traces if trace.step.name in steps}
+        return read | {blocked.step.name: blocked.read_resources for blocked in self.blocked}
 
     @property
     def changed_arguments(self) -> dict[str, Json]:
@@ -310,8 +309,13 @@ class EndedRun(Struct, frozen=True):
 
     @property
     def pause(self) -> PauseReason | None:
-        """Why the run paused; `None` if it completed, or if its task was over or had another run."""
-        return None if isinstance(self.stop, TaskOver | Superseded) else self.stop
+        """Why the first of the stopped steps has stopped; `None` if no step has."""
+        return self.pauses[0] if self.pauses else None
+
+    @property
+    def suspends(self) -> bool:
+        """Whether its stopped steps only wait: for a person, a callback or a time."""
+        return suspends(self.pauses)
 
     @property
     def statuses(self) -> Mapping[str, StepStatus]:
@@ -398,27 +402,34 @@ class OpenRun:
         self.is_over = self.is_over or isinstance(stop, TaskOver | Superseded)
 
     @property
-    def stop(self) -> Stop | None:
-        """Why the run stops: its task is over, or the reason of the first step that could not be settled."""
-        stops = self.all_stops
-        return next((stop for stop in stops if isinstance(stop, TaskOver | Superseded)), stops[0] if stops else None)
+    def over(self) -> Over | None:
+        """Why the run cannot write to its task any more."""
+        return next((stop for stop, _ in self.stops.values() if isinstance(stop, TaskOver | Superseded)), None)
 
     @property
-    def all_stops(self) -> list[Stop]:
-        """Why steps could not be settled, in the order of the steps."""
-        return [self.stops[step.name][0] for step in self.workflow.steps if step.name in self.stops]
+    def pauses(self) -> list[PauseReason]:
+        """Why steps have stopped, in the order of the steps."""
+        stops = (self.stops[step.name][0] for step in self.workflow.steps if step.name in self.stops)
+        return [stop for stop in stops if not isinstance(stop, TaskOver | Superseded)]
 
     def update_questions(self, host: Host) -> None:
-        """Ask all questions whose values are known now. Steps that ran at the same time may have ended after the run
-        has stopped at the first question."""
+        """Let the first stopped question ask all questions whose values are known now, and the others only themselves.
+        Steps that ran at the same time may have ended after the run has stopped at the first question."""
+        is_first = True
         for step in self.workflow.steps:
             stop, blocked = self.stops.get(step.name, (None, None))
-            if isinstance(stop, AnswersRequired):
-                self.stops[step.name] = self.known.answers_pause(step, host), blocked
+            if not isinstance(stop, AnswersRequired):
+                continue
+            pause = self.known.answers_pause(step, host)
+            if isinstance(pause, AnswersRequired) and not is_first:
+                own_questions = tuple(question for question in pause.questions if question.name == step.name)
+                pause = structs.replace(pause, questions=own_questions)
+            self.stops[step.name] = pause, blocked
+            is_first = False
 
     def note_job(self, job_id: str | None) -> None:
         """Note in the task whether the background job of this run waits, so that it is woken."""
-        waits = any(isinstance(stop, Waiting | ApprovalRequired) for stop in self.all_stops)
+        waits = not self.over and suspends(self.pauses)
         noted_jobs = waiting_jobs(self.variables)
         jobs = [name for name in noted_jobs if name != job_id]
         if job_id is not None and waits:
@@ -597,11 +608,6 @@ class OpenRun:
         # A value that came early stays unused as long as the condition of its step has no result.
         return [step for step in steps if not is_early(task.variables, step.name) or self.known.may_settle(step)]
 
-    def waiting_for_callbacks(self) -> list[str]:
-        """The stopped steps that wait for callbacks."""
-        stops = ((name, stop) for name, (stop, _) in self.stops.items())
-        return [name for name, stop in stops if isinstance(stop, Waiting) and stop.waits_for == "callback"]
-
     def forget_stop(self, step: Step) -> None:
         """Forget how this run has ended a step that another request has completed."""
         self.discard(step)
@@ -673,21 +679,20 @@ class OpenRun:
                 self.written -= index < self.written
                 return
 
-    def ended(self, stop: Stop | None) -> EndedRun:
-        step_name = None if stop is None or isinstance(stop, TaskOver | Superseded) else stop.step
-        _, blocked = self.stops.get(step_name or "", (None, None))
+    def ended(self, over: Over | None) -> EndedRun:
+        blocked = [self.stops[step.name][1] for step in self.workflow.steps if step.name in self.stops and not over]
         indexes = {step.name: index for index, step in enumerate(self.workflow.steps)}
         return EndedRun(
             known=self.known,
             traces=tuple(sorted(self.traces, key=lambda trace: indexes[trace.step.name])),
-            stop=stop,
+            pauses=() if over else tuple(self.pauses),
             task=self.task,
+            over=over,
             persisted=self.persisted,
             stored=self.stored,
             oversized=tuple(sorted(self.oversized)),
             refused=tuple(sorted(self.refused)),
-            blocked=blocked,
-            stops=tuple(self.all_stops),
+            blocked=tuple(step for step in blocked if step is not None),
         )
 
 

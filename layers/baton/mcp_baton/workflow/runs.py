@@ -36,8 +36,6 @@ from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.engine_host import ServerHost
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.host import Skipped
-from mcp_baton.workflow.lease import Superseded, TaskOver
-from mcp_baton.workflow.pause import ApprovalRequired, Waiting
 from mcp_baton.workflow.refusals import DefinitionChanged, WrongWorkflow, unreadable
 from mcp_baton.workflow.request import Request
 from mcp_baton.workflow.run import EndedRun, RunInput
@@ -136,7 +134,7 @@ def _wake_waiting_jobs(execution: Execution, run: EndedRun, task: TaskRecord) ->
     """Wake the other jobs that wait with the task of a run: they end if the task has ended. If the run has settled a
     step and now waits, they wait for what it waits for. After a failure they do not: two jobs would wake each other
     without end, and call the tool each time."""
-    is_waiting = isinstance(run.pause, ApprovalRequired | Waiting)
+    is_waiting = run.suspends
     has_continued = any(not trace.replayed and isinstance(trace.outcome, Succeeded | Skipped) for trace in run.traces)
     if execution.store is not None and (task.status.terminal or (is_waiting and has_continued)):
         from mcp_baton.workflow.dispatching import wake_waiting_jobs
@@ -345,9 +343,9 @@ def _add_metrics(execution: Execution, run: EndedRun) -> None:
         execution.services.telemetry.add(STEP_RETRIES, retries)
     if run.pause:
         execution.services.telemetry.add(RUNS_PAUSED, of=run.pause.type)
-    elif run.stop is None:
+    elif run.over is None:
         execution.services.telemetry.add(RUNS_COMPLETED)
     no_task = run.task is None and run.workflow.durable and execution.store is not None and execution.owner is not None
-    is_over = isinstance(run.stop, TaskOver | Superseded)  # then no recording was lost
-    if no_task or not (run.stored or is_over):
+    # After the end of its task, no recording was lost.
+    if no_task or not (run.stored or run.over):
         execution.services.telemetry.add(RECORDINGS_LOST)

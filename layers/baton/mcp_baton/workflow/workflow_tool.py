@@ -173,6 +173,7 @@ _NEXT: Final[JsonObject] = {
         "resource": {"type": "string"},
     },
 }
+_REASON: Final[JsonObject] = {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]}
 OUTPUT_PROPERTIES: Final[JsonObject] = {
     "message": {"type": "string", "description": "What happened, and what to do next: the content's text."},
     "task_id": {"type": "string"},
@@ -181,7 +182,8 @@ OUTPUT_PROPERTIES: Final[JsonObject] = {
         "enum": ["working", "input_required", "completed", "failed", "cancelled"],
     },
     "steps": {"type": "array", "items": _STEP},
-    "pause_reason": {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]},
+    "pause_reason": _REASON,
+    "pause_reasons": {"type": "array", "items": _REASON, "description": "Of all stopped steps, if there are several."},
     "results": {
         "type": "object",
         "description": "The value of each completed step; {bytes, uri} for one that is long.",

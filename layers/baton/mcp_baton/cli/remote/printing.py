@@ -4,7 +4,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +20,7 @@ from mcp_baton.cli.remote.task import RunResult
 from mcp_baton.local.clean_text import CleanConsole
 from mcp_baton.present.sentences import PAUSED_FOR_MODEL, what_happened
 from mcp_baton.present.view import StepView, TaskView
-from mcp_baton.workflow.pause import Waiting
+from mcp_baton.workflow.pause import Waiting, parse_pause
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -142,15 +142,17 @@ def paused_text(message: str | None) -> str:
     return short(message) if message and message.startswith(PAUSED_BEGINS) else PAUSED_FOR_MODEL
 
 
-def pause_text(task: TaskView) -> str:
-    """Return a pause reason in words (docs/workflows.md, Pausing), or its type if this version does not know it."""
-    kind = str((task.pause or {}).get("type", "paused"))
-    return f"{kind}: {what_happened(task.reason)}" if task.reason else kind
+def pause_texts(task: TaskView) -> Iterator[str]:
+    """Yield each pause reason in words (docs/workflows.md, Pausing), or its type if this version does not know it."""
+    for pause in task.pauses:
+        kind, reason = str(pause.get("type", "paused")), parse_pause(pause)
+        yield ": ".join([kind, *what_happened([reason])]) if reason else kind
 
 
 def still_waits(task: TaskView) -> bool:
-    """Return whether a task waits for a callback or a time. A resume would pause at the same step again."""
-    return isinstance(task.reason, Waiting)
+    """Return whether all stopped steps wait for a callback or a time. A resume would pause at the same steps again."""
+    reasons = task.reasons
+    return bool(reasons) and all(isinstance(reason, Waiting) and not reason.over for reason in reasons)
 
 
 def call_line(entry: Mapping[str, Any], task_id: str | None = None) -> str:
@@ -271,7 +273,7 @@ def _steps_table(steps: tuple[StepView, ...]) -> Group:
 
 
 def _print_pause(task: TaskView, out: Console) -> None:
-    rows = [("Paused", pause_text(task))] if task.pause and not task.is_wait_over else []
+    rows = [("Paused", text) for text in pause_texts(task)]
     rows += [("Asks", f"{key}: {_question_text(question)}") for key, question in task.questions.items()]
     if rows:
         out.print(details(rows))

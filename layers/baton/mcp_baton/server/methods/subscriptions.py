@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
 from mcp_baton.present.mcp_task import options_of, poll_interval_ms, task_summary, task_view
-from mcp_baton.present.view import with_decision
+from mcp_baton.present.view import with_decisions
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST
 from mcp_baton.server.methods.tasks import check_extension, from_store
@@ -119,7 +119,7 @@ class _Subscription:
         try:
             if reported_task.state is not None:
                 reported_task.watched.refresh()
-            task = with_decision(reported_task.watched.task, self._request.store)
+            task = with_decisions(reported_task.watched.task, self._request.store)
             reported_task.next_s = now_s + max(MIN_READ_S, poll_interval_ms(task, self._options) / 1000)
             state = _notified_state(task)
             if state != reported_task.state:
@@ -143,7 +143,7 @@ class _Subscription:
 
 def _notified_state(task: TaskRecord) -> object:
     """Return the part of a task whose changes are reported."""
-    decided = (task.decided_pause or {}).get("type")
+    decided = [pause.get("type") for pause in task.shown_pauses or ()]
     return task.status, task.status_message, decided, frozenset(task.job.open) if task.job else None
 
 

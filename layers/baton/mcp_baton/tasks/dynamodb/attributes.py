@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_baton.exceptions import StoreError, ValueNotKept
 from mcp_baton.protocol.json import Json, JsonObject, dumps, json_size, loads
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
+from mcp_baton.tasks.record import PAUSE_REASONS, PROGRESS
 from mcp_baton.tasks.texts import from_text, to_text, unzipped, zipped, zipped_length
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ LIST: Final = "E"
 NOT_KEPT: Final = "L"
 """The first letter of the mark `L,<bytes>,<cause>` for a value that was not stored. No JSON text begins with it."""
 
-NATIVE: Final = frozenset({PROGRESS, PAUSE_REASON})
+NATIVE: Final = frozenset({PROGRESS, PAUSE_REASONS})
 
 MAX_NUMBER_DIGITS = 38
 MAX_NATIVE_LEVELS = 16

@@ -12,7 +12,7 @@ from mcp_baton.tasks.dynamodb.values import Reader, Variables, no_reader
 from mcp_baton.tasks.ids import TASK_ID_ALPHABET
 from mcp_baton.tasks.record import (
     FIRST_DISPATCH_MS,
-    PAUSE_REASON,
+    PAUSE_REASONS,
     PROGRESS,
     Claim,
     Job,
@@ -51,7 +51,7 @@ TIMINGS = "timings"
 BY_CLIENT = "by_client"
 NAMED = "named"
 
-ALWAYS_IN_ITEM = frozenset({PROGRESS, PAUSE_REASON})
+ALWAYS_IN_ITEM = frozenset({PROGRESS, PAUSE_REASONS})
 """Variables that never leave the item, because writes address their members."""
 
 KEPT_UNTIL = "kept_until"

@@ -11,7 +11,7 @@ from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import AFTER_ALL_KEYS, RUN, TASK_PREFIX, Limits, partition, task_id_of, to_record
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.ids import is_task_id
-from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, TaskPage
+from mcp_baton.tasks.record import LIVE, PAUSE_REASONS, PROGRESS, TaskPage
 
 LISTED = (
     "sk",
@@ -27,7 +27,7 @@ LISTED = (
     RUN,
 )
 
-LISTED_VARIABLES = (PROGRESS, PAUSE_REASON)
+LISTED_VARIABLES = (PROGRESS, PAUSE_REASONS)
 
 MAX_QUERIES_PER_PAGE = 4
 """The most queries for a page. More than one is needed if many tasks have expired."""

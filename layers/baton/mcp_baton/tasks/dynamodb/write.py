@@ -50,14 +50,14 @@ from mcp_baton.tasks.record import (
     ELEMENTS_PREFIX,
     FIRST_DISPATCH_MS,
     ITEMS_PREFIX,
-    PAUSE_REASON,
+    PAUSE_REASONS,
     PROGRESS,
     RESULT_PREFIX,
     StepStatus,
     TaskStatus,
     paused_step,
 )
-from mcp_baton.tasks.store import Batch, ClearPause, ListResult, SetPause, StepWrite
+from mcp_baton.tasks.store import Batch, ListResult, StepWrite
 from mcp_baton.tasks.texts import MAX_STORED_BYTES, MAX_VALUE_BYTES, ZipWithin, from_text, to_text
 from mcp_baton.tasks.values import FINAL_RESULT, elements_digest
 
@@ -74,7 +74,7 @@ class Outside(Protocol):
 
 
 MAX_STEPS_WRITTEN: Final = 50
-"""A write of more steps replaces the whole progress: an expression has at most 4 KB and 300 operators."""
+"""A write of more steps and reasons replaces the whole progress: an expression has at most 4 KB and 300 operators."""
 
 MAX_VALUES_MOVED: Final = 30
 """The most stored values that one write moves out of the head, for the same reason."""
@@ -140,7 +140,8 @@ class Write:
         self._set_lists()
         self._steps, self._timings = batch.steps, self._encoded_timings()
         # One by one, writers of different steps do not conflict. As a whole, the write has no limit of steps.
-        self._replaces_progress = PROGRESS in self.variables or len(batch.steps) > MAX_STEPS_WRITTEN
+        count = len(batch.steps) + len(batch.pauses or ())
+        self._replaces_progress = PROGRESS in self.variables or count > MAX_STEPS_WRITTEN
         self._sets_all_timings = self._replaces_progress or TIMINGS not in item
         self._set_progress()
 
@@ -160,16 +161,10 @@ class Write:
         }
         calls = {CALL_PREFIX + step.name: step.call for step in batch.steps if step.call is not None}
         values: dict[str, Any] = {**batch.variables, **elements, **results, **calls}
-        match batch.pause:
-            case SetPause(reason):
-                values[PAUSE_REASON] = reason
-            case ClearPause(expected):
-                # Another writer may have paused the task since, for a reason that this write does not know.
-                values.pop(PAUSE_REASON, None)
-                self._required[PAUSE_REASON] = encode_variable(PAUSE_REASON, expected, 0)
-                self._removed |= {PAUSE_REASON}
-            case None:
-                pass
+        if batch.pauses:
+            values[PAUSE_REASONS] = list(batch.pauses)
+        elif batch.pauses is not None and PAUSE_REASONS in members(self.item, "variables"):
+            self._removed |= {PAUSE_REASONS}
         return values if batch.result is None else {**values, FINAL_RESULT: batch.result}
 
     def _records(self) -> dict[str, ListRecord]:
@@ -369,11 +364,11 @@ class Write:
         self._write_timings(update)
         for name in sorted(self._removed):
             update.remove(update.path("variables", name))
-        if PAUSE_REASON in self.variables and PROGRESS not in self.variables:
+        if PAUSE_REASONS in self.variables and PROGRESS not in self.variables:
             # Otherwise a step that a continuation completes meanwhile would be the cause of a pause.
-            self._require_paused_step(update)
-        elif self._steps and PAUSE_REASON not in {*self._required, *self._removed}:
-            self._require_same_pause(update)
+            self._require_stopped_steps(update)
+        if batch.steps or batch.pauses is not None:
+            self._require_same_pauses(update)
         self._write_moved(update)
         self._write_notes(update, task_id, now_ms)
         return update
@@ -397,20 +392,20 @@ class Write:
         for name, attribute in self._timings.items():
             update.set(update.path(TIMINGS, name), update.value(attribute))
 
-    def _require_paused_step(self, update: Update) -> None:
-        """Require that the step of the new pause reason still has the status that was read."""
-        step_name = paused_step(self.variables[PAUSE_REASON].get("M", {}))
+    def _require_stopped_steps(self, update: Update) -> None:
+        """Require that the steps of the new pause reasons still have the statuses that were read."""
+        names = {str(paused_step(reason)) for reason in self.batch.pauses or ()}
         indexes = {step.index for step in self._steps}
         progress = members(self.item, "variables").get(PROGRESS, NO_PROGRESS)
         for index, step in enumerate(progress["M"]["steps"]["L"]):
-            if step["M"]["name"] == step_name and index not in indexes:
+            if from_text(step["M"]["name"]["S"]) in names and index not in indexes:
                 path = f"{update.path('variables', PROGRESS, 'steps')}[{index}].{update.name('status')}"
                 update.require(f"{path}={update.text(step['M']['status']['S'])}")
 
-    def _require_same_pause(self, update: Update) -> None:
-        """Require that the pause reason did not change. A newer one may name the step that this write completes."""
-        path, pause = update.path("variables", PAUSE_REASON), members(self.item, "variables").get(PAUSE_REASON)
-        update.require(f"attribute_not_exists({path})" if pause is None else f"{path}={update.value(pause)}")
+    def _require_same_pauses(self, update: Update) -> None:
+        """Require that no other writer has changed the pause reasons: each changes those of its own steps only."""
+        path, pauses = update.path("variables", PAUSE_REASONS), members(self.item, "variables").get(PAUSE_REASONS)
+        update.require(f"attribute_not_exists({path})" if pauses is None else f"{path}={update.value(pauses)}")
 
     def _write_moved(self, update: Update) -> None:
         """Move stored values, if they are still the ones that were read, and note how long values are kept."""
