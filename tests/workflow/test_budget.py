@@ -152,9 +152,7 @@ def test_a_final_result_is_shown_or_named_if_it_exceeds_the_budget(client: Clien
     assert client.task_with("none", task).result["status"] == "completed"
 
 
-@pytest.mark.parametrize(
-    "name", ["_workflow.progress", "_workflow.pause_reasons", "_workflow.result.wait", "small", ODD]
-)
+@pytest.mark.parametrize("name", ["_workflow.progress", "_workflow.result.wait", "small", ODD])
 def test_a_value_is_a_resource_with_its_json_as_text(client: Client, name: str) -> None:
     task = begin(client, {"small": 5, ODD: 7})
     uri = f"baton://tasks/{task}/{quote(name, safe='')}"
