@@ -325,12 +325,6 @@ def is_early(variables: Mapping[str, Json], step: str) -> bool:
     return variables.get(f"{EARLY_PREFIX}{step}") is True
 
 
-def is_denied(variables: Mapping[str, Json], name: str) -> bool:
-    """Whether a person has denied the last call of a step, or of an element of its list (`item_name`)."""
-    note = variables.get(f"{APPROVAL_PREFIX}{name}")
-    return isinstance(note, Mapping) and note.get("denied") is not None
-
-
 def steps_of(task: TaskRecord) -> list[StepProgress]:
     """The steps in a task's `_workflow.progress`; none for a task without one."""
     progress = task.variables.get(PROGRESS)

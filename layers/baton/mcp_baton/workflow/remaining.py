@@ -9,8 +9,9 @@ from typing import Final, Protocol
 
 from msgspec import Struct, structs
 
+from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject, json_size
-from mcp_baton.tasks.record import is_denied
+from mcp_baton.tasks.record import APPROVAL_PREFIX
 from mcp_baton.tools.arguments import TASK_ID
 from mcp_baton.tools.outcomes import MAX_INVALID_FIELDS
 from mcp_baton.tools.quoting import MAX_QUOTED_CHARS, encoded_uri, is_long, quoted_guidance
@@ -343,3 +344,12 @@ def _uri_of(resource: str, step: Step, known: Known) -> str:
 def _missing(name: str) -> str:
     """The placeholder of an argument that the model must supply."""
     return f"<missing: {name}>"
+
+
+def is_denied(variables: Mapping[str, Json], name: str) -> bool:
+    """Whether a person has denied the last call of a step, or of an element of its list (`item_name`)."""
+    try:
+        note = variables.get(f"{APPROVAL_PREFIX}{name}")
+    except StoreError:
+        return False  # it is outside the task's item and cannot be read now; the guard of the call checks the approval
+    return isinstance(note, Mapping) and note.get("denied") is not None
