@@ -37,8 +37,9 @@ and [Cost](cost.md#what-bounds-it) for limits on cost.
 
 ## Environment variables
 
-An empty or blank variable counts as not set.
-
+An empty or blank variable counts as not set. These are parameters of the template, with the same meaning and default:
+"""
+_OTHERS = """
 | variable | in a stack | meaning | default |
 |---|---|---|---|
 """
@@ -60,7 +61,7 @@ def read(text: str) -> Any:
 
 
 def page() -> str:
-    return "".join([_BEGIN, *_parameters(), _MIDDLE, *_variables(), _END])
+    return "".join([_BEGIN, *_parameters(), _MIDDLE, *_variables_of_parameters(), _OTHERS, *_other_variables(), _END])
 
 
 def template() -> dict[str, Any]:
@@ -88,14 +89,24 @@ def _row(name: str, parameter: dict[str, Any]) -> str:
     return f"| `{name}` | {'none' if default == '' else f'`{default}`'} | {meaning.replace('|', r'\|')} |\n"
 
 
-def _variables() -> Iterator[str]:
+def _is_a_parameter(stack: str) -> bool:
+    """Whether the parameter describes the variable, too. `Auth` sets one that it does not describe."""
+    return stack.startswith("`") and stack != "`Auth`"
+
+
+def _variables_of_parameters() -> Iterator[str]:
+    stacks = ((variable, _in_a_stack(variable)) for variable in settings.SETTINGS)
+    yield "\n".join(f"`{variable}` ({stack})," for variable, stack in stacks if _is_a_parameter(stack)).rstrip(",")
+    yield ".\n"
+
+
+def _other_variables() -> Iterator[str]:
     defaults = settings.Settings()
     for variable, (name, setting) in settings.SETTINGS.items():
-        default = setting.default or _format_default(name, getattr(defaults, name))
         stack = _in_a_stack(variable)
-        # `Auth` sets a variable that it does not describe.
-        meaning = "see the parameter" if stack.startswith("`") and stack != "`Auth`" else setting.meaning
-        yield f"| `{variable}` | {stack} | {meaning} | {default} |\n"
+        if not _is_a_parameter(stack):
+            default = setting.default or _format_default(name, getattr(defaults, name))
+            yield f"| `{variable}` | {stack} | {setting.meaning} | {default} |\n"
 
 
 def _in_a_stack(variable: str) -> str:
