@@ -46,7 +46,7 @@ def shop() -> Server:
         raise ToolError("no route")
 
     @server.tool
-    def close(paid: str, note: str, signed: str, sent: str) -> dict:
+    def close(paid: str, note: str, signed: str, sent: str) -> dict[str, str]:
         """Close."""
         return {"paid": paid, "note": note, "signed": signed, "sent": sent}
 
