@@ -1,5 +1,6 @@
-"""Jobs: begin and end, questions and answers, dispatches and lifetimes (ARCHITECTURE.md, Jobs)."""
+"""Jobs: begin and end, questions and answers, dispatches and lifetimes (docs/storage.md, Jobs)."""
 
+import random
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -21,6 +22,9 @@ from mcp_baton.exceptions import (
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.dynamodb.items import Limits
+from mcp_baton.tasks.dynamodb.outside import keys_of
+from mcp_baton.tasks.dynamodb.task_items import stored_item
+from mcp_baton.tasks.dynamodb.values import item_size, pointer_in
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.jobs import event_of
 from mcp_baton.tasks.record import (
@@ -502,33 +506,77 @@ def test_a_hundred_questions_are_asked_and_answered_in_one_write_each(store: Sto
 
 @ON_MEMORY
 def test_too_large_questions_are_refused_without_a_change(stores: Stores, owner: str, worker: MakeClaim) -> None:
-    store = stores(limits=Limits(item_bytes=4_000, compress_over_bytes=100_000))
+    store = stores(limits=Limits(compress_over_bytes=10**9))
     new_job = store.create(NewTask(owner, {}, work=WORK))
     task = store.jobs.claim(owner, new_job.task_id, worker("a"), 1)
     assert task.claim
-    with pytest.raises(TooLarge, match="of 3000"):
-        store.jobs.ask(task, task.claim, {"long": {"method": "m", "params": {"message": "x" * 3_000}}})
+    with pytest.raises(TooLarge, match="of 300000"):
+        store.jobs.ask(task, task.claim, {"long": {"method": "m", "params": {"message": "x" * 1_950_000}}})
     assert store.get(owner, task.task_id) == task
     waiting_task = store.jobs.ask(task, task.claim, questions(2))
-    with pytest.raises(TooLarge, match="of 4000"):
-        store.jobs.answer(owner, task.task_id, {"q0": KIM, "q1": {"text": "x" * 4_000}})
+    with pytest.raises(TooLarge, match="of 400000"):
+        store.jobs.answer(owner, task.task_id, {"q0": KIM, "q1": {"text": "x" * 1_950_000}})
     assert store.get(owner, task.task_id) == waiting_task
     assert answer_job(store, task, dict.fromkeys(keys(2), KIM)).status is WORKING
+
+
+@pytest.mark.parametrize("bytes_each", [200, 5_000])
+def test_questions_and_answers_leave_the_head_and_are_kept_as_long_as_the_task(
+    stores: Stores, owner: str, worker: MakeClaim, bytes_each: int
+) -> None:
+    store = stores(limits=Limits(compress_over_bytes=10**9))
+    job = store.create(NewTask(owner, {}, work=WORK))
+    task = store.jobs.claim(owner, job.task_id, worker("a"), 1)
+    assert task.claim
+    asked: dict[str, JsonObject] = {key: {"method": key, "params": {"m": "q" * bytes_each}} for key in keys(30)}
+    answers: dict[str, JsonObject] = {key: {"text": key + "a" * bytes_each} for key in keys(30)}
+    assert job_of(store.jobs.ask(task, task.claim, asked)).open == asked
+    answer_job(store, task, answers)
+    longer_task = store.jobs.extend(store.jobs.claim(owner, task.task_id, worker("b"), 2), 100_000_000)
+    assert longer_task.ttl_ms > 90_000_000
+    assert (dict(job_of(longer_task).asked), dict(job_of(longer_task).answers)) == (asked, answers)
+    head = stored_item(longer_task)
+    assert item_size(head) <= 8_192
+    pointers = [pointer for name in ("asked", "answers") for pointer in map(pointer_in, head[name]["M"].values())]
+    items = [store.table.get(key) or {} for key in keys_of(owner, task.task_id, filter(None, pointers))]
+    assert len(items) == 2
+    assert all(int(item["expires_at"]["N"]) > int(head["expires_at"]["N"]) for item in items)
+
+
+@ON_MEMORY
+def test_questions_are_written_again_if_their_task_was_prolonged_meanwhile(
+    store: Store, held_job: HeldJob, engine: Engine
+) -> None:
+    task, claim = held_job()
+    prolonged = False
+
+    def prolong(**_: object) -> None:
+        nonlocal prolonged
+        if not prolonged:
+            prolonged = True
+            store.jobs.extend(store.get(task.owner, task.task_id), 150_000_000)
+
+    asked: dict[str, JsonObject] = {"q": {"method": "m", "params": {"m": random.Random(1).randbytes(20_000).hex()}}}
+    with hook(engine.client, "before-call.dynamodb.PutItem", prolong):
+        waiting_task = store.jobs.ask(task, claim, asked)
+    assert job_of(waiting_task).open == asked
+    head = stored_item(waiting_task)
+    assert int(head["kept_until"]["N"]) >= int(head["expires_at"]["N"]) + 43_200
 
 
 def test_too_large_answers_are_refused_and_no_other_answer_is_lost(
     stores: Stores, owner: str, worker: MakeClaim
 ) -> None:
-    store = stores(limits=Limits(item_bytes=900_000, compress_over_bytes=1_000_000))
+    store = stores(limits=Limits(item_bytes=9_000_000, compress_over_bytes=10**9))
     new_job = store.create(NewTask(owner, {}, work=WORK))
     task = store.jobs.claim(owner, new_job.task_id, worker("a"), 1)
     assert task.claim
     with pytest.raises(TooLarge):
-        store.jobs.ask(task, task.claim, {"q0": {"text": "x" * 500_000}})
+        store.jobs.ask(task, task.claim, {"q0": {"text": "x" * 1_950_000}})
     store.jobs.ask(task, task.claim, questions(2))
     first_task = store.jobs.answer(owner, task.task_id, {"q0": KIM})
     with pytest.raises(TooLarge):
-        store.jobs.answer(owner, task.task_id, {"q1": {"text": "x" * 500_000}})
+        store.jobs.answer(owner, task.task_id, {"q1": {"text": "x" * 1_950_000}})
     assert store.get(owner, task.task_id) == first_task
 
 

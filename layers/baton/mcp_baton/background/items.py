@@ -1,4 +1,4 @@
-"""Jobs in the table of the tasks: each change is one conditional write of the task's item (ARCHITECTURE.md, Jobs)."""
+"""Jobs in the table of the tasks: each change is one conditional write of the task's item (docs/storage.md, Jobs)."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -32,6 +32,8 @@ from mcp_baton.tasks.dynamodb.expressions import (
     unlist,
 )
 from mcp_baton.tasks.dynamodb.items import (
+    ANSWERED,
+    ASKED,
     DAY_S,
     KEPT_UNTIL,
     LISTED_AT,
@@ -40,7 +42,9 @@ from mcp_baton.tasks.dynamodb.items import (
     MARGIN_S,
     OUTBOX_SHARDS,
     RUN,
+    Path,
     expired,
+    head_bytes,
     list_time,
     number,
     outbox_name,
@@ -51,7 +55,7 @@ from mcp_baton.tasks.dynamodb.lists import record_in
 from mcp_baton.tasks.dynamodb.table import CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge, RetryPolicy
 from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, has_claim, held_error, stored_item
 from mcp_baton.tasks.dynamodb.values import item_size, pointer_in, size
-from mcp_baton.tasks.dynamodb.write import BOOKKEEPING_BYTES, values_in
+from mcp_baton.tasks.dynamodb.write import BOOKKEEPING_BYTES, RESULT_ROOM_BYTES, note_kept, paths_to_move, values_in
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, MAX_DISPATCH_MS, Claim, Job, TaskRecord, TaskStatus
 from mcp_baton.tasks.texts import to_text
@@ -143,16 +147,21 @@ class DynamoDBJobStore:
                 f"there are {len(new_questions)} questions: a job asks {MAX_QUESTIONS_PER_WRITE} at a time at most"
             )
         texts = self._texts("the question", new_questions)
-        # A quarter of the item is left for the answers.
-        check_room(stored_item(task), texts, self._limits.item_bytes * 3 // 4, "questions")
+        # If they must stay in the head, a quarter of the item is left for the answers.
+        texts, kept_until_s = self._move(task, ASKED, texts, self._limits.item_bytes * 3 // 4)
         update = live_update(self._tasks.now_ms(), new_token())
         renew_claim(update, claim, release=True)
         unlist(update)
         update.set(update.name("status"), update.text(TaskStatus.INPUT_REQUIRED))
         _reset_attempts(update, job)
         for key, question in texts.items():
-            update.set(update.path("asked", to_text(key)), update.value(question))
-        return self._tasks.record(task.owner, self._update(task, update, claim, END))
+            update.set(update.path(ASKED, to_text(key)), update.value(question))
+        if kept_until_s is not None:
+            note_kept(update, kept_until_s)
+        try:
+            return self._tasks.record(task.owner, self._update(task, update, claim, END))
+        except Conflict as prolonged:  # the questions must be kept longer, too
+            return self.ask(prolonged.current, claim, questions)
 
     def answer(self, owner: str, task_id: str, answers: JsonObject) -> TaskRecord | None:
         key, races = self._tasks.key(owner, task_id), 0
@@ -175,13 +184,15 @@ class DynamoDBJobStore:
 
     def _answer_update(self, task: TaskRecord, new_answers: JsonObject) -> Update:
         job, texts, now_ms = job_of(task), self._texts("the answer", new_answers), self._tasks.now_ms()
-        check_room(stored_item(task), texts, self._limits.item_bytes, "answers")
+        texts, kept_until_s = self._move(task, ANSWERED, texts, self._limits.item_bytes)
         update = live_update(now_ms, new_token())
         # Whether these are the last answers was decided on this version. Without the condition, each of two
         # simultaneous writers could leave it to the other to make the task `working`.
         _require_version(update, task)
         for key, answer in texts.items():
-            update.set(update.path("answers", to_text(key)), update.value(answer))
+            update.set(update.path(ANSWERED, to_text(key)), update.value(answer))
+        if kept_until_s is not None:
+            note_kept(update, kept_until_s)
         # The client has the task's id, so an equal call is no repetition (docs/workflows.md, Repeated calls).
         note_named(update)
         if not job.asked.keys() - job.answers.keys() - new_answers.keys():
@@ -335,6 +346,28 @@ class DynamoDBJobStore:
     def _texts(self, description: str, values: JsonObject) -> dict[str, Attribute]:
         return {key: encode_json(description, value, self._limits.compress_over_bytes) for key, value in values.items()}
 
+    def _move(
+        self, task: TaskRecord, attribute: str, texts: dict[str, Attribute], limit: int
+    ) -> tuple[dict[str, Attribute], int | None]:
+        """Write questions or answers outside the head, as other values. Returns what the head gets, and until when the
+        values are kept, epoch seconds.
+
+        Args:
+            limit: The most bytes of the head, if they cannot be written outside.
+        """
+        head, kept_until_s = stored_item(task), None
+        bound = head_bytes(head, self._limits.head_bytes) - RESULT_ROOM_BYTES
+        values: dict[Path, Attribute] = {(attribute, key): text for key, text in texts.items()}
+        if paths := paths_to_move(values, {}, _size_with(head, texts) - bound):
+            mover = self._tasks.mover(task.owner, task.task_id, head, self._table.monotonic())
+            pointers = mover.move({path: values[path] for path in paths})
+            texts = {key: pointers.get((attribute, key), text) for key, text in texts.items()}
+            kept_until_s = mover.kept_until_s
+        if (total := _size_with(head, texts)) > limit:
+            kind = "questions" if attribute == ASKED else "answers"
+            raise TooLarge(f"the {kind} do not fit: the task's item would have {total} of {limit} bytes")
+        return texts, kept_until_s
+
     def _update_counted(self, task: TaskRecord, update: Update, expires_s: int, lifetime_ms: int) -> Item:
         """Make a write that extends a task, and count the task by its new end.
 
@@ -355,12 +388,10 @@ class DynamoDBJobStore:
         return item
 
 
-def check_room(item: Item, texts: Mapping[str, Attribute], limit: int, kind: str) -> None:
-    """Check that texts fit into an item. Raises `TooLarge`."""
+def _size_with(item: Item, texts: Mapping[str, Attribute]) -> int:
+    """The size of an item with more texts by key, bytes."""
     added = sum(size({"S": to_text(key)}) + 1 + size(text) for key, text in texts.items())
-    total = item_size(item) + added + BOOKKEEPING_BYTES
-    if total > limit:
-        raise TooLarge(f"the {kind} have {added} bytes and do not fit: the task's item would have {total} of {limit}")
+    return item_size(item) + added + BOOKKEEPING_BYTES
 
 
 def job_of(task: TaskRecord) -> Job:

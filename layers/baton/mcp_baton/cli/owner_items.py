@@ -75,7 +75,7 @@ class OwnerItems:
         task = self._store.record(self._owner, item)
         members = {name: value for name, value in structs.asdict(task).items() if name not in NOT_EXPORTED}
         if task.job is not None:
-            members["job"] = structs.replace(task.job, asked=dict(task.job.asked), answers=dict(task.job.answers))
+            members["job"] = structs.replace(task.job, asked=_values(task.job.asked), answers=_values(task.job.answers))
         exported: dict[str, Json] = to_builtins({"kind": "task", **members, "variables": _values(task.variables)})
         return exported | _values(task.large_values)
 

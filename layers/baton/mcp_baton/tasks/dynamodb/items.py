@@ -74,6 +74,12 @@ type Path = tuple[str, ...]
 LARGE_ATTRIBUTES = ("arguments", "result", TIMINGS)
 """The attributes besides the variables that can be large."""
 
+ASKED, ANSWERED = "asked", "answers"
+"""The attributes of a job with its questions, and with their answers, by key."""
+
+LARGE_MAPS = ("variables", ASKED, ANSWERED)
+"""The attributes that are maps of values."""
+
 
 class Limits(Struct, frozen=True):
     """The limits for tasks and their owners.
@@ -204,7 +210,7 @@ def _record(owner: str, item: Item, reader: Callable[[], Reader]) -> TaskRecord:
         definition=_text(item, "definition"),
         large_values=Variables({name: item[name] for name in LARGE_ATTRIBUTES if name in item}, reader),
         claim=claim_in(item),
-        job=job_in(item) if is_job else None,
+        job=job_in(item, reader) if is_job else None,
         error=cast("JsonObject | None", decode(item["error"]) if "error" in item else None),
         by_client=BY_CLIENT in item,
         named=NAMED in item,
@@ -297,12 +303,12 @@ def job_attributes(work: JobSpec, now_ms: int, compress_over: int) -> Item:
         "due": {"N": str(now_ms + FIRST_DISPATCH_MS)},
         "dispatches": {"N": "1"},
         "allowed": {"N": str(work.attempts)},
-        "asked": {"M": {}},
-        "answers": {"M": {}},
+        ASKED: {"M": {}},
+        ANSWERED: {"M": {}},
     }
 
 
-def job_in(item: Item) -> Job:
+def job_in(item: Item, reader: Callable[[], Reader]) -> Job:
     """The job in an item. In the part that a list reads, only the name of its tool."""
     tool = from_text(item[TOOL]["S"])
     if "work" not in item:
@@ -314,11 +320,11 @@ def job_in(item: Item) -> Job:
         due_ms=int(item["due"]["N"]),
         dispatches=int(item["dispatches"]["N"]),
         allowed=int(item["allowed"]["N"]),
-        asked=_texts(item["asked"]),
-        answers=_texts(item["answers"]),
+        asked=_texts(item[ASKED], reader),
+        answers=_texts(item[ANSWERED], reader),
     )
 
 
-def _texts(attribute: Attribute) -> "Mapping[str, JsonObject]":
+def _texts(attribute: Attribute, reader: Callable[[], Reader]) -> "Mapping[str, JsonObject]":
     # Decoded when they are read: most readers only count them.
-    return cast("Mapping[str, JsonObject]", Variables(attribute["M"]))
+    return cast("Mapping[str, JsonObject]", Variables(attribute["M"], reader))

@@ -1,4 +1,4 @@
-"""The results of a list's elements (ARCHITECTURE.md, Lists).
+"""The results of a list's elements (docs/storage.md, Lists).
 
 The head has a record: which elements are done, and the results of the last few. The others are in chunks, which are
 items of their own. A write adds its results to the record, or puts them into a new chunk. So each result is written
@@ -69,9 +69,13 @@ class ListRecord(Struct, frozen=True):
         return replace(self, done=self.done | results.keys(), inline={**self.inline, **results})
 
     @property
+    def inline_bytes(self) -> int:
+        return len(chunk_text(self.inline).encode())
+
+    @property
     def is_full(self) -> bool:
         """Whether its results should become a chunk."""
-        return len(chunk_text(self.inline).encode()) > INLINE_LIST_BYTES
+        return self.inline_bytes > INLINE_LIST_BYTES
 
     def with_chunk(self, number: int, stored_bytes: int) -> Self:
         """The record after its results have become a chunk."""

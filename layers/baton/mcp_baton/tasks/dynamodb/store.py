@@ -29,7 +29,6 @@ from mcp_baton.tasks.dynamodb.expressions import (
     set_message,
 )
 from mcp_baton.tasks.dynamodb.items import (
-    ITEM_MS,
     KEPT_UNTIL,
     RUN,
     claim_in,
@@ -55,7 +54,6 @@ from mcp_baton.tasks.store import Batch, Written
 from mcp_baton.tasks.texts import MAX_VALUE_BYTES, to_text
 
 if TYPE_CHECKING:
-    from mcp_baton.tasks.dynamodb.outside import Mover
     from mcp_baton.tasks.dynamodb.starts import DynamoDBStartStore
 
 logger = logging.getLogger(__name__)
@@ -88,7 +86,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             counter.enter(task.owner, item)
         try:
             if not is_small:
-                mover = self._mover(task.owner, task_id, item, began_s)
+                mover = self.mover(task.owner, task_id, item, began_s)
                 item = fit_new(item, self.limits, mover.move) | {KEPT_UNTIL: {"N": str(mover.kept_until_s)}}
                 if item_size(item) > self.limits.item_bytes:
                     raise StoreError(f"the task is too large: {item_size(item)} bytes")
@@ -169,7 +167,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
                 # Most writes end here. The head may have grown since it was read: then values have to leave it.
                 with suppress(ItemTooLarge):
                     return self._send(task, write, token)
-            mover = mover or self._mover(task.owner, task.task_id, write.item, began_s)
+            mover = mover or self.mover(task.owner, task.task_id, write.item, began_s)
             write.kept_until_s = mover.kept_until_s
             if is_first and not write.fits:
                 write.fit(mover)
@@ -180,16 +178,6 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         if mover.failed:
             raise StoreUnavailable("the values of this write could not be kept outside the task's item")
         raise TooLarge(f"{ITEM_FULL}, and no value is left to replace")
-
-    def _mover(self, owner: str, task_id: str, item: Item, began_s: float) -> "Mover":
-        """The mover for a write that began then, on `monotonic`, to the task with this head."""
-        from mcp_baton.tasks.dynamodb.outside import Mover
-
-        until_s = began_s + self.limits.values_ms / 1000
-        left_ms = self.table.left_ms()
-        if left_ms is not None:
-            until_s = min(until_s, self.table.monotonic() + (left_ms - ITEM_MS) / 1000)
-        return Mover(self.table, owner, task_id, item, until_s)
 
     def _send(self, task: TaskRecord, write: Write, token: tuple[str, int]) -> Written:
         claim, retry_policy = write.batch.claim, WRITE

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from mcp_baton.exceptions import ClaimLost, Conflict, OutcomeUnknown, TaskFinished, TaskHeld, TaskNotFound
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.expressions import Update
-from mcp_baton.tasks.dynamodb.items import Limits, expired, key_of, task_id_of, to_record
+from mcp_baton.tasks.dynamodb.items import ITEM_MS, Limits, expired, key_of, task_id_of, to_record
 from mcp_baton.tasks.dynamodb.table import WRITE, ConditionFailed, RetryPolicy, TaskTable
 from mcp_baton.tasks.dynamodb.values import Reader
 from mcp_baton.tasks.ids import is_task_id, new_task_id
@@ -19,6 +19,7 @@ from mcp_baton.telemetry import STORE_CONFLICTS
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.counting import LiveTasks
+    from mcp_baton.tasks.dynamodb.outside import Mover
 
 ITEM_FULL = "the task's item is full: DynamoDB takes 409,600 bytes"
 
@@ -75,6 +76,16 @@ class TaskItems(Struct, frozen=True, eq=False):
         if not is_task_id(task_id):
             raise TaskNotFound
         return key_of(owner, task_id)
+
+    def mover(self, owner: str, task_id: str, item: Item, began_s: float) -> "Mover":
+        """The mover for a write that began then, on `monotonic`, to the task with this head."""
+        from mcp_baton.tasks.dynamodb.outside import Mover
+
+        until_s = began_s + self.limits.values_ms / 1000
+        left_ms = self.table.left_ms()
+        if left_ms is not None:
+            until_s = min(until_s, self.table.monotonic() + (left_ms - ITEM_MS) / 1000)
+        return Mover(self.table, owner, task_id, item, until_s)
 
     def record(self, owner: str, item: Item) -> TaskRecord:
         def reader() -> Reader:

@@ -33,6 +33,7 @@ from mcp_baton.tasks.dynamodb.expressions import (
 from mcp_baton.tasks.dynamodb.items import (
     ALWAYS_IN_ITEM,
     KEPT_UNTIL,
+    LARGE_MAPS,
     MARGIN_S,
     NO_PROGRESS,
     TIMINGS,
@@ -238,9 +239,19 @@ class Write:
         new, stored = self.new_values, self.stored_values
         if paths := paths_to_move(new, stored, self.excess(), is_last=self.result is not None):
             self.place(outside.move({path: (new | stored)[path] for path in paths}))
+        self._move_lists(outside)
         # Only if values could not be moved. The statuses of steps are worth more than a value.
         while self.excess(self._limits.item_bytes) > 0 and self.leave_out_largest():
             pass
+
+    def _move_lists(self, outside: Outside) -> None:
+        """Make chunks of the results in lists' records, the longest first, while the head exceeds its bound."""
+        values = {**self.stored_values, **self.new_values}
+        records = [(path, record) for path, value in values.items() if (record := record_in(value))]
+        for path, record in sorted(records, key=lambda each: -each[1].inline_bytes):
+            if self.excess() <= 0 or record.inline_bytes < MIN_MOVED_BYTES:
+                break
+            self.place({path: outside.add_chunk(record).attribute()})
 
     @property
     def fits(self) -> bool:
@@ -261,6 +272,8 @@ class Write:
             match path:
                 case ("variables", name):
                     variables[name] = pointer
+                case (map_name, name):
+                    head[map_name] = {"M": {**members(head, map_name), name: pointer}}
                 case (name,):
                     head[name] = pointer
         head["variables"] = {"M": {**variables, **self.variables}}
@@ -293,7 +306,8 @@ class Write:
     def stored_values(self) -> dict[Path, Attribute]:
         """The stored values that may leave the head, without those that this write replaces or removes."""
         gone = self.variables.keys() | self._removed
-        values = {path: value for path, value in values_in(self.item).items() if path[-1] not in gone}
+        stored = values_in(self.item).items()
+        values = {path: value for path, value in stored if path[0] != "variables" or path[-1] not in gone}
         return {path: value for path, value in values.items() if path not in self.moved}
 
     def place(self, pointers: Mapping[Path, Attribute]) -> None:
@@ -301,7 +315,7 @@ class Write:
         for path, pointer in pointers.items():
             if path == ("result",) and self.result is not None:
                 self.result = pointer
-            elif path[-1] in self.variables:
+            elif path[0] == "variables" and path[-1] in self.variables:
                 self.variables[path[-1]] = pointer
             else:
                 self.moved[path] = pointer
@@ -413,13 +427,8 @@ class Write:
             place = update.path(*path)
             update.require(f"{place}={update.value(value_at(self.item, path))}")
             update.set(place, update.value(pointer))
-        if self.kept_until_s is None:
-            return
-        # A longer life of the task needs values that are kept longer than these.
-        kept, until = update.name(KEPT_UNTIL), update.number(self.kept_until_s)
-        update.require(f"(attribute_not_exists({kept}) OR {kept}<={until})")
-        update.require(f"{update.name('expires_at')}<={update.number(self.kept_until_s - MARGIN_S)}")
-        update.set(kept, f"if_not_exists({kept},{until})")
+        if self.kept_until_s is not None:
+            note_kept(update, self.kept_until_s)
 
     def _write_notes(self, update: Update, task_id: str, now_ms: int) -> None:
         batch = self.batch
@@ -432,6 +441,15 @@ class Write:
             enter_outbox(update, task_id, now_ms + FIRST_DISPATCH_MS)
         if batch.claim is not None:
             renew_claim(update, batch.claim, release=batch.release)
+
+
+def note_kept(update: Update, until_s: int) -> None:
+    """Let a write of pointers note until when their values are kept, epoch seconds."""
+    # A longer life of the task needs values that are kept longer than these.
+    kept, until = update.name(KEPT_UNTIL), update.number(until_s)
+    update.require(f"(attribute_not_exists({kept}) OR {kept}<={until})")
+    update.require(f"{update.name('expires_at')}<={update.number(until_s - MARGIN_S)}")
+    update.set(kept, f"if_not_exists({kept},{until})")
 
 
 def fit_new(item: Item, limits: Limits, move: Move) -> Item:
@@ -491,9 +509,9 @@ def exceeds_limits(value: Attribute) -> bool:
 
 def values_in(item: Item) -> dict[Path, Attribute]:
     """The values in a head that may leave it."""
-    variables = members(item, "variables").items()
     values: dict[Path, Attribute] = {(name,): item[name] for name in ("arguments", "result") if name in item}
-    return values | {("variables", name): value for name, value in variables if name not in ALWAYS_IN_ITEM}
+    maps = {(name, key): value for name in LARGE_MAPS for key, value in members(item, name).items()}
+    return values | {path: value for path, value in maps.items() if path[1] not in ALWAYS_IN_ITEM}
 
 
 def with_statuses(progress: Attribute, writes: Iterable[StepWrite]) -> Attribute:
