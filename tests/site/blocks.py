@@ -15,7 +15,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "RELEASING.md", "events/README.md")),
+    *(
+        ROOT / name
+        for name in (
+            "README.md",
+            "ARCHITECTURE.md",
+            "CONTRIBUTING.md",
+            "SECURITY.md",
+            "RELEASING.md",
+            "events/README.md",
+        )
+    ),
     ROOT / "tests" / "simulation" / "README.md",
     ROOT / "tests" / "smoke" / "README.md",
     ROOT / "costs" / "expensive.md",

@@ -3,8 +3,9 @@
 import re
 from pathlib import Path
 
-DOCS = Path(__file__).parents[2] / "docs"
-CITATION = re.compile(r"docs/(?P<page>[a-z-]+)\.md(?:,\s+(?P<after>[A-Z][^().]*))?")
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+CITATION = re.compile(r"(?P<page>docs/[a-z-]+|ARCHITECTURE)\.md(?:,\s+(?P<after>[A-Z][^().]*))?")
 
 
 def headings(page: Path) -> dict[str, str]:
@@ -20,7 +21,7 @@ def resolve_citation(match: re.Match[str]) -> tuple[str, str | None]:
     Raises:
         ValueError: there is no such page or heading.
     """
-    page, title = DOCS / f"{match['page']}.md", " ".join((match["after"] or "").split())
+    page, title = ROOT / f"{match['page']}.md", " ".join((match["after"] or "").split())
     if not page.exists():
         raise ValueError(f"{match[0]!r} is cited, but this page does not exist")
     if not title:

@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from mcp_baton import Server
-from mcp_baton.local.loader import LoadError, load
+from mcp_baton import Server, WorkflowError
+from mcp_baton.local.loader import load
 from mcp_baton.testing import Connect
 from tests.site.blocks import ROOT, blocks
 from tests.starter import needs_the_starter
@@ -62,5 +62,5 @@ def test_the_mistake_of_the_tutorial_is_rejected_with_a_suggestion(tmp_path: Pat
     file = tmp_path / "mistaken.py"
     file.write_text(changed_server().replace("loan.weeks", "loan.weks"))
 
-    with pytest.raises(LoadError, match="did you mean 'weeks'"):
-        load(str(file), Server)
+    with pytest.raises(WorkflowError, match="did you mean 'weeks'"):
+        load(str(file), Server).check()

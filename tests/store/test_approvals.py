@@ -1,4 +1,4 @@
-"""Approvals in the table: the conditions of all writes (docs/storage.md, Items)."""
+"""Approvals in the table: the conditions of all writes (ARCHITECTURE.md, Items)."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

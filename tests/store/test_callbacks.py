@@ -1,4 +1,4 @@
-"""The addresses of callbacks in the table (docs/storage.md, Items)."""
+"""The addresses of callbacks in the table (ARCHITECTURE.md, Items)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Network errors, lost responses and throttling (docs/storage.md, Lost answers, Throttling)."""
+"""Network errors, lost responses and throttling (ARCHITECTURE.md, Lost answers, Throttling)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, suppress

@@ -1,4 +1,4 @@
-"""Jobs whose responses are lost (docs/storage.md, Jobs)."""
+"""Jobs whose responses are lost (ARCHITECTURE.md, Jobs)."""
 
 import pytest
 from msgspec.structs import replace

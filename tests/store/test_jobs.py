@@ -1,4 +1,4 @@
-"""Jobs: begin and end, questions and answers, dispatches and lifetimes (docs/storage.md, Jobs)."""
+"""Jobs: begin and end, questions and answers, dispatches and lifetimes (ARCHITECTURE.md, Jobs)."""
 
 import random
 from collections.abc import Callable

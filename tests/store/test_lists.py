@@ -1,4 +1,4 @@
-"""The results of a list's elements: records, chunks and races (docs/storage.md, Lists)."""
+"""The results of a list's elements: records, chunks and races (ARCHITECTURE.md, Lists)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The outbox: which jobs sweeps find, and when (docs/storage.md, Jobs and the outbox)."""
+"""The outbox: which jobs sweeps find, and when (ARCHITECTURE.md, Jobs and the outbox)."""
 
 from collections.abc import Callable
 from contextlib import ExitStack

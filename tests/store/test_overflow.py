@@ -1,4 +1,4 @@
-"""Large values (docs/storage.md, Values outside the head)."""
+"""Large values (ARCHITECTURE.md, Values outside the head)."""
 
 from typing import Any
 

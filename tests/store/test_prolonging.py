@@ -1,4 +1,4 @@
-"""Values outside the item outlive their task, even if it is extended (docs/storage.md, Values outside the head)."""
+"""Values outside the item outlive their task, even if it is extended (ARCHITECTURE.md, Values outside the head)."""
 
 from typing import Any
 

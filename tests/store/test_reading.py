@@ -1,4 +1,4 @@
-"""Reading values outside the items (docs/storage.md, Values outside the head)."""
+"""Reading values outside the items (ARCHITECTURE.md, Values outside the head)."""
 
 from typing import Any
 

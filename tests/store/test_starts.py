@@ -1,4 +1,4 @@
-"""The starts of calls: one of several equal calls stores its start (docs/storage.md, Items)."""
+"""The starts of calls: one of several equal calls stores its start (ARCHITECTURE.md, Items)."""
 
 from functools import partial
 

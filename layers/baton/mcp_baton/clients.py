@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # If DynamoDB does not answer, part of the write reserve (5 s) must remain for the reply. An attempt costs the connect
 # timeout if DynamoDB does not accept the connection, and the read timeout if it does not answer. botocore makes one
 # attempt. The store retries by itself: it knows how much time is left and whether an earlier attempt was applied
-# (docs/storage.md, Lost answers).
+# (ARCHITECTURE.md, Lost answers).
 CONNECT_TIMEOUT_S = 1.0
 READ_TIMEOUT_S = 1.0
 DYNAMODB_ATTEMPTS = 1

@@ -51,7 +51,7 @@ def test_a_card_shows_the_call_its_requester_and_its_times(console_of_kim: Conso
     approval_card = card(console_of_kim, approval)
     expect(approval_card.get_by_role("heading", name="Call:")).to_have_text("Call: pay_out")
     expect(approval_card.get_by_role("group", name="Arguments")).to_have_text(
-        f'{{"amount": 5,"to": "{approval["arguments"]["to"]}"}}'
+        f'{{ "amount": 5, "to": "{approval["arguments"]["to"]}" }}'
     )
     names, texts = (approval_card.locator(tag).all_text_contents() for tag in ("dt", "dd"))
     facts = dict(zip(names, texts, strict=True))
@@ -87,9 +87,7 @@ def test_a_call_is_denied_with_a_reason(console_of_kim: Console, approval: JsonD
     console_of_kim.open_approvals()
     card(console_of_kim, approval).get_by_role("button", name="Deny…").click()
     expect(page.get_by_role("heading", name="Deny this call?")).to_be_focused()
-    page.get_by_role("textbox", name="Reason").fill("x" * 501)
-    page.get_by_role("button", name="Deny this call").click()
-    expect(page.get_by_text("At most 500 characters; these are 501.")).to_be_visible()
+    expect(page.get_by_role("textbox", name="Reason")).to_have_attribute("maxlength", "500")
     page.get_by_role("textbox", name="Reason").fill("Never paid")
     page.get_by_role("button", name="Deny this call").click()
     expect(page.locator(".notice")).to_contain_text(f"Denied: {approval['message']}")

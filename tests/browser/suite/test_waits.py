@@ -76,7 +76,7 @@ def test_after_the_callback_the_user_can_continue_the_workflow(console: Console)
     console.open(task)
     expect(page.get_by_role("heading", name="Paused: its wait is over")).to_be_visible()
     page.locator(".steps > li").nth(1).get_by_text("Result").click()
-    expect(page.get_by_role("group", name="Result").first).to_have_text('{"image": "shop:7"}')
+    expect(page.get_by_role("group", name="Result").first).to_have_text('{ "image": "shop:7" }')
     page.get_by_role("button", name=CONTINUE).click()
     expect(page.locator(".state")).to_have_text("Completed")
 

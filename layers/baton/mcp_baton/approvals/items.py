@@ -1,4 +1,4 @@
-"""Approvals in the table of the tasks, one item for each (docs/storage.md, Items).
+"""Approvals in the table of the tasks, one item for each (ARCHITECTURE.md, Items).
 
 The sort key is 16 digits of the call's digest and the number of earlier requests. `state`, `digest` and `until` are the
 conditions of writes. `used_by`, `used_ms` and `uses` say which attempt used it last, when, and how often. `free` exists

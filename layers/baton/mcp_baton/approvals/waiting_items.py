@@ -1,5 +1,5 @@
 """Counts the approvals that wait, in one item for each task, and in one for each owner's calls without a task
-(docs/storage.md, Items).
+(ARCHITECTURE.md, Items).
 
 An item has a number, `waiting`, and an attribute for each approval that waits, with the times at which it was requested
 and expires. One conditional write changes both, so that concurrent requests never exceed the limit.

@@ -1,4 +1,4 @@
-"""Jobs in the table of the tasks: each change is one conditional write of the task's item (docs/storage.md, Jobs)."""
+"""Jobs in the table of the tasks: each change is one conditional write of the task's item (ARCHITECTURE.md, Jobs)."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

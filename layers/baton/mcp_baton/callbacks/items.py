@@ -1,4 +1,4 @@
-"""The addresses of callbacks, one small item for each, in the table of the tasks (docs/storage.md, Items)."""
+"""The addresses of callbacks, one small item for each, in the table of the tasks (ARCHITECTURE.md, Items)."""
 
 from mcp_baton.tasks.callbacks import CallbackTarget
 from mcp_baton.tasks.dynamodb.attributes import Item

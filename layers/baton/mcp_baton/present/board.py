@@ -26,6 +26,7 @@ from mcp_baton.tools.resource import value_uri
 from mcp_baton.workflow.continuations import plan_of
 from mcp_baton.workflow.definition_changes import conflicting_steps
 from mcp_baton.workflow.execution import Execution
+from mcp_baton.workflow.pause import parse_pause
 from mcp_baton.workflow.remaining import RemainingCalls, handle_of, uris_of
 from mcp_baton.workflow.sources import PromptArg
 from mcp_baton.workflow.steps.step import Step
@@ -152,7 +153,7 @@ def _board(state: WorkflowState, facts: JsonObject, steps: list[Json], calls: li
             **facts,
         },
         "steps": steps,
-        "pause": _pause(state),
+        **_pauses(state),
         "running_until": view.running_until,
         # For a person, who can correct a call that has failed. `next` leaves that out.
         "suggested_tool": next((str(entry["tool"]) for entry in open_calls if "tool" in entry), None),
@@ -166,10 +167,18 @@ def _board(state: WorkflowState, facts: JsonObject, steps: list[Json], calls: li
     }
 
 
-def _pause(state: WorkflowState) -> JsonObject | None:
-    pause = None if state.view.ended else next((pause for pause in state.view.pauses if not pause.get("over")), None)
+def _pauses(state: WorkflowState) -> dict[str, Json]:
+    """Return the first reason, and all of them if there are several, without waits that are over."""
+    reasons = [] if state.view.ended else [reason for reason in state.view.pauses if not reason.get("over")]
+    pauses: list[Json] = [_pause(reason) for reason in reasons]
+    return {"pause": pauses[0] if pauses else None} | ({"pauses": pauses} if pauses[1:] else {})
+
+
+def _pause(stored: Mapping[str, Json]) -> Json:
+    reason = parse_pause(stored)
+    message = " ".join(what_happened([reason])) if reason else ""
     # The message of an approval is its question.
-    return None if pause is None else {"message": state.explanation, **pause, "step": paused_step(pause)}
+    return {"message": message, **stored, "step": paused_step(stored)}
 
 
 def _step(state: WorkflowState, progress: StepProgress, timings: Json, elements: Json) -> dict[str, Json]:

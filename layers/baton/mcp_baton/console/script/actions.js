@@ -85,7 +85,7 @@ async function tellModel(text) {
 	if (!IN_HOST || !host.capabilities.updateModelContext || !state.board) return;
 	const board = state.board;
 	const steps = board.steps.map((step) => `${step.name}: ${step.status}`).join(", ");
-	const words = `The user acted on task ${board.task_id} of the workflow ${board.name} in its page. ${text} The task is ${board.status}${board.pause ? `, paused (${board.pause.type})` : ""}. Steps: ${steps}.`;
+	const words = `The user acted on task ${board.task_id} of the workflow ${board.name} in its page. ${text} The task is ${board.status}${board.pauses.length ? `, paused (${board.pauses.map((pause) => pause.type).join(", ")})` : ""}. Steps: ${steps}.`;
 	try {
 		await host.request("ui/update-model-context", {
 			content: [{ type: "text", text: words }],
@@ -109,13 +109,13 @@ const poll = {
 		if (document.hidden || state.busy || !server.canCall()) return false;
 		if (state.view === APPROVALS) return !state.panel;
 		if (state.view === "list") return (state.tasks ?? []).some((task) => task.kind === "working");
-		return state.view === "board" && state.board !== null && (kindOf(state.board) === "running" || waits(state.board.pause));
+		return state.view === "board" && state.board !== null && (kindOf(state.board) === "running" || state.board.pauses.some(waits));
 	},
 
 	/** A task that waits is read after half of the time that is left. */
 	delay() {
-		const pause = state.view === "board" && state.board.pause;
-		return waits(pause) ? Math.min(Math.max((Date.parse(pause.until) - Date.now()) / 2, LAST_MS), LONGEST_WAIT_MS) : this.wait;
+		const ends = (state.view === "board" ? state.board.pauses : []).filter(waits).map((pause) => Date.parse(pause.until));
+		return ends.length ? Math.min(Math.max((Math.min(...ends) - Date.now()) / 2, LAST_MS), LONGEST_WAIT_MS) : this.wait;
 	},
 
 	plan() {

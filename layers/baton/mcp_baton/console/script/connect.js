@@ -86,7 +86,7 @@ const CREDENTIAL = {
 	properties: {
 		way: { title: "Connect with", enum: ["x-api-key", "Authorization", "other"], enumNames: ["API key", "Bearer token", "Another header"] },
 		value: { title: "Key, token or value", type: "string", writeOnly: true, pattern: "^[\\x20-\\x7e]+$", description: "Sent only to this server, and deleted when this tab is closed." },
-		header: { title: "Name of the other header", type: "string", pattern: "^[!#$%&'*+.^_`|~0-9A-Za-z\\-]+$", description: "The value of `baton serve --owner-header`." },
+		header: { title: "Name of the other header", type: "string", pattern: "^[!#$%&'*+.^_`\\|~0-9A-Za-z\\-]+$", description: "The value of `baton serve --owner-header`." },
 	},
 };
 

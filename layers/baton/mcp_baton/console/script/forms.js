@@ -27,53 +27,6 @@ function resolved(schema, root, depth = 0) {
 	return schema;
 }
 
-const typeOf = (value) => value === null ? "null" : Array.isArray(value) ? "array" : isRaw(value) ? "integer" : typeof value === "number" && Number.isInteger(value) ? "integer" : typeof value;
-const ARTICLE = { array: "a list", object: "an object", integer: "a whole number", number: "a number", string: "a text", boolean: "true or false", null: "null" };
-
-/** The problem with a value, in words. The server validates it again. */
-function problems(value, given, root, path = "") {
-	const schema = resolved(given, root);
-	const at = path ? `${path}: ` : "";
-	if (value === null && schema.nullable) return [];
-	const type = typeOf(value);
-	if (schema.enum && !schema.enum.some((option) => same(option, value))) return [`${at}choose one of ${schema.enum.map((option) => typeof option === "string" ? option : compact(option)).join(", ")}`];
-	if (typeof schema.type === "string" && type !== schema.type && !(schema.type === "number" && type === "integer")) return [`${at}${ARTICLE[schema.type] ?? schema.type} is needed`];
-	const found = [];
-	const say = (wrong, text) => { if (wrong) found.push(at + text); };
-	if (type === "string") {
-		const length = [...value].length;
-		say(length < schema.minLength, `at least ${amount(schema.minLength, "character")}`);
-		say(length > schema.maxLength, `at most ${amount(schema.maxLength, "character")}; these are ${length}`);
-		say(schema.pattern && !matches(schema.pattern, value), `it does not fit the pattern ${schema.pattern}`);
-	} else if (type === "integer" || type === "number") {
-		const number = Number(isRaw(value) ? value.rawJSON : value);
-		say(number < schema.minimum, `at least ${schema.minimum}`);
-		say(number > schema.maximum, `at most ${schema.maximum}`);
-		say(number <= schema.exclusiveMinimum, `more than ${schema.exclusiveMinimum}`);
-		say(number >= schema.exclusiveMaximum, `less than ${schema.exclusiveMaximum}`);
-	} else if (type === "array") {
-		say(value.length < schema.minItems, `at least ${amount(schema.minItems, "item")}`);
-		say(value.length > schema.maxItems, `at most ${amount(schema.maxItems, "item")}`);
-		if (schema.items) value.forEach((item, place) => found.push(...problems(item, schema.items, root, `${path}[${place}]`)));
-	} else if (type === "object") {
-		for (const name of schema.required ?? []) say(!(name in value), `${name} is missing`);
-		for (const [name, item] of Object.entries(value)) {
-			const inner = schema.properties?.[name] ?? schema.additionalProperties;
-			if (inner === false) found.push(`${at}${name} is not known`);
-			else if (isObject(inner)) found.push(...problems(item, inner, root, path ? `${path}.${name}` : name));
-		}
-	}
-	return found;
-}
-
-function matches(pattern, value) {
-	try {
-		return new RegExp(pattern, "u").test(value);
-	} catch {
-		return true;
-	}
-}
-
 const LONG_TEXT = /summary|text|body|message|note|comment|description|reason|content|prompt/i;
 const INPUTS = { date: "date", time: "time", "date-time": "datetime-local", email: "email", uri: "url", password: "password" };
 
@@ -91,14 +44,14 @@ function control(name, schema, value, attributes) {
 
 function written(attributes, value, name, schema) {
 	const type = schema.writeOnly ? "password" : INPUTS[schema.format];
+	const limits = { pattern: schema.pattern, minlength: schema.minLength, maxlength: schema.maxLength };
 	const long = !type && (value.length > 60 || value.includes("\n") || (LONG_TEXT.test(name) && !(schema.maxLength < 80)));
-	const node = long ? el("textarea", { rows: 3, ...attributes }) : el("input", { type: type ?? "text", autocomplete: "off", step: /time/.test(type) ? 1 : null, ...attributes });
+	const node = long ? el("textarea", { rows: 3, ...limits, ...attributes }) : el("input", { type: type ?? "text", autocomplete: "off", step: /time/.test(type) ? 1 : null, ...limits, ...attributes });
 	const local = type === "datetime-local";
 	const at = new Date(local ? value || NaN : NaN);
 	node.value = Number.isNaN(at.getTime()) ? value : new Date(at.getTime() - at.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
 	return { node, read: () => {
-		// An incomplete date reads as empty.
-		if (node.validity.badInput) throw new Error("Write the whole date or time.");
+		if (!node.checkValidity()) throw new Error(node.validationMessage);
 		return local && node.value ? new Date(node.value).toISOString() : node.value || undefined;
 	} };
 }
@@ -198,9 +151,7 @@ function field(name, given, { root, required, missing, value }) {
 			} catch (wrong) {
 				return show(wrong.message);
 			}
-			if (one.value === undefined) return show(required ? made.chosen ?? "Fill this in." : null);
-			const found = problems(one.value, schema, root).join("; ");
-			return show(found && `${found[0].toUpperCase()}${found.slice(1)}.`);
+			return show(one.value === undefined && required ? made.chosen ?? "Fill this in." : null);
 		},
 	};
 	return one;

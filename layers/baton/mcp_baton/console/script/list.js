@@ -4,15 +4,15 @@ const FILTERS = { all: "All", waiting: "Needs somebody", working: "In progress",
 
 function filtered(key) {
 	if (key === "all") return state.tasks;
-	const groupOf = ({ kind, pause }) => waits(pause) ? "working" : kind === "paused" || kind === "input_required" ? "waiting" : kind;
+	const groupOf = ({ kind, pause, stopped_steps: stopped }) => waits(pause) && !stopped ? "working" : kind === "paused" || kind === "input_required" ? "waiting" : kind;
 	return state.tasks.filter((task) => key === groupOf(task));
 }
 
 function statusLine(task) {
 	if (task.kind === "paused") {
-		const { pause } = task;
+		const { pause, stopped_steps: stopped } = task;
 		const more = !needsApproval(pause) && remedyOf(pause) !== "wait" && waitsFor(pause);
-		return [`Paused${task.step ? ` at ${task.step}` : ""}: ${shortForm(pause)}`, more].filter(Boolean).join("; ");
+		return [`Paused${task.step ? ` at ${task.step}` : ""}: ${shortForm(pause)}`, more, stopped && `${stopped} steps have stopped`].filter(Boolean).join("; ");
 	}
 	if (task.status_message && task.kind !== "completed") return `${KINDS[task.kind]}: ${localized(task.status_message)}`;
 	if (task.kind === "working" && task.step) return `In progress, at ${task.step}`;

@@ -123,19 +123,20 @@ function callout(board, kind) {
 	if (board.until) return el("section", { class: "card" }, el("h2", {}, "Running"), el("p", { class: "muted" }, "A run holds this task. This page follows it."));
 	if (kind === "input_required") return el("section", { class: "card" }, el("h2", {}, "It waits for an answer"), el("p", { class: "note" }, board.message ?? "The client that started the task has to answer it."));
 	const call = formCall(board);
-	if ((kind !== "paused" && kind !== "working") || !(board.pause || board.can.go_on)) return plain;
-	const cause = board.pause ? why(board.pause) : { title: board.steps.every(settled) ? "Every step is done" : "Ready to continue", says: ["Nothing runs now."] };
+	if ((kind !== "paused" && kind !== "working") || !(board.pauses.length || board.can.go_on)) return plain;
+	const causes = board.pauses.length ? board.pauses.map(why) : [{ title: board.steps.every(settled) ? "Every step is done" : "Ready to continue", says: ["Nothing runs now."] }];
 	const title = newId("why");
-	const reason = el("div", { class: `why${cause.bad ? " bad" : ""}` }, el("h2", { id: title }, icon(cause.bad ? "failed" : "paused"), cause.title),
-		cause.quote ? quote(cause.quote) : null, (cause.says ?? []).map((text) => el("p", { class: "note" }, text)), cause.points?.length ? el("ul", {}, cause.points.map((text) => el("li", {}, text))) : null);
-	if (board.warning) reason.append(el("p", { class: "note" }, board.warning));
-	const card = el("section", { class: "card", "aria-labelledby": title }, reason);
+	const reasons = causes.map((cause, place) => el("div", { class: `why${cause.bad ? " bad" : ""}` }, el(place ? "h3" : "h2", place ? {} : { id: title }, icon(cause.bad ? "failed" : "paused"), cause.title),
+		cause.quote ? quote(cause.quote) : null, (cause.says ?? []).map((text) => el("p", { class: "note" }, text)), cause.points?.length ? el("ul", {}, cause.points.map((text) => el("li", {}, text))) : null));
+	if (board.warning) reasons.at(-1).append(el("p", { class: "note" }, board.warning));
+	const card = el("section", { class: "card", "aria-labelledby": title }, reasons);
 	if (!server.canCall()) return card;
-	const questions = questionsOf(board.pause);
+	const asked = board.pauses.flatMap(questionsOf);
+	const questions = [...new Map(asked.map((one) => [one.name, one])).values()];
 	const asks = canContinue(board) && (board.secrets.length || questions.length);
 	const go = (label, look) => canContinue(board) && !asks ? button(label, look, () => act("go", () => goOn(state.board)), { "data-key": "go-on" }) : "";
 	if (call) card.append(el("h3", {}, "Next: ", el("code", {}, call.tool)), callForm(board, call, 0, go(AS_IT_IS, "")));
-	else if (!asks && remedyOf(board.pause) !== "none") card.append(el("div", { class: "buttons" }, go(state.busy === "go" ? "Going on…" : GO_ON, "primary")));
+	else if (!asks && !(board.pauses.length && board.pauses.every((pause) => remedyOf(pause) === "none"))) card.append(el("div", { class: "buttons" }, go(state.busy === "go" ? "Going on…" : GO_ON, "primary")));
 	const legend = call ? "Or continue without this call" : questions.length ? "Your answers" : "Secrets are not stored";
 	if (asks) card.append(el("h3", { class: call ? "section" : "" }, legend), continueForm(board, questions, call ? AS_IT_IS : GO_ON));
 	if (state.progress) card.append(el("p", { class: "note" }, state.progress));
@@ -219,7 +220,7 @@ function stepItem(board, step, kind, planned, at) {
 	const progress = step.elements ? el("span", { class: "hint" }, `${step.elements.done} of ${amount(step.elements.total, "element")}`) : null;
 	const body = el("div", {},
 		el("div", { class: "step-head" }, el("h3", {}, step.name, el("span", { class: "hidden" }, `, ${(KINDS[kind] ?? kind).toLowerCase()}`)), step.tool ? el("code", {}, step.tool) : resources.map((uri) => el("code", {}, String(uri))), progress, timed));
-	if (kind === "failed" && step.error !== undefined && step.error !== board.pause?.error) body.append(quote(step.error));
+	if (kind === "failed" && step.error !== undefined && !board.pauses.some((pause) => pause.error === step.error)) body.append(quote(step.error));
 	const values = [
 		step.wait || step.ask ? null : disclosure(planned ? "Planned call" : "Arguments", planned?.tool ? withoutTask(planned) : step.arguments, key("arguments"), `_workflow.call.${step.name}`),
 		step.status === "completed" && (step.tool || step.ask || step.wait === "callback") ? disclosure(step.ask ? "Answer" : "Result", step.result, key("result"), `_workflow.result.${step.name}`) : null,

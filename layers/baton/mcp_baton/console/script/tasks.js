@@ -13,7 +13,8 @@ function listedByTasks(task) {
 	return listed({
 		task_id: task.taskId, status: task.status, status_message: task.statusMessage, created_at: task.createdAt, updated_at: task.lastUpdatedAt,
 		workflow: meta.workflow, tool: meta.tool, step: meta.step, pause_type: meta.pause_reason?.type,
-		waits_for: meta.pause_reason?.for, waits_until: meta.pause_reason?.until,
+		waits_for: meta.pause_reason?.for, waits_until: meta.pause_reason?.over ? undefined : meta.pause_reason?.until,
+		stopped_steps: meta.pause_reasons?.length,
 	});
 }
 
@@ -44,7 +45,7 @@ function boardOf(structured) {
 		message: task.status_message,
 		created: task.created_at, updated: task.updated_at, expires: task.expires_at,
 		steps,
-		pause: pauseOf(board.pause ?? structured.pause_reason ?? null, task.status_message),
+		pauses: pausesOf(structured.board ? board.pauses ?? [board.pause] : structured.pause_reasons ?? [structured.pause_reason], task.status_message),
 		until: board.running_until ?? structured.running_until ?? null,
 		suggestedTool: board.suggested_tool, calls: board.calls ?? [],
 		can: board.can ?? {},
@@ -71,7 +72,7 @@ function boardOfTask(task) {
 		name: progress?.goal?.split(":")[0] ?? state.named ?? "Task",
 		task_id: task.taskId, status: task.status, message: task.statusMessage,
 		created: task.createdAt, updated: task.lastUpdatedAt,
-		steps, pause: pauseOf(meta["_workflow.pause_reason"] ?? null, task.statusMessage), until: null, calls: [], workflowTool: null,
+		steps, pauses: pausesOf(meta["_workflow.pause_reasons"] ?? [meta["_workflow.pause_reason"]], task.statusMessage), until: null, calls: [], workflowTool: null,
 		can: { go_on: false, complete: !over, cancel: !over },
 		result: task.result, by: meta["mcp-baton/result_by"], failure: task.error,
 	};
@@ -82,7 +83,7 @@ function boardOfEntry(entry) {
 	const live = !OVER.has(entry.status);
 	return {
 		name: entry.name, workflowTool: state.workflowTool, task_id: entry.task_id, status: entry.status, message: entry.status_message,
-		created: entry.created_at, updated: entry.updated_at, steps: [], pause: null, until: null, calls: [],
+		created: entry.created_at, updated: entry.updated_at, steps: [], pauses: [], until: null, calls: [],
 		can: { cancel: live }, alone: true,
 	};
 }
@@ -112,7 +113,7 @@ async function show(name, id) {
 function kindOf(board) {
 	if (OVER.has(board.status) || board.status === "input_required") return board.status;
 	if (board.until) return "running";
-	if (board.pause) return "paused";
+	if (board.pauses.length) return "paused";
 	return board.steps.length ? "working" : "running";
 }
 
@@ -130,10 +131,13 @@ const needsApproval = (pause) => ["decision", "none"].includes(remedyOf(pause));
 /** Whether the task waits for a callback or a time. If the server continued, it would pause at the same step again. */
 const waits = (pause) => remedyOf(pause) === "wait" && Boolean(pause.until);
 
-/** A pause. After a wait, it has no `until`: the status message says so. */
-const pauseOf = (pause, message) => pause && message === PAUSES.waited ? { ...pause, until: null } : pause;
+/** A pause. After a wait, it has no `until`. */
+const pauseOf = (pause, message) => pause && (pause.over || message === PAUSES.waited) ? { ...pause, until: null } : pause;
 
-const canContinue = (board) => board.can.go_on && !waits(board.pause);
+/** The reasons of all stopped steps. */
+const pausesOf = (pauses, message) => pauses.filter(Boolean).map((pause) => pauseOf(pause, message));
+
+const canContinue = (board) => board.can.go_on && !(board.pauses.length && board.pauses.every(waits));
 
 function waitOf(pause) {
 	if (!waits(pause)) return "its wait is over";
@@ -144,5 +148,5 @@ const waitsFor = (pause) => ({ none: "denied", wait: waitOf(pause) })[remedyOf(p
 
 function stateOf(board) {
 	const kind = kindOf(board);
-	return kind === "paused" ? `Paused: ${waitsFor(board.pause)}` : KINDS[kind] ?? kind;
+	return kind === "paused" ? `Paused: ${[...new Set(board.pauses.map(waitsFor))].join("; ")}` : KINDS[kind] ?? kind;
 }

@@ -1,71 +1,20 @@
 // ---- JSON, shown
 
-const ENTRIES = 60;
-const LETTERS = 480;
+const SHOWN = 20000;
 
+/** A value as JSON, with links. Line breaks in texts stay. */
 function jsonView(value, label) {
-	return el("div", { class: "json", role: "group", "aria-label": label }, jsonNode(value, 0));
+	const text = visible(JSON.stringify(value, null, 2) ?? "").replace(/(?<!\\)((?:\\\\)*)\\n/g, "$1\n");
+	const linked = (part) => part.split(/(https?:\/\/[^\s"\\]+)/).map((piece, place) => (place % 2 && link(piece)) || piece);
+	const view = el("div", { class: "json", role: "group", "aria-label": label }, linked(text.slice(0, SHOWN)));
+	if (text.length > SHOWN) view.append("… ", textButton(`Show all ${text.length} characters`, () => { view.replaceChildren(...linked(text)); }));
+	return view;
 }
-
-function jsonNode(value, depth) {
-	if (isRaw(value)) return el("span", { class: "n" }, value.rawJSON);
-	if (typeof value === "string") return textNode(value);
-	if (typeof value !== "object" || value === null) return el("span", { class: "n" }, String(value));
-	return containerNode(value, depth);
-}
-
-function textNode(value) {
-	const node = el("span", { class: "s" });
-	if (value.length > LETTERS + 80) {
-		const more = textButton(`${value.length - LETTERS} more characters`, () => { node.replaceChildren(quoted(value)); });
-		node.append(quoted(value.slice(0, LETTERS)).slice(0, -1), "… ", more);
-		return node;
-	}
-	const url = /^https?:\/\/\S+$/.test(value) ? link(value) : null;
-	if (url) node.append('"', url, '"');
-	else node.append(quoted(value));
-	return node;
-}
-
-// Keep line breaks.
-const quoted = (text) => visible(JSON.stringify(text)).replace(/(?<!\\)((?:\\\\)*)\\n/g, "$1\n");
 
 function link(address) {
 	if (!IN_HOST) return el("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, address);
 	if (!host.capabilities.openLinks) return null;
 	return textButton(address, () => host.request("ui/open-link", { url: address }).catch((error) => tell(error.message, true)));
-}
-
-function containerNode(value, depth) {
-	const list = Array.isArray(value);
-	const entries = list ? value.map((item) => [null, item]) : Object.entries(value);
-	const [open, close] = list ? ["[", "]"] : ["{", "}"];
-	if (!entries.length) return el("span", { class: "p" }, open + close);
-	if (depth > 0 && compact(value).length < 72) return el("span", {}, compact(value));
-	const rows = el("span", { class: "in" });
-	const add = (from) => {
-		entries.slice(from, from + ENTRIES).forEach(([name, item], place) => {
-			const key = name === null ? null : [el("span", { class: "k" }, JSON.stringify(name)), ": "];
-			rows.append(el("span", { class: "row" }, key, jsonNode(item, depth + 1), from + place < entries.length - 1 ? "," : ""));
-		});
-		const left = entries.length - from - ENTRIES;
-		if (left > 0) {
-			const more = textButton(`${left} more`, () => { more.remove(); add(from + ENTRIES); });
-			rows.append(more);
-		}
-	};
-	if (depth === 0) {
-		add(0);
-		return el("span", {}, el("span", { class: "p" }, open), rows, el("span", { class: "p" }, close));
-	}
-	const details = el("details", {}, el("summary", {}, el("span", { class: "p" }, open, el("span", { class: "closed" }, ` ${amount(entries.length, list ? "item" : "field")} ${close}`))), rows, el("span", { class: "p" }, close));
-	const fill = () => { if (details.open && !rows.firstChild) add(0); };
-	details.addEventListener("toggle", fill);
-	if (depth < 2 && entries.length <= 12) {
-		details.open = true;
-		fill();
-	}
-	return details;
 }
 
 const VALUE_URI = /^baton:\/\/tasks\/([^/]+)\/([\w.%~-]+)$/;

@@ -3,7 +3,7 @@
 DynamoDB accepts expressions of 4 KB. Every name and value is a placeholder of one or two characters, so the length
 depends only on how much is written.
 
-A write with a token is applied once, however often it is sent (docs/storage.md, Lost answers). The item has 29 sets of
+A write with a token is applied once, however often it is sent (ARCHITECTURE.md, Lost answers). The item has 29 sets of
 tokens, one for each span of time. A write requires that its token is not in the set of its time, adds it there, and
 removes the set that is farthest from now. So a token outlives its repeats even if the clocks of two writers are ten
 minutes apart: AWS accepts requests whose time is five minutes off (IAM User Guide, "Troubleshoot signed requests for

@@ -1,4 +1,4 @@
-"""The results of a list's elements (docs/storage.md, Lists).
+"""The results of a list's elements (ARCHITECTURE.md, Lists).
 
 The head has a record: which elements are done, and the results of the last few. The others are in chunks, which are
 items of their own. A write adds its results to the record, or puts them into a new chunk. So each result is written

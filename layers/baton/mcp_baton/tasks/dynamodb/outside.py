@@ -1,4 +1,4 @@
-"""Values outside the heads of tasks: how they are named, written and kept (docs/storage.md, Values outside the head).
+"""Values outside the heads of tasks: how they are named, written and kept (ARCHITECTURE.md, Values outside the head).
 
 Values of one write are stored together as a bundle, in items of the same table. A bundle is named by its digest: it is
 never overwritten with other content, and writing it twice is safe. It is written before the head that points to it. A

@@ -1,4 +1,4 @@
-"""Reads values outside the heads of tasks, when they are needed (docs/storage.md, Values outside the head)."""
+"""Reads values outside the heads of tasks, when they are needed (ARCHITECTURE.md, Values outside the head)."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""The starts of workflows, one small item for each different call, in the table of the tasks (docs/storage.md,
+"""The starts of workflows, one small item for each different call, in the table of the tasks (ARCHITECTURE.md,
 Items).
 
 If the task does not exist after `until`, an equal call replaces the item, on condition that it still names the same
