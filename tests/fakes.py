@@ -24,7 +24,7 @@ from mcp_baton.tasks.starts import StartStore
 from mcp_baton.tasks.store import Batch, TaskStore, Written
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
-from mcp_baton.tools.calls import FIRST_ATTEMPT, Attempt
+from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.outcomes import FetchedResource, Mismatch, Outcome, Prepared, ResourceUnavailable, Succeeded
 from mcp_baton.transport.exchange import Exchange, no_limit
 from mcp_baton.transport.stream import stream_opener
@@ -285,7 +285,7 @@ class ScriptedHost:
     def canonical(self, _tool: str, arguments: JsonObject) -> JsonObject:
         return arguments
 
-    def run(self, prepared: Prepared, variables: TaskVariables | None, _attempt: Attempt = FIRST_ATTEMPT) -> Outcome:
+    def run(self, prepared: Prepared, variables: TaskVariables | None, _call: ToolCall = ONLY_CALL) -> Outcome:
         """Call the test's behaviour for the tool, or succeed."""
         tool, arguments = prepared.name, prepared.arguments
         self.log.append(f"call {tool} {dict(arguments)}")

@@ -12,7 +12,7 @@ from mcp_baton import Approval, Argument, Server, ToolStep, Workflow, prompt_arg
 from mcp_baton.approvals.gate import _new_request
 from mcp_baton.protocol.state import Seal
 from mcp_baton.tasks.record import SALT
-from mcp_baton.tools.calls import Place
+from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.outcomes import Prepared
 
 ARGUMENTS = {"order": "A-17", "pin": "1234"}
@@ -38,7 +38,7 @@ def task(task_id: str = "t-1", salt: str = "s") -> Any:
     return SimpleNamespace(task_id=task_id, variables={SALT: salt}, created_ms=0, ttl_ms=1_000)
 
 
-PLACE = Place(WORKFLOW, STEP, "pay", task())
+CALL = ToolCall(WORKFLOW, STEP, "pay", task())
 APPROVAL = Approval("refunds", message="Pay for {order}?")
 
 
@@ -47,7 +47,7 @@ def digest(
     tool: str = "pay",
     approval: Approval = APPROVAL,
     arguments: dict[str, Any] = ARGUMENTS,
-    place: Place = PLACE,
+    tool_call: ToolCall = CALL,
     server: Server = SERVER,
 ) -> str:
     settings, services = SimpleNamespace(max_ttl_ms=0), SimpleNamespace(notifies=False, seal=Seal(lambda: [b"k"]))
@@ -55,7 +55,7 @@ def digest(
     execution: Any = SimpleNamespace(
         server=server.full_view, services=services, now_ms=lambda: 5, job_id=None, base_url=""
     )
-    return _new_request(execution, owner, tool, approval, Prepared(tool, arguments, arguments), place).digest
+    return _new_request(execution, owner, tool, approval, Prepared(tool, arguments, arguments), tool_call).digest
 
 
 def digest_of_other_schema() -> str:
@@ -64,8 +64,8 @@ def digest_of_other_schema() -> str:
     return digest(server=server)
 
 
-def place_with(**changes: Any) -> Place:
-    return structs.replace(PLACE, **changes)
+def call_with(**changes: Any) -> ToolCall:
+    return structs.replace(CALL, **changes)
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,12 @@ def place_with(**changes: Any) -> Place:
         digest_of_other_schema,
         lambda: digest(arguments={**ARGUMENTS, "order": "B-1"}),
         lambda: digest(arguments={**ARGUMENTS, "pin": "1235"}),
-        lambda: digest(place=place_with(workflow=replace(WORKFLOW, name="v"))),
-        lambda: digest(place=place_with(name="pay[1]")),
-        lambda: digest(place=place_with(step=STEP.replace(binding="b"))),
-        lambda: digest(place=place_with(task=task("t-2"))),
-        lambda: digest(place=place_with(task=task(salt="other"))),
-        lambda: digest(place=place_with(task=None)),
+        lambda: digest(tool_call=call_with(workflow=replace(WORKFLOW, name="v"))),
+        lambda: digest(tool_call=call_with(name="pay[1]")),
+        lambda: digest(tool_call=call_with(step=STEP.replace(binding="b"))),
+        lambda: digest(tool_call=call_with(task=task("t-2"))),
+        lambda: digest(tool_call=call_with(task=task(salt="other"))),
+        lambda: digest(tool_call=call_with(task=None)),
         lambda: digest(approval=structs.replace(APPROVAL, audience="others")),
         lambda: digest(approval=structs.replace(APPROVAL, message="Pay {order}")),
     ],
@@ -92,7 +92,7 @@ def test_a_changed_member_changes_the_digest(changed_digest: Callable[[], str]) 
 
 def test_another_task_changes_the_digest_of_a_call_without_a_secret() -> None:
     open_workflow = replace(WORKFLOW, arguments=[])
-    digests = {digest(place=place_with(workflow=open_workflow, task=task(task_id))) for task_id in ("t-1", "t-2")}
+    digests = {digest(tool_call=call_with(workflow=open_workflow, task=task(task_id))) for task_id in ("t-1", "t-2")}
 
     assert len(digests) == 2
 
@@ -102,8 +102,8 @@ def test_another_task_changes_the_digest_of_a_call_without_a_secret() -> None:
     [
         digest,
         lambda: digest(arguments=dict(reversed(ARGUMENTS.items()))),
-        lambda: digest(place=place_with(by="run:2", before="x", is_turn=True)),
-        lambda: digest(place=place_with(step=STEP.replace(guidance="Be careful"))),
+        lambda: digest(tool_call=call_with(by="run:2", before="x", is_turn=True)),
+        lambda: digest(tool_call=call_with(step=STEP.replace(guidance="Be careful"))),
     ],
 )
 def test_the_same_call_has_the_same_digest(same_digest: Callable[[], str]) -> None:

@@ -12,7 +12,7 @@ from mcp_baton.callbacks import endpoint as callbacks
 from mcp_baton.present import mcp_task, sentences, view
 from mcp_baton.tasks.keys import own_key
 from mcp_baton.tasks.record import StepStatus
-from mcp_baton.tools.calls import Place
+from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.secrets import Secrets
 from mcp_baton.workflow import checking, client_questions, continuation, engine, pause, resolve, runs
 from mcp_baton.workflow.continuation import Rank
@@ -386,9 +386,9 @@ APPROVALS = (
     ),
     Mutant(
         "the model cannot supply an argument of a tool with only_in",
-        Place,
+        ToolCall,
         "allows",
-        lambda place, _: place.by.startswith("run:"),
+        lambda tool_call, _: tool_call.by.startswith("run:"),
         plan_of(call("s0", arguments={}), t0={"only_in": True}),
     ),
 )

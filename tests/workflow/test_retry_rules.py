@@ -11,7 +11,7 @@ from msgspec import structs
 from mcp_baton import RegistrationError, Retry, Server, ToolError, ToolStep, Workflow
 from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.tools.calls import FIRST_ATTEMPT, Attempt
+from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome, Prepared, Succeeded
 from mcp_baton.workflow.engine import AttemptResult, attempt
 from mcp_baton.workflow.host import Host
@@ -45,9 +45,9 @@ class FakeHost:
         self.log.append(f"wait {seconds:g}")
         self.remaining_s -= seconds
 
-    def run(self, _call: Prepared, _variables: TaskVariables | None, attempt: Attempt) -> Outcome:
-        self.log.append(f"call {attempt.number}")
-        return self.outcomes[min(attempt.number, len(self.outcomes)) - 1]
+    def run(self, _call: Prepared, _variables: TaskVariables | None, tool_call: ToolCall) -> Outcome:
+        self.log.append(f"call {tool_call.number}")
+        return self.outcomes[min(tool_call.number, len(self.outcomes)) - 1]
 
     def check(self) -> TaskOver | None:
         self.log.append("check")
@@ -59,7 +59,7 @@ class FakeHost:
     ) -> AttemptResult:
         step = ToolStep("s", tool="t", retry=retry, retryable=retryable)
         call = Prepared("t", {}, {})
-        return attempt(step, cast("Host", self), call, FIRST_ATTEMPT, None, cast("Lease", self), fraction)
+        return attempt(step, cast("Host", self), call, ONLY_CALL, None, cast("Lease", self), fraction)
 
     def is_safe(self) -> bool:
         return self.is_claim_safe

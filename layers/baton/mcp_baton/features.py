@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from mcp_baton.tasks.store import TaskStore
     from mcp_baton.tasks.variables import TaskVariables
     from mcp_baton.tools.approval import Approval
-    from mcp_baton.tools.calls import Place
+    from mcp_baton.tools.calls import ToolCall
     from mcp_baton.tools.outcomes import Failed, Prepared
     from mcp_baton.tools.running.caller import Grant
     from mcp_baton.workflow.execution import Execution
@@ -23,17 +23,17 @@ class AllFeatures:
         tool: str,
         approval: "Approval",
         prepared: "Prepared",
-        place: "Place",
+        call: "ToolCall",
         variables: "TaskVariables | None",
     ) -> "Failed | Grant | None":
         from mcp_baton.approvals.gate import refusal_without_approval
 
-        return refusal_without_approval(execution, tool, approval, prepared, place, variables)
+        return refusal_without_approval(execution, tool, approval, prepared, call, variables)
 
-    def callback_url(self, execution: "Execution", place: "Place", step: str) -> str:
+    def callback_url(self, execution: "Execution", call: "ToolCall", step: str) -> str:
         from mcp_baton.callbacks.endpoint import callback_url
 
-        return callback_url(execution, place, step)
+        return callback_url(execution, call, step)
 
     def waiting_approvals(self, store: "TaskStore", task_id: str) -> "Collection[str]":
         from mcp_baton.approvals.record import approvals_of

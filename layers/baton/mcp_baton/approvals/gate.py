@@ -32,7 +32,7 @@ from mcp_baton.tasks.record import APPROVAL_PREFIX, SALT, timestamp
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import APPROVAL_AGE
 from mcp_baton.tools.approval import HIDDEN_DEFAULT, HIDDEN_SECRET, Approval, NotApproved
-from mcp_baton.tools.calls import Place
+from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, Prepared
 from mcp_baton.tools.quoting import visible as show
 from mcp_baton.tools.schema.sent_values import without_secrets
@@ -89,13 +89,13 @@ class UsedApproval(Struct, frozen=True):
 
     approvals: ApprovalStore
     record: ApprovalRecord
-    place: Place
+    call: ToolCall
     variables: TaskVariables | None
     note: ApprovalNote
 
     def end(self, failed: Failed) -> None:
         """Note how the call failed. Call this before its outcome is stored."""
-        step, is_clean = self.place.step, False
+        step, is_clean = self.call.step, False
         if step is not None and failed.kind is Failure.RAISED and not (failed.asks_client or failed.is_final):
             is_clean = step.may_repeat(failed.cause)
         started = failed.kind is not Failure.NOT_STARTED
@@ -104,14 +104,14 @@ class UsedApproval(Struct, frozen=True):
                 self.approvals.free(self.record, started=started)
         except StoreError:
             logger.warning("approval %s: it cannot be used again", self.record.approval_id, exc_info=True)
-        if self.place.is_item:
-            _note(self.variables, self.place, self.note)
+        if self.call.is_item:
+            _note(self.variables, self.call, self.note)
 
 
-def _note(variables: TaskVariables | None, place: Place, note: ApprovalNote) -> None:
+def _note(variables: TaskVariables | None, call: ToolCall, note: ApprovalNote) -> None:
     """Note the approval in the task. The note is stored with the outcome of the call, or not at all."""
-    if variables is not None and place.name is not None:
-        variables.note(f"{APPROVAL_PREFIX}{place.name}", to_builtins(note))
+    if variables is not None and call.name is not None:
+        variables.note(f"{APPROVAL_PREFIX}{call.name}", to_builtins(note))
 
 
 def refusal_without_approval(
@@ -119,7 +119,7 @@ def refusal_without_approval(
     tool: str,
     approval: Approval,
     prepared: Prepared,
-    place: Place,
+    call: ToolCall,
     variables: TaskVariables | None,
 ) -> Failed | UsedApproval | None:
     """Return why a call must not run now; or its approval, which is then marked as used; `None` if it needs none.
@@ -139,12 +139,12 @@ def refusal_without_approval(
         return _not_started(f"{tool} needs an approval, and this server has no task store: set BATON_TABLE")
     if execution.owner is None:
         return _not_started(f"{tool} needs an approval, and the caller has no identity")
-    if place.workflow is not None and place.task is None:
-        return _not_started(f"{tool} needs an approval, and this run has no task: call {place.workflow.name} again")
-    by = place.by or f"call:{new_token()}"
+    if call.workflow is not None and call.task is None:
+        return _not_started(f"{tool} needs an approval, and this run has no task: call {call.workflow.name} again")
+    by = call.by or f"call:{new_token()}"
     try:
-        call = _new_request(execution, execution.owner, tool, approval, prepared, place)
-        return _Gate(execution, approvals_of(execution.store), call, place, by, variables).check()
+        wanted = _new_request(execution, execution.owner, tool, approval, prepared, call)
+        return _Gate(execution, approvals_of(execution.store), wanted, call, by, variables).check()
     except StoreError:
         logger.exception("request %s: the approval of %s is not known", execution.exchange.request_id, tool)
         return _not_started(f"{tool} needs an approval, and the task store does not answer")
@@ -167,16 +167,16 @@ def _with_defaults(signature: Signature, bound: Mapping[str, Any]) -> dict[str, 
 
 
 def _new_request(
-    execution: Execution, owner: str, name: str, approval: Approval, prepared: Prepared, place: Place
+    execution: Execution, owner: str, name: str, approval: Approval, prepared: Prepared, call: ToolCall
 ) -> ApprovalRecord:
     """Return the approval of a call as it would be requested now."""
     tool = execution.server.tools[name]
     arguments = tool.input.complete(prepared.arguments, prepared.bound)
-    visible = _without_secrets(tool, arguments, prepared.bound, place)
+    visible = _without_secrets(tool, arguments, prepared.bound, call)
     secret_names = [name for name, value in arguments.items() if visible[name] != value]
     readable = _in_order(tool.signature, visible)
     message = approval.question(name, readable)
-    workflow, task_id = place.workflow, place.task.task_id if place.task else None
+    workflow, task_id = call.workflow, call.task.task_id if call.task else None
     call_digest = digest_of(
         {
             "owner": owner,
@@ -184,11 +184,11 @@ def _new_request(
             "inputSchema": tool.input_schema,
             "arguments": {
                 **arguments,
-                **{key: _secret_digest(arguments[key], execution, place) for key in secret_names},
+                **{key: _secret_digest(arguments[key], execution, call) for key in secret_names},
             },
             "workflow": workflow.name if workflow else None,
-            "step": place.name,
-            "definition": place.step.fingerprint if place.step else None,
+            "step": call.name,
+            "definition": call.step.fingerprint if call.step else None,
             "task": task_id,
             "audience": approval.audience,
             "message": approval.message,
@@ -205,10 +205,10 @@ def _new_request(
         audience=approval.audience,
         owner=owner,
         asked_ms=now_ms,
-        until_ms=min(now_ms + round(approval.expires.total_seconds() * 1000), _task_ends_ms(execution, place)),
+        until_ms=min(now_ms + round(approval.expires.total_seconds() * 1000), _task_ends_ms(execution, call)),
         task_id=task_id,
         workflow=workflow.name if workflow else None,
-        step=place.name,
+        step=call.name,
         by_requester=approval.by_requester,
         job_id=execution.job_id,
         notify_ms=now_ms + NOTIFY_AGAIN_MS if execution.services.notifies else 0,
@@ -216,21 +216,21 @@ def _new_request(
     )
 
 
-def _task_ends_ms(execution: Execution, place: Place) -> int:
+def _task_ends_ms(execution: Execution, call: ToolCall) -> int:
     """Return when the task of a call expires at the latest, epoch milliseconds. Workers extend the lifetimes of their
     tasks."""
-    task = place.task
+    task = call.task
     if task is None:
         return sys.maxsize
     longest_ms = 0 if execution.job_id is None else execution.services.settings.max_ttl_ms
     return task.created_ms + max(task.ttl_ms, longest_ms)
 
 
-def _without_secrets(tool: Tool, arguments: JsonObject, bound: Mapping[str, Any], place: Place) -> dict[str, Json]:
+def _without_secrets(tool: Tool, arguments: JsonObject, bound: Mapping[str, Any], call: ToolCall) -> dict[str, Json]:
     """Return the arguments without the secrets of the workflow and those of the parameters' types."""
     secret_names = frozenset[str]()
-    if place.workflow is not None and place.step is not None:
-        secret_names = hidden_in(arguments, place.step.arguments, place.workflow.secrets)
+    if call.workflow is not None and call.step is not None:
+        secret_names = hidden_in(arguments, call.step.arguments, call.workflow.secrets)
     visible: dict[str, Json] = {}
     converted = {parameter.published_name: bound.get(parameter.name) for parameter in tool.signature.parameters}
     for name, value in arguments.items():
@@ -238,7 +238,7 @@ def _without_secrets(tool: Tool, arguments: JsonObject, bound: Mapping[str, Any]
             visible[name] = HIDDEN_SECRET
             continue
         schema = {} if tool.input.is_plain else tool.input.schema_of(name)
-        visible[name] = place.secrets.hide(without_secrets(value, converted.get(name), schema, HIDDEN_SECRET))
+        visible[name] = call.secrets.hide(without_secrets(value, converted.get(name), schema, HIDDEN_SECRET))
     return visible
 
 
@@ -248,11 +248,11 @@ def _in_order(signature: Signature, arguments: JsonObject) -> dict[str, Json]:
     return {name: arguments.get(name, HIDDEN_DEFAULT) for name in names}
 
 
-def _secret_digest(value: Json, execution: Execution, place: Place) -> str:
+def _secret_digest(value: Json, execution: Execution, call: ToolCall) -> str:
     """Return a digest of a secret argument. Approvers cannot compute it, because they do not know the key: the task's
     salt; without a task, the key that signs states."""
-    if place.task is not None:
-        key = f"{place.task.variables.get(SALT)} {place.task.task_id}".encode()
+    if call.task is not None:
+        key = f"{call.task.variables.get(SALT)} {call.task.task_id}".encode()
     else:
         seal = execution.services.seal
         key = b"" if seal.is_temporary else next(iter(seal.keys()))
@@ -263,40 +263,40 @@ class _Gate(Struct, frozen=True):
     """One call that needs an approval.
 
     Attributes:
-        call: The approval as it would be requested now.
+        wanted: The approval as it would be requested now.
         by: Names this attempt.
         variables: The task's variables; `None` without a task.
     """
 
     execution: Execution
     approvals: ApprovalStore
-    call: ApprovalRecord
-    place: Place
+    wanted: ApprovalRecord
+    call: ToolCall
     by: str
     variables: TaskVariables | None
 
     def check(self) -> Failed | UsedApproval:
         """Find the approval of this call, or request it. If it was approved, mark it as used."""
         note, repeat = self._stored_note(), 0
-        if note is not None and note.digest == self.call.digest:
+        if note is not None and note.digest == self.wanted.digest:
             # The task knows the approval of the last equal call, and in most cases it can be used: no read is needed.
             record, is_used = self.approvals.use(
-                self.call, note.repeat, self.by, earlier=note.by, again=UseAgain.AFTER_FAILURE, most=self._most_uses
+                self.wanted, note.repeat, self.by, earlier=note.by, again=UseAgain.AFTER_FAILURE, most=self._most_uses
             )
             result = self._grant(record, note.repeat) if record and is_used else self._result(record, note.repeat, note)
             if result is not None:
                 return result
-        elif self.place.is_item and self.place.task and (failed := self.execution.full.get(self.place.task.task_id)):
+        elif self.call.is_item and self.call.task and (failed := self.execution.full.get(self.call.task.task_id)):
             return failed  # without a search: a list may have a thousand elements
         if note is not None or self.by != FIRST_RUN_ATTEMPT:
             # Another call of the task, or a run that was killed, may have requested it without a note.
-            latest = self.approvals.latest(self.call)
+            latest = self.approvals.latest(self.wanted)
             if latest is not None and (result := self._result(*latest, note)):
                 return result
             repeat = latest[1] + 1 if latest is not None else 0
         while True:
             try:
-                record, is_new = self.approvals.ask(self.call, repeat)
+                record, is_new = self.approvals.ask(self.wanted, repeat)
             except TooManyWaiting as error:
                 return self._too_many(error)
             if result := self._result(record, repeat, note, is_new=is_new):
@@ -305,16 +305,16 @@ class _Gate(Struct, frozen=True):
 
     def _action(self, record: ApprovalRecord, again: UseAgain | None) -> Action:
         """What an approval that was found means for this call. `again` is why the call may use it if it is approved."""
-        if record.digest != self.call.digest:
+        if record.digest != self.wanted.digest:
             # The note or the id led to the approval of a call with other arguments, which says nothing of this one.
             return Action.ASK
         is_approved = record.state is ApprovalState.APPROVED and not record.expired_at(self.execution.now_ms())
         if is_approved and again is not None:
             return Action.USE
-        if record.waits_at(self.call.asked_ms):
+        if record.waits_at(self.wanted.asked_ms):
             return Action.WAIT
         # A denial within a task counts as long as the task lives. A call without a task may be made again one day.
-        if record.state is ApprovalState.DENIED and (record.task_id or not record.expired_at(self.call.asked_ms)):
+        if record.state is ApprovalState.DENIED and (record.task_id or not record.expired_at(self.wanted.asked_ms)):
             return Action.DENY
         return Action.ASK  # it was used, has expired or was withdrawn
 
@@ -329,7 +329,7 @@ class _Gate(Struct, frozen=True):
         action = self._action(record, again)
         if action is Action.USE and again is not None:
             current, is_used = self.approvals.use(
-                self.call, repeat, self.by, earlier=record.used_by, again=again, most=self._most_uses
+                self.wanted, repeat, self.by, earlier=record.used_by, again=again, most=self._most_uses
             )
             record = current or record
             if is_used:
@@ -344,8 +344,8 @@ class _Gate(Struct, frozen=True):
         denied = failed.not_approved if record.state is ApprovalState.DENIED else None
         # An element that waits needs no note: its approval is found by its digest. A denial must be known to the
         # handoff, which does not suggest the call any more.
-        if denied is not None or not self.place.is_item:
-            _note(self.variables, self.place, ApprovalNote(record.digest, repeat, denied=denied))
+        if denied is not None or not self.call.is_item:
+            _note(self.variables, self.call, ApprovalNote(record.digest, repeat, denied=denied))
         return failed
 
     def _note_waiting(self, record: ApprovalRecord, *, is_new: bool) -> None:
@@ -353,27 +353,27 @@ class _Gate(Struct, frozen=True):
         if is_new:
             audit(record, "requested")
         else:
-            self.execution.services.telemetry.add(APPROVAL_AGE, self.call.asked_ms - record.asked_ms)
-        if record.notify_ms and (is_new or record.notify_ms < self.call.asked_ms):
+            self.execution.services.telemetry.add(APPROVAL_AGE, self.wanted.asked_ms - record.asked_ms)
+        if record.notify_ms and (is_new or record.notify_ms < self.wanted.asked_ms):
             self.execution.notifications.append(partial(notify, self.execution, record))
         self.execution.waits_for.add(record.approval_id)
 
     def _grant(self, record: ApprovalRecord, repeat: int) -> UsedApproval:
         audit(record, "used")
         note = ApprovalNote(record.digest, repeat, self.by)
-        if not self.place.is_item:
-            _note(self.variables, self.place, note)
-        return UsedApproval(self.approvals, record, self.place, self.variables, note)
+        if not self.call.is_item:
+            _note(self.variables, self.call, note)
+        return UsedApproval(self.approvals, record, self.call, self.variables, note)
 
     def _may_use_again(self, record: ApprovalRecord, note: ApprovalNote | None) -> UseAgain | None:
         """Why this attempt may use an approval, which another attempt may have used; `None` if it may not."""
-        if record.used_by is None or record.used_by == self.place.before:
+        if record.used_by is None or record.used_by == self.call.before:
             return UseAgain.ROUND
         if record.is_free:
             return UseAgain.AFTER_FAILURE if record.uses < self._most_uses else None
         if record.is_repeated or not _is_later(self.by, record.used_by or ""):
             return None
-        claim = self.place.task.claim if self.place.task else None
+        claim = self.call.task.claim if self.call.task else None
         if self.by.startswith(RUN_ATTEMPT) and not (claim and claim.interrupted):
             return None  # all earlier runs have made their last write
         # The outcome of an attempt is stored with a note about it, or not at all. A note about other arguments may have
@@ -384,20 +384,20 @@ class _Gate(Struct, frozen=True):
     @property
     def _most_uses(self) -> int:
         """How often a call may be made with one approval if it fails cleanly each time."""
-        return 1 if self.place.step is None else self.place.step.max_calls
+        return 1 if self.call.step is None else self.call.step.max_calls
 
     def _too_many(self, error: TooManyWaiting) -> Failed:
         """Return that no approval can be requested now. A run of a workflow waits for one of the others."""
-        failed = _not_started(f"{self.call.tool} needs an approval, and none was requested: {error}")
-        task, waiting = self.place.task, error.waiting
-        if task is None or waiting is None or not self.place.is_turn or not self.by.startswith(RUN_ATTEMPT):
+        failed = _not_started(f"{self.wanted.tool} needs an approval, and none was requested: {error}")
+        task, waiting = self.call.task, error.waiting
+        if task is None or waiting is None or not self.call.is_turn or not self.by.startswith(RUN_ATTEMPT):
             return failed
         self.execution.waits_for.add(waiting.approval_id)
         failed = self.execution.full[task.task_id] = replace(failed, not_approved=_not_approved(waiting).not_approved)
         return failed
 
     def _stored_note(self) -> ApprovalNote | None:
-        stored = None if self.variables is None else self.variables.get(f"{APPROVAL_PREFIX}{self.place.name}")
+        stored = None if self.variables is None else self.variables.get(f"{APPROVAL_PREFIX}{self.call.name}")
         return None if stored is None else convert(stored, ApprovalNote)
 
 

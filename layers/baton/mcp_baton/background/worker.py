@@ -33,7 +33,7 @@ from mcp_baton.tasks.texts import MAX_VALUE_BYTES
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import INTERNAL_ERRORS, TASKS_CLAIMED_AGAIN
 from mcp_baton.tools.asking import InputRequired
-from mcp_baton.tools.calls import Attempt, Place
+from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.content import error_result
 from mcp_baton.tools.outcomes import Failed, Outcome
 from mcp_baton.tools.running.runner import CallOptions
@@ -173,21 +173,26 @@ class JobAttempt:
         return tool
 
     def _call(self) -> Outcome:
-        number = attempt_number(self._lease.task, self._job)
         options = CallOptions(
             variables=self._variables,
-            attempt=Attempt(number, lambda: self._job.work.key, self._place),
+            call=self._tool_call,
             pulse=self._monitor.pulse,
         )
         asker = TaskAsker(self._job, self._execution.envelope)
         return outcome_of(self._execution, self._tool, self._arguments, lambda _ask, _waits: asker, options)
 
     @property
-    def _place(self) -> Place:
+    def _tool_call(self) -> ToolCall:
         """The attempt continues the one before, which has asked the client, unless that one's worker died."""
-        number = self._lease.task.claim.number if self._lease.task.claim else 1
-        first = number - attempt_number(self._lease.task, self._job) + 1
-        return Place(task=self._lease.task, by=f"job:{number}", before=f"job:{first - 1}")
+        task, attempt = self._lease.task, attempt_number(self._lease.task, self._job)
+        number = task.claim.number if task.claim else 1
+        return ToolCall(
+            task=task,
+            by=f"job:{number}",
+            before=f"job:{number - attempt}",
+            number=attempt,
+            key=lambda: self._job.work.key,
+        )
 
     def _store_result(self, result: JsonObject) -> str:
         size = json_size(result)

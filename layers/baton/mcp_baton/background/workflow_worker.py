@@ -29,7 +29,7 @@ from mcp_baton.tasks.record import Job, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import TASKS_HANDED_OVER
-from mcp_baton.tools.calls import FIRST_ATTEMPT, Attempt
+from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Outcome, Prepared, ResourceUnavailable, Succeeded
 from mcp_baton.tools.questions import Elicited, elicitation
 from mcp_baton.tools.running.runner import CallOptions
@@ -67,10 +67,10 @@ class WorkerHost(ServerHost):
         self._initial_ms = execution.exchange.remaining_ms()
         self._failed = False
 
-    def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST_ATTEMPT) -> Outcome:
+    def run(self, prepared: Prepared, variables: TaskVariables | None, tool_call: ToolCall = ONLY_CALL) -> Outcome:
         """Run a tool. It is stopped if one of the two tasks has ended or was taken over."""
         try:
-            outcome = super().run(prepared, variables, attempt)
+            outcome = super().run(prepared, variables, tool_call)
         except CallerGone:
             if variables is not None:
                 variables.close()
@@ -107,8 +107,8 @@ class WorkerHost(ServerHost):
             self._execution.services.sleep(part)
             seconds -= part
 
-    def _options(self, variables: TaskVariables | None, attempt: Attempt = FIRST_ATTEMPT) -> CallOptions:
-        return structs.replace(super()._options(variables, attempt), stay=False, pulse=self._renew_claims)
+    def _options(self, variables: TaskVariables | None, tool_call: ToolCall = ONLY_CALL) -> CallOptions:
+        return structs.replace(super()._options(variables, tool_call), stay=False, pulse=self._renew_claims)
 
     def _renew_claims(self) -> float:
         """Renew the claims on both tasks, if due. Returns the seconds until the next renewal."""

@@ -38,7 +38,7 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore, write_decided
 from mcp_baton.tools.approval import AFTER_WAITS_MS
-from mcp_baton.tools.calls import Place
+from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.outcomes import Mismatch
 from mcp_baton.tools.schema.prompt_arguments import NotFinite, convert
 from mcp_baton.tools.schema.schema import mismatch_of
@@ -74,7 +74,7 @@ class ReceivedCallback(Struct, frozen=True):
 # The address
 
 
-def callback_url(execution: Execution, place: Place, name: str) -> str:
+def callback_url(execution: Execution, call: ToolCall, name: str) -> str:
     """Make a new address for a waiting step of the call's task: one `PutItem`. Only a digest of the address is stored.
 
     Raises:
@@ -82,8 +82,8 @@ def callback_url(execution: Execution, place: Place, name: str) -> str:
         BatonError: its workflow has no such step, or the API's address is not known. No other call of the model
             corrects that, so the text is for the log.
     """
-    store, task = execution.store, place.task
-    workflow = None if place.workflow is None else execution.server.workflows.get(place.workflow.name)
+    store, task = execution.store, call.task
+    workflow = None if call.workflow is None else execution.server.workflows.get(call.workflow.name)
     step = workflow.callbacks.get(name) if workflow else None
     if store is None or task is None or workflow is None:
         raise ToolError(f"callback_url({name!r}): this call is not one of a stored task", retryable=False)

@@ -44,8 +44,8 @@ class CalledWorkflow(Protocol):
     def secrets(self) -> frozenset[str]: ...
 
 
-class Place(Struct, frozen=True):
-    """Where a call belongs. Guards check it.
+class ToolCall(Struct, frozen=True):
+    """Which call this is. Guards check it.
 
     Attributes:
         workflow: The workflow of the task that the call names.
@@ -57,6 +57,8 @@ class Place(Struct, frozen=True):
         by: Names the attempt; empty to make a new name.
         before: The attempt that this one repeats: the earlier round of a call that asked the client.
         secrets: The secrets of the run, which people must not see.
+        number: The number of the attempt within its step, from 1.
+        key: The idempotency key of all attempts; `None` for a call that gets a key of its own.
     """
 
     workflow: CalledWorkflow | None = None
@@ -68,6 +70,8 @@ class Place(Struct, frozen=True):
     by: str = ""
     before: str | None = None
     secrets: Secrets = NO_SECRETS
+    number: int = 1
+    key: Key | None = None
 
     @property
     def approval(self) -> Approval | None:
@@ -79,19 +83,5 @@ class Place(Struct, frozen=True):
         return self.is_turn and self.workflow is not None and self.workflow.name in only_in
 
 
-NO_PLACE = Place()
-
-
-class Attempt(Struct, frozen=True):
-    """One of the calls of a tool.
-
-    Attributes:
-        key: The idempotency key of all attempts; `None` for a call that gets a key of its own.
-    """
-
-    number: int = 1
-    key: Key | None = None
-    place: Place = NO_PLACE
-
-
-FIRST_ATTEMPT = Attempt()
+ONLY_CALL = ToolCall()
+"""A call that belongs to no task."""

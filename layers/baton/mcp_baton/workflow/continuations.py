@@ -18,7 +18,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import RECORDINGS_LOST
 from mcp_baton.tools.approval import NotApproved
 from mcp_baton.tools.asking import Identity, identity_for_task
-from mcp_baton.tools.calls import NO_PLACE, Attempt, Place
+from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, Outcome
 from mcp_baton.tools.running.caller import AskerFactory
 from mcp_baton.tools.running.runner import CallOptions
@@ -119,7 +119,7 @@ class Continuation(Struct, frozen=True):
         identity: The origin of its idempotency key.
         ranking: The steps that the call may mean, best first, for the task as it was read.
         at_ms: When the call starts, epoch milliseconds; `began_s` is the same on `Services.clock`.
-        place: The place of the call in its workflow, for the guards of its tool.
+        tool_call: Which call of its workflow it is, for the guards of its tool.
         rng: Chooses a step after a lost race.
     """
 
@@ -133,15 +133,14 @@ class Continuation(Struct, frozen=True):
     ranking: Sequence[Candidate]
     at_ms: int
     began_s: float
-    place: Place = NO_PLACE
+    tool_call: ToolCall = ONLY_CALL
     rng: Callable[[], float] = random_fraction
 
     @property
     def options(self) -> CallOptions:
         """How the tool runs. If its task was found, it finishes even if the client disconnects."""
         is_live = isinstance(self.target, Plan)
-        attempt = Attempt(key=self.identity.key, place=self.place)
-        return CallOptions(self.variables if is_live else None, stay=is_live, attempt=attempt)
+        return CallOptions(self.variables if is_live else None, stay=is_live, call=self.tool_call)
 
     def record(self, outcome: Outcome) -> Recording:
         if not isinstance(self.target, Plan):
@@ -175,7 +174,7 @@ class Continuation(Struct, frozen=True):
     def _with_denial(self, plan: Plan, refusal: NotApproved | None) -> Plan:
         """Note in the task that a person has denied the call of its step, so that no handoff suggests it again. Returns
         the plan after that; if it cannot be noted, the same one."""
-        step, name = self.place.step, self.place.name
+        step, name = self.tool_call.step, self.tool_call.name
         if refusal is None or not refusal.is_denied or step is None or name is None:
             return plan
 
@@ -184,7 +183,7 @@ class Continuation(Struct, frozen=True):
                 return Batch()
             current_plan = plan_of(self.request.server, current)
             # Another step may have stopped the run. In a workflow without parallel steps, its reason stays.
-            is_shown = not self.place.is_item and (
+            is_shown = not self.tool_call.is_item and (
                 current_plan.is_parallel or all(pause.step == step.name for pause in current_plan.pauses)
             )
             pauses = current_plan.pauses_with(step.name, approval_pause(step.name, refusal)) if is_shown else None
@@ -219,15 +218,17 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
     # This includes finished tasks: a late call is not recorded, but needs the same key, so that nothing is paid twice.
     ranking = candidates(plan, tool.name, replacement.arguments, replacement.names) if plan else []
     identity = earlier_identity or _identity(ranking, tool, replacement, task_id)
-    place = place_of(target, tool, ranking, identity.step, identity.by) if isinstance(target, Plan) else NO_PLACE
+    tool_call = ToolCall(key=identity.key)
+    if isinstance(target, Plan):
+        tool_call = tool_call_of(target, tool, ranking, identity)
     if rounds:
-        rounds.identity = replace(identity, by=place.by or None)
+        rounds.identity = replace(identity, by=tool_call.by or None)
     variables = TaskVariables(target.task.variables if isinstance(target, Plan) else {})
     # A call that was approved as one step is not recorded as another step, even after a lost race.
-    step = identity.step or (place.name if isinstance(target, Plan) and _may_need_approval(target, tool) else None)
+    step = identity.step or (tool_call.name if isinstance(target, Plan) and _may_need_approval(target, tool) else None)
     call = ContinuationCall(tool.name, replacement.arguments, step, replacement.names)
     asker, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()
-    return Continuation(request, task_id, target, call, identity, variables, asker, ranking, now_ms, now_s, place)
+    return Continuation(request, task_id, target, call, identity, variables, asker, ranking, now_ms, now_s, tool_call)
 
 
 def _oversized_secret(plan: Plan | None, tool: Tool, arguments: JsonObject) -> str | None:
@@ -244,28 +245,26 @@ def _oversized_secret(plan: Plan | None, tool: Tool, arguments: JsonObject) -> s
     return None
 
 
-def place_of(plan: Plan, tool: Tool, ranking: Sequence[Candidate], step: str | None, previous: str | None) -> Place:
-    """Return the place of a call among the steps of its task. Only guards need the step.
-
-    Args:
-        step: The step whose idempotency key the call has, if there is one.
-        previous: The name of this call's attempt in an earlier round.
-    """
+def tool_call_of(plan: Plan, tool: Tool, ranking: Sequence[Candidate], identity: Identity) -> ToolCall:
+    """Return which call of its task this is. Only guards need the step."""
     workflow = plan.workflow
     if not tool.only_in and not _may_need_approval(plan, tool):
-        return Place(workflow, task=plan.task)
-    candidate = next((item for item in ranking if item.name == step), None) or choose(ranking)
+        return ToolCall(workflow, task=plan.task, key=identity.key)
+    # Preferably the step whose idempotency key the call has.
+    candidate = next((item for item in ranking if item.name == identity.step), None) or choose(ranking)
+    by = f"call:{new_token()}"
     if workflow is None or candidate is None:
-        return Place(workflow, task=plan.task, by=f"call:{new_token()}", before=previous)
-    return Place(
+        return ToolCall(workflow, task=plan.task, by=by, before=identity.by, key=identity.key)
+    return ToolCall(
         workflow,
         workflow.step(candidate.step["name"]),
         candidate.name,
         plan.task,
         is_turn=bool(tool.only_in) and workflow_if_ready(plan, ranking) is not None,
         is_item=candidate.item is not None,
-        by=f"call:{new_token()}",
-        before=previous,
+        by=by,
+        before=identity.by,
+        key=identity.key,
     )
 
 

@@ -5,7 +5,7 @@ from msgspec import structs
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tools.asking import identity_for_task
-from mcp_baton.tools.calls import NO_PLACE, Place
+from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.content import error_result
 from mcp_baton.tools.outcomes import Failed, Mismatch, Outcome
 from mcp_baton.tools.running.caller import AskerFactory
@@ -24,10 +24,10 @@ def call_alone[T](
     rounds = request.rounds()
     if rounds is not None:
         identity = identity_for_task(rounds.earlier_identity, None) or rounds.identity
-        place = NO_PLACE if target.approval is None else Place(by=f"call:{new_token()}", before=identity.by)
-        rounds.identity = structs.replace(identity, by=place.by or None)
-        attempt = structs.replace(options.attempt, key=identity.key, place=place)
-        options = structs.replace(options, attempt=attempt)
+        # Only a guard needs the name of the attempt: the next round continues it.
+        by = "" if target.approval is None else f"call:{new_token()}"
+        rounds.identity = structs.replace(identity, by=by or None)
+        options = structs.replace(options, call=ToolCall(by=by, before=identity.by, key=identity.key))
     return call(request, target, arguments, request.asking(rounds), options)
 
 

@@ -44,7 +44,7 @@ from mcp_baton.tasks.store import Batch, TaskStore, Timing, write_decided
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.approval import AFTER_WAITS_MS, denied_call
-from mcp_baton.tools.calls import Attempt, Place
+from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Outcome, Prepared, ResourceUnavailable, Succeeded
 from mcp_baton.workflow.batch import merged_items, run_batch
 from mcp_baton.workflow.definition import Workflow
@@ -481,8 +481,8 @@ class Engine:
             return CallEnded(call, trace)
         prepared, rng = decision.call, self._rng
         variables = call.variables or (run.variables if lease else None)
-        first_attempt = Attempt(1 + _earlier_attempts(run, step), self._key(run, call, prepared), _place(run, call))
-        result = attempt(step, host, prepared, first_attempt, variables, lease, rng)
+        tool_call = _tool_call(run, call, self._key(run, call, prepared))
+        result = attempt(step, host, prepared, tool_call, variables, lease, rng)
         stop = _stop_before(step, result)
         if stop is not None:
             return CallEnded(call, stop=stop, blocked=Blocked(step, fetched.contents, fetched.read_resources))
@@ -727,11 +727,11 @@ def _why_skipped(step: Step, task: TaskRecord) -> Skip:
     return Skip.NO_CALLBACK if isinstance(step, Wait) and step.callback is not None and has_waited else Skip.CONDITION
 
 
-def _place(run: OpenRun, call: StepCall) -> Place:
+def _tool_call(run: OpenRun, call: StepCall, key: Key | None) -> ToolCall:
     step, lease = call.step, run.lease
     name = step.name if call.index is None else item_name(step.name, call.index)
     task, attempt_name = (None, "") if lease is None else (lease.task, f"run:{lease.current_claim.number}")
-    return Place(
+    return ToolCall(
         run.workflow,
         step,
         name,
@@ -740,6 +740,8 @@ def _place(run: OpenRun, call: StepCall) -> Place:
         is_item=call.index is not None,
         by=attempt_name,
         secrets=run.secrets,
+        number=1 + _earlier_attempts(run, step),
+        key=key,
     )
 
 
@@ -783,7 +785,7 @@ def attempt(
     step: Step,
     host: Host,
     call: Prepared,
-    first_attempt: Attempt,
+    tool_call: ToolCall,
     variables: TaskVariables | None,
     lease: Lease | ThreadLease | None,
     rng: Callable[[], float] = random_fraction,
@@ -793,11 +795,11 @@ def attempt(
     Args:
         variables: The task's variables; `None` without a task.
     """
-    outcome = host.run(call, variables, first_attempt)
+    outcome = host.run(call, variables, tool_call)
     if _was_not_called(outcome):
         # The claim is renewed just before a call. The renewal may show that the task is over or has another run.
         return AttemptResult(outcome, 0, lease.over if lease else None)
-    result = AttemptResult(outcome, first_attempt.number)
+    result = AttemptResult(outcome, tool_call.number)
     while isinstance(result.outcome, Failed) and _may_retry(step, result.outcome, result.attempts):
         wait_s = step.retry.wait_s(result.attempts, rng) if step.retry else 0.0
         if not host.may_start(wait_s):
@@ -806,7 +808,7 @@ def attempt(
         over = lease.check() if lease else None
         if over or not host.may_start() or (lease and not lease.is_safe()):
             return AttemptResult(result.outcome, result.attempts, over)
-        outcome = host.run(call, variables, structs.replace(first_attempt, number=result.attempts + 1))
+        outcome = host.run(call, variables, structs.replace(tool_call, number=result.attempts + 1))
         if isinstance(outcome, Failed) and outcome.not_approved is not None:
             return AttemptResult(outcome, result.attempts)  # the approval has expired, or was used up
         if _was_not_called(outcome):

@@ -8,7 +8,7 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
-from mcp_baton.tools.calls import FIRST_ATTEMPT, Attempt
+from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.outcomes import Failed, FetchedResource, Mismatch, Outcome, Prepared, ResourceUnavailable
 from mcp_baton.tools.resource import contents_of_outcome, find_in, mismatch_reason
 from mcp_baton.tools.running.runner import CallOptions, bound_resource, bound_tool, call, run
@@ -55,12 +55,12 @@ class ServerHost:
         schemas, definitions = argument_schemas((question,))
         return {**schemas[question.name], "$defs": definitions} if definitions else schemas[question.name]
 
-    def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST_ATTEMPT) -> Outcome:
+    def run(self, prepared: Prepared, variables: TaskVariables | None, tool_call: ToolCall = ONLY_CALL) -> Outcome:
         """Run a tool. It continues if the client disconnects: its result is recorded in the task."""
         target = bound_tool(self._execution.server.tools[prepared.name])
-        options = self._options(variables, attempt)
+        options = self._options(variables, tool_call)
         try:
-            if attempt.number > FIRST_ATTEMPT.number:
+            if tool_call.number > 1:
                 # The tool may have changed the arguments of the first call.
                 new_prepared = target.prepare(prepared.arguments)
                 prepared = new_prepared if isinstance(new_prepared, Prepared) else prepared
@@ -82,8 +82,8 @@ class ServerHost:
         except ProtocolError as error:
             raise ResourceUnavailable(error.message) from error
 
-    def _options(self, variables: TaskVariables | None, attempt: Attempt = FIRST_ATTEMPT) -> CallOptions:
-        return CallOptions(variables, self._map_progress, stay=True, attempt=attempt, pulse=self.pulse)
+    def _options(self, variables: TaskVariables | None, tool_call: ToolCall = ONLY_CALL) -> CallOptions:
+        return CallOptions(variables, self._map_progress, stay=True, call=tool_call, pulse=self.pulse)
 
     def announce(self, started: int, total: int, step: str, task_id: str | None) -> None:
         """Send `notifications/progress`, if the client asked for it.

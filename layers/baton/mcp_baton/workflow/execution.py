@@ -11,7 +11,7 @@ from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.asking import AskedInWorkflow, CannotAsk
-from mcp_baton.tools.calls import Place
+from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.outcomes import Failed, Prepared
 from mcp_baton.tools.running.caller import AskerFactory, Grant
 from mcp_baton.tools.running.tool_threads import Listener
@@ -105,14 +105,14 @@ class Execution(Struct, frozen=True, kw_only=True):
         return self.exchange.request_id if is_masked else None
 
     def guard(
-        self, tool: str, approval: Approval, prepared: Prepared, place: Place, variables: TaskVariables | None
+        self, tool: str, approval: Approval, prepared: Prepared, call: ToolCall, variables: TaskVariables | None
     ) -> Failed | Grant | None:
         """Return why a call with this approval must not run now, or the permission that it uses."""
-        return self.services.features.guard(self, tool, approval, prepared, place, variables)
+        return self.services.features.guard(self, tool, approval, prepared, call, variables)
 
-    def callback_url(self, place: Place, step: str) -> str:
+    def callback_url(self, call: ToolCall, step: str) -> str:
         """Make a new address for a waiting step of the call's task."""
-        return self.services.features.callback_url(self, place, step)
+        return self.services.features.callback_url(self, call, step)
 
     def notify(self) -> None:
         while self.notifications:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcp_baton.tasks.jobs import Dispatcher
     from mcp_baton.tasks.variables import TaskVariables
     from mcp_baton.tools.approval import Approval
-    from mcp_baton.tools.calls import Place
+    from mcp_baton.tools.calls import ToolCall
     from mcp_baton.tools.outcomes import Failed, Prepared
     from mcp_baton.tools.running.caller import Grant
     from mcp_baton.tools.tool import Tool
@@ -58,12 +58,12 @@ class Features[E](Protocol):
         tool: str,
         approval: "Approval",
         prepared: "Prepared",
-        place: "Place",
+        call: "ToolCall",
         variables: "TaskVariables | None",
     ) -> "Failed | Grant | None":
         """Return why a call with an approval must not run now, or the permission that it uses."""
 
-    def callback_url(self, execution: E, place: "Place", step: str) -> str:
+    def callback_url(self, execution: E, call: "ToolCall", step: str) -> str:
         """Make a new address for a waiting step of the call's task."""
 
     def waiting_approvals(self, store: TaskStore, task_id: str) -> Collection[str]:

@@ -10,7 +10,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import Telemetry
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.asking import Asker
-from mcp_baton.tools.calls import Place
+from mcp_baton.tools.calls import ToolCall
 from mcp_baton.tools.outcomes import Failed, Prepared
 from mcp_baton.tools.resource import Resource
 from mcp_baton.tools.running.tool_threads import Listener
@@ -86,10 +86,10 @@ class Caller(Protocol):
         """Return the id of an exception in the log; `None` if clients may see its text."""
 
     def guard(
-        self, tool: str, approval: Approval, prepared: Prepared, place: Place, variables: TaskVariables | None
+        self, tool: str, approval: Approval, prepared: Prepared, call: ToolCall, variables: TaskVariables | None
     ) -> Failed | Grant | None:
         """Return why a call with this approval must not run now, or the permission that it uses; `None` if it needs
         none."""
 
-    def callback_url(self, place: Place, step: str) -> str:
+    def callback_url(self, call: ToolCall, step: str) -> str:
         """Make a new address for a waiting step of the call's task."""

@@ -20,7 +20,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import ABANDONED_THREADS
 from mcp_baton.tools.approval import Approval
 from mcp_baton.tools.asking import AskedInWorkflow, InputRequired, TaskBegins
-from mcp_baton.tools.calls import FIRST_ATTEMPT, Attempt
+from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.content import ResourceContent
 from mcp_baton.tools.context import CallState, Context, ProgressMap
 from mcp_baton.tools.outcomes import Failed, Failure, FetchedResource, Mismatch, Prepared, Succeeded
@@ -108,7 +108,7 @@ class CallOptions(Struct, frozen=True):
     variables: TaskVariables | None = None
     progress: ProgressMap | None = None
     stay: bool = False
-    attempt: Attempt = FIRST_ATTEMPT
+    call: ToolCall = ONLY_CALL
     pulse: Callable[[], float] = no_pulse
     starts_task: bool = False
 
@@ -196,14 +196,14 @@ def _check_guards(
     caller: Caller, target: BoundFunction[Any], prepared: Prepared, options: CallOptions
 ) -> Failed | Grant | None:
     """Check the guards of a tool, just before it runs. Returns why it must not run, or the approval that it uses."""
-    place = options.attempt.place
+    tool_call = options.call
     # First: a call at the wrong time must not ask a person for an approval.
-    if target.only_in and not place.allows(target.only_in):
+    if target.only_in and not tool_call.allows(target.only_in):
         return Failed(_not_its_turn_text(target.name, target.only_in), kind=Failure.NOT_STARTED)
-    approval = target.approval or place.approval
+    approval = target.approval or tool_call.approval
     if approval is None:
         return None
-    return caller.guard(target.name, approval, prepared, place, options.variables)
+    return caller.guard(target.name, approval, prepared, tool_call, options.variables)
 
 
 def _not_its_turn_text(tool: str, only_in: Sequence[str]) -> str:
@@ -342,12 +342,12 @@ def _new_call(caller: Caller, asking: AskerFactory, thread: ToolThread, options:
         asker=asking(thread.request, lambda: not call_state.abandoned),
         variables=options.variables,
         progress=options.progress,
-        attempt=options.attempt.number,
-        key=options.attempt.key or own_key(),
+        attempt=options.call.number,
+        key=options.call.key or own_key(),
         read=partial(read_for_tool, caller.server.resources),
         claims=caller.claims,
         starts_task=options.starts_task,
-        callback_url=partial(caller.callback_url, options.attempt.place),
+        callback_url=partial(caller.callback_url, options.call),
     )
     return call_state
 
