@@ -8,7 +8,10 @@ import pytest
 
 from mcp_baton import Approval, Server, step
 from mcp_baton.aws import dynamodb_store
-from mcp_baton.cli.remote.table import Table as CommandLineTable
+from mcp_baton.cli.remote.client import Remote
+from mcp_baton.cli.remote.printing import ProgressDisplay
+from mcp_baton.cli.remote.questions import Terminal
+from mcp_baton.cli.remote.table import tasks_of
 from mcp_baton.cli.stored_tasks import Selection
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.record import TaskRecord
@@ -70,12 +73,18 @@ def subscribed(jobs: Background, task: str) -> object:
     return [message for message in answer.messages if message.get("method") == "notifications/tasks"]
 
 
+def command_line(jobs: Background) -> Remote:
+    """Return the client of `baton show --table`."""
+    terminal, progress = Terminal(interactive=False), ProgressDisplay(shown=False)
+    return Remote(tasks_of(store_of(jobs), "alice"), terminal, progress, lambda _seconds: None)
+
+
 def shown_in_the_command_line(jobs: Background, task: str) -> object:
-    return repr(CommandLineTable(store_of(jobs), "alice").task(task))
+    return repr(command_line(jobs).task(task))
 
 
 def listed_in_the_command_line(jobs: Background, task: str) -> object:
-    return [entry for entry in CommandLineTable(store_of(jobs), "alice").tasks(None) if entry["taskId"] == task]
+    return [entry for entry in command_line(jobs).tasks(None) if entry["taskId"] == task]
 
 
 def shown(jobs: Background, task: str) -> object:

@@ -88,7 +88,7 @@ def test_a_task_ends_once(
     assert output.get("result") == ({"by": "hand"} if status == "completed" else None)
     assert output.get("resultBy") == ("client" if status == "completed" else None)
     code, output = baton(words[0], task, *words[1:])
-    assert (code, output) == (1, {"error": {"message": f"the task is {status} and cannot be changed"}})
+    assert (code, output) == (1, {"error": {"message": f"the task {task} is {status} and cannot be changed"}})
 
 
 def test_a_table_needs_an_owner_and_an_available_dynamodb(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,7 @@
 """`baton tasks`, `show`, `cancel` and `complete` (docs/commands.md)."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from mcp_baton.cli.remote.client import Remote
-    from mcp_baton.cli.remote.table import Table
     from mcp_baton.present.view import TaskView
 
 WATCH_TASKS_S: Final = 2.0
@@ -33,6 +31,7 @@ def tasks(
     """List your tasks, newest first."""
     import sys
 
+    from mcp_baton.cli.remote.connection import open_connection
     from mcp_baton.cli.remote.printing import console
     from mcp_baton.cli.remote.printing import watch as keep_watching
     from mcp_baton.local.clean_text import print_json
@@ -42,7 +41,7 @@ def tasks(
     if (connection.where is None) == (connection.table is None):
         raise BatonError("name either WHERE or --table")
     limit = None if everything else TASKS_PER_PAGE
-    with _open(connection, as_json=True) as source:
+    with open_connection(connection, for_tasks=True, as_json=True) as source:
         if as_json:
             print_json({"tasks": source.tasks(limit)})
         elif watch:
@@ -90,25 +89,11 @@ def complete(
     return _print_task(connection, task, lambda source, task_id: source.end_task(task_id, value), as_json=as_json)
 
 
-@contextmanager
-def _open(connection: ConnectionOptions, *, as_json: bool) -> "Iterator[Remote | Table]":
-    if connection.table is not None:
-        from mcp_baton.cli.remote.table import table
-
-        with table(connection.table, connection.owner, connection.dynamodb) as source:
-            yield source
-    else:
-        from mcp_baton.cli.remote.connection import open_connection
-
-        connection.check_where(may_be_target=False)
-        with open_connection(connection, as_json=as_json) as remote:
-            yield remote
-
-
 def _print_task(
-    connection: ConnectionOptions, task: str | None, act: "Callable[[Remote | Table, str], TaskView]", *, as_json: bool
+    connection: ConnectionOptions, task: str | None, act: "Callable[[Remote, str], TaskView]", *, as_json: bool
 ) -> int:
     """Do something with a task and print it. With --table, the first argument of the command is the task."""
+    from mcp_baton.cli.remote.connection import open_connection
     from mcp_baton.cli.remote.printing import console, print_task
     from mcp_baton.local.clean_text import print_json
 
@@ -117,7 +102,7 @@ def _print_task(
     prefix = task if connection.table is None else connection.where
     if prefix is None:
         raise BatonError("the task is missing: name WHERE, and then the task's id")
-    with _open(connection, as_json=as_json) as source:
+    with open_connection(connection, for_tasks=True, as_json=as_json) as source:
         state = act(source, source.find_task(prefix))
     if as_json:
         print_json(state.to_json())

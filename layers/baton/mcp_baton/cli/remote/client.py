@@ -1,7 +1,7 @@
 """A client of a server, for the commands."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any, Final, override
 
@@ -110,8 +110,20 @@ class Remote(McpClient):
         return self.pages("tasks/list", "tasks", era="2025", limit=limit)
 
     def find_task(self, prefix: str) -> str:
-        """Return the id of the caller's only task with this prefix."""
-        return find_id(prefix, lambda: self.tasks(SEARCH_LIMIT))
+        """Return the id of the caller's only task with this prefix. A whole id needs no list.
+
+        Raises:
+            BatonError: no id or several ids have it.
+        """
+        if re.fullmatch(r"[0-9a-z]{37}", prefix):
+            return prefix
+        ids = [str(task["taskId"]) for task in self.tasks(SEARCH_LIMIT) if str(task["taskId"]).startswith(prefix)]
+        if not prefix or not ids:
+            raise BatonError(f"no task begins with {prefix!r}: `baton tasks` lists them")
+        if len(ids) > 1:
+            examples = ", ".join(ids[:5]) + (", …" if len(ids) > 5 else "")
+            raise BatonError(f"{len(ids)} tasks begin with {prefix!r}: {examples}. Write more of the id")
+        return ids[0]
 
     def task(self, task_id: str) -> TaskView:
         """Return a task with its suggested calls."""
@@ -236,20 +248,3 @@ def _named(name: str, items: Mapping[str, dict[str, Any]], kind: str) -> dict[st
     if name not in items:
         raise unknown(kind, name, list(items))
     return items[name]
-
-
-def find_id(prefix: str, list_tasks: Callable[[], Sequence[Mapping[str, Any]]]) -> str:
-    """Return the only id of a listed task with this prefix. A whole id needs no list.
-
-    Raises:
-        BatonError: no id or several ids have it.
-    """
-    if re.fullmatch(r"[0-9a-z]{37}", prefix):
-        return prefix
-    ids = [task_id for task in list_tasks() if (task_id := str(task["taskId"])).startswith(prefix)]
-    if not prefix or not ids:
-        raise BatonError(f"no task begins with {prefix!r}: `baton tasks` lists them")
-    if len(ids) > 1:
-        examples = ", ".join(ids[:5]) + (", …" if len(ids) > 5 else "")
-        raise BatonError(f"{len(ids)} tasks begin with {prefix!r}: {examples}. Write more of the id")
-    return ids[0]

@@ -27,12 +27,25 @@ UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError,
 
 
 @contextmanager
-def open_connection(connection: ConnectionOptions, *, as_json: bool) -> Iterator[Remote]:
-    """Connect to the server at WHERE. With `as_json`, nothing is shown or asked."""
+def open_connection(
+    connection: ConnectionOptions, *, for_tasks: bool = False, as_json: bool = False
+) -> Iterator[Remote]:
+    """Connect to the server at WHERE; with `--table`, to a server without tools for the tasks of an owner.
+
+    Args:
+        for_tasks: Whether the command is about existing tasks: a file would be served without tasks.
+        as_json: Whether nothing is shown or asked.
+    """
     where, progress = connection.where or "", ProgressDisplay(shown=not as_json)
     terminal = Terminal(interactive=not as_json and at_terminal(), quiet=progress.stop)
-    connection.check_where(may_be_target=True)
     try:
+        if connection.table is not None:
+            from mcp_baton.cli.remote.table import table_tasks
+
+            with table_tasks(connection.table, connection.owner, connection.dynamodb) as send:
+                yield Remote(send, terminal, progress, time.sleep)
+            return
+        connection.check_where(may_be_target=not for_tasks)
         if connection.is_target:
             from mcp_baton.local.checking import load_checked
 

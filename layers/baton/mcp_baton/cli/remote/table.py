@@ -1,5 +1,6 @@
 """The tasks in the DynamoDB table, for operators (docs/storage.md)."""
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,15 +10,15 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoC
 from botocore.exceptions import ConnectionError as AwsConnectionError
 from msgspec import structs
 
-from mcp_baton.aws import dynamodb_store
+from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.cli.aws_region import SET_REGION, check_region, environment_region
-from mcp_baton.cli.remote.client import find_id
+from mcp_baton.cli.remote.client import Receive, Send
 from mcp_baton.cli.remote.errors import Denied, Unreachable
 from mcp_baton.exceptions import BatonError, StoreUnavailable
-from mcp_baton.present.mcp_task import ViewOptions, listed_view, task_view
-from mcp_baton.present.view import TaskView, view_in_result
+from mcp_baton.local.gateway import InvocationContext, proxy_event
+from mcp_baton.protocol.json import dumps
+from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import TaskStore
 
 if TYPE_CHECKING:
@@ -25,55 +26,15 @@ if TYPE_CHECKING:
 
     from mcp_baton.stores import DynamoDBStore
 
+OWNER: Final = "Baton-Owner"
+"""The header with the owner of the tasks."""
+
+TIMEOUT_S: Final = 300.0
 REACH: Final = f"Check the network. {SET_REGION}"
-
-MAX_TABLE_PAGES = 20
-"""The maximum number of pages of a list."""
-
-
-class Table:
-    """The tasks of an owner in a table, with the methods of `Remote`."""
-
-    def __init__(self, store: TaskStore, owner: str) -> None:
-        self._store = store
-        self._owner = owner
-        self._view_options = ViewOptions(now_ms=store.now_ms, store=store)
-
-    def tasks(self, limit: int | None) -> list[dict[str, Any]]:
-        """Return the tasks, newest first, as `tasks/list` shows them."""
-        entries: list[dict[str, Any]] = []
-        cursor: str | None = None
-        for _ in range(MAX_TABLE_PAGES):
-            page = self._store.list(self._owner, cursor)
-            entries += [dict(listed_view(task, self._view_options)) for task in page.tasks]
-            cursor = page.cursor
-            if cursor is None or (limit is not None and len(entries) >= limit):
-                break
-        return entries
-
-    def find_task(self, prefix: str) -> str:
-        """Return the id of the owner's only task with this prefix."""
-        return find_id(prefix, lambda: self.tasks(None))
-
-    def task(self, task_id: str) -> TaskView:
-        return self._state(self._store.get(self._owner, task_id))
-
-    def end_task(self, task_id: str, result: Mapping[str, Any] | None = None) -> TaskView:
-        """Cancel a task, or complete it with a result.
-
-        Raises:
-            TaskFinished: it has already ended.
-        """
-        if result is None:
-            return self._state(self._store.cancel(self._owner, task_id))
-        return self._state(self._store.complete(self._owner, task_id, dict(result)))
-
-    def _state(self, task: TaskRecord) -> TaskView:
-        return structs.replace(view_in_result(task_view(task, self._view_options)), workflow=task.workflow)
 
 
 @contextmanager
-def table(name: str, owner: str | None, url: str | None) -> Iterator[Table]:
+def table_tasks(name: str, owner: str | None, url: str | None) -> Iterator[Send]:
     """Open the tasks of an owner in a table, as `table_store` does.
 
     Raises:
@@ -82,7 +43,23 @@ def table(name: str, owner: str | None, url: str | None) -> Iterator[Table]:
     if not owner:
         raise BatonError("--table needs --owner: tasks are stored by owner (docs/storage.md)")
     with table_store(name, url) as store:
-        yield Table(store, owner)
+        store.list(owner, None)  # names a missing table or missing credentials; a handler does not
+        yield tasks_of(store, owner)
+
+
+def tasks_of(store: TaskStore, owner: str) -> Send:
+    """Serve the tasks of an owner with a server that has no tools."""
+    handler = compose(Server("tasks"), Settings(), store=store)
+
+    def send(message: Mapping[str, Any], headers: Mapping[str, str], receive: Receive) -> int:
+        fields = {"Content-Type": "application/json", "Accept": "application/json", **headers, OWNER: owner}
+        body = dumps(message).encode()
+        event = proxy_event("POST", "/mcp", [*fields.items()], body, request_id="baton", owner_header=OWNER)
+        response = handler(event, InvocationContext(TIMEOUT_S, "baton"))
+        receive(json.loads(response["body"]))
+        return int(response["statusCode"])
+
+    return send
 
 
 @contextmanager
