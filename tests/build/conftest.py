@@ -73,7 +73,7 @@ def project(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         project = tmp_path_factory.mktemp("projects") / "shop"
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setenv("PATH", f"{UV_FOLDER}{os.pathsep}{os.environ['PATH']}")
-            assert main(["new", str(project), "--yes", "--wheel", str(wheel)]) == 0
+            assert main(["new", str(project), "--wheel", str(wheel)]) == 0
         return str(project)
 
     return Path(once(tmp_path_factory, "project", create))

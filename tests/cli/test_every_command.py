@@ -22,7 +22,7 @@ KIM = ("--header", "X-Owner: kim")
 
 CASES: dict[str, tuple[str, int]] = {
     # The words after the command, and the exit code.
-    "new": ("{folder} --name shop-2 --yes --no-lock", 0),
+    "new": ("{folder} --name shop-2 --no-lock", 0),
     "serve": ("{shop} --port {port}", 2),
     "check": ("{shop}", 0),
     "graph": ("{shop}", 0),

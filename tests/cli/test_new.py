@@ -1,4 +1,4 @@
-"""`baton new`: the files, the questions, and the errors before the first write."""
+"""`baton new`: the files, and the errors before the first write."""
 
 import os
 import shutil
@@ -17,7 +17,6 @@ from tests.starter import needs_the_starter
 
 ROOT = Path(__file__).parents[2]
 UV = ROOT / ".tools" / "uv" / "bin"
-BY_HAND = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())", "new", "shop"]
 OTHER_WHEEL = "mcp_baton-99.0-py3-none-any.whl"
 DIFFERING_FILES = {"functions/mcp/app.py", "samconfig.toml", "pyproject.toml", "README.md"}
 """Files whose content differs between projects."""
@@ -32,7 +31,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def create(*options: str) -> Path:
     """Create a project with these options."""
-    assert main(["new", "shop", "--yes", "--no-lock", *options]) == 0
+    assert main(["new", "shop", "--no-lock", *options]) == 0
     return Path("shop")
 
 
@@ -94,30 +93,11 @@ def test_the_tests_of_a_new_project_pass() -> None:
 
 def test_the_printed_commands_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
     folder = "the shop's folder/shop"
-    assert main(["new", folder, "--yes", "--no-lock"]) == 0
+    assert main(["new", folder, "--no-lock"]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("cd "))
 
     process = subprocess.run(["bash", "-c", f"{line}; pwd"], capture_output=True, text=True, check=True)
     assert process.stdout.rstrip("\n") == str(Path(folder).resolve())
-
-
-def test_the_command_asks_two_questions_and_uses_the_answers() -> None:
-    process = subprocess.run(
-        [*BY_HAND, "--no-lock"], input="eu-west-1\nnone\n", capture_output=True, text=True, check=False
-    )
-
-    assert (process.returncode, process.stderr) == (0, "")
-    assert "AWS region [us-east-1]" in process.stdout
-    assert "Who may call (API_KEY, IAM, NONE) [API_KEY]" in process.stdout
-    assert region_and_auth(Path("shop")) == ("eu-west-1", "Auth=NONE")
-
-
-def test_without_a_terminal_the_options_are_named_and_nothing_is_written() -> None:
-    process = subprocess.run([*BY_HAND, "--no-lock"], input="", capture_output=True, text=True, check=False)
-
-    assert process.returncode == 2
-    assert "baton: there is no terminal for the question 'AWS region': give options, or --yes" in process.stderr
-    assert not Path("shop").exists()
 
 
 def test_the_region_of_the_environment_is_suggested(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +116,7 @@ def test_the_region_of_the_environment_is_suggested(monkeypatch: pytest.MonkeyPa
         (["folder", "--name", "1st"], "'1st' is not a valid project name"),
         (["boto3"], "'boto3' is a package that the project depends on: use another name with --name"),
         (["mcp-baton"], "'mcp-baton' is a package that the project depends on"),
-        (["shop", "--region", "Frankfurt"], "'Frankfurt' is not the name of an AWS region, such as eu-central-1"),
+        (["shop", "--region", "Frankfurt"], "'Frankfurt' is not the name of an AWS region. Use --region"),
         (["shop", "--auth", "JWT"], "'JWT' is not a value of --auth: use API_KEY, IAM, NONE"),
         (["shop", "--wheel", "there.whl"], "there is no file there.whl"),
         (["shop", "--wheel", OTHER_WHEEL], f"uvx --from {OTHER_WHEEL} baton"),
@@ -147,7 +127,7 @@ def test_invalid_arguments_are_refused_and_nothing_is_written(
 ) -> None:
     Path(OTHER_WHEEL).touch()
 
-    assert main(["new", *arguments, "--yes", "--no-lock"]) == 2
+    assert main(["new", *arguments, "--no-lock"]) == 2
 
     assert complaint in capsys.readouterr().err
     assert [str(path) for path in Path().iterdir()] == [OTHER_WHEEL]
@@ -157,7 +137,7 @@ def test_a_folder_that_is_not_empty_is_refused(capsys: pytest.CaptureFixture[str
     Path("shop").mkdir()
     Path("shop/notes.txt").write_text("mine")
 
-    assert main(["new", "shop", "--yes", "--no-lock"]) == 2
+    assert main(["new", "shop", "--no-lock"]) == 2
 
     assert "shop is not empty: name a new folder, or an empty one" in capsys.readouterr().err
     assert files(Path("shop")) == {"notes.txt"}
@@ -167,7 +147,7 @@ def test_a_folder_with_only_a_git_repository_is_accepted(capsys: pytest.CaptureF
     Path("shop/.git").mkdir(parents=True)
     create()
 
-    assert main(["new", "shop", "--yes", "--no-lock"]) == 2
+    assert main(["new", "shop", "--no-lock"]) == 2
 
     assert "shop is not empty" in capsys.readouterr().err
 
@@ -184,7 +164,7 @@ def test_a_missing_tool_is_named_before_anything_is_written(
     monkeypatch.setenv("PATH", str(tools))
     monkeypatch.delenv("UV", raising=False)
 
-    assert main(["new", "shop", "--yes"]) == 2
+    assert main(["new", "shop"]) == 2
 
     error = capsys.readouterr().err
     assert f"baton: {missing}, which" in error
@@ -200,7 +180,7 @@ def test_if_a_project_cannot_be_locked_the_message_of_uv_and_the_remedy_are_prin
     uv.chmod(0o755)
     monkeypatch.setenv("UV", str(uv))
 
-    assert main(["new", "shop", "--yes"]) == 2
+    assert main(["new", "shop"]) == 2
 
     error = capsys.readouterr().err
     assert "uv says:\nno network" in error
@@ -229,7 +209,7 @@ def test_make_check_refuses_packages_without_a_hash_and_names_the_remedy(
     for name, value in {"UV_FIND_LINKS": str(wheel.parent), "UV_NO_INDEX": "1", "UV_OFFLINE": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PATH", f"{UV}:{os.environ['PATH']}")
-    assert main(["new", "shop", "--yes"]) == 0
+    assert main(["new", "shop"]) == 0
 
     def make(target: str) -> subprocess.CompletedProcess[str]:
         command = ["make", "-C", "shop", target, "SAM=true"]

@@ -20,7 +20,7 @@ def bookshop(tmp_path_factory: pytest.TempPathFactory, emulator: Emulator) -> St
     run(["uv", "build", "--quiet", "--wheel", "--out-dir", folder], variables={"PATH": PATH})
     [wheel] = folder.glob("*.whl")
     baton = ("uv", "tool", "run", "--python", "3.13", "--from", str(wheel), "baton")
-    run([*baton, "new", project, "--yes", "--region", REGION, "--wheel", wheel], variables={"PATH": PATH})
+    run([*baton, "new", project, "--region", REGION, "--wheel", wheel], variables={"PATH": PATH})
     sam(["build"], project, PATH=PATH)
     options = ["--no-confirm-changeset", "--no-progressbar", "--parameter-overrides"]
     sam(["deploy", *options, f"Architecture={architecture()}"], project, AWS_ENDPOINT_URL=emulator.url)

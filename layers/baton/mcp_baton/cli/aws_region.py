@@ -18,7 +18,7 @@ def environment_region() -> str | None:
     return os.environ.get("AWS_REGION") or None
 
 
-def check_region(region: str) -> None:
+def check_region(region: str, remedy: str = SET_REGION) -> None:
     """Raise `BatonError` if this cannot be a region: botocore would look for its hosts, for seconds."""
     if not re.fullmatch(REGION_PATTERN, region):
-        raise BatonError(f"{region!r} is not the name of an AWS region. {SET_REGION}")
+        raise BatonError(f"{region!r} is not the name of an AWS region. {remedy}")

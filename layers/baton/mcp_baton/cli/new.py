@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from mcp_baton.cli.aws_region import REGION_PATTERN
+from mcp_baton.cli.aws_region import check_region
 from mcp_baton.exceptions import BatonError
 
 AUTHS: Final = ("API_KEY", "IAM", "NONE")
@@ -20,7 +20,7 @@ AUTHS: Final = ("API_KEY", "IAM", "NONE")
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectAnswers:
+class ProjectSettings:
     """The settings of a project. `wheel` is a file name in `layers/baton/`; `None` for the package index."""
 
     name: str
@@ -34,12 +34,17 @@ def new(
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="The project's name. Default: the folder's name.")
     ] = None,
-    region: Annotated[str | None, typer.Option(metavar="REGION", help="The AWS region to deploy to.")] = None,
+    region: Annotated[
+        str,
+        # As the AWS CLI reads it.
+        typer.Option(
+            metavar="REGION", envvar=["AWS_REGION", "AWS_DEFAULT_REGION"], help="The AWS region to deploy to."
+        ),
+    ] = "us-east-1",
     auth: Annotated[
-        str | None,
+        str,
         typer.Option(metavar="API_KEY|IAM|NONE", help="Who may call: with an API key, with AWS credentials, everyone."),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing and use the suggested values.")] = False,
+    ] = "API_KEY",
     wheel: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Use Baton from this wheel instead of the package index."),
@@ -50,18 +55,15 @@ def new(
     from mcp_baton.local.clean_text import echo
 
     baton_version = version("mcp-baton")
-    # All checks are made before the first question and before the first file.
+    # All checks are made before the first file.
     _check_folder(folder)
     project_name = _checked_name(folder.resolve().name if name is None else name)
     package = _checked_wheel(wheel, baton_version) if wheel else None
     if lock:
         _check_tools()
-    # As the AWS CLI reads it.
-    default_region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
-    project_region = _checked_region(_answer("AWS region", region, default_region, yes))
-    project_auth = _checked_auth(_answer("Who may call (API_KEY, IAM, NONE)", auth, "API_KEY", yes))
-    answers = ProjectAnswers(project_name, project_region, project_auth, package.name if package else None)
-    _write(folder, answers, baton_version, package)
+    check_region(region, "Use --region REGION.")
+    settings = ProjectSettings(project_name, region, _checked_auth(auth), package.name if package else None)
+    _write(folder, settings, baton_version, package)
     if lock:
         _lock(folder)
     echo(f"{project_name} is ready: an MCP server with two tools and a workflow, on mcp-baton {baton_version}.\n")
@@ -70,23 +72,10 @@ def new(
         *(() if lock else (("make lock", "# lock its packages"),)),
         ("make test", "# run its tests"),
         ("make serve", "# serve it at http://127.0.0.1:8000/mcp"),
-        ("make deploy", f"# deploy it to AWS, in {project_region}"),
+        ("make deploy", f"# deploy it to AWS, in {region}, Auth={settings.auth}"),
     ):
         echo(f"  {command:<13} {meaning}".rstrip())
     return 0
-
-
-def _answer(question: str, value: str | None, default: str, yes: bool) -> str:
-    if value is not None or yes:
-        return default if value is None else value
-    try:
-        return str(typer.prompt(question, default=default))
-    except typer.Abort as error:
-        if os.isatty(0):
-            raise
-        raise BatonError(
-            f"there is no terminal for the question {question!r}: give options, or --yes for the suggested values"
-        ) from error
 
 
 IN_WHEEL: Final = Path(__file__).with_name("project_files")
@@ -133,39 +122,39 @@ mcp-baton = {{ path = "layers/baton/{wheel}" }}
 """
 
 
-def generate_files(answers: ProjectAnswers, version: str) -> dict[str, bytes]:
+def generate_files(settings: ProjectSettings, version: str) -> dict[str, bytes]:
     """Return the files of a project, by path with `/`. `version` of Baton is the minimum for the project."""
     root = IN_WHEEL if IN_WHEEL.is_dir() else CHECKOUT
     files = {path: root.joinpath(*PurePosixPath(origin).parts).read_bytes() for path, origin in PROJECT_SOURCES.items()}
     # The server of a fork may have another name.
     files["functions/mcp/app.py"] = files["functions/mcp/app.py"].replace(
-        b'Server("library"', f'Server("{answers.name}"'.encode()
+        b'Server("library"', f'Server("{settings.name}"'.encode()
     )
-    for path, replacements in _replacements(answers, version).items():
+    for path, replacements in _replacements(settings, version).items():
         text = files[path].decode()
         for old, new in replacements.items():
             if text.count(old) != 1:
                 raise RuntimeError(f"{path} contains {old!r} {text.count(old)} times: `baton new` replaces it once")
             text = text.replace(old, new)
         files[path] = text.encode()
-    if answers.wheel:
-        files["pyproject.toml"] += WHEEL_SOURCE.format(wheel=answers.wheel).encode()
+    if settings.wheel:
+        files["pyproject.toml"] += WHEEL_SOURCE.format(wheel=settings.wheel).encode()
     return files
 
 
-def _replacements(answers: ProjectAnswers, version: str) -> dict[str, dict[str, str]]:
+def _replacements(settings: ProjectSettings, version: str) -> dict[str, dict[str, str]]:
     """Return the texts that differ between projects, by file. Each occurs once."""
-    region = f'region = "{answers.region}"\n'
+    region = f'region = "{settings.region}"\n'
     # The production stage stays protected even if the first stage is open to everyone.
-    production = "IAM" if answers.auth == "NONE" else answers.auth
+    production = "IAM" if settings.auth == "NONE" else settings.auth
     return {
-        "pyproject.toml": {"project-name": answers.name, ">=0.0.0": f">={version}"},
-        "README.md": {"@NAME@": answers.name, "@VERSION@": version, "@AUTH@": answers.auth},
+        "pyproject.toml": {"project-name": settings.name, ">=0.0.0": f">={version}"},
+        "README.md": {"@NAME@": settings.name, "@VERSION@": version, "@AUTH@": settings.auth},
         "samconfig.toml": {
             " `baton new` writes the\n# stacks' names, their region and Auth here.\n": "\n",
-            'stack_name = "baton"\n': f'stack_name = "{answers.name}"\n{region}',
-            'stack_name = "baton-production"\n': f'stack_name = "{answers.name}-production"\n{region}',
-            '["Auth=API_KEY"': f'["Auth={answers.auth}"',
+            'stack_name = "baton"\n': f'stack_name = "{settings.name}"\n{region}',
+            'stack_name = "baton-production"\n': f'stack_name = "{settings.name}-production"\n{region}',
+            '["Auth=API_KEY"': f'["Auth={settings.auth}"',
             '  "Auth=IAM",': f'  "Auth={production}",',
         },
     }
@@ -179,9 +168,9 @@ def _check_folder(project: Path) -> None:
         raise BatonError(f"{project} is not empty: name a new folder, or an empty one")
 
 
-def _write(project: Path, answers: ProjectAnswers, version: str, wheel: Path | None) -> None:
+def _write(project: Path, settings: ProjectSettings, version: str, wheel: Path | None) -> None:
     try:
-        for path, content in generate_files(answers, version).items():
+        for path, content in generate_files(settings, version).items():
             file = project.joinpath(*PurePosixPath(path).parts)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
@@ -202,12 +191,6 @@ def _checked_name(name: str) -> str:
     if name in {"mcp-baton", "pytest", *dependencies}:
         raise BatonError(f"{name!r} is a package that the project depends on: use another name with --name")
     return name
-
-
-def _checked_region(region: str) -> str:
-    if not re.fullmatch(REGION_PATTERN, region):
-        raise BatonError(f"{region!r} is not the name of an AWS region, such as eu-central-1: use --region")
-    return region
 
 
 def _checked_auth(auth: str) -> str:
