@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.model.language import Task
-from tests.model.plan import Line, Plan, Retry, Tool, World
+from tests.model.plan import Line, Plan, Tool, World
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,6 @@ class KnownDifference:
 
 
 KNOWN: tuple[KnownDifference, ...] = (
-    KnownDifference(
-        "a long retry of an element does not become a wait",
-        "If the wait would exceed the function's time, a background workflow waits without a worker, and a later one "
-        "makes the attempt (docs/workflows.md, Trying again). It needs waits and attempts of each element.",
-        Plan(
-            [Line("s0", tool="t0", arguments={"x": ("item", None)}, each=("constant", [3]), retry=Retry(2, 3600.0))],
-            {"t0": Tool("t0", fails=1)},
-            way="task",
-        ),
-        lambda task: any("[" in place for place in task.ends),
-    ),
     KnownDifference(
         "a call of which nothing is known is taken for the repetition of one with a secret argument",
         "Calls are compared by their arguments without secret ones (docs/reference/workflow-rules.md, Secrets). So "

@@ -240,4 +240,24 @@ EXAMPLES: tuple[Example, ...] = (
             way="task",
         ),
     ),
+    Example(
+        "a long retry of an element does not become a wait",
+        "If the wait would exceed the function's time, a background workflow waits without a worker, and a later one "
+        "makes the attempt (docs/workflows.md, Trying again).",
+        Plan(
+            [Line("s0", tool="t0", arguments={"x": ("item", None)}, each=("constant", [3]), retry=Retry(2, 3600.0))],
+            {"t0": Tool("t0", fails=1)},
+            way="task",
+        ),
+    ),
+    Example(
+        "a list waits for an approval, and forgets that the next attempt of another element is due",
+        "A later one makes the attempt (docs/workflows.md, Trying again).",
+        Plan(
+            [Line("s0", tool="t0", arguments={"x": ("item", None)}, each=("constant", [3, 8]), retry=Retry(2, 3600.0))],
+            {"t0": Tool("t0", Approval(above=5), fails=1)},
+            way="task",
+        ),
+        World(expiring=("s0",)),
+    ),
 )

@@ -331,8 +331,9 @@ class Task:
         if failed:
             raise Failed(tuple(failed))
         if stops:
-            # The list can continue as long as a decision is awaited.
-            raise next((stop for stop in stops if stop.args[0] == "approvalRequired"), stops[0])
+            # The list can continue as long as a decision or a time is awaited.
+            awaited = [stop for kind in ("approvalRequired", "waiting") for stop in stops if stop.args[0] == kind]
+            raise next(iter(awaited), stops[0])
         del self.lists[line.name]
         return [results[index] for index in range(len(elements))]
 

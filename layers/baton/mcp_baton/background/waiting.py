@@ -30,17 +30,19 @@ def suspend(
     pauses: Sequence[PauseReason],
     write: Write,
     workflow_task: str | None = None,
+    retries_ms: Sequence[int] = (),
 ) -> str:
     """Let a job wait: no worker runs until one of its stopped steps can continue. Returns the outcome.
 
     Args:
         pauses: Why the steps, or the call of a tool, have stopped: each waits for a person, a callback or a time.
+        retries_ms: Until when the next attempts of elements of lists wait, whatever else their lists wait for.
     """
     store, task, now_ms = execution.store, lease.task, execution.now_ms()
     if store is None:
         return "stopped: there is no task store"
     waits = [pause for pause in pauses if isinstance(pause, Waiting)]
-    ends_ms = [wait.until_ms for wait in waits]
+    ends_ms = [*(wait.until_ms for wait in waits), *retries_ms]
     expiries_ms = [epoch_ms(pause.expires_at) for pause in pauses if isinstance(pause, ApprovalRequired)]
     # A sweep also finds a decision whose wake-up was lost.
     checks_ms = [now_ms + MAX_DISPATCH_MS] if expiries_ms else []
@@ -53,7 +55,8 @@ def suspend(
         return written
     # A decision or a callback wakes the job, unless a worker still holds the claim. So check after the release.
     try:
-        can_continue = _can_continue(execution, store, waits, workflow_task)
+        is_over = any(until_ms <= execution.now_ms() for until_ms in ends_ms)
+        can_continue = is_over or _can_continue(execution, store, waits, workflow_task)
     except StoreError:
         # The claim is released, so this worker must not end with an error, after which it would write again. Another
         # worker reads what this one could not.
@@ -67,10 +70,8 @@ def suspend(
 def _can_continue(
     execution: JobExecution, store: TaskStore, waits: Sequence[Waiting], workflow_task: str | None
 ) -> bool:
-    """Whether a wait has ended, an approval was decided, a callback has arrived, or the workflow's task has ended since
-    the run read them: one `Query` if the job waits for approvals, and one `GetItem` if a step waits."""
-    if any(wait.until_ms <= execution.now_ms() for wait in waits):
-        return True
+    """Whether an approval was decided, a callback has arrived, or the workflow's task has ended since the run read
+    them: one `Query` if the job waits for approvals, and one `GetItem` if a step waits."""
     task_id = workflow_task or execution.job_id
     if execution.waits_for and execution.waits_for.difference(
         execution.services.features.waiting_approvals(store, task_id)

@@ -164,7 +164,8 @@ class WorkflowJob:
             if self._may_hand_over(result):
                 return self._hand_over(store, write)
             if result.suspends and result.stored:
-                return suspend(self._execution, self._lease, result.pauses, write, self._job.work.workflow_task)
+                task_id = self._job.work.workflow_task
+                return suspend(self._execution, self._lease, result.pauses, write, task_id, result.retries_ms)
             is_denied = any(isinstance(pause, ApprovalDenied) for pause in result.pauses)
             result = {**result_of_run(self._execution, result), "isError": is_denied}
         return self._complete(store, result, write)

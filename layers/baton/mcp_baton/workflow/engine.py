@@ -417,6 +417,12 @@ class Engine:
             del list_run.waiting[0]
             self._end_list(run, step)
             return None
+        until_ms = list_run.retry_ms(list_run.waiting[0])
+        if until_ms > self._now_ms():
+            del list_run.waiting[0]
+            list_run.note_stop(Waiting(step.name, "time", timestamp(until_ms), ""))
+            self._end_list(run, step)
+            return None
         start = self._check_start(step, self._host, run.lease)
         if isinstance(start, StartTime | None):
             return StepCall(step, start, list_run.waiting.pop(0))
@@ -545,11 +551,13 @@ class Engine:
                 del run.running[step.name]
         if result.call.variables is not None:
             run.variables.merge(result.call.variables)
+        is_postponed = result.failed is not None and step.retry is not None and self._postpone_attempt(run, result)
         if result.call.index is not None:
-            run.end_item(result)
+            if not is_postponed:
+                run.end_item(result)
             self._end_list(run, step)
             return
-        if result.failed is not None and step.retry is not None and self._postpone_attempt(run, result):
+        if is_postponed:
             return
         if result.trace is not None:
             run.settle(result.trace)
@@ -559,19 +567,24 @@ class Engine:
             self._checkpoint(run, step)
 
     def _postpone_attempt(self, run: OpenRun, result: CallEnded) -> bool:
-        """Stop at a step if a worker can make its next attempt later and the task lives long enough. Otherwise the step
-        fails, and a resume has all attempts again."""
+        """Stop at a step, or at an element of its list, if a worker can make its next attempt later and the task lives
+        long enough. Otherwise it fails, and a resume has all attempts again."""
         step, now_ms, attempts = result.call.step, self._now_ms(), result.trace.attempts if result.trace else 0
         until_ms: int | str = ""
         if result.retry_s is not None and run.lease is not None:
             until_ms = self._end_of_wait(run, now_ms + round(result.retry_s * 1000), now_ms)
         if isinstance(until_ms, str):
-            if _earlier_attempts(run, step):
+            if result.call.index is None and _earlier_attempts(run, result.call):
                 run.variables.note(f"{TRIED_PREFIX}{step.name}", 0)
             return False
+        stop = Waiting(step.name, "time", timestamp(until_ms), "")
+        if result.call.index is not None:
+            run.note_retry(step, result.call.index, attempts, until_ms)
+            run.lists[step.name].note_stop(stop)
+            return True
         run.variables.note(f"{WAIT_PREFIX}{step.name}", until_ms)
         run.variables.note(f"{TRIED_PREFIX}{step.name}", attempts)
-        run.stop_at(step, Waiting(step.name, "time", timestamp(until_ms), ""))
+        run.stop_at(step, stop)
         return True
 
     def _end_list(self, run: OpenRun, step: Step) -> None:
@@ -740,7 +753,7 @@ def _tool_call(run: OpenRun, call: StepCall, key: Key | None) -> ToolCall:
         is_item=call.index is not None,
         by=attempt_name,
         secrets=run.secrets,
-        number=1 + _earlier_attempts(run, step),
+        number=1 + _earlier_attempts(run, call),
         key=key,
     )
 
@@ -758,8 +771,12 @@ def _warn_of_secrets(run: OpenRun, step: Step, value: Json) -> None:
         logger.warning(text, run.workflow.name, step.name, step.tool)
 
 
-def _earlier_attempts(run: OpenRun, step: Step) -> int:
-    """How often earlier runs called a step's tool, before its wait for the next attempt."""
+def _earlier_attempts(run: OpenRun, call: StepCall) -> int:
+    """How often earlier runs called the tool of a step, or of an element of its list, before the wait for the next
+    attempt."""
+    step = call.step
+    if call.index is not None:
+        return run.lists[step.name].retries.get(call.index, (0, 0))[0]
     tries = run.variables.get(f"{TRIED_PREFIX}{step.name}") if step.retry else None
     return tries if isinstance(tries, int) else 0
 

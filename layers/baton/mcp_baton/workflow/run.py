@@ -1,7 +1,7 @@
 """A run of a workflow: how it is invoked, what it knows while it runs, and how it ended (docs/workflows.md)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from msgspec import Struct, field, structs
 
@@ -14,6 +14,7 @@ from mcp_baton.tasks.record import (
     PROGRESS,
     RESULT_PREFIX,
     SALT,
+    TRIED_PREFIX,
     WAITING_JOBS,
     Claim,
     NewTask,
@@ -41,6 +42,7 @@ from mcp_baton.workflow.pause import (
     FailedItem,
     PauseReason,
     StepFailed,
+    Waiting,
     pause_after,
     suspends,
 )
@@ -194,19 +196,33 @@ class ListRun(Struct):
         calls: For how many elements the tool was called, with `attempts` in all.
         unwritten: How many results were not written.
         stop: Why a call was not made, if the calls of other elements can still be made.
-        unapproved_count: How many calls were not made for this reason.
+        unapproved_count: How many calls were not made because no person has approved them.
+        retries: The calls whose next attempts wait, by element: how often the tool was called, and until when the next
+            attempt waits, epoch milliseconds.
     """
 
     step: ListStep
     call: StepCall
     items: Items
     waiting: list[int]
+    retries: dict[int, tuple[int, int]] = field(default_factory=dict)
     failed: dict[int, Failed] = field(default_factory=dict)
     calls: int = 0
     attempts: int = 0
     unwritten: int = 0
-    stop: Stop | None = None
+    stop: ApprovalRequired | Waiting | ApprovalDenied | None = None
     unapproved_count: int = 0
+
+    def note_stop(self, stop: ApprovalRequired | Waiting | ApprovalDenied) -> None:
+        """Note why the call of an element was not made. The list can continue as long as a decision or a time is
+        awaited, so it waits for that, and for the earliest time."""
+        self.unapproved_count += not isinstance(stop, Waiting)
+        if self.stop is None or _urgency(stop) < _urgency(self.stop):
+            self.stop = stop
+
+    def retry_ms(self, index: int) -> int:
+        """Until when the next attempt of an element's call waits, epoch milliseconds; 0 if it does not."""
+        return self.retries.get(index, (0, 0))[1]
 
     def outcome(self) -> Outcome:
         if not self.failed:
@@ -245,6 +261,11 @@ class ListRun(Struct):
         )
 
 
+def _urgency(stop: ApprovalRequired | Waiting | ApprovalDenied) -> tuple[int, int]:
+    order = (ApprovalRequired, Waiting, ApprovalDenied)
+    return order.index(type(stop)), stop.until_ms if isinstance(stop, Waiting) else 0
+
+
 type Persisted = bool | Literal["unknown"]
 """Whether the store has everything that a run did; `unknown` if a response that would show it was lost."""
 
@@ -258,6 +279,7 @@ class EndedRun(Struct, frozen=True):
         pauses: Why steps have stopped, in the order of the steps. Without parallel steps, it has at most one.
         task: The stored task; `None` for a run without a task.
         over: Why the run could not end its task: the task was over, or had another run.
+        retries_ms: Until when the next attempts of elements wait, epoch milliseconds.
         persisted: Whether the store has everything that happened.
         stored: Whether the last write was made.
         oversized: The task variables whose values were too large to store.
@@ -283,6 +305,7 @@ class EndedRun(Struct, frozen=True):
     open_repeats: tuple[Repeat, ...] = ()
     unrecorded: tuple[Repeat, ...] = ()
     ignored: tuple[str, ...] = ()
+    retries_ms: tuple[int, ...] = ()
 
     @property
     def workflow(self) -> Workflow:
@@ -465,11 +488,27 @@ class OpenRun:
         items.is_changed = items.stored is None
         items.version = self.task.version if self.task else 0
         self.items[step.name] = items
-        self.lists[step.name] = ListRun(step, call, items, items.open)
+        stored = self.variables.get(f"{TRIED_PREFIX}{step.name}")
+        is_known = step.retry is not None and not items.replaced and isinstance(stored, Mapping)
+        retries = stored.items() if is_known and isinstance(stored, Mapping) else ()
+        times = {int(index): (int(number), int(until_ms)) for index, (number, until_ms) in cast("Any", retries)}
+        self.lists[step.name] = ListRun(step, call, items, items.open, times)
+
+    def note_retry(self, step: Step, index: int, attempts: int, until_ms: int) -> None:
+        """Note that the next attempt of an element's call waits; or, without attempts, that it does not."""
+        list_run = self.lists[step.name]
+        if attempts:
+            list_run.retries[index] = attempts, until_ms
+        elif list_run.retries.pop(index, None) is None:
+            return
+        stored = {str(element): list(times) for element, times in list_run.retries.items()}
+        self.variables.note(f"{TRIED_PREFIX}{step.name}", stored)
 
     def end_item(self, result: CallEnded) -> None:
         """Note how the call of an element ended."""
         list_run, index = self.lists[result.call.step.name], result.call.index
+        if index is not None and (result.failed is not None or result.trace is not None):
+            self.note_retry(result.call.step, index, 0, 0)
         if index is not None and result.failed is not None:
             list_run.failed[index] = result.failed
         elif index is not None and result.trace is not None and isinstance(result.trace.outcome, Succeeded):
@@ -482,10 +521,7 @@ class OpenRun:
         if result.stop is None:
             return
         if isinstance(result.stop, ApprovalRequired | ApprovalDenied):
-            list_run.unapproved_count += 1
-            # The list can continue as long as a decision is awaited.
-            if list_run.stop is None or isinstance(list_run.stop, ApprovalDenied):
-                list_run.stop = result.stop
+            list_run.note_stop(result.stop)
         else:
             self.stop_at(result.call.step, result.stop)
 
@@ -693,6 +729,7 @@ class OpenRun:
             oversized=tuple(sorted(self.oversized)),
             refused=tuple(sorted(self.refused)),
             blocked=tuple(step for step in blocked if step is not None),
+            retries_ms=tuple(until_ms for run in self.lists.values() for _, until_ms in run.retries.values()),
         )
 
 
