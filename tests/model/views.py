@@ -109,12 +109,12 @@ class Views:
         return [[(pause["type"], _step_of(pause)) for pause in view] for view in views]
 
     def _first_pauses(self) -> list[Any]:
-        """The first reason, in each view; and the first one whose wait is not over, on the board."""
+        """The first reason, as in the list of tasks; and all reasons, as on the board."""
         first = self.pauses[0]["type"] if self.pauses else None
-        open_pauses = [pause for pause in self.pauses if not pause.get("over")] if self.is_live else []
-        board = self.shown["board"]["pause"]
-        listed, shown = self.listed.get("pause_type"), [board["type"]] if board else []
-        return [(first, [pause["type"] for pause in open_pauses[:1]]), (listed, shown)]
+        board = self.shown["board"].get("pauses") or _one(self.shown["board"]["pause"])
+        shown = [(pause["type"], _step_of(pause)) for pause in board]
+        pauses = [(pause["type"], _step_of(pause)) for pause in self.pauses] if self.is_live else []
+        return [(first, pauses), (self.listed.get("pause_type"), shown)]
 
     @property
     def is_live(self) -> bool:

@@ -168,9 +168,8 @@ def _board(state: WorkflowState, facts: JsonObject, steps: list[Json], calls: li
 
 
 def _pauses(state: WorkflowState) -> dict[str, Json]:
-    """Return the first reason, and all of them if there are several, without waits that are over."""
-    reasons = [] if state.view.ended else [reason for reason in state.view.pauses if not reason.get("over")]
-    pauses: list[Json] = [_pause(reason) for reason in reasons]
+    """Return the first reason, and all of them if there are several."""
+    pauses: list[Json] = [] if state.view.ended else [_pause(reason) for reason in state.view.pauses]
     return {"pause": pauses[0] if pauses else None} | ({"pauses": pauses} if pauses[1:] else {})
 
 

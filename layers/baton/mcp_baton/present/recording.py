@@ -27,7 +27,7 @@ from mcp_baton.workflow.continuation import ContinuationCall
 from mcp_baton.workflow.continuations import NotMade, NotRecorded, Recorded, Recording, plan_of
 from mcp_baton.workflow.execution import Execution
 from mcp_baton.workflow.items import Items
-from mcp_baton.workflow.pause import StepFailed, parse_pauses, pause_at
+from mcp_baton.workflow.pause import StepFailed, pause_at
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.remaining import Handle, handle_of, next_calls
 from mcp_baton.workflow.repeats import Repeat
@@ -146,8 +146,9 @@ def recorded_text(
     position = f"{_position_text(plan, batch)} ({count} of {len(statuses)} done{skipped_count(statuses)})."
     sentences = [] if is_over and batch.steps else [position]
     sentences += may_have_run_twice(repeats, plan.was_interrupted)
-    name = next((step.name for step in batch.steps), next(iter(batch.lists), ""))
-    pause = pause_at(name, parse_pauses(batch.pauses or ()))
+    failed = [step.name for step in batch.steps if step.status is StepStatus.FAILED]
+    name = next(iter(failed or ([] if batch.steps else batch.lists)), "")
+    pause = pause_at(name, plan.pauses)
     if isinstance(pause, StepFailed):
         sentences.append(failure_hint(pause))
     if recorded.oversized:
