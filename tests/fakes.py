@@ -21,7 +21,7 @@ from mcp_baton.tasks.callbacks import CallbackStore
 from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.record import PAUSE_REASONS, PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.starts import StartStore
-from mcp_baton.tasks.store import Batch, TaskStore, Written
+from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
@@ -408,11 +408,11 @@ class RecordingStore:
     cancel = _logged(TaskStore.cancel)
     complete = _logged(TaskStore.complete)
 
-    def write(self, task: TaskRecord, batch: Batch) -> Written:
+    def write(self, task: TaskRecord, batch: Batch) -> TaskRecord:
         self.batches.append(batch)
         self.versions.append(task.version)
         self.request("write")
-        return self._store.write(task, batch) if self._store else Written(task)
+        return self._store.write(task, batch) if self._store else task
 
     @property
     def below(self) -> TaskStore:

@@ -76,7 +76,7 @@ def test_later_claims_show_that_an_earlier_one_expired_without_release(
     store: Store, begin: Begin, run: MakeClaim, clock: Clock, requests: Requests
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")
-    released_task = store.write(task, batch(run("a"), release=True)).task
+    released_task = store.write(task, batch(run("a"), release=True))
     claimed_task = store.take(task.owner, task.task_id, "flow", run("b"))
     ended_ms = clock.ms
     assert released_task.claim == Claim("a", 0, 1, ended_ms=ended_ms)
@@ -104,7 +104,7 @@ def test_a_run_can_repeat_its_own_claim(store: Store, begin: Begin, run: MakeCla
 @pytest.mark.parametrize(
     ("end", "ended_ms"),
     [
-        (lambda store, task, claim: store.write(task, batch(claim, release=True)).task, lambda clock: clock.ms),
+        (lambda store, task, claim: store.write(task, batch(claim, release=True)), lambda clock: clock.ms),
         (lambda store, task, claim: store.renew(task, replace(claim, until_ms=0)), lambda _: 0),
     ],
     ids=["with a batch", "alone"],
@@ -207,7 +207,7 @@ def test_a_run_without_the_claim_cannot_write(
     with pytest.raises(ClaimLost) as error_info:
         store.write(task, batch(first_claim, release=release))
     assert error_info.value.current == claimed_task == store.get(task.owner, task.task_id)
-    written_task = store.write(claimed_task, batch(second_claim, release=release)).task
+    written_task = store.write(claimed_task, batch(second_claim, release=release))
     assert written_task.variables["by"] == "b"
     released_claim = replace(second_claim, until_ms=0, ended_ms=clock.ms)
     assert written_task.claim == (released_claim if release else second_claim)
@@ -218,7 +218,7 @@ def test_a_run_without_the_claim_cannot_write(
 def test_a_checkpoint_renews_the_claim(store: Store, begin: Begin, run: MakeClaim, clock: Clock) -> None:
     task = begin(claim=run("a"), workflow="flow")
     clock.ms += 10_000
-    assert store.write(task, batch(run("a"))).task.claim == Claim("a", run("a").until_ms, 1)
+    assert store.write(task, batch(run("a"))).claim == Claim("a", run("a").until_ms, 1)
 
 
 def test_a_run_with_an_expired_claim_can_end_if_no_other_run_took_over(
@@ -227,12 +227,12 @@ def test_a_run_with_an_expired_claim_can_end_if_no_other_run_took_over(
     claim = run("a")
     task = begin(claim=claim, workflow="flow")
     clock.ms += LEASE_MS * 10
-    assert store.write(task, batch(claim, release=True)).task.variables["by"] == "a"
+    assert store.write(task, batch(claim, release=True)).variables["by"] == "a"
 
 
 def test_a_continuation_needs_no_claim(store: Store, begin: Begin, run: MakeClaim) -> None:
     task = begin(claim=run("a"), workflow="flow")
-    assert store.write(task, BATCH).task.claim == task.claim
+    assert store.write(task, BATCH).claim == task.claim
     with pytest.raises(Conflict):
         store.write(task, Batch(steps=BATCH.steps, claim=run("a"), release=True))
 

@@ -49,7 +49,7 @@ def finish(store: TaskStore, task: TaskRecord, ending: str) -> TaskRecord:
         case "complete":
             return store.complete(task.owner, task.task_id, {"by": "client"})
         case _:
-            return store.write(task, Batch(result={"by": "engine"})).task
+            return store.write(task, Batch(result={"by": "engine"}))
 
 
 def refuse_missing(store: TaskStore, owner: str, task_id: str) -> None:
@@ -169,7 +169,7 @@ def test_a_terminal_task_expires_too(store: Store, owner: str, clock: Clock, beg
 def test_writes_keep_the_lifetime(store: Store, owner: str, clock: Clock, begin: Begin) -> None:
     task = begin(ttl_ms=10_000)
     clock.ms += 9_000
-    written_task = store.write(task, Batch(steps=(completion(0),))).task
+    written_task = store.write(task, Batch(steps=(completion(0),)))
     assert (written_task.ttl_ms, written_task.created_at) == (10_000, task.created_at)
     assert written_task.updated_at == timestamp(clock.ms)
     clock.ms += 1_000
@@ -200,10 +200,10 @@ def test_a_batch_is_written_as_a_whole(store: Store, owner: str, begin: Begin) -
     batch = Batch(steps=(completion(0), failed_step), pauses=(PAUSE,), variables={"note": [1, 2.0]})
     outcome = store.write(task, batch)
     assert outcome.oversized == ()
-    assert outcome.task == store.get(owner, task.task_id)
-    assert statuses(outcome.task) == ["completed", "failed", "pending"]
-    assert outcome.task.version == 2
-    assert {name: value for name, value in outcome.task.variables.items() if name != PROGRESS} == {
+    assert outcome == store.get(owner, task.task_id)
+    assert statuses(outcome) == ["completed", "failed", "pending"]
+    assert outcome.version == 2
+    assert {name: value for name, value in outcome.variables.items() if name != PROGRESS} == {
         "_workflow.result.s0": {"value": "None"},
         "_workflow.result.s1": {"error": "timeout"},
         PAUSE_REASONS: [PAUSE],
@@ -213,14 +213,14 @@ def test_a_batch_is_written_as_a_whole(store: Store, owner: str, begin: Begin) -
 
 def test_a_batch_with_a_result_completes_the_task(store: Store, owner: str, begin: Begin) -> None:
     result = {"completed": True, "steps_completed": 1}
-    task = store.write(begin(), Batch(steps=(completion(0),), result=result)).task
+    task = store.write(begin(), Batch(steps=(completion(0),), result=result))
     assert (task.status, task.result) == (TaskStatus.COMPLETED, result)
     assert store.get(owner, task.task_id) == task
 
 
 def test_variables_are_removed(store: Store, begin: Begin) -> None:
-    task = store.write(begin(), Batch(variables={"a": 1, "b": 2, "c": 3})).task
-    changed_task = store.write(task, Batch(variables={"c": 4}, removed=frozenset({"a", "c", "never was"}))).task
+    task = store.write(begin(), Batch(variables={"a": 1, "b": 2, "c": 3}))
+    changed_task = store.write(task, Batch(variables={"c": 4}, removed=frozenset({"a", "c", "never was"})))
     assert {name: value for name, value in changed_task.variables.items() if name != PROGRESS} == {"b": 2, "c": 4}
 
 
@@ -228,7 +228,7 @@ def test_a_step_with_an_unexpected_status_is_a_conflict_that_shows_the_winner(
     store: Store, owner: str, begin: Begin
 ) -> None:
     task = begin(2)
-    winner = store.write(task, Batch(steps=(completion(0, "first"),))).task
+    winner = store.write(task, Batch(steps=(completion(0, "first"),)))
     with pytest.raises(Conflict) as conflict:
         store.write(task, Batch(steps=(completion(1), completion(0, "second")), variables={"stray": 1}))
     assert conflict.value.current == winner == store.get(owner, task.task_id)
@@ -239,13 +239,13 @@ def test_a_write_for_another_definition_is_a_conflict(store: Store, begin: Begin
     task = begin(2, definition="one two")
     new_steps: list[Json] = [{"name": f"s{index}", "tool": "work", "status": "pending"} for index in (1, 0)]
     progress: Json = {"goal": "flow", "steps": new_steps, "schemaVersion": 1}
-    changed_task = store.write(task, Batch(variables={PROGRESS: progress}, definition="two one")).task
+    changed_task = store.write(task, Batch(variables={PROGRESS: progress}, definition="two one"))
     assert (changed_task.definition, steps_of(changed_task)) == ("two one", new_steps)
     for batch in (Batch(steps=(completion(1),)), Batch(variables={"seen": 1})):
         with pytest.raises(Conflict) as conflict:
             store.write(task, batch)
         assert conflict.value.current == changed_task
-    assert statuses(store.write(changed_task, Batch(steps=(completion(0),))).task) == ["completed", "pending"]
+    assert statuses(store.write(changed_task, Batch(steps=(completion(0),)))) == ["completed", "pending"]
 
 
 def test_the_task_of_a_conflict_can_be_written_to(store: Store, begin: Begin) -> None:
@@ -253,15 +253,15 @@ def test_the_task_of_a_conflict_can_be_written_to(store: Store, begin: Begin) ->
     store.write(task, Batch(steps=(completion(0),), variables={"large": "x" * 20_000}))
     with pytest.raises(Conflict) as conflict:
         store.write(task, Batch(steps=(completion(0),)))
-    changed_task = store.write(conflict.value.current, Batch(steps=(completion(1),))).task
+    changed_task = store.write(conflict.value.current, Batch(steps=(completion(1),)))
     assert statuses(changed_task) == ["completed", "completed"]
     assert changed_task.variables["large"] == "x" * 20_000
 
 
 def test_a_result_can_be_replaced_without_a_status_change(store: Store, begin: Begin) -> None:
-    task = store.write(begin(), Batch(steps=(completion(0, "old"),))).task
+    task = store.write(begin(), Batch(steps=(completion(0, "old"),)))
     replacement = StepWrite(0, "s0", COMPLETED, COMPLETED, {"value": "new"})
-    changed_task = store.write(task, Batch(steps=(replacement,))).task
+    changed_task = store.write(task, Batch(steps=(replacement,)))
     assert changed_task.variables["_workflow.result.s0"] == {"value": "new"}
     assert statuses(changed_task) == ["completed"]
 
@@ -269,25 +269,25 @@ def test_a_result_can_be_replaced_without_a_status_change(store: Store, begin: B
 def test_a_stale_writer_of_another_step_does_not_conflict(store: Store, begin: Begin) -> None:
     task = begin(2)
     store.write(task, Batch(steps=(completion(0),)))
-    assert statuses(store.write(task, Batch(steps=(completion(1),))).task) == ["completed", "completed"]
+    assert statuses(store.write(task, Batch(steps=(completion(1),)))) == ["completed", "completed"]
 
 
 def test_a_pause_reason_that_was_read_can_be_cleared(store: Store, begin: Begin) -> None:
-    task = store.write(begin(), Batch(pauses=({"b": 1.5, "a": ["é", None], "c": {"e": 1, "d": 2}},))).task
-    changed_task = store.write(task, Batch(pauses=())).task
+    task = store.write(begin(), Batch(pauses=({"b": 1.5, "a": ["é", None], "c": {"e": 1, "d": 2}},)))
+    changed_task = store.write(task, Batch(pauses=()))
     assert PAUSE_REASONS not in changed_task.variables
 
 
 def test_another_pause_reason_is_not_cleared(store: Store, begin: Begin) -> None:
-    paused_task = store.write(begin(), Batch(pauses=(PAUSE,))).task
-    changed_task = store.write(paused_task, Batch(pauses=({**PAUSE, "error": "another"},))).task
+    paused_task = store.write(begin(), Batch(pauses=(PAUSE,)))
+    changed_task = store.write(paused_task, Batch(pauses=({**PAUSE, "error": "another"},)))
     with pytest.raises(Conflict) as conflict:
         store.write(paused_task, Batch(steps=(completion(0),), pauses=()))
     assert conflict.value.current == changed_task
 
 
 def test_a_missing_pause_reason_can_be_cleared(store: Store, begin: Begin) -> None:
-    assert PAUSE_REASONS not in store.write(begin(), Batch(pauses=())).task.variables
+    assert PAUSE_REASONS not in store.write(begin(), Batch(pauses=())).variables
 
 
 def test_reasons_require_the_statuses_of_their_steps(store: Store, begin: Begin) -> None:
@@ -309,7 +309,7 @@ def test_a_terminal_task_cannot_be_changed(store: Store, owner: str, begin: Begi
 
 
 def test_cancelling_keeps_recorded_results(store: Store, begin: Begin) -> None:
-    task = store.write(begin(), Batch(steps=(completion(0),))).task
+    task = store.write(begin(), Batch(steps=(completion(0),)))
     cancelled_task = store.cancel(task.owner, task.task_id)
     assert (cancelled_task.status, cancelled_task.result) == (TaskStatus.CANCELLED, None)
     assert cancelled_task.variables == task.variables

@@ -98,7 +98,7 @@ def test_a_job_write_whose_response_is_lost_is_recognised_on_retry(
         case "hand over":
             changed_task = store.jobs.hand_over(task, claim, 60_000)
         case _:
-            changed_task = store.write(task, Batch(result={}, claim=claim, release=True)).task
+            changed_task = store.write(task, Batch(result={}, claim=claim, release=True))
     assert changed_task == store.get(task.owner, task.task_id)
     assert changed_task.version == task.version + 1
 

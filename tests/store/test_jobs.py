@@ -183,7 +183,7 @@ def test_a_missing_or_foreign_job_is_not_found(
 type Write = Callable[[DynamoDBStore, TaskRecord, Claim], TaskRecord]
 
 WRITES: dict[str, Write] = {
-    "result": lambda store, task, claim: store.write(task, Batch(result={"a": 1}, claim=claim, release=True)).task,
+    "result": lambda store, task, claim: store.write(task, Batch(result={"a": 1}, claim=claim, release=True)),
     "renew": lambda store, task, claim: store.renew(task, claim),
     "fail": lambda store, task, claim: store.jobs.fail(task, claim, ERROR),
     "ask": lambda store, task, claim: store.jobs.ask(task, claim, {"more": NAME}),
@@ -259,7 +259,7 @@ def test_nothing_is_written_after_a_cancellation(
 
 def test_a_result_ends_the_job(store: Store, held_job: HeldJob, clock: Clock) -> None:
     task, claim = held_job()
-    ended_task = store.write(task, Batch(result={"content": []}, variables={"rows": 3}, claim=claim, release=True)).task
+    ended_task = store.write(task, Batch(result={"content": []}, variables={"rows": 3}, claim=claim, release=True))
     assert ended_task == store.get(task.owner, task.task_id)
     assert (ended_task.status, ended_task.result, dict(ended_task.variables)) == (
         TaskStatus.COMPLETED,

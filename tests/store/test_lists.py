@@ -27,7 +27,7 @@ def write(store: Store, task: TaskRecord, results: dict[int, Json], total: int =
     """Write results of the list of step `s0`. The first write also stores the elements."""
     elements = list(range(total)) if ITEMS not in task.variables else None
     batch = Batch(lists={"s0": ListWrite(total, results, elements)}, same_version=True, **options)
-    return store.write(task, batch).task
+    return store.write(task, batch)
 
 
 def record_of(task: TaskRecord) -> ListRecord:
@@ -111,7 +111,7 @@ def test_a_result_of_several_pieces_is_joined(store: Store, owner: str, begin: B
 def test_results_of_other_elements_do_not_count_any_more(store: Store, begin: Begin) -> None:
     task = write(store, begin(), {0: noise(3_000), 1: "b"})
     lists = {"s0": ListWrite(4, {2: "c"}, ["x", 1, "y", "z"], dropped=frozenset({0}))}
-    task = store.write(task, Batch(lists=lists, same_version=True)).task
+    task = store.write(task, Batch(lists=lists, same_version=True))
     assert task.variables[ITEMS] == [None, "b", "c", None]
     assert task.variables[ELEMENTS] == ["x", 1, "y", "z"]
 
@@ -146,7 +146,7 @@ def test_a_list_that_is_too_long_to_be_read_is_replaced_by_a_note(store: Store, 
     outcome = store.write(task, batch)
     assert outcome.oversized == (ITEMS,)
     with pytest.raises(ValueNotKept, match="exceeds the task's size limit"):
-        _ = outcome.task.variables[ITEMS]
+        _ = outcome.variables[ITEMS]
 
 
 @ON_MEMORY

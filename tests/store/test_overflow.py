@@ -45,8 +45,8 @@ def test_a_large_result_leaves_the_item_and_comes_back_exactly(
     outcome = store.write(task, Batch(steps=(completion(0, BIG), completion(1, "small"))))
     assert requests.take() == ["PutItem", "PutItem", "UpdateItem"]
     assert outcome.oversized == ()
-    assert outside(outcome.task) == ["_workflow.result.s0"]
-    assert (result(outcome.task, 0), result(outcome.task, 1)) == (BIG, "small")
+    assert outside(outcome) == ["_workflow.result.s0"]
+    assert (result(outcome, 0), result(outcome, 1)) == (BIG, "small")
     requests.take()
     record = store.get(owner, task.task_id)
     assert (statuses(record), result(record, 1), record.version) == (["completed"] * 2, "small", 2)
@@ -62,7 +62,7 @@ def test_a_value_that_is_small_when_compressed_stays_in_the_item(
     requests.take()
     outcome = store.write(task, Batch(steps=(completion(0, "x" * 1_000_000),)))
     assert requests.take() == ["UpdateItem"]
-    assert outside(outcome.task) == []
+    assert outside(outcome) == []
 
 
 def test_values_of_one_write_are_one_item_up_to_the_size_of_a_bundle(
@@ -77,10 +77,10 @@ def test_values_of_one_write_are_one_item_up_to_the_size_of_a_bundle(
     outcome = uncompressed_store.write(task, batch)
     # Bundles: 250,000 and a small value, 240,000 and a small value, 200,000. No item exceeds 350,000 bytes.
     assert requests.take() == ["PutItem"] * 3 + ["UpdateItem"]
-    assert len(outside(outcome.task)) == 4
+    assert len(outside(outcome)) == 4
     requests.take()
-    assert [result(outcome.task, index) for index in range(3)] == values
-    assert outcome.task.variables["v"] == "d" * 240_000
+    assert [result(outcome, index) for index in range(3)] == values
+    assert outcome.variables["v"] == "d" * 240_000
     assert requests.take() == ["GetItem"] * 3
     assert outcome.oversized == ()
 
@@ -110,7 +110,7 @@ def test_a_small_result_is_stored_outside_a_full_item(
     store: Store, owner: str, begin: Begin, requests: Requests
 ) -> None:
     small = noise(4_000)
-    task = store.write(begin(), Batch(pauses=({"error": "e" * 407_000},))).task
+    task = store.write(begin(), Batch(pauses=({"error": "e" * 407_000},)))
     requests.take()
     record = store.complete(owner, task.task_id, {"small": small})
     assert requests.take() == ["GetItem", "PutItem", "UpdateItem"]
@@ -144,7 +144,7 @@ def test_a_write_fetches_no_values(store: Store, owner: str, begin: Begin, reque
     store.write(task, Batch(steps=(completion(0, BIG),)))
     record = store.get(owner, task.task_id)
     requests.take()
-    changed_task = store.write(record, Batch(steps=(completion(1, "small"),))).task
+    changed_task = store.write(record, Batch(steps=(completion(1, "small"),)))
     assert statuses(changed_task) == ["completed"] * 2
     store.cancel(owner, task.task_id)
     with pytest.raises(TaskFinished):
@@ -184,7 +184,7 @@ def test_a_head_that_another_write_has_filled_gets_pointers(store: Store, begin:
     requests.take()
     outcome = store.write(task, Batch(variables={"v": value}))
     assert requests.take() == ["UpdateItem", "PutItem", "UpdateItem"]
-    assert (outcome.oversized, outside(outcome.task), outcome.task.variables["v"]) == ((), ["v"], value)
+    assert (outcome.oversized, outside(outcome), outcome.variables["v"]) == ((), ["v"], value)
 
 
 def test_a_lost_race_does_not_change_the_winners_value(store: Store, owner: str, begin: Begin) -> None:

@@ -37,7 +37,7 @@ def killed_before_the_update(engine: Engine) -> Iterator[None]:
 def test_a_run_killed_between_its_values_and_the_head_does_not_change_the_task(
     store: Store, engine: Engine, owner: str, begin: Begin, requests: Requests
 ) -> None:
-    task = store.write(begin(2), Batch(steps=(completion(0, noise(600_000, 1)),))).task
+    task = store.write(begin(2), Batch(steps=(completion(0, noise(600_000, 1)),)))
     requests.take()
     with killed_before_the_update(engine):
         store.write(task, Batch(steps=(completion(1, BIG),), result={"completed": True}))
@@ -67,7 +67,7 @@ def test_if_values_cannot_be_read_a_request_asks_once(
 
 
 def test_printing_a_task_fetches_nothing(store: Store, begin: Begin, requests: Requests) -> None:
-    task = store.write(begin(), Batch(steps=(completion(0, BIG),), result={"large": BIG})).task
+    task = store.write(begin(), Batch(steps=(completion(0, BIG),), result={"large": BIG}))
     requests.take()
     assert BIG not in repr(task)
     assert requests.take() == []

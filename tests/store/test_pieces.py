@@ -11,7 +11,7 @@ from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.outside import piece_key
 from mcp_baton.tasks.dynamodb.values import pointer_in
 from mcp_baton.tasks.record import NewTask, TaskRecord
-from mcp_baton.tasks.store import Batch, Written
+from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.values import read_ahead, text_of
 from tests.hanging import Hang, values_in
 from tests.noise import noise
@@ -79,7 +79,7 @@ def test_a_note_replaces_a_value_that_is_too_long(store: Store, owner: str, begi
     task = begin(2)
     outcome = store.write(task, Batch(steps=(completion(0, long_text), completion(1, "small"))))
     assert outcome.oversized == ("_workflow.result.s0",)
-    assert [result(outcome.task, index) for index in range(2)] == [note(long_text), "small"]
+    assert [result(outcome, index) for index in range(2)] == [note(long_text), "small"]
     with pytest.raises(TooLarge):
         store.complete(owner, task.task_id, {"text": long_text})
 
@@ -98,17 +98,17 @@ def test_small_results_stay_and_large_ones_share_an_item(store: Store, begin: Be
     task = begin(20)
     requests.take()
     small_batch = Batch(steps=tuple(completion(index, "x" * 100) for index in range(10)))
-    task = store.write(task, small_batch).task
+    task = store.write(task, small_batch)
     assert requests.take() == ["UpdateItem"]
     large_batch = Batch(steps=tuple(completion(index, noise(6_000, index)) for index in range(10, 15)))
-    task = store.write(task, large_batch).task
+    task = store.write(task, large_batch)
     assert requests.take() == ["PutItem", "UpdateItem"]
     assert [result(task, index) for index in range(10, 15)] == [noise(6_000, index) for index in range(10, 15)]
     assert requests.take() == ["GetItem"]
     end_batch = Batch(
         steps=tuple(completion(index, noise(1_000, index)) for index in range(15, 20)), result={"completed": True}
     )
-    assert outside(store.write(task, end_batch).task) == outside(task)
+    assert outside(store.write(task, end_batch)) == outside(task)
     assert requests.take() == ["UpdateItem"]
 
 
@@ -117,7 +117,7 @@ def test_a_value_item_expires_after_its_task(stores: Stores, engine: Engine, clo
     store = stores(limits=Limits(max_ttl_ms=10_000_000))
     task = store.create(NewTask(owner, {"large": BIG}, ttl_ms=5_000_000))
     clock.ms += 4_000_000
-    record = stores(limits=Limits(max_ttl_ms=1_000)).write(task, Batch(variables={"late": noise(600_000, 3)})).task
+    record = stores(limits=Limits(max_ttl_ms=1_000)).write(task, Batch(variables={"late": noise(600_000, 3)}))
     assert isinstance(record.source, dict)
     day_s, expiry_s = 86_400, int(record.source["expires_at"]["N"])
     for name in ("large", "late"):
@@ -129,7 +129,7 @@ def test_a_value_item_expires_after_its_task(stores: Stores, engine: Engine, clo
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_lost_piece_loses_only_its_value(store: Store, engine: Engine, owner: str, begin: Begin, index: int) -> None:
     task, other_text = begin(2), noise(600_000, 5)
-    task = store.write(task, Batch(steps=(completion(0, BIG), completion(1, other_text)))).task
+    task = store.write(task, Batch(steps=(completion(0, BIG), completion(1, other_text))))
     engine.client.delete_item(TableName="tasks", Key=pieces(engine, task, "_workflow.result.s0")[index])
     record = store.get(owner, task.task_id)
     with pytest.raises(ValueLost, match=f"piece {index + 1} is missing"):
@@ -137,13 +137,13 @@ def test_a_lost_piece_loses_only_its_value(store: Store, engine: Engine, owner: 
     with pytest.raises(ValueLost):
         text_of(record, "_workflow.result.s0")
     assert result(record, 1) == other_text
-    assert result(store.write(record, Batch(steps=())).task, 1) == other_text
+    assert result(store.write(record, Batch(steps=())), 1) == other_text
 
 
 @ON_MEMORY
 @pytest.mark.parametrize("content", [b"", b"something else"])
 def test_a_changed_piece_is_a_lost_value(store: Store, engine: Engine, begin: Begin, content: bytes) -> None:
-    task = store.write(begin(), Batch(steps=(completion(0, BIG),))).task
+    task = store.write(begin(), Batch(steps=(completion(0, BIG),)))
     key = pieces(engine, task, "_workflow.result.s0")[1]
     engine.client.put_item(TableName="tasks", Item={**key, "data": {"B": content}})
     with pytest.raises(ValueLost, match="damaged"):
@@ -156,7 +156,7 @@ def test_a_changed_piece_is_a_lost_value(store: Store, engine: Engine, begin: Be
 def test_a_missing_piece_is_read_again_consistently(
     store: Store, engine: Engine, begin: Begin, requests: Requests
 ) -> None:
-    task = store.write(begin(), Batch(variables={"v": noise(6_000)})).task
+    task = store.write(begin(), Batch(variables={"v": noise(6_000)}))
     [key] = pieces(engine, task, "v")
     item, consistent_reads = value_item(engine, key), list[bool]()
     engine.client.delete_item(TableName="tasks", Key=key)
@@ -188,7 +188,7 @@ def test_a_run_killed_between_two_pieces_does_not_change_the_task_and_can_be_rep
     with killed_before_the_update(engine):
         store.write(task, Batch(steps=(completion(0, LARGEST),)))
     assert store.get(owner, task.task_id) == task
-    assert result(store.write(task, Batch(steps=(completion(0, LARGEST),))).task, 0) == LARGEST
+    assert result(store.write(task, Batch(steps=(completion(0, LARGEST),))), 0) == LARGEST
 
 
 @ON_MEMORY
@@ -204,7 +204,7 @@ def test_a_piece_that_cannot_be_written_affects_only_its_value(store: Store, eng
         outcome = store.write(begin(2), Batch(steps=(completion(0, LARGEST), completion(1, BIG))))
     assert len(failures) == 1
     assert outcome.oversized == ("_workflow.result.s0",)
-    assert [result(outcome.task, index) for index in range(2)] == [note(LARGEST), BIG]
+    assert [result(outcome, index) for index in range(2)] == [note(LARGEST), BIG]
 
 
 @ON_MEMORY
@@ -216,7 +216,7 @@ def test_a_value_that_cannot_be_written_outside_stays_if_there_is_room(
         outcome = store.write(task, Batch(steps=(completion(0, value),)))
         with pytest.raises(StoreUnavailable):
             store.complete(owner, task.task_id, {"large": BIG})
-    assert (outcome.oversized, outside(outcome.task), result(outcome.task, 0)) == ((), [], value)
+    assert (outcome.oversized, outside(outcome), result(outcome, 0)) == ((), [], value)
 
 
 @ON_MEMORY
@@ -224,7 +224,7 @@ def test_a_value_that_cannot_be_written_outside_stays_if_there_is_room(
 def test_a_hanging_table_does_not_extend_the_time_of_a_write(
     stores: Stores, engine: Engine, begin: Begin, limit_s: float
 ) -> None:
-    task, time, ends = begin(2), Virtual(), list[tuple[float, Written]]()
+    task, time, ends = begin(2), Virtual(), list[tuple[float, TaskRecord]]()
     store = stores(limits=Limits(values_ms=200), monotonic=time.monotonic, sleep=time.sleep)
     hang = Hang(time, limit_s)
 
@@ -239,7 +239,7 @@ def test_a_hanging_table_does_not_extend_the_time_of_a_write(
     assert 0.2 <= end_s < 0.21
     assert len(hang.began_s) == 2
     assert outcome.oversized == ("_workflow.result.s0",)
-    assert [result(outcome.task, index) for index in range(2)] == [note(BIG), "small"]
+    assert [result(outcome, index) for index in range(2)] == [note(BIG), "small"]
 
 
 @pytest.mark.parametrize("owners", [("a#b", "a"), ("a", "a#b"), ("o" * 1_900, "o" * 1_901), ("kim", "Kim")])
@@ -262,7 +262,7 @@ def test_several_values_are_fetched_at_once_and_each_only_once(
 ) -> None:
     task = begin(6)
     for index in range(6):
-        task = store.write(task, Batch(steps=(completion(index, noise(6_000, index)),))).task
+        task = store.write(task, Batch(steps=(completion(index, noise(6_000, index)),)))
     record = store.get(owner, task.task_id)
     names = [f"_workflow.result.s{index}" for index in range(6)]
     requests.take()

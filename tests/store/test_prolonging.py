@@ -69,7 +69,7 @@ def test_no_value_expires_before_its_extended_task(
     while clock.ms < end_ms:
         task = renew_claim(store, task, clock)
         task = store.jobs.extend(task, 2 * interval_ms)
-        task = store.write(task, Batch(variables={"later": noise(6_000, clock.ms % 7)})).task
+        task = store.write(task, Batch(variables={"later": noise(6_000, clock.ms % 7)}))
         assert expiry_s(task) * 1000 >= min(clock.ms + interval_ms, end_ms)
         assert len(pointers(task)) == 4
         for pointer in pointers(task).values():
@@ -134,9 +134,9 @@ def test_a_write_with_a_value_for_a_shorter_lifetime_is_a_conflict(
     batch = Batch(variables={"late": noise(600_000, 3)})
     with pytest.raises(Conflict) as conflict:
         store.write(old_task, batch)
-    changed_task = store.write(conflict.value.current, batch).task
+    changed_task = store.write(conflict.value.current, batch)
     assert value_expiry_s(engine, changed_task, pointers(changed_task)["late"]) > expiry_s(changed_task)
-    assert store.write(old_task, Batch(variables={"tiny": 1})).task.variables["late"] == batch.variables["late"]
+    assert store.write(old_task, Batch(variables={"tiny": 1})).variables["late"] == batch.variables["late"]
 
 
 @ON_MEMORY
@@ -145,7 +145,7 @@ def test_a_value_written_during_a_long_extension_prevents_it(
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=30 * DAY_MS, values_ms=60_000))
     old_task = start_job(store, owner, worker("a"))
-    late_record = store.write(old_task, Batch(variables={"late": noise(600_000, 3)})).task
+    late_record = store.write(old_task, Batch(variables={"late": noise(600_000, 3)}))
     assert store.jobs.extend(old_task, 20 * DAY_MS) == store.get(owner, old_task.task_id)
     assert expiry_s(store.get(owner, old_task.task_id)) == expiry_s(late_record)
     record = store.jobs.extend(store.get(owner, old_task.task_id), 20 * DAY_MS)

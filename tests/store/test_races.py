@@ -28,7 +28,7 @@ PENDING, COMPLETED, FAILED = StepStatus.PENDING, StepStatus.COMPLETED, StepStatu
 
 
 def write_call(store: Store, task: TaskRecord, write: StepWrite) -> Callable[[], TaskRecord]:
-    return lambda: store.write(task, Batch(steps=(write,))).task
+    return lambda: store.write(task, Batch(steps=(write,)))
 
 
 def test_sixteen_writers_of_sixteen_steps_all_succeed(

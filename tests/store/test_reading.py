@@ -37,7 +37,7 @@ def test_reading_ahead_has_a_memory_limit(
 ) -> None:
     task = begin(4)
     for index in range(4):
-        task = store.write(task, Batch(steps=(completion(index, noise(6_000, index)),))).task
+        task = store.write(task, Batch(steps=(completion(index, noise(6_000, index)),)))
     names = [f"_workflow.result.s{index}" for index in range(4)]
     limit = sum(bundle_bytes(task, name) for name in names[:2]) + 1
     monkeypatch.setattr("mcp_baton.tasks.dynamodb.read.CACHE_BYTES", limit)
@@ -64,7 +64,7 @@ def test_a_task_that_expires_just_after_it_was_read_is_found(
 def test_pieces_are_joined_in_order(stores: Stores, engine: Engine, begin: Begin) -> None:
     time, order, values = Virtual(), list[bool](), list[object]()
     store = stores(monotonic=time.monotonic, sleep=time.sleep)
-    task = store.write(begin(), Batch(steps=(completion(0, BIG),))).task
+    task = store.write(begin(), Batch(steps=(completion(0, BIG),)))
 
     def delay(request: Any, **_: object) -> None:
         is_first = FIRST_PIECE in request.body
@@ -82,7 +82,7 @@ def test_a_piece_of_the_same_length_with_another_text_is_a_lost_value(
     stores: Stores, engine: Engine, begin: Begin
 ) -> None:
     store = stores(limits=Limits(compress_over_bytes=10**9, values_ms=60_000))
-    task = store.write(begin(), Batch(steps=(completion(0, BIG),))).task
+    task = store.write(begin(), Batch(steps=(completion(0, BIG),)))
     key = pieces(engine, task, "_workflow.result.s0")[1]
     data = value_item(engine, key)["data"]["B"]
     engine.client.put_item(TableName="tasks", Item={**key, "data": {"B": b"x" * (len(data) - 1) + b'"'}})

@@ -31,34 +31,34 @@ def test_timings_are_written_with_their_steps_only(
     assert requests.take() == ["UpdateItem", "UpdateItem"]
     task = store.get(task.owner, task.task_id)
     assert timings_of(task) == {"s0": first, "s1": second}
-    task = store.write(task, Batch(steps=(step(0, third, COMPLETED), replace(step(2, first), timing=None)))).task
+    task = store.write(task, Batch(steps=(step(0, third, COMPLETED), replace(step(2, first), timing=None))))
     assert timings_of(task) == {"s0": third, "s1": second}
 
 
 def test_a_task_without_timings_gets_them_with_its_next_steps(store: Store, begin: Begin, clock: Clock) -> None:
     task = begin(2)
     assert "timings" not in task.large_values
-    task = store.write(task, Batch(steps=(step(0, Timing(clock.ms, 1)),))).task
-    task = store.write(task, Batch(steps=(step(1, Timing(clock.ms + 1, 2)),))).task
+    task = store.write(task, Batch(steps=(step(0, Timing(clock.ms, 1)),)))
+    task = store.write(task, Batch(steps=(step(1, Timing(clock.ms + 1, 2)),)))
     assert timings_of(task) == {"s0": Timing(clock.ms, 1), "s1": Timing(clock.ms + 1, 2)}
 
 
 def test_steps_that_remain_keep_their_timings_after_a_replacement(store: Store, begin: Begin, clock: Clock) -> None:
     task = begin(3, workflow="flow", definition="old")
     first, second = Timing(clock.ms, 1), Timing(clock.ms + 1, 2)
-    task = store.write(task, Batch(steps=(step(0, first), step(1, first)))).task
+    task = store.write(task, Batch(steps=(step(0, first), step(1, first))))
     step_list: list[Json] = [{"name": name, "status": "pending"} for name in ("new", "s1", "s2")]
     progress: Json = {"goal": "flow", "steps": step_list, "schemaVersion": 1}
-    task = store.write(task, Batch(steps=(step(2, second),), variables={PROGRESS: progress}, definition="new")).task
+    task = store.write(task, Batch(steps=(step(2, second),), variables={PROGRESS: progress}, definition="new"))
     assert timings_of(task) == {"s1": first, "s2": second}
 
 
 def test_a_batch_with_many_steps_has_timings(store: Store, begin: Begin, clock: Clock) -> None:
     task = begin(MAX_STEPS_WRITTEN + 2, workflow="flow")
-    task = store.write(task, Batch(steps=(step(MAX_STEPS_WRITTEN + 1, Timing(clock.ms, 7)),))).task
+    task = store.write(task, Batch(steps=(step(MAX_STEPS_WRITTEN + 1, Timing(clock.ms, 7)),)))
     task = store.write(
         task, Batch(steps=tuple(step(index, Timing(clock.ms + index, 1)) for index in range(MAX_STEPS_WRITTEN + 1)))
-    ).task
+    )
     timings = timings_of(task)
     assert len(timings) == MAX_STEPS_WRITTEN + 2
     assert timings["s3"] == Timing(clock.ms + 3, 1)
@@ -68,7 +68,7 @@ def test_a_batch_with_many_steps_has_timings(store: Store, begin: Begin, clock: 
 def test_timings_support_any_step_name_and_a_clock_that_is_behind(store: Store, begin: Begin, clock: Clock) -> None:
     task, timing = begin(1, workflow="flow"), Timing(clock.ms - 40, 3)
     for name in ('"s0"', "\ud800"):
-        task = store.write(task, Batch(steps=(replace(step(0, timing, PENDING), name=name, status=PENDING),))).task
+        task = store.write(task, Batch(steps=(replace(step(0, timing, PENDING), name=name, status=PENDING),)))
     assert timings_of(task) == {'"s0"': timing, "\ud800": timing}
 
 

@@ -83,7 +83,7 @@ def test_a_value_comes_back_exactly_from_every_place(store: Store, owner: str, b
 def test_any_json_comes_back_exactly(store: Store, owner: str, variables: dict[str, Json]) -> None:
     task = store.create(NewTask(owner, variables))
     assert are_equal(sorted(store.get(owner, task.task_id).variables.items()), sorted(variables.items()))
-    changed_task = store.write(task, Batch(variables=variables)).task
+    changed_task = store.write(task, Batch(variables=variables))
     assert are_equal(sorted(changed_task.variables.items()), sorted(variables.items()))
 
 
@@ -91,10 +91,10 @@ def test_any_json_comes_back_exactly(store: Store, owner: str, variables: dict[s
 @settings(examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(TEXT, JSON, max_size=4))
 def test_any_pause_reason_is_recognised(store: Store, owner: str, reason: dict[str, Json]) -> None:
-    task = store.write(store.create(NewTask(owner, {})), Batch(pauses=(reason,))).task
+    task = store.write(store.create(NewTask(owner, {})), Batch(pauses=(reason,)))
     [stored_reason] = cast("list[Json]", task.variables[PAUSE_REASONS])
     assert json.dumps(stored_reason, sort_keys=True) == json.dumps(reason, sort_keys=True)
-    changed_task = store.write(task, Batch(pauses=())).task
+    changed_task = store.write(task, Batch(pauses=()))
     assert PAUSE_REASONS not in changed_task.variables
 
 
@@ -151,7 +151,7 @@ def test_progress_pause_reason_and_arguments_can_be_read_in_the_console(store: S
     task = begin(arguments={"order_id": "A-17", "amount": 30.0})
     reason: Json = {"type": "schemaMismatch", "missingFields": ["to"], "retryable": False}
     assert isinstance(reason, dict)
-    source = store.write(task, Batch(pauses=(reason,))).task.source
+    source = store.write(task, Batch(pauses=(reason,))).source
     assert isinstance(source, dict)
     assert source["arguments"] == {"M": {"order_id": {"S": "A-17"}, "amount": {"SS": ["30.0"]}}}
     assert source["variables"]["M"][PAUSE_REASONS]["L"][0] == {

@@ -26,7 +26,7 @@ def test_every_attempt_is_decided_on_the_current_state() -> None:
 
     result = write_decided(store, TASK, decide, attempts=4, sleep=slept.append)
 
-    assert result.task.version == 4
+    assert result.version == 4
     assert store.versions == [1, 2, 3, 4]
     assert store.batches == [Batch(variables={"version": version}) for version in (1, 2, 3, 4)]
     assert len(slept) == 3

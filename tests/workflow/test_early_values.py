@@ -9,7 +9,7 @@ from mcp_baton import Context, Server, ToolError, ask_model, or_default, prompt_
 from mcp_baton.protocol.json import Json
 from mcp_baton.stores import DynamoDBStore
 from mcp_baton.tasks.record import WAIT_PREFIX, TaskRecord
-from mcp_baton.tasks.store import Batch, Written
+from mcp_baton.tasks.store import Batch
 from mcp_baton.testing import Client, connect
 
 
@@ -161,7 +161,7 @@ def test_a_run_goes_on_with_a_callback_that_arrives_just_before_its_last_write(
 ) -> None:
     original, sent = DynamoDBStore.write, list[str]()
 
-    def write(store: DynamoDBStore, task: TaskRecord, batch: Batch) -> Written:
+    def write(store: DynamoDBStore, task: TaskRecord, batch: Batch) -> TaskRecord:
         if batch.release and not sent and f"{WAIT_PREFIX}build" in batch.variables:
             sent.append(task.task_id)
             client.send_callback(task.task_id, "build", 7)

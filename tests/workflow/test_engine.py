@@ -27,7 +27,7 @@ from mcp_baton.tasks.record import (
     pauses_of,
     steps_of,
 )
-from mcp_baton.tasks.store import Batch, TaskStore, Written
+from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.testing.store import TABLE
 from mcp_baton.tools.arguments import Argument
@@ -353,8 +353,8 @@ def test_a_run_stops_if_a_late_checkpoint_response_shows_another_run(
     recording = RecordingStore(store, host)
     write = recording.write
 
-    def write_late(task: TaskRecord, batch: Batch) -> Written:
-        return Written(structs.replace(write(task, batch).task, **changes))
+    def write_late(task: TaskRecord, batch: Batch) -> TaskRecord:
+        return structs.replace(write(task, batch), **changes)
 
     monkeypatch.setattr(recording, "write", write_late)
     run = Engine(host, recording).start(CHECKED, RUN_INPUT)

@@ -209,7 +209,7 @@ def _store(
         return Batch(steps=(write,), variables=variables, wakes=jobs, same_version=is_unsure)
 
     try:
-        return write_decided(store, task, decide, attempts=CALLBACK_WRITE_ATTEMPTS, sleep=services.sleep).task
+        return write_decided(store, task, decide, attempts=CALLBACK_WRITE_ATTEMPTS, sleep=services.sleep)
     except _AlreadyStored as error:
         return error.current
     except Conflict as error:

@@ -250,6 +250,8 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
             waits are over. Not stored.
         wakes: The jobs to wake, because a callback has arrived that no worker has read (`Batch.wakes`).
         wakes_ms: From when on a sweep wakes it, epoch milliseconds; 0 if a run has seen the callback.
+        oversized: The variables whose values the last write could not store; empty after a read. Reading such a value
+            raises `ValueNotKept`.
         source: Opaque data of the store, which needs it to write to the task as it was read.
     """
 
@@ -273,11 +275,12 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
     named: bool = False
     wakes: tuple[str, ...] = ()
     wakes_ms: int = 0
+    oversized: tuple[str, ...] = ()
     source: object = None
 
     def __eq__(self, other: object) -> bool:
         """Whether the task is the same, wherever it was read."""
-        names = (name for name in self.__struct_fields__ if name != "source")
+        names = (name for name in self.__struct_fields__ if name not in ("source", "oversized"))
         return isinstance(other, TaskRecord) and all(getattr(self, name) == getattr(other, name) for name in names)
 
     @property

@@ -112,14 +112,6 @@ class Batch(Struct, frozen=True):
     token: tuple[str, int] | None = None
 
 
-class Written(Struct, frozen=True):
-    """A batch that was written: the task with the changes of other writers, and the names of variables whose values
-    were not stored. Reading one raises `ValueNotKept`."""
-
-    task: TaskRecord
-    oversized: tuple[str, ...] = ()
-
-
 class TaskStore(Protocol):
     """Durable tasks, each visible to its owner only.
 
@@ -184,9 +176,9 @@ class TaskStore(Protocol):
         """Renew a claim until its new end, or release it (an end of 0): one `UpdateItem`, sent once. Only the claim of
         the returned task is new. Raises `ClaimLost` if another run has taken the task over."""
 
-    def write(self, task: TaskRecord, batch: Batch) -> Written:
+    def write(self, task: TaskRecord, batch: Batch) -> TaskRecord:
         """Write a batch to a live task, as it was last read: the end of a run, a checkpoint, or a continuation. One
-        `UpdateItem`; before it, the requests for large values.
+        `UpdateItem`; before it, the requests for large values. Returns the task with the changes of other writers.
 
         Raises:
             Conflict: the task is not as the batch expects. Nothing was written.
@@ -259,7 +251,7 @@ def write_decided(
     attempts: int,
     sleep: Callable[[float], None] = time.sleep,
     rng: Callable[[], float] | None = None,
-) -> Written:
+) -> TaskRecord:
     """Write the batch that `decide`, a pure function, makes of a task. After a lost race, decide again on the current
     state.
 

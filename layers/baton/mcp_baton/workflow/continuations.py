@@ -165,11 +165,11 @@ class Continuation(Struct, frozen=True):
         attempts = attempts_for(plan, self.call.tool)
         try:
             store, _ = request.own_tasks()
-            result = write_decided(store, plan.task, decide, attempts=attempts)
+            task = write_decided(store, plan.task, decide, attempts=attempts)
         except StoreError as error:
             _note_lost(request, self.task_id, error)
             return NotRecorded(self.task_id, error, plan.workflow)
-        return Recorded(result.task, batches[-1], result.oversized, self.call.arguments)
+        return Recorded(task, batches[-1], task.oversized, self.call.arguments)
 
     def _with_denial(self, plan: Plan, refusal: NotApproved | None) -> Plan:
         """Note in the task that a person has denied the call of its step, so that no handoff suggests it again. Returns
@@ -192,7 +192,7 @@ class Continuation(Struct, frozen=True):
         try:
             store, _ = self.request.own_tasks()
             attempts = attempts_for(plan, self.call.tool)
-            return plan_of(self.request.server, write_decided(store, plan.task, decide, attempts=attempts).task)
+            return plan_of(self.request.server, write_decided(store, plan.task, decide, attempts=attempts))
         except StoreError:
             logger.warning("task %s: a denial could not be noted", plan.task.task_id, exc_info=True)
             return plan

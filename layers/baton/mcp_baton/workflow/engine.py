@@ -685,17 +685,17 @@ class Engine:
         # A continuation can change each element once.
         attempts = WRITE_ATTEMPTS + sum(len(step_items.elements) for step_items in run.unwritten_items().values())
         try:
-            result = write_decided(
+            task = write_decided(
                 self._store, lease.task, decide_batch, attempts=attempts, sleep=self._sleep, rng=self._rng
             )
         except StoreError as error:
             return self._not_written(run, lease, error)
         if releases:
-            lease.task, lease.released = result.task, True
+            lease.task, lease.released = task, True
         else:
-            lease.note_written(result.task)
-        run.note_written(result.task, traces, items)
-        run.note_oversized(result.task, result.oversized)
+            lease.note_written(task)
+        run.note_written(task, traces, items)
+        run.note_oversized(task)
         return None
 
     def _not_written(self, run: OpenRun, lease: Lease, error: StoreError) -> Over | None:

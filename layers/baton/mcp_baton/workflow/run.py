@@ -585,10 +585,10 @@ class OpenRun:
         self.refused |= {trace.step.name for trace in traces if trace.users and not _is_stored(trace, task)}
         self.stored, self.persisted = True, "unknown" if self.unsure else not self.refused
 
-    def note_oversized(self, task: TaskRecord, names: Sequence[str]) -> None:
-        """Note that the values of these variables were not stored."""
-        self.oversized.update(names)
-        for name in names:
+    def note_oversized(self, task: TaskRecord) -> None:
+        """Note the variables whose values were not stored."""
+        self.oversized.update(task.oversized)
+        for name in task.oversized:
             if name.startswith(RESULT_PREFIX):
                 try:
                     task.variables.get(name)

@@ -50,7 +50,7 @@ from mcp_baton.tasks.record import (
     TaskStanding,
     TaskStatus,
 )
-from mcp_baton.tasks.store import Batch, Written
+from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.texts import MAX_VALUE_BYTES, to_text
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         self.update(task.owner, task.task_id, update, RENEW, claim, complete=False)
         return replace(task, claim=claim)
 
-    def write(self, task: TaskRecord, batch: Batch) -> Written:
+    def write(self, task: TaskRecord, batch: Batch) -> TaskRecord:
         """The size of the head is computed from the head as it was read. Other writes may have made it larger since, so
         it can exceed its bound until the next write."""
         began_s, limits = self.table.monotonic(), self.limits
@@ -179,7 +179,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             raise StoreUnavailable("the values of this write could not be kept outside the task's item")
         raise TooLarge(f"{ITEM_FULL}, and no value is left to replace")
 
-    def _send(self, task: TaskRecord, write: Write, token: tuple[str, int]) -> Written:
+    def _send(self, task: TaskRecord, write: Write, token: tuple[str, int]) -> TaskRecord:
         claim, retry_policy = write.batch.claim, WRITE
         if claim is not None:
             retry_policy = END if write.batch.release else CHECKPOINT
@@ -188,7 +188,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         written_task = self.record(task.owner, item) if write.result is None else self.ended(task.owner, item)
         for name in write.oversized:
             _log_not_stored(written_task, name)
-        return Written(written_task, write.oversized)
+        return replace(written_task, oversized=write.oversized) if write.oversized else written_task
 
     def cancel(self, owner: str, task_id: str, claim: Claim | None = None, message: str | None = None) -> TaskRecord:
         update = finish_update(self.now_ms(), new_token(), TaskStatus.CANCELLED)
@@ -210,7 +210,7 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         task = self.get(owner, task_id)
         while not task.status.terminal:
             try:
-                return self.write(task, Batch(result=result, by_client=by_client)).task
+                return self.write(task, Batch(result=result, by_client=by_client))
             except Conflict as prolonged:
                 # The task now lives longer than when it was read, so the result must be kept longer, too.
                 task = prolonged.current
