@@ -1,4 +1,4 @@
-"""The number of requests that approvals add (docs/storage.md, Requests)."""
+"""The number of requests that approvals add (ARCHITECTURE.md, Requests)."""
 
 from mcp_baton import Approval
 from tests.approvals.bank import CALL, ORDER, Bank

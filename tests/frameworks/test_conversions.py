@@ -1,7 +1,7 @@
 """What frameworks make of the published input schemas: names, types, choices, defaults and requirements stay.
 
 Each framework sends the tools of the sample, the examples and a server of odd types to the API of its provider. Where
-a conversion loses something by design, `LOSSES` says what, docs/frameworks.md says it to users, and everything else is
+a conversion loses something by design, `LOSSES` says what, README.md says it to users, and everything else is
 compared.
 """
 
@@ -250,4 +250,4 @@ def test_conversions_lose_only_what_is_documented(conversion: list[JsonDict], re
         else:
             unexpected.append(f"{'.'.join(value.place)}: {aspect} of {value.fact} became {found}")
     assert not unexpected, "\n".join(unexpected)
-    assert seen == set(allowed), "the framework loses less than this table says: docs/frameworks.md can say so"
+    assert seen == set(allowed), "the framework loses less than this table says: README.md can say so"

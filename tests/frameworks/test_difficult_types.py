@@ -1,4 +1,4 @@
-"""What frameworks make of the types that `baton check` warns of (docs/frameworks.md, Types)."""
+"""What frameworks make of the types that `baton check` warns of (README.md, Types)."""
 
 import json
 from contextlib import ExitStack

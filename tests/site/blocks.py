@@ -28,6 +28,7 @@ PAGES = [
     ),
     ROOT / "tests" / "simulation" / "README.md",
     ROOT / "tests" / "smoke" / "README.md",
+    ROOT / "tests" / "frameworks" / "README.md",
     ROOT / "costs" / "expensive.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]

@@ -1,4 +1,4 @@
-"""What finding repeated calls costs, as units and requests on the wire (docs/storage.md, Requests)."""
+"""What finding repeated calls costs, as units and requests on the wire (ARCHITECTURE.md, Requests)."""
 
 from dataclasses import dataclass, replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Lists an owner's tasks, newest first (docs/storage.md, Requests).
+"""Lists an owner's tasks, newest first (ARCHITECTURE.md, Requests).
 
 Cursors are opaque to clients, and useless for the tasks of another owner (docs/http.md).
 """
