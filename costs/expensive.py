@@ -26,7 +26,7 @@ from mcp_baton.present.mcp_task import VARIABLES_KEY
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASK_ID_KEY, TASKS_EXTENSION, VERSION_KEY
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import RESULT_PREFIX
-from mcp_baton.transport.stream import stream_opener
+from mcp_baton.transport.exchange import stream_opener
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -26,8 +26,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tools.arguments import Argument
 from mcp_baton.tools.calls import ONLY_CALL, ToolCall
 from mcp_baton.tools.outcomes import FetchedResource, Mismatch, Outcome, Prepared, ResourceUnavailable, Succeeded
-from mcp_baton.transport.exchange import Exchange, no_limit
-from mcp_baton.transport.stream import stream_opener
+from mcp_baton.transport.exchange import Exchange, no_limit, stream_opener
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Host
 from mcp_baton.workflow.pause import PauseReason

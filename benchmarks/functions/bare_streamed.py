@@ -1,6 +1,6 @@
 """The streaming runtime alone: a fixed response, streamed."""
 
-from mcp_baton.transport.stream import stream_opener
+from mcp_baton.transport.exchange import stream_opener
 
 _BODY = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
 

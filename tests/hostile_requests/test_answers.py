@@ -11,7 +11,7 @@ from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.protocol.budget import MAX_ANSWER_BYTES
 from mcp_baton.settings import Settings
-from mcp_baton.transport.stream import stream_opener
+from mcp_baton.transport.exchange import stream_opener
 from tests.support.client import Client
 
 PEAK_BYTES = 30_000_000

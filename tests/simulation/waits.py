@@ -39,9 +39,8 @@ from mcp_baton import (
 )
 from mcp_baton.approvals.record import ApprovalState
 from mcp_baton.callbacks.items import callback_key
-from mcp_baton.protocol.http import HttpRequest
+from mcp_baton.protocol.http import CALLBACKS_PATH, HttpRequest
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.protocol.paths import CALLBACKS
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, MAX_DISPATCH_MS, RESULT_PREFIX, WAIT_PREFIX
@@ -202,7 +201,7 @@ class WaitWorld(World):
         """Create an address in the first step. Callbacks may come at once."""
         result = super().call_tool(tool, arguments, ctx)
         if tool == "look" and ctx.task is not None:
-            self.tokens.append(ctx.callback_url(SIGNED).removeprefix(BASE_URL + CALLBACKS))
+            self.tokens.append(ctx.callback_url(SIGNED).removeprefix(BASE_URL + CALLBACKS_PATH))
             for _ in range(0 if self.weather.is_over else self.rng.choice((0, 0, 1, 3))):
                 self._invoke(Trigger("callback"), self.rng.choice(EARLY_MS))
         return result
@@ -229,7 +228,7 @@ class WaitWorld(World):
         post = accepted if last and accepted else Post(token, rng.choice(BODIES), rng.choice(KEYS))
         self.posts[process.name] = post
         headers = {"content-type": "application/json", **({"idempotency-key": post.key} if post.key else {})}
-        request = HttpRequest("POST", CALLBACKS + post.token, headers, dumps(post.body).encode(), None)
+        request = HttpRequest("POST", CALLBACKS_PATH + post.token, headers, dumps(post.body).encode(), None)
         self.note(process.actor, f"posts {post.body} with the key {post.key}")
         reply = self.endpoint(process)(request, SimulatedExchange(self, process))
         assert reply is not None

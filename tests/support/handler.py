@@ -15,7 +15,7 @@ from mcp_baton import Server
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table, http_client
 from mcp_baton.settings import Settings
-from mcp_baton.transport.stream import stream_opener
+from mcp_baton.transport.exchange import stream_opener
 from tests.fakes import Pauses
 from tests.memory_dynamodb import MemoryDynamoDB, memory_client, memory_database
 from tests.sent import Requests, noted

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_baton import Context, RegistrationError, Server
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.transport.stream import stream_opener
+from mcp_baton.transport.exchange import stream_opener
 from tests.sent import Requests
 from tests.support.background import Background, MakeBackground, call, created_task, unreachable
 from tests.support.client import Answer, Era, JsonDict, Sink, Table

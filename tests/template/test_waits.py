@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from mcp_baton.protocol.paths import CALLBACKS
+from mcp_baton.protocol.http import CALLBACKS_PATH
 from tests.template.cloudformation import Stack
 from tests.template.conftest import MODES, MakeStack, body
 
-ROUTE = f"{CALLBACKS}{{token}}"
+ROUTE = f"{CALLBACKS_PATH}{{token}}"
 INTEGRATION = "x-amazon-apigateway-integration"
 
 
@@ -29,9 +29,9 @@ def test_the_route_has_the_endpoints_integration(default: Stack) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_api_gateway_may_invoke_the_function_for_a_post_only(modes: Mapping[str, Stack], mode: str) -> None:
     permissions = modes[mode].of_type("AWS::Lambda::Permission")
-    rights = [right for right in permissions if CALLBACKS in str(right.get("SourceArn"))]
+    rights = [right for right in permissions if CALLBACKS_PATH in str(right.get("SourceArn"))]
 
-    assert [str(right["SourceArn"]).rpartition("${Api}")[2] for right in rights] == [f"/*/POST{CALLBACKS}*"]
+    assert [str(right["SourceArn"]).rpartition("${Api}")[2] for right in rights] == [f"/*/POST{CALLBACKS_PATH}*"]
     assert [(right["Principal"], right["FunctionName"]) for right in rights] == [
         ("apigateway.amazonaws.com", {"Ref": "McpFunctionAliaslive"})
     ]

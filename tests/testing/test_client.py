@@ -11,7 +11,7 @@ from mcp_baton import Header, Server, ToolStep, Workflow
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.settings import Settings
 from mcp_baton.testing import AsyncClient, Client, Era, JsonRpcError, aconnect, connect
-from mcp_baton.transport.stream import stream_opener
+from mcp_baton.transport.exchange import stream_opener
 from tests.testing.conftest import BOTH_ERAS
 
 pytestmark = pytest.mark.disable_socket

@@ -34,8 +34,7 @@ from mcp_baton.settings import CONNECT_AUTO, CONNECT_INIT, Settings, approver_wa
 from mcp_baton.tasks.store import StoreAtFirstUse, TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
 from mcp_baton.transport.adapter import CALLBACK_EVENT, JOB_EVENT, SWEEP_EVENT, LambdaAdapter
-from mcp_baton.transport.exchange import Application, Exchange
-from mcp_baton.transport.stream import do_later
+from mcp_baton.transport.exchange import Application, Exchange, do_later
 from mcp_baton.workflow.services import Services
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from mcp_baton.protocol.http import ClientGone, StreamSink
+from mcp_baton.transport.exchange import stream_opener
 from mcp_baton.transport.runtime.client import StreamingRuntimeClient
-from mcp_baton.transport.stream import stream_opener
 
 type Event = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 from snapshot_restore_py import register_after_restore, register_before_snapshot
 
-from mcp_baton.transport.stream import stream_opener
+from mcp_baton.transport.exchange import stream_opener
 
 _hooks: list[str] = []
 register_before_snapshot(_hooks.append, "before snapshot")

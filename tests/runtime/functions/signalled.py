@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from mcp_baton.transport.stream import stream_opener
+from mcp_baton.transport.exchange import stream_opener
 
 
 def handler(event: object, context: object) -> str:

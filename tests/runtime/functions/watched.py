@@ -10,7 +10,7 @@ from mcp_baton.aws import compose, handler
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods import call_method
 from mcp_baton.settings import Settings
-from mcp_baton.transport.stream import after_answer
+from mcp_baton.transport.exchange import after_answer
 from mcp_baton.workflow.request import Request
 
 server = Server("watched", version="1")

@@ -14,9 +14,8 @@ from mcp_baton.approvals.record import (
     NotDecided,
 )
 from mcp_baton.exceptions import StoreError
-from mcp_baton.protocol.http import HttpRequest, HttpResponse
+from mcp_baton.protocol.http import APPROVALS_PATH, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json
-from mcp_baton.protocol.paths import APPROVALS
 from mcp_baton.transport.exchange import Exchange
 from mcp_baton.transport.json_api import Refused, json_in, reply
 from mcp_baton.workflow.services import Services
@@ -48,7 +47,7 @@ def answer_safely(services: Services, exchange: Exchange, answer: Callable[[Appr
 
 
 def _answer(approvals: Approvals, request: HttpRequest, caller: Person) -> HttpResponse:
-    approval_id = request.path.removeprefix(APPROVALS).strip("/")
+    approval_id = request.path.removeprefix(APPROVALS_PATH).strip("/")
     if request.method == "GET":
         if not approval_id:
             return _list(approvals, caller, request.query)

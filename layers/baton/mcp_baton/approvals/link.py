@@ -11,8 +11,7 @@ from typing import Final
 from mcp_baton.approvals.api import answer_decision, answer_safely, body_of, decision_in
 from mcp_baton.approvals.decisions import Approvals
 from mcp_baton.approvals.record import ApprovalRecord, approvals_of
-from mcp_baton.protocol.http import HttpRequest, HttpResponse
-from mcp_baton.protocol.paths import LINKS
+from mcp_baton.protocol.http import APPROVAL_LINKS_PATH, HttpRequest, HttpResponse
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.transport.exchange import Exchange
 from mcp_baton.transport.json_api import Refused, reply
@@ -33,7 +32,7 @@ def answer(services: Services, request: HttpRequest, exchange: Exchange) -> Http
 
 
 def _answer(approvals: Approvals, request: HttpRequest) -> HttpResponse:
-    record = _record(approvals, request.path.removeprefix(LINKS))
+    record = _record(approvals, request.path.removeprefix(APPROVAL_LINKS_PATH))
     if request.method == "GET":
         return reply(200, record.to_json())
     if request.method != "POST":

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from mcp_baton.approvals.record import ApprovalRecord, ApprovalRequest, approvals_of
 from mcp_baton.exceptions import StoreError
+from mcp_baton.protocol.http import APPROVAL_LINKS_PATH
 from mcp_baton.protocol.json import Json, dumps
-from mcp_baton.protocol.paths import LINKS
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.telemetry import NOTIFICATIONS_FAILED
 from mcp_baton.workflow.execution import Execution
@@ -58,4 +58,4 @@ def _link(execution: Execution, record: ApprovalRecord) -> str | None:
         return None
     token = token_urlsafe(32)
     approvals_of(execution.store).add_link(record, text_digest(token))
-    return f"{base_url}{LINKS}{token}"
+    return f"{base_url}{APPROVAL_LINKS_PATH}{token}"

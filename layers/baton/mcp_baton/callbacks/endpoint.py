@@ -21,9 +21,8 @@ from mcp_baton.exceptions import (
     ToolError,
 )
 from mcp_baton.hints import did_you_mean
-from mcp_baton.protocol.http import HttpRequest, HttpResponse
+from mcp_baton.protocol.http import CALLBACKS_PATH, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import MAX_DEPTH, Json, JsonObject, is_deeper_than, json_size
-from mcp_baton.protocol.paths import CALLBACKS
 from mcp_baton.tasks.callbacks import CallbackTarget
 from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.keys import digest_of
@@ -98,7 +97,7 @@ def callback_url(execution: Execution, call: ToolCall, name: str) -> str:
     token = token_urlsafe(32)
     ends_ms = max(task.created_ms + task.ttl_ms, execution.now_ms() + step.longest_wait_ms + AFTER_WAITS_MS)
     store.callbacks.add(text_digest(token), CallbackTarget(task.owner, task.task_id, name, execution.job_id), ends_ms)
-    return f"{execution.base_url}{CALLBACKS}{token}"
+    return f"{execution.base_url}{CALLBACKS_PATH}{token}"
 
 
 # Requests
@@ -108,7 +107,7 @@ def answer(services: Services, request: HttpRequest, exchange: Exchange) -> Http
     """Answer a request to a callback's address. The token in it is the only credential."""
     if request.method != "POST":
         return reply(405, {"error": "Method not allowed: use POST"}).allowing("POST")
-    token, key = request.path.removeprefix(CALLBACKS), request.headers.get("idempotency-key")
+    token, key = request.path.removeprefix(CALLBACKS_PATH), request.headers.get("idempotency-key")
     try:
         _deliver(services, exchange, token, json_in(request, MAX_CALLBACK_BYTES), key)
     except Refused as error:

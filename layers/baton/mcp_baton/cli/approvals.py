@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_baton.cli.remote.http import HttpTransport
 
 WATCH_APPROVALS_S: Final = 5.0
-APPROVALS_PATH: Final = "approvals"
+APPROVALS_RESOURCE: Final = "approvals"
 
 type State = Literal["waiting", "approved", "denied", "withdrawn"]
 Approval = Annotated[str, typer.Argument(metavar="ID", help="The approval's id.")]
@@ -81,7 +81,7 @@ def _list_approvals(server: "HttpTransport", state: State) -> list[dict[str, Any
     records: list[dict[str, Any]] = []
     query: dict[str, str] | None = {"state": state}
     while query is not None:
-        page = server.call("GET", APPROVALS_PATH, query=query)
+        page = server.call("GET", APPROVALS_RESOURCE, query=query)
         records += page["approvals"]
         query = {"state": state, "cursor": page["nextCursor"]} if "nextCursor" in page else None
     return records
@@ -96,7 +96,7 @@ def _decide(
     from mcp_baton.local.clean_text import print_json
 
     with open_http(connection) as server:
-        record = server.call("GET", f"{APPROVALS_PATH}/{approval_id}")
+        record = server.call("GET", f"{APPROVALS_RESOURCE}/{approval_id}")
         if not as_json:
             console().print(_details_of(record))
         if not confirmed:
@@ -106,7 +106,7 @@ def _decide(
             if terminal.line(f"{decision.capitalize()} this call? [y/N]").strip().lower() not in ("y", "yes"):
                 return EXIT_FAILED
         body = {"decision": decision, "digest": record["digest"], "reason": reason, "from": "cli"}
-        result = server.call("POST", f"{APPROVALS_PATH}/{approval_id}", body=body)
+        result = server.call("POST", f"{APPROVALS_RESOURCE}/{approval_id}", body=body)
     if as_json:
         print_json(result)
     else:

@@ -10,7 +10,7 @@ from mcp_baton.cli.remote.errors import EXIT_DONE
 from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.json import MAX_DEPTH, loads
 
-CALLBACKS_PATH = "callbacks"
+CALLBACKS_RESOURCE = "callbacks"
 
 
 @uses_server(Served)
@@ -32,7 +32,7 @@ def callback(
     except ValueError as error:
         raise BatonError(f"BODY is not JSON: {error}") from error
     with open_http(connection, has_secret_path=True) as server:
-        reply = server.call("POST", f"{CALLBACKS_PATH}/{address.rpartition('/')[2]}", body=payload)
+        reply = server.call("POST", f"{CALLBACKS_RESOURCE}/{address.rpartition('/')[2]}", body=payload)
     if as_json:
         print_json(reply)
     else:

@@ -32,7 +32,7 @@ from mcp_baton.local.log import without_token
 from mcp_baton.protocol.http import ClientGone
 from mcp_baton.protocol.json import dumps
 from mcp_baton.server.access import is_local_host
-from mcp_baton.transport.stream import stream_opener
+from mcp_baton.transport.exchange import stream_opener
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -17,9 +17,9 @@ from typing import IO, Any, Final, override
 from rich.text import Text
 
 from mcp_baton.local.clean_text import CleanConsole, escaped
-from mcp_baton.protocol.paths import CALLBACKS, LINKS
+from mcp_baton.protocol.http import APPROVAL_LINKS_PATH, CALLBACKS_PATH
 
-_TOKEN: Final = re.compile(rf"({CALLBACKS}|{LINKS})[^\s?]+")
+_TOKEN: Final = re.compile(rf"({CALLBACKS_PATH}|{APPROVAL_LINKS_PATH})[^\s?]+")
 
 SHORT_TASK_CHARS: Final = 8
 MAX_LINE_CHARS: Final = 200

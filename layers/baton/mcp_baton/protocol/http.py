@@ -26,6 +26,16 @@ GROUPS_CLAIM: Final = "cognito:groups"
 """The claim with the user pool's groups of the caller."""
 
 
+# The paths of the endpoints (docs/http.md)
+
+MCP_PATH: Final = "/mcp"
+CONSOLE_PATH: Final = "/console"
+CONSOLE_CLIENT_PATH: Final = "/console/client.json"
+APPROVALS_PATH: Final = "/approvals"
+APPROVAL_LINKS_PATH: Final = "/approve/"
+CALLBACKS_PATH: Final = "/callbacks/"
+
+
 class HttpRequest(Struct, frozen=True):
     """One request.
 

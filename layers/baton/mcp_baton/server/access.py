@@ -7,8 +7,17 @@ from typing import Final
 
 from msgspec import Struct
 
-from mcp_baton.protocol.http import HEADER_NAME, HttpRequest, HttpResponse
-from mcp_baton.protocol.paths import APPROVALS, CALLBACKS, CONSOLE, CONSOLE_CLIENT, LINKS, MCP_PATH
+from mcp_baton.protocol.http import (
+    APPROVAL_LINKS_PATH,
+    APPROVALS_PATH,
+    CALLBACKS_PATH,
+    CONSOLE_CLIENT_PATH,
+    CONSOLE_PATH,
+    HEADER_NAME,
+    MCP_PATH,
+    HttpRequest,
+    HttpResponse,
+)
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.texts import to_text
 from mcp_baton.transport.exchange import refusal
@@ -134,15 +143,17 @@ def forbidden(owner: str | None, *, local: bool) -> str | None:
 
 def early_answer(request: HttpRequest, page: Page | None, settings: Settings) -> HttpResponse | None:
     """Answer a preflight or the console, or refuse a request before its body is read."""
-    if request.path in (CONSOLE, CONSOLE_CLIENT) and settings.console:
+    if request.path in (CONSOLE_PATH, CONSOLE_CLIENT_PATH) and settings.console:
         from mcp_baton.console.page import answer, answer_client
 
-        if request.path == CONSOLE_CLIENT:
+        if request.path == CONSOLE_CLIENT_PATH:
             return answer_client(
-                request.method, f"{settings.base_url or request.base_url}{CONSOLE}", settings.sign_in_url
+                request.method, f"{settings.base_url or request.base_url}{CONSOLE_PATH}", settings.sign_in_url
             )
         return answer(request.method, request.headers, settings.sign_in_url or "")
-    if (request.path.startswith(LINKS) and settings.approval_links) or request.path.startswith(CALLBACKS):
+    if (request.path.startswith(APPROVAL_LINKS_PATH) and settings.approval_links) or request.path.startswith(
+        CALLBACKS_PATH
+    ):
         return None
     is_mcp = request.path.rstrip("/") == MCP_PATH
     if not is_mcp and not is_approvals(request.path):
@@ -163,4 +174,4 @@ def early_answer(request: HttpRequest, page: Page | None, settings: Settings) ->
 
 def is_approvals(path: str) -> bool:
     """Whether a path belongs to the approvals API."""
-    return path == APPROVALS or path.startswith(f"{APPROVALS}/")
+    return path == APPROVALS_PATH or path.startswith(f"{APPROVALS_PATH}/")

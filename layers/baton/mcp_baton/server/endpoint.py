@@ -6,7 +6,7 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, Envelope, Era, classify
-from mcp_baton.protocol.http import HttpRequest, HttpResponse
+from mcp_baton.protocol.http import APPROVAL_LINKS_PATH, CALLBACKS_PATH, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import (
     HTTP_STATUS,
@@ -19,7 +19,6 @@ from mcp_baton.protocol.jsonrpc import (
     parse_body,
     result_message,
 )
-from mcp_baton.protocol.paths import CALLBACKS, LINKS
 from mcp_baton.server.access import ForeignPage, Origins, early_answer, is_approvals
 from mcp_baton.server.methods import METHODS, Method, call_method
 from mcp_baton.server.methods.lifecycle import complete_result
@@ -66,11 +65,11 @@ class Endpoint:
             from mcp_baton.approvals import api
 
             return api.answer(self._services, request, exchange)
-        if request.path.startswith(LINKS):
+        if request.path.startswith(APPROVAL_LINKS_PATH):
             from mcp_baton.approvals import link
 
             return link.answer(self._services, request, exchange)
-        if request.path.startswith(CALLBACKS):
+        if request.path.startswith(CALLBACKS_PATH):
             from mcp_baton.callbacks import endpoint as callbacks
 
             return callbacks.answer(self._services, request, exchange)

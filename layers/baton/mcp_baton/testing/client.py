@@ -9,8 +9,8 @@ from urllib.parse import quote
 from mcp_baton import Server, ToolError
 from mcp_baton.present.view import variables_in
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY
+from mcp_baton.protocol.http import CALLBACKS_PATH
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.paths import CALLBACKS
 from mcp_baton.tasks.record import PROGRESS, WORKFLOW_TASK
 from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.function import Clock, Function, Invocations, Kill
@@ -488,7 +488,7 @@ class Client(Controls):
         workflow_task = self.task(task_id).variables.get(WORKFLOW_TASK, task_id)
         token = self.stage.store.callback_token(str(workflow_task), step)
         headers = {} if key is None else {"Idempotency-Key": key}
-        replace(self, owner=None, claims={}).wire.http("POST", f"{CALLBACKS}{token}", body, headers)
+        replace(self, owner=None, claims={}).wire.http("POST", f"{CALLBACKS_PATH}{token}", body, headers)
 
     def approvals(self, state: str = "waiting") -> list[dict[str, Any]]:
         """Return the approvals in the groups of this client's owner, newest first: those that wait, or those in another

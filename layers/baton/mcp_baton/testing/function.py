@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from mcp_baton.aws import LambdaContext
 from mcp_baton.protocol.json import Json
-from mcp_baton.transport.stream import StreamOpener, stream_opener
+from mcp_baton.transport.exchange import StreamOpener, stream_opener
 
 
 class Clock:

@@ -8,9 +8,8 @@ from typing import Any, Final
 from mcp_baton.protocol.http import START_EVENT, ClientGone, HttpResponse
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.transport.events import EventFormat, UnreadableBody, format_of, http_request, request_context_of
-from mcp_baton.transport.exchange import Application, Exchange, no_limit
+from mcp_baton.transport.exchange import Application, Exchange, StreamOpener, no_limit, stream_opener
 from mcp_baton.transport.request_context import correlation_id
-from mcp_baton.transport.stream import StreamOpener, stream_opener
 
 logger = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ basic/transports, Streamable HTTP.
 import logging
 import os
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Protocol
 
@@ -17,7 +18,6 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.http import ClientGone, HttpRequest, HttpResponse, StreamSink
 from mcp_baton.protocol.json import Json, JsonObject, dumps, escaped
 from mcp_baton.protocol.jsonrpc import INVALID_REQUEST, error_message, notification_message, request_message
-from mcp_baton.transport.stream import StreamOpener
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +35,31 @@ KEEP_ALIVE_S = 15.0
 
 PIECE_CHARS = 65_536
 """The characters of a long text that are written at once."""
+
+
+# The handler is an ordinary function of an event and a context. A caller that can stream (the runtime client on Lambda,
+# the local server) sets `stream_opener` during the call. A caller that can run work after the response sets
+# `after_answer`.
+
+type StreamOpener = Callable[[int, Mapping[str, str]], StreamSink]
+"""Begins a streamed response with a status and headers. The caller of the handler closes the stream afterwards."""
+
+stream_opener: ContextVar[StreamOpener | None] = ContextVar("stream_opener", default=None)
+"""Opens the stream of the current invocation; `None` if the response must be returned whole."""
+
+type Work = Callable[[], None]
+
+after_answer: ContextVar[Callable[[Work], None] | None] = ContextVar("after_answer", default=None)
+"""Takes work to do after the response was sent; `None` if the caller cannot do this."""
+
+
+def do_later(work: Work) -> None:
+    """Do this after the response, or now if the caller cannot do it later."""
+    later = after_answer.get()
+    if later is None:
+        work()
+    else:
+        later(work)
 
 
 def no_limit() -> None:

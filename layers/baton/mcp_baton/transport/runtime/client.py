@@ -16,9 +16,9 @@ from awslambdaric.lambda_runtime_marshaller import LambdaMarshaller
 from msgspec import Struct
 
 from mcp_baton.protocol.http import ClientGone
+from mcp_baton.transport.exchange import Work, after_answer, stream_opener
 from mcp_baton.transport.runtime.connection import RuntimeConnection
 from mcp_baton.transport.runtime.stream import Headers, ResponseRejected, ResponseStream, error_trailers, send_whole
-from mcp_baton.transport.stream import Work, after_answer, stream_opener
 
 
 class MalformedProxyResponse(ValueError):
