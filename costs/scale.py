@@ -6,8 +6,8 @@ Run at the root of the repository: `uv run python -m costs.scale`. The real hand
 tests/store/test_metering.py compares them with those of DynamoDB Local.
 With `--url` they are those that the DynamoDB there returns.
 
-`--markdown` prints the tables that are between the two marks in docs/cost.md; `--update` writes them there. Without
-either, it also prints the units of each operation, of workflows that the client drives, and of a list.
+`--markdown` prints the tables that are between the two marks in costs/workflows.md; `--update` writes them there.
+Without either, it also prints the units of each operation, of workflows that the client drives, and of a list.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from costs.workloads import (
     list_usage,
 )
 
-PAGE = Path(__file__).parents[1] / "docs" / "cost.md"
+PAGE = Path(__file__).with_name("workflows.md")
 BEGIN, END = "<!-- python -m costs.scale --update: begin -->", "<!-- end -->"
 ROUNDS = 5
 LISTED_TASKS = 50
@@ -53,9 +53,9 @@ def main() -> None:
     """Measure the workloads and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--markdown", action="store_true", help="print what docs/cost.md holds between its marks, alone"
+        "--markdown", action="store_true", help="print what costs/workflows.md holds between its marks, alone"
     )
-    parser.add_argument("--update", action="store_true", help="put that into docs/cost.md")
+    parser.add_argument("--update", action="store_true", help="put that into costs/workflows.md")
     parser.add_argument("--url", help="a DynamoDB that returns the consumed units, such as DynamoDB Local")
     options = parser.parse_args()
     with by_consumed_capacity(options.url) if options.url else by_sizes() as place:

@@ -1,6 +1,6 @@
 """The tools of `benchmarks/load.py`, the same in every framework, and the workflows that they are steps of.
 
-The sizes are those of docs/cost.md.
+The sizes are those of costs/workflows.md.
 """
 
 from dataclasses import dataclass

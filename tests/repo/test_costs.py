@@ -7,7 +7,8 @@ import pytest
 
 from costs import polling, prices
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cost.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE, MEASURED = (ROOT / "docs" / "cost.md").read_text(), (ROOT / "costs" / "workflows.md").read_text()
 GB, PER_SECOND, DAYS = 0.5, 50, 30
 
 
@@ -56,3 +57,10 @@ def test_the_costs_of_waiting_for_a_person_follow_from_the_prices() -> None:
     assert f"${polling.approval_cost(3, 'tool'):.3f} for a tool" in PAGE
     assert f"${polling.approval_cost(3, 'workflow'):.3f} for a workflow" in PAGE
     assert f"${open_request_cost:.2f}" in PAGE
+
+
+def test_the_page_shows_the_measured_costs_of_workflows() -> None:
+    services = re.findall(r"^\| (?:Baton, JSON|MCP server) .+$", MEASURED, re.MULTILINE)
+
+    assert len(services) == 4
+    assert [line for line in services if line not in PAGE] == []

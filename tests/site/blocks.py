@@ -30,6 +30,7 @@ PAGES = [
     ROOT / "tests" / "smoke" / "README.md",
     ROOT / "tests" / "frameworks" / "README.md",
     ROOT / "costs" / "expensive.md",
+    ROOT / "costs" / "workflows.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[a-z]*)(?: (?P<options>.*))?$")
